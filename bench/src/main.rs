@@ -1,0 +1,3 @@
+//! Skep against its peers.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The settings table and what is made of it: parser, messages, reference.

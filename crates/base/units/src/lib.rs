@@ -1,0 +1,35 @@
+//! Words, limits, time and numbers that every other crate speaks in.
+//!
+//! Nothing here does I/O, reads a clock or draws entropy: time and seeds come
+//! in from outside, so that the same code runs live and in a simulator.
+
+#![forbid(unsafe_code)]
+
+mod hash;
+mod rng;
+mod time;
+
+pub use hash::stable_hash;
+pub use rng::Rng;
+pub use time::Now;
+
+/// One kibibyte, in bytes.
+pub const KIB: u64 = 1024;
+/// One mebibyte, in bytes.
+pub const MIB: u64 = 1024 * KIB;
+/// One gibibyte, in bytes.
+pub const GIB: u64 = 1024 * MIB;
+
+/// Length of a full segment, in bytes: the unit of caching. Small objects are
+/// one short segment. (Why 4 MiB: `docs/decisions/0002-segments.md`.)
+pub const SEGMENT_BYTES: u64 = 4 * MIB;
+
+/// A node's number within its cluster; small, dense, never reused in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl std::fmt::Display for NodeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

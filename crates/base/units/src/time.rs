@@ -1,0 +1,18 @@
+//! Time as cores see it: a number that somebody hands in.
+
+/// Milliseconds since an arbitrary start that is the same for all of one
+/// process (or one simulation). Monotonic; never wall-clock time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Now(pub u64);
+
+impl Now {
+    /// This time and `ms` milliseconds.
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// Milliseconds from `earlier` to this time; 0 if `earlier` is later.
+    pub fn since_ms(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}

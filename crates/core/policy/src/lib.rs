@@ -1,0 +1,1 @@
+//! Dispatch policies behind one trait.

@@ -1,0 +1,1 @@
+//! Sockets: listeners, one runtime per core, connections, deadlines, admission.

@@ -1,0 +1,1 @@
+//! Per-core counters, Prometheus text, access log writer.

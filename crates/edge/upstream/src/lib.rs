@@ -1,0 +1,1 @@
+//! Connections to nodes: dialling, pooling, reading with deadlines.

@@ -1,0 +1,1 @@
+//! The dispatcher: proxy and redirect modes.

@@ -1,0 +1,1 @@
+//! The web server: sites, files, the memory cache.

@@ -1,0 +1,3 @@
+//! The binary: command line and one composition root.
+
+fn main() {}

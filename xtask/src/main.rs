@@ -1,0 +1,3 @@
+//! Checks and generators of the repo.
+
+fn main() {}
