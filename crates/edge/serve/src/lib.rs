@@ -1,1 +1,35 @@
 //! Sockets: listeners, one runtime per core, connections, deadlines, admission.
+//!
+//! This crate knows TCP and time, and nothing of HTTP. Each worker is one
+//! thread with one current-thread runtime; what it owns (connections, timers,
+//! scratch buffers) never leaves it, so nothing on the path of a request takes
+//! a lock. What workers share is counters of admission, and one drain flag.
+//!
+//! ```text
+//!  Listener --accept--> Admission --Conn--> Service (a role's connection loop)
+//!     |                                       |  recv: into the worker's buffer
+//!  SO_REUSEPORT, one per worker               |  send: an Output, one writev
+//!                                  Deadlines -+  wakes what is overdue
+//! ```
+
+mod accept;
+mod admission;
+mod clock;
+mod conn;
+mod deadline;
+mod descriptors;
+mod limits;
+mod listen;
+mod output;
+mod worker;
+
+pub use accept::{AcceptEvent, Service, accept_loop};
+pub use admission::{Admission, AdmissionLimits, Permit, Refusal};
+pub use clock::{monotonic_ms, unix_ms};
+pub use conn::{Conn, ConnError};
+pub use deadline::{Cause, Deadlines, Timer};
+pub use descriptors::{DescriptorReserve, raise_descriptor_limit};
+pub use limits::{INPUT_BYTES, REPLY_PARTS_MAX};
+pub use listen::{BindError, ListenerGroup, bind};
+pub use output::{Output, SharedBytes};
+pub use worker::{Worker, WorkerHandle, Workers, WorkersError};

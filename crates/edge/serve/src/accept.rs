@@ -1,0 +1,127 @@
+//! Accepting: admit or refuse in words, and never stop for want of descriptors.
+
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::admission::Refusal;
+use crate::conn::Conn;
+use crate::descriptors::DescriptorReserve;
+use crate::limits::{ACCEPT_BATCH_MAX, ACCEPT_PAUSE_MS};
+use crate::worker::Worker;
+
+/// What a role does with connections. One value per worker and listener.
+pub trait Service: 'static {
+    /// Serves one connection to its end.
+    fn serve(self: Rc<Self>, conn: Conn) -> impl Future<Output = ()> + 'static;
+
+    /// The bytes a refused client is told, before the close.
+    fn refusal(&self, refusal: Refusal) -> Vec<u8>;
+
+    /// Told of each accept, for counting.
+    fn observe(&self, event: AcceptEvent);
+}
+
+/// What happened at the door.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptEvent {
+    /// A connection was taken.
+    Accepted,
+    /// A connection was turned away.
+    Refused(Refusal),
+    /// `accept` failed for another reason; it was tried again.
+    Failed,
+}
+
+/// Accepts from `listener` until the worker drains, then takes what the kernel
+/// had already queued and closes the listener.
+pub async fn accept_loop<S: Service>(worker: Rc<Worker>, listener: TcpListener, service: Rc<S>) {
+    let mut reserve = DescriptorReserve::new();
+    let mut in_batch = 0;
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            accepted = listener.accept() => accepted,
+            () = worker.drain_started() => break,
+        };
+        match accepted {
+            Ok((stream, peer)) => take(&worker, &service, stream, peer),
+            Err(e) => recover(&listener, &service, &mut reserve, &e).await,
+        }
+        in_batch += 1;
+        if in_batch % ACCEPT_BATCH_MAX == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    while let Some(Ok((stream, peer))) = accept_now(&listener).await {
+        take(&worker, &service, stream, peer);
+    }
+}
+
+fn take<S: Service>(worker: &Rc<Worker>, service: &Rc<S>, stream: TcpStream, peer: SocketAddr) {
+    match worker.admission().admit(peer.ip()) {
+        Ok(permit) => {
+            service.observe(AcceptEvent::Accepted);
+            let conn = Conn::accepted(worker, stream, peer, permit);
+            tokio::task::spawn_local(Rc::clone(service).serve(conn));
+        }
+        Err(refusal) => refuse(service, &stream, refusal),
+    }
+}
+
+/// One attempt to say why, with what fits into an empty socket buffer.
+fn refuse<S: Service>(service: &Rc<S>, stream: &TcpStream, refusal: Refusal) {
+    service.observe(AcceptEvent::Refused(refusal));
+    let words = service.refusal(refusal);
+    let _ = rustix::net::send(stream, &words, rustix::net::SendFlags::NOSIGNAL);
+    // What the client has sent already is read, or the close would be a reset
+    // that takes the words away again.
+    let _ = rustix::net::shutdown(stream, rustix::net::Shutdown::Write);
+    let mut sink = [0u8; 4096];
+    let _ = rustix::net::recv(stream, &mut sink[..], rustix::net::RecvFlags::DONTWAIT);
+}
+
+/// After a failed accept: out of descriptors means that somebody waits in the
+/// queue and would wait for ever; the reserve lets us turn them away.
+async fn recover<S: Service>(
+    listener: &TcpListener,
+    service: &Rc<S>,
+    reserve: &mut DescriptorReserve,
+    error: &io::Error,
+) {
+    const EMFILE: i32 = 24;
+    const ENFILE: i32 = 23;
+    if !matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) {
+        service.observe(AcceptEvent::Failed);
+        tracing::debug!(%error, "accept failed");
+        return;
+    }
+    let accepted = reserve.lend(|| {
+        let accepted = rustix::net::accept(listener);
+        if let Ok(fd) = &accepted {
+            let words = service.refusal(Refusal::Descriptors);
+            let _ = rustix::net::send(fd, &words, rustix::net::SendFlags::NOSIGNAL);
+            let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+            let mut sink = [0u8; 4096];
+            let _ = rustix::net::recv(fd, &mut sink[..], rustix::net::RecvFlags::DONTWAIT);
+        }
+        accepted.is_ok()
+    });
+    if accepted {
+        service.observe(AcceptEvent::Refused(Refusal::Descriptors));
+    } else {
+        tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+    }
+}
+
+/// One accept that does not wait.
+async fn accept_now(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+    std::future::poll_fn(|cx| match listener.poll_accept(cx) {
+        std::task::Poll::Ready(accepted) => std::task::Poll::Ready(Some(accepted)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}

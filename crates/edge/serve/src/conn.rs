@@ -1,0 +1,233 @@
+//! One TCP connection: reads, writes, and the deadline that bounds both.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::net::RecvFlags;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::admission::Permit;
+use crate::deadline::{Cause, Timer};
+use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX};
+use crate::output::Output;
+use crate::worker::Worker;
+
+/// Why a connection can't go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnError {
+    /// The kernel or the peer ended it.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The deadline passed.
+    #[error("timed out: {0:?}")]
+    Expired(Cause),
+}
+
+/// A TCP connection owned by one worker.
+///
+/// All methods take `&self`: reading and writing may interleave in one task
+/// (tunnels do). The raw socket stays reachable through [`AsFd`] between
+/// requests; a handoff takes it there.
+pub struct Conn {
+    stream: TcpStream,
+    peer: SocketAddr,
+    timer: Rc<Timer>,
+    timer_key: usize,
+    worker: Rc<Worker>,
+    _permit: Option<Permit>,
+}
+
+impl Conn {
+    /// Wraps an accepted stream.
+    pub(crate) fn accepted(
+        worker: &Rc<Worker>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        permit: Permit,
+    ) -> Self {
+        Self::new(worker, stream, peer, Some(permit))
+    }
+
+    /// Dials `address`; gives up after `timeout_ms`.
+    pub async fn connect(
+        worker: &Rc<Worker>,
+        address: SocketAddr,
+        timeout_ms: u64,
+    ) -> Result<Self, ConnError> {
+        let limit = Duration::from_millis(timeout_ms);
+        let stream = tokio::time::timeout(limit, TcpStream::connect(address))
+            .await
+            .map_err(|_| ConnError::Expired(Cause::Connect))??;
+        stream.set_nodelay(true)?;
+        Ok(Self::new(worker, stream, address, None))
+    }
+
+    fn new(
+        worker: &Rc<Worker>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        permit: Option<Permit>,
+    ) -> Self {
+        let (timer_key, timer) = worker.deadlines().add();
+        Self { stream, peer, timer, timer_key, worker: Rc::clone(worker), _permit: permit }
+    }
+
+    /// The other end.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The worker that owns this connection.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// The connection's deadline.
+    pub fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    /// Sets the deadline `after_ms` from now.
+    pub fn expire_after(&self, after_ms: u64, cause: Cause) {
+        self.timer.set(self.worker.now_ms().saturating_add(after_ms), cause);
+    }
+
+    /// Reads once into `buffer`; 0 is the end of the stream.
+    pub fn poll_recv(&self, cx: &Context<'_>, buffer: &mut [u8]) -> Poll<Result<usize, ConnError>> {
+        self.poll_recv_flags(cx, buffer, RecvFlags::empty())
+    }
+
+    fn poll_recv_flags(
+        &self,
+        cx: &Context<'_>,
+        buffer: &mut [u8],
+        flags: RecvFlags,
+    ) -> Poll<Result<usize, ConnError>> {
+        loop {
+            self.check_deadline(cx)?;
+            // Consulted by every path that waits; see `Timer::register`.
+            ready!(self.stream.poll_read_ready(&mut reborrow(cx)))?;
+            let received = self.stream.try_io(Interest::READABLE, || {
+                Ok(rustix::net::recv(&self.stream, &mut *buffer, flags)?.1)
+            });
+            match received {
+                Ok(n) => {
+                    if n > 0 && n < buffer.len() && flags.is_empty() {
+                        self.mark_not_ready(Interest::READABLE);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e.into())),
+            }
+        }
+    }
+
+    /// Writes `output` until it is empty.
+    pub fn poll_send(&self, cx: &Context<'_>, output: &mut Output) -> Poll<Result<(), ConnError>> {
+        while !output.is_empty() {
+            self.check_deadline(cx)?;
+            ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
+            match output.write_once(|slices| self.stream.try_write_vectored(slices)) {
+                Ok(true) => {}
+                // The socket took a part, so it is full: asking again would
+                // only cost a system call that says so.
+                Ok(false) => self.mark_not_ready(Interest::WRITABLE),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Poll::Ready(Err(e.into())),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads once into `buffer`; 0 is the end of the stream.
+    pub async fn recv(&self, buffer: &mut [u8]) -> Result<usize, ConnError> {
+        std::future::poll_fn(|cx| self.poll_recv(cx, buffer)).await
+    }
+
+    /// Writes all of `output`; each time the peer takes bytes it gets
+    /// `stall_ms` for the next ones.
+    pub async fn send(&self, output: &mut Output, stall_ms: u64) -> Result<(), ConnError> {
+        let mut left = u64::MAX;
+        std::future::poll_fn(|cx| {
+            let progress = self.poll_send(cx, output);
+            if progress.is_pending() && output.len() != left {
+                left = output.len();
+                self.expire_after(stall_ms, Cause::WriteStall);
+            }
+            progress
+        })
+        .await
+    }
+
+    /// Whether the peer has closed, or sent what nobody asked for. For
+    /// connections at rest in a pool.
+    pub fn is_stale(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let peeked = self.stream.try_io(Interest::READABLE, || {
+            Ok(rustix::net::recv(&self.stream, &mut byte[..], RecvFlags::PEEK)?.1)
+        });
+        !matches!(peeked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Ends the sending direction, so that the peer sees the end of stream.
+    pub fn finish_sending(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write)?)
+    }
+
+    /// Closes after an error reply: says so, then throws away what the peer is
+    /// still sending, for a while. A close with unread bytes would reset the
+    /// connection and take the reply away from the peer (RFC 9112 section 9.6).
+    pub async fn linger(self) {
+        if self.finish_sending().is_err() {
+            return;
+        }
+        self.expire_after(LINGER_MS_MAX, Cause::Lifetime);
+        let mut thrown_away = 0;
+        while thrown_away < LINGER_BYTES_MAX {
+            let read = std::future::poll_fn(|cx| {
+                self.worker.with_input(|input| self.poll_recv(cx, input))
+            });
+            match read.await {
+                Ok(n) if n > 0 => thrown_away += n,
+                _ => return,
+            }
+        }
+    }
+
+    fn check_deadline(&self, cx: &Context<'_>) -> Result<(), ConnError> {
+        self.timer.register(cx);
+        self.timer.expired().map_or(Ok(()), |cause| Err(ConnError::Expired(cause)))
+    }
+
+    /// Tells the runtime that `interest` is exhausted without a system call to
+    /// prove it: after a short read or write on an edge-triggered socket the
+    /// next edge will come (the runtime's own `AsyncRead` does the same).
+    fn mark_not_ready(&self, interest: Interest) {
+        let _ = self
+            .stream
+            .try_io(interest, || Err::<(), _>(io::Error::from(io::ErrorKind::WouldBlock)));
+    }
+}
+
+impl AsFd for Conn {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+impl Drop for Conn {
+    fn drop(&mut self) {
+        self.worker.deadlines().remove(self.timer_key);
+    }
+}
+
+/// The runtime's readiness calls want a mutable context and do not change it.
+fn reborrow<'a>(cx: &Context<'a>) -> Context<'a> {
+    Context::from_waker(cx.waker())
+}

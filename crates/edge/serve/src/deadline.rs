@@ -1,0 +1,172 @@
+//! Timeouts for very many connections at the price of one store per request.
+//!
+//! A timer per connection in a runtime's wheel costs an insert and a removal
+//! per request. Here each connection has one [`Timer`]: setting it writes two
+//! cells. A sweep ten times a second looks at all of them and wakes the tasks
+//! whose time has passed; the task then finds [`Timer::expired`].
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Waker};
+
+use slab::Slab;
+
+/// What the connection was doing when its time ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Waiting for the rest of a request head.
+    Head,
+    /// Waiting for a request body, or a body slower than the minimum rate.
+    Body,
+    /// The peer took no byte of the reply.
+    WriteStall,
+    /// Between requests.
+    Idle,
+    /// The connection is as old as it may get.
+    Lifetime,
+    /// The server drains; the connection was between requests.
+    Drain,
+    /// A connection to a node was not made in time.
+    Connect,
+    /// A node did not answer in time.
+    Response,
+}
+
+/// One connection's deadline; shared by the connection and the sweep.
+#[derive(Debug)]
+pub struct Timer {
+    deadline_ms: Cell<u64>,
+    cause: Cell<Cause>,
+    expired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Timer {
+    /// Replaces the deadline: at `deadline_ms` of the worker's clock the task
+    /// is woken and told `cause`.
+    pub fn set(&self, deadline_ms: u64, cause: Cause) {
+        self.deadline_ms.set(deadline_ms);
+        self.cause.set(cause);
+        self.expired.set(false);
+    }
+
+    /// No deadline until the next [`Timer::set`].
+    pub fn clear(&self) {
+        self.set(u64::MAX, Cause::Idle);
+    }
+
+    /// Why the time ran out, if it did.
+    pub fn expired(&self) -> Option<Cause> {
+        self.expired.get().then(|| self.cause.get())
+    }
+
+    /// What the connection is waiting for.
+    pub fn cause(&self) -> Cause {
+        self.cause.get()
+    }
+
+    /// Remembers whom to wake. Cheap when it is the same task as before.
+    pub fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        match &*waker {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *waker = Some(cx.waker().clone()),
+        }
+    }
+
+    fn expire(&self) {
+        self.expired.set(true);
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+/// All timers of one worker.
+#[derive(Debug, Default)]
+pub struct Deadlines {
+    timers: RefCell<Slab<Rc<Timer>>>,
+}
+
+impl Deadlines {
+    /// A new timer without a deadline, and the key to remove it by.
+    pub fn add(&self) -> (usize, Rc<Timer>) {
+        let timer = Rc::new(Timer {
+            deadline_ms: Cell::new(u64::MAX),
+            cause: Cell::new(Cause::Idle),
+            expired: Cell::new(false),
+            waker: RefCell::new(None),
+        });
+        let key = self.timers.borrow_mut().insert(Rc::clone(&timer));
+        (key, timer)
+    }
+
+    /// Forgets the timer of `key`.
+    pub fn remove(&self, key: usize) {
+        self.timers.borrow_mut().remove(key);
+    }
+
+    /// Timers alive.
+    pub fn len(&self) -> usize {
+        self.timers.borrow().len()
+    }
+
+    /// Whether no timer is alive.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Wakes every task whose deadline is not after `now_ms`.
+    pub fn sweep(&self, now_ms: u64) {
+        for (_, timer) in self.timers.borrow().iter() {
+            if timer.deadline_ms.get() <= now_ms && !timer.expired.get() {
+                timer.expire();
+            }
+        }
+    }
+
+    /// Ends every connection that waits between requests: the drain.
+    pub fn expire_idle(&self) {
+        for (_, timer) in self.timers.borrow().iter() {
+            if timer.cause.get() == Cause::Idle && timer.deadline_ms.get() != u64::MAX {
+                timer.cause.set(Cause::Drain);
+                timer.expire();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_overdue_expire_and_setting_again_revives() {
+        let deadlines = Deadlines::default();
+        let (key, early) = deadlines.add();
+        let (_, late) = deadlines.add();
+        early.set(10, Cause::Head);
+        late.set(20, Cause::Idle);
+        deadlines.sweep(9);
+        assert_eq!(early.expired(), None);
+        deadlines.sweep(10);
+        assert_eq!(early.expired(), Some(Cause::Head));
+        assert_eq!(late.expired(), None);
+        early.set(30, Cause::Idle);
+        assert_eq!(early.expired(), None);
+        deadlines.remove(key);
+        assert_eq!(deadlines.len(), 1);
+    }
+
+    #[test]
+    fn drain_ends_the_idle_and_spares_the_busy() {
+        let deadlines = Deadlines::default();
+        let (_, idle) = deadlines.add();
+        let (_, busy) = deadlines.add();
+        idle.set(100, Cause::Idle);
+        busy.set(100, Cause::WriteStall);
+        deadlines.expire_idle();
+        assert_eq!(idle.expired(), Some(Cause::Drain));
+        assert_eq!(busy.expired(), None);
+    }
+}

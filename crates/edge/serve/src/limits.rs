@@ -1,0 +1,44 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Bytes that one read takes from a socket, at most. One buffer of this size
+/// exists per worker, not per connection: 64 KiB is past the point where a
+/// larger read lowers the cost per byte of an upload.
+pub const INPUT_BYTES: usize = 64 * 1024;
+
+/// Parts that one vectored write carries. Linux takes 1024; beyond 64 the cost
+/// per part no longer falls, and the array lives on the stack.
+pub const REPLY_PARTS_MAX: usize = 64;
+
+/// Connections waiting in the kernel for `accept`, per worker and listener.
+/// The kernel clips it to `net.core.somaxconn` (4096 by default).
+pub(crate) const BACKLOG_MAX: i32 = 4096;
+
+/// How often overdue connections are looked for, in milliseconds: the error of
+/// every timeout, and the granularity that none of them is finer than.
+pub(crate) const SWEEP_INTERVAL_MS: u64 = 100;
+
+/// Threads per worker that may block on a disk.
+pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
+
+/// After an error reply the peer may still be sending; so many bytes are read
+/// and thrown away before the close, lest a reset destroys the reply.
+pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
+
+/// And so long, in milliseconds.
+pub(crate) const LINGER_MS_MAX: u64 = 1_000;
+
+/// Pause after the accept of a connection failed for want of descriptors or
+/// memory, in milliseconds: long enough not to spin, short enough to recover.
+pub(crate) const ACCEPT_PAUSE_MS: u64 = 20;
+
+/// Connections that one accept wake-up takes before others get the thread.
+pub(crate) const ACCEPT_BATCH_MAX: usize = 64;
+
+/// Scratch outputs kept for reuse by one worker.
+pub(crate) const OUTPUTS_KEPT_MAX: usize = 64;
+
+/// Capacity above which a scratch buffer is freed instead of kept, in bytes.
+pub(crate) const SCRATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// Shards of the per-address table; accepts on different cores rarely meet.
+pub(crate) const ADDRESS_SHARDS: usize = 16;

@@ -1,0 +1,232 @@
+//! Workers: one thread, one current-thread runtime, and what they own.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{LocalOptions, LocalRuntime};
+use tokio::sync::{mpsc, watch};
+
+use crate::admission::Admission;
+use crate::clock::monotonic_ms;
+use crate::deadline::Deadlines;
+use crate::limits::{BLOCKING_THREADS_MAX, INPUT_BYTES, OUTPUTS_KEPT_MAX, SWEEP_INTERVAL_MS};
+use crate::output::Output;
+
+/// What one worker owns. Never shared between threads.
+pub struct Worker {
+    index: usize,
+    deadlines: Deadlines,
+    admission: Arc<Admission>,
+    input: RefCell<Box<[u8]>>,
+    outputs: RefCell<Vec<Output>>,
+    drain: watch::Receiver<bool>,
+    draining: Cell<bool>,
+    ticks: RefCell<Vec<Box<dyn Fn()>>>,
+}
+
+impl Worker {
+    fn new(index: usize, admission: Arc<Admission>, drain: watch::Receiver<bool>) -> Self {
+        Self {
+            index,
+            deadlines: Deadlines::default(),
+            admission,
+            input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
+            outputs: RefCell::default(),
+            drain,
+            draining: Cell::new(false),
+            ticks: RefCell::default(),
+        }
+    }
+
+    /// This worker's number, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Milliseconds of the worker's clock (coarse, monotonic).
+    pub fn now_ms(&self) -> u64 {
+        monotonic_ms()
+    }
+
+    /// The timers of this worker's connections.
+    pub fn deadlines(&self) -> &Deadlines {
+        &self.deadlines
+    }
+
+    /// The counts that all workers share.
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    /// Whether the server has been told to finish.
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Returns when the server is told to finish.
+    pub async fn drain_started(&self) {
+        let mut drain = self.drain.clone();
+        // The sender lives as long as `Workers`; if it is gone, so are we.
+        let _ = drain.wait_for(|&draining| draining).await;
+    }
+
+    /// Lends the worker's one read buffer. Not to be held over an `await`.
+    pub fn with_input<R>(&self, job: impl FnOnce(&mut [u8]) -> R) -> R {
+        job(&mut self.input.borrow_mut())
+    }
+
+    /// An empty output from the pool.
+    pub fn take_output(&self) -> Output {
+        self.outputs.borrow_mut().pop().unwrap_or_default()
+    }
+
+    /// Gives an output back; what it still holds is forgotten.
+    pub fn put_output(&self, mut output: Output) {
+        output.clear();
+        let mut outputs = self.outputs.borrow_mut();
+        if outputs.len() < OUTPUTS_KEPT_MAX {
+            outputs.push(output);
+        }
+    }
+
+    /// Runs `job` at every sweep (ten times a second) on this worker.
+    pub fn on_tick(&self, job: impl Fn() + 'static) {
+        self.ticks.borrow_mut().push(Box::new(job));
+    }
+
+    async fn sweep_for_ever(self: Rc<Self>) {
+        let mut interval = tokio::time::interval(Duration::from_millis(SWEEP_INTERVAL_MS));
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            interval.tick().await;
+            self.deadlines.sweep(self.now_ms());
+            if self.is_draining() {
+                self.deadlines.expire_idle();
+            }
+            for job in self.ticks.borrow().iter() {
+                job();
+            }
+        }
+    }
+}
+
+/// A job to run on a worker's own thread.
+type Job = Box<dyn FnOnce(&Rc<Worker>) + Send>;
+
+/// Reaches one worker from any thread.
+#[derive(Clone)]
+pub struct WorkerHandle(mpsc::UnboundedSender<Job>);
+
+impl WorkerHandle {
+    /// Runs `job` on the worker's thread, soon. False if the worker is gone.
+    pub fn run(&self, job: impl FnOnce(&Rc<Worker>) + Send + 'static) -> bool {
+        self.0.send(Box::new(job)).is_ok()
+    }
+}
+
+/// The workers could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot start a worker: {0}")]
+pub struct WorkersError(#[from] std::io::Error);
+
+/// All workers of this process.
+pub struct Workers {
+    threads: Vec<JoinHandle<()>>,
+    handles: Vec<WorkerHandle>,
+    drain: watch::Sender<bool>,
+    finish: watch::Sender<bool>,
+}
+
+impl Workers {
+    /// Starts `count` workers, each with nothing to do until told by its handle.
+    pub fn start(count: usize, admission: &Arc<Admission>) -> Result<Self, WorkersError> {
+        let (drain, _) = watch::channel(false);
+        let (finish, _) = watch::channel(false);
+        let mut workers = Self { threads: Vec::new(), handles: Vec::new(), drain, finish };
+        for index in 0..count {
+            workers.spawn(index, admission)?;
+        }
+        Ok(workers)
+    }
+
+    /// Handles, one per worker.
+    pub fn handles(&self) -> &[WorkerHandle] {
+        &self.handles
+    }
+
+    /// Tells all workers to finish: no new connections, no further request on
+    /// those that exist, idle ones closed.
+    pub fn drain(&self) {
+        self.drain.send_replace(true);
+    }
+
+    /// Ends all workers now, with whatever they are doing, and waits for them.
+    pub fn stop(self) {
+        self.finish.send_replace(true);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a worker had panicked");
+            }
+        }
+    }
+
+    fn spawn(&mut self, index: usize, admission: &Arc<Admission>) -> Result<(), WorkersError> {
+        let (sender, jobs) = mpsc::unbounded_channel();
+        let admission = Arc::clone(admission);
+        let drain = self.drain.subscribe();
+        let finish = self.finish.subscribe();
+        let (report, started) = std::sync::mpsc::sync_channel(1);
+        // A local runtime stays on the thread that builds it.
+        let thread =
+            std::thread::Builder::new().name(format!("skep-{index}")).spawn(move || {
+                match local_runtime(index) {
+                    Ok(runtime) => {
+                        let _ = report.send(Ok(()));
+                        run(runtime, Worker::new(index, admission, drain), finish, jobs);
+                    }
+                    Err(error) => {
+                        let _ = report.send(Err(error));
+                    }
+                }
+            })?;
+        started.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread ended")))?;
+        self.threads.push(thread);
+        self.handles.push(WorkerHandle(sender));
+        Ok(())
+    }
+}
+
+fn local_runtime(index: usize) -> std::io::Result<LocalRuntime> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_name(format!("skep-disk-{index}"))
+        .build_local(LocalOptions::default())
+}
+
+fn run(
+    runtime: LocalRuntime,
+    worker: Worker,
+    mut finish: watch::Receiver<bool>,
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+) {
+    runtime.block_on(async {
+        let worker = Rc::new(worker);
+        tokio::task::spawn_local(Rc::clone(&worker).sweep_for_ever());
+        let watched = Rc::clone(&worker);
+        tokio::task::spawn_local(async move {
+            watched.drain_started().await;
+            watched.draining.set(true);
+        });
+        loop {
+            tokio::select! {
+                Some(job) = jobs.recv() => job(&worker),
+                _ = finish.wait_for(|&finished| finished) => break,
+            }
+        }
+    });
+    runtime.shutdown_background();
+}
