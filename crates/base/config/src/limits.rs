@@ -1,0 +1,24 @@
+//! The named limits of this crate: of the file itself and of its lists.
+
+/// Longest config text that is parsed, in bytes. The largest cluster of the
+/// limits below fits ten times over; more is the wrong file.
+pub const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Errors reported for one file; a reader fixes these first.
+pub const ERRORS_MAX: usize = 20;
+
+/// Rows of one array of tables, such as `[[node]]` or `[[site]]`.
+pub const ROWS_MAX: usize = 1024;
+
+/// Elements of one list, such as `hosts`, or entries of one map.
+pub const LIST_MAX: usize = 1024;
+
+/// Longest name of a cluster, node, dispatcher or service, in bytes: it goes
+/// into file names, header fields and metric labels.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// Longest text value of any setting, in bytes (`PATH_MAX` of Linux).
+pub const STRING_BYTES_MAX: usize = 4096;
+
+/// Characters of a source line that a message shows around the fault.
+pub const EXCERPT_CHARS_MAX: usize = 100;

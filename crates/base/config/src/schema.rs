@@ -1,0 +1,323 @@
+//! The settings table: every setting of Skep, defined once, here.
+//!
+//! Order of the entries is the order of `docs/config.md` and of
+//! `skep config show`. Changing an entry changes all of them.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use skep_units::{GIB, KIB, MIB};
+
+use crate::table::{Form, Kind, Unit, bytes, count, ms, number, table, word};
+use crate::words::{AccessLog, Dispatch, Level, LogFormat, POLICY_NAMES, Symlinks};
+
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+const DAY_MS: u64 = 24 * HOUR_MS;
+const TIB: u64 = 1024 * GIB;
+
+table! {
+    /// One cluster. The same file goes to every machine; each says who it is
+    /// with `skep run --config FILE --as NAME`. Relative paths start at the
+    /// file's folder.
+    Config at "" {
+        /// Name of the cluster, shown by `skep status` and the console.
+        cluster: String = "skep".into() => Kind::Text(Form::Name), restart;
+        /// Folder of what a process keeps while it runs: its control socket
+        /// and, in clusters that persist, its state.
+        state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
+    }
+    tables {
+        /// What a process takes of its machine.
+        machine: Machine, live;
+        /// The processes that take the clients' requests; a file without one
+        /// describes nodes that clients reach directly.
+        dispatchers: Vec<Dispatcher>, restart;
+        /// The web servers.
+        nodes: Vec<Node>, live;
+        /// What dispatchers offer to clients.
+        services: Vec<Service>, restart;
+        /// What nodes serve.
+        sites: Vec<Site>, live;
+        /// The nodes' memory of files.
+        cache: Cache, live;
+        /// Limits of size and number.
+        limits: Limits, live;
+        /// Limits of time.
+        timeouts: Timeouts, live;
+        /// Logs.
+        log: Log, live;
+        /// Metrics for Prometheus.
+        metrics: Metrics, live;
+        /// The management API.
+        admin: Admin, live;
+    }
+}
+
+table! {
+    /// What a process takes of the machine it runs on.
+    Machine at "machine" {
+        /// Worker threads of a process, each with its own event loop and
+        /// listener; 0 is one per core.
+        threads: u32 = 0 => count(0..=1024), restart;
+    }
+}
+
+table! {
+    /// A dispatcher: takes the clients' requests and sends each to a node. A
+    /// node of the same name runs in the same process.
+    Dispatcher at "dispatcher" {
+        /// Its name, for `--as`, logs and metrics.
+        name: String => Kind::Text(Form::Name), restart;
+    }
+}
+
+table! {
+    /// A node: a web server with its share of the cluster's memory.
+    Node at "node" {
+        /// Its name, for `--as`, `nodes` of a service, logs and metrics.
+        name: String => Kind::Text(Form::Name), restart;
+        /// Where the node listens and dispatchers reach it.
+        address: SocketAddr => Kind::Address, restart;
+        /// Its share of the work under weighted policies, against the other
+        /// nodes' weights.
+        weight: u32 = 1 => count(1..=256), live;
+        /// Where `dispatch = "redirect"` sends clients; unset, it is
+        /// `address`.
+        public_address: Option<String> = None => Kind::Text(Form::Authority), live;
+    }
+}
+
+table! {
+    /// A service: an address for clients, the nodes behind it and the way a
+    /// request gets to one.
+    Service at "service" {
+        /// Its name, for logs and metrics.
+        name: String => Kind::Text(Form::Name), restart;
+        /// Where the dispatchers listen for clients.
+        listen: Vec<SocketAddr> => Kind::Addresses, restart;
+        /// How a request gets to a node: `proxy` passes both ways through the
+        /// dispatcher, `redirect` sends the client to the node.
+        dispatch: Dispatch = Dispatch::Proxy
+            => Kind::Word { known: Dispatch::WORDS, later: Dispatch::WORDS_LATER }, live;
+        /// How the node is chosen.
+        policy: String = "round-robin".into() => word(POLICY_NAMES), live;
+        /// Names of the nodes behind this service; empty is all of the file.
+        nodes: Vec<String> = Vec::new() => Kind::Texts(Form::Name), live;
+        /// Status of `dispatch = "redirect"`: 307 keeps the method and the
+        /// body, 302 is for clients older than 307.
+        redirect_status: u16 = 307 => Kind::Status(&[302, 307]), live;
+        /// Whether Forwarded and X-Forwarded-* of clients are believed and
+        /// extended. Only behind another proxy; else clients can lie about
+        /// their address.
+        trust_forwarded: bool = false => Kind::Switch, live;
+        /// Whether responses carry `X-Skep-Node`, the name of the node.
+        node_header: bool = false => Kind::Switch, live;
+        /// Other nodes that an idempotent request is tried on after its first
+        /// failed. 0 is none.
+        retries_max: u32 = 2 => count(0..=10), live;
+        /// Retries in a second, as a share of its requests: a cluster that
+        /// fails must not also be flooded.
+        retry_budget_percent: u32 = 20 => number(Unit::Percent, 0..=100), live;
+        /// Time to connect to a node; over it the next node is tried.
+        connect_timeout_ms: u64 = 1000 => ms(1..=MINUTE_MS), live;
+        /// Time from the end of a request to the head of the node's response;
+        /// over it the client gets 504.
+        response_timeout_ms: u64 = MINUTE_MS => ms(1..=HOUR_MS), live;
+        /// Time that an unused connection to a node is kept. Below
+        /// `timeouts.idle_ms`, so that the dispatcher closes first and no
+        /// request meets a closing connection.
+        upstream_idle_ms: u64 = 30_000 => ms(1..=HOUR_MS), live;
+        /// Connections to one node from one core of a dispatcher; requests
+        /// over it get 503.
+        upstream_connections_max: u32 = 1024 => count(1..=65_536), live;
+    }
+    tables {
+        /// How nodes are watched.
+        health: Health, live;
+    }
+}
+
+table! {
+    /// How the dispatchers watch the nodes of a service.
+    Health at "service.health" {
+        /// Path that checks ask for; nodes answer the default one themselves.
+        path: String = "/.well-known/skep/health".into() => Kind::Text(Form::UrlPath), live;
+        /// Time from one check of a node to the next.
+        interval_ms: u64 = 1000 => ms(50..=HOUR_MS), live;
+        /// Time for the response; at most `interval_ms`.
+        timeout_ms: u64 = 1000 => ms(10..=HOUR_MS), live;
+        /// Good checks in a row that bring a node back.
+        rise: u32 = 2 => count(1..=100), live;
+        /// Failed checks in a row that take a node out.
+        fall: u32 = 3 => count(1..=100), live;
+        /// Status of a good check.
+        expect_status: u16 = 200 => count(100..=599), live;
+        /// Time in which a node that came back grows to its full share, so
+        /// that its cache can warm up. 0 is at once.
+        slow_start_ms: u64 = 0 => ms(0..=HOUR_MS), live;
+        /// Failed requests in a row that take a node out without waiting for
+        /// checks. A refused connection does so at once.
+        passive_failures_max: u32 = 3 => count(1..=1000), live;
+    }
+}
+
+table! {
+    /// A site: host names and what is served under them.
+    Site at "site" {
+        /// Host names of the site: `example.org`, `*.example.org` (any name
+        /// below it), `*` or an empty list (every host without a site).
+        hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
+        /// Folder of the files.
+        root: PathBuf => Kind::Text(Form::Path), live;
+        /// Files that answer for a folder; the first that exists does.
+        index: Vec<String> = vec!["index.html".into()] => Kind::Texts(Form::FileName), live;
+        /// Page that answers for paths without a file, with status 200, for
+        /// applications that route in the browser.
+        spa_fallback: Option<String> = None => Kind::Text(Form::UrlPath), live;
+        /// Whether a folder without an index file is listed.
+        listing: bool = false => Kind::Switch, live;
+        /// Whether files and folders whose name begins with `.` are served.
+        /// `/.well-known/` always is.
+        dotfiles: bool = false => Kind::Switch, live;
+        /// Which symbolic links are followed: those that stay `beneath` the
+        /// root, none (`refuse`), all (`follow`).
+        symlinks: Symlinks = Symlinks::Beneath => word(Symlinks::WORDS), live;
+        /// Whether `FILE.br`, `FILE.zst` and `FILE.gz` are sent in place of
+        /// `FILE` to clients that accept them.
+        precompressed: bool = true => Kind::Switch, live;
+        /// `Cache-Control` of successful responses; unset sends none.
+        cache_control: Option<String> = None => Kind::Text(Form::FieldValue), live;
+        /// Header fields added to every response.
+        headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
+        /// Pages that are the body of responses with a status, such as
+        /// `{ "404" = "/404.html" }`.
+        error_pages: BTreeMap<u16, String> = BTreeMap::new() => Kind::ErrorPages, live;
+    }
+    tables {
+        /// Paths that moved; the first that matches answers.
+        redirects: Vec<Redirect>, live;
+    }
+}
+
+table! {
+    /// A path that moved.
+    Redirect at "site.redirect" {
+        /// The path: exactly this one, or all that begin so when it ends in
+        /// `*`.
+        from: String => Kind::Text(Form::UrlPattern), live;
+        /// Where to; a `*` at the end is what the `*` of `from` stood for.
+        to: String => Kind::Text(Form::UrlTarget), live;
+        /// Status of the response.
+        status: u16 = 301 => Kind::Status(&[301, 302, 307, 308]), live;
+    }
+}
+
+table! {
+    /// The nodes' memory of files.
+    Cache at "cache" {
+        /// Memory of a node for files, in all. Files larger than it stream
+        /// past it.
+        size_bytes_max: u64 = 256 * MIB => bytes(MIB..=TIB), restart;
+        /// Files and segments remembered, so that many tiny ones do not
+        /// outgrow the size by their book-keeping.
+        entries_max: u32 = 262_144 => count(1024..=16_777_216), restart;
+        /// The longest that a changed file can go unnoticed where the kernel
+        /// does not tell of changes.
+        check_interval_ms: u64 = 1000 => ms(10..=MINUTE_MS), live;
+    }
+}
+
+table! {
+    /// What clients may take, in size and number. Over a limit the answer is
+    /// a clear refusal.
+    Limits at "limits" {
+        /// Head of a request: request line and header fields. Over it: 431.
+        head_bytes_max: u64 = 16 * KIB => bytes(KIB..=256 * KIB), live;
+        /// Header fields of a request. Over it: 431.
+        fields_max: u32 = 100 => count(1..=128), live;
+        /// Path and query of a request. Over it: 414.
+        target_bytes_max: u64 = 8 * KIB => bytes(64..=64 * KIB), live;
+        /// Body of a request through a proxy. Over it: 413. Sites of files
+        /// take no bodies.
+        body_bytes_max: u64 = GIB => bytes(0..=TIB), live;
+        /// Memory of one connection for its buffers.
+        connection_bytes_max: u64 = 64 * KIB => bytes(4 * KIB..=16 * MIB), live;
+        /// Open connections of clients to a process. Over it new ones get
+        /// 503 and are closed.
+        connections_max: u32 = 65_536 => count(1..=4_194_304), live;
+        /// Open connections of one client address to a process. Over it new
+        /// ones get 429 and are closed.
+        connections_per_address_max: u32 = 4096 => count(1..=4_194_304), live;
+        /// Requests in work in a process. Over it: 503, so that those in work
+        /// stay fast.
+        requests_in_flight_max: u32 = 16_384 => count(1..=4_194_304), live;
+        /// Requests of one connection, which then is closed; 0 is no limit.
+        requests_per_connection_max: u32 = 0 => count(0..=1_000_000_000), live;
+        /// `Retry-After` of 429 and 503: when the client may come back.
+        retry_after_s: u32 = 1 => number(Unit::Seconds, 1..=3600), live;
+    }
+}
+
+table! {
+    /// How long clients may take.
+    Timeouts at "timeouts" {
+        /// From the first byte of a request to the end of its head. Over it:
+        /// 408.
+        head_ms: u64 = 10_000 => ms(100..=HOUR_MS), live;
+        /// Least rate of a request's body, after `body_grace_ms`. Below it:
+        /// 408. 0 is no limit.
+        body_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
+        /// Time before the rate of a body counts.
+        body_grace_ms: u64 = 5000 => ms(0..=HOUR_MS), live;
+        /// Time in which a client takes no byte of a response; then it is
+        /// cut off.
+        write_stall_ms: u64 = 20_000 => ms(100..=HOUR_MS), live;
+        /// Time between two requests of a connection.
+        idle_ms: u64 = MINUTE_MS => ms(100..=HOUR_MS), live;
+        /// Age at which a connection is closed after its current response, so
+        /// that clients spread over new nodes. 0 is no limit.
+        lifetime_ms: u64 = HOUR_MS => ms(0..=30 * DAY_MS), live;
+        /// Time that requests in work get to end after SIGTERM.
+        drain_ms: u64 = 30_000 => ms(0..=HOUR_MS), live;
+    }
+}
+
+table! {
+    /// Logs.
+    Log at "log" {
+        /// Where requests are logged: `"off"`, `"-"` (standard output) or a
+        /// file, to which lines are appended.
+        access: AccessLog = AccessLog::Off => Kind::Text(Form::AccessLog), restart;
+        /// Form of the lines: the Combined Log Format, or one JSON object.
+        format: LogFormat = LogFormat::Combined => word(LogFormat::WORDS), restart;
+        /// The least severe message that goes to standard error.
+        level: Level = Level::Info => word(Level::WORDS), restart;
+    }
+}
+
+table! {
+    /// Metrics in the form of Prometheus.
+    Metrics at "metrics" {
+        /// Where a process answers `/metrics`; `"off"` is nowhere.
+        listen: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
+    }
+}
+
+table! {
+    /// The management API, which `skep status`, `skep node` and the console
+    /// use.
+    Admin at "admin" {
+        /// Where a dispatcher offers it over TCP; `"off"` is nowhere. An
+        /// address beyond this machine needs `token_file`.
+        listen: Option<SocketAddr> = Some((Ipv4Addr::LOCALHOST, 7070).into())
+            => Kind::AddressOrOff, restart;
+        /// Its socket for commands on the same machine; unset, it is
+        /// `STATE_DIR/NAME.sock`.
+        socket: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// File whose only line is the token that TCP clients must send;
+        /// unset, there is no token.
+        token_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+    }
+}

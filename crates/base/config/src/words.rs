@@ -1,0 +1,120 @@
+//! Settings whose value is one of a few words, and the words themselves.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// The policies this version knows, as [`crate::Service::policy`] names them.
+pub const POLICY_NAMES: &[&str] = &[
+    "random",
+    "round-robin",
+    "weighted-round-robin",
+    "least-connections",
+    "weighted-least-connections",
+    "least-outstanding",
+    "power-of-two",
+    "maglev-address",
+    "maglev-url",
+];
+
+/// An enum whose variants are words in the config file.
+macro_rules! words {
+    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $vdoc:literal])+ $variant:ident = $word:literal,)+ }) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        pub enum $name {
+            $($(#[doc = $vdoc])+ #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// The words, in the order of the variants.
+            pub const WORDS: &'static [&'static str] = &[$($word),+];
+
+            /// The variant that `word` names.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+
+            /// The word of this variant.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.word())
+            }
+        }
+    };
+}
+
+words! {
+    /// How a request gets from the service's address to a node.
+    Dispatch {
+        /// The dispatcher reads the request and passes both ways on.
+        Proxy = "proxy",
+        /// The dispatcher answers with a redirect to the node.
+        Redirect = "redirect",
+    }
+}
+
+impl Dispatch {
+    /// Words that later versions will know.
+    pub const WORDS_LATER: &'static [&'static str] = &["direct", "handoff"];
+}
+
+words! {
+    /// Which symbolic links under a site's root are followed.
+    Symlinks {
+        /// Those whose target lies under the root.
+        Beneath = "beneath",
+        /// None.
+        Refuse = "refuse",
+        /// All, wherever they lead.
+        Follow = "follow",
+    }
+}
+
+words! {
+    /// Form of an access log line.
+    LogFormat {
+        /// Combined Log Format, with Skep's times at the end.
+        Combined = "combined",
+        /// One JSON object a line.
+        Json = "json",
+    }
+}
+
+words! {
+    /// The least severe message that is logged.
+    Level {
+        /// Only what makes a request or the process fail.
+        Error = "error",
+        /// Also what an operator should look at.
+        Warn = "warn",
+        /// Also start, stop, reload, nodes in and out.
+        Info = "info",
+        /// Also single connections' troubles.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+/// Where access log lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// To standard output.
+    Stdout,
+    /// To the end of this file.
+    File(PathBuf),
+}
