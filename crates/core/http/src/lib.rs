@@ -1,1 +1,46 @@
 //! HTTP/1.1 without I/O: heads, framing, fields, paths, ranges, conditions.
+//!
+//! Bytes come in, verdicts and bytes go out; the caller owns sockets, clocks
+//! and buffers. Invariants of the whole crate:
+//! - An ambiguous message is refused, never resolved: every parser returns a
+//!   [`Reject`], after which the connection closes.
+//! - Parsing an ordinary request allocates nothing and borrows from the
+//!   caller's buffer.
+//! - No network byte panics.
+//!
+//! ```text
+//!   bytes -> HeadScanner -> parse_request -> RequestHead -> path::normalise
+//!                                   |                    -> conditional, range, negotiate
+//!                                   +-> BodyFraming -> BodyDecoder
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod conditional;
+pub mod date;
+pub mod encode;
+pub mod fields;
+pub mod forward;
+pub mod host;
+pub mod limits;
+pub mod mime;
+pub mod multipart;
+pub mod negotiate;
+pub mod path;
+pub mod range;
+pub mod reject;
+pub mod request;
+pub mod response;
+pub mod scan;
+
+pub use body::{BodyDecoder, Decoded};
+pub use conditional::{Precondition, Validators};
+pub use date::HttpDate;
+pub use fields::{FieldSlots, Fields, Known};
+pub use host::Host;
+pub use limits::{BodyLimits, HeadLimits};
+pub use reject::Reject;
+pub use request::{BodyFraming, Method, RequestHead, Version, parse_request};
+pub use response::{ResponseFraming, ResponseHead, parse_response};
+pub use scan::HeadScanner;

@@ -1,0 +1,2 @@
+//! Nanoseconds per parse of ordinary requests.
+fn main() {}
