@@ -1,1 +1,87 @@
-//! Dispatch policies behind one trait.
+//! Dispatch policies: which node gets the next request.
+//!
+//! One trait, [`Policy`], and one table of implementations ([`build`],
+//! [`policies`]). A policy sees a [`RequestKey`] and a [`ClusterView`] and
+//! answers with a [`Decision`]; it never learns who asks. The live
+//! dispatchers, the nodes (before a handoff) and the simulator run the same
+//! code.
+//!
+//! Invariants, checked for every entry of the table by `tests/properties.rs`:
+//! - a node that is not eligible, or is excluded, is never picked;
+//! - `Decision::None` if and only if there is no other;
+//! - the same seed and the same calls give the same decisions;
+//! - `pick` allocates only when `ClusterView::version` changed.
+//!
+//! **Slow start.** A node that just came back takes a growing share
+//! (`NodeView::slow_start_permille`). Policies that know weights scale the
+//! weight by it. The others thin the node: those that draw or take turns pass
+//! it over in proportion, those that compare loads hold it at that share of
+//! the others' load. Shares are relative to the warmest candidate, so a cluster
+//! whose nodes all just started is not slowed at all.
+
+#![forbid(unsafe_code)]
+
+mod least;
+mod limits;
+mod maglev;
+mod random;
+mod registry;
+mod rotation;
+mod view;
+
+use skep_units::NodeId;
+
+pub use limits::{MAGLEV_ENTRIES, NODES_MAX, SLOW_START_PERMILLE_FULL};
+pub use registry::{PolicyInfo, UnknownPolicy, build, names, policies};
+pub use view::{ClusterView, NodeView, RequestKey};
+
+/// Chooses a node for each request.
+///
+/// `&mut self`: an instance belongs to one thread. Instances on several cores
+/// or machines get different seeds; where they must agree (Maglev), the seed
+/// plays no part.
+pub trait Policy: Send {
+    /// The name users write in the config.
+    fn name(&self) -> &'static str;
+
+    /// Chooses a node for `request` among those of `view` that are eligible
+    /// and not in `exclude` (nodes that were already tried).
+    fn pick(
+        &mut self,
+        request: &RequestKey<'_>,
+        view: &ClusterView,
+        exclude: &[NodeId],
+    ) -> Decision;
+
+    /// A request was sent to `node`. Called once for each attempt.
+    fn started(&mut self, _node: NodeId) {}
+
+    /// An attempt at `node` ended, well or not, after `latency_us`
+    /// microseconds with a reply of `size_bytes` (0 if there was none).
+    fn finished(&mut self, _node: NodeId, _size_bytes: u64, _latency_us: u64) {}
+}
+
+/// What a policy answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send the request there.
+    Node(NodeId),
+    /// No node may take it: answer 503.
+    None,
+}
+
+impl Decision {
+    /// The chosen node, if there is one.
+    pub fn node(self) -> Option<NodeId> {
+        match self {
+            Self::Node(id) => Some(id),
+            Self::None => None,
+        }
+    }
+}
+
+impl From<Option<NodeId>> for Decision {
+    fn from(node: Option<NodeId>) -> Self {
+        node.map_or(Self::None, Self::Node)
+    }
+}

@@ -1,0 +1,129 @@
+//! `least-connections`, `weighted-least-connections`, `least-outstanding` and
+//! `power-of-two`: the candidate with the least load.
+//!
+//! Loads count relative to capacity (slow-start share, times weight where the
+//! policy knows weights), compared exactly, by cross-multiplication. A node at
+//! share `s < 1` counts as if it already held `1 - s` of a request, so it does
+//! not win against an idle warm node, and under load it is held at about `s`
+//! times the others' load.
+
+use std::cmp::Ordering;
+
+use skep_units::{NodeId, Rng};
+
+use crate::limits::SLOW_START_PERMILLE_FULL;
+use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
+
+/// What counts as load.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Measure {
+    Connections,
+    ConnectionsPerWeight,
+    Requests,
+}
+
+/// The least-loaded candidate. Ties are drawn in proportion to capacity: an
+/// idle cluster is not the first node's alone.
+pub(crate) struct Least {
+    name: &'static str,
+    measure: Measure,
+    rng: Rng,
+}
+
+impl Least {
+    pub(crate) fn new(name: &'static str, measure: Measure, rng: Rng) -> Self {
+        Self { name, measure, rng }
+    }
+}
+
+impl Policy for Least {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
+        let mut best: Option<(NodeId, Cost)> = None;
+        let mut tied_capacity = 0;
+        for node in view.candidates(exclude) {
+            let cost = self.measure.cost(node);
+            match best.map_or(Ordering::Less, |(_, least)| cost.compare(&least)) {
+                Ordering::Greater => continue,
+                Ordering::Less => tied_capacity = cost.capacity,
+                // Reservoir sampling: each of the tied ends up chosen with
+                // probability capacity / sum of capacities, in one pass.
+                Ordering::Equal => {
+                    tied_capacity += cost.capacity;
+                    if self.rng.below(tied_capacity) >= cost.capacity {
+                        continue;
+                    }
+                }
+            }
+            best = Some((node.id, cost));
+        }
+        best.map(|(id, _)| id).into()
+    }
+}
+
+/// Of two different random candidates the one with fewer unanswered requests
+/// (Mitzenmacher, IEEE TPDS 12(10), 2001): almost as good as looking at all,
+/// and many dispatchers with stale loads do not herd to the same node.
+pub(crate) struct PowerOfTwo {
+    name: &'static str,
+    rng: Rng,
+}
+
+impl PowerOfTwo {
+    pub(crate) fn new(name: &'static str, rng: Rng) -> Self {
+        Self { name, rng }
+    }
+}
+
+impl Policy for PowerOfTwo {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn pick(&mut self, _: &RequestKey<'_>, view: &ClusterView, exclude: &[NodeId]) -> Decision {
+        let count = view.candidates(exclude).count();
+        let nth = |n: u64| view.candidates(exclude).nth(n as usize);
+        if count < 2 {
+            return nth(0).map(|node| node.id).into();
+        }
+        let one = self.rng.below(count as u64);
+        let step = 1 + self.rng.below(count as u64 - 1);
+        let (Some(a), Some(b)) = (nth(one), nth((one + step) % count as u64)) else {
+            unreachable!("both are below the count")
+        };
+        let b_is_better =
+            Measure::Requests.cost(b).compare(&Measure::Requests.cost(a)) == Ordering::Less;
+        Decision::Node(if b_is_better { b.id } else { a.id })
+    }
+}
+
+/// The fraction `load / capacity`, both in thousandths.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    load: u64,
+    capacity: u64,
+}
+
+impl Measure {
+    fn cost(self, node: &NodeView) -> Cost {
+        let (count, weight) = match self {
+            Self::Connections => (node.connections, 1),
+            Self::ConnectionsPerWeight => (node.connections, node.weight_at_least_one()),
+            Self::Requests => (node.outstanding_requests, 1),
+        };
+        let full = u64::from(SLOW_START_PERMILLE_FULL);
+        let share = node.share_permille();
+        Cost { load: u64::from(count) * full + (full - share), capacity: weight * share }
+    }
+}
+
+impl Cost {
+    fn compare(&self, other: &Self) -> Ordering {
+        let left = u128::from(self.load) * u128::from(other.capacity);
+        let right = u128::from(other.load) * u128::from(self.capacity);
+        left.cmp(&right)
+    }
+}

@@ -1,0 +1,191 @@
+//! The table of policies: name, what it is for, how to make one.
+
+use skep_units::Rng;
+
+use crate::Policy;
+use crate::least::{Least, Measure, PowerOfTwo};
+use crate::limits::SUGGESTION_EDITS_MAX;
+use crate::maglev::{Key, Maglev};
+use crate::random::Random;
+use crate::rotation::{RoundRobin, WeightedRoundRobin};
+
+/// One policy, as help texts, the config and the console show it.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInfo {
+    /// The word in the config.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Does it look at host, path, query or size? Such a policy needs a
+    /// dispatcher that reads requests: not dispatch mode `direct`.
+    pub content_aware: bool,
+    /// Does it look at weights?
+    pub weighted: bool,
+    make: fn(&'static str, u64) -> Box<dyn Policy>,
+}
+
+/// No policy has this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy \"{name}\"{}; known: {}", suggestion(*did_you_mean), known.join(", "))]
+pub struct UnknownPolicy {
+    /// What was asked for.
+    pub name: String,
+    /// The nearest name, if one is near.
+    pub did_you_mean: Option<&'static str>,
+    /// All names.
+    pub known: Vec<&'static str>,
+}
+
+/// Makes the policy called `name`. `seed` drives all its random choices.
+pub fn build(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
+    match TABLE.iter().find(|info| info.name == name) {
+        Some(info) => Ok((info.make)(info.name, seed)),
+        None => Err(UnknownPolicy {
+            name: name.to_owned(),
+            did_you_mean: nearest(name),
+            known: names().collect(),
+        }),
+    }
+}
+
+/// All names, in the order of the table.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().map(|info| info.name)
+}
+
+/// The table itself.
+pub fn policies() -> &'static [PolicyInfo] {
+    TABLE
+}
+
+const TABLE: &[PolicyInfo] = &[
+    PolicyInfo {
+        name: "random",
+        about: "any node, with equal chances",
+        content_aware: false,
+        weighted: false,
+        make: |name, seed| Box::new(Random::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "round-robin",
+        about: "one node after the other",
+        content_aware: false,
+        weighted: false,
+        make: |name, seed| Box::new(RoundRobin::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "weighted-round-robin",
+        about: "turns in proportion to weights, spread evenly",
+        content_aware: false,
+        weighted: true,
+        make: |name, seed| Box::new(WeightedRoundRobin::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "least-connections",
+        about: "the node with the fewest client connections",
+        content_aware: false,
+        weighted: false,
+        make: |name, seed| Box::new(Least::new(name, Measure::Connections, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "weighted-least-connections",
+        about: "the node with the fewest client connections for its weight",
+        content_aware: false,
+        weighted: true,
+        make: |name, seed| {
+            Box::new(Least::new(name, Measure::ConnectionsPerWeight, Rng::new(seed)))
+        },
+    },
+    PolicyInfo {
+        name: "least-outstanding",
+        about: "the node with the fewest unanswered requests",
+        content_aware: false,
+        weighted: false,
+        make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "power-of-two",
+        about: "of two random nodes, the one with fewer unanswered requests",
+        content_aware: false,
+        weighted: false,
+        make: |name, seed| Box::new(PowerOfTwo::new(name, Rng::new(seed))),
+    },
+    PolicyInfo {
+        name: "maglev-address",
+        about: "each client address sticks to a node, in proportion to weights",
+        content_aware: false,
+        weighted: true,
+        make: |name, _| Box::new(Maglev::new(name, Key::Address)),
+    },
+    PolicyInfo {
+        name: "maglev-url",
+        about: "each URL sticks to a node, in proportion to weights",
+        content_aware: true,
+        weighted: true,
+        make: |name, _| Box::new(Maglev::new(name, Key::Url)),
+    },
+];
+
+fn suggestion(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"))
+}
+
+/// The name with the fewest edits from `word`, if they are few for its length.
+fn nearest(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase().replace(['_', ' '], "-");
+    names()
+        .map(|name| (edits(word.as_bytes(), name.as_bytes()), name))
+        .filter(|(edits, name)| *edits <= SUGGESTION_EDITS_MAX && *edits * 2 < name.len())
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Levenshtein distance, one row at a time.
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn every_name_is_unique_kebab_case_and_builds_a_policy_of_that_name() {
+        let mut seen = std::collections::HashSet::new();
+        for info in policies() {
+            assert!(seen.insert(info.name));
+            assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
+            assert_eq!(build(info.name, 1).unwrap().name(), info.name);
+        }
+        assert_eq!(seen.len(), 9);
+    }
+
+    #[test]
+    fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
+        let error = build("round_robbin", 1).err().unwrap();
+        assert_eq!(error.did_you_mean, Some("round-robin"));
+        assert_eq!(error.known.len(), 9);
+        let text = error.to_string();
+        assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
+        assert!(text.contains("maglev-url"));
+    }
+
+    #[test]
+    fn a_word_that_is_far_from_all_names_suggests_nothing() {
+        for word in ["", "x", "sticky-cookie", "lru"] {
+            assert_eq!(build(word, 1).err().unwrap().did_you_mean, None, "{word}");
+        }
+    }
+}

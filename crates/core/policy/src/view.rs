@@ -1,0 +1,92 @@
+//! What a policy sees: the request's key and the cluster at this moment.
+
+use std::net::IpAddr;
+
+use skep_units::{NodeId, Now};
+
+use crate::limits::SLOW_START_PERMILLE_FULL;
+
+/// The parts of a request that a policy may look at. Borrowed from the
+/// connection's buffer; nothing is copied.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestKey<'a> {
+    /// The client's address. (Without its port: all connections of one client
+    /// are to go the same way.)
+    pub client: IpAddr,
+    /// Host name: lower case, without the port.
+    pub host: &'a [u8],
+    /// Normalised path, the same that routing and cache use.
+    pub path: &'a [u8],
+    /// Query without the `?`.
+    pub query: Option<&'a [u8]>,
+    /// Size of the reply in bytes, where it is known beforehand.
+    pub size_hint: Option<u64>,
+}
+
+/// The cluster at the moment of a pick.
+///
+/// The owner keeps one and refreshes the loads in place.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    /// At most `NODES_MAX`. Positions are stable while `version` is.
+    pub nodes: Vec<NodeView>,
+    /// Changes if and only if the set of nodes, their order or a weight
+    /// changes; not when loads or health do.
+    pub version: u64,
+    /// Time of the view.
+    pub now: Now,
+}
+
+/// One node as a policy sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeView {
+    /// Its number.
+    pub id: NodeId,
+    /// `stable_hash` of its name: the same on every machine, whatever its id.
+    pub name_hash: u64,
+    /// Share of the work relative to other nodes; 0 counts as 1.
+    pub weight: u32,
+    /// Healthy and not draining: may get new requests.
+    pub eligible: bool,
+    /// Thousandths of its share that it takes now, `1..=1000`; 1000 when warm.
+    pub slow_start_permille: u16,
+    /// Client connections that it serves now.
+    pub connections: u32,
+    /// Requests sent to it and not yet answered in full.
+    pub outstanding_requests: u32,
+    /// Bytes of replies that it still has to send.
+    pub outstanding_bytes: u64,
+}
+
+impl ClusterView {
+    /// The nodes that may be picked.
+    pub(crate) fn candidates<'a>(
+        &'a self,
+        exclude: &'a [NodeId],
+    ) -> impl Iterator<Item = &'a NodeView> + Clone {
+        self.nodes.iter().filter(move |node| node.is_candidate(exclude))
+    }
+
+    /// The largest share (permille) among the candidates, against which the
+    /// shares of the others count. `None` without candidates.
+    pub(crate) fn warmest_permille(&self, exclude: &[NodeId]) -> Option<u64> {
+        self.candidates(exclude).map(NodeView::share_permille).max()
+    }
+}
+
+impl NodeView {
+    /// May it be picked?
+    pub(crate) fn is_candidate(&self, exclude: &[NodeId]) -> bool {
+        self.eligible && !exclude.contains(&self.id)
+    }
+
+    /// Its slow-start share, `1..=1000`.
+    pub(crate) fn share_permille(&self) -> u64 {
+        u64::from(self.slow_start_permille.clamp(1, SLOW_START_PERMILLE_FULL))
+    }
+
+    /// Its weight, at least 1.
+    pub(crate) fn weight_at_least_one(&self) -> u64 {
+        u64::from(self.weight.max(1))
+    }
+}
