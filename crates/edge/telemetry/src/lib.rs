@@ -1,1 +1,21 @@
-//! Per-core counters, Prometheus text, access log writer.
+//! What a process knows about itself: counters and latencies, one set per
+//! worker thread, summed when somebody reads them; Prometheus text; and the
+//! access log, formatted and written by one thread off the hot path.
+//!
+//! Invariants: counting takes no lock and no atomic read-modify-write; logging
+//! never blocks a worker; nothing here grows without bound.
+
+#![forbid(unsafe_code)]
+
+mod access_log;
+mod counters;
+mod latency;
+mod limits;
+mod registry;
+
+pub use access_log::{
+    AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, Target, WorkerLog,
+};
+pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
+pub use latency::LatencySummary;
+pub use registry::{GaugeSample, Labels, METRICS_CONTENT_TYPE, Registry, Snapshot};

@@ -1,0 +1,332 @@
+//! The access log: workers hand over records in a compact form, one thread
+//! formats and writes them.
+//!
+//! Invariants: a worker never waits for the log and never allocates for it once
+//! warm; buffers are bounded in size and number; a line that can't be written is
+//! counted as dropped, so `written + dropped` equals the records pushed. A client
+//! can't forge a line: whatever isn't printable is escaped.
+
+mod encode;
+mod format;
+mod writer;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+use serde::{Deserialize, Serialize};
+
+use crate::counters::{CoreCounters, Counter};
+use crate::limits::{LOG_BATCH_BYTES, LOG_BUFFERS_PER_WORKER_MAX, LOG_QUEUE_BUFFERS_MAX};
+use encode::{RECORD_BYTES_MAX, encode};
+use writer::{Batch, Control, Message, Output, WriterThread};
+
+/// Where the lines go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Nowhere; pushing a record costs one branch.
+    Off,
+    /// Standard output.
+    Stdout,
+    /// This file, appended to.
+    Path(PathBuf),
+}
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The combined log format of Apache and nginx, and nothing more, so that
+    /// GoAccess and its like read it unasked.
+    Combined,
+    /// One JSON object a line, with node, cache result and times.
+    Json,
+}
+
+/// What the cache did for a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CacheResult {
+    /// The cache was not asked.
+    #[default]
+    None,
+    /// Answered from memory.
+    Hit,
+    /// Not there, and not kept.
+    Miss,
+    /// Not there; kept from now on.
+    Fill,
+    /// There, found unchanged at its source.
+    Revalidated,
+    /// Too large to keep; streamed past the cache.
+    Stream,
+}
+
+/// One finished request. Empty fields mean "not sent". Too long ones are cut at
+/// the bounds in `limits.rs`.
+#[derive(Clone, Copy, Debug)]
+pub struct LogRecord<'a> {
+    /// End of the request, milliseconds since 1970-01-01 UTC.
+    pub unix_ms: u64,
+    /// The client's address.
+    pub client: IpAddr,
+    /// Method as sent.
+    pub method: &'a [u8],
+    /// Request target as sent.
+    pub target: &'a [u8],
+    /// HTTP/1.0 instead of HTTP/1.1.
+    pub version10: bool,
+    /// Host field as sent.
+    pub host: &'a [u8],
+    /// Status of the reply.
+    pub status: u16,
+    /// Bytes of the reply's body that were written.
+    pub bytes_sent: u64,
+    /// Referer field.
+    pub referer: &'a [u8],
+    /// User-Agent field.
+    pub user_agent: &'a [u8],
+    /// The node that answered; `None`: this process.
+    pub node: Option<&'a str>,
+    /// What the cache did.
+    pub cache: CacheResult,
+    /// First byte of the request to last byte of the reply, in microseconds.
+    pub total_us: u64,
+    /// Waiting for a node, in microseconds.
+    pub queue_us: u64,
+    /// Connecting to the node, in microseconds.
+    pub connect_us: u64,
+    /// Request sent to the node until its first byte came, in microseconds.
+    pub first_byte_us: u64,
+}
+
+/// Why the log could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessLogError {
+    /// The file could not be opened for appending.
+    #[error("cannot open access log {}: {cause}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// Standard output could not be duplicated.
+    #[error("cannot write the access log to standard output: {0}")]
+    Stdout(#[source] std::io::Error),
+    /// The writer's thread could not be started.
+    #[error("cannot start the access log's thread: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+/// The running log; owns the writer's thread. Dropping it is
+/// [`AccessLog::shutdown`].
+#[derive(Debug)]
+pub struct AccessLog {
+    handle: LogHandle,
+    thread: Option<WriterThread>,
+}
+
+/// What workers and the reload need of the log; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LogHandle {
+    link: Option<Link>,
+}
+
+#[derive(Clone, Debug)]
+struct Link {
+    queue: SyncSender<Message>,
+    control: Arc<Control>,
+}
+
+impl AccessLog {
+    /// Opens `target` and starts the writer. `counters` belong to the writer's
+    /// thread from now on.
+    ///
+    /// # Errors
+    /// [`AccessLogError`] when the target can't be opened or the thread not made.
+    pub fn start(
+        target: Target,
+        format: Format,
+        counters: Arc<CoreCounters>,
+    ) -> Result<Self, AccessLogError> {
+        let Some(output) = Output::open(target)? else {
+            return Ok(Self { handle: LogHandle { link: None }, thread: None });
+        };
+        let (queue, messages) = sync_channel(LOG_QUEUE_BUFFERS_MAX);
+        let control = Arc::new(Control::default());
+        let thread = WriterThread::spawn(output, format, counters, messages, Arc::clone(&control))
+            .map_err(AccessLogError::Thread)?;
+        let handle = LogHandle { link: Some(Link { queue, control }) };
+        Ok(Self { handle, thread: Some(thread) })
+    }
+
+    /// A handle for workers and for the reload.
+    pub fn handle(&self) -> LogHandle {
+        self.handle.clone()
+    }
+
+    /// Writes what workers have handed over, then ends the writer's thread. Waits
+    /// at most `LOG_SHUTDOWN_WAIT`. Workers should be gone: what they push
+    /// from now on is dropped and counted.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if let Some(link) = &self.handle.link {
+            link.control.stop();
+            link.wake();
+        }
+        thread.join();
+    }
+}
+
+impl LogHandle {
+    /// A log for one worker thread, which counts its dropped lines in `counters`.
+    pub fn worker(&self, counters: Arc<CoreCounters>) -> WorkerLog {
+        let (give_back, returned) = sync_channel(LOG_BUFFERS_PER_WORKER_MAX);
+        WorkerLog {
+            link: self.link.clone(),
+            counters,
+            current: Vec::new(),
+            lines: 0,
+            made: 0,
+            give_back,
+            returned,
+        }
+    }
+
+    /// Opens the file anew by its path, for log rotation (SIGHUP). Returns at
+    /// once. When the file can't be opened, the old one stays in use.
+    pub fn reopen(&self) {
+        if let Some(link) = &self.link {
+            link.control.reopen();
+            link.wake();
+        }
+    }
+}
+
+impl Link {
+    /// Makes the writer look at its orders. When the queue is full it will look
+    /// anyway, before the next batch.
+    fn wake(&self) {
+        let _ = self.queue.try_send(Message::Wake);
+    }
+}
+
+/// One worker's end of the log.
+#[derive(Debug)]
+pub struct WorkerLog {
+    link: Option<Link>,
+    counters: Arc<CoreCounters>,
+    /// Encoded records that are still here.
+    current: Vec<u8>,
+    /// Number of records in `current`.
+    lines: u64,
+    /// Buffers made so far, out of hand or not; `current` apart.
+    made: usize,
+    give_back: SyncSender<Vec<u8>>,
+    returned: Receiver<Vec<u8>>,
+}
+
+impl WorkerLog {
+    /// Whether anybody wants records.
+    pub fn is_on(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Keeps `record` for the log, or counts it as dropped when the writer is too
+    /// far behind. Never blocks.
+    pub fn push(&mut self, record: &LogRecord<'_>) {
+        if self.link.is_none() {
+            return;
+        }
+        if self.current.len() >= LOG_BATCH_BYTES && !self.hand_over() {
+            self.counters.inc(Counter::LogDropped);
+            return;
+        }
+        // Once per buffer: `encode` never outgrows this.
+        self.current.reserve(LOG_BATCH_BYTES + RECORD_BYTES_MAX - self.current.len());
+        encode(record, &mut self.current);
+        self.lines += 1;
+        if self.current.len() >= LOG_BATCH_BYTES {
+            self.hand_over();
+        }
+    }
+
+    /// Hands over what has gathered. The worker calls it every 200 ms or so, that
+    /// is how late a line may be.
+    pub fn tick(&mut self) {
+        self.hand_over();
+    }
+
+    /// Sends `current` to the writer; false when that isn't possible now.
+    fn hand_over(&mut self) -> bool {
+        if self.current.is_empty() {
+            return true;
+        }
+        let Some(fresh) = self.fresh_buffer() else { return false };
+        self.send(fresh)
+    }
+
+    /// Sends `current` and goes on with `fresh`.
+    fn send(&mut self, fresh: Vec<u8>) -> bool {
+        let Some(link) = &self.link else { return false };
+        let records = std::mem::replace(&mut self.current, fresh);
+        let batch = Batch { records, lines: self.lines, home: self.give_back.clone() };
+        match link.queue.try_send(Message::Batch(batch)) {
+            Ok(()) => {
+                self.lines = 0;
+                true
+            }
+            Err(TrySendError::Full(message)) => {
+                let fresh = std::mem::take(&mut self.current);
+                if let Message::Batch(batch) = message {
+                    self.current = batch.records;
+                }
+                self.keep(fresh);
+                false
+            }
+            // The writer is gone: its process is about to be, too.
+            Err(TrySendError::Disconnected(_)) => {
+                self.counters.add(Counter::LogDropped, self.lines);
+                self.lines = 0;
+                true
+            }
+        }
+    }
+
+    /// An empty buffer: one that came back, else a new one while few were made.
+    fn fresh_buffer(&mut self) -> Option<Vec<u8>> {
+        if let Ok(buffer) = self.returned.try_recv() {
+            return Some(buffer);
+        }
+        let may_make = self.made < LOG_BUFFERS_PER_WORKER_MAX;
+        may_make.then(|| {
+            self.made += 1;
+            Vec::new()
+        })
+    }
+
+    /// Puts an unused buffer where returned ones are. There is room: no more are
+    /// made than the channel holds.
+    fn keep(&self, buffer: Vec<u8>) {
+        let _ = self.give_back.try_send(buffer);
+    }
+}
+
+impl Drop for WorkerLog {
+    fn drop(&mut self) {
+        if self.lines > 0 && !self.send(Vec::new()) {
+            self.counters.add(Counter::LogDropped, self.lines);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Records as text. Bytes that aren't printable ASCII, quotes and backslashes
+//! never reach a line as they are: no client can start a line of its own or talk
+//! to the terminal that shows it.
+
+use super::{CacheResult, Format, LogRecord};
+
+/// Turns records into lines; keeps the text of the current second.
+#[derive(Debug)]
+pub(super) struct Formatter {
+    format: Format,
+    second: u64,
+    /// `[10/Oct/2000:13:55:36 +0000]` or `2000-10-10T13:55:36` of `second`.
+    stamp: String,
+}
+
+impl Formatter {
+    pub(super) fn new(format: Format) -> Self {
+        let mut new = Self { format, second: 0, stamp: String::new() };
+        new.set_second(0);
+        new
+    }
+
+    /// Appends one line for `record`, with its line end.
+    pub(super) fn line(&mut self, record: &LogRecord<'_>, out: &mut Vec<u8>) {
+        let second = record.unix_ms / 1000;
+        if second != self.second {
+            self.set_second(second);
+        }
+        match self.format {
+            Format::Combined => combined(record, &self.stamp, out),
+            Format::Json => json(record, &self.stamp, out),
+        }
+        out.push(b'\n');
+    }
+
+    fn set_second(&mut self, second: u64) {
+        self.second = second;
+        self.stamp = stamp(self.format, second);
+    }
+}
+
+fn combined(record: &LogRecord<'_>, stamp: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(record.client.to_string().as_bytes());
+    out.extend_from_slice(b" - - ");
+    out.extend_from_slice(stamp.as_bytes());
+    out.extend_from_slice(b" \"");
+    escape(record.method, out);
+    out.push(b' ');
+    escape(record.target, out);
+    out.extend_from_slice(if record.version10 { b" HTTP/1.0\" " } else { b" HTTP/1.1\" " });
+    put_number(record.status.into(), out);
+    out.push(b' ');
+    put_number(record.bytes_sent, out);
+    for field in [record.referer, record.user_agent] {
+        out.extend_from_slice(b" \"");
+        escape(if field.is_empty() { b"-" } else { field }, out);
+        out.push(b'"');
+    }
+}
+
+/// As nginx's `escape=default`: `"`, `\` and all but printable ASCII as `\xHH`.
+fn escape(field: &[u8], out: &mut Vec<u8>) {
+    for &byte in field {
+        match byte {
+            b'"' | b'\\' | 0..=0x1f | 0x7f.. => put_hex(byte, out),
+            _ => out.push(byte),
+        }
+    }
+}
+
+fn put_hex(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+    out.extend_from_slice(&[b'\\', b'x', high, low]);
+}
+
+fn put_number(number: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+fn json(record: &LogRecord<'_>, stamp: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"time\":\"");
+    out.extend_from_slice(stamp.as_bytes());
+    out.push(b'.');
+    let ms = record.unix_ms % 1000;
+    out.extend([100, 10, 1].map(|unit| b'0' + (ms / unit % 10) as u8));
+    out.extend_from_slice(b"Z\",\"client\":\"");
+    out.extend_from_slice(record.client.to_string().as_bytes());
+    out.push(b'"');
+    json_text("method", record.method, out);
+    json_text("target", record.target, out);
+    let version: &[u8] = if record.version10 { b"HTTP/1.0" } else { b"HTTP/1.1" };
+    json_text("version", version, out);
+    json_text("host", record.host, out);
+    json_number("status", record.status.into(), out);
+    json_number("bytes_sent", record.bytes_sent, out);
+    json_text("referer", record.referer, out);
+    json_text("user_agent", record.user_agent, out);
+    json_text("node", record.node.unwrap_or_default().as_bytes(), out);
+    json_text("cache", cache_word(record.cache), out);
+    json_number("queue_us", record.queue_us, out);
+    json_number("connect_us", record.connect_us, out);
+    json_number("first_byte_us", record.first_byte_us, out);
+    json_number("total_us", record.total_us, out);
+    out.push(b'}');
+}
+
+fn json_key(key: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn json_number(key: &str, number: u64, out: &mut Vec<u8>) {
+    json_key(key, out);
+    put_number(number, out);
+}
+
+/// A JSON string (RFC 8259 section 7), `null` when empty. What isn't UTF-8 shows
+/// as the text `\xHH`.
+fn json_text(key: &str, text: &[u8], out: &mut Vec<u8>) {
+    json_key(key, out);
+    if text.is_empty() {
+        out.extend_from_slice(b"null");
+        return;
+    }
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| json_char(c, out));
+        for &byte in chunk.invalid() {
+            out.push(b'\\');
+            put_hex(byte, out);
+        }
+    }
+    out.push(b'"');
+}
+
+fn json_char(c: char, out: &mut Vec<u8>) {
+    match c {
+        '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+        // C1 controls too: some terminals obey them.
+        c if c.is_control() => {
+            out.extend_from_slice(b"\\u00");
+            out.extend_from_slice(format!("{:02x}", c as u32).as_bytes());
+        }
+        c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+fn cache_word(cache: CacheResult) -> &'static [u8] {
+    match cache {
+        CacheResult::None => b"",
+        CacheResult::Hit => b"hit",
+        CacheResult::Miss => b"miss",
+        CacheResult::Fill => b"fill",
+        CacheResult::Revalidated => b"revalidated",
+        CacheResult::Stream => b"stream",
+    }
+}
+
+fn stamp(format: Format, second: u64) -> String {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let (year, month, day) = civil(second / 86_400);
+    let (h, m, s) = (second / 3600 % 24, second / 60 % 60, second % 60);
+    match format {
+        Format::Combined => {
+            let month = MONTHS[month as usize - 1];
+            format!("[{day:02}/{month}/{year:04}:{h:02}:{m:02}:{s:02} +0000]")
+        }
+        Format::Json => format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}"),
+    }
+}
+
+/// Year, month and day of a day counted from 1970-01-01, in the Gregorian
+/// calendar. Algorithm: Howard Hinnant, "chrono-Compatible Low-Level Date
+/// Algorithms", `civil_from_days`, without the years before 0.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let z = days + 719_468;
+    let (era, day_of_era) = (z / 146_097, z % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}

@@ -1,0 +1,239 @@
+//! The writer's thread: takes batches, formats them, writes them, gives the
+//! buffers back. It alone waits for the disk.
+//!
+//! Invariants: each record of a batch ends as one `LogLines` or one `LogDropped`;
+//! a line that the disk took only in part is ended before the next one starts.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::encode::decode;
+use super::format::Formatter;
+use super::{AccessLogError, Format, Target};
+use crate::counters::{CoreCounters, Counter};
+use crate::limits::{LOG_SHUTDOWN_WAIT, LOG_WARNING_INTERVAL};
+
+/// What comes through the queue.
+#[derive(Debug)]
+pub(super) enum Message {
+    Batch(Batch),
+    /// Look at the orders in [`Control`].
+    Wake,
+}
+
+/// One worker's records.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) records: Vec<u8>,
+    pub(super) lines: u64,
+    /// Where the buffer goes afterwards; never full.
+    pub(super) home: SyncSender<Vec<u8>>,
+}
+
+/// Orders to the writer. Flags, not messages: a full queue can't delay or lose
+/// them, and giving an order never blocks.
+#[derive(Debug, Default)]
+pub(super) struct Control {
+    reopen: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Control {
+    pub(super) fn reopen(&self) {
+        self.reopen.store(true, Ordering::Release);
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+    }
+}
+
+/// Where the lines go.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    /// `None`: standard output, which can't be opened anew.
+    path: Option<PathBuf>,
+}
+
+impl Output {
+    /// `None` when the log is off.
+    pub(super) fn open(target: Target) -> Result<Option<Self>, AccessLogError> {
+        match target {
+            Target::Off => Ok(None),
+            Target::Stdout => {
+                let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+                let file = File::from(stdout.map_err(AccessLogError::Stdout)?);
+                Ok(Some(Self { file, path: None }))
+            }
+            Target::Path(path) => match append_to(&path) {
+                Ok(file) => Ok(Some(Self { file, path: Some(path) })),
+                Err(cause) => Err(AccessLogError::Open { path, cause }),
+            },
+        }
+    }
+
+    fn name(&self) -> String {
+        self.path.as_ref().map_or_else(|| "standard output".into(), |p| p.display().to_string())
+    }
+}
+
+fn append_to(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().append(true).create(true).open(path)
+}
+
+/// The running thread.
+#[derive(Debug)]
+pub(super) struct WriterThread {
+    thread: JoinHandle<()>,
+    /// Disconnected when the thread ends.
+    ended: Receiver<()>,
+    name: String,
+}
+
+impl WriterThread {
+    pub(super) fn spawn(
+        output: Output,
+        format: Format,
+        counters: Arc<CoreCounters>,
+        messages: Receiver<Message>,
+        control: Arc<Control>,
+    ) -> std::io::Result<Self> {
+        let (end, ended) = sync_channel(0);
+        let name = output.name();
+        let mut writer = Writer::new(output, format, counters);
+        let thread = std::thread::Builder::new().name("access-log".into()).spawn(move || {
+            let _end = end;
+            writer.run(&messages, &control);
+        })?;
+        Ok(Self { thread, ended, name })
+    }
+
+    /// Waits for the thread's end, but not for ever.
+    pub(super) fn join(self) {
+        if self.ended.recv_timeout(LOG_SHUTDOWN_WAIT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!(log = self.name, "access log is stuck; leaving without its last lines");
+            return;
+        }
+        // A panic there has shown itself on stderr; at shutdown it changes nothing.
+        let _ = self.thread.join();
+    }
+}
+
+struct Writer {
+    output: Output,
+    formatter: Formatter,
+    counters: Arc<CoreCounters>,
+    /// Lines of the batch in hand.
+    text: Vec<u8>,
+    /// The last write ended inside a line.
+    inside_line: bool,
+    last_warning: Option<Instant>,
+    lost_since_warning: u64,
+}
+
+impl Writer {
+    fn new(output: Output, format: Format, counters: Arc<CoreCounters>) -> Self {
+        Self {
+            output,
+            formatter: Formatter::new(format),
+            counters,
+            text: Vec::new(),
+            inside_line: false,
+            last_warning: None,
+            lost_since_warning: 0,
+        }
+    }
+
+    fn run(&mut self, messages: &Receiver<Message>, control: &Control) {
+        while let Ok(message) = messages.recv() {
+            self.handle(message);
+            if control.reopen.swap(false, Ordering::Acquire) {
+                self.reopen();
+            }
+            if control.stop.load(Ordering::Acquire) {
+                messages.try_iter().for_each(|message| self.handle(message));
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        let Message::Batch(mut batch) = message else { return };
+        self.write_batch(&batch);
+        batch.records.clear();
+        // The worker may be gone; then nobody needs the buffer.
+        let _ = batch.home.try_send(batch.records);
+    }
+
+    fn write_batch(&mut self, batch: &Batch) {
+        self.text.clear();
+        if self.inside_line {
+            self.text.push(b'\n');
+        }
+        let start = self.text.len();
+        let mut records = batch.records.as_slice();
+        while let Some(record) = decode(&mut records) {
+            self.formatter.line(&record, &mut self.text);
+        }
+        let (sent, result) = write_all(&self.output.file, &self.text);
+        if let Some(last) = sent.checked_sub(1) {
+            self.inside_line = self.text[last] != b'\n';
+        }
+        let done = self.text.get(start..sent).unwrap_or_default();
+        let written = done.iter().filter(|&&b| b == b'\n').count() as u64;
+        self.counters.add(Counter::LogLines, written);
+        if let Err(error) = result {
+            self.lost(batch.lines - written, &error);
+        }
+    }
+
+    fn lost(&mut self, lines: u64, error: &std::io::Error) {
+        self.counters.add(Counter::LogDropped, lines);
+        self.counters.inc(Counter::LogWriteErrors);
+        self.lost_since_warning += lines;
+        if self.last_warning.is_some_and(|last| last.elapsed() < LOG_WARNING_INTERVAL) {
+            return;
+        }
+        let lines = std::mem::take(&mut self.lost_since_warning);
+        tracing::warn!(log = self.output.name(), %error, lines, "cannot write the access log");
+        self.last_warning = Some(Instant::now());
+    }
+
+    fn reopen(&mut self) {
+        let Some(path) = &self.output.path else { return };
+        match append_to(path) {
+            Ok(file) => {
+                self.output.file = file;
+                self.inside_line = false;
+            }
+            Err(error) => {
+                self.counters.inc(Counter::LogWriteErrors);
+                let log = self.output.name();
+                tracing::warn!(log, %error, "cannot reopen the access log; the old file stays");
+            }
+        }
+    }
+}
+
+/// Writes as much as goes: the number of bytes, and why it stopped. (The standard
+/// `write_all` doesn't tell the number.)
+fn write_all(mut file: &File, text: &[u8]) -> (usize, std::io::Result<()>) {
+    let mut sent = 0;
+    while sent < text.len() {
+        match file.write(&text[sent..]) {
+            Ok(0) => return (sent, Err(ErrorKind::WriteZero.into())),
+            Ok(n) => sent += n,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (sent, Err(error)),
+        }
+    }
+    (sent, Ok(()))
+}

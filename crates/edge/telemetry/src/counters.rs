@@ -1,0 +1,403 @@
+//! The table of counters and the per-thread set of their values.
+//!
+//! One table (`counter_table!` below) names each counter once: its variant, its
+//! field in a snapshot, its Prometheus family, label and help. A set has one
+//! writer, its thread; anyone may read. So an increment is a plain load and
+//! store, without the lock prefix that `fetch_add` costs.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+use crate::latency::Latency;
+
+/// The counters of one worker thread, on cache lines of their own.
+///
+/// Only the owning thread may call the methods that write: two writers lose
+/// counts (and nothing worse). 128 bytes, because Intel's prefetcher pulls cache
+/// lines in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct CoreCounters {
+    counters: Counters,
+    gauges: [AtomicU64; CoreGauge::ALL.len()],
+    pub(crate) latency: Latency,
+}
+
+impl CoreCounters {
+    /// Adds 1 to `counter`.
+    pub fn inc(&self, counter: Counter) {
+        self.add(counter, 1);
+    }
+
+    /// Adds `n` to `counter`; wraps after 2^64.
+    pub fn add(&self, counter: Counter, n: u64) {
+        bump(&self.counters.0[counter as usize], n);
+    }
+
+    /// Raises `gauge` by 1.
+    pub fn gauge_inc(&self, gauge: CoreGauge) {
+        bump(&self.gauges[gauge as usize], 1);
+    }
+
+    /// Lowers `gauge` by 1. One thread's share may fall below zero when another
+    /// raised it; only the sum over all threads means something.
+    pub fn gauge_dec(&self, gauge: CoreGauge) {
+        bump(&self.gauges[gauge as usize], u64::MAX);
+    }
+
+    /// Counts one request that took `total_us` microseconds from its first byte
+    /// to the last byte of its reply.
+    pub fn request_time_us(&self, total_us: u64) {
+        self.latency.record(total_us);
+    }
+
+    /// This thread's own value of `counter`.
+    pub fn get(&self, counter: Counter) -> u64 {
+        self.counters.0[counter as usize].load(Relaxed)
+    }
+
+    /// This thread's own share of `gauge`: a wrapping number.
+    pub fn gauge(&self, gauge: CoreGauge) -> u64 {
+        self.gauges[gauge as usize].load(Relaxed)
+    }
+
+    /// Adds all of `other` to this set.
+    pub(crate) fn absorb(&self, other: &Self) {
+        for &counter in Counter::ALL {
+            self.add(counter, other.get(counter));
+        }
+        for &gauge in CoreGauge::ALL {
+            bump(&self.gauges[gauge as usize], other.gauge(gauge));
+        }
+        self.latency.absorb(&other.latency);
+    }
+}
+
+/// Adds to an atomic that has a single writer.
+pub(crate) fn bump(value: &AtomicU64, n: u64) {
+    value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+/// Values that rise and fall, kept per thread and summed like counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreGauge {
+    /// Client connections now open.
+    ConnectionsOpen,
+    /// Requests whose reply isn't finished.
+    RequestsInFlight,
+}
+
+impl CoreGauge {
+    /// Every gauge, in the order of its number.
+    pub const ALL: &[Self] = &[Self::ConnectionsOpen, Self::RequestsInFlight];
+
+    /// Prometheus name and help.
+    pub(crate) fn describe(self) -> (&'static str, &'static str) {
+        match self {
+            Self::ConnectionsOpen => ("skep_connections_open", "Client connections now open."),
+            Self::RequestsInFlight => {
+                ("skep_requests_in_flight", "Requests whose reply is not finished.")
+            }
+        }
+    }
+}
+
+/// One Prometheus family: a name, its help, and the counters that are its samples.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    /// Label that tells the samples apart; `None`: one sample without labels.
+    pub(crate) label: Option<&'static str>,
+    /// Counter and value of the label ("" without one).
+    pub(crate) samples: &'static [(Counter, &'static str)],
+}
+
+#[derive(Debug)]
+struct Counters([AtomicU64; Counter::ALL.len()]);
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Counter::ALL.len()])
+    }
+}
+
+/// Rows: `"name" "help" [by "label"] { Variant field [= "label value"]; ... }`.
+macro_rules! counter_table {
+    ($($name:literal $help:literal $(by $label:literal)? {
+        $($variant:ident $field:ident $(= $value:literal)?;)+
+    })+) => {
+        /// What can be counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Counter {
+            $($(#[doc = concat!($help $(, " (", $value, ")")?)] $variant,)+)+
+        }
+
+        impl Counter {
+            /// Every counter, in the order of its number.
+            pub const ALL: &[Self] = &[$($(Self::$variant,)+)+];
+        }
+
+        /// Sums over all threads of a process since it started.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default)]
+        pub struct Totals {
+            $($(#[doc = concat!($help $(, " (", $value, ")")?)] pub $field: u64,)+)+
+        }
+
+        impl Totals {
+            /// The value of `counter`.
+            pub fn get(&self, counter: Counter) -> u64 {
+                match counter { $($(Counter::$variant => self.$field,)+)+ }
+            }
+
+            pub(crate) fn absorb(&mut self, core: &CoreCounters) {
+                $($(self.$field = self.$field.wrapping_add(core.get(Counter::$variant));)+)+
+            }
+        }
+
+        pub(crate) const FAMILIES: &[Family] = &[$(Family {
+            name: $name,
+            help: $help,
+            label: counter_table!(@label $($label)?),
+            samples: &[$((Counter::$variant, concat!($($value)?)),)+],
+        },)+];
+    };
+    (@label) => { None };
+    (@label $label:literal) => { Some($label) };
+}
+
+counter_table! {
+    "skep_connections_accepted_total" "Client connections accepted." {
+        ConnectionsAccepted connections_accepted;
+    }
+    "skep_connections_refused_total" "Client connections refused, by the limit they met." by "reason" {
+        RefusedTotal refused_total = "total";
+        RefusedAddress refused_address = "address";
+        RefusedDescriptors refused_descriptors = "descriptors";
+        RefusedOverload refused_overload = "overload";
+        RefusedDraining refused_draining = "draining";
+    }
+    "skep_connections_closed_total" "Client connections closed, by reason." by "reason" {
+        ClosedClient closed_client = "client";
+        ClosedIdle closed_idle = "idle";
+        ClosedLifetime closed_lifetime = "lifetime";
+        ClosedHeadTimeout closed_head_timeout = "head_timeout";
+        ClosedBodySlow closed_body_slow = "body_slow";
+        ClosedWriteStall closed_write_stall = "write_stall";
+        ClosedReject closed_reject = "reject";
+        ClosedError closed_error = "error";
+        ClosedDraining closed_draining = "draining";
+    }
+    "skep_requests_total" "Requests whose head was read and accepted." {
+        Requests requests;
+    }
+    "skep_responses_total" "Replies begun, by class of status." by "class" {
+        Responses1xx responses_1xx = "1xx";
+        Responses2xx responses_2xx = "2xx";
+        Responses3xx responses_3xx = "3xx";
+        Responses4xx responses_4xx = "4xx";
+        Responses5xx responses_5xx = "5xx";
+    }
+    "skep_rejects_total" "Requests refused by the HTTP engine before any handler saw them, by status." by "status" {
+        Reject400 reject_400 = "400";
+        Reject408 reject_408 = "408";
+        Reject413 reject_413 = "413";
+        Reject414 reject_414 = "414";
+        Reject417 reject_417 = "417";
+        Reject431 reject_431 = "431";
+        Reject501 reject_501 = "501";
+        Reject503 reject_503 = "503";
+        Reject505 reject_505 = "505";
+        RejectOther reject_other = "other";
+    }
+    "skep_received_bytes_total" "Bytes read from clients." {
+        ReceivedBytes received_bytes;
+    }
+    "skep_sent_bytes_total" "Bytes written to clients." {
+        SentBytes sent_bytes;
+    }
+    "skep_cache_requests_total" "Requests by what the memory cache did for them." by "result" {
+        CacheHit cache_hit = "hit";
+        CacheMiss cache_miss = "miss";
+        CacheFill cache_fill = "fill";
+        CacheFillJoined cache_fill_joined = "fill_joined";
+        CacheRevalidated cache_revalidated = "revalidated";
+        CacheStreamed cache_streamed = "streamed";
+    }
+    "skep_cache_removals_total" "Entries that left the memory cache or never entered it, by reason." by "reason" {
+        CacheStaleDropped cache_stale_dropped = "stale";
+        CacheEvicted cache_evicted = "evicted";
+        CacheRefusedTooLarge cache_refused_too_large = "too_large";
+    }
+    "skep_disk_reads_total" "Reads of files, by the way they took." by "way" {
+        DiskReadNowait disk_read_nowait = "nowait";
+        DiskReadPool disk_read_pool = "pool";
+    }
+    "skep_truncated_files_total" "Replies cut because their file became shorter while it was sent." {
+        TruncatedFiles truncated_files;
+    }
+    "skep_upstream_requests_total" "Requests sent to nodes, retries included." {
+        UpstreamRequests upstream_requests;
+    }
+    "skep_upstream_connects_total" "Connections to nodes attempted." {
+        UpstreamConnects upstream_connects;
+    }
+    "skep_upstream_connect_failures_total" "Connections to nodes that failed to open." {
+        UpstreamConnectFailures upstream_connect_failures;
+    }
+    "skep_upstream_reused_total" "Requests sent on a connection that was open already." {
+        UpstreamReused upstream_reused;
+    }
+    "skep_upstream_retries_total" "Requests sent again to another node." {
+        UpstreamRetries upstream_retries;
+    }
+    "skep_upstream_retry_budget_exhausted_total" "Retries not made because the budget was spent." {
+        UpstreamRetryBudgetExhausted upstream_retry_budget_exhausted;
+    }
+    "skep_upstream_failures_total" "Requests to nodes that ended without a whole reply." {
+        UpstreamFailures upstream_failures;
+    }
+    "skep_upstream_timeouts_total" "Requests to nodes that ran out of time." {
+        UpstreamTimeouts upstream_timeouts;
+    }
+    "skep_redirects_total" "Requests answered by sending the client to a node." {
+        Redirects redirects;
+    }
+    "skep_no_node_total" "Requests refused because no node could take them." {
+        NoNode no_node;
+    }
+    "skep_upgrades_total" "Connections that became tunnels (WebSocket and other upgrades)." {
+        Upgrades upgrades;
+    }
+    "skep_log_lines_total" "Access log lines, by fate." by "fate" {
+        LogLines log_lines = "written";
+        LogDropped log_dropped = "dropped";
+    }
+    "skep_log_write_errors_total" "Writes to the access log that failed." {
+        LogWriteErrors log_write_errors;
+    }
+    "skep_reloads_total" "Reloads of the config, by outcome." by "outcome" {
+        ReloadsOk reloads_ok = "ok";
+        ReloadsRefused reloads_refused = "refused";
+    }
+}
+
+impl Counter {
+    /// The counter for a reply with `status`.
+    pub fn response(status: u16) -> Self {
+        match status / 100 {
+            1 => Self::Responses1xx,
+            2 => Self::Responses2xx,
+            3 => Self::Responses3xx,
+            4 => Self::Responses4xx,
+            _ => Self::Responses5xx,
+        }
+    }
+
+    /// The counter for a request that the engine refused with `status`.
+    pub fn reject(status: u16) -> Self {
+        match status {
+            400 => Self::Reject400,
+            408 => Self::Reject408,
+            413 => Self::Reject413,
+            414 => Self::Reject414,
+            417 => Self::Reject417,
+            431 => Self::Reject431,
+            501 => Self::Reject501,
+            503 => Self::Reject503,
+            505 => Self::Reject505,
+            _ => Self::RejectOther,
+        }
+    }
+}
+
+impl Totals {
+    /// Requests refused by the engine, whatever the status.
+    pub fn rejects(&self) -> u64 {
+        self.family("skep_rejects_total")
+    }
+
+    /// Connections refused, whatever the limit.
+    pub fn refused(&self) -> u64 {
+        self.family("skep_connections_refused_total")
+    }
+
+    fn family(&self, name: &str) -> u64 {
+        let samples = FAMILIES.iter().filter(|f| f.name == name).flat_map(|f| f.samples);
+        samples.map(|&(counter, _)| self.get(counter)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_follow_the_table() {
+        for (number, &counter) in Counter::ALL.iter().enumerate() {
+            assert_eq!(counter as usize, number);
+        }
+        for (number, &gauge) in CoreGauge::ALL.iter().enumerate() {
+            assert_eq!(gauge as usize, number);
+        }
+        let in_families: usize = FAMILIES.iter().map(|f| f.samples.len()).sum();
+        assert_eq!(in_families, Counter::ALL.len());
+    }
+
+    #[test]
+    fn labels_are_there_exactly_when_needed_and_never_twice() {
+        for family in FAMILIES {
+            let mut values: Vec<_> = family.samples.iter().map(|s| s.1).collect();
+            assert_eq!(family.label.is_none(), values == [""], "{}", family.name);
+            values.sort_unstable();
+            values.dedup();
+            assert_eq!(values.len(), family.samples.len(), "{}", family.name);
+            let same_name = FAMILIES.iter().filter(|f| f.name == family.name).count();
+            assert_eq!(same_name, 1, "{}", family.name);
+        }
+    }
+
+    #[test]
+    fn each_counter_adds_to_its_own_total_only() {
+        for &counter in Counter::ALL {
+            let core = CoreCounters::default();
+            core.inc(counter);
+            core.add(counter, 2);
+            let mut totals = Totals::default();
+            totals.absorb(&core);
+            for &other in Counter::ALL {
+                assert_eq!(totals.get(other), if other == counter { 3 } else { 0 });
+            }
+        }
+    }
+
+    #[test]
+    fn status_codes_find_their_counters() {
+        assert_eq!(Counter::response(101), Counter::Responses1xx);
+        assert_eq!(Counter::response(204), Counter::Responses2xx);
+        assert_eq!(Counter::response(304), Counter::Responses3xx);
+        assert_eq!(Counter::response(404), Counter::Responses4xx);
+        assert_eq!(Counter::response(503), Counter::Responses5xx);
+        assert_eq!(Counter::reject(431), Counter::Reject431);
+        assert_eq!(Counter::reject(421), Counter::RejectOther);
+    }
+
+    #[test]
+    fn sums_of_families() {
+        let core = CoreCounters::default();
+        core.inc(Counter::RefusedTotal);
+        core.add(Counter::RefusedDraining, 4);
+        core.inc(Counter::Reject431);
+        let mut totals = Totals::default();
+        totals.absorb(&core);
+        assert_eq!((totals.refused(), totals.rejects()), (5, 1));
+    }
+
+    #[test]
+    fn sets_of_two_threads_share_no_cache_line() {
+        assert_eq!(align_of::<CoreCounters>(), 128);
+        assert_eq!(size_of::<CoreCounters>() % 128, 0);
+    }
+}

@@ -1,0 +1,36 @@
+//! Every bound of this crate, with its unit and its reason.
+
+use std::time::Duration;
+
+/// Bytes of encoded log records after which a worker hands its buffer over: one
+/// write of this size costs little per line and is soon full on a busy core.
+pub(crate) const LOG_BATCH_BYTES: usize = 32 * 1024;
+
+/// Buffers of one worker that may be out of its hands, being written. With
+/// [`LOG_BATCH_BYTES`] this covers some 100 ms of stalled disk at full load;
+/// after that lines are dropped.
+pub(crate) const LOG_BUFFERS_PER_WORKER_MAX: usize = 16;
+
+/// Buffers of all workers that wait for the writer: 64 cores with 4 each.
+pub(crate) const LOG_QUEUE_BUFFERS_MAX: usize = 256;
+
+/// Longest method kept in a log line, in bytes; registered ones are shorter.
+pub(crate) const LOG_METHOD_BYTES_MAX: usize = 32;
+/// Longest target kept in a log line, in bytes: the default limit of a URL.
+pub(crate) const LOG_TARGET_BYTES_MAX: usize = 8 * 1024;
+/// Longest request host kept in a log line, in bytes: a DNS name and a port.
+pub(crate) const LOG_HOST_BYTES_MAX: usize = 264;
+/// Longest Referer kept in a log line, in bytes: a URL, but a guest's.
+pub(crate) const LOG_REFERER_BYTES_MAX: usize = 2 * 1024;
+/// Longest User-Agent kept in a log line, in bytes; real ones stay below 512.
+pub(crate) const LOG_USER_AGENT_BYTES_MAX: usize = 1024;
+/// Longest node name kept in a log line, in bytes.
+pub(crate) const LOG_NODE_BYTES_MAX: usize = 64;
+
+/// Least time between two warnings about the access log: a full disk must not
+/// fill the other log too.
+pub(crate) const LOG_WARNING_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest wait for the writer at shutdown: a log on a pipe that nobody reads
+/// must not keep the process alive.
+pub(crate) const LOG_SHUTDOWN_WAIT: Duration = Duration::from_secs(5);

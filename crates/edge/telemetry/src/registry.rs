@@ -1,0 +1,316 @@
+//! Where all threads' counters meet: sums for `status`, text for Prometheus.
+//!
+//! Invariant: what was counted stays counted. A thread that ended leaves its
+//! numbers to `retired`, so totals never fall and workers may come and go.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use crate::counters::{CoreCounters, CoreGauge, FAMILIES, Totals};
+use crate::latency::{LE, LatencySummary, Merged};
+
+/// `Content-Type` of [`Registry::prometheus_text`].
+pub const METRICS_CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Label names and values of one sample.
+pub type Labels = Vec<(String, String)>;
+
+/// All counters and gauges of a process. Share it by `Arc`.
+#[derive(Default)]
+pub struct Registry {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    cores: Vec<Arc<CoreCounters>>,
+    retired: CoreCounters,
+    gauges: Vec<GaugeFamily>,
+}
+
+#[derive(Clone)]
+struct GaugeFamily {
+    name: String,
+    help: String,
+    sources: Vec<Source>,
+}
+
+#[derive(Clone)]
+enum Source {
+    One { labels: Labels, read: Arc<dyn Fn() -> f64 + Send + Sync> },
+    Many(Arc<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>),
+}
+
+/// All sums at one moment, for `skep status --json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Counters since the start.
+    pub totals: Totals,
+    /// Client connections now open.
+    pub connections_open: u64,
+    /// Requests whose reply isn't finished.
+    pub requests_in_flight: u64,
+    /// Request times since the start.
+    pub latency: LatencySummary,
+    /// Registered gauges, as they read now.
+    pub gauges: Vec<GaugeSample>,
+}
+
+/// One value of a registered gauge.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GaugeSample {
+    /// Prometheus name.
+    pub name: String,
+    /// Label names and values.
+    pub labels: Labels,
+    /// The value.
+    pub value: f64,
+}
+
+impl Registry {
+    /// An empty registry.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A set of counters for the calling thread; each thread takes its own.
+    pub fn core(&self) -> Arc<CoreCounters> {
+        let mut inner = self.lock();
+        inner.retire();
+        let core = Arc::new(CoreCounters::default());
+        inner.cores.push(Arc::clone(&core));
+        core
+    }
+
+    /// Adds a gauge that `read` answers whenever somebody asks. The same name
+    /// with the same labels replaces the earlier one. `read` runs on the asking
+    /// thread and must not block.
+    ///
+    /// # Panics
+    /// When the name breaks the rules (`skep_` and `a-z0-9_`, not a counter's
+    /// name), or a label's name does: our bug, found by the first test.
+    pub fn register_gauge(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        help: &str,
+        read: Box<dyn Fn() -> f64 + Send + Sync>,
+    ) {
+        assert!(labels.iter().all(|(label, _)| is_name(label)), "label names of {name}");
+        let labels: Labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
+        let mut inner = self.lock();
+        let family = inner.gauge_family(name, help);
+        family.sources.retain(
+            |source| !matches!(source, Source::One { labels: theirs, .. } if *theirs == labels),
+        );
+        family.sources.push(Source::One { labels, read: Arc::from(read) });
+    }
+
+    /// Adds a gauge whose samples come and go, such as one per node: `read` gives
+    /// labels and value of each. Replaces any gauge of the same name.
+    ///
+    /// # Panics
+    /// As [`Self::register_gauge`].
+    pub fn register_gauges(
+        &self,
+        name: &str,
+        help: &str,
+        read: Box<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>,
+    ) {
+        self.lock().gauge_family(name, help).sources = vec![Source::Many(Arc::from(read))];
+    }
+
+    /// All sums, now. Threads go on counting meanwhile: each number is exact,
+    /// but two of them may be some requests apart.
+    pub fn snapshot(&self) -> Snapshot {
+        let (sums, gauges) = self.read();
+        let mut samples = Vec::new();
+        for family in &gauges {
+            family.each_sample(|labels, value| {
+                samples.push(GaugeSample { name: family.name.clone(), labels, value });
+            });
+        }
+        Snapshot {
+            totals: sums.totals,
+            connections_open: sums.gauges[CoreGauge::ConnectionsOpen as usize],
+            requests_in_flight: sums.gauges[CoreGauge::RequestsInFlight as usize],
+            latency: sums.latency.summary(),
+            gauges: samples,
+        }
+    }
+
+    /// Everything in the Prometheus text format, version 0.0.4.
+    pub fn prometheus_text(&self) -> String {
+        let (sums, gauges) = self.read();
+        let mut text = Text(String::with_capacity(16 * 1024));
+        text.counters(&sums.totals);
+        for &gauge in CoreGauge::ALL {
+            let (name, help) = gauge.describe();
+            text.head(name, "gauge", help);
+            text.sample(name, &[], &sums.gauges[gauge as usize].to_string());
+        }
+        text.latency(&sums.latency);
+        for family in &gauges {
+            text.head(&family.name, "gauge", &family.help);
+            family.each_sample(|labels, value| {
+                text.sample(&family.name, &labels, &number(value));
+            });
+        }
+        text.0
+    }
+
+    /// Sums and gauges; the gauges' callbacks run later, without the lock.
+    fn read(&self) -> (Sums, Vec<GaugeFamily>) {
+        let inner = self.lock();
+        let mut sums = Sums::new();
+        sums.absorb(&inner.retired);
+        inner.cores.iter().for_each(|core| sums.absorb(core));
+        (sums.finish(), inner.gauges.clone())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Every change under the lock is a single push: a panic leaves it sound.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Takes over the numbers of threads that ended. `Arc::get_mut` succeeds only
+    /// for the last holder, and then all that the thread wrote is visible.
+    fn retire(&mut self) {
+        let retired = &self.retired;
+        self.cores.retain_mut(|core| match Arc::get_mut(core) {
+            Some(ended) => {
+                retired.absorb(ended);
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn gauge_family(&mut self, name: &str, help: &str) -> &mut GaugeFamily {
+        assert!(is_name(name) && name.starts_with("skep_"), "metric name {name:?}");
+        assert!(FAMILIES.iter().all(|family| family.name != name), "{name} is a counter");
+        let at = self.gauges.iter().position(|family| family.name == name).unwrap_or_else(|| {
+            let family =
+                GaugeFamily { name: name.to_owned(), help: help.to_owned(), sources: Vec::new() };
+            self.gauges.push(family);
+            self.gauges.len() - 1
+        });
+        &mut self.gauges[at]
+    }
+}
+
+impl GaugeFamily {
+    fn each_sample(&self, mut each: impl FnMut(Labels, f64)) {
+        for source in &self.sources {
+            match source {
+                Source::One { labels, read } => each(labels.clone(), read()),
+                Source::Many(read) => read().into_iter().for_each(|(l, value)| each(l, value)),
+            }
+        }
+    }
+}
+
+/// Sums over threads.
+struct Sums {
+    totals: Totals,
+    gauges: [u64; CoreGauge::ALL.len()],
+    latency: Merged,
+}
+
+impl Sums {
+    fn new() -> Self {
+        Self { totals: Totals::default(), gauges: Default::default(), latency: Merged::new() }
+    }
+
+    fn absorb(&mut self, core: &CoreCounters) {
+        self.totals.absorb(core);
+        self.latency.absorb(&core.latency);
+        for &gauge in CoreGauge::ALL {
+            let sum = &mut self.gauges[gauge as usize];
+            *sum = sum.wrapping_add(core.gauge(gauge));
+        }
+    }
+
+    /// Read while threads move on, a sum may be seen below zero for a moment.
+    fn finish(mut self) -> Self {
+        for sum in &mut self.gauges {
+            *sum = u64::try_from(*sum as i64).unwrap_or(0);
+        }
+        self
+    }
+}
+
+/// The text format: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
+struct Text(String);
+
+impl Text {
+    fn counters(&mut self, totals: &Totals) {
+        for family in FAMILIES {
+            self.head(family.name, "counter", family.help);
+            for &(counter, value) in family.samples {
+                let label = family.label.map(|label| (label.to_owned(), value.to_owned()));
+                self.sample(family.name, label.as_slice(), &totals.get(counter).to_string());
+            }
+        }
+    }
+
+    fn latency(&mut self, latency: &Merged) {
+        const NAME: &str = "skep_request_duration_seconds";
+        self.head(NAME, "histogram", "Time from a request's first byte to its reply's last.");
+        let bucket = format!("{NAME}_bucket");
+        let count = latency.count().to_string();
+        let le = |bound: &str| [("le".to_owned(), bound.to_owned())];
+        for (text, bound_us) in LE {
+            self.sample(&bucket, &le(text), &latency.count_le(bound_us).to_string());
+        }
+        self.sample(&bucket, &le("+Inf"), &count);
+        self.sample(&format!("{NAME}_sum"), &[], &number(latency.sum_us() as f64 / 1e6));
+        self.sample(&format!("{NAME}_count"), &[], &count);
+    }
+
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+        self.line(format_args!("# HELP {name} {help}"));
+        self.line(format_args!("# TYPE {name} {kind}"));
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(String, String)], value: &str) {
+        let labels: Vec<String> =
+            labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape_label(v))).collect();
+        if labels.is_empty() {
+            self.line(format_args!("{name} {value}"));
+        } else {
+            self.line(format_args!("{name}{{{}}} {value}", labels.join(",")));
+        }
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a String can't fail.
+        let _ = writeln!(self.0, "{line}");
+    }
+}
+
+fn escape_label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn number(value: f64) -> String {
+    match value {
+        f64::INFINITY => "+Inf".to_owned(),
+        f64::NEG_INFINITY => "-Inf".to_owned(),
+        value => value.to_string(),
+    }
+}
+
+/// A metric's or label's name as we allow it; Prometheus allows more.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+}
+
+#[cfg(test)]
+mod tests;
