@@ -1,1 +1,24 @@
-//! Health, drain, slow start and retry budget of nodes as pure state machines.
+//! The life of nodes as a dispatcher sees it, as pure state machines.
+//!
+//! - [`NodeHealth`]: one node: joining, up, down, draining, drained.
+//! - [`Membership`]: the table of nodes: add, remove, drain, resume, weights.
+//! - [`RetryBudget`]: how many retries the traffic may cost.
+//!
+//! Time comes in as `Now`, jitter as a seed; what happened goes out as
+//! [`Transition`]s and [`Event`]s for the log.
+
+#![forbid(unsafe_code)]
+
+mod budget;
+mod health;
+mod limits;
+mod membership;
+
+pub use budget::{RetryBudget, RetryBudgetSettings};
+pub use health::{
+    CheckResult, DownReason, Failure, HealthSettings, NodeHealth, RequestOutcome, State, Transition,
+};
+pub use limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
+pub use membership::{
+    Change, Event, Member, MemberView, Membership, MembershipError, MembershipSettings,
+};

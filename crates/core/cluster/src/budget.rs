@@ -1,0 +1,103 @@
+//! How many retries the traffic may cost, so that a sick cluster is not
+//! finished off by its own retries.
+//!
+//! A token bucket whose tokens expire (Finagle's `RetryBudget`): each request
+//! deposits a fraction of a retry, each retry withdraws one; both are forgotten
+//! after 10 s; a reserve lets quiet services retry too. Hence within any window
+//! of 10 s: retries <= requests * ratio + floor_per_s * 10.
+//!
+//! The tokens expire, instead of stopping at a fixed cap, because a node that
+//! dies under load fails everything it had in flight at once: the burst allowed
+//! must grow with the traffic.
+
+use skep_units::Now;
+
+use crate::limits::{RETRY_SLOTS, RETRY_WINDOW_MS};
+
+/// How generous the budget is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudgetSettings {
+    /// Retries for each 1000 requests.
+    pub ratio_permille: u32,
+    /// Retries per second that are always allowed, on average over 10 s.
+    pub floor_per_s: u32,
+}
+
+impl Default for RetryBudgetSettings {
+    /// 20 % and 10 per second, as Finagle and linkerd have it.
+    fn default() -> Self {
+        Self { ratio_permille: 200, floor_per_s: 10 }
+    }
+}
+
+/// Counts requests and grants retries.
+#[derive(Clone, Debug)]
+pub struct RetryBudget {
+    settings: RetryBudgetSettings,
+    /// Thousandths of a retry: deposits minus withdrawals, by time slot.
+    slots: [i64; RETRY_SLOTS],
+    /// Number of the newest slot since time 0.
+    newest: u64,
+    /// Sum of `slots`.
+    balance: i64,
+}
+
+impl RetryBudget {
+    /// A budget that has seen no request.
+    pub fn new(settings: RetryBudgetSettings) -> Self {
+        Self { settings, slots: [0; RETRY_SLOTS], newest: 0, balance: 0 }
+    }
+
+    /// A request arrived (not a retry).
+    pub fn on_request(&mut self, now: Now) {
+        self.add(now, i64::from(self.settings.ratio_permille));
+    }
+
+    /// May one retry be made? If so, it is paid for.
+    pub fn try_retry(&mut self, now: Now) -> bool {
+        self.expire(now);
+        let reserve = u64::from(self.settings.floor_per_s) * RETRY_WINDOW_MS;
+        if self.balance.saturating_add_unsigned(reserve) < ONE_RETRY {
+            return false;
+        }
+        self.add(now, -ONE_RETRY);
+        true
+    }
+
+    fn add(&mut self, now: Now, tokens: i64) {
+        self.expire(now);
+        let slot = &mut self.slots[(self.newest % RETRY_SLOTS as u64) as usize];
+        *slot = slot.saturating_add(tokens);
+        self.balance = self.balance.saturating_add(tokens);
+        self.check_invariants();
+    }
+
+    /// Forgets slots that left the window. A `now` before the newest slot
+    /// counts as the newest.
+    fn expire(&mut self, now: Now) {
+        let current = now.0 / (RETRY_WINDOW_MS / RETRY_SLOTS as u64);
+        let gone = current.saturating_sub(self.newest).min(RETRY_SLOTS as u64);
+        for step in 1..=gone {
+            let slot = &mut self.slots[((self.newest + step) % RETRY_SLOTS as u64) as usize];
+            self.balance -= std::mem::take(slot);
+        }
+        self.newest = self.newest.max(current);
+    }
+
+    fn check_invariants(&self) {
+        debug_assert_eq!(
+            self.balance,
+            self.slots.iter().sum::<i64>(),
+            "the sum is kept up to date"
+        );
+        debug_assert!(
+            self.balance
+                >= -((u64::from(self.settings.floor_per_s) * RETRY_WINDOW_MS) as i64)
+                    - self.slots.iter().filter(|slot| **slot > 0).sum::<i64>(),
+            "never more retries than rights"
+        );
+    }
+}
+
+/// One retry, in the unit of the slots.
+const ONE_RETRY: i64 = 1_000;

@@ -1,0 +1,390 @@
+//! One node's life: what checks, requests and operators do to its state.
+//!
+//! ```text
+//!            first good check            refused request, `fall` checks or
+//!  Joining ------------------> Up ------ `passive_failures_max` requests ---> Down
+//!     |                        ^                                               | ^
+//!     |                        +--------------- `rise` good checks ------------+ |
+//!     +------------------------- `fall` failed checks ---------------------------+
+//!
+//!  any of these --drain--> Draining --no request left--> Drained --resume--> back
+//! ```
+//!
+//! Health and the operator's wish are kept apart: checks go on while a node is
+//! drained, so `resume` returns to what is true then. What is shown is the wish
+//! first: a drained machine that is switched off is Drained, not Down.
+//!
+//! Invariants: only an Up node is eligible; good requests never bring a node
+//! back, only checks do; each counter stays below the threshold it works for.
+
+use std::fmt;
+
+use skep_units::{Now, Rng};
+
+use crate::limits::{CHECK_JITTER_PERCENT, JOINING_INTERVAL_MS_MAX};
+
+/// When a node counts as dead and alive. Thresholds are at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HealthSettings {
+    /// Milliseconds from one check's result to the next check.
+    pub interval_ms: u64,
+    /// Milliseconds after which a check has failed. (For the one who checks.)
+    pub timeout_ms: u64,
+    /// Good checks in a row that bring a node back.
+    pub rise: u32,
+    /// Failed checks in a row that take a node out.
+    pub fall: u32,
+    /// Failed requests in a row that take a node out. A refused connection
+    /// does so alone.
+    pub passive_failures_max: u32,
+    /// Milliseconds over which a node that came up grows to its full share;
+    /// 0 for at once.
+    pub slow_start_ms: u64,
+}
+
+impl Default for HealthSettings {
+    /// rise 2 and fall 3 are HAProxy's; a dead node costs at most 3 s without
+    /// traffic and one refused connection with it.
+    fn default() -> Self {
+        Self {
+            interval_ms: 1_000,
+            timeout_ms: 500,
+            rise: 2,
+            fall: 3,
+            passive_failures_max: 3,
+            slow_start_ms: 10_000,
+        }
+    }
+}
+
+/// What is shown of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// New: nothing known yet, no requests.
+    Joining,
+    /// Gets requests.
+    Up,
+    /// Finishes its requests and gets no new ones.
+    Draining,
+    /// Dead, no requests.
+    Down {
+        /// Since when.
+        since: Now,
+        /// Why.
+        reason: DownReason,
+    },
+    /// Out by the operator's wish, without requests.
+    Drained,
+}
+
+/// Why a node went down. Holds the failure that tipped the scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DownReason {
+    /// `fall` checks failed.
+    Checks(Failure),
+    /// A request's connection was refused.
+    Refused,
+    /// `passive_failures_max` requests failed.
+    Requests(Failure),
+}
+
+/// How a check or a request failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody listens there.
+    Refused,
+    /// No route, host or network.
+    Unreachable,
+    /// No answer in time.
+    TimedOut,
+    /// The connection broke.
+    Reset,
+    /// The answer was not HTTP.
+    Malformed,
+    /// The answer had this status, which is not the expected.
+    Status(u16),
+}
+
+/// Result of an active check.
+pub type CheckResult = Result<(), Failure>;
+
+/// How a client's request went, as far as the node is to blame.
+pub type RequestOutcome = Result<(), Failure>;
+
+/// A change of what is shown, for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transition {
+    /// When.
+    pub at: Now,
+    /// State before.
+    pub from: State,
+    /// State after.
+    pub to: State,
+}
+
+/// One node's health and drain.
+#[derive(Clone, Debug)]
+pub struct NodeHealth {
+    settings: HealthSettings,
+    health: Health,
+    wish: Wish,
+    /// Good checks in a row while down.
+    good_checks: u32,
+    /// Failed checks in a row while joining or up.
+    bad_checks: u32,
+    /// Failed requests in a row while up.
+    bad_requests: u32,
+    /// Start of the slow start.
+    warming_since: Now,
+    /// Creation, or the latest check's result.
+    checked_at: Now,
+    /// Results so far.
+    checks: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Joining,
+    Up,
+    Down { since: Now, reason: DownReason },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wish {
+    Serve,
+    Drain,
+    StayOut,
+}
+
+impl NodeHealth {
+    /// A node that was just added.
+    pub fn new(settings: HealthSettings, now: Now) -> Self {
+        let node = Self {
+            settings,
+            health: Health::Joining,
+            wish: Wish::Serve,
+            good_checks: 0,
+            bad_checks: 0,
+            bad_requests: 0,
+            warming_since: now,
+            checked_at: now,
+            checks: 0,
+        };
+        node.check_invariants();
+        node
+    }
+
+    /// What is shown.
+    pub fn state(&self) -> State {
+        match (self.wish, self.health) {
+            (Wish::Drain, _) => State::Draining,
+            (Wish::StayOut, _) => State::Drained,
+            (Wish::Serve, Health::Joining) => State::Joining,
+            (Wish::Serve, Health::Up) => State::Up,
+            (Wish::Serve, Health::Down { since, reason }) => State::Down { since, reason },
+        }
+    }
+
+    /// May it get new requests?
+    pub fn eligible(&self) -> bool {
+        self.state() == State::Up
+    }
+
+    /// Thousandths of its share that it takes now, `1..=1000`: grows linearly
+    /// over `slow_start_ms` from the moment it came up.
+    pub fn slow_start_permille(&self, now: Now) -> u16 {
+        let elapsed_ms = now.since_ms(self.warming_since);
+        if !self.eligible() || elapsed_ms >= self.settings.slow_start_ms {
+            return 1_000;
+        }
+        let permille = u128::from(elapsed_ms) * 1_000 / u128::from(self.settings.slow_start_ms);
+        (permille as u16).max(1)
+    }
+
+    /// When the next check is due. The first is due at once; later ones are
+    /// spread by `seed`, which is to differ between nodes and dispatchers.
+    pub fn next_check_at(&self, seed: u64) -> Now {
+        if self.checks == 0 {
+            return self.checked_at;
+        }
+        let interval_ms = match self.health {
+            Health::Joining => self.settings.interval_ms.min(JOINING_INTERVAL_MS_MAX),
+            Health::Up | Health::Down { .. } => self.settings.interval_ms,
+        };
+        let jitter_ms = interval_ms / 100 * CHECK_JITTER_PERCENT;
+        let drawn_ms = Rng::new(seed ^ self.checks.rotate_left(32)).below(2 * jitter_ms + 1);
+        self.checked_at.plus_ms(interval_ms - jitter_ms + drawn_ms)
+    }
+
+    /// A check ended.
+    pub fn on_check(&mut self, now: Now, result: CheckResult) -> Option<Transition> {
+        self.change(now, |node| {
+            node.checked_at = now;
+            node.checks += 1;
+            match (result, node.health) {
+                (Ok(()), Health::Joining) => node.go_up(now),
+                (Ok(()), Health::Up) => node.bad_checks = 0,
+                (Ok(()), Health::Down { .. }) => {
+                    node.good_checks += 1;
+                    if node.good_checks >= node.settings.rise {
+                        node.go_up(now);
+                    }
+                }
+                (Err(_), Health::Down { .. }) => node.good_checks = 0,
+                (Err(failure), Health::Joining | Health::Up) => {
+                    node.bad_checks += 1;
+                    if node.bad_checks >= node.settings.fall {
+                        node.go_down(now, DownReason::Checks(failure));
+                    }
+                }
+            }
+        })
+    }
+
+    /// A client's request ended. Counts only while the node is up: late results
+    /// of requests that were sent before say nothing new.
+    pub fn on_request(&mut self, now: Now, outcome: RequestOutcome) -> Option<Transition> {
+        self.change(now, |node| match (outcome, node.health) {
+            (_, Health::Joining | Health::Down { .. }) => {}
+            (Ok(()), Health::Up) => node.bad_requests = 0,
+            (Err(Failure::Refused), Health::Up) => node.go_down(now, DownReason::Refused),
+            (Err(failure), Health::Up) => {
+                node.bad_requests += 1;
+                if node.bad_requests >= node.settings.passive_failures_max {
+                    node.go_down(now, DownReason::Requests(failure));
+                }
+            }
+        })
+    }
+
+    /// The operator wants no new requests there.
+    pub fn drain(&mut self, now: Now) -> Option<Transition> {
+        self.change(now, |node| {
+            if node.wish == Wish::Serve {
+                node.wish = Wish::Drain;
+            }
+        })
+    }
+
+    /// The last request of a draining node ended.
+    pub fn on_idle(&mut self, now: Now) -> Option<Transition> {
+        self.change(now, |node| {
+            if node.wish == Wish::Drain {
+                node.wish = Wish::StayOut;
+            }
+        })
+    }
+
+    /// The operator wants it back. One that was out warms up again (it may have
+    /// been restarted); one that was still draining goes on as before.
+    pub fn resume(&mut self, now: Now) -> Option<Transition> {
+        self.change(now, |node| {
+            if node.wish == Wish::StayOut {
+                node.warming_since = now;
+            }
+            node.wish = Wish::Serve;
+        })
+    }
+
+    /// Settings were reloaded. Rows of results start again, the state stays.
+    pub fn set_settings(&mut self, settings: HealthSettings) {
+        self.settings = settings;
+        self.reset_counters();
+        self.check_invariants();
+    }
+
+    /// Does the operator want it to serve?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.wish == Wish::Serve
+    }
+
+    fn go_up(&mut self, now: Now) {
+        self.health = Health::Up;
+        self.warming_since = now;
+        self.reset_counters();
+    }
+
+    fn go_down(&mut self, now: Now, reason: DownReason) {
+        self.health = Health::Down { since: now, reason };
+        self.reset_counters();
+    }
+
+    fn reset_counters(&mut self) {
+        self.good_checks = 0;
+        self.bad_checks = 0;
+        self.bad_requests = 0;
+    }
+
+    /// Applies one input and tells whether what is shown changed.
+    fn change(&mut self, now: Now, input: impl FnOnce(&mut Self)) -> Option<Transition> {
+        let from = self.state();
+        input(self);
+        self.check_invariants();
+        let to = self.state();
+        (from != to).then_some(Transition { at: now, from, to })
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        let HealthSettings { rise, fall, passive_failures_max, interval_ms, .. } = self.settings;
+        debug_assert!(rise > 0 && fall > 0 && passive_failures_max > 0 && interval_ms > 0);
+        debug_assert!(self.good_checks < rise && self.bad_checks < fall);
+        debug_assert!(self.bad_requests < passive_failures_max);
+        match self.health {
+            Health::Joining => debug_assert!(self.good_checks == 0 && self.bad_requests == 0),
+            Health::Up => debug_assert!(self.good_checks == 0),
+            Health::Down { .. } => debug_assert!(self.bad_checks == 0 && self.bad_requests == 0),
+        }
+        debug_assert!(!self.eligible() || (self.health == Health::Up && self.is_wanted()));
+    }
+}
+
+impl State {
+    /// The word for screens, logs and JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Joining => "joining",
+            Self::Up => "up",
+            Self::Draining => "draining",
+            Self::Down { .. } => "down",
+            Self::Drained => "drained",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Down { reason, .. } => write!(f, "down ({reason})"),
+            Self::Joining | Self::Up | Self::Draining | Self::Drained => f.write_str(self.word()),
+        }
+    }
+}
+
+impl fmt::Display for DownReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Checks(failure) => write!(f, "checks failed: {failure}"),
+            Self::Refused => write!(f, "{}", Failure::Refused),
+            Self::Requests(failure) => write!(f, "requests failed: {failure}"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("connection refused"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::TimedOut => f.write_str("timed out"),
+            Self::Reset => f.write_str("connection broken"),
+            Self::Malformed => f.write_str("not an HTTP answer"),
+            Self::Status(status) => write!(f, "status {status}"),
+        }
+    }
+}
+
+impl fmt::Display for Transition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} -> {}", self.from.word(), self.to)
+    }
+}

@@ -1,0 +1,27 @@
+//! Bounds and fixed numbers of the cluster's state, with units and reasons.
+
+/// Nodes a cluster may have. More than any dispatch table here resolves, and
+/// small enough that a list of all is always cheap.
+pub const NODES_MAX: usize = 4_096;
+
+/// Largest weight of a node. Ratios of 1 to 1000 are exotic already; the bound
+/// keeps products of weights, shares and loads far inside 64 bits.
+pub const WEIGHT_MAX: u32 = 65_535;
+
+/// Longest name of a node, in bytes: that of a DNS label (RFC 1035, 2.3.4).
+pub const NAME_BYTES_MAX: usize = 63;
+
+/// Longest time between the checks of a node that is joining, in milliseconds:
+/// a cluster that starts is ready soon after its slowest node.
+pub(crate) const JOINING_INTERVAL_MS_MAX: u64 = 250;
+
+/// Checks are spread by this much of the interval to either side, in percent,
+/// so that many dispatchers do not check a node in step.
+pub(crate) const CHECK_JITTER_PERCENT: u64 = 10;
+
+/// How long an unused right to retry is kept, in milliseconds (Finagle's and
+/// linkerd's default): an idle night does not pay for a storm in the morning.
+pub(crate) const RETRY_WINDOW_MS: u64 = 10_000;
+
+/// Slots the window is cut into: rights expire in steps of a tenth of it.
+pub(crate) const RETRY_SLOTS: usize = 10;

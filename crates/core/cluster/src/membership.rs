@@ -1,0 +1,442 @@
+//! The table of nodes: who belongs to the cluster, and what each may do.
+//!
+//! Invariants: ids grow and are never reused; names and addresses are unique;
+//! `version` changes if and only if the set of nodes or a weight does (health
+//! and drain leave it alone, so dispatch tables built for a version stay good).
+//!
+//! Who counts a node's requests is the owner's business: it hands the counts
+//! to [`Membership::tick`], which ends drains and removals.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use skep_units::{NodeId, Now, stable_hash};
+
+use crate::health::{CheckResult, HealthSettings, NodeHealth, RequestOutcome, State, Transition};
+use crate::limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
+
+/// How the cluster treats its nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MembershipSettings {
+    /// When a node counts as dead and alive.
+    pub health: HealthSettings,
+    /// If no node is up, send requests to all that are not drained, in the hope
+    /// that the checks are wrong and not the nodes ("panic mode"). Off by
+    /// default: a quick 503 is better than a slow one.
+    pub fail_open: bool,
+}
+
+/// The operator asked for something that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MembershipError {
+    /// Names identify nodes to people.
+    #[error("a node named \"{0}\" exists already")]
+    DuplicateName(Arc<str>),
+    /// Two nodes cannot answer at one address.
+    #[error("{address} is the address of node \"{name}\" already")]
+    DuplicateAddress {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The node that has it.
+        name: Arc<str>,
+    },
+    /// Names travel in headers and command lines.
+    #[error("\"{0}\" is no node name: 1 to {NAME_BYTES_MAX} letters, digits, '-', '_' or '.'")]
+    BadName(Arc<str>),
+    /// Draining is the way to give a node nothing.
+    #[error("weight {0} is not in 1..={WEIGHT_MAX} (to give a node no requests, drain it)")]
+    BadWeight(u32),
+    /// The table is full.
+    #[error("a cluster has at most {NODES_MAX} nodes")]
+    TooManyNodes,
+    /// No such node, or no longer.
+    #[error("there is no node {0}")]
+    UnknownNode(NodeId),
+    /// A removal cannot be taken back.
+    #[error("node \"{0}\" is being removed")]
+    BeingRemoved(Arc<str>),
+}
+
+/// One node of the table.
+#[derive(Clone, Debug)]
+pub struct Member {
+    id: NodeId,
+    name: Arc<str>,
+    name_hash: u64,
+    address: SocketAddr,
+    weight: u32,
+    health: NodeHealth,
+    removal_deadline: Option<Now>,
+}
+
+/// What a dispatch policy and a screen need of a node.
+#[derive(Clone, Debug)]
+pub struct MemberView {
+    /// Its number.
+    pub id: NodeId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// `stable_hash` of the name, the same on every machine.
+    pub name_hash: u64,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// `1..=WEIGHT_MAX`.
+    pub weight: u32,
+    /// May it get new requests? Includes panic mode.
+    pub eligible: bool,
+    /// Thousandths of its share that it takes now.
+    pub slow_start_permille: u16,
+    /// What is shown.
+    pub state: State,
+}
+
+/// Something happened to a node, for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When.
+    pub at: Now,
+    /// Which node.
+    pub node: NodeId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// What.
+    pub change: Change,
+}
+
+/// What happened to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is in the table now, joining.
+    Added {
+        /// Where it listens.
+        address: SocketAddr,
+        /// Its weight.
+        weight: u32,
+    },
+    /// Its weight changed.
+    Weight {
+        /// Before.
+        from: u32,
+        /// After.
+        to: u32,
+    },
+    /// Its state changed.
+    State(Transition),
+    /// It gets no new requests and leaves when idle, or at the deadline.
+    Removing {
+        /// Latest end.
+        deadline: Now,
+    },
+    /// It left the table.
+    Removed {
+        /// Requests it still had when the deadline came.
+        abandoned_requests: u64,
+    },
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Membership {
+    settings: MembershipSettings,
+    /// In the order of ids.
+    members: Vec<Member>,
+    next_id: u32,
+    version: u64,
+}
+
+impl Membership {
+    /// An empty table.
+    pub fn new(settings: MembershipSettings) -> Self {
+        Self { settings, members: Vec::new(), next_id: 0, version: 0 }
+    }
+
+    /// Changes when the set of nodes or a weight does.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// All nodes in the order of their ids, those being removed included.
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// The node with this id.
+    pub fn get(&self, id: NodeId) -> Option<&Member> {
+        self.position(id).map(|position| &self.members[position])
+    }
+
+    /// The node with this name.
+    pub fn find(&self, name: &str) -> Option<&Member> {
+        self.members.iter().find(|member| &*member.name == name)
+    }
+
+    /// The table at `now`, in the order of ids.
+    pub fn view(&self, now: Now) -> impl Iterator<Item = MemberView> {
+        let panicking = self.is_panicking();
+        self.members.iter().map(move |member| MemberView {
+            id: member.id,
+            name: Arc::clone(&member.name),
+            name_hash: member.name_hash,
+            address: member.address,
+            weight: member.weight,
+            eligible: member.health.eligible() || (panicking && member.health.is_wanted()),
+            slow_start_permille: member.health.slow_start_permille(now),
+            state: member.health.state(),
+        })
+    }
+
+    /// Are requests sent to nodes that are not up, for want of others?
+    pub fn is_panicking(&self) -> bool {
+        self.settings.fail_open && !self.members.iter().any(|member| member.health.eligible())
+    }
+
+    /// Adds a node; it gets requests after its first good check. The id is in
+    /// the event.
+    pub fn add(
+        &mut self,
+        now: Now,
+        name: &str,
+        address: SocketAddr,
+        weight: u32,
+    ) -> Result<Event, MembershipError> {
+        check_name(name)?;
+        check_weight(weight)?;
+        if let Some(twin) = self.find(name) {
+            return Err(MembershipError::DuplicateName(Arc::clone(&twin.name)));
+        }
+        if let Some(twin) = self.members.iter().find(|member| member.address == address) {
+            return Err(MembershipError::DuplicateAddress {
+                address,
+                name: Arc::clone(&twin.name),
+            });
+        }
+        if self.members.len() >= NODES_MAX {
+            return Err(MembershipError::TooManyNodes);
+        }
+        let member = Member {
+            id: NodeId(self.next_id),
+            name: name.into(),
+            name_hash: stable_hash(name.as_bytes(), 0),
+            address,
+            weight,
+            health: NodeHealth::new(self.settings.health, now),
+            removal_deadline: None,
+        };
+        let event = member.event(now, Change::Added { address, weight });
+        self.members.push(member);
+        self.next_id += 1;
+        self.version += 1;
+        self.check_invariants();
+        Ok(event)
+    }
+
+    /// Starts to remove a node: no new requests; gone at a [`tick`](Self::tick)
+    /// that finds it idle, or after `deadline`. A second call may only shorten
+    /// the deadline.
+    pub fn remove(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        deadline: Now,
+    ) -> Result<Event, MembershipError> {
+        let member = self.member(id)?;
+        let deadline = member.removal_deadline.map_or(deadline, |earlier| earlier.min(deadline));
+        member.removal_deadline = Some(deadline);
+        // The event tells more than the transition would.
+        let _ = member.health.drain(now);
+        let event = member.event(now, Change::Removing { deadline });
+        self.check_invariants();
+        Ok(event)
+    }
+
+    /// The operator wants no new requests there. `None`: it was so already.
+    pub fn drain(&mut self, now: Now, id: NodeId) -> Result<Option<Event>, MembershipError> {
+        let member = self.member(id)?;
+        let transition = member.health.drain(now);
+        Ok(member.event_of(transition))
+    }
+
+    /// The operator wants it back. `None`: it was never out.
+    pub fn resume(&mut self, now: Now, id: NodeId) -> Result<Option<Event>, MembershipError> {
+        let member = self.member(id)?;
+        if member.removal_deadline.is_some() {
+            return Err(MembershipError::BeingRemoved(Arc::clone(&member.name)));
+        }
+        let transition = member.health.resume(now);
+        Ok(member.event_of(transition))
+    }
+
+    /// Changes a node's weight. `None`: it had that weight.
+    pub fn set_weight(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        weight: u32,
+    ) -> Result<Option<Event>, MembershipError> {
+        check_weight(weight)?;
+        let member = self.member(id)?;
+        let from = std::mem::replace(&mut member.weight, weight);
+        if from == weight {
+            return Ok(None);
+        }
+        let event = member.event(now, Change::Weight { from, to: weight });
+        self.version += 1;
+        self.check_invariants();
+        Ok(Some(event))
+    }
+
+    /// A check of a node ended. Results for nodes that are gone are ignored.
+    pub fn on_check(&mut self, now: Now, id: NodeId, result: CheckResult) -> Option<Event> {
+        let member = self.member(id).ok()?;
+        let transition = member.health.on_check(now, result);
+        member.event_of(transition)
+    }
+
+    /// A request to a node ended. Results for nodes that are gone are ignored.
+    pub fn on_request(&mut self, now: Now, id: NodeId, outcome: RequestOutcome) -> Option<Event> {
+        let member = self.member(id).ok()?;
+        let transition = member.health.on_request(now, outcome);
+        member.event_of(transition)
+    }
+
+    /// Ends drains and removals. `outstanding` tells a node's requests in
+    /// flight; call this after the view without the node took effect.
+    pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.members.retain_mut(|member| {
+            let requests = outstanding(member.id);
+            if let Some(deadline) = member.removal_deadline
+                && (requests == 0 || now >= deadline)
+            {
+                events.push(member.event(now, Change::Removed { abandoned_requests: requests }));
+                return false;
+            }
+            if requests == 0 {
+                let transition = member.health.on_idle(now);
+                events.extend(member.event_of(transition));
+            }
+            true
+        });
+        let removed = |event: &&Event| matches!(event.change, Change::Removed { .. });
+        self.version += events.iter().filter(removed).count() as u64;
+        self.check_invariants();
+        events
+    }
+
+    /// Settings were reloaded.
+    pub fn set_settings(&mut self, settings: MembershipSettings) {
+        self.settings = settings;
+        for member in &mut self.members {
+            member.health.set_settings(settings.health);
+        }
+        self.check_invariants();
+    }
+
+    fn member(&mut self, id: NodeId) -> Result<&mut Member, MembershipError> {
+        match self.position(id) {
+            Some(position) => Ok(&mut self.members[position]),
+            None => Err(MembershipError::UnknownNode(id)),
+        }
+    }
+
+    fn position(&self, id: NodeId) -> Option<usize> {
+        self.members.binary_search_by_key(&id, |member| member.id).ok()
+    }
+
+    fn check_invariants(&self) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        assert!(self.members.len() <= NODES_MAX);
+        assert!(self.members.is_sorted_by(|a, b| a.id < b.id), "ids grow");
+        assert!(self.members.last().is_none_or(|last| last.id.0 < self.next_id), "ids are new");
+        for (position, member) in self.members.iter().enumerate() {
+            member.health.check_invariants();
+            assert!((1..=WEIGHT_MAX).contains(&member.weight));
+            assert!(member.removal_deadline.is_none() || !member.health.is_wanted());
+            let earlier = &self.members[..position];
+            let twin =
+                |other: &Member| other.name == member.name || other.address == member.address;
+            assert!(!earlier.iter().any(twin), "names and addresses are unique");
+        }
+    }
+}
+
+impl Member {
+    /// Its number.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `1..=WEIGHT_MAX`.
+    pub fn weight(&self) -> u32 {
+        self.weight
+    }
+
+    /// Its life.
+    pub fn health(&self) -> &NodeHealth {
+        &self.health
+    }
+
+    /// When it leaves at the latest, if it is being removed.
+    pub fn removal_deadline(&self) -> Option<Now> {
+        self.removal_deadline
+    }
+
+    fn event(&self, at: Now, change: Change) -> Event {
+        Event { at, node: self.id, name: Arc::clone(&self.name), change }
+    }
+
+    fn event_of(&self, transition: Option<Transition>) -> Option<Event> {
+        transition.map(|transition| self.event(transition.at, Change::State(transition)))
+    }
+}
+
+fn check_name(name: &str) -> Result<(), MembershipError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(allowed) {
+        Ok(())
+    } else {
+        Err(MembershipError::BadName(name.into()))
+    }
+}
+
+fn check_weight(weight: u32) -> Result<(), MembershipError> {
+    if (1..=WEIGHT_MAX).contains(&weight) {
+        Ok(())
+    } else {
+        Err(MembershipError::BadWeight(weight))
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}: {}", self.name, self.change)
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Added { address, weight } => write!(f, "added at {address}, weight {weight}"),
+            Self::Weight { from, to } => write!(f, "weight {from} -> {to}"),
+            Self::State(transition) => transition.fmt(f),
+            Self::Removing { .. } => f.write_str("removing"),
+            Self::Removed { abandoned_requests: 0 } => f.write_str("removed"),
+            Self::Removed { abandoned_requests } => {
+                write!(f, "removed with {abandoned_requests} requests in flight")
+            }
+        }
+    }
+}
