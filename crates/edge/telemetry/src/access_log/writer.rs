@@ -237,3 +237,71 @@ fn write_all(mut file: &File, text: &[u8]) -> (usize, std::io::Result<()>) {
     }
     (sent, Ok(()))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use std::io::Read;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::super::encode::encode;
+    use super::super::{CacheResult, LogRecord};
+    use super::*;
+
+    const TARGET: &[u8] = &[b'x'; 1000];
+
+    fn batch(lines: u64) -> Batch {
+        let record = LogRecord {
+            unix_ms: 0,
+            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            method: b"GET",
+            target: TARGET,
+            version10: false,
+            host: b"",
+            status: 200,
+            bytes_sent: 0,
+            referer: b"",
+            user_agent: b"",
+            node: None,
+            cache: CacheResult::None,
+            total_us: 0,
+            queue_us: 0,
+            connect_us: 0,
+            first_byte_us: 0,
+        };
+        let mut records = Vec::new();
+        (0..lines).for_each(|_| encode(&record, &mut records));
+        Batch { records, lines, home: sync_channel(1).0 }
+    }
+
+    /// A socket that takes no more stands for a disk that is full in the middle
+    /// of a line.
+    #[test]
+    fn a_torn_line_is_ended_before_the_next_and_all_lines_are_counted() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        theirs.set_nonblocking(true).unwrap();
+        let output = Output { file: File::from(OwnedFd::from(ours)), path: None };
+        let counters = Arc::new(CoreCounters::default());
+        let mut writer = Writer::new(output, Format::Combined, Arc::clone(&counters));
+        let mut received = Vec::new();
+        for _ in 0..5 {
+            writer.write_batch(&batch(5_000));
+            let _ = theirs.read_to_end(&mut received);
+        }
+        writer.write_batch(&batch(1));
+        let _ = theirs.read_to_end(&mut received);
+
+        let text = String::from_utf8(received).unwrap();
+        assert!(text.ends_with("\"-\" \"-\"\n"));
+        let whole = text.lines().filter(|line| line.ends_with("\"-\" \"-\"")).count() as u64;
+        let torn = text.lines().count() as u64 - whole;
+        assert!(text.lines().all(|line| line.starts_with("127.0.0.1 - - ")));
+        assert!(torn > 0, "the socket took everything");
+        assert_eq!(counters.get(Counter::LogLines), whole);
+        assert_eq!(whole + counters.get(Counter::LogDropped), 25_001);
+    }
+}
