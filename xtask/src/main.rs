@@ -1,3 +1,56 @@
-//! Checks and generators of the repo.
+//! Checks and generators of the repo: `cargo xtask help`.
+//!
+//! Written in the project's language, so that a rule is a function with tests
+//! and runs the same for people and for CI. No command here needs root, and
+//! only `gen` writes to the work tree.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod deny;
+mod generated;
+mod repo;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::repo::Repo;
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  tidy   layers, module docs, sizes, absences, links, generated files
+  gen    write the files that are generated from code
+  deny   licences, duplicate versions and sources of dependencies
+  help   this text
+";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let outcome = match command.as_str() {
+        "tidy" => Repo::load().and_then(|repo| tidy::run(&repo)),
+        "gen" => generated::write(&repo::root()),
+        "deny" => deny::run(&repo::root()),
+        "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprint!("{HELP}");
+            return ExitCode::from(2);
+        }
+    };
+    exit_code(outcome)
+}
+
+fn exit_code(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The arrows between layers, read off the manifests.
+//!
+//! `base <- core | edge <- role <- skep`: cores and edges never see each
+//! other, nor their neighbours in their own layer; only roles join them. A
+//! crate is told by its folder, so moving it changes what it may use.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use super::Finding;
+use super::manifest::{Dependency, Manifest};
+use crate::repo::Page;
+
+/// What the crates below a folder may depend on.
+struct Layer {
+    folder: &'static str,
+    /// Folders of ours, each with all below it.
+    may_use: &'static [&'static str],
+    /// Packages of others that this layer must do without.
+    banned: &'static [&'static str],
+}
+
+/// Does I/O, reads clocks, draws entropy, starts threads or runs futures.
+const IMPURE: &[&str] = &[
+    "async-std",
+    "axum",
+    "crossbeam-channel",
+    "futures",
+    "getrandom",
+    "hyper",
+    "hyper-util",
+    "inotify",
+    "libc",
+    "mio",
+    "nix",
+    "notify",
+    "rand",
+    "rayon",
+    "reqwest",
+    "rustix",
+    "socket2",
+    "tempfile",
+    "tokio",
+    "tracing",
+    "tracing-subscriber",
+];
+
+/// Speaks to people or to management, which the data path never does.
+const OUTERMOST: &[&str] =
+    &["anyhow", "axum", "clap", "crossterm", "hyper", "hyper-util", "ratatui", "utoipa"];
+
+const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role"];
+
+/// The one table of allowed arrows.
+const LAYERS: &[Layer] = &[
+    Layer { folder: "crates/base", may_use: &["crates/base/units"], banned: IMPURE },
+    Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
+    Layer { folder: "crates/edge", may_use: &["crates/base"], banned: OUTERMOST },
+    Layer {
+        folder: "crates/role/console",
+        may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
+        banned: &["clap", "crossterm", "ratatui"],
+    },
+    Layer {
+        folder: "crates/role",
+        may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
+        banned: OUTERMOST,
+    },
+    Layer { folder: "crates/skep", may_use: ALL, banned: &[] },
+    Layer { folder: "xtask", may_use: &["crates/base", "crates/role/console"], banned: &[] },
+    Layer { folder: "bench", may_use: &["crates/base", "crates/core"], banned: &[] },
+    Layer { folder: "tests", may_use: &["crates/base"], banned: &[] },
+    Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
+];
+
+/// Finds arrows that the table does not have.
+pub(crate) fn check(pages: &[Page]) -> Result<Vec<Finding>> {
+    let parsed = pages.iter().map(Manifest::parse).collect::<Result<Vec<_>>>()?;
+    let manifests: Vec<Manifest> = parsed.into_iter().flatten().collect();
+    let ours: BTreeMap<&str, &str> = manifests
+        .iter()
+        .map(|manifest| (manifest.name.as_str(), manifest.folder.as_str()))
+        .collect();
+    Ok(manifests.iter().flat_map(|manifest| check_one(manifest, &ours)).collect())
+}
+
+fn check_one(manifest: &Manifest, ours: &BTreeMap<&str, &str>) -> Vec<Finding> {
+    let finding = |line, what| Finding::new(&manifest.path, line, "layer", what);
+    let layer = LAYERS.iter().find(|layer| is_below(&manifest.folder, layer.folder));
+    let Some(layer) = layer else {
+        let what = "no layer for this folder: give it a row in xtask/src/tidy/layers.rs";
+        return vec![finding(1, what.to_owned())];
+    };
+    let judge = |dependency: &Dependency| {
+        let what = match ours.get(dependency.name.as_str()) {
+            Some(folder) => judge_ours(layer, folder),
+            None => judge_theirs(layer, &dependency.name),
+        };
+        what.map(|what| finding(dependency.line, what))
+    };
+    manifest.dependencies.iter().filter_map(judge).collect()
+}
+
+fn judge_ours(layer: &Layer, folder: &str) -> Option<String> {
+    let is_allowed = layer.may_use.iter().any(|allowed| is_below(folder, allowed));
+    (!is_allowed).then(|| {
+        let (from, allowed) = (layer.folder, layer.may_use.join(", "));
+        format!("{from} must not use {folder}, only {allowed}: let a role join them")
+    })
+}
+
+fn judge_theirs(layer: &Layer, name: &str) -> Option<String> {
+    layer.banned.contains(&name).then(|| {
+        let from = layer.folder;
+        format!("{from} must do without `{name}`: move what needs it to the layer that may")
+    })
+}
+
+fn is_below(folder: &str, ancestor: &str) -> bool {
+    folder == ancestor || folder.strip_prefix(ancestor).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// A crate in `folder` named after it, with dependency lines.
+    fn page(folder: &str, dependencies: &str) -> Page {
+        let name = folder.replace("crates/", "").replace('/', "-");
+        let text = format!("[package]\nname = \"{name}\"\n\n[dependencies]\n{dependencies}\n");
+        Page { path: format!("{folder}/Cargo.toml"), text }
+    }
+
+    /// Findings for a crate in `folder` that depends on the crate in `on`.
+    fn arrow(folder: &str, on: &str) -> usize {
+        let dependency =
+            format!("{}.workspace = true", on.replace("crates/", "").replace('/', "-"));
+        check(&[page(folder, &dependency), page(on, "")]).unwrap().len()
+    }
+
+    #[test]
+    fn arrows_point_inwards_only() {
+        for (folder, on, count) in [
+            ("crates/base/config", "crates/base/units", 0),
+            ("crates/base/units", "crates/base/config", 1),
+            ("crates/base/units", "crates/core/http", 1),
+            ("crates/core/http", "crates/base/units", 0),
+            ("crates/core/http", "crates/edge/serve", 1),
+            ("crates/core/http", "crates/core/cache", 1),
+            ("crates/edge/serve", "crates/core/http", 1),
+            ("crates/edge/serve", "crates/edge/telemetry", 1),
+            ("crates/role/node", "crates/edge/serve", 0),
+            ("crates/role/node", "crates/role/engine", 0),
+            ("crates/role/node", "crates/role/dispatcher", 1),
+            ("crates/skep", "crates/role/node", 0),
+            ("crates/role/node", "crates/skep", 1),
+            ("tests", "crates/role/node", 1),
+        ] {
+            assert_eq!(arrow(folder, on), count, "{folder} on {on}");
+        }
+    }
+
+    #[test]
+    fn every_dependency_table_counts_and_lines_are_named() {
+        let manifest = "[package]\nname = \"x\"\n[dev-dependencies]\ntokio = \"1\"\n\
+             [target.'cfg(unix)'.dependencies]\nsys = { package = \"libc\", version = \"1\" }\n\
+             [build-dependencies]\nrand = \"1\"\n[dependencies.mio]\nversion = \"1\"\n";
+        let page = Page { path: "crates/core/x/Cargo.toml".to_owned(), text: manifest.to_owned() };
+        let mut lines: Vec<_> = check(&[page]).unwrap().into_iter().map(|f| f.line).collect();
+        lines.sort();
+        assert_eq!(lines, [4, 6, 8, 9]);
+    }
+
+    #[test]
+    fn packages_of_others_are_banned_by_layer() {
+        for (folder, dependency, count) in [
+            ("crates/core/http", "tokio = \"1\"", 1),
+            ("crates/core/http", "httparse = \"1\"", 0),
+            ("crates/edge/serve", "tokio = \"1\"", 0),
+            ("crates/edge/serve", "axum = \"1\"", 1),
+            ("crates/role/console", "axum = \"1\"", 0),
+            ("crates/role/node", "axum = \"1\"", 1),
+            ("crates/skep", "clap = \"1\"", 0),
+        ] {
+            let found = check(&[page(folder, dependency)]).unwrap();
+            assert_eq!(found.len(), count, "{folder} on {dependency}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_folder_needs_a_row_and_a_workspace_is_no_crate() {
+        assert_eq!(check(&[page("crates/new/thing", "")]).unwrap().len(), 1);
+        let workspace = Page { path: "Cargo.toml".to_owned(), text: "[workspace]\n".to_owned() };
+        assert!(check(&[workspace]).unwrap().is_empty());
+        let broken = Page { path: "x/Cargo.toml".to_owned(), text: "[package".to_owned() };
+        assert!(check(&[broken]).is_err());
+    }
+}
