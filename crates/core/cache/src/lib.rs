@@ -4,11 +4,37 @@
 //! It owns the order of eviction and nothing else: no locks, no clock. A hit
 //! does not change it (the value counts its own hits, see [`Entry`]), so
 //! readers can share it behind whatever the owner chooses.
+//!
+//! The algorithm is that of Yang et al., "FIFO queues are all you need for
+//! cache eviction", SOSP 2023:
+//!
+//! ```text
+//!   new ----> small (10 %) --2 hits--> main (90 %) <--+ hit: once more round
+//!                |                       |    |-------+
+//!                v not hit               v not hit
+//!              ghost --asked for again-> main
+//! ```
+//!
+//! Most objects are asked for once. They pass through the small queue and are
+//! gone, so a scan over the whole site cannot empty the main queue.
+//!
+//! Two things differ from the paper. Queues are bounded in bytes, not objects.
+//! And an object larger than the small queue is admitted as long as it fits the
+//! cache: the authors' simulator refuses it, since whole files of that size
+//! would flush the queue, but our objects are segments of at most 4 MiB, and a
+//! cache of 32 MiB must still hold one.
 
 #![forbid(unsafe_code)]
 
+mod entry;
+mod ghost;
 mod limits;
+mod queue;
 mod s3fifo;
 
+pub use entry::{Entry, TooLarge};
 pub use limits::FREQUENCY_MAX;
-pub use s3fifo::{Entry, S3Fifo, TooLarge};
+pub use s3fifo::S3Fifo;
+
+#[cfg(test)]
+mod tests;

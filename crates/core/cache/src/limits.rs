@@ -1,8 +1,8 @@
 //! Bounds and fixed numbers of the cache, with units and reasons.
 
 /// Highest frequency of an entry. Two bits are enough to tell an entry that is
-/// used again and again from one that is not (Yang et al., SOSP 2023,
-/// section 4.2).
+/// used again and again from one that is not (S3-FIFO: Yang et al.,
+/// SOSP 2023).
 pub const FREQUENCY_MAX: u8 = 3;
 
 /// Hits in the small queue after which an entry moves to the main queue
@@ -10,8 +10,7 @@ pub const FREQUENCY_MAX: u8 = 3;
 /// in two parts would make it (libCacheSim's default too).
 pub(crate) const PROMOTION_HITS: u8 = 2;
 
-/// Share of the small queue in the capacity, in percent. The paper finds 10 %
-/// good on nearly all of its 6,594 traces (section 5.2).
+/// Share of the small queue in the capacity, in percent: the paper's value.
 pub(crate) const SMALL_PERCENT: u64 = 10;
 
 /// Bytes of evicted entries that ghosts remember, in percent of the capacity:

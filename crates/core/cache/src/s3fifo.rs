@@ -1,93 +1,281 @@
-//! The cache itself. (Skeleton: signatures first, so that callers can be written.)
-#![allow(unused_variables, dead_code, reason = "skeleton")]
+//! The cache: a map, two queues of entries and one of ghosts.
+//!
+//! Invariants: bytes <= capacity after every call; an entry is in exactly one
+//! of the two queues; a key that is in the cache is not a ghost.
 
 use std::hash::{BuildHasher, Hash};
 
-use hashbrown::{DefaultHashBuilder, Equivalent};
+use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 
-use crate::limits::FREQUENCY_MAX;
+use crate::entry::{Entry, TooLarge};
+use crate::ghost::Ghosts;
+use crate::limits::{FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, SMALL_PERCENT};
+use crate::queue::{Arena, Index, Queue, store};
 
-/// What the cache must know of a value.
-pub trait Entry {
-    /// Bytes charged for it, overhead included. Read once, at insertion.
-    fn bytes(&self) -> u64;
-    /// Hits since the cache last asked, `0..=FREQUENCY_MAX`.
-    fn frequency(&self) -> u8;
-    /// Stores the frequency.
-    fn set_frequency(&self, frequency: u8);
-
-    /// Counts a hit. Callers do this with what `get` returned.
-    fn touch(&self) {
-        let frequency = self.frequency();
-        if frequency < FREQUENCY_MAX {
-            self.set_frequency(frequency + 1);
-        }
-    }
-}
-
-/// The value is larger than the whole cache; here it is back.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("larger than the cache")]
-pub struct TooLarge<V>(pub V);
-
-/// The cache.
+/// A cache bounded in bytes. All operations are O(1), amortised over hits: one
+/// eviction may pass over entries that were hit, at most three times each.
+///
+/// The order of everything is that of the calls; the hasher has no part in it.
 #[derive(Debug)]
 pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
-    map: hashbrown::HashMap<K, V, S>,
+    arena: Arena<Resident<K, V>>,
+    by_key: HashTable<Index>,
+    hasher: S,
+    small: Queue,
+    main: Queue,
+    ghosts: Ghosts,
+    capacity_bytes: u64,
+}
+
+#[derive(Debug)]
+struct Resident<K, V> {
+    key: K,
+    value: V,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Small,
+    Main,
 }
 
 impl<K: Hash + Eq, V: Entry> S3Fifo<K, V> {
-    /// An empty cache for `capacity_bytes`.
+    /// An empty cache that will hold at most `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
-        unimplemented!("skeleton")
+        Self::with_hasher(capacity_bytes, DefaultHashBuilder::default())
     }
 }
 
 impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
-    /// Admits `value`; what had to leave is appended to `evicted`. A value that
-    /// was there under the same key leaves too.
+    /// An empty cache with a hasher of the caller's choice.
+    pub fn with_hasher(capacity_bytes: u64, hasher: S) -> Self {
+        Self {
+            arena: Arena::new(),
+            by_key: HashTable::new(),
+            hasher,
+            small: Queue::new(),
+            main: Queue::new(),
+            ghosts: Ghosts::new(),
+            capacity_bytes,
+        }
+    }
+
+    /// Admits `value`. What had to leave for it is appended to `evicted`, so is
+    /// a value that was there under the same key (the new one takes over its
+    /// queue and hits). A value that is refused leaves everything as it was.
     pub fn insert(
         &mut self,
         key: K,
         value: V,
         evicted: &mut Vec<(K, V)>,
     ) -> Result<(), TooLarge<V>> {
-        unimplemented!("skeleton")
+        let bytes = value.bytes().max(1);
+        if bytes > self.capacity_bytes {
+            return Err(TooLarge(value));
+        }
+        let hash = self.hasher.hash_one(&key);
+        let (place, frequency) = match self.take(hash, &key) {
+            Some(old) => {
+                let inherited = (old.place, old.value.frequency());
+                evicted.push((old.key, old.value));
+                inherited
+            }
+            None if self.ghosts.remove(hash) => (Place::Main, 0),
+            None => (Place::Small, 0),
+        };
+        value.set_frequency(frequency);
+        self.shrink_to(self.capacity_bytes - bytes, evicted);
+        self.admit(hash, Resident { key, value, place }, bytes);
+        self.settle();
+        Ok(())
     }
-    /// The value under `key`. Counts nothing: see [`Entry::touch`].
+
+    /// The value under `key`. Counts no hit: see [`Entry::touch`].
     pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
-        unimplemented!("skeleton")
+        let index = self.find(self.hasher.hash_one(key), key)?;
+        Some(&self.arena[index as usize].item.value)
     }
-    /// Takes the value under `key` out.
+
+    /// Takes the value under `key` out. It leaves no ghost.
     pub fn remove<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q) -> Option<V> {
-        unimplemented!("skeleton")
+        let removed = self.take(self.hasher.hash_one(key), key);
+        self.settle();
+        removed.map(|resident| resident.value)
     }
+
+    /// Takes out what `keep` refuses; appends it to `removed`. O(n).
+    pub fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool, removed: &mut Vec<(K, V)>) {
+        let refused: Vec<Index> = self
+            .residents()
+            .filter(|(_, resident)| !keep(&resident.key, &resident.value))
+            .map(|(index, _)| index)
+            .collect();
+        for index in refused {
+            let resident = self.take_at(index);
+            removed.push((resident.key, resident.value));
+        }
+        self.settle();
+    }
+
+    /// Changes the capacity. What has to leave is appended to `evicted`.
+    pub fn set_capacity(&mut self, capacity_bytes: u64, evicted: &mut Vec<(K, V)>) {
+        self.capacity_bytes = capacity_bytes;
+        self.shrink_to(capacity_bytes, evicted);
+        self.settle();
+    }
+
+    /// All entries: the small queue, then the main queue, newest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.residents().map(|(_, resident)| (&resident.key, &resident.value))
+    }
+
     /// Bytes of all values.
     pub fn bytes(&self) -> u64 {
-        unimplemented!("skeleton")
+        self.small.bytes() + self.main.bytes()
     }
+
+    /// Bytes of the values in the main queue: those that proved useful.
+    pub fn main_bytes(&self) -> u64 {
+        self.main.bytes()
+    }
+
+    /// Most bytes it may hold.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
     /// Number of values.
     pub fn len(&self) -> usize {
-        unimplemented!("skeleton")
+        self.by_key.len()
     }
+
     /// Is it empty?
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.by_key.is_empty()
     }
-    /// Bytes it may hold.
-    pub fn capacity_bytes(&self) -> u64 {
-        unimplemented!("skeleton")
+
+    /// Evicted keys that are remembered.
+    pub fn ghosts_len(&self) -> usize {
+        self.ghosts.len()
     }
-    /// Changes the capacity; what has to leave is appended to `evicted`.
-    pub fn set_capacity(&mut self, capacity_bytes: u64, evicted: &mut Vec<(K, V)>) {
-        unimplemented!("skeleton")
+
+    fn residents(&self) -> impl Iterator<Item = (Index, &Resident<K, V>)> {
+        self.small.iter(&self.arena).chain(self.main.iter(&self.arena))
     }
-    /// All entries, newest first within each queue.
-    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.map.iter()
+
+    fn find<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<Index> {
+        let is_it = |&index: &Index| key.equivalent(&self.arena[index as usize].item.key);
+        self.by_key.find(hash, is_it).copied()
     }
-    /// Removes the entries for which `keep` is false; appends them to `removed`.
-    pub fn retain(&mut self, keep: impl FnMut(&K, &V) -> bool, removed: &mut Vec<(K, V)>) {
-        unimplemented!("skeleton")
+
+    fn admit(&mut self, hash: u64, resident: Resident<K, V>, bytes: u64) {
+        let place = resident.place;
+        let index = store(&mut self.arena, resident, bytes);
+        let (arena, hasher) = (&self.arena, &self.hasher);
+        self.by_key
+            .insert_unique(hash, index, |&index| hasher.hash_one(&arena[index as usize].item.key));
+        self.enqueue(index, place);
     }
+
+    fn take<Q: Equivalent<K> + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<Resident<K, V>> {
+        let index = self.find(hash, key)?;
+        Some(self.take_hashed(hash, index))
+    }
+
+    fn take_at(&mut self, index: Index) -> Resident<K, V> {
+        let hash = self.hasher.hash_one(&self.arena[index as usize].item.key);
+        self.take_hashed(hash, index)
+    }
+
+    fn take_hashed(&mut self, hash: u64, index: Index) -> Resident<K, V> {
+        self.dequeue(index);
+        if let Ok(entry) = self.by_key.find_entry(hash, |&found| found == index) {
+            entry.remove();
+        }
+        self.arena.remove(index as usize).item
+    }
+
+    fn enqueue(&mut self, index: Index, place: Place) {
+        self.arena[index as usize].item.place = place;
+        match place {
+            Place::Small => self.small.push(&mut self.arena, index),
+            Place::Main => self.main.push(&mut self.arena, index),
+        }
+    }
+
+    fn dequeue(&mut self, index: Index) {
+        match self.arena[index as usize].item.place {
+            Place::Small => self.small.unlink(&mut self.arena, index),
+            Place::Main => self.main.unlink(&mut self.arena, index),
+        }
+    }
+
+    /// Evicts until at most `bytes_max` are left.
+    fn shrink_to(&mut self, bytes_max: u64, evicted: &mut Vec<(K, V)>) {
+        while self.bytes() > bytes_max {
+            if self.small.len() == 0 || self.main.bytes() > self.main_share_bytes() {
+                self.evict_from_main(evicted);
+            } else {
+                self.evict_from_small(evicted);
+            }
+        }
+    }
+
+    /// Evicts the oldest entry of the small queue that was not hit twice, and
+    /// promotes those it meets that were. May find none.
+    fn evict_from_small(&mut self, evicted: &mut Vec<(K, V)>) {
+        while let Some(oldest) = self.small.oldest() {
+            let linked = &self.arena[oldest as usize];
+            if linked.item.value.frequency() < PROMOTION_HITS {
+                let (hash, bytes) = (self.hasher.hash_one(&linked.item.key), linked.bytes);
+                self.ghosts.insert(hash, bytes);
+                let resident = self.take_hashed(hash, oldest);
+                evicted.push((resident.key, resident.value));
+                return;
+            }
+            linked.item.value.set_frequency(0);
+            self.dequeue(oldest);
+            self.enqueue(oldest, Place::Main);
+        }
+    }
+
+    /// Evicts the oldest entry of the main queue that was not hit since it was
+    /// passed over last.
+    fn evict_from_main(&mut self, evicted: &mut Vec<(K, V)>) {
+        // More passes are due only to hits that arrive meanwhile; they must not
+        // keep us here.
+        let mut passes_left = self.main.len() * usize::from(FREQUENCY_MAX);
+        while let Some(oldest) = self.main.oldest() {
+            let value = &self.arena[oldest as usize].item.value;
+            let frequency = value.frequency().min(FREQUENCY_MAX);
+            if frequency == 0 || passes_left == 0 {
+                let resident = self.take_at(oldest);
+                evicted.push((resident.key, resident.value));
+                return;
+            }
+            passes_left -= 1;
+            value.set_frequency(frequency - 1);
+            self.dequeue(oldest);
+            self.enqueue(oldest, Place::Main);
+        }
+    }
+
+    fn main_share_bytes(&self) -> u64 {
+        self.capacity_bytes - percent(self.capacity_bytes, SMALL_PERCENT)
+    }
+
+    /// Ends every public mutation: bounds the ghosts, checks the invariants.
+    fn settle(&mut self) {
+        let ghost_bytes_max = percent(self.capacity_bytes, GHOST_PERCENT);
+        self.ghosts.trim(ghost_bytes_max, self.len().max(GHOSTS_MIN));
+        debug_assert!(self.bytes() <= self.capacity_bytes);
+        debug_assert_eq!(self.len(), self.arena.len());
+        debug_assert_eq!(self.len(), self.small.len() + self.main.len());
+        debug_assert!(self.ghosts.bytes() <= ghost_bytes_max);
+    }
+}
+
+fn percent(bytes: u64, percent: u64) -> u64 {
+    (u128::from(bytes) * u128::from(percent) / 100) as u64
 }

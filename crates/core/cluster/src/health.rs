@@ -211,7 +211,7 @@ impl NodeHealth {
             Health::Joining => self.settings.interval_ms.min(JOINING_INTERVAL_MS_MAX),
             Health::Up | Health::Down { .. } => self.settings.interval_ms,
         };
-        let jitter_ms = interval_ms / 100 * CHECK_JITTER_PERCENT;
+        let jitter_ms = interval_ms.saturating_mul(CHECK_JITTER_PERCENT) / 100;
         let drawn_ms = Rng::new(seed ^ self.checks.rotate_left(32)).below(2 * jitter_ms + 1);
         self.checked_at.plus_ms(interval_ms - jitter_ms + drawn_ms)
     }

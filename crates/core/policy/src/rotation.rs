@@ -49,7 +49,8 @@ impl Policy for RoundRobin {
 
 /// nginx's smooth weighted round robin: every candidate earns its weight, the
 /// richest is picked and pays the sum of what all earned. With weights 5, 1, 1
-/// that gives `a a b a c a a`, not `a a a a a b c`. (nginx commit 52327e0627.)
+/// that gives `a a b a c a a`, not `a a a a a b c`. (nginx 1.3.1,
+/// "smooth weighted round-robin balancing".)
 pub(crate) struct WeightedRoundRobin {
     name: &'static str,
     rng: Rng,

@@ -1,0 +1,59 @@
+//! Memory of what was evicted without a second look.
+//!
+//! Holds hashes, not keys: if two keys share a 64-bit hash, one is admitted to
+//! the main queue that should have waited in the small one. No harm.
+
+use hashbrown::HashTable;
+
+use crate::queue::{Arena, Index, Queue, store};
+
+/// Hashes of evicted keys in the order of their eviction, with the bytes that
+/// their values had.
+#[derive(Debug)]
+pub(crate) struct Ghosts {
+    arena: Arena<u64>,
+    by_hash: HashTable<Index>,
+    queue: Queue,
+}
+
+impl Ghosts {
+    pub(crate) fn new() -> Self {
+        Self { arena: Arena::new(), by_hash: HashTable::new(), queue: Queue::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.queue.bytes()
+    }
+
+    /// Remembers an evicted value. The caller trims afterwards.
+    pub(crate) fn insert(&mut self, hash: u64, bytes: u64) {
+        self.remove(hash);
+        let index = store(&mut self.arena, hash, bytes);
+        self.queue.push(&mut self.arena, index);
+        let arena = &self.arena;
+        self.by_hash.insert_unique(hash, index, |&index| arena[index as usize].item);
+    }
+
+    /// Forgets a hash; tells whether it was there.
+    pub(crate) fn remove(&mut self, hash: u64) -> bool {
+        let arena = &self.arena;
+        let found = self.by_hash.find_entry(hash, |&index| arena[index as usize].item == hash);
+        let Ok(entry) = found else { return false };
+        let (index, _) = entry.remove();
+        self.queue.unlink(&mut self.arena, index);
+        self.arena.remove(index as usize);
+        true
+    }
+
+    /// Forgets the oldest until both bounds hold.
+    pub(crate) fn trim(&mut self, bytes_max: u64, len_max: usize) {
+        while self.bytes() > bytes_max || self.len() > len_max {
+            let Some(oldest) = self.queue.oldest() else { return };
+            self.remove(self.arena[oldest as usize].item);
+        }
+    }
+}

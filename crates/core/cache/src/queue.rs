@@ -1,0 +1,101 @@
+//! FIFO queues whose links live in a shared slab, so that an item leaves from
+//! the middle, or changes queues, in constant time.
+//!
+//! Invariants: an item is in at most one queue; a queue's bytes and length are
+//! those of its items.
+
+use slab::Slab;
+
+/// Position of an item in its arena.
+pub(crate) type Index = u32;
+
+/// Where the items of one or more queues live.
+pub(crate) type Arena<T> = Slab<Linked<T>>;
+
+/// No item: end of a queue. Arenas stay smaller: that many items would take
+/// 200 GiB for their links and keys alone.
+const NIL: Index = Index::MAX;
+
+/// An item with its links.
+#[derive(Debug)]
+pub(crate) struct Linked<T> {
+    pub(crate) item: T,
+    /// What it counts in its queue.
+    pub(crate) bytes: u64,
+    older: Index,
+    newer: Index,
+}
+
+/// One queue.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    oldest: Index,
+    newest: Index,
+    len: usize,
+    bytes: u64,
+}
+
+/// Puts an item into the arena, in no queue yet.
+pub(crate) fn store<T>(arena: &mut Arena<T>, item: T, bytes: u64) -> Index {
+    let index = arena.insert(Linked { item, bytes, older: NIL, newer: NIL });
+    assert!(index < NIL as usize, "an arena holds fewer than 2^32 items");
+    index as Index
+}
+
+impl Queue {
+    pub(crate) fn new() -> Self {
+        Self { oldest: NIL, newest: NIL, len: 0, bytes: 0 }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn oldest(&self) -> Option<Index> {
+        (self.oldest != NIL).then_some(self.oldest)
+    }
+
+    /// Appends an item that is in no queue.
+    pub(crate) fn push<T>(&mut self, arena: &mut Arena<T>, index: Index) {
+        let item = &mut arena[index as usize];
+        item.older = self.newest;
+        item.newer = NIL;
+        self.bytes += item.bytes;
+        self.len += 1;
+        match self.newest {
+            NIL => self.oldest = index,
+            newest => arena[newest as usize].newer = index,
+        }
+        self.newest = index;
+    }
+
+    /// Takes an item of this queue out of it.
+    pub(crate) fn unlink<T>(&mut self, arena: &mut Arena<T>, index: Index) {
+        let Linked { older, newer, bytes, .. } = arena[index as usize];
+        match older {
+            NIL => self.oldest = newer,
+            older => arena[older as usize].newer = newer,
+        }
+        match newer {
+            NIL => self.newest = older,
+            newer => arena[newer as usize].older = older,
+        }
+        self.bytes -= bytes;
+        self.len -= 1;
+    }
+
+    /// Its items from the newest to the oldest.
+    pub(crate) fn iter<'a, T>(&self, arena: &'a Arena<T>) -> impl Iterator<Item = (Index, &'a T)> {
+        let mut next = self.newest;
+        std::iter::from_fn(move || {
+            let index = (next != NIL).then_some(next)?;
+            let linked = &arena[index as usize];
+            next = linked.older;
+            Some((index, &linked.item))
+        })
+    }
+}
