@@ -165,6 +165,12 @@ impl Conn {
         .await
     }
 
+    /// Hands a few bytes to the kernel if it takes them at once: for interim
+    /// replies, which nobody waits to send.
+    pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.stream, bytes, rustix::net::SendFlags::NOSIGNAL)?)
+    }
+
     /// Whether the peer has closed, or sent what nobody asked for. For
     /// connections at rest in a pool.
     pub fn is_stale(&self) -> bool {

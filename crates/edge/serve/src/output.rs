@@ -73,6 +73,11 @@ impl Output {
         self.bytes_left == 0
     }
 
+    /// Calls `look` with the small bytes appended since the last `clear`.
+    pub fn with_bytes<R>(&self, look: impl FnOnce(&[u8]) -> R) -> R {
+        look(&self.inline[self.inline_start..])
+    }
+
     /// Forgets everything, written or not, and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.parts.clear();

@@ -1,0 +1,61 @@
+//! Why connections end, in counters; and the words of refusals.
+
+use skep_serve::{Cause, ConnError, Refusal};
+use skep_telemetry::Counter;
+
+/// The counter of a connection that ended by `error`.
+pub(crate) fn closed_by(error: &ConnError) -> Counter {
+    match error {
+        ConnError::Io(_) => Counter::ClosedClient,
+        ConnError::Expired(cause) => match cause {
+            Cause::Head => Counter::ClosedHeadTimeout,
+            Cause::Body => Counter::ClosedBodySlow,
+            Cause::WriteStall => Counter::ClosedWriteStall,
+            Cause::Idle => Counter::ClosedIdle,
+            Cause::Lifetime => Counter::ClosedLifetime,
+            Cause::Drain => Counter::ClosedDraining,
+            Cause::Connect | Cause::Response => Counter::ClosedError,
+        },
+    }
+}
+
+/// The counter of a request that the engine itself refused.
+pub(crate) fn rejected(status: u16) -> Counter {
+    match status {
+        400 => Counter::Reject400,
+        408 => Counter::Reject408,
+        413 => Counter::Reject413,
+        414 => Counter::Reject414,
+        417 => Counter::Reject417,
+        431 => Counter::Reject431,
+        501 => Counter::Reject501,
+        503 => Counter::Reject503,
+        505 => Counter::Reject505,
+        _ => Counter::RejectOther,
+    }
+}
+
+/// The counter of a connection refused at the door.
+pub(crate) fn refused(refusal: Refusal) -> Counter {
+    match refusal {
+        Refusal::Total => Counter::RefusedTotal,
+        Refusal::PerAddress => Counter::RefusedAddress,
+        Refusal::Descriptors => Counter::RefusedDescriptors,
+        Refusal::Draining => Counter::RefusedDraining,
+    }
+}
+
+/// What a client refused at the door is told: 429 if it has too many
+/// connections itself, else 503.
+pub(crate) fn refusal_words(refusal: Refusal, retry_after_s: u32) -> Vec<u8> {
+    let (status, body) = match refusal {
+        Refusal::PerAddress => ("429 Too Many Requests", "429 Too Many Requests\n"),
+        _ => ("503 Service Unavailable", "503 Service Unavailable\n"),
+    };
+    format!(
+        "HTTP/1.1 {status}\r\nServer: skep\r\nRetry-After: {retry_after_s}\r\nContent-Type: \
+         text/plain; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}

@@ -1,0 +1,148 @@
+//! What all connections of one worker share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_http::{HttpDate, RequestHead, Version};
+use skep_serve::{Worker, unix_ms};
+use skep_telemetry::{CoreCounters, LogHandle, LogRecord, WorkerLog};
+
+use crate::reply::Summary;
+use crate::settings::Settings;
+
+const DATE_PREFIX: &[u8; 6] = b"Date: ";
+const DATE_LINE_BYTES: usize = 6 + 29 + 2;
+
+/// One worker's share of the engine. Never leaves its thread.
+pub struct Context {
+    worker: Rc<Worker>,
+    settings: RefCell<Rc<Settings>>,
+    counters: Arc<CoreCounters>,
+    log: RefCell<WorkerLog>,
+    date: RefCell<DateLine>,
+    slow_requests: Cell<usize>,
+}
+
+struct DateLine {
+    unix_s: u64,
+    line: [u8; DATE_LINE_BYTES],
+}
+
+impl Context {
+    /// Makes the worker's context and arranges that its log is handed on.
+    pub fn new(
+        worker: &Rc<Worker>,
+        settings: Settings,
+        counters: Arc<CoreCounters>,
+        log: &LogHandle,
+    ) -> Rc<Self> {
+        let context = Rc::new(Self {
+            worker: Rc::clone(worker),
+            settings: RefCell::new(Rc::new(settings)),
+            log: RefCell::new(log.worker(Arc::clone(&counters))),
+            counters,
+            date: RefCell::new(DateLine { unix_s: u64::MAX, line: [0; DATE_LINE_BYTES] }),
+            slow_requests: Cell::new(0),
+        });
+        let ticking = Rc::downgrade(&context);
+        worker.on_tick(move || {
+            if let Some(context) = ticking.upgrade() {
+                context.log.borrow_mut().tick();
+            }
+        });
+        context
+    }
+
+    /// The worker.
+    pub fn worker(&self) -> &Rc<Worker> {
+        &self.worker
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Rc<Settings> {
+        Rc::clone(&self.settings.borrow())
+    }
+
+    /// Replaces the settings; requests in work keep the old ones.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.settings.borrow_mut() = Rc::new(settings);
+    }
+
+    /// This worker's counters.
+    pub fn counters(&self) -> &CoreCounters {
+        &self.counters
+    }
+
+    /// Appends `Date: ...\r\n`; formatted once a second.
+    pub fn write_date(&self, out: &mut Vec<u8>) {
+        let unix_s = unix_ms() / 1000;
+        let mut date = self.date.borrow_mut();
+        if date.unix_s != unix_s {
+            date.unix_s = unix_s;
+            date.line[..6].copy_from_slice(DATE_PREFIX);
+            date.line[6..35].copy_from_slice(&HttpDate(unix_s).format());
+            date.line[35..].copy_from_slice(b"\r\n");
+        }
+        out.extend_from_slice(&date.line);
+    }
+
+    /// Whether requests are logged at all.
+    pub(crate) fn log_is_on(&self) -> bool {
+        self.log.borrow().is_on()
+    }
+
+    /// Logs one finished request.
+    pub(crate) fn log(
+        &self,
+        client: std::net::IpAddr,
+        request: &RequestHead<'_, '_>,
+        summary: &Summary,
+        total_us: u64,
+    ) {
+        use skep_http::Known;
+        let mut log = self.log.borrow_mut();
+        if !log.is_on() {
+            return;
+        }
+        log.push(&LogRecord {
+            unix_ms: unix_ms(),
+            client,
+            method: request.method.as_str().as_bytes(),
+            target: request.target.as_bytes(),
+            version10: request.version == Version::Http10,
+            host: request.host,
+            status: summary.status,
+            bytes_sent: summary.body_bytes,
+            referer: request.known(Known::Referer).unwrap_or_default(),
+            user_agent: request.known(Known::UserAgent).unwrap_or_default(),
+            node: summary.node.as_deref(),
+            cache: summary.cache,
+            total_us,
+            queue_us: summary.queue_us,
+            connect_us: summary.connect_us,
+            first_byte_us: summary.first_byte_us,
+        });
+    }
+
+    /// Takes a place among the requests in work; `None` when all are taken.
+    pub(crate) fn begin_slow(self: &Rc<Self>) -> Option<SlowPlace> {
+        let taken = self.slow_requests.get();
+        if taken >= self.settings.borrow().slow_requests_max {
+            return None;
+        }
+        self.slow_requests.set(taken + 1);
+        self.counters.gauge_inc(skep_telemetry::CoreGauge::RequestsInFlight);
+        Some(SlowPlace(Rc::clone(self)))
+    }
+}
+
+/// A place among the requests in work.
+pub(crate) struct SlowPlace(Rc<Context>);
+
+impl Drop for SlowPlace {
+    fn drop(&mut self) {
+        self.0.slow_requests.set(self.0.slow_requests.get() - 1);
+        self.0.counters.gauge_dec(skep_telemetry::CoreGauge::RequestsInFlight);
+    }
+}

@@ -1,0 +1,326 @@
+//! One request that takes time: its body to read, its reply to write.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use skep_http::{BodyDecoder, BodyFraming, Reject, RequestHead, Version};
+use skep_serve::{Cause, Conn, ConnError, Output};
+use skep_telemetry::Counter;
+
+use crate::context::Context;
+use crate::limits::{DRAIN_BYTES_MAX, DRAIN_MS_MAX};
+use crate::reply::{Reply, Summary, body_wanted};
+use crate::settings::Settings;
+
+/// Why a request could not be brought to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ExchangeError {
+    /// The client's connection failed or was too slow.
+    #[error("client: {0}")]
+    Client(#[from] ConnError),
+    /// The client's body broke the rules.
+    #[error("request body refused: {0}")]
+    Reject(#[from] Reject),
+    /// The client closed before its body was complete.
+    #[error("the client closed inside its request body")]
+    BodyCutShort,
+    /// The reply can't be completed; the connection must close, so that the
+    /// client sees that bytes are missing.
+    #[error("reply cut short: {0}")]
+    ReplyCutShort(&'static str),
+}
+
+/// The two halves of a request in work. They are apart so that a proxy can
+/// read the one while it writes the other.
+pub struct Exchange<'c> {
+    /// What the client still sends.
+    pub body: RequestBody<'c>,
+    /// What the client gets.
+    pub reply: ReplySink<'c>,
+}
+
+impl<'c> Exchange<'c> {
+    pub(crate) fn new(
+        conn: &'c Conn,
+        context: &'c Rc<Context>,
+        request: &RequestHead<'_, '_>,
+        rest: Vec<u8>,
+        keep_alive: bool,
+    ) -> Result<Self, Reject> {
+        let settings = context.settings();
+        let decoder = BodyDecoder::new(request.framing, &settings.body)?;
+        let body = RequestBody {
+            conn,
+            context,
+            settings: Rc::clone(&settings),
+            decoder,
+            framing: request.framing,
+            rest,
+            rest_at: 0,
+            continue_owed: request.expect_continue,
+            started_ms: None,
+            received: 0,
+        };
+        let reply = ReplySink {
+            conn,
+            context,
+            settings,
+            output: context.worker().take_output(),
+            summary: Summary::default(),
+            keep_alive,
+            version: request.version,
+            body_wanted: body_wanted(request),
+            last_left: u64::MAX,
+        };
+        Ok(Self { body, reply })
+    }
+
+    /// The client's connection, for tunnels and for what a handler must know
+    /// of its peer.
+    pub fn conn(&self) -> &'c Conn {
+        self.reply.conn
+    }
+
+    /// The worker's context.
+    pub fn context(&self) -> &'c Rc<Context> {
+        self.reply.context
+    }
+}
+
+/// The body of a request, read as it comes.
+pub struct RequestBody<'c> {
+    conn: &'c Conn,
+    context: &'c Rc<Context>,
+    settings: Rc<Settings>,
+    decoder: BodyDecoder,
+    framing: BodyFraming,
+    /// Bytes that arrived behind the head; later, behind the body.
+    rest: Vec<u8>,
+    rest_at: usize,
+    continue_owed: bool,
+    started_ms: Option<u64>,
+    received: u64,
+}
+
+impl RequestBody<'_> {
+    /// How the client delimits it.
+    pub fn framing(&self) -> BodyFraming {
+        self.framing
+    }
+
+    /// Whether it was read to its end.
+    pub fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Appends the next bytes of the payload to `sink`: at least one, unless
+    /// it returns false, which is the end. Sends `100 Continue` when the client
+    /// waits for it.
+    pub fn poll_read(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        sink: &mut Vec<u8>,
+    ) -> Poll<Result<bool, ExchangeError>> {
+        loop {
+            if self.decoder.is_done() {
+                return Poll::Ready(Ok(false));
+            }
+            let before = sink.len();
+            self.decode_rest(sink)?;
+            if sink.len() > before {
+                return Poll::Ready(Ok(true));
+            }
+            if self.decoder.is_done() {
+                return Poll::Ready(Ok(false));
+            }
+            ready!(self.poll_fill(cx, sink))?;
+            if sink.len() > before {
+                return Poll::Ready(Ok(true));
+            }
+        }
+    }
+
+    /// [`RequestBody::poll_read`], awaited.
+    pub async fn read(&mut self, sink: &mut Vec<u8>) -> Result<bool, ExchangeError> {
+        std::future::poll_fn(|cx| self.poll_read(cx, sink)).await
+    }
+
+    /// Bytes that came behind the request, for a tunnel. Leaves none.
+    pub fn take_rest(&mut self) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.rest);
+        rest.drain(..std::mem::take(&mut self.rest_at));
+        rest
+    }
+
+    /// Reads and throws away what is left, within bounds, so that the
+    /// connection can carry another request. False: it must be closed.
+    pub(crate) async fn drain(&mut self) -> bool {
+        if self.decoder.is_done() {
+            return true;
+        }
+        if self.continue_owed {
+            // The client was never told to send it and need not.
+            return false;
+        }
+        let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
+        let mut sink = Vec::new();
+        let mut thrown_away = 0;
+        while thrown_away < DRAIN_BYTES_MAX && self.context.worker().now_ms() < deadline_ms {
+            match self.read(&mut sink).await {
+                Ok(true) => thrown_away += std::mem::take(&mut sink).len(),
+                Ok(false) => return true,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
+    fn decode_rest(&mut self, sink: &mut Vec<u8>) -> Result<(), Reject> {
+        while self.rest_at < self.rest.len() && !self.decoder.is_done() {
+            let decoded = self.decoder.decode(&self.rest[self.rest_at..])?;
+            if decoded.consumed == 0 {
+                break;
+            }
+            sink.extend_from_slice(&self.rest[self.rest_at..][decoded.data]);
+            self.rest_at += decoded.consumed;
+        }
+        if self.rest_at == self.rest.len() {
+            self.rest.clear();
+            self.rest_at = 0;
+        }
+        Ok(())
+    }
+
+    /// Reads once from the socket and decodes straight out of the worker's
+    /// buffer; only what belongs to a later request is kept.
+    fn poll_fill(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        sink: &mut Vec<u8>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        self.begin();
+        let conn = self.conn;
+        conn.worker().clone().with_input(|input| {
+            let n = ready!(conn.poll_recv(cx, input))?;
+            if n == 0 {
+                return Poll::Ready(Err(ExchangeError::BodyCutShort));
+            }
+            self.received += n as u64;
+            self.context.counters().add(Counter::ReceivedBytes, n as u64);
+            self.set_deadline();
+            let mut at = 0;
+            while at < n && !self.decoder.is_done() {
+                let decoded = self.decoder.decode(&input[at..n])?;
+                if decoded.consumed == 0 {
+                    break;
+                }
+                sink.extend_from_slice(&input[at..n][decoded.data]);
+                at += decoded.consumed;
+            }
+            self.rest.extend_from_slice(&input[at..n]);
+            Poll::Ready(Ok(()))
+        })
+    }
+
+    fn begin(&mut self) {
+        if self.started_ms.is_none() {
+            self.started_ms = Some(self.context.worker().now_ms());
+            self.set_deadline();
+        }
+        if std::mem::take(&mut self.continue_owed) && self.received == 0 {
+            // A few bytes into an empty socket buffer; if they do not fit the
+            // client sends its body after its own timeout.
+            let _ = self.conn.send_now(b"HTTP/1.1 100 Continue\r\n\r\n");
+            self.context.counters().inc(Counter::Responses1xx);
+        }
+    }
+
+    /// The moment at which the body so far will have been slower than allowed.
+    fn set_deadline(&self) {
+        let rate = self.settings.body_min_bytes_per_s;
+        let started = self.started_ms.unwrap_or_default();
+        let earned_ms = match self.received.saturating_mul(1000).checked_div(rate) {
+            Some(earned_ms) => earned_ms,
+            // No least rate: then silence is what ends it.
+            None => self.settings.idle_ms + self.context.worker().now_ms().saturating_sub(started),
+        };
+        let deadline =
+            started.saturating_add(self.settings.body_grace_ms).saturating_add(earned_ms);
+        self.conn.timer().set(deadline, Cause::Body);
+    }
+}
+
+/// Where the reply goes.
+pub struct ReplySink<'c> {
+    conn: &'c Conn,
+    context: &'c Rc<Context>,
+    settings: Rc<Settings>,
+    output: Output,
+    pub(crate) summary: Summary,
+    pub(crate) keep_alive: bool,
+    version: Version,
+    body_wanted: bool,
+    last_left: u64,
+}
+
+impl ReplySink<'_> {
+    /// Appends to the reply; nothing is sent before a flush.
+    pub fn write(&mut self) -> Reply<'_> {
+        Reply::new(
+            &mut self.output,
+            self.context,
+            &mut self.summary,
+            &mut self.keep_alive,
+            self.version,
+            self.body_wanted,
+        )
+    }
+
+    /// Whether a reply was begun.
+    pub fn is_begun(&self) -> bool {
+        self.summary.status != 0
+    }
+
+    /// The client's version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Whether body bytes are sent (not for HEAD).
+    pub fn body_wanted(&self) -> bool {
+        self.body_wanted
+    }
+
+    /// Bytes appended and not yet sent.
+    pub fn queued_bytes(&self) -> u64 {
+        self.output.len()
+    }
+
+    /// Sends what was appended; ready when all is in the kernel's hands.
+    pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
+        let queued = self.output.len();
+        let sent = self.conn.poll_send(cx, &mut self.output);
+        self.context.counters().add(Counter::SentBytes, queued - self.output.len());
+        if sent.is_pending() && self.output.len() != self.last_left {
+            self.last_left = self.output.len();
+            self.conn.expire_after(self.settings.write_stall_ms, Cause::WriteStall);
+        }
+        if sent.is_ready() {
+            self.last_left = u64::MAX;
+            self.conn.timer().clear();
+        }
+        sent.map_err(ExchangeError::from)
+    }
+
+    /// [`ReplySink::poll_flush`], awaited.
+    pub async fn flush(&mut self) -> Result<(), ExchangeError> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_flush(cx)).await
+    }
+}
+
+impl Drop for ReplySink<'_> {
+    fn drop(&mut self) {
+        self.context.worker().put_output(std::mem::take(&mut self.output));
+    }
+}

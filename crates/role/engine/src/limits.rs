@@ -1,0 +1,19 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Bytes of replies that one turn gathers before it writes: enough to coalesce
+/// a deep pipeline, small enough that one client does not hold the worker.
+pub(crate) const TURN_REPLY_BYTES_MAX: u64 = 256 * 1024;
+
+/// Requests that one turn answers before others get the thread.
+pub(crate) const TURN_REQUESTS_MAX: usize = 64;
+
+/// Bytes of an unread request body that are read and thrown away so that the
+/// connection can be reused; beyond it, closing is cheaper for both sides.
+pub(crate) const DRAIN_BYTES_MAX: usize = 256 * 1024;
+
+/// Time for that, in milliseconds.
+pub(crate) const DRAIN_MS_MAX: u64 = 2_000;
+
+/// Bytes that one direction of a tunnel holds at most. Small: a tunnel that
+/// idles keeps its two buffers.
+pub(crate) const TUNNEL_BYTES_MAX: usize = 16 * 1024;

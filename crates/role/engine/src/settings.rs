@@ -1,0 +1,48 @@
+//! What an operator may set about connections; replaced whole on a reload.
+
+use skep_http::{BodyLimits, HeadLimits};
+
+/// Bounds and timeouts of one process's connections. Milliseconds throughout.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bounds of a request head.
+    pub head: HeadLimits,
+    /// Bounds of a request body.
+    pub body: BodyLimits,
+    /// From the first byte of a head to its last.
+    pub head_ms: u64,
+    /// Between two requests.
+    pub idle_ms: u64,
+    /// Since the last byte of a reply that the peer took.
+    pub write_stall_ms: u64,
+    /// Age after which a connection takes no further request; 0 is no bound.
+    pub lifetime_ms: u64,
+    /// Time before the rate of a request body counts.
+    pub body_grace_ms: u64,
+    /// Least rate of a request body, in bytes per second; 0 is no bound.
+    pub body_min_bytes_per_s: u64,
+    /// Requests that one connection may carry; 0 is no bound.
+    pub requests_per_connection_max: u64,
+    /// Requests in work at once on one worker; beyond it: 503.
+    pub slow_requests_max: usize,
+    /// `Retry-After` of refusals, in seconds.
+    pub retry_after_s: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            head: HeadLimits::default(),
+            body: BodyLimits::default(),
+            head_ms: 10_000,
+            idle_ms: 60_000,
+            write_stall_ms: 20_000,
+            lifetime_ms: 3_600_000,
+            body_grace_ms: 5_000,
+            body_min_bytes_per_s: 1024,
+            requests_per_connection_max: 0,
+            slow_requests_max: 16_384,
+            retry_after_s: 1,
+        }
+    }
+}
