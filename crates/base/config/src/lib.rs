@@ -6,7 +6,7 @@
 //! [`reference_markdown`].
 //!
 //! ```text
-//! text --raw.rs--> Raw (spans kept) --value.rs--> typed --check.rs--> Config
+//! text --raw.rs--> Raw (spans kept) --read.rs--> typed --check.rs--> Config
 //!                     every fault on the way --error.rs--> ConfigErrors
 //! ```
 //!
@@ -16,15 +16,31 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
+mod config;
+mod error;
+mod form;
+mod kind;
 pub mod limits;
+mod number;
+mod raw;
+mod read;
+mod reference;
 mod schema;
+mod suggest;
 mod table;
 mod value;
 mod words;
+mod write;
 
+pub use config::changes_needing_restart;
+pub use error::{ConfigError, ConfigErrors, ErrorKind};
+pub use kind::{Form, Kind, Unit};
+pub use number::{parse_duration_ms, parse_size};
+pub use reference::{reference_markdown, settings_help};
 pub use schema::{
     Admin, Cache, Config, Dispatcher, Health, Limits, Log, Machine, Metrics, Node, Redirect,
     Service, Site, Timeouts,
 };
-pub use table::{Form, Kind, Setting, Unit};
+pub use table::{Setting, TableDoc, setting, settings, tables};
 pub use words::{AccessLog, Dispatch, Level, LogFormat, POLICY_NAMES, Symlinks};

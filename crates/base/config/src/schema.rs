@@ -9,7 +9,8 @@ use std::path::PathBuf;
 
 use skep_units::{GIB, KIB, MIB};
 
-use crate::table::{Form, Kind, Unit, bytes, count, ms, number, table, word};
+use crate::kind::{Form, Kind, Unit, bytes, count, ms, number, word};
+use crate::table::table;
 use crate::words::{AccessLog, Dispatch, Level, LogFormat, POLICY_NAMES, Symlinks};
 
 const MINUTE_MS: u64 = 60_000;
@@ -153,7 +154,7 @@ table! {
         /// Failed checks in a row that take a node out.
         fall: u32 = 3 => count(1..=100), live;
         /// Status of a good check.
-        expect_status: u16 = 200 => count(100..=599), live;
+        expect_status: u16 = 200 => number(Unit::Status, 100..=599), live;
         /// Time in which a node that came back grows to its full share, so
         /// that its cache can warm up. 0 is at once.
         slow_start_ms: u64 = 0 => ms(0..=HOUR_MS), live;

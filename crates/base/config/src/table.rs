@@ -1,8 +1,52 @@
 //! What an entry of the settings table is, and the macro that makes entries.
+//!
+//! `table!` turns one list of entries into a struct with its defaults and a
+//! [`Section`], so that no setting is named a second time anywhere.
 
-use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 use serde::Serialize;
+
+use crate::error::Fault;
+use crate::kind::Kind;
+use crate::raw::Raw;
+use crate::schema::Config;
+use crate::write::Writer;
+
+/// Every table of the file, in the order of the reference.
+pub fn tables() -> &'static [TableDoc] {
+    static TABLES: LazyLock<Vec<TableDoc>> = LazyLock::new(|| {
+        let mut tables = Vec::new();
+        Config::describe(&mut tables);
+        tables
+    });
+    &TABLES
+}
+
+/// Every setting, in the order of the reference.
+pub fn settings() -> &'static [Setting] {
+    static SETTINGS: LazyLock<Vec<Setting>> =
+        LazyLock::new(|| tables().iter().flat_map(|table| table.settings.clone()).collect());
+    &SETTINGS
+}
+
+/// The setting of this path, such as `limits.head_bytes_max`.
+pub fn setting(path: &str) -> Option<&'static Setting> {
+    settings().iter().find(|setting| setting.path == path)
+}
+
+/// One table of the file, as the reference describes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableDoc {
+    /// Its path, such as `service.health`; empty for the top of the file.
+    pub path: &'static str,
+    /// Whether there can be several, written `[[path]]`.
+    pub rows: bool,
+    /// What it is for, as Markdown in one paragraph.
+    pub doc: String,
+    /// Its settings, without those of tables inside it.
+    pub settings: Vec<Setting>,
+}
 
 /// One setting: all that the parser, the messages and the reference know.
 #[derive(Clone, Debug, Serialize)]
@@ -21,110 +65,34 @@ pub struct Setting {
     pub reloadable: bool,
 }
 
-/// Type, unit and limits of a setting.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub enum Kind {
-    /// `true` or `false`.
-    Switch,
-    /// A whole number within limits.
-    Number {
-        /// What it counts.
-        unit: Unit,
-        /// Smallest value.
-        min: u64,
-        /// Largest value.
-        max: u64,
-    },
-    /// An HTTP status out of a few.
-    Status(&'static [u16]),
-    /// One word out of a few.
-    Word {
-        /// The words.
-        known: &'static [&'static str],
-        /// Words that only a later version knows.
-        later: &'static [&'static str],
-    },
-    /// A string of some form.
-    Text(Form),
-    /// One string or a list of strings of some form.
-    Texts(Form),
-    /// `"IP:PORT"`.
-    Address,
-    /// `"IP:PORT"` or `"off"`.
-    AddressOrOff,
-    /// One `"IP:PORT"` or a list of them, at least one.
-    Addresses,
-    /// A table: name of a header field = its value.
-    Headers,
-    /// A table: HTTP status (4xx or 5xx) = URL path of the page.
-    ErrorPages,
+/// What the crate does with a table, or with the rows of one.
+pub(crate) trait Section: Default {
+    /// Path of the table, such as `service.health`.
+    const PATH: &'static str;
+
+    /// Adds this table and those inside it.
+    fn describe(tables: &mut Vec<TableDoc>);
+
+    /// Reads it; what is wrong goes to `faults` and has its default here.
+    fn read(raw: &Raw, faults: &mut Vec<Fault>) -> Self;
+
+    /// Writes it as TOML; `row` is whether it is one of several.
+    fn write(&self, row: bool, out: &mut Writer);
+
+    /// Adds the paths of changed settings that a reload does not change.
+    /// `live` is whether rows may come and go by reload.
+    fn restarts(&self, new: &Self, live: bool, paths: &mut Vec<&'static str>);
 }
 
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Things; the setting's name says which.
-    Count,
-    /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
-    Bytes,
-    /// Bytes a second; also written `"1KiB"`.
-    BytesPerSecond,
-    /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
-    Milliseconds,
-    /// Seconds.
-    Seconds,
-    /// Hundredths.
-    Percent,
+/// A table that there can be several of.
+pub(crate) trait Row: Section {
+    /// What tells it from the others.
+    fn row_name(&self) -> &str;
 }
 
-/// What a string must look like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Form {
-    /// Letters, digits, `.`, `_`, `-`.
-    Name,
-    /// Path of a file or folder.
-    Path,
-    /// Name of a file, without a folder.
-    FileName,
-    /// Path of a URL: begins with `/`.
-    UrlPath,
-    /// Path of a URL; a `*` at its end stands for any rest.
-    UrlPattern,
-    /// URL or path of a URL; a `*` at its end stands for the matched rest.
-    UrlTarget,
-    /// `HOST`, `HOST:PORT` or `IP:PORT`.
-    Authority,
-    /// Host name, `*.` and a host name, or `*`.
-    HostPattern,
-    /// Value of a header field.
-    FieldValue,
-    /// `"off"`, `"-"` (standard output) or a path.
-    AccessLog,
-}
-
-/// A count within `limits`.
-pub(crate) const fn count(limits: RangeInclusive<u64>) -> Kind {
-    number(Unit::Count, limits)
-}
-
-/// A size in bytes within `limits`.
-pub(crate) const fn bytes(limits: RangeInclusive<u64>) -> Kind {
-    number(Unit::Bytes, limits)
-}
-
-/// A duration in milliseconds within `limits`.
-pub(crate) const fn ms(limits: RangeInclusive<u64>) -> Kind {
-    number(Unit::Milliseconds, limits)
-}
-
-/// A number of `unit` within `limits`.
-pub(crate) const fn number(unit: Unit, limits: RangeInclusive<u64>) -> Kind {
-    Kind::Number { unit, min: *limits.start(), max: *limits.end() }
-}
-
-/// One of `known`.
-pub(crate) const fn word(known: &'static [&'static str]) -> Kind {
-    Kind::Word { known, later: &[] }
+/// The words of a doc comment, as one paragraph.
+pub(crate) fn paragraph(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Makes the struct of one table of the file and all that is derived from it.
@@ -154,22 +122,105 @@ macro_rules! table {
         impl Default for $name {
             fn default() -> Self {
                 Self {
-                    $($field: $crate::table::default_or_unset!($($default)?),)*
+                    $($field: $crate::table::entry!(default $($default)?),)*
                     $($($tfield: Default::default(),)*)?
                 }
+            }
+        }
+
+        impl $crate::table::Section for $name {
+            const PATH: &'static str = $path;
+
+            fn describe(tables: &mut Vec<$crate::table::TableDoc>) {
+                let defaults = Self::default();
+                tables.push($crate::table::TableDoc {
+                    path: $path,
+                    rows: false,
+                    doc: $crate::table::paragraph(concat!($($doc, "\n"),+)),
+                    settings: vec![$({
+                        let required = $crate::table::entry!(required $($default)?);
+                        let default = $crate::value::Field::write(&defaults.$field, $kind);
+                        $crate::table::Setting {
+                            path: $crate::table::entry!(path $path, $field),
+                            kind: $kind,
+                            default: default.filter(|_| !required),
+                            required,
+                            doc: $crate::table::paragraph(concat!($($sdoc, "\n"),+)),
+                            reloadable: $crate::table::entry!(reload $reload),
+                        }
+                    }),*],
+                });
+                $($(<$ttype as $crate::table::Section>::describe(tables);)*)?
+            }
+
+            fn read(raw: &$crate::raw::Raw, faults: &mut Vec<$crate::error::Fault>) -> Self {
+                let Some(mut reader) = $crate::read::Reader::open($path, raw, faults) else {
+                    return Self::default();
+                };
+                let defaults = Self::default();
+                let read = Self {
+                    $($field: {
+                        let path = $crate::table::entry!(path $path, $field);
+                        let required = $crate::table::entry!(required $($default)?);
+                        reader.setting(path, $kind, required, defaults.$field)
+                    },)*
+                    $($($tfield: reader.section(),)*)?
+                };
+                reader.close();
+                read
+            }
+
+            fn write(&self, row: bool, out: &mut $crate::write::Writer) {
+                use $crate::value::Field;
+                let defaults = Self::default();
+                out.table($path, row);
+                $(
+                    let (value, default) = (self.$field.write($kind), defaults.$field.write($kind));
+                    let required = $crate::table::entry!(required $($default)?);
+                    out.setting(stringify!($field), value, default.filter(|_| !required));
+                )*
+                $($($crate::table::Section::write(&self.$tfield, false, out);)*)?
+            }
+
+            fn restarts(&self, new: &Self, _live: bool, paths: &mut Vec<&'static str>) {
+                $(if !$crate::table::entry!(reload $reload) && self.$field != new.$field {
+                    paths.push($crate::table::entry!(path $path, $field));
+                })*
+                $($(
+                    let live = $crate::table::entry!(reload $treload);
+                    $crate::table::Section::restarts(&self.$tfield, &new.$tfield, live, paths);
+                )*)?
             }
         }
     };
 }
 
-/// The default of an entry, or what a required setting is until it is set.
-macro_rules! default_or_unset {
-    () => {
-        $crate::value::Field::unset()
+/// The parts of an entry that its tokens decide.
+macro_rules! entry {
+    (default) => {
+        $crate::value::Required::unset()
     };
-    ($default:expr) => {
+    (default $default:expr) => {
         $default
+    };
+    (required) => {
+        true
+    };
+    (required $default:expr) => {
+        false
+    };
+    (reload live) => {
+        true
+    };
+    (reload restart) => {
+        false
+    };
+    (path "", $field:ident) => {
+        stringify!($field)
+    };
+    (path $path:literal, $field:ident) => {
+        concat!($path, ".", stringify!($field))
     };
 }
 
-pub(crate) use {default_or_unset, table};
+pub(crate) use {entry, table};

@@ -1,0 +1,375 @@
+//! The last step: what single settings cannot tell, contradictions.
+//!
+//! Each check names the settings it looks at: where one of them is already at
+//! fault, its value here is a default, and the check would talk nonsense.
+
+use std::net::SocketAddr;
+
+use crate::error::{ErrorKind, Fault};
+use crate::raw::{Raw, RawValue, Span};
+use crate::schema::{Config, Service};
+use crate::suggest::did_you_mean;
+use crate::table::Row;
+use crate::words::Dispatch;
+
+/// Adds the contradictions of `config`, which was read from `raw`.
+pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
+    let mut clashes = Vec::new();
+    for (settings, check) in CHECKS {
+        let at_fault = |setting: &&str| faults.iter().any(|fault| concerns(fault, setting));
+        if !settings.iter().any(at_fault) {
+            check(config, &mut clashes);
+        }
+    }
+    let placed =
+        clashes.into_iter().map(|Clash { at, fault }| Fault { span: find(raw, &at), ..fault });
+    faults.extend(placed);
+}
+
+type Check = fn(&Config, &mut Vec<Clash>);
+
+/// The settings or tables that a check looks at, and the check.
+const CHECKS: &[(&[&str], Check)] = &[
+    (&["node.name"], nodes_exist),
+    (&["site.root"], sites_exist),
+    (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
+    (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
+    (&["node.name", "service.nodes"], services_know_their_nodes),
+    (&["node.address", "dispatcher.name"], dispatchers_can_reach_nodes),
+    (
+        &["node.name", "node.address", "node.public_address", "service.dispatch", "service.nodes"],
+        clients_can_reach_nodes,
+    ),
+    (
+        &["node.address", "service.listen", "dispatcher.name", "metrics.listen", "admin.listen"],
+        listeners_do_not_overlap,
+    ),
+    (&["admin.listen", "admin.token_file"], open_admin_needs_token),
+    (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
+    (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
+    (&["site.hosts"], hosts_are_unique),
+    (&["site.listing", "site.spa_fallback"], one_answer_for_folders),
+    (&["site.redirect.from", "site.redirect.to"], redirects_lead_elsewhere),
+    (&["limits.target_bytes_max", "limits.head_bytes_max"], target_fits_head),
+    (&["limits.head_bytes_max", "limits.connection_bytes_max"], head_fits_connection),
+];
+
+/// Whether `fault` is about `setting`, about a table around it or in it, or
+/// about an unknown key that was meant to be it.
+fn concerns(fault: &Fault, setting: &str) -> bool {
+    let is_within = |a: &str, b: &str| {
+        a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    let related = |path: &str| is_within(path, setting) || is_within(setting, path);
+    let known = fault.kind != ErrorKind::UnknownKey;
+    (known && related(&fault.setting)) || fault.meant.is_some_and(related)
+}
+
+/// A fault that does not know its bytes yet.
+struct Clash {
+    at: Vec<Step>,
+    fault: Fault,
+}
+
+/// One step down the file: to a key, or to the n-th of a list.
+#[derive(Clone, Copy)]
+enum Step {
+    Key(&'static str),
+    Nth(usize),
+}
+
+use Step::{Key, Nth};
+
+impl Clash {
+    fn new(at: &[Step], expected: impl Into<String>, found: impl Into<String>) -> Self {
+        let keys = at.iter().filter_map(|step| match step {
+            Key(key) => Some(*key),
+            Nth(_) => None,
+        });
+        let setting = keys.collect::<Vec<_>>().join(".");
+        let fault = Fault::new(ErrorKind::Contradiction, 0..0, &setting, expected, found);
+        Self { at: at.to_vec(), fault }
+    }
+
+    fn kind(mut self, kind: ErrorKind) -> Self {
+        self.fault.kind = kind;
+        self
+    }
+
+    fn hint(mut self, hint: impl Into<Option<String>>) -> Self {
+        self.fault.hint = hint.into();
+        self
+    }
+}
+
+/// Where `at` stands in the file; for what it leaves to the default, the
+/// table around it.
+fn find(raw: &Raw, at: &[Step]) -> Span {
+    let mut here = raw;
+    for step in at {
+        let next = match (step, &here.value) {
+            (Key(key), _) => here.get(key).map(|entry| &entry.raw),
+            (Nth(n), RawValue::List(raws)) => raws.get(*n),
+            // One value where a list could be.
+            (Nth(0), _) => Some(here),
+            _ => None,
+        };
+        match next {
+            Some(next) => here = next,
+            None => break,
+        }
+    }
+    here.span.clone()
+}
+
+fn nodes_exist(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.nodes.is_empty() {
+        let clash = Clash::new(&[Key("node")], "at least one [[node]]", "none");
+        let how = "a node needs a `name` and an `address`";
+        clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
+    }
+}
+
+fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.sites.is_empty() {
+        let clash = Clash::new(&[Key("site")], "at least one [[site]]", "none");
+        let how = "a site needs a `root`, the folder of its files";
+        clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
+    }
+}
+
+fn dispatchers_and_services_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.dispatchers.is_empty() && !config.services.is_empty() {
+        let at = [Key("service"), Nth(0)];
+        clashes.push(
+            Clash::new(&at, "a [[dispatcher]] that offers this service", "none")
+                .hint("add a [[dispatcher]] with a `name`".to_owned()),
+        );
+    }
+    if config.services.is_empty() && !config.dispatchers.is_empty() {
+        let at = [Key("dispatcher"), Nth(0)];
+        clashes.push(
+            Clash::new(&at, "a [[service]] that this dispatcher offers", "none")
+                .hint("add a [[service]] with a `name` and a `listen`".to_owned()),
+        );
+    }
+}
+
+fn names_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
+    unique_rows(&config.dispatchers, clashes);
+    unique_rows(&config.nodes, clashes);
+    unique_rows(&config.services, clashes);
+}
+
+fn unique_rows<T: Row>(rows: &[T], clashes: &mut Vec<Clash>) {
+    for (i, row) in rows.iter().enumerate() {
+        let name = row.row_name();
+        if rows[..i].iter().any(|earlier| earlier.row_name() == name) {
+            let at = [Key(T::PATH), Nth(i), Key("name")];
+            let expected = format!("each {} with a name of its own", T::PATH);
+            let found = format!("a second {name:?}");
+            clashes.push(Clash::new(&at, expected, found).kind(ErrorKind::Duplicate));
+        }
+    }
+}
+
+fn services_know_their_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+    let names = || config.nodes.iter().map(|node| node.name.as_str());
+    for (i, service) in config.services.iter().enumerate() {
+        for (j, name) in service.nodes.iter().enumerate() {
+            if !names().any(|known| known == name) {
+                let at = [Key("service"), Nth(i), Key("nodes"), Nth(j)];
+                let clash = Clash::new(&at, "the name of a [[node]]", format!("{name:?}"));
+                clashes.push(clash.hint(did_you_mean(name, names())));
+            }
+        }
+    }
+}
+
+fn dispatchers_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.dispatchers.is_empty() {
+        return;
+    }
+    for (i, node) in config.nodes.iter().enumerate() {
+        if node.address.ip().is_unspecified() || node.address.port() == 0 {
+            let at = [Key("node"), Nth(i), Key("address")];
+            let expected = "an address that dispatchers can connect to";
+            let clash = Clash::new(&at, expected, format!("\"{}\"", node.address));
+            clashes.push(clash.hint("name the machine's own IP address and a port".to_owned()));
+        }
+    }
+}
+
+fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+    let redirecting = |service: &&Service| service.dispatch == Dispatch::Redirect;
+    for (i, node) in config.nodes.iter().enumerate() {
+        let behind = |service: &Service| config.nodes_of(service).any(|(_, n)| n.name == node.name);
+        let needed = config.services.iter().filter(redirecting).any(behind);
+        let reachable = node.public_address.is_some() || !node.address.ip().is_unspecified();
+        if needed && !reachable {
+            let at = [Key("node"), Nth(i)];
+            let expected = "a `public_address`, because a service redirects clients here";
+            clashes.push(Clash::new(&at, expected, format!("only \"{}\"", node.address)));
+        }
+    }
+}
+
+/// Listeners of one machine; those of nodes only clash with equal ones, for
+/// they may be on other machines.
+fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+    let mut shared: Vec<(SocketAddr, String)> = Vec::new();
+    let mut claim = |address: SocketAddr, owner: String, at: &[Step], clashes: &mut Vec<Clash>| {
+        if let Some((_, taken)) = shared.iter().find(|(other, _)| overlap(*other, address)) {
+            let clash = Clash::new(at, "an address of its own", format!("that of {taken}"));
+            clashes.push(clash.kind(ErrorKind::Duplicate));
+        }
+        shared.push((address, owner));
+    };
+    for (i, service) in config.services.iter().enumerate() {
+        for (j, address) in service.listen.iter().enumerate() {
+            let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
+            claim(*address, format!("service {:?} ({address})", service.name), &at, clashes);
+        }
+    }
+    if let Some(address) = config.metrics.listen {
+        let at = [Key("metrics"), Key("listen")];
+        claim(address, format!("metrics.listen ({address})"), &at, clashes);
+    }
+    // Without dispatchers nobody listens for the admin API over TCP.
+    if let Some(address) = config.admin.listen.filter(|_| !config.dispatchers.is_empty()) {
+        let at = [Key("admin"), Key("listen")];
+        claim(address, format!("admin.listen ({address})"), &at, clashes);
+    }
+    nodes_do_not_overlap(config, &shared, clashes);
+}
+
+fn nodes_do_not_overlap(
+    config: &Config,
+    shared: &[(SocketAddr, String)],
+    clashes: &mut Vec<Clash>,
+) {
+    for (i, node) in config.nodes.iter().enumerate() {
+        let equal = |address: SocketAddr| address == node.address && address.port() != 0;
+        let node_before = config.nodes[..i].iter().find(|other| equal(other.address));
+        let node_before = node_before.map(|other| format!("node {:?}", other.name));
+        let other = shared.iter().find(|(address, _)| equal(*address));
+        let other = other.map(|(_, owner)| owner.clone());
+        if let Some(taken) = node_before.or(other) {
+            let at = [Key("node"), Nth(i), Key("address")];
+            let clash = Clash::new(&at, "an address of its own", format!("that of {taken}"));
+            clashes.push(clash.kind(ErrorKind::Duplicate));
+        }
+    }
+}
+
+/// Whether the kernel would refuse the second of two listeners. Port 0 is
+/// any free one.
+fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
+    let same_family = a.is_ipv4() == b.is_ipv4();
+    let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() != 0 && a.port() == b.port() && same_family && same_ip
+}
+
+fn open_admin_needs_token(config: &Config, clashes: &mut Vec<Clash>) {
+    let Some(address) = config.admin.listen else { return };
+    if !address.ip().is_loopback() && config.admin.token_file.is_none() {
+        let at = [Key("admin"), Key("listen")];
+        let expected = "an address of this machine alone, or a `token_file`";
+        let clash = Clash::new(&at, expected, format!("\"{address}\" without a token"));
+        clashes.push(clash.hint("whoever reaches this address could drain nodes".to_owned()));
+    }
+}
+
+fn dispatcher_closes_first(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, service) in config.services.iter().enumerate() {
+        if service.upstream_idle_ms >= config.timeouts.idle_ms {
+            let at = [Key("service"), Nth(i), Key("upstream_idle_ms")];
+            let expected = format!("less than timeouts.idle_ms ({})", config.timeouts.idle_ms);
+            let clash = Clash::new(&at, expected, service.upstream_idle_ms.to_string());
+            let why = "else a node closes a connection while a request is on its way";
+            clashes.push(clash.hint(why.to_owned()));
+        }
+    }
+}
+
+fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, service) in config.services.iter().enumerate() {
+        let health = &service.health;
+        if health.timeout_ms > health.interval_ms {
+            let at = [Key("service"), Nth(i), Key("health"), Key("timeout_ms")];
+            let expected = format!("at most interval_ms ({})", health.interval_ms);
+            clashes.push(Clash::new(&at, expected, health.timeout_ms.to_string()));
+        }
+    }
+}
+
+fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
+    let mut taken: Vec<&str> = Vec::new();
+    for (i, site) in config.sites.iter().enumerate() {
+        let default = [String::from("*")];
+        let hosts = if site.hosts.is_empty() { &default } else { site.hosts.as_slice() };
+        for (j, host) in hosts.iter().enumerate() {
+            if taken.contains(&host.as_str()) {
+                let at = [Key("site"), Nth(i), Key("hosts"), Nth(j)];
+                let found = match host.as_str() {
+                    "*" => "a second site for every other host".to_owned(),
+                    host => format!("{host:?} in a second site"),
+                };
+                let clash = Clash::new(&at, "each host in one site", found);
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+        }
+        let own = site.hosts.iter().map(String::as_str);
+        taken.extend(own.chain(site.hosts.is_empty().then_some("*")));
+    }
+}
+
+fn one_answer_for_folders(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        if site.listing && site.spa_fallback.is_some() {
+            let at = [Key("site"), Nth(i), Key("spa_fallback")];
+            let expected = "`listing` or `spa_fallback`";
+            let found = "both, for folders without an index file";
+            clashes.push(Clash::new(&at, expected, found));
+        }
+    }
+}
+
+fn redirects_lead_elsewhere(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        for (j, redirect) in site.redirects.iter().enumerate() {
+            let at = [Key("site"), Nth(i), Key("redirect"), Nth(j)];
+            let to = [at[0], at[1], at[2], at[3], Key("to")];
+            let from = [at[0], at[1], at[2], at[3], Key("from")];
+            if redirect.to == redirect.from {
+                clashes.push(Clash::new(&to, "another path than `from`", "the same"));
+            }
+            if redirect.to.ends_with('*') && !redirect.from.ends_with('*') {
+                clashes.push(Clash::new(&to, "no `*`, as `from` has none", "one"));
+            }
+            if site.redirects[..j].iter().any(|earlier| earlier.from == redirect.from) {
+                let clash =
+                    Clash::new(&from, "each path once", format!("{:?} twice", redirect.from));
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+        }
+    }
+}
+
+fn target_fits_head(config: &Config, clashes: &mut Vec<Clash>) {
+    let limits = &config.limits;
+    if limits.target_bytes_max >= limits.head_bytes_max {
+        let at = [Key("limits"), Key("target_bytes_max")];
+        let expected = format!("less than head_bytes_max ({})", limits.head_bytes_max);
+        clashes.push(Clash::new(&at, expected, limits.target_bytes_max.to_string()));
+    }
+}
+
+fn head_fits_connection(config: &Config, clashes: &mut Vec<Clash>) {
+    let limits = &config.limits;
+    if limits.head_bytes_max > limits.connection_bytes_max {
+        let at = [Key("limits"), Key("head_bytes_max")];
+        let expected = format!("at most connection_bytes_max ({})", limits.connection_bytes_max);
+        clashes.push(Clash::new(&at, expected, limits.head_bytes_max.to_string()));
+    }
+}

@@ -1,0 +1,155 @@
+//! What a [`Config`] can do: be read, written, compared and asked.
+
+use std::path::{Path, PathBuf};
+
+use crate::check::check;
+use crate::error::{ConfigErrors, ErrorKind, Fault};
+use crate::limits::TEXT_BYTES_MAX;
+use crate::raw::Raw;
+use crate::schema::{Config, Dispatcher, Node, Redirect, Service, Site};
+use crate::table::{Row, Section};
+use crate::words::AccessLog;
+use crate::write::Writer;
+
+impl Config {
+    /// The config that `text` says, or all that is wrong with it. `file_name`
+    /// is for the errors. Opens no file: whether a path exists is for the role
+    /// that uses it to find out.
+    ///
+    /// Of a text that is not TOML only the first error is found.
+    pub fn parse(file_name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let refuse = |faults| Err(ConfigErrors::new(file_name, text, faults));
+        if text.len() > TEXT_BYTES_MAX {
+            let expected = format!("at most {TEXT_BYTES_MAX} bytes");
+            let found = format!("{} bytes", text.len());
+            return refuse(vec![Fault::new(ErrorKind::OutOfRange, 0..0, "", expected, found)]);
+        }
+        let raw = match Raw::parse(text) {
+            Ok(raw) => raw,
+            Err(error) => return refuse(vec![syntax_fault(text, &error)]),
+        };
+        let mut faults = Vec::new();
+        let config = Self::read(&raw, &mut faults);
+        check(&config, &raw, &mut faults);
+        if faults.is_empty() { Ok(config) } else { refuse(faults) }
+    }
+
+    /// Checks a config that was built in code, by the rules of a file.
+    pub fn validate(&self) -> Result<(), ConfigErrors> {
+        Self::parse("(built in code)", &self.to_toml()).map(|_| ())
+    }
+
+    /// The shortest file that says this config: what has its default is left
+    /// out. [`Config::parse`] reads it back to an equal config.
+    pub fn to_toml(&self) -> String {
+        self.written(false)
+    }
+
+    /// The file with every setting; those that have their default are marked
+    /// by a comment. [`Config::parse`] reads it back to an equal config.
+    pub fn to_toml_full(&self) -> String {
+        self.written(true)
+    }
+
+    fn written(&self, full: bool) -> String {
+        let mut out = Writer::new(full);
+        self.write(false, &mut out);
+        out.finish()
+    }
+
+    /// Makes relative paths begin at `folder`, which is the file's.
+    pub fn resolve_paths(&mut self, folder: &Path) {
+        let resolve = |path: &mut PathBuf| *path = folder.join(&path);
+        resolve(&mut self.state_dir);
+        self.sites.iter_mut().for_each(|site| resolve(&mut site.root));
+        if let AccessLog::File(path) = &mut self.log.access {
+            resolve(path);
+        }
+        self.admin.socket.iter_mut().for_each(resolve);
+        self.admin.token_file.iter_mut().for_each(resolve);
+    }
+
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The dispatcher of this name.
+    pub fn dispatcher(&self, name: &str) -> Option<&Dispatcher> {
+        self.dispatchers.iter().find(|dispatcher| dispatcher.name == name)
+    }
+
+    /// The nodes behind a service, each with its place in `nodes`.
+    pub fn nodes_of<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = (usize, &'a Node)> {
+        let is_behind =
+            |node: &Node| service.nodes.is_empty() || service.nodes.contains(&node.name);
+        self.nodes.iter().enumerate().filter(move |(_, node)| is_behind(node))
+    }
+
+    /// The control socket of the process that runs as `name`.
+    pub fn socket_of(&self, name: &str) -> PathBuf {
+        let default = || self.state_dir.join(format!("{name}.sock"));
+        self.admin.socket.clone().unwrap_or_else(default)
+    }
+}
+
+impl Node {
+    /// Host and port that clients reach this node at.
+    pub fn client_authority(&self) -> String {
+        self.public_address.clone().unwrap_or_else(|| self.address.to_string())
+    }
+}
+
+/// Paths of the settings and tables in which `new` differs from `old` and
+/// which a reload does not change. Rows are compared by name.
+pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut paths = Vec::new();
+    old.restarts(new, true, &mut paths);
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+impl Row for Dispatcher {
+    fn row_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Row for Node {
+    fn row_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Row for Service {
+    fn row_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Row for Site {
+    fn row_name(&self) -> &str {
+        self.hosts.first().map_or("*", String::as_str)
+    }
+}
+
+impl Row for Redirect {
+    fn row_name(&self) -> &str {
+        &self.from
+    }
+}
+
+fn syntax_fault(text: &str, error: &toml_edit::TomlError) -> Fault {
+    let span = error.span().unwrap_or(text.len()..text.len());
+    let message = error.message();
+    let written = text.get(span.clone()).map(str::trim).filter(|written| !written.is_empty());
+    let found = written.map_or_else(|| "the end of the line".into(), crate::raw::quote);
+    if message.starts_with("duplicate key") {
+        let expected = "each key and table once";
+        return Fault::new(ErrorKind::Duplicate, span, "", expected, format!("{found} twice"));
+    }
+    let hint = "strings stand in quotes, tables begin with [name], rows with [[name]]";
+    Fault::new(ErrorKind::Syntax, span, "", format!("TOML ({message})"), found)
+        .hint(hint.to_owned())
+}

@@ -1,0 +1,218 @@
+//! What strings of each [`Form`] must look like, as tests of one string.
+
+use std::net::{Ipv6Addr, SocketAddr};
+
+use crate::kind::Form;
+use crate::limits::{NAME_BYTES_MAX, STRING_BYTES_MAX};
+
+impl Form {
+    /// The string as it is kept (host names in lower case), or a hint why it
+    /// is refused, when there is one.
+    pub(crate) fn accept(self, text: &str) -> Result<String, Option<String>> {
+        if text.is_empty() {
+            return Err(None);
+        }
+        if text.len() > STRING_BYTES_MAX {
+            return Err(Some(format!("at most {STRING_BYTES_MAX} bytes")));
+        }
+        match self {
+            Self::Name => name(text)?,
+            Self::Path | Self::AccessLog => no_control(text)?,
+            Self::FileName => file_name(text)?,
+            Self::UrlPath => url_path(text)?,
+            Self::UrlPattern => url_path(text.strip_suffix('*').unwrap_or(text))?,
+            Self::UrlTarget => url_target(text)?,
+            Self::Authority => return authority(text),
+            Self::HostPattern => return host_pattern(text),
+            Self::FieldValue => field_value(text)?,
+        }
+        Ok(text.to_owned())
+    }
+
+    /// What is expected, for messages and the reference.
+    pub(crate) fn expected(self) -> &'static str {
+        match self {
+            Self::Name => "a name of letters, digits, `.`, `_` and `-`",
+            Self::Path => "a path",
+            Self::FileName => "a file name",
+            Self::UrlPath => "a URL path such as \"/a/b.html\"",
+            Self::UrlPattern => "a URL path such as \"/a.html\" or \"/a/*\"",
+            Self::UrlTarget => "a URL or URL path such as \"/b.html\" or \"https://example.org/*\"",
+            Self::Authority => "a host and port such as \"www1.example.org:8080\"",
+            Self::HostPattern => "a host name, \"*.\" and a host name, or \"*\"",
+            Self::FieldValue => "the value of a header field",
+            Self::AccessLog => "\"off\", \"-\" or a path",
+        }
+    }
+}
+
+type Verdict = Result<(), Option<String>>;
+
+/// Accepts what `holds`; otherwise the hint is `why`.
+fn require(holds: bool, why: &str) -> Verdict {
+    if holds { Ok(()) } else { Err(Some(why.to_owned())) }
+}
+
+fn name(text: &str) -> Verdict {
+    require(text.len() <= NAME_BYTES_MAX, &format!("at most {NAME_BYTES_MAX} characters"))?;
+    let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    require(text.bytes().all(in_alphabet), "only letters, digits, `.`, `_` and `-`")?;
+    let first_is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    require(first_is_plain, "it must begin with a letter or a digit")
+}
+
+fn no_control(text: &str) -> Verdict {
+    require(!text.chars().any(char::is_control), "no control characters")
+}
+
+fn file_name(text: &str) -> Verdict {
+    no_control(text)?;
+    require(!text.contains('/') && text != "." && text != "..", "without a folder")
+}
+
+/// A path in the form that requests are compared with: no query, no `..`.
+fn url_path(text: &str) -> Verdict {
+    require(text.starts_with('/'), "it must begin with `/`")?;
+    url_bytes(text)?;
+    require(!text.contains(['?', '#']), "without `?` and `#`")?;
+    require(!text.contains('*'), "`*` can only be its end")?;
+    require(!text.split('/').any(|part| part == "." || part == ".."), "without `.` and `..`")
+}
+
+fn url_target(text: &str) -> Verdict {
+    let absolute = text.starts_with("http://") || text.starts_with("https://");
+    require(absolute || text.starts_with('/'), "it must begin with `/` or `https://`")?;
+    url_bytes(text)?;
+    let body = text.strip_suffix('*').unwrap_or(text);
+    require(!body.contains('*'), "`*` can only be its end")
+}
+
+fn url_bytes(text: &str) -> Verdict {
+    let hint = "other characters are written as `%` and two hex digits";
+    let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>' | b'\\');
+    require(text.bytes().all(plain), hint)
+}
+
+fn authority(text: &str) -> Result<String, Option<String>> {
+    if text.parse::<SocketAddr>().is_ok() {
+        return Ok(text.to_owned());
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.ends_with(':') && !text.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    if let Some(port) = port {
+        let number = port.parse::<u16>().is_ok_and(|port| port != 0);
+        require(number, "the port is a number from 1 to 65535")?;
+    }
+    let host = host_name(host)?;
+    Ok(port.map_or_else(|| host.clone(), |port| format!("{host}:{port}")))
+}
+
+fn host_pattern(text: &str) -> Result<String, Option<String>> {
+    match text.strip_prefix("*.") {
+        _ if text == "*" => Ok(text.to_owned()),
+        Some(below) => Ok(format!("*.{}", host_name(below)?)),
+        None => host_name(text),
+    }
+}
+
+/// A host name (RFC 1123 section 2.1, with `_`) or IP address, in lower case.
+fn host_name(text: &str) -> Result<String, Option<String>> {
+    let in_brackets = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(address) = in_brackets {
+        let address: Ipv6Addr = address.parse().map_err(|_| None)?;
+        return Ok(format!("[{address}]"));
+    }
+    require(text.is_ascii(), "names beyond ASCII are written in their `xn--` form")?;
+    require(!text.contains(':'), "without a port; IPv6 addresses in `[` and `]`")?;
+    require(!text.contains('*'), "`*` can only be its first label")?;
+    let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let label_fits =
+        |label: &str| !label.is_empty() && label.len() <= 63 && label.bytes().all(in_alphabet);
+    let fits = text.len() <= 253 && text.split('.').all(label_fits);
+    require(fits, "labels of letters, digits and `-`, with single dots between them")?;
+    Ok(text.to_ascii_lowercase())
+}
+
+/// RFC 9110 section 5.5, without obs-text.
+fn field_value(text: &str) -> Verdict {
+    let plain = |b: u8| b.is_ascii_graphic() || matches!(b, b' ' | b'\t');
+    require(text.bytes().all(plain), "only visible ASCII and spaces")?;
+    require(text.trim() == text, "without spaces at its ends")
+}
+
+/// A field name that a site may add (RFC 9110 section 5.6.2), or a hint. What
+/// frames a message belongs to the server alone.
+pub(crate) fn field_name(text: &str) -> Verdict {
+    const OURS: &[&str] = &[
+        "connection",
+        "content-length",
+        "date",
+        "keep-alive",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let fits = !text.is_empty() && text.len() <= STRING_BYTES_MAX && text.bytes().all(token);
+    require(fits, "names of header fields are letters, digits and `-`")?;
+    let ours = OURS.iter().any(|name| name.eq_ignore_ascii_case(text));
+    require(!ours, "the server sets this field itself")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Form, strings it accepts, strings it refuses.
+    const CASES: &[(Form, &[&str], &[&str])] = &[
+        (Form::Name, &["a", "node-1", "N_2.x"], &["", "a b", "-a", ".", "é", "a/b"]),
+        (Form::Path, &["/srv", "a b", "é"], &["", "a\0b", "a\nb"]),
+        (Form::FileName, &["index.html"], &["", "a/b", ".", ".."]),
+        (Form::UrlPath, &["/", "/a/b%20c"], &["", "a", "/a b", "/*", "/a/../b", "/?q", "/é"]),
+        (Form::UrlPattern, &["/a", "/a/*"], &["*", "/*/a", "a/*"]),
+        (Form::UrlTarget, &["/", "https://a.b/?q#f", "/x/*"], &["a", "/*/*", "/a\r\nb: c"]),
+        (
+            Form::Authority,
+            &["a.b", "a.b:80", "1.2.3.4:80", "[::1]:80", "[::1]"],
+            &["", "a:0", "a:b", ":80", "a:99999", "::1", "a b", "a/b", "[x]"],
+        ),
+        (
+            Form::HostPattern,
+            &["example.org", "*.example.org", "*", "127.0.0.1", "[::1]"],
+            &["", "a..b", "*.", "a.*", "**", "a:80", "é.org", "::1", "a b"],
+        ),
+        (Form::FieldValue, &["no-store", "a b"], &["", " a", "a\r\nb", "é"]),
+        (Form::AccessLog, &["off", "-", "/var/log/a"], &["", "a\0"]),
+    ];
+
+    #[test]
+    fn forms_accept_what_fits_and_refuse_the_rest() {
+        for (form, good, bad) in CASES {
+            for text in *good {
+                assert!(form.accept(text).is_ok(), "{form:?} {text:?}");
+            }
+            for text in *bad {
+                assert!(form.accept(text).is_err(), "{form:?} {text:?}");
+            }
+            let long = format!("/{}", "a".repeat(STRING_BYTES_MAX));
+            assert!(form.accept(&long).is_err(), "{form:?} too long");
+        }
+    }
+
+    #[test]
+    fn host_names_are_kept_in_lower_case() {
+        assert_eq!(Form::HostPattern.accept("*.Example.ORG"), Ok("*.example.org".into()));
+        assert_eq!(Form::Authority.accept("WWW.example.org:80"), Ok("www.example.org:80".into()));
+    }
+
+    #[test]
+    fn fields_that_frame_messages_are_not_for_sites() {
+        assert!(field_name("X-Frame-Options").is_ok());
+        for name in ["", "a b", "a:b", "Content-Length", "transfer-encoding", "é"] {
+            assert!(field_name(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What values a setting takes: type, unit and limits, and the words for them
+//! that messages and the reference share.
+
+use std::ops::RangeInclusive;
+
+use serde::Serialize;
+
+use crate::number;
+
+/// Type, unit and limits of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub enum Kind {
+    /// `true` or `false`.
+    Switch,
+    /// A whole number within limits.
+    Number {
+        /// What it counts.
+        unit: Unit,
+        /// Smallest value.
+        min: u64,
+        /// Largest value.
+        max: u64,
+    },
+    /// An HTTP status out of a few.
+    Status(&'static [u16]),
+    /// One word out of a few.
+    Word {
+        /// The words.
+        known: &'static [&'static str],
+        /// Words that only a later version knows.
+        later: &'static [&'static str],
+    },
+    /// A string of some form.
+    Text(Form),
+    /// One string or a list of strings of some form.
+    Texts(Form),
+    /// `"IP:PORT"`.
+    Address,
+    /// `"IP:PORT"` or `"off"`.
+    AddressOrOff,
+    /// One `"IP:PORT"` or a list of them, at least one.
+    Addresses,
+    /// A table: name of a header field = its value.
+    Headers,
+    /// A table: HTTP status (4xx or 5xx) = URL path of the page.
+    ErrorPages,
+}
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Things; the setting's name says which.
+    Count,
+    /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
+    Bytes,
+    /// Bytes a second; also written `"1KiB"`.
+    BytesPerSecond,
+    /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// Hundredths.
+    Percent,
+    /// The status of an HTTP response.
+    Status,
+}
+
+/// What a string must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Form {
+    /// Letters, digits, `.`, `_`, `-`.
+    Name,
+    /// Path of a file or folder.
+    Path,
+    /// Name of a file, without a folder.
+    FileName,
+    /// Path of a URL: begins with `/`.
+    UrlPath,
+    /// Path of a URL; a `*` at its end stands for any rest.
+    UrlPattern,
+    /// URL or path of a URL; a `*` at its end stands for the matched rest.
+    UrlTarget,
+    /// `HOST`, `HOST:PORT` or `IP:PORT`.
+    Authority,
+    /// Host name, `*.` and a host name, or `*`.
+    HostPattern,
+    /// Value of a header field.
+    FieldValue,
+    /// `"off"`, `"-"` (standard output) or a path.
+    AccessLog,
+}
+
+/// A count within `limits`.
+pub(crate) const fn count(limits: RangeInclusive<u64>) -> Kind {
+    number(Unit::Count, limits)
+}
+
+/// A size in bytes within `limits`.
+pub(crate) const fn bytes(limits: RangeInclusive<u64>) -> Kind {
+    number(Unit::Bytes, limits)
+}
+
+/// A duration in milliseconds within `limits`.
+pub(crate) const fn ms(limits: RangeInclusive<u64>) -> Kind {
+    number(Unit::Milliseconds, limits)
+}
+
+/// A number of `unit` within `limits`.
+pub(crate) const fn number(unit: Unit, limits: RangeInclusive<u64>) -> Kind {
+    Kind::Number { unit, min: *limits.start(), max: *limits.end() }
+}
+
+/// One of `known`.
+pub(crate) const fn word(known: &'static [&'static str]) -> Kind {
+    Kind::Word { known, later: &[] }
+}
+
+impl Kind {
+    /// What values it takes, in the words of messages and the reference.
+    pub fn expected(self) -> String {
+        match self {
+            Self::Switch => "true or false".into(),
+            Self::Number { unit, min, max } => expected_number(unit, min, max),
+            Self::Status(known) => alternatives(known, |status| status.to_string()),
+            Self::Word { known, .. } => alternatives(known, |word| format!("\"{word}\"")),
+            Self::Text(form) => form.expected().into(),
+            Self::Texts(form) => format!("{}, or a list of them", form.expected()),
+            Self::Address => "an address \"IP:PORT\"".into(),
+            Self::AddressOrOff => "an address \"IP:PORT\", or \"off\"".into(),
+            Self::Addresses => "an address \"IP:PORT\", or a list of them".into(),
+            Self::Headers => "a table of header fields, name = \"value\"".into(),
+            Self::ErrorPages => "a table of pages, \"status\" = \"/path\"".into(),
+        }
+    }
+}
+
+fn expected_number(unit: Unit, min: u64, max: u64) -> String {
+    let (noun, form) = match unit {
+        Unit::Count => ("a whole number", ""),
+        Unit::Bytes => ("a size", ", in bytes or such as \"16KiB\""),
+        Unit::BytesPerSecond => ("a rate", ", in bytes a second or such as \"16KiB\""),
+        Unit::Milliseconds => ("a duration", ", in milliseconds or such as \"10s\""),
+        Unit::Seconds => ("a number of seconds", ""),
+        Unit::Percent => ("a percentage", ""),
+        Unit::Status => ("an HTTP status", ""),
+    };
+    let plain = |number| number::format(unit, number).replace('"', "");
+    format!("{noun} from {} to {}{form}", plain(min), plain(max))
+}
+
+/// `a, b or c`.
+fn alternatives<T>(known: &[T], show: impl Fn(&T) -> String) -> String {
+    let mut shown: Vec<String> = known.iter().map(show).collect();
+    match shown.pop() {
+        Some(last) if shown.is_empty() => last,
+        Some(last) => format!("{} or {last}", shown.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_say_what_they_expect() {
+        let size = bytes(1024..=65_536);
+        assert_eq!(size.expected(), "a size from 1KiB to 64KiB, in bytes or such as \"16KiB\"");
+        assert_eq!(count(1..=128).expected(), "a whole number from 1 to 128");
+        assert_eq!(word(&["a", "b", "c"]).expected(), "\"a\", \"b\" or \"c\"");
+        assert_eq!(Kind::Status(&[302, 307]).expected(), "302 or 307");
+    }
+}
