@@ -85,3 +85,6 @@ impl From<Option<NodeId>> for Decision {
         node.map_or(Self::None, Self::Node)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -148,3 +148,11 @@ fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
         }
     }
 }
+
+/// The table that these nodes give.
+#[cfg(test)]
+pub(crate) fn table_of(nodes: &[NodeView]) -> Vec<u16> {
+    let mut table = Vec::new();
+    fill(&mut table, nodes);
+    table
+}
