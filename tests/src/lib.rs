@@ -1,1 +1,37 @@
 //! Black-box tests: real processes, real sockets.
+//!
+//! The tests stand in `tests/tests/`, one file per behaviour; this library is
+//! what they are written with. It knows what users see and nothing of Skep's
+//! insides:
+//!
+//! - [`Skep`]: a running process that dies with its test.
+//! - [`RawClient`]: sends exactly these bytes, reads answers without leniency.
+//! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
+//! - [`Load`]: many requests at once, every body verified.
+//! - [`poll_until`]: waits for a condition, never for a time.
+//!
+//! Invariants: each test owns its folder and its ports, so tests run in any
+//! order and at once. Whatever a test waits for has a deadline, far above what it
+//! takes: it turns a hang into a message and is no claim about speed.
+//!
+//! The binary is `$SKEP_BIN`, else `skep` in the folder that cargo built the test
+//! in. Cargo doesn't build it for these tests: `cargo build -p skep` first.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
+
+mod client;
+pub mod content;
+mod load;
+mod port;
+mod process;
+mod response;
+mod site;
+mod wait;
+
+pub use client::{ClientError, RawClient};
+pub use load::{Load, Report, Running};
+pub use port::FreePort;
+pub use process::{Finished, Skep, run_to_end};
+pub use response::Response;
+pub use site::Site;
+pub use wait::{PATIENCE, poll_until, raise_descriptor_limit, skip};

@@ -1,0 +1,362 @@
+//! Processes of the binary under test.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
+
+use crate::client::RawClient;
+use crate::wait::{PATIENCE, poll_until};
+
+/// Output kept of one process, in bytes; the rest is read and thrown away.
+const OUTPUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A running process. Killed when dropped, with all it started.
+#[derive(Debug)]
+pub struct Skep {
+    child: Child,
+    arguments: String,
+    stdout: Output,
+    stderr: Output,
+    address: Option<SocketAddr>,
+    exit: Option<ExitStatus>,
+    /// Time to take down its own children before it is killed.
+    parting: Duration,
+}
+
+/// A process that ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// All of its standard output.
+    pub stdout: String,
+    /// All of its standard error.
+    pub stderr: String,
+}
+
+/// Runs `skep ARGUMENTS` to its end.
+///
+/// # Panics
+/// When it doesn't end within [`PATIENCE`].
+#[track_caller]
+pub fn run_to_end(arguments: &[&str]) -> Finished {
+    Skep::start(arguments).finish()
+}
+
+impl Skep {
+    /// `skep serve DIR --listen 127.0.0.1:0 ARGUMENTS`, up to its ready line. A
+    /// `--listen` among the arguments replaces that one.
+    #[track_caller]
+    pub fn serve(dir: &Path, arguments: &[&str]) -> Self {
+        let dir = text(dir);
+        let mut all = vec!["serve", dir];
+        if !arguments.contains(&"--listen") {
+            all.extend(["--listen", "127.0.0.1:0"]);
+        }
+        all.extend(arguments);
+        let mut skep = Self::start(&all);
+        skep.wait_ready(&format!("skep: serving {dir} on http://"));
+        skep
+    }
+
+    /// `skep up DIR --listen 127.0.0.1:0 ARGUMENTS`, up to its ready line.
+    #[track_caller]
+    pub fn up(dir: &Path, arguments: &[&str]) -> Self {
+        let mut all = vec!["up", text(dir), "--listen", "127.0.0.1:0"];
+        all.extend(arguments);
+        let mut skep = Self::start(&all);
+        skep.parting = PATIENCE;
+        skep.wait_ready("skep: cluster ready on http://");
+        skep
+    }
+
+    /// `skep run --config CONFIG ARGUMENTS`, until `address` accepts
+    /// connections, which is then [`Self::address`].
+    #[track_caller]
+    pub fn run(config: &Path, arguments: &[&str], address: SocketAddr) -> Self {
+        let mut all = vec!["run", "--config", text(config)];
+        all.extend(arguments);
+        let mut skep = Self::start(&all);
+        skep.address = Some(address);
+        poll_until(PATIENCE, &format!("{address} accepts connections"), || {
+            skep.assert_running();
+            RawClient::try_connect(address).is_ok()
+        });
+        skep
+    }
+
+    /// `skep ARGUMENTS`, without waiting for anything.
+    #[track_caller]
+    pub fn start(arguments: &[&str]) -> Self {
+        Self::start_command(Command::new(binary()).args(arguments))
+    }
+
+    /// `command`, whose program may be a wrapper of [`Self::binary`].
+    #[track_caller]
+    pub fn start_command(command: &mut Command) -> Self {
+        let arguments: Vec<_> = command.get_args().map(|a| a.to_string_lossy()).collect();
+        let arguments = arguments.join(" ");
+        // A group of its own: killing it reaches the children too.
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = command.get_program().to_owned();
+        let mut child =
+            command.spawn().unwrap_or_else(|error| panic!("cannot run {program:?}: {error}"));
+        let stdout = Output::of(child.stdout.take().expect("piped above"));
+        let stderr = Output::of(child.stderr.take().expect("piped above"));
+        let parting = Duration::ZERO;
+        Self { child, arguments, stdout, stderr, address: None, exit: None, parting }
+    }
+
+    /// Path of the binary under test.
+    pub fn binary() -> PathBuf {
+        binary()
+    }
+
+    /// Where it listens, from the ready line.
+    #[track_caller]
+    pub fn address(&self) -> SocketAddr {
+        self.address.expect("started with a ready line")
+    }
+
+    /// A new connection to it.
+    #[track_caller]
+    pub fn connect(&self) -> RawClient {
+        RawClient::connect(self.address())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("it runs and is ours");
+    }
+
+    /// Waits for its end.
+    #[track_caller]
+    pub fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {
+        let what = format!("end of skep {}", self.arguments);
+        poll_until(deadline, &what, || self.has_exited());
+        self.exit.expect("polled above")
+    }
+
+    /// Waits for its end and gives all it said.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        let code = self.wait_exit(PATIENCE).code();
+        Finished { code, stdout: self.stdout.whole(), stderr: self.stderr.whole() }
+    }
+
+    /// Whether it has ended.
+    pub fn has_exited(&mut self) -> bool {
+        if self.exit.is_none() {
+            self.exit = self.child.try_wait().expect("it is our child");
+        }
+        self.exit.is_some()
+    }
+
+    /// Its standard output so far.
+    pub fn stdout_text(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Its standard error so far.
+    pub fn stderr_text(&self) -> String {
+        self.stderr.text()
+    }
+
+    /// Resident memory, in bytes.
+    pub fn rss_bytes(&self) -> u64 {
+        let status = self.proc_file("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
+        let kib = line.trim().strip_suffix(" kB").expect("a number of kB");
+        kib.parse::<u64>().expect("a number of kB") * 1024
+    }
+
+    /// Open descriptors.
+    pub fn open_fds(&self) -> usize {
+        fs::read_dir(self.proc_path("fd")).expect("it runs and is ours").count()
+    }
+
+    /// Processor time of all its threads since its start.
+    pub fn cpu_time(&self) -> Duration {
+        let threads = fs::read_dir(self.proc_path("task")).expect("it runs");
+        let of_thread = |thread: fs::DirEntry| {
+            let stat = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            let ns = stat.split(' ').next().and_then(|ns| ns.parse().ok());
+            Duration::from_nanos(ns.unwrap_or(0))
+        };
+        threads.flatten().map(of_thread).sum()
+    }
+
+    /// Limits its open descriptors from now on; those open stay.
+    pub fn limit_fds(&self, max: u64) {
+        let limit = Rlimit { current: Some(max), maximum: Some(max) };
+        prlimit(Some(self.pid()), Resource::Nofile, limit).expect("lowering a limit of ours");
+    }
+
+    /// Its process number.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Asserts that it has not ended.
+    #[track_caller]
+    pub fn assert_running(&mut self) {
+        if self.has_exited() {
+            let status = self.exit.map(|status| status.to_string()).unwrap_or_default();
+            let (arguments, stderr) = (&self.arguments, self.stderr.whole());
+            panic!("skep {arguments} ended ({status}), stderr:\n{stderr}");
+        }
+    }
+
+    #[track_caller]
+    fn wait_ready(&mut self, prefix: &str) {
+        let what = format!("`{prefix}...` from skep {}", self.arguments);
+        poll_until(PATIENCE, &what, || {
+            if let Some(address) = ready_address(&self.stdout.text(), prefix) {
+                self.address = Some(address);
+                return true;
+            }
+            self.assert_running();
+            false
+        });
+    }
+
+    fn proc_path(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{name}", self.child.id()))
+    }
+
+    fn proc_file(&self, name: &str) -> String {
+        fs::read_to_string(self.proc_path(name)).expect("it runs and is ours")
+    }
+}
+
+impl Drop for Skep {
+    fn drop(&mut self) {
+        if !self.has_exited() && !self.parting.is_zero() {
+            let _ = kill_process(self.pid(), Signal::TERM);
+            let start = std::time::Instant::now();
+            while !self.has_exited() && start.elapsed() < self.parting {
+                thread::yield_now();
+            }
+        }
+        let _ = kill_process_group(self.pid(), Signal::KILL);
+        if self.exit.is_none() {
+            let _ = self.child.wait();
+        }
+        if thread::panicking() {
+            let _ = writeln!(
+                std::io::stderr(),
+                "--- stderr of skep {}\n{}---",
+                self.arguments,
+                self.stderr.text()
+            );
+        }
+    }
+}
+
+/// What a process writes, read as it comes so that it never waits for us.
+#[derive(Debug)]
+struct Output {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Output {
+    fn of(mut pipe: impl Read + Send + 'static) -> Self {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 4096];
+            while let Ok(n @ 1..) = pipe.read(&mut piece) {
+                let mut kept = lock(&kept);
+                let room = OUTPUT_BYTES_MAX.saturating_sub(kept.len()).min(n);
+                kept.extend_from_slice(&piece[..room]);
+            }
+        });
+        Self { bytes, reader: Some(reader) }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.bytes)).into_owned()
+    }
+
+    /// All of it; for a process that has ended.
+    fn whole(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the reader doesn't panic");
+        }
+        self.text()
+    }
+}
+
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The address in the whole line that starts with `prefix`.
+fn ready_address(stdout: &str, prefix: &str) -> Option<SocketAddr> {
+    let whole = &stdout[..=stdout.rfind('\n')?];
+    let rest = whole.lines().find_map(|line| line.strip_prefix(prefix))?;
+    Some(rest.parse().unwrap_or_else(|_| panic!("no address in the ready line: {rest:?}")))
+}
+
+#[track_caller]
+fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("SKEP_BIN") {
+        return path.into();
+    }
+    // target/debug/deps/TEST-HASH -> target/debug/skep
+    let test = std::env::current_exe().expect("a running test has a path");
+    let folder = test.parent().and_then(Path::parent).expect("cargo's folders");
+    let path = folder.join("skep");
+    let path_text = path.display();
+    assert!(path.exists(), "no {path_text}: run `cargo build -p skep` first, or set SKEP_BIN");
+    path
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("temporary paths are UTF-8")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_counts_only_when_whole() {
+        let prefix = "skep: serving /a on http://";
+        assert_eq!(ready_address("skep: serving /a on http://127.0.0.1:8", prefix), None);
+        let text = "note\nskep: serving /a on http://127.0.0.1:80\n";
+        assert_eq!(ready_address(text, prefix), Some("127.0.0.1:80".parse().unwrap()));
+        let v6 = "skep: serving /a on http://[::1]:80\n";
+        assert_eq!(ready_address(v6, prefix), Some("[::1]:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_process_that_ends_is_heard_out() {
+        let mut sh = Command::new("sh");
+        let finished =
+            Skep::start_command(sh.args(["-c", "echo out; echo err >&2; exit 3"])).finish();
+        assert_eq!(finished.code, Some(3));
+        assert_eq!((finished.stdout.as_str(), finished.stderr.as_str()), ("out\n", "err\n"));
+    }
+
+    #[test]
+    fn dropping_kills_the_process_and_its_children() {
+        let mut sh = Command::new("sh");
+        let skep = Skep::start_command(sh.args(["-c", "sleep 1000 & echo $!; wait"]));
+        poll_until(PATIENCE, "number of the child", || skep.stdout_text().ends_with('\n'));
+        let child = skep.stdout_text().trim().to_owned();
+        let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        assert!(state().contains("sleep"));
+        drop(skep);
+        poll_until(PATIENCE, "child is gone", || state().is_empty() || state().contains(") Z "));
+    }
+}
