@@ -1,6 +1,18 @@
-//! Reads bodies: length, chunked, until close.
-use crate::{BodyLimits, Reject, ResponseFraming};
+//! Reads bodies: by length, chunked, until close (RFC 9112 6 and 7.1).
+//!
+//! Invariants:
+//! - The result depends on the bytes only, not on how they arrived: the
+//!   chunked decoder is a byte-by-byte machine that keeps no copy of them.
+//! - Payload never exceeds the cap; a declared length over it is refused
+//!   before a byte of it is read.
+//! - Trailers are checked, bounded and dropped: nothing in them may change a
+//!   request that was acted upon already (RFC 9110 6.5.1).
+//! - After an error it stays in error.
+
 use std::ops::Range;
+
+use crate::chunked::{Chunked, Step};
+use crate::{BodyFraming, BodyLimits, Reject, ResponseFraming};
 
 /// What one call of [`BodyDecoder::decode`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,41 +28,152 @@ pub struct Decoded {
 /// Decodes one body from pieces of any size; allocates nothing.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
-    left: u64,
+    state: State,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Done,
+    /// So many bytes to come; never 0.
+    Length(u64),
+    Chunked(Chunked),
+    /// So many bytes may come before the cap.
+    UntilClose(u64),
+    Failed(Reject),
 }
 
 impl BodyDecoder {
-    /// Starts a body. 413 at once when a declared length is over the cap.
-    /// Takes a [`crate::BodyFraming`] or a [`ResponseFraming`].
+    /// Starts a body. Takes a [`BodyFraming`] or a [`ResponseFraming`].
+    ///
+    /// # Errors
+    /// [`Reject::BODY_TOO_LARGE`] when a declared length is over the cap.
     pub fn new(framing: impl Into<ResponseFraming>, limits: &BodyLimits) -> Result<Self, Reject> {
-        let _ = (framing.into(), limits);
-        unimplemented!("new")
+        let state = match framing.into() {
+            ResponseFraming::None | ResponseFraming::Length(0) => State::Done,
+            ResponseFraming::Length(bytes) if bytes > limits.body_bytes_max => {
+                return Err(Reject::BODY_TOO_LARGE);
+            }
+            ResponseFraming::Length(bytes) => State::Length(bytes),
+            ResponseFraming::Chunked => State::Chunked(Chunked::new(limits)),
+            ResponseFraming::UntilClose => State::UntilClose(limits.body_bytes_max),
+        };
+        Ok(BodyDecoder { state })
     }
 
-    /// Takes what arrived. Call again with the rest until it consumes nothing
-    /// or says `done`.
+    /// Takes what arrived. Call again with what it did not consume, until it
+    /// consumes nothing or says `done`: one call yields at most one piece of
+    /// payload.
+    ///
+    /// # Errors
+    /// The reason for which the body is refused; close the connection.
+    #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
-        let _ = (self.left, input);
-        unimplemented!("decode")
+        match &mut self.state {
+            State::Done => Ok(Decoded { consumed: 0, data: 0..0, done: true }),
+            State::Length(left) => {
+                let take = to_usize(*left).min(input.len());
+                *left -= take as u64;
+                let done = *left == 0;
+                if done {
+                    self.state = State::Done;
+                }
+                Ok(Decoded { consumed: take, data: 0..take, done })
+            }
+            State::UntilClose(room) if input.len() as u64 > *room => {
+                self.fail(Reject::BODY_TOO_LARGE)
+            }
+            State::UntilClose(room) => {
+                *room -= input.len() as u64;
+                Ok(Decoded { consumed: input.len(), data: 0..input.len(), done: false })
+            }
+            State::Chunked(chunked) => match decode_chunked(chunked, input) {
+                Ok(decoded) => {
+                    if decoded.done {
+                        self.state = State::Done;
+                    }
+                    Ok(decoded)
+                }
+                Err(reject) => self.fail(reject),
+            },
+            State::Failed(reject) => Err(*reject),
+        }
     }
 
-    /// Whether the body is complete (at once when there is none).
+    /// Whether the body is complete; true from the start when there is none.
+    #[inline]
     pub fn is_done(&self) -> bool {
-        unimplemented!("is_done")
+        matches!(self.state, State::Done)
     }
 
-    /// The peer closed its side: fine until-close, else a truncated body.
+    /// Payload still to come, in bytes, where the framing tells.
+    pub fn left_bytes(&self) -> Option<u64> {
+        match self.state {
+            State::Done => Some(0),
+            State::Length(left) => Some(left),
+            _ => None,
+        }
+    }
+
+    /// The peer closed its side.
+    ///
+    /// # Errors
+    /// [`Reject::BODY_TRUNCATED`] unless that is where the body may end.
     pub fn finish(&mut self) -> Result<(), Reject> {
-        unimplemented!("finish")
+        match self.state {
+            State::Done | State::UntilClose(_) => {
+                self.state = State::Done;
+                Ok(())
+            }
+            State::Failed(reject) => Err(reject),
+            State::Length(_) | State::Chunked(_) => {
+                self.state = State::Failed(Reject::BODY_TRUNCATED);
+                Err(Reject::BODY_TRUNCATED)
+            }
+        }
+    }
+
+    #[cold]
+    fn fail(&mut self, reject: Reject) -> Result<Decoded, Reject> {
+        self.state = State::Failed(reject);
+        Err(reject)
     }
 }
 
-impl From<crate::BodyFraming> for ResponseFraming {
-    fn from(framing: crate::BodyFraming) -> ResponseFraming {
+impl From<BodyFraming> for ResponseFraming {
+    fn from(framing: BodyFraming) -> ResponseFraming {
         match framing {
-            crate::BodyFraming::None => ResponseFraming::None,
-            crate::BodyFraming::Length(bytes) => ResponseFraming::Length(bytes),
-            crate::BodyFraming::Chunked => ResponseFraming::Chunked,
+            BodyFraming::None => ResponseFraming::None,
+            BodyFraming::Length(bytes) => ResponseFraming::Length(bytes),
+            BodyFraming::Chunked => ResponseFraming::Chunked,
         }
     }
+}
+
+/// One piece of payload, and the framing before and behind it.
+fn decode_chunked(chunked: &mut Chunked, input: &[u8]) -> Result<Decoded, Reject> {
+    let mut data = 0..0;
+    let mut at = 0;
+    while at < input.len() {
+        if let Some(left) = chunked.payload_left() {
+            if !data.is_empty() {
+                break;
+            }
+            let take = to_usize(left).min(input.len() - at);
+            data = at..at + take;
+            at += take;
+            chunked.took(take as u64);
+            continue;
+        }
+        let step = chunked.step(input[at])?;
+        at += 1;
+        if step == Step::BodyEnd {
+            return Ok(Decoded { consumed: at, data, done: true });
+        }
+    }
+    Ok(Decoded { consumed: at, data, done: false })
+}
+
+/// Saturating: callers take the minimum with a slice's length.
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,12 +1,37 @@
-//! Writes heads for the next hop, from the parsed form only.
-use crate::date::DATE_BYTES;
-use crate::{RequestHead, ResponseFraming, ResponseHead, Version};
+//! Writes heads for the next hop, from the parsed form only (RFC 9110 7.6).
+//!
+//! Invariants:
+//! - Nothing is copied but names and values that passed the parser; start
+//!   line, Host, framing and connection fields are always written anew. So two
+//!   hops cannot see different messages in what leaves here.
+//! - Fields that concern one hop stay on it: the fixed ones, and those that
+//!   Connection lists.
+//! - What a client claims about itself (Forwarded, X-Forwarded-*) is dropped
+//!   unless the client is a trusted proxy.
+//! - No allocation beyond the output's growth.
+
+use std::io::Write as _;
 use std::net::IpAddr;
+
+use crate::bytes::{self, eq_lower};
+use crate::date::DATE_BYTES;
+use crate::encode::{self, write_field, write_field_u64};
+use crate::{
+    BodyFraming, Fields, Known, Method, RequestHead, ResponseFraming, ResponseHead, Version,
+    framing,
+};
+
+/// Name that Skep gives itself in Via (RFC 9110 7.6.3 allows a pseudonym).
+pub const VIA_NAME: &str = "skep";
+
+/// Host for a request that names none, which only HTTP/1.0 may: the next hop
+/// speaks 1.1 and needs one.
+const HOST_OF_NONE: &[u8] = b"localhost";
 
 /// What the next hop sees as Host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostPolicy<'a> {
-    /// The client's.
+    /// The client's; `localhost` when it sent none.
     Keep,
     /// This one.
     Set(&'a [u8]),
@@ -26,7 +51,7 @@ pub struct Forward<'a> {
     pub trusted: bool,
     /// Target to send; `None`: the client's path and query as sent.
     pub target: Option<&'a [u8]>,
-    /// Whether an upgrade may pass (never h2c).
+    /// Whether an upgrade may pass (never h2c); see [`upgrade_of`].
     pub upgrade: bool,
     /// Further fields, each `Name: value\r\n`; put in as they are.
     pub extra: &'a [u8],
@@ -35,8 +60,40 @@ pub struct Forward<'a> {
 /// Appends the head of `head` for the next hop, CRLFCRLF included. The body
 /// follows with the framing of `head.framing`.
 pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
-    let _ = (out, head, forward);
-    unimplemented!("write_request")
+    write_request_line(out, head, forward);
+    let host = match forward.host {
+        HostPolicy::Keep if head.host.is_empty() => HOST_OF_NONE,
+        HostPolicy::Keep => head.host,
+        HostPolicy::Set(host) => host,
+    };
+    write_field(out, "Host", host);
+    write_end_to_end(out, &head.fields, |name| {
+        is_replaced_in_request(name) || (!forward.trusted && is_claim(name))
+    });
+    write_forwarded(out, head, forward);
+    write_request_framing(out, head);
+    if let Some(protocols) = upgrade_of(head, forward) {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        write_field(out, "Upgrade", protocols);
+    }
+    out.extend_from_slice(match head.version {
+        Version::Http10 => b"Via: 1.0 ",
+        Version::Http11 => b"Via: 1.1 ",
+    });
+    out.extend_from_slice(VIA_NAME.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(forward.extra);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The upgrade that [`write_request`] passes on; only then may a 101 come back.
+/// Not h2c, which would tunnel requests past every check (RFC 9113 dropped it),
+/// and not with a body, whose end the two sides would have to agree on first.
+pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Option<&'b [u8]> {
+    let protocols = head.upgrade?;
+    let h2c = bytes::list(protocols)
+        .any(|p| p.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"h2c")));
+    (forward.upgrade && head.framing == BodyFraming::None && !h2c).then_some(protocols)
 }
 
 /// How a reply is passed back.
@@ -53,12 +110,207 @@ pub struct Reply<'a> {
 }
 
 /// Appends the head of a reply, CRLFCRLF included, and says how the body must
-/// be framed for the client. `UntilClose` means that the connection closes.
+/// be framed for the client. `UntilClose`: the client's connection must close
+/// behind it, whatever `reply.keep_alive` said; the head says so.
 pub fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
     reply: &Reply<'_>,
 ) -> ResponseFraming {
-    let _ = (out, head, reply);
-    unimplemented!("write_response")
+    write_response_line(out, head);
+    write_end_to_end(out, &head.fields, is_replaced_in_response);
+    let framing = match (head.framing, reply.version) {
+        (ResponseFraming::Chunked | ResponseFraming::UntilClose, Version::Http11) => {
+            ResponseFraming::Chunked
+        }
+        (ResponseFraming::Chunked, Version::Http10) => ResponseFraming::UntilClose,
+        (framing, _) => framing,
+    };
+    if head.status >= 200 {
+        let date = head.known(Known::Date).filter(|_| !head.fields.is_repeated(Known::Date));
+        write_field(out, "Date", date.unwrap_or(reply.date));
+        write_response_framing(out, head, framing);
+        let keep_alive = reply.keep_alive && framing != ResponseFraming::UntilClose;
+        out.extend_from_slice(match (keep_alive, reply.version) {
+            (false, _) => b"Connection: close\r\n".as_slice(),
+            (true, Version::Http10) => b"Connection: keep-alive\r\n",
+            (true, Version::Http11) => b"",
+        });
+    } else if let Some(protocol) = head.upgrade {
+        out.extend_from_slice(b"Connection: upgrade\r\n");
+        write_field(out, "Upgrade", protocol);
+    }
+    out.extend_from_slice(reply.extra);
+    out.extend_from_slice(b"\r\n");
+    framing
+}
+
+// === Both directions ===
+
+/// Appends every field that is neither `replaced` nor listed in Connection.
+fn write_end_to_end(out: &mut Vec<u8>, fields: &Fields<'_, '_>, replaced: impl Fn(&[u8]) -> bool) {
+    // Seldom anything but these three: then there is no name to look for.
+    let lists_names = framing::listed(fields).any(|option| {
+        !eq_lower(option, b"keep-alive")
+            && !eq_lower(option, b"close")
+            && !eq_lower(option, b"upgrade")
+    });
+    for (name, value) in fields.iter() {
+        let bytes = name.as_bytes();
+        let listed = lists_names && framing::listed(fields).any(|o| o.eq_ignore_ascii_case(bytes));
+        if !listed && !is_hop_by_hop(bytes) && !replaced(bytes) {
+            write_field(out, name, value);
+        }
+    }
+}
+
+/// Fields that concern one connection only (RFC 9110 7.6.1, and RFC 2616's
+/// list), or are written anew.
+fn is_hop_by_hop(name: &[u8]) -> bool {
+    match Known::of(name) {
+        Some(
+            Known::Connection
+            | Known::ContentLength
+            | Known::TransferEncoding
+            | Known::Te
+            | Known::Trailer
+            | Known::Upgrade,
+        ) => true,
+        Some(_) => false,
+        None => {
+            eq_lower(name, b"keep-alive")
+                || eq_lower(name, b"proxy-connection")
+                || eq_lower(name, b"proxy-authenticate")
+                || eq_lower(name, b"proxy-authorization")
+                || eq_lower(name, b"proxy-authentication-info")
+        }
+    }
+}
+
+// === Requests ===
+
+fn write_request_line(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    out.extend_from_slice(head.method.as_str().as_bytes());
+    out.push(b' ');
+    match (forward.target, head.query) {
+        (Some(target), _) => {
+            debug_assert!(bytes::all(target, bytes::TARGET), "a target that we made");
+            out.extend_from_slice(target);
+        }
+        (None, None) => out.extend_from_slice(head.path),
+        (None, Some(query)) => {
+            out.extend_from_slice(head.path);
+            out.push(b'?');
+            out.extend_from_slice(query);
+        }
+    }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+}
+
+/// Written anew; or answered here, as Expect is; or dangerous behind us: Proxy
+/// becomes HTTP_PROXY in CGI (CVE-2016-5385), HTTP2-Settings belongs to h2c.
+fn is_replaced_in_request(name: &[u8]) -> bool {
+    match Known::of(name) {
+        Some(Known::Host | Known::Expect | Known::Forwarded | Known::XForwardedFor) => true,
+        Some(_) => false,
+        None => eq_lower(name, b"proxy") || name.eq_ignore_ascii_case(b"http2-settings"),
+    }
+}
+
+/// What a client says about where a request came from.
+fn is_claim(name: &[u8]) -> bool {
+    let x_forwarded = name.get(..12).is_some_and(|start| eq_lower(start, b"x-forwarded-"));
+    x_forwarded || eq_lower(name, b"x-real-ip")
+}
+
+/// Forwarded (RFC 7239) and the X-Forwarded-* that came before it.
+fn write_forwarded(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+    let client = forward.client.to_canonical();
+    out.extend_from_slice(b"Forwarded: ");
+    write_earlier(out, head, forward, Known::Forwarded);
+    // Writing to a Vec cannot fail.
+    let _ = match client {
+        IpAddr::V4(client) => write!(out, "for={client}"),
+        IpAddr::V6(client) => write!(out, "for=\"[{client}]\""),
+    };
+    if !head.host.is_empty() {
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(head.host);
+        out.push(b'"');
+    }
+    out.extend_from_slice(b";proto=");
+    out.extend_from_slice(forward.proto.as_bytes());
+    out.extend_from_slice(b"\r\nX-Forwarded-For: ");
+    write_earlier(out, head, forward, Known::XForwardedFor);
+    let _ = write!(out, "{client}\r\n");
+    if !forward.trusted || head.get("x-forwarded-proto").is_none() {
+        write_field(out, "X-Forwarded-Proto", forward.proto.as_bytes());
+    }
+    if !head.host.is_empty() && (!forward.trusted || head.get("x-forwarded-host").is_none()) {
+        write_field(out, "X-Forwarded-Host", head.host);
+    }
+}
+
+/// Appends what trusted proxies before us wrote into a list, and a comma.
+fn write_earlier(
+    out: &mut Vec<u8>,
+    head: &RequestHead<'_, '_>,
+    forward: &Forward<'_>,
+    field: Known,
+) {
+    if !forward.trusted {
+        return;
+    }
+    for value in head.known_all(field).filter(|value| !value.is_empty()) {
+        out.extend_from_slice(value);
+        out.extend_from_slice(b", ");
+    }
+}
+
+fn write_request_framing(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
+    match head.framing {
+        BodyFraming::Length(bytes) => write_field_u64(out, "Content-Length", bytes),
+        BodyFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        BodyFraming::None => {
+            // RFC 9110 8.6: methods that expect a body say that there is none.
+            let expects_body = matches!(head.method, Method::Post | Method::Put | Method::Patch);
+            if expects_body || head.known(Known::ContentLength).is_some() {
+                out.extend_from_slice(b"Content-Length: 0\r\n");
+            }
+        }
+    }
+}
+
+// === Responses ===
+
+fn write_response_line(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>) {
+    if encode::reason_phrase(head.status).is_empty() {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        encode::write_u64(out, u64::from(head.status));
+        out.push(b' ');
+        out.extend_from_slice(head.reason.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    } else {
+        out.extend_from_slice(encode::status_line(head.status));
+    }
+}
+
+fn is_replaced_in_response(name: &[u8]) -> bool {
+    Known::of(name) == Some(Known::Date)
+}
+
+fn write_response_framing(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, sent: ResponseFraming) {
+    match sent {
+        ResponseFraming::Length(bytes) => write_field_u64(out, "Content-Length", bytes),
+        ResponseFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+        ResponseFraming::UntilClose => {}
+        // An empty body, or HEAD and 304, which tell the length of what a GET
+        // would have brought. The parser vouches for the digits.
+        ResponseFraming::None if head.status != 204 => {
+            if let Some(digits) = head.known(Known::ContentLength) {
+                write_field(out, "Content-Length", digits);
+            }
+        }
+        ResponseFraming::None => {}
+    }
 }

@@ -17,11 +17,14 @@
 #![forbid(unsafe_code)]
 
 pub mod body;
+mod bytes;
+mod chunked;
 pub mod conditional;
 pub mod date;
 pub mod encode;
 pub mod fields;
 pub mod forward;
+mod framing;
 pub mod host;
 pub mod limits;
 pub mod mime;

@@ -17,6 +17,10 @@ pub const TARGET_BYTES_MAX: usize = 8 * 1024;
 /// Method token: 32 bytes; the longest registered one has 17.
 pub const METHOD_BYTES_MAX: usize = 32;
 
+/// Options in all Connection fields of a head: 32; real ones have three. Each
+/// is compared with every field when a head is passed on.
+pub const CONNECTION_OPTIONS_MAX: usize = 32;
+
 /// A body: 1 GiB unless the site says otherwise.
 pub const BODY_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 

@@ -1,24 +1,44 @@
-//! `multipart/byteranges` (RFC 9110 14.6): heads of parts and total length.
+//! `multipart/byteranges`: heads of parts, end, total length (RFC 9110 14.6).
+
 use std::ops::Range;
 
-/// A boundary made from a seed; 32 characters.
+use skep_units::Rng;
+
+use crate::encode::write_u64;
+
+/// Length of a boundary, in bytes; long enough to hold all 64 bits of a seed,
+/// so that nobody guesses it to plant a part in a file.
+const BOUNDARY_BYTES: usize = 32;
+
+/// What separates the parts of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Boundary([u8; 32]);
+pub struct Boundary([u8; BOUNDARY_BYTES]);
 
 impl Boundary {
-    /// Makes the boundary of a reply; the seed should be hard to guess.
+    /// Makes the boundary of a reply from a seed that clients cannot guess.
     pub fn new(seed: u64) -> Boundary {
-        let _ = seed;
-        unimplemented!("new")
+        let mut rng = Rng::new(seed);
+        let mut boundary = [0; BOUNDARY_BYTES];
+        for byte in &mut boundary {
+            *byte = b"abcdefghijklmnopqrstuvwxyz234567"[(rng.next_u64() % 32) as usize];
+        }
+        Boundary(boundary)
     }
 
     /// The characters.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+
+    /// Appends `multipart/byteranges; boundary=…`, the value of Content-Type.
+    pub fn write_content_type(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"multipart/byteranges; boundary=");
+        out.extend_from_slice(&self.0);
+    }
 }
 
 /// Appends the head of one part; the bytes of `range` follow it.
+/// `content_type` is the one the whole would have had, `len_bytes` its length.
 pub fn write_part_head(
     out: &mut Vec<u8>,
     boundary: &Boundary,
@@ -26,14 +46,32 @@ pub fn write_part_head(
     range: &Range<u64>,
     len_bytes: u64,
 ) {
-    let _ = (out, boundary, content_type, range, len_bytes);
-    unimplemented!("write_part_head")
+    out.extend_from_slice(b"\r\n--");
+    out.extend_from_slice(&boundary.0);
+    out.extend_from_slice(b"\r\nContent-Type: ");
+    out.extend_from_slice(content_type.as_bytes());
+    out.extend_from_slice(b"\r\nContent-Range: ");
+    write_content_range(out, range, len_bytes);
+    out.extend_from_slice(b"\r\n\r\n");
 }
 
 /// Appends what ends the body.
 pub fn write_end(out: &mut Vec<u8>, boundary: &Boundary) {
-    let _ = (out, boundary);
-    unimplemented!("write_end")
+    out.extend_from_slice(b"\r\n--");
+    out.extend_from_slice(&boundary.0);
+    out.extend_from_slice(b"--\r\n");
+}
+
+/// Appends `bytes first-last/len`, the value of Content-Range; `range` is not
+/// empty.
+pub fn write_content_range(out: &mut Vec<u8>, range: &Range<u64>, len_bytes: u64) {
+    debug_assert!(range.start < range.end && range.end <= len_bytes, "a part of the whole");
+    out.extend_from_slice(b"bytes ");
+    write_u64(out, range.start);
+    out.push(b'-');
+    write_u64(out, range.end - 1);
+    out.push(b'/');
+    write_u64(out, len_bytes);
 }
 
 /// Length of the whole body, in bytes, for Content-Length.
@@ -43,6 +81,32 @@ pub fn body_bytes(
     parts: &[Range<u64>],
     len_bytes: u64,
 ) -> u64 {
-    let _ = (boundary, content_type, parts, len_bytes);
-    unimplemented!("body_bytes")
+    let mut heads = Vec::new();
+    for part in parts {
+        write_part_head(&mut heads, boundary, content_type, part, len_bytes);
+    }
+    write_end(&mut heads, boundary);
+    heads.len() as u64 + parts.iter().map(|part| part.end - part.start).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn length_is_that_of_the_written_body() {
+        let boundary = Boundary::new(7);
+        let whole = [b'x'; 2000];
+        let parts = [0..1, 500..1000, 1999..2000];
+        let mut body = Vec::new();
+        for part in &parts {
+            write_part_head(&mut body, &boundary, "text/plain", part, 2000);
+            body.extend_from_slice(&whole[part.start as usize..part.end as usize]);
+        }
+        write_end(&mut body, &boundary);
+        assert_eq!(body_bytes(&boundary, "text/plain", &parts, 2000), body.len() as u64);
+        let text = String::from_utf8_lossy(&body);
+        assert!(text.contains("Content-Range: bytes 500-999/2000\r\n\r\nx"));
+        assert!(boundary.as_bytes().is_ascii() && boundary != Boundary::new(8));
+    }
 }

@@ -1,28 +1,147 @@
-//! Byte ranges (RFC 9110 14).
-use crate::{RequestHead, Validators};
+//! Byte ranges: Range and If-Range (RFC 9110 13.1.5 and 14).
+//!
+//! Invariant: the parts of a verdict lie inside the representation, none is
+//! empty, none overlaps another; so a reply is never larger than the whole plus
+//! the heads of its parts (CVE-2011-3192: Apache multiplied the body).
+
 use std::ops::Range;
 
-/// Parts of a reply; one is stored in place.
-pub type Parts = smallvec::SmallVec<[Range<u64>; 4]>;
+use smallvec::SmallVec;
+
+use crate::conditional::strong_match;
+use crate::{HttpDate, Known, Method, RequestHead, Validators, bytes};
+
+/// Parts of a reply; up to four are stored in place.
+pub type Parts = SmallVec<[Range<u64>; 4]>;
+
+/// Parts closer than this are joined, in bytes: the head of a part costs about
+/// as much (RFC 9110 15.3.7.2 allows it).
+const GAP_BYTES_MIN: u64 = 80;
 
 /// Verdict on a Range field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeVerdict {
     /// Send all with 200.
     Whole,
-    /// Send these with 206; one or more, none empty, none overlapping.
+    /// Send these with 206: one or more, none empty, none overlapping; in the
+    /// order asked for, or ascending where some had to be joined.
     Parts(Parts),
     /// Answer 416 with `Content-Range: bytes */len`.
     Unsatisfiable,
 }
 
-/// What of `len_bytes` to send. More than `ranges_max` ranges: all of it.
+/// What of a representation of `len_bytes` to send. A malformed field, another
+/// unit, a failed If-Range or more than `ranges_max` ranges: all of it.
+#[inline]
 pub fn ranges(
     head: &RequestHead<'_, '_>,
     current: &Validators<'_>,
     len_bytes: u64,
     ranges_max: usize,
 ) -> RangeVerdict {
-    let _ = (head, current, len_bytes, ranges_max);
-    unimplemented!("ranges")
+    match head.known(Known::Range) {
+        Some(value) if head.method == Method::Get && !head.fields.is_repeated(Known::Range) => {
+            if if_range_holds(head, current) {
+                parse(value, len_bytes, ranges_max).unwrap_or(RangeVerdict::Whole)
+            } else {
+                RangeVerdict::Whole
+            }
+        }
+        _ => RangeVerdict::Whole,
+    }
+}
+
+/// RFC 9110 13.1.5: a strong tag, or exactly the modification date.
+fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>) -> bool {
+    let Some(value) = head.known(Known::IfRange) else { return true };
+    if head.fields.is_repeated(Known::IfRange) {
+        return false;
+    }
+    if value.starts_with(b"\"") || value.starts_with(b"W/") {
+        return strong_match(value, current.etag);
+    }
+    // The century of a two-digit year is the one that can be equal.
+    current.last_modified.is_some_and(|modified| {
+        HttpDate::parse(value, modified).is_some_and(|date| date.0 == modified)
+    })
+}
+
+/// `bytes=0-499, 1000-, -500`; `None`: not a set of byte ranges that we serve.
+fn parse(value: &[u8], len_bytes: u64, ranges_max: usize) -> Option<RangeVerdict> {
+    let equals = value.iter().position(|b| *b == b'=')?;
+    let (unit, set) = (&value[..equals], &value[equals + 1..]);
+    if !unit.eq_ignore_ascii_case(b"bytes") {
+        return None;
+    }
+    let mut parts = Parts::new();
+    let mut count = 0;
+    for spec in bytes::list(set) {
+        count += 1;
+        if count > ranges_max {
+            return None;
+        }
+        match parse_spec(spec, len_bytes)? {
+            // A suffix of nothing is all of nothing: no 206 can say so.
+            part if part.is_empty() && len_bytes == 0 && spec[0] == b'-' && spec != b"-0" => {
+                return None;
+            }
+            part if part.is_empty() => {}
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        return (count > 0).then_some(RangeVerdict::Unsatisfiable);
+    }
+    Some(RangeVerdict::Parts(joined(parts)))
+}
+
+/// `first-last`, `first-` or `-suffix`; empty when it lies outside.
+fn parse_spec(spec: &[u8], len_bytes: u64) -> Option<Range<u64>> {
+    let dash = spec.iter().position(|b| *b == b'-')?;
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    if first.is_empty() {
+        let suffix = position(last)?;
+        return Some(len_bytes.saturating_sub(suffix)..len_bytes);
+    }
+    let first = position(first)?;
+    let end = if last.is_empty() {
+        len_bytes
+    } else {
+        let last = position(last)?;
+        if last < first {
+            return None;
+        }
+        last.saturating_add(1).min(len_bytes)
+    };
+    Some(first.min(end)..end)
+}
+
+/// Digits; a number beyond 64 bits is beyond every representation too.
+fn position(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |n: u64, d: &u8| n.saturating_mul(10).saturating_add(u64::from(d - b'0'));
+    Some(digits.iter().fold(0, add))
+}
+
+/// Joins parts that overlap or nearly touch; leaves others in their order.
+fn joined(parts: Parts) -> Parts {
+    if parts.len() == 1 {
+        return parts;
+    }
+    let mut sorted = parts.clone();
+    sorted.sort_unstable_by_key(|part| part.start);
+    let apart = |a: &Range<u64>, b: &Range<u64>| b.start >= a.end.saturating_add(GAP_BYTES_MIN);
+    if sorted.windows(2).all(|pair| apart(&pair[0], &pair[1])) {
+        return parts;
+    }
+    let mut out = Parts::new();
+    for part in sorted {
+        match out.last_mut() {
+            Some(last) if !apart(last, &part) => last.end = last.end.max(part.end),
+            _ => out.push(part),
+        }
+    }
+    out
 }

@@ -1,9 +1,19 @@
-//! Request heads: request line, framing, Host, connection options.
-pub use crate::fields::FieldSlots;
+//! Request heads: request line, target, Host, framing, connection options
+//! (RFC 9112 3, RFC 9110 7).
+//!
+//! A [`RequestHead`] exists only for a head that passed every check; whatever
+//! it holds borrows from the caller's buffer. Nothing is allocated.
+
+use crate::bytes::{self, eq_lower};
+use crate::fields;
+use crate::framing::{self, Announced, Options};
+use crate::limits::METHOD_BYTES_MAX;
 use crate::{Fields, HeadLimits, Host, Known, Reject};
 
+pub use crate::fields::FieldSlots;
+
 /// Method of a request. `CONNECT` never gets here: it is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Method<'b> {
     Get,
@@ -18,28 +28,62 @@ pub enum Method<'b> {
 }
 
 impl<'b> Method<'b> {
+    /// The method of that token; methods are case-sensitive.
+    #[inline]
+    pub fn of(token: &'b str) -> Method<'b> {
+        match token {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            "POST" => Method::Post,
+            "PUT" => Method::Put,
+            "DELETE" => Method::Delete,
+            "OPTIONS" => Method::Options,
+            "PATCH" => Method::Patch,
+            "TRACE" => Method::Trace,
+            other => Method::Other(other),
+        }
+    }
+
     /// The token as on the wire.
     pub fn as_str(&self) -> &'b str {
-        unimplemented!("as_str")
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+            Method::Patch => "PATCH",
+            Method::Trace => "TRACE",
+            Method::Other(token) => token,
+        }
     }
 
     /// Safe methods ask for no change (RFC 9110 9.2.1).
     pub fn is_safe(&self) -> bool {
-        unimplemented!("is_safe")
+        matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Idempotent methods may be sent again (RFC 9110 9.2.2).
+    /// Idempotent methods may be sent again (RFC 9110 9.2.2). Of methods it
+    /// does not know it assumes that they may not.
     pub fn is_idempotent(&self) -> bool {
-        unimplemented!("is_idempotent")
+        self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
 }
 
 /// Version of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "each is the version of that name")]
 pub enum Version {
     Http10,
     Http11,
+}
+
+impl Version {
+    #[inline]
+    pub(crate) fn of_minor(minor: u8) -> Version {
+        if minor == 0 { Version::Http10 } else { Version::Http11 }
+    }
 }
 
 /// How the body of a request is delimited (RFC 9112 6.3).
@@ -85,27 +129,258 @@ pub struct RequestHead<'h, 'b> {
 
 impl<'h, 'b> RequestHead<'h, 'b> {
     /// All fields in the order of the wire: (name as sent, value).
-    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
         self.fields.iter()
     }
 
-    /// First value of a known field, in O(1).
+    /// Value of the first line of a well-known field, in O(1).
+    #[inline]
     pub fn known(&self, field: Known) -> Option<&'b [u8]> {
         self.fields.known(field)
     }
 
-    /// Every value of a field, name compared without case.
+    /// Value of every line of a well-known field.
+    #[inline]
+    pub fn known_all(&self, field: Known) -> impl Iterator<Item = &'b [u8]> + use<'h, 'b> {
+        self.fields.known_all(field)
+    }
+
+    /// Value of the first line of the field `name`, compared without case.
+    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
+        self.fields.get(name)
+    }
+
+    /// Value of every line of the field `name`, compared without case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
         self.fields.all(name)
     }
 }
 
 /// Parses `head`, which [`crate::HeadScanner`] found complete.
+///
+/// # Errors
+/// The reason for which the message is refused; close the connection.
+#[inline]
 pub fn parse_request<'h, 'b>(
     slots: &'h mut FieldSlots<'b>,
     head: &'b [u8],
     limits: &HeadLimits,
 ) -> Result<RequestHead<'h, 'b>, Reject> {
-    let _ = (slots, head, limits);
-    unimplemented!("parse_request")
+    let head = head.strip_prefix(b"\r\n").unwrap_or(head);
+    let mut request = httparse::Request::new(&mut []);
+    let parsed = request.parse_with_uninit_headers(head, slots.take(limits));
+    let (Some(token), Some(target), Some(minor)) = (request.method, request.path, request.version)
+    else {
+        return Err(explain_line(head, limits));
+    };
+    match parsed {
+        Ok(httparse::Status::Complete(len)) if len == head.len() => {}
+        other => return Err(explain_fields(head, other)),
+    }
+    let method = method_of(token)?;
+    let fields = Fields::index(head, request.headers, limits)?;
+    let version = Version::of_minor(minor);
+    let target = Target::parse(method, target, limits)?;
+    let (host, authority) = host_of(&fields, &target, version)?;
+    let framing = body_framing(&fields, version)?;
+    let options = framing::connection(&fields)?;
+    Ok(RequestHead {
+        method,
+        target: target.raw,
+        path: target.path,
+        query: target.query,
+        host,
+        authority,
+        version,
+        framing,
+        keep_alive: options.persistent(version),
+        expect_continue: expects_continue(&fields, version, framing)?,
+        upgrade: upgrade_of(&fields, options, version),
+        fields,
+    })
+}
+
+#[inline]
+fn method_of(token: &str) -> Result<Method<'_>, Reject> {
+    match Method::of(token) {
+        Method::Other("CONNECT") => Err(Reject::CONNECT),
+        Method::Other(other) if other.len() > METHOD_BYTES_MAX => Err(Reject::METHOD_TOO_LONG),
+        method => Ok(method),
+    }
+}
+
+#[inline]
+fn body_framing(fields: &Fields<'_, '_>, version: Version) -> Result<BodyFraming, Reject> {
+    Ok(match framing::announced(fields, version)? {
+        Announced::Nothing | Announced::Length(0) => BodyFraming::None,
+        Announced::Length(bytes) => BodyFraming::Length(bytes),
+        Announced::Chunked => BodyFraming::Chunked,
+    })
+}
+
+/// Only `100-continue` is defined; HTTP/1.0 clients cannot expect it, and
+/// without a body there is nothing to continue (RFC 9110 10.1.1).
+#[inline]
+fn expects_continue(
+    fields: &Fields<'_, '_>,
+    version: Version,
+    framing: BodyFraming,
+) -> Result<bool, Reject> {
+    let Some(value) = fields.known(Known::Expect) else { return Ok(false) };
+    if version == Version::Http10 {
+        return Ok(false);
+    }
+    if fields.is_repeated(Known::Expect) || !value.eq_ignore_ascii_case(b"100-continue") {
+        return Err(Reject::EXPECT);
+    }
+    Ok(framing != BodyFraming::None)
+}
+
+#[inline]
+fn upgrade_of<'b>(fields: &Fields<'_, 'b>, options: Options, version: Version) -> Option<&'b [u8]> {
+    if options.upgrade { framing::upgrade(fields, options, version) } else { None }
+}
+
+// === Target and Host ===
+
+/// A request target, taken apart.
+struct Target<'b> {
+    raw: &'b str,
+    path: &'b [u8],
+    query: Option<&'b [u8]>,
+    /// Of an absolute target: its authority, and the default port of its scheme.
+    authority: Option<(&'b [u8], u16)>,
+}
+
+impl<'b> Target<'b> {
+    #[inline]
+    fn parse(method: Method<'_>, raw: &'b str, limits: &HeadLimits) -> Result<Target<'b>, Reject> {
+        let target = raw.as_bytes();
+        if target.len() > limits.target_bytes_max {
+            return Err(Reject::TARGET_TOO_LONG);
+        }
+        if !bytes::all(target, bytes::TARGET) {
+            let fragment = target.contains(&b'#');
+            return Err(if fragment { Reject::FRAGMENT } else { Reject::TARGET_BYTE });
+        }
+        match target {
+            [b'/', ..] => {
+                let (path, query) = split_query(target);
+                Ok(Target { raw, path, query, authority: None })
+            }
+            b"*" if method != Method::Options => Err(Reject::ASTERISK),
+            b"*" => Ok(Target { raw, path: target, query: None, authority: None }),
+            _ => Target::parse_absolute(method, raw),
+        }
+    }
+
+    /// `http://authority/path?query` (RFC 9112 3.2.2).
+    fn parse_absolute(method: Method<'_>, raw: &'b str) -> Result<Target<'b>, Reject> {
+        let target = raw.as_bytes();
+        let Some(colon) = memchr::memmem::find(target, b"://") else {
+            return Err(Reject::TARGET_FORM);
+        };
+        let (scheme, rest) = (&target[..colon], &target[colon + 3..]);
+        let port_default = if eq_lower(scheme, b"http") {
+            80
+        } else if eq_lower(scheme, b"https") {
+            443
+        } else {
+            return Err(Reject::SCHEME);
+        };
+        let end = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        let (path, query) = split_query(rest);
+        let path: &[u8] = match (path, query, method) {
+            // RFC 9112 3.2.4: such a target asks about the server as a whole.
+            (b"", None, Method::Options) => b"*",
+            (b"", ..) => b"/",
+            (path, ..) => path,
+        };
+        Ok(Target { raw, path, query, authority: Some((authority, port_default)) })
+    }
+}
+
+#[inline]
+fn split_query(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match bytes.iter().position(|b| *b == b'?') {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 1..])),
+        None => (bytes, None),
+    }
+}
+
+/// Exactly one valid Host in HTTP/1.1, at most one in 1.0; the authority of an
+/// absolute target must name the same (RFC 9112 3.2; 3.2.2 would have the
+/// target win, but then another reader may have chosen Host).
+#[inline]
+fn host_of<'b>(
+    fields: &Fields<'_, 'b>,
+    target: &Target<'b>,
+    version: Version,
+) -> Result<(&'b [u8], Host<'b>), Reject> {
+    if fields.is_repeated(Known::Host) {
+        return Err(Reject::HOST_REPEATED);
+    }
+    let sent = match fields.known(Known::Host) {
+        Some(value) => Some((value, Host::parse(value)?)),
+        None if version == Version::Http11 => return Err(Reject::HOST_MISSING),
+        None => None,
+    };
+    let Some((authority, port_default)) = target.authority else {
+        return Ok(sent.unwrap_or_default());
+    };
+    let wanted = Host::parse(authority)?;
+    match sent {
+        Some((_, host)) if !host.same_as(&wanted, port_default) => Err(Reject::HOST_MISMATCH),
+        Some(sent) => Ok(sent),
+        None => Ok((authority, wanted)),
+    }
+}
+
+// === Reasons; cold ===
+
+/// Names why httparse refused the request line.
+#[cold]
+fn explain_line(head: &[u8], limits: &HeadLimits) -> Reject {
+    let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
+    let line = &head[..end];
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.is_empty() {
+        return Reject::EMPTY_LINES;
+    }
+    let mut parts = line.split(|b| *b == b' ');
+    let (method, target, version) = (parts.next(), parts.next(), parts.next());
+    let (Some(method), Some(target), Some(version), None) = (method, target, version, parts.next())
+    else {
+        return Reject::REQUEST_LINE;
+    };
+    if method.is_empty() || !bytes::all(method, bytes::TOKEN) || target.is_empty() {
+        return Reject::REQUEST_LINE;
+    }
+    if target.len() > limits.target_bytes_max {
+        return Reject::TARGET_TOO_LONG;
+    }
+    if !bytes::all(target, bytes::TARGET) {
+        return Reject::TARGET_BYTE;
+    }
+    match version {
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Reject::VERSION_UNSUPPORTED
+        }
+        _ => Reject::VERSION_SYNTAX,
+    }
+}
+
+/// Names why httparse refused what follows the request line.
+#[cold]
+fn explain_fields(head: &[u8], parsed: httparse::Result<usize>) -> Reject {
+    let lines = memchr::memchr(b'\n', head).map_or(head, |at| &head[at + 1..]);
+    match parsed {
+        Err(httparse::Error::NewLine) => Reject::REQUEST_LINE,
+        Err(error) => fields::explain(lines, error),
+        // Not what a scanner hands over: the head is cut short or has a tail.
+        Ok(_) => Reject::BARE_LF,
+    }
 }

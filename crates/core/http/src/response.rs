@@ -1,5 +1,12 @@
-//! Response heads of nodes and origins, read as strictly as requests.
-use crate::{FieldSlots, Fields, HeadLimits, Known, Method, Reject, Version};
+//! Response heads of nodes and origins, read as strictly as requests
+//! (RFC 9112 4 and 6.3).
+//!
+//! An origin is not trusted with the framing of a connection that other
+//! clients' replies share: what is ambiguous is refused with 502.
+
+use crate::framing::{self, Announced};
+use crate::request::Version;
+use crate::{FieldSlots, Fields, HeadLimits, Known, Method, Reject, fields};
 
 /// How the body of a response is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +27,7 @@ pub enum ResponseFraming {
 pub struct ResponseHead<'h, 'b> {
     /// Status code, 100 to 599. A 1xx other than 101 precedes the real one.
     pub status: u16,
-    /// Reason phrase as sent; may be empty.
+    /// Reason phrase as sent; empty when it holds more than ASCII.
     pub reason: &'b str,
     /// Version.
     pub version: Version,
@@ -35,29 +42,134 @@ pub struct ResponseHead<'h, 'b> {
 
 impl<'h, 'b> ResponseHead<'h, 'b> {
     /// All fields in the order of the wire: (name as sent, value).
-    pub fn fields(&self) -> impl Iterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
+    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
         self.fields.iter()
     }
 
-    /// First value of a known field, in O(1).
+    /// Value of the first line of a well-known field, in O(1).
+    #[inline]
     pub fn known(&self, field: Known) -> Option<&'b [u8]> {
         self.fields.known(field)
     }
 
-    /// Every value of a field, name compared without case.
+    /// Value of every line of a well-known field.
+    #[inline]
+    pub fn known_all(&self, field: Known) -> impl Iterator<Item = &'b [u8]> + use<'h, 'b> {
+        self.fields.known_all(field)
+    }
+
+    /// Value of the first line of the field `name`, compared without case.
+    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
+        self.fields.get(name)
+    }
+
+    /// Value of every line of the field `name`, compared without case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
         self.fields.all(name)
     }
 }
 
 /// Parses `head`, the answer to a request with `request_method`. Find its end
-/// with [`crate::HeadScanner::response`]. A refusal's status is 502.
+/// with [`crate::HeadScanner::response`].
+///
+/// # Errors
+/// The reason for which the answer is refused, with status 502; close the
+/// connection to the upstream.
 pub fn parse_response<'h, 'b>(
     slots: &'h mut FieldSlots<'b>,
     head: &'b [u8],
     request_method: Method<'_>,
     limits: &HeadLimits,
 ) -> Result<ResponseHead<'h, 'b>, Reject> {
-    let _ = (slots, head, request_method, limits);
-    unimplemented!("parse_response")
+    parse(slots, head, request_method, limits).map_err(Reject::by_upstream)
+}
+
+fn parse<'h, 'b>(
+    slots: &'h mut FieldSlots<'b>,
+    head: &'b [u8],
+    request_method: Method<'_>,
+    limits: &HeadLimits,
+) -> Result<ResponseHead<'h, 'b>, Reject> {
+    // httparse skips empty lines, which may stand before requests only.
+    if !head.starts_with(b"HTTP/") {
+        return Err(Reject::STATUS_LINE);
+    }
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        head,
+        slots.take(limits),
+    );
+    let (Some(minor), Some(status), Some(reason)) =
+        (response.version, response.code, response.reason)
+    else {
+        return Err(explain_line(head));
+    };
+    match parsed {
+        Ok(httparse::Status::Complete(len)) if len == head.len() => {}
+        other => return Err(explain_fields(head, other)),
+    }
+    if !(100..600).contains(&status) {
+        return Err(Reject::STATUS_CODE);
+    }
+    let version = Version::of_minor(minor);
+    let fields = Fields::index(head, response.headers, limits)?;
+    let framing = framing_of(&fields, version, status, request_method)?;
+    let options = framing::connection(&fields)?;
+    let switching = if status == 101 { framing::upgrade(&fields, options, version) } else { None };
+    Ok(ResponseHead {
+        status,
+        reason,
+        version,
+        framing,
+        keep_alive: options.persistent(version) && framing != ResponseFraming::UntilClose,
+        upgrade: switching,
+        fields,
+    })
+}
+
+/// RFC 9112 6.3, in its order.
+fn framing_of(
+    fields: &Fields<'_, '_>,
+    version: Version,
+    status: u16,
+    request_method: Method<'_>,
+) -> Result<ResponseFraming, Reject> {
+    let announced = framing::announced(fields, version)?;
+    match (status, announced) {
+        (100..200 | 204, Announced::Nothing | Announced::Length(0)) => Ok(ResponseFraming::None),
+        // RFC 9112 6.1, RFC 9110 8.6: a server MUST NOT. One that does may
+        // send the body as well, which would be read as the next response.
+        (100..200 | 204, _) => Err(Reject::BODY_FORBIDDEN),
+        (304, _) => Ok(ResponseFraming::None),
+        _ if request_method == Method::Head => Ok(ResponseFraming::None),
+        (_, Announced::Nothing) => Ok(ResponseFraming::UntilClose),
+        (_, Announced::Length(0)) => Ok(ResponseFraming::None),
+        (_, Announced::Length(bytes)) => Ok(ResponseFraming::Length(bytes)),
+        (_, Announced::Chunked) => Ok(ResponseFraming::Chunked),
+    }
+}
+
+#[cold]
+fn explain_line(head: &[u8]) -> Reject {
+    match head {
+        [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', ..] => Reject::STATUS_LINE,
+        [b'H', b'T', b'T', b'P', b'/', major, b'.', minor, ..]
+            if major.is_ascii_digit() && minor.is_ascii_digit() =>
+        {
+            Reject::VERSION_UNSUPPORTED
+        }
+        _ => Reject::VERSION_SYNTAX,
+    }
+}
+
+#[cold]
+fn explain_fields(head: &[u8], parsed: httparse::Result<usize>) -> Reject {
+    let lines = memchr::memchr(b'\n', head).map_or(head, |at| &head[at + 1..]);
+    match parsed {
+        Err(httparse::Error::NewLine | httparse::Error::Status) => Reject::STATUS_LINE,
+        Err(error) => fields::explain(lines, error),
+        // Not what a scanner hands over: the head is cut short or has a tail.
+        Ok(_) => Reject::BARE_LF,
+    }
 }

@@ -1,23 +1,160 @@
-//! Finds the end of a message head.
+//! Finds where a message head ends, in a buffer that grows.
+//!
+//! Owns the byte-level rules: every line ends with CRLF, no control characters,
+//! the limits on head and request line, and nothing but a token byte (after at
+//! most one empty line) to begin with. A head that gets through holds nothing
+//! that two parsers could split into different lines.
+//!
+//! Invariants:
+//! - The verdict depends on the bytes only, not on how they arrived: the first
+//!   byte at fault decides, and it is found by [`fault_at`], which looks at the
+//!   bytes before it and no others.
+//! - Work is linear in the bytes, also for a client that sends them singly:
+//!   what was seen is never gone through again, except for the at most 31
+//!   bytes that fill up a last block.
+
+use crate::bytes::{self, TOKEN};
+use crate::limits::METHOD_BYTES_MAX;
 use crate::{HeadLimits, Reject};
 
-/// Finds the end of a head in a buffer that grows; resumable, and never looks
-/// twice at what it saw, so a client that dribbles single bytes costs O(n).
+/// Finds the end of a head; keep one per message and hand it the same buffer,
+/// grown, until it answers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HeadScanner {
+    /// Bytes that passed, none of which ends the head.
     seen: usize,
+    /// The request line is known to be within its limit.
+    line_measured: bool,
+    response: bool,
 }
 
 impl HeadScanner {
-    /// A scanner for a response; the default one is for a request.
+    /// A scanner for a response head: no empty line before it, no limit on its
+    /// first line but the head's. The default one is for a request.
     pub fn response() -> HeadScanner {
-        HeadScanner { seen: 0 }
+        HeadScanner { response: true, line_measured: true, ..HeadScanner::default() }
     }
 
     /// Looks at `buf`, all bytes since the start of the message. `Some(len)`:
     /// the complete head is `buf[..len]`, its CRLFCRLF included.
+    ///
+    /// # Errors
+    /// The reason why no continuation of these bytes can be accepted, as soon
+    /// as that is certain.
+    #[inline]
     pub fn scan(&mut self, buf: &[u8], limits: &HeadLimits) -> Result<Option<usize>, Reject> {
-        let _ = (self.seen, buf, limits);
-        unimplemented!("scan")
+        debug_assert!(buf.len() >= self.seen, "the buffer shrank while a head was scanned");
+        let window = &buf[..buf.len().min(limits.head_bytes_max)];
+        if !self.line_measured && window.len() > line_bytes_max(limits) {
+            self.measure_line(window, limits)?;
+        }
+        let end = self.advance(window)?;
+        if end.is_none() && window.len() == limits.head_bytes_max {
+            return Err(Reject::HEAD_TOO_LARGE);
+        }
+        Ok(end)
     }
+
+    /// Refuses a request line over its limit, unless an earlier byte is at fault.
+    #[cold]
+    fn measure_line(&mut self, window: &[u8], limits: &HeadLimits) -> Result<(), Reject> {
+        let start = if window[0] == b'\r' { 2 } else { 0 };
+        let end_max = start + line_bytes_max(limits);
+        if memchr::memchr(b'\n', &window[start.min(window.len())..window.len().min(end_max)])
+            .is_some()
+        {
+            self.line_measured = true;
+        } else if window.len() > end_max {
+            self.advance(&window[..end_max])?;
+            return Err(Reject::TARGET_TOO_LONG);
+        }
+        Ok(())
+    }
+
+    /// Goes on to the end of the head or of the window.
+    #[inline]
+    fn advance(&mut self, window: &[u8]) -> Result<Option<usize>, Reject> {
+        let mut at = self.seen;
+        if at < LOOK_BACK {
+            let first = window.len().min(LOOK_BACK);
+            self.step(window, at, first)?;
+            at = first;
+        }
+        while let Some(block) = window[at.saturating_sub(LOOK_BACK)..].first_chunk() {
+            if !is_plain(block) {
+                break;
+            }
+            at += BLOCK;
+        }
+        // What is left is shorter than a block, or a block with the end (or a
+        // fault) in it. A block of the last bytes spares a partial read the
+        // slow steps.
+        let last_plain = at < window.len()
+            && window.len() - at < BLOCK
+            && window.last_chunk().is_some_and(is_plain);
+        let end = if last_plain { None } else { self.step(window, at, window.len())? };
+        self.seen = window.len();
+        Ok(end)
+    }
+
+    /// Byte by byte from `from` to `to`: the end of the head, or the fault.
+    #[inline]
+    fn step(&self, window: &[u8], from: usize, to: usize) -> Result<Option<usize>, Reject> {
+        for at in from..to {
+            if let Some(reject) = fault_at(window, at, self.response) {
+                return Err(reject);
+            }
+            if window[at] == b'\n' && at >= 3 && window[at - 2] == b'\n' {
+                return Ok(Some(at + 1));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Bytes before a block that its verdict needs: CR LF CR before an LF, the
+/// second of which is implied.
+const LOOK_BACK: usize = 2;
+/// Bytes judged at once: two 16-byte vectors, which every x86-64 has.
+const BLOCK: usize = 32;
+
+/// Longest request line with its CRLF: `method SP target SP HTTP/1.1 CR LF`.
+fn line_bytes_max(limits: &HeadLimits) -> usize {
+    METHOD_BYTES_MAX + limits.target_bytes_max + "  HTTP/1.1\r\n".len()
+}
+
+/// Whether the last [`BLOCK`] bytes hold neither a fault nor the end of the
+/// head. Written without branches, so that the compiler makes vectors of it.
+#[inline(always)]
+fn is_plain(bytes: &[u8; BLOCK + LOOK_BACK]) -> bool {
+    let mut found = [0u8; BLOCK];
+    for i in 0..BLOCK {
+        let (two_back, back, byte) = (bytes[i], bytes[i + 1], bytes[i + 2]);
+        let line_end = u8::from(byte == b'\n');
+        let broken_end = line_end ^ u8::from(back == b'\r');
+        let head_end = line_end & u8::from(two_back == b'\n');
+        let line_char = u8::from(byte == b'\t') | u8::from(byte == b'\r') | line_end;
+        let control = (u8::from(byte < 0x20) & (line_char ^ 1)) | u8::from(byte == 0x7f);
+        found[i] = broken_end | head_end | control;
+    }
+    found.iter().fold(0, |acc, f| acc | f) == 0
+}
+
+/// What is wrong with the byte `at`, given those before it. Defines the rules;
+/// [`is_plain`] is its fast twin.
+fn fault_at(bytes: &[u8], at: usize, response: bool) -> Option<Reject> {
+    let byte = bytes[at];
+    if at == 0 {
+        let begins = bytes::is(byte, TOKEN) || (byte == b'\r' && !response);
+        return if begins { None } else { Some(Reject::FIRST_BYTE) };
+    }
+    let after_cr = bytes[at - 1] == b'\r';
+    if after_cr != (byte == b'\n') {
+        return Some(if after_cr { Reject::BARE_CR } else { Reject::BARE_LF });
+    }
+    if at == 2 && bytes[0] == b'\r' && !bytes::is(byte, TOKEN) {
+        return Some(if byte == b'\r' { Reject::EMPTY_LINES } else { Reject::FIRST_BYTE });
+    }
+    let control = (byte < 0x20 && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7f;
+    control.then_some(Reject::CONTROL_BYTE)
 }
