@@ -22,3 +22,6 @@ pub use limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use membership::{
     Change, Event, Member, MemberView, Membership, MembershipError, MembershipSettings,
 };
+
+#[cfg(test)]
+mod tests;
