@@ -6,6 +6,8 @@
 use std::net::SocketAddr;
 
 use crate::error::{ErrorKind, Fault};
+use crate::kind::Unit;
+use crate::number::plain;
 use crate::raw::{Raw, RawValue, Span};
 use crate::schema::{Config, Service};
 use crate::suggest::did_you_mean;
@@ -284,8 +286,8 @@ fn dispatcher_closes_first(config: &Config, clashes: &mut Vec<Clash>) {
     for (i, service) in config.services.iter().enumerate() {
         if service.upstream_idle_ms >= config.timeouts.idle_ms {
             let at = [Key("service"), Nth(i), Key("upstream_idle_ms")];
-            let expected = format!("less than timeouts.idle_ms ({})", config.timeouts.idle_ms);
-            let clash = Clash::new(&at, expected, service.upstream_idle_ms.to_string());
+            let expected = format!("less than timeouts.idle_ms ({})", ms(config.timeouts.idle_ms));
+            let clash = Clash::new(&at, expected, ms(service.upstream_idle_ms));
             let why = "else a node closes a connection while a request is on its way";
             clashes.push(clash.hint(why.to_owned()));
         }
@@ -297,8 +299,8 @@ fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
         let health = &service.health;
         if health.timeout_ms > health.interval_ms {
             let at = [Key("service"), Nth(i), Key("health"), Key("timeout_ms")];
-            let expected = format!("at most interval_ms ({})", health.interval_ms);
-            clashes.push(Clash::new(&at, expected, health.timeout_ms.to_string()));
+            let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
+            clashes.push(Clash::new(&at, expected, ms(health.timeout_ms)));
         }
     }
 }
@@ -360,8 +362,8 @@ fn target_fits_head(config: &Config, clashes: &mut Vec<Clash>) {
     let limits = &config.limits;
     if limits.target_bytes_max >= limits.head_bytes_max {
         let at = [Key("limits"), Key("target_bytes_max")];
-        let expected = format!("less than head_bytes_max ({})", limits.head_bytes_max);
-        clashes.push(Clash::new(&at, expected, limits.target_bytes_max.to_string()));
+        let expected = format!("less than head_bytes_max ({})", bytes(limits.head_bytes_max));
+        clashes.push(Clash::new(&at, expected, bytes(limits.target_bytes_max)));
     }
 }
 
@@ -369,7 +371,16 @@ fn head_fits_connection(config: &Config, clashes: &mut Vec<Clash>) {
     let limits = &config.limits;
     if limits.head_bytes_max > limits.connection_bytes_max {
         let at = [Key("limits"), Key("head_bytes_max")];
-        let expected = format!("at most connection_bytes_max ({})", limits.connection_bytes_max);
-        clashes.push(Clash::new(&at, expected, limits.head_bytes_max.to_string()));
+        let room = bytes(limits.connection_bytes_max);
+        let expected = format!("at most connection_bytes_max ({room})");
+        clashes.push(Clash::new(&at, expected, bytes(limits.head_bytes_max)));
     }
+}
+
+fn ms(number: u64) -> String {
+    plain(Unit::Milliseconds, number)
+}
+
+fn bytes(number: u64) -> String {
+    plain(Unit::Bytes, number)
 }

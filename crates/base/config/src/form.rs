@@ -39,7 +39,7 @@ impl Form {
             Self::UrlPattern => "a URL path such as \"/a.html\" or \"/a/*\"",
             Self::UrlTarget => "a URL or URL path such as \"/b.html\" or \"https://example.org/*\"",
             Self::Authority => "a host and port such as \"www1.example.org:8080\"",
-            Self::HostPattern => "a host name, \"*.\" and a host name, or \"*\"",
+            Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
             Self::FieldValue => "the value of a header field",
             Self::AccessLog => "\"off\", \"-\" or a path",
         }

@@ -144,8 +144,8 @@ fn expected_number(unit: Unit, min: u64, max: u64) -> String {
         Unit::Percent => ("a percentage", ""),
         Unit::Status => ("an HTTP status", ""),
     };
-    let plain = |number| number::format(unit, number).replace('"', "");
-    format!("{noun} from {} to {}{form}", plain(min), plain(max))
+    let (min, max) = (number::plain(unit, min), number::plain(unit, max));
+    format!("{noun} from {min} to {max}{form}")
 }
 
 /// `a, b or c`.

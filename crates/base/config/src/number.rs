@@ -26,16 +26,21 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, Option<String>> {
 pub(crate) fn parse(unit: Unit, text: &str) -> Result<u64, Option<String>> {
     let digits_len = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, suffix) = text.split_at(digits_len);
-    if suffix.is_empty() && !digits.is_empty() {
+    let Ok(number) = digits.parse::<u64>() else { return Err(None) };
+    if suffix.is_empty() {
         return Err(Some(format!("a number stands without quotes: {digits}")));
     }
-    let Ok(number) = digits.parse::<u64>() else { return Err(None) };
     let known = suffixes(unit).iter().find(|(name, _)| *name == suffix);
     match known.map(|(_, factor)| number.checked_mul(*factor)) {
         Some(Some(product)) => Ok(product),
         Some(None) => Err(None),
         None => Err(meant(unit, suffix).map(|right| format!("write \"{number}{right}\""))),
     }
+}
+
+/// `number` in the largest unit that divides it, for messages.
+pub(crate) fn plain(unit: Unit, number: u64) -> String {
+    format(unit, number).replace('"', "")
 }
 
 /// `number` in the largest unit that divides it, as TOML.

@@ -47,7 +47,7 @@ table! {
         limits: Limits, live;
         /// Limits of time.
         timeouts: Timeouts, live;
-        /// Logs.
+        /// What a process writes down.
         log: Log, live;
         /// Metrics for Prometheus.
         metrics: Metrics, live;
@@ -286,7 +286,7 @@ table! {
 }
 
 table! {
-    /// Logs.
+    /// What a process writes down: a line for each request, and messages.
     Log at "log" {
         /// Where requests are logged: `"off"`, `"-"` (standard output) or a
         /// file, to which lines are appended.

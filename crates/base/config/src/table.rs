@@ -215,11 +215,8 @@ macro_rules! entry {
     (reload restart) => {
         false
     };
-    (path "", $field:ident) => {
-        stringify!($field)
-    };
     (path $path:literal, $field:ident) => {
-        concat!($path, ".", stringify!($field))
+        if $path.is_empty() { stringify!($field) } else { concat!($path, ".", stringify!($field)) }
     };
 }
 

@@ -19,7 +19,10 @@ pub const POLICY_NAMES: &[&str] = &[
 
 /// An enum whose variants are words in the config file.
 macro_rules! words {
-    ($(#[doc = $doc:literal])+ $name:ident { $($(#[doc = $vdoc:literal])+ $variant:ident = $word:literal,)+ }) => {
+    (
+        $(#[doc = $doc:literal])+
+        $name:ident { $($(#[doc = $vdoc:literal])+ $variant:ident = $word:literal,)+ }
+    ) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
         pub enum $name {
