@@ -181,6 +181,22 @@ impl Conn {
         !matches!(peeked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// [`Conn::is_stale`] with a system call even if the runtime knows of no
+    /// news: for requests that can't be sent twice.
+    pub fn probe_stale(&self) -> bool {
+        let mut byte = [0u8; 1];
+        let peeked = rustix::net::recv(self, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        !matches!(peeked, Err(rustix::io::Errno::WOULDBLOCK))
+    }
+
+    /// Makes the close a reset. For a reply that only the end of the stream
+    /// delimits and that was cut short: an orderly close would pass it off as
+    /// complete (RFC 9112 section 8).
+    pub fn reset_on_close(&self) {
+        // An error means that there is no connection left to reset.
+        let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
+    }
+
     /// Ends the sending direction, so that the peer sees the end of stream.
     pub fn finish_sending(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write)?)

@@ -24,7 +24,7 @@ pub struct Worker {
     outputs: RefCell<Vec<Output>>,
     drain: watch::Receiver<bool>,
     draining: Cell<bool>,
-    ticks: RefCell<Vec<Box<dyn Fn()>>>,
+    ticks: RefCell<Vec<Box<dyn FnMut()>>>,
 }
 
 impl Worker {
@@ -92,8 +92,9 @@ impl Worker {
         }
     }
 
-    /// Runs `job` at every sweep (ten times a second) on this worker.
-    pub fn on_tick(&self, job: impl Fn() + 'static) {
+    /// Runs `job` at every sweep (ten times a second) on this worker. It must
+    /// not call this method.
+    pub fn on_tick(&self, job: impl FnMut() + 'static) {
         self.ticks.borrow_mut().push(Box::new(job));
     }
 
@@ -106,7 +107,7 @@ impl Worker {
             if self.is_draining() {
                 self.deadlines.expire_idle();
             }
-            for job in self.ticks.borrow().iter() {
+            for job in self.ticks.borrow_mut().iter_mut() {
                 job();
             }
         }
@@ -174,6 +175,7 @@ impl Workers {
     }
 
     fn spawn(&mut self, index: usize, admission: &Arc<Admission>) -> Result<(), WorkersError> {
+        #[expect(clippy::disallowed_methods, reason = "jobs come from start-up and reloads alone")]
         let (sender, jobs) = mpsc::unbounded_channel();
         let admission = Arc::clone(admission);
         let drain = self.drain.subscribe();

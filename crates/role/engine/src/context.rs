@@ -4,6 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
+use skep_http::date::DATE_BYTES;
 use skep_http::{HttpDate, RequestHead, Version};
 use skep_serve::{Worker, unix_ms};
 use skep_telemetry::{CoreCounters, LogHandle, LogRecord, WorkerLog};
@@ -12,7 +14,7 @@ use crate::reply::Summary;
 use crate::settings::Settings;
 
 const DATE_PREFIX: &[u8; 6] = b"Date: ";
-const DATE_LINE_BYTES: usize = 6 + 29 + 2;
+const DATE_LINE_BYTES: usize = DATE_PREFIX.len() + DATE_BYTES + 2;
 
 /// One worker's share of the engine. Never leaves its thread.
 pub struct Context {
@@ -30,16 +32,18 @@ struct DateLine {
 }
 
 impl Context {
-    /// Makes the worker's context and arranges that its log is handed on.
+    /// Makes the worker's context. Ten times a second it hands its log on and
+    /// looks whether `settings` were replaced by a reload.
     pub fn new(
         worker: &Rc<Worker>,
-        settings: Settings,
+        settings: Arc<ArcSwap<Settings>>,
         counters: Arc<CoreCounters>,
         log: &LogHandle,
     ) -> Rc<Self> {
+        let mut in_force = settings.load_full();
         let context = Rc::new(Self {
             worker: Rc::clone(worker),
-            settings: RefCell::new(Rc::new(settings)),
+            settings: RefCell::new(Rc::new(Settings::clone(&in_force))),
             log: RefCell::new(log.worker(Arc::clone(&counters))),
             counters,
             date: RefCell::new(DateLine { unix_s: u64::MAX, line: [0; DATE_LINE_BYTES] }),
@@ -47,8 +51,12 @@ impl Context {
         });
         let ticking = Rc::downgrade(&context);
         worker.on_tick(move || {
-            if let Some(context) = ticking.upgrade() {
-                context.log.borrow_mut().tick();
+            let Some(context) = ticking.upgrade() else { return };
+            context.log.borrow_mut().tick();
+            let current = settings.load();
+            if !Arc::ptr_eq(&current, &in_force) {
+                in_force = Arc::clone(&current);
+                *context.settings.borrow_mut() = Rc::new(Settings::clone(&in_force));
             }
         });
         context
@@ -64,11 +72,6 @@ impl Context {
         Rc::clone(&self.settings.borrow())
     }
 
-    /// Replaces the settings; requests in work keep the old ones.
-    pub fn set_settings(&self, settings: Settings) {
-        *self.settings.borrow_mut() = Rc::new(settings);
-    }
-
     /// This worker's counters.
     pub fn counters(&self) -> &CoreCounters {
         &self.counters
@@ -76,15 +79,28 @@ impl Context {
 
     /// Appends `Date: ...\r\n`; formatted once a second.
     pub fn write_date(&self, out: &mut Vec<u8>) {
+        self.with_date_line(|line| out.extend_from_slice(line));
+    }
+
+    /// The value of `Date` at this second.
+    pub fn date(&self) -> [u8; DATE_BYTES] {
+        self.with_date_line(|line| {
+            let mut date = [0; DATE_BYTES];
+            date.copy_from_slice(&line[DATE_PREFIX.len()..][..DATE_BYTES]);
+            date
+        })
+    }
+
+    fn with_date_line<R>(&self, look: impl FnOnce(&[u8; DATE_LINE_BYTES]) -> R) -> R {
         let unix_s = unix_ms() / 1000;
         let mut date = self.date.borrow_mut();
         if date.unix_s != unix_s {
             date.unix_s = unix_s;
-            date.line[..6].copy_from_slice(DATE_PREFIX);
-            date.line[6..35].copy_from_slice(&HttpDate(unix_s).format());
-            date.line[35..].copy_from_slice(b"\r\n");
+            date.line[..DATE_PREFIX.len()].copy_from_slice(DATE_PREFIX);
+            date.line[DATE_PREFIX.len()..][..DATE_BYTES].copy_from_slice(&HttpDate(unix_s).format());
+            date.line[DATE_LINE_BYTES - 2..].copy_from_slice(b"\r\n");
         }
-        out.extend_from_slice(&date.line);
+        look(&date.line)
     }
 
     /// Whether requests are logged at all.

@@ -60,6 +60,7 @@ impl<'c> Exchange<'c> {
             rest_at: 0,
             continue_owed: request.expect_continue,
             started_ms: None,
+            paused_ms: None,
             received: 0,
         };
         let reply = ReplySink {
@@ -100,6 +101,7 @@ pub struct RequestBody<'c> {
     rest_at: usize,
     continue_owed: bool,
     started_ms: Option<u64>,
+    paused_ms: Option<u64>,
     received: u64,
 }
 
@@ -144,6 +146,15 @@ impl RequestBody<'_> {
     /// [`RequestBody::poll_read`], awaited.
     pub async fn read(&mut self, sink: &mut Vec<u8>) -> Result<bool, ExchangeError> {
         std::future::poll_fn(|cx| self.poll_read(cx, sink)).await
+    }
+
+    /// Says that nobody reads for now, because whoever takes the body is slower
+    /// than the client: until the next read the client's rate does not count.
+    pub fn pause(&mut self) {
+        if self.started_ms.is_some() && self.paused_ms.is_none() && !self.is_done() {
+            self.paused_ms = Some(self.context.worker().now_ms());
+            self.conn.timer().clear();
+        }
     }
 
     /// Bytes that came behind the request, for a tunnel. Leaves none.
@@ -226,6 +237,10 @@ impl RequestBody<'_> {
     fn begin(&mut self) {
         if self.started_ms.is_none() {
             self.started_ms = Some(self.context.worker().now_ms());
+            self.set_deadline();
+        }
+        if let (Some(started_ms), Some(paused_ms)) = (&mut self.started_ms, self.paused_ms.take()) {
+            *started_ms += self.context.worker().now_ms().saturating_sub(paused_ms);
             self.set_deadline();
         }
         if std::mem::take(&mut self.continue_owed) && self.received == 0 {

@@ -1,1 +1,112 @@
 //! The web server: sites, files, the memory cache.
+//!
+//! ```text
+//!  request -> Front (per worker: no lock) --hit--> reply out of a Segment
+//!               | miss
+//!               v
+//!            Catalog: path -> Resource (version, prepared heads)
+//!               |        ^-- checked by time (skep-fresh) and inotify (Watcher)
+//!               v
+//!            Store: segments in memory, S3-FIFO in bytes, one fill each
+//!               | fill
+//!               v
+//!            disk: openat2 beneath the root; preadv2 that never waits, or the pool
+//! ```
+//!
+//! Invariants: a reply holds bytes of one version only; a worker never waits
+//! for a disk; memory is bounded by the cache size plus what replies pin.
+
+#![forbid(unsafe_code)]
+
+mod catalog;
+mod disk;
+mod front;
+mod handler;
+mod limits;
+mod listing;
+mod object;
+mod respond;
+mod segment;
+mod site;
+mod store;
+mod stream;
+mod watch;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use skep_config::Config;
+use skep_engine::Context;
+
+use catalog::Catalog;
+pub use handler::NodeHandler;
+pub use site::SiteError;
+use site::SiteSet;
+use store::Store;
+pub use store::StoreStats;
+use watch::Watcher;
+
+/// Where dispatchers ask whether a node is well.
+pub const HEALTH_PATH: &str = "/.well-known/skep/health";
+
+/// A node can't be started or reconfigured.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeError {
+    /// A site can't be served.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// A thread could not be started.
+    #[error("cannot start a thread of the node: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// A web server with its memory; shared by all workers of a process.
+pub struct Node {
+    store: Arc<Store>,
+    watcher: Arc<Watcher>,
+    catalog: Arc<ArcSwap<Catalog>>,
+}
+
+impl Node {
+    /// Makes the node of a config: its sites must be there.
+    pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
+        let store = Store::new(config.cache.size_bytes_max);
+        let watcher = Watcher::start();
+        let catalog = catalog(config, &store, &watcher)?;
+        Ok(Arc::new(Self { store, watcher, catalog: Arc::new(ArcSwap::new(catalog)) }))
+    }
+
+    /// Replaces the sites; on an error the old ones stay. What is in memory
+    /// stays useful.
+    pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
+        self.catalog.store(catalog(config, &self.store, &self.watcher)?);
+        Ok(())
+    }
+
+    /// The node's handler for the worker of `context`.
+    pub fn handler(self: &Arc<Self>, context: &Rc<Context>) -> Rc<NodeHandler> {
+        NodeHandler::new(self, context)
+    }
+
+    /// Counts of the memory cache.
+    pub fn store_stats(&self) -> StoreStats {
+        self.store.stats()
+    }
+
+    /// Files found changed since the last reload.
+    pub fn stale_dropped(&self) -> u64 {
+        self.catalog.load().stale_dropped()
+    }
+}
+
+fn catalog(
+    config: &Config,
+    store: &Arc<Store>,
+    watcher: &Arc<Watcher>,
+) -> Result<Arc<Catalog>, NodeError> {
+    let sites = SiteSet::new(&config.sites)?;
+    let entries_max = config.cache.entries_max as usize;
+    let interval_ms = config.cache.check_interval_ms;
+    Ok(Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)?)
+}

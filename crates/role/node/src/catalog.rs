@@ -1,0 +1,264 @@
+//! The catalog: what each path leads to, and whether that still holds.
+//!
+//! An entry may be served while it was checked within the interval and its
+//! directory told of no change. A thread checks the entries that are in use, so
+//! a hit never makes a system call; an entry that nobody asked for is checked
+//! by the request that asks.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use skep_serve::monotonic_ms;
+
+use crate::disk::{DiskError, Kind, Root, Wait};
+use crate::object::{Found, Variants, look_up, parent};
+use crate::site::{Site, SiteSet};
+use crate::store::Store;
+use crate::watch::{Directory, Watcher};
+
+/// What a path leads to: a file in one version, with its siblings.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) site: Arc<Site>,
+    pub(crate) variants: Variants,
+    directory: Arc<Directory>,
+    /// Generation of the directory when this was last found right.
+    generation: AtomicU64,
+    verified_ms: AtomicU64,
+    used: AtomicBool,
+    retired: AtomicBool,
+}
+
+impl Resource {
+    /// Whether this may be served at `now_ms`.
+    pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
+        !self.retired.load(Ordering::Acquire)
+            && self.generation.load(Ordering::Acquire) == self.directory.generation()
+            && now_ms.saturating_sub(self.verified_ms.load(Ordering::Relaxed)) <= interval_ms
+    }
+
+    /// Says that it was served; keeps it among those that are checked.
+    pub(crate) fn mark_used(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the files at the paths are those that this was made of.
+    fn matches_disk(&self) -> bool {
+        let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return false };
+        self.variants
+            .iter()
+            .all(|object| root.describe(&object.relative) == Ok(Kind::File(object.stamp)))
+    }
+
+    fn verified(&self, began_ms: u64, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+        self.verified_ms.store(began_ms, Ordering::Relaxed);
+    }
+}
+
+/// What the catalog gives for a path.
+pub(crate) enum Located {
+    /// A file; with it the open plain file if it had to be opened.
+    Resource(Arc<Resource>, Option<File>),
+    /// A directory asked for without its slash.
+    NeedsSlash,
+    /// A directory to list.
+    Directory,
+}
+
+type Key = (usize, Box<[u8]>);
+
+/// See the module.
+pub(crate) struct Catalog {
+    sites: SiteSet,
+    store: Arc<Store>,
+    watcher: Arc<Watcher>,
+    entries: Mutex<HashMap<Key, Arc<Resource>>>,
+    entries_max: usize,
+    interval_ms: u64,
+    stale_dropped: AtomicU64,
+}
+
+impl Catalog {
+    /// An empty catalog of `sites`, and the thread that checks its entries; the
+    /// thread ends when the catalog is dropped.
+    pub(crate) fn start(
+        sites: SiteSet,
+        store: Arc<Store>,
+        watcher: Arc<Watcher>,
+        entries_max: usize,
+        interval_ms: u64,
+    ) -> std::io::Result<Arc<Self>> {
+        let catalog = Arc::new(Self {
+            sites,
+            store,
+            watcher,
+            entries: Mutex::default(),
+            entries_max,
+            interval_ms,
+            stale_dropped: AtomicU64::new(0),
+        });
+        let watched = Arc::downgrade(&catalog);
+        std::thread::Builder::new()
+            .name("skep-fresh".into())
+            .spawn(move || keep_checking(&watched, interval_ms))?;
+        Ok(catalog)
+    }
+
+    /// The sites.
+    pub(crate) fn sites(&self) -> &SiteSet {
+        &self.sites
+    }
+
+    /// Longest age of a check that still counts, in milliseconds.
+    pub(crate) fn interval_ms(&self) -> u64 {
+        self.interval_ms
+    }
+
+    /// Entries that were found changed, since the start.
+    pub(crate) fn stale_dropped(&self) -> u64 {
+        self.stale_dropped.load(Ordering::Relaxed)
+    }
+
+    /// What `path` of `site` leads to. [`DiskError::WouldBlock`] only with
+    /// [`Wait::No`].
+    pub(crate) fn locate(
+        &self,
+        site: &Arc<Site>,
+        path: &[u8],
+        wait: Wait,
+    ) -> Result<Located, DiskError> {
+        let key = (site.index, Box::<[u8]>::from(path));
+        let began_ms = monotonic_ms();
+        let known = self.lock().get(&key).map(Arc::clone);
+        if let Some(resource) = known
+            && resource.is_current(began_ms, self.interval_ms)
+        {
+            return Ok(Located::Resource(resource, None));
+        }
+        let directory = self.directory(site, path, wait)?;
+        // Read before the disk is: a change in between shows as a difference.
+        let generation = directory.generation();
+        let (variants, file) = match look_up(site, path, wait) {
+            Ok(Found::File(variants, file)) => (variants, file),
+            Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
+            Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),
+            Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
+            Err(error) => return self.lost(&key, Err(error)),
+        };
+        let found = Resource {
+            site: Arc::clone(site),
+            variants,
+            directory,
+            generation: AtomicU64::new(generation),
+            verified_ms: AtomicU64::new(began_ms),
+            used: AtomicBool::new(true),
+            retired: AtomicBool::new(false),
+        };
+        Ok(Located::Resource(self.insert(key, found), Some(file)))
+    }
+
+    /// Takes a resource out because its bytes were found to differ.
+    pub(crate) fn retire(&self, resource: &Arc<Resource>) {
+        if !resource.retired.swap(true, Ordering::AcqRel) {
+            self.stale_dropped.fetch_add(1, Ordering::Relaxed);
+            for object in resource.variants.iter() {
+                self.store.forget(object.name(), object.stamp.version, object.segments());
+            }
+        }
+    }
+
+    /// Enters what was found. If it is what was known, the known one stays, so
+    /// that what points to it remains useful.
+    fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
+        let mut entries = self.lock();
+        if let Some(known) = entries.get(&key) {
+            let same = known.variants.iter().map(|o| (&o.relative, o.stamp));
+            if !known.retired.load(Ordering::Acquire)
+                && same.eq(found.variants.iter().map(|o| (&o.relative, o.stamp)))
+                && Arc::ptr_eq(&known.directory, &found.directory)
+            {
+                let verified_ms = found.verified_ms.load(Ordering::Relaxed);
+                known.verified(verified_ms, found.generation.load(Ordering::Relaxed));
+                known.mark_used();
+                return Arc::clone(known);
+            }
+        }
+        if entries.len() >= self.entries_max {
+            forget_unused(&mut entries, self.entries_max);
+        }
+        let found = Arc::new(found);
+        let replaced = entries.insert(key, Arc::clone(&found));
+        drop(entries);
+        if let Some(replaced) = replaced {
+            self.retire(&replaced);
+        }
+        found
+    }
+
+    /// The path no longer leads to a file.
+    fn lost<T>(&self, key: &Key, result: Result<T, DiskError>) -> Result<T, DiskError> {
+        let lost = self.lock().remove(key);
+        if let Some(lost) = lost {
+            self.retire(&lost);
+        }
+        result
+    }
+
+    fn directory(
+        &self,
+        site: &Site,
+        path: &[u8],
+        wait: Wait,
+    ) -> Result<Arc<Directory>, DiskError> {
+        let parent = parent(site, path);
+        match (self.watcher.known(&parent), wait) {
+            (Some(directory), _) => Ok(directory),
+            (None, Wait::No) => Err(DiskError::WouldBlock),
+            (None, Wait::Yes) => Ok(self.watcher.watch(&parent)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Resource>>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Makes room: first what was not used since the last check, then anything.
+fn forget_unused(entries: &mut HashMap<Key, Arc<Resource>>, entries_max: usize) {
+    entries.retain(|_, resource| resource.used.load(Ordering::Relaxed));
+    let mut surplus = (entries.len() + 1).saturating_sub(entries_max * 7 / 8);
+    entries.retain(|_, _| {
+        let keep = surplus == 0;
+        surplus = surplus.saturating_sub(1);
+        keep
+    });
+}
+
+/// Checks what is in use twice per interval, so that it never runs out.
+fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64) {
+    let pause = Duration::from_millis((interval_ms / 2).max(1));
+    loop {
+        std::thread::sleep(pause);
+        let Some(catalog) = catalog.upgrade() else { return };
+        let used: Vec<Arc<Resource>> = {
+            let entries = catalog.lock();
+            let used = entries.values().filter(|r| r.used.swap(false, Ordering::Relaxed));
+            used.map(Arc::clone).collect()
+        };
+        for resource in used {
+            let began_ms = monotonic_ms();
+            let generation = resource.directory.generation();
+            if resource.matches_disk() {
+                resource.verified(began_ms, generation);
+            } else {
+                catalog.retire(&resource);
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! System calls on files: open inside a root, describe, read.
+//!
+//! [`Wait::No`] is for workers: everything answers at once or says
+//! [`DiskError::WouldBlock`], after which the same call is made with
+//! [`Wait::Yes`] on a thread that may wait for a disk.
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, ReadWriteFlags};
+use skep_config::Symlinks;
+
+use crate::store::Version;
+
+/// Whether a call may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Answer from the kernel's caches or not at all.
+    No,
+    /// Wait.
+    Yes,
+}
+
+/// Why a file can't be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DiskError {
+    /// There is none.
+    #[error("no such file")]
+    NotFound,
+    /// It may not be served: permissions, a link out of the root, not a file.
+    #[error("not permitted")]
+    Forbidden,
+    /// The answer would have to wait for a disk.
+    #[error("would wait for the disk")]
+    WouldBlock,
+    /// The process or the machine has no descriptors or memory left.
+    #[error("out of descriptors or memory")]
+    Exhausted,
+    /// The file changed or shrank while it was read.
+    #[error("the file changed while it was read")]
+    Changed,
+    /// The disk failed.
+    #[error("input/output error {0}")]
+    Failed(i32),
+}
+
+impl From<Errno> for DiskError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Self::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => {
+                Self::Forbidden
+            }
+            Errno::AGAIN => Self::WouldBlock,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted,
+            other => Self::Failed(other.raw_os_error()),
+        }
+    }
+}
+
+/// What tells one state of a file from the next: the version, and what shows
+/// that the path leads to another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Version, the same on every machine that has the same copy.
+    pub(crate) version: Version,
+    device: u64,
+    inode: u64,
+    ctime_ns: i128,
+}
+
+/// What stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A regular file.
+    File(Stamp),
+    /// A directory.
+    Directory,
+    /// A device, socket or pipe: never served.
+    Other,
+}
+
+impl Kind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File(Stamp {
+                version: Version {
+                    mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+                    bytes: stat.st_size as u64,
+                },
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            }),
+            FileType::Directory => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: u64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+}
+
+/// A root directory, opened for one look-up. Opened anew each time, so that a
+/// root that is a link can be pointed elsewhere (deployments do that).
+#[derive(Debug)]
+pub(crate) struct Root {
+    directory: OwnedFd,
+    resolve: ResolveFlags,
+}
+
+impl Root {
+    /// Opens `path`, which may be anything the operator named.
+    pub(crate) fn open(path: &Path, symlinks: Symlinks) -> Result<Self, DiskError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let resolve = match symlinks {
+            Symlinks::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Symlinks::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Symlinks::Follow => ResolveFlags::NO_MAGICLINKS,
+        };
+        Ok(Self { directory, resolve })
+    }
+
+    /// Opens the file or directory at `relative` for reading.
+    pub(crate) fn open_at(&self, relative: &[u8], wait: Wait) -> Result<(File, Kind), DiskError> {
+        // NONBLOCK: opening a pipe must not wait for its writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        let path = relative_path(relative);
+        let fd = rustix::fs::openat2(
+            &self.directory,
+            path,
+            flags,
+            Mode::empty(),
+            self.resolve | cached,
+        )?;
+        let kind = Kind::of(&rustix::fs::fstat(&fd)?);
+        Ok((File::from(fd), kind))
+    }
+
+    /// Describes what stands at `relative`, links followed. For comparing with
+    /// a stamp; says nothing about permission.
+    pub(crate) fn describe(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+        let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
+        Ok(Kind::of(&stat))
+    }
+}
+
+fn relative_path(relative: &[u8]) -> &Path {
+    let relative = if relative.is_empty() { b"." } else { relative };
+    Path::new(std::ffi::OsStr::from_bytes(relative))
+}
+
+/// Describes an open file.
+pub(crate) fn describe(file: &File) -> Result<Kind, DiskError> {
+    Ok(Kind::of(&rustix::fs::fstat(file)?))
+}
+
+/// Fills `buffer` from `offset`. [`DiskError::Changed`] if the file ends first.
+/// With [`Wait::No`], returns how far it got before it would have had to wait.
+pub(crate) fn read_at(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> Result<usize, DiskError> {
+    let flags = match wait {
+        Wait::No => ReadWriteFlags::NOWAIT,
+        Wait::Yes => ReadWriteFlags::empty(),
+    };
+    let mut done = 0;
+    while done < buffer.len() {
+        let mut slices = [IoSliceMut::new(&mut buffer[done..])];
+        match rustix::io::preadv2(file, &mut slices, offset + done as u64, flags) {
+            Ok(0) => return Err(DiskError::Changed),
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            // Some file systems (network, FUSE) know no NOWAIT.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// Checks that `root` is a directory that can be read; for start-up.
+pub(crate) fn check_root(root: &Path) -> io::Result<()> {
+    std::fs::read_dir(root).map(drop)
+}

@@ -1,0 +1,497 @@
+//! Requests to replies: the node's side of the engine.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::fs::File;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::Cache;
+use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
+use skep_http::negotiate::{AcceptEncoding, prefers_json};
+use skep_http::{Known, Method, RequestHead, multipart, path};
+use skep_serve::{SharedBytes, unix_ms};
+use skep_telemetry::{CacheResult, Counter};
+use skep_units::SEGMENT_BYTES;
+
+use crate::catalog::{Catalog, Located, Resource};
+use crate::disk::{DiskError, Wait};
+use crate::front::{Entry, Front};
+use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
+use crate::listing::Listing;
+use crate::object::{CACHE_STATUS_HIT, Object};
+use crate::respond::{Plan, is_simple, plan, write_head};
+use crate::segment::Segment;
+use crate::site::Site;
+use crate::stream::{SendError, Source, pool};
+use crate::{HEALTH_PATH, Node};
+
+const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+
+/// A node's handler on one worker.
+pub struct NodeHandler {
+    node: Arc<Node>,
+    context: Rc<Context>,
+    view: RefCell<View>,
+}
+
+/// The catalog in force, as this worker last saw it, and its index into it.
+struct View {
+    cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
+    catalog: Arc<Catalog>,
+    front: Rc<Front>,
+}
+
+impl View {
+    /// Notices a reload: one atomic load when there was none.
+    fn refresh(&mut self) {
+        let current = self.cache.load();
+        if !Arc::ptr_eq(current, &self.catalog) {
+            self.catalog = Arc::clone(current);
+            self.front = Rc::new(Front::new(self.catalog.sites().len()));
+        }
+    }
+}
+
+impl NodeHandler {
+    pub(crate) fn new(node: &Arc<Node>, context: &Rc<Context>) -> Rc<Self> {
+        let mut cache = Cache::new(Arc::clone(&node.catalog));
+        let catalog = Arc::clone(cache.load());
+        let front = Rc::new(Front::new(catalog.sites().len()));
+        let view = RefCell::new(View { cache, catalog, front });
+        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), view })
+    }
+
+    fn view(&self) -> (Arc<Catalog>, Rc<Front>) {
+        let mut view = self.view.borrow_mut();
+        view.refresh();
+        (Arc::clone(&view.catalog), Rc::clone(&view.front))
+    }
+
+    /// Health as dispatchers ask for it: 503 tells them to send no more.
+    fn health(&self, reply: &mut Reply<'_>) {
+        let (status, body): (u16, &[u8]) = match self.context.worker().is_draining() {
+            true => (503, b"draining\n"),
+            false => (200, b"ok\n"),
+        };
+        reply.start(status);
+        reply.lines(b"Content-Type: text/plain\r\nCache-Control: no-store\r\n");
+        reply.field_number("Content-Length", body.len() as u64);
+        reply.end_head();
+        reply.body_copy(body);
+    }
+}
+
+impl Handler for NodeHandler {
+    fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Quick::Later;
+        }
+        let Ok(Cow::Borrowed(path)) = path::normalise(request.path) else { return Quick::Later };
+        let mut view = self.view.borrow_mut();
+        view.refresh();
+        let Some(site) = view.catalog.sites().find(&request.authority) else {
+            return Quick::Later;
+        };
+        let interval_ms = view.catalog.interval_ms();
+        let hit = view.front.with(site.index, path, |entry| {
+            let now_ms = self.context.worker().now_ms();
+            if !entry.resource.is_current(now_ms, interval_ms) {
+                return Quick::Later;
+            }
+            answer_from_memory(entry, request, reply)
+        });
+        match hit {
+            Some(quick) => quick,
+            None if path == HEALTH_PATH.as_bytes() => {
+                self.health(reply);
+                Quick::Done
+            }
+            None => Quick::Later,
+        }
+    }
+
+    async fn slow(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let (catalog, front) = self.view();
+        let Some(site) = catalog.sites().find(&request.authority).map(Arc::clone) else {
+            exchange.reply.write().plain(421, b"");
+            return Ok(());
+        };
+        let serving = Serving { handler: self, catalog, front, site };
+        match request.method {
+            Method::Get | Method::Head => serving.get(request, exchange).await,
+            Method::Options => {
+                let mut reply = exchange.reply.write();
+                reply.start(204);
+                reply.lines(ALLOW);
+                reply.lines(&serving.site.lines);
+                reply.end_head();
+                Ok(())
+            }
+            _ => serving.error(request, exchange, 405, ALLOW).await,
+        }
+    }
+}
+
+/// A hit: everything that a reply needs is in memory.
+fn answer_from_memory(
+    entry: &Entry,
+    request: &RequestHead<'_, '_>,
+    reply: &mut Reply<'_>,
+) -> Quick {
+    let variants = &entry.resource.variants;
+    let encoding = match variants.is_varied() {
+        true => AcceptEncoding::parse(request).choose(variants.available()),
+        false => None,
+    };
+    let (slot, object) = variants.get(encoding);
+    let plan = match is_simple(request) {
+        true => Plan::Whole,
+        false => plan(request, object, unix_ms() / 1000),
+    };
+    let range = match &plan {
+        Plan::Whole => 0..object.bytes(),
+        Plan::Part(part) => part.clone(),
+        Plan::Parts(_) => return Quick::Later,
+        _ => 0..0,
+    };
+    let mut segment = None;
+    if reply.body_wanted() && !range.is_empty() {
+        if object.bytes() > SEGMENT_BYTES {
+            return Quick::Later;
+        }
+        match entry.segments[slot].upgrade() {
+            Some(found) if found.is_complete() => segment = Some(found),
+            _ => return Quick::Later,
+        }
+    }
+    entry.resource.mark_used();
+    reply.context().counters().inc(Counter::CacheHit);
+    reply.summary().cache = CacheResult::Hit;
+    match plan {
+        Plan::Whole => {
+            reply.prebuilt(200, &object.hit_head);
+            reply.end_head();
+        }
+        ref plan => drop(write_head(reply, object, plan, 200, CACHE_STATUS_HIT)),
+    }
+    if let Some(segment) = segment {
+        skep_cache::Entry::touch(&*segment);
+        write_body(reply, segment, range.start as u32, range.end as u32);
+    }
+    Quick::Done
+}
+
+fn write_body(reply: &mut Reply<'_>, segment: Arc<Segment>, start: u32, end: u32) {
+    if segment.len() <= COPY_BYTES_MAX {
+        return reply.body_copy(&segment.chunk(0)[start as usize..end as usize]);
+    }
+    let mut at = start;
+    while at < end {
+        let (chunk, offset) = Segment::locate(at);
+        let len = (segment.chunk(chunk).len() as u32 - offset).min(end - at);
+        reply.body_shared(Arc::clone(&segment) as Arc<dyn SharedBytes>, chunk, offset, offset + len);
+        at += len;
+    }
+}
+
+/// One request that needs more than a look into memory.
+struct Serving<'a> {
+    handler: &'a NodeHandler,
+    catalog: Arc<Catalog>,
+    front: Rc<Front>,
+    site: Arc<Site>,
+}
+
+impl Serving<'_> {
+    async fn get(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let path = match path::normalise(request.path) {
+            Ok(path) => path,
+            Err(reject) => return self.error(request, exchange, reject.status, b"").await,
+        };
+        if &*path == HEALTH_PATH.as_bytes() {
+            self.handler.health(&mut exchange.reply.write());
+            return Ok(());
+        }
+        if let Some((status, location)) = self.site.moved(&path) {
+            redirect(&mut exchange.reply.write(), status, &location, &self.site.lines);
+            return Ok(());
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            let located = self.locate(&path).await;
+            let failed = match located {
+                Ok(Located::Resource(resource, file)) => {
+                    match self.send(request, exchange, &path, &resource, file, 200).await? {
+                        Sent::Done => return Ok(()),
+                        Sent::Failed(error) => error,
+                    }
+                }
+                Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, &path),
+                Ok(Located::Directory) => return self.list(request, exchange, &path).await,
+                Err(error) => error,
+            };
+            if failed != DiskError::Changed {
+                return self.failed(request, exchange, failed).await;
+            }
+        }
+        // It changes faster than it can be read.
+        self.error(request, exchange, 503, &self.retry_after()).await
+    }
+
+    async fn failed(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        error: DiskError,
+    ) -> Result<(), ExchangeError> {
+        match error {
+            DiskError::NotFound => match self.site.spa_fallback.clone() {
+                Some(page) => self.page(request, exchange, 200, 404, &page, b"").await,
+                None => self.error(request, exchange, 404, b"").await,
+            },
+            DiskError::Forbidden => self.error(request, exchange, 403, b"").await,
+            DiskError::Exhausted => self.error(request, exchange, 503, &self.retry_after()).await,
+            error => {
+                tracing::warn!(target = request.target, %error, "a file could not be read");
+                self.error(request, exchange, 500, b"").await
+            }
+        }
+    }
+
+    async fn locate(&self, path: &[u8]) -> Result<Located, DiskError> {
+        match self.catalog.locate(&self.site, path, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                let catalog = Arc::clone(&self.catalog);
+                let site = Arc::clone(&self.site);
+                let path = path.to_vec();
+                pool(move || catalog.locate(&site, &path, Wait::Yes)).await
+            }
+            located => located,
+        }
+    }
+
+    /// Sends a file. `status` stands in for 200; any other is sent whole and
+    /// unconditionally.
+    async fn send(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        path: &[u8],
+        resource: &Arc<Resource>,
+        file: Option<File>,
+        status: u16,
+    ) -> Result<Sent, ExchangeError> {
+        resource.mark_used();
+        let variants = &resource.variants;
+        let encoding = match variants.is_varied() {
+            true => AcceptEncoding::parse(request).choose(variants.available()),
+            false => None,
+        };
+        let (slot, object) = variants.get(encoding);
+        let plan = match status {
+            200 => plan(request, object, unix_ms() / 1000),
+            _ => Plan::Whole,
+        };
+        let file = file.filter(|_| slot == 0).map(Arc::new);
+        let mut source = Source {
+            store: &self.handler.node.store,
+            site: &self.site,
+            object,
+            counters: self.handler.context.counters(),
+            file,
+        };
+        let mut cache = CacheResult::Hit;
+        let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
+        let mut first = None;
+        if wants_bytes {
+            match source.prepare().await {
+                Ok(prepared) => (first, cache) = prepared,
+                Err(error) => return Ok(self.source_failed(resource, error)),
+            }
+        }
+        let mut reply = exchange.reply.write();
+        reply.summary().cache = cache;
+        let boundary = write_head(&mut reply, object, &plan, status, cache_status(cache));
+        let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Client(error)) => return Err(error),
+            Err(SendError::Source(error)) => {
+                self.source_failed(resource, error);
+                self.handler.context.counters().inc(Counter::TruncatedFiles);
+                return Err(ExchangeError::ReplyCutShort("the file changed while it was sent"));
+            }
+        }
+        let small = object.bytes() <= SEGMENT_BYTES;
+        if status == 200 && small && (object.bytes() == 0 || first.is_some()) {
+            self.front.remember(path, resource, slot, first.as_ref());
+        }
+        Ok(Sent::Done)
+    }
+
+    fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
+        if error == DiskError::Changed || error == DiskError::NotFound {
+            self.catalog.retire(resource);
+            return Sent::Failed(DiskError::Changed);
+        }
+        Sent::Failed(error)
+    }
+
+    fn add_slash(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        path: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let mut location = Vec::new();
+        path::write_encoded(&mut location, path);
+        location.push(b'/');
+        if let Some(query) = request.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        redirect(&mut exchange.reply.write(), 301, &location, &self.site.lines);
+        Ok(())
+    }
+
+    async fn list(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        path: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let (site, listed) = (Arc::clone(&self.site), path.to_vec());
+        let listing = match pool(move || Listing::read(&site, &listed)).await {
+            Ok(listing) => listing,
+            Err(error) => return self.failed(request, exchange, error).await,
+        };
+        let (content_type, body) = match prefers_json(request.known(Known::Accept)) {
+            true => ("application/json", listing.json()),
+            false => ("text/html; charset=utf-8", listing.html(path)),
+        };
+        let mut reply = exchange.reply.write();
+        reply.start(200);
+        reply.field("Content-Type", content_type.as_bytes());
+        reply.field_number("Content-Length", body.len() as u64);
+        reply.lines(b"Cache-Control: no-cache\r\nVary: Accept\r\n");
+        reply.lines(&self.site.lines);
+        reply.end_head();
+        reply.body_copy(&body);
+        Ok(())
+    }
+
+    /// An error reply: the operator's page if there is one, else a line.
+    async fn error(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        status: u16,
+        extra_lines: &[u8],
+    ) -> Result<(), ExchangeError> {
+        if let Some(page) = self.site.error_pages.get(&status).cloned() {
+            return self.page(request, exchange, status, status, &page, extra_lines).await;
+        }
+        let lines = [extra_lines, &*self.site.lines].concat();
+        exchange.reply.write().plain(status, &lines);
+        Ok(())
+    }
+
+    /// Sends the file at `page` with `status`; if it can't be had, a line that
+    /// says `missing`.
+    async fn page(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        status: u16,
+        missing: u16,
+        page: &str,
+        extra_lines: &[u8],
+    ) -> Result<(), ExchangeError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Ok(Located::Resource(resource, file)) = self.locate(page.as_bytes()).await else {
+                break;
+            };
+            let path = page.as_bytes();
+            if let Sent::Done =
+                self.send(request, exchange, path, &resource, file, status).await?
+            {
+                return Ok(());
+            }
+        }
+        let lines = [extra_lines, &*self.site.lines].concat();
+        exchange.reply.write().plain(missing, &lines);
+        Ok(())
+    }
+
+    fn retry_after(&self) -> Vec<u8> {
+        let seconds = self.handler.context.settings().retry_after_s;
+        format!("Retry-After: {seconds}\r\n").into_bytes()
+    }
+}
+
+/// How an attempt to send a file ended.
+enum Sent {
+    Done,
+    /// Before anything was written; the request may start over.
+    Failed(DiskError),
+}
+
+async fn send_body(
+    source: &mut Source<'_>,
+    reply: &mut skep_engine::ReplySink<'_>,
+    object: &Object,
+    plan: &Plan,
+    boundary: Option<multipart::Boundary>,
+) -> Result<(), SendError> {
+    match (plan, boundary) {
+        (Plan::Whole, _) => source.send(reply, 0..object.bytes()).await,
+        (Plan::Part(part), _) => source.send(reply, part.clone()).await,
+        (Plan::Parts(parts), Some(boundary)) if reply.body_wanted() => {
+            let mut head = Vec::with_capacity(256);
+            for part in parts {
+                head.clear();
+                let bytes = object.bytes();
+                multipart::write_part_head(
+                    &mut head,
+                    &boundary,
+                    object.content_type,
+                    part,
+                    bytes,
+                );
+                reply.write().body_copy(&head);
+                source.send(reply, part.clone()).await?;
+            }
+            head.clear();
+            multipart::write_end(&mut head, &boundary);
+            reply.write().body_copy(&head);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the cache did, in the words of RFC 9211.
+fn cache_status(result: CacheResult) -> &'static [u8] {
+    match result {
+        CacheResult::Hit => CACHE_STATUS_HIT,
+        CacheResult::Fill => b"Cache-Status: skep; fwd=uri-miss; stored\r\n",
+        CacheResult::Miss => b"Cache-Status: skep; fwd=uri-miss; collapsed\r\n",
+        _ => b"Cache-Status: skep; fwd=bypass\r\n",
+    }
+}
+
+fn redirect(reply: &mut Reply<'_>, status: u16, location: &[u8], lines: &[u8]) {
+    reply.start(status);
+    reply.field("Location", location);
+    reply.lines(b"Content-Length: 0\r\n");
+    reply.lines(lines);
+    reply.end_head();
+}

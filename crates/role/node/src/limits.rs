@@ -1,0 +1,46 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Memory of a segment comes in pieces of this size, in bytes, so that a
+/// segment can be read while it grows. Large enough that a 541 KB reply is
+/// three parts of one write.
+pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Bytes that a worker itself copies out of the kernel's page cache before it
+/// leaves the rest of a file to the pool: about 0.1 ms of its time.
+pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
+
+/// Bytes of one piece of a file that streams past the cache: what a slow reader
+/// of a huge file costs in memory.
+pub(crate) const STREAM_BYTES: usize = 128 * 1024;
+
+/// Bytes that a reply gathers before it is sent.
+pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Bodies up to this size are copied behind their head instead of shared: one
+/// part less to write, and cheaper than the reference up to a page.
+pub(crate) const COPY_BYTES_MAX: u32 = 4096;
+
+/// Bytes alive beyond the store's capacity before replies stop to pin further
+/// segments and stream instead: slow readers may keep evicted segments alive.
+pub(crate) const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Ranges that one request may ask for; more get the whole file. 16 is more
+/// than readers of PDF or archives use, and bounds the amplification of many
+/// small overlapping ranges (CVE-2011-3192).
+pub(crate) const RANGES_MAX: usize = 16;
+
+/// Entries of a directory that a listing shows.
+pub(crate) const LISTING_ENTRIES_MAX: usize = 10_000;
+
+/// Directories watched for changes. Each costs the kernel about 1 KiB; files
+/// in directories beyond it are checked by time alone.
+pub(crate) const WATCHES_MAX: usize = 32_768;
+
+/// Paths that one worker's front index remembers before it forgets the lot.
+pub(crate) const FRONT_ENTRIES_MAX: usize = 65_536;
+
+/// Times that a request starts over because its file changed under it.
+pub(crate) const ATTEMPTS_MAX: usize = 4;
+
+/// Longest path under a root, in bytes: what the kernel takes (PATH_MAX).
+pub(crate) const PATH_BYTES_MAX: usize = 4095;

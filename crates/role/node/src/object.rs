@@ -1,0 +1,258 @@
+//! Objects: a version of a file and all of its reply that can be prepared.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use skep_http::negotiate::{Encoding, EncodingSet};
+use skep_http::{HttpDate, Validators, encode, mime};
+use skep_units::SEGMENT_BYTES;
+
+use crate::disk::{DiskError, Kind, Root, Stamp, Wait};
+use crate::limits::PATH_BYTES_MAX;
+use crate::site::Site;
+use crate::store::{SegmentKey, Version};
+
+/// What the cache says of a reply that it answered from memory (RFC 9211).
+pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
+
+/// One version of one file.
+#[derive(Debug)]
+pub(crate) struct Object {
+    /// Path below the root.
+    pub(crate) relative: Box<[u8]>,
+    pub(crate) stamp: Stamp,
+    pub(crate) content_type: &'static str,
+    name: Arc<[u8]>,
+    etag: Box<str>,
+    last_modified: u64,
+    /// Field lines of every reply that speaks of this version.
+    pub(crate) lines: Box<[u8]>,
+    /// Status line and field lines of the whole object out of memory: all of
+    /// the head of a hit, but for `Date` and the end.
+    pub(crate) hit_head: Box<[u8]>,
+}
+
+impl Object {
+    fn new(
+        site: &Site,
+        relative: &[u8],
+        plain: &[u8],
+        encoding: Option<Encoding>,
+        varies: bool,
+        stamp: Stamp,
+    ) -> Self {
+        let Version { mtime_ns, bytes } = stamp.version;
+        let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
+        let etag = etag(stamp.version, encoding);
+        let content_type = mime::for_path(plain);
+        let mut lines = Vec::with_capacity(512);
+        encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
+        if let Some(encoding) = encoding {
+            encode::write_field(&mut lines, "Content-Encoding", encoding.as_str().as_bytes());
+        }
+        encode::write_field(&mut lines, "ETag", etag.as_bytes());
+        encode::write_field(&mut lines, "Last-Modified", &HttpDate(last_modified).format());
+        lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
+        if varies {
+            lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        lines.extend_from_slice(&site.lines_success);
+        let mut hit_head = Vec::with_capacity(lines.len() + 128);
+        encode::write_status_line(&mut hit_head, 200);
+        hit_head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
+        encode::write_u64(&mut hit_head, bytes);
+        hit_head.extend_from_slice(b"\r\n");
+        hit_head.extend_from_slice(&lines);
+        hit_head.extend_from_slice(CACHE_STATUS_HIT);
+        Self {
+            relative: relative.into(),
+            stamp,
+            content_type,
+            name: site.object_name(relative),
+            etag: etag.into(),
+            last_modified,
+            lines: lines.into(),
+            hit_head: hit_head.into(),
+        }
+    }
+
+    /// Size, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.stamp.version.bytes
+    }
+
+    /// What conditions compare.
+    pub(crate) fn validators(&self) -> Validators<'_> {
+        Validators { etag: &self.etag, last_modified: Some(self.last_modified) }
+    }
+
+    /// Number of segments; 0 for an empty file.
+    pub(crate) fn segments(&self) -> u32 {
+        self.bytes().div_ceil(SEGMENT_BYTES) as u32
+    }
+
+    /// Name of segment `index`.
+    pub(crate) fn segment_key(&self, index: u32) -> SegmentKey {
+        SegmentKey { object: Arc::clone(&self.name), version: self.stamp.version, index }
+    }
+
+    /// Bytes of segment `index`.
+    pub(crate) fn segment_bytes(&self, index: u32) -> u32 {
+        let start = u64::from(index) * SEGMENT_BYTES;
+        (self.bytes() - start).min(SEGMENT_BYTES) as u32
+    }
+
+    /// The object's name in the store.
+    pub(crate) fn name(&self) -> &Arc<[u8]> {
+        &self.name
+    }
+}
+
+/// Strong tag of modification time and size, the same on every node that has
+/// the same copy. Encodings differ in bytes, so they differ in tag.
+fn etag(version: Version, encoding: Option<Encoding>) -> String {
+    let suffix = match encoding {
+        None => "",
+        Some(Encoding::Br) => "-br",
+        Some(Encoding::Zstd) => "-zst",
+        Some(Encoding::Gzip) => "-gz",
+    };
+    format!("\"{:x}-{:x}{suffix}\"", version.mtime_ns, version.bytes)
+}
+
+/// The plain object of a path and its encoded siblings.
+#[derive(Debug)]
+pub(crate) struct Variants {
+    pub(crate) plain: Arc<Object>,
+    pub(crate) br: Option<Arc<Object>>,
+    pub(crate) zstd: Option<Arc<Object>>,
+    pub(crate) gzip: Option<Arc<Object>>,
+}
+
+impl Variants {
+    /// Which encoded siblings there are.
+    pub(crate) fn available(&self) -> EncodingSet {
+        EncodingSet {
+            br: self.br.is_some(),
+            zstd: self.zstd.is_some(),
+            gzip: self.gzip.is_some(),
+        }
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_varied(&self) -> bool {
+        self.br.is_some() || self.zstd.is_some() || self.gzip.is_some()
+    }
+
+    /// The sibling with `encoding`, or the plain object; and its slot number.
+    pub(crate) fn get(&self, encoding: Option<Encoding>) -> (usize, &Arc<Object>) {
+        let (slot, object) = match encoding {
+            None => (0, None),
+            Some(Encoding::Br) => (1, self.br.as_ref()),
+            Some(Encoding::Zstd) => (2, self.zstd.as_ref()),
+            Some(Encoding::Gzip) => (3, self.gzip.as_ref()),
+        };
+        object.map_or((0, &self.plain), |object| (slot, object))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        [Some(&self.plain), self.br.as_ref(), self.zstd.as_ref(), self.gzip.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+}
+
+/// What a normalised path leads to.
+pub(crate) enum Found {
+    /// A file, and the open plain file.
+    File(Variants, File),
+    /// A directory asked for without its slash.
+    NeedsSlash,
+    /// A directory without an index file.
+    Directory,
+}
+
+/// Looks a normalised path up on the disk.
+pub(crate) fn look_up(site: &Site, path: &[u8], wait: Wait) -> Result<Found, DiskError> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    if !site.shows(path) || relative.len() > PATH_BYTES_MAX {
+        return Err(DiskError::NotFound);
+    }
+    let root = Root::open(&site.root, site.symlinks)?;
+    if relative.is_empty() || relative.ends_with(b"/") {
+        return look_up_index(site, &root, relative, wait);
+    }
+    match root.open_at(relative, wait)? {
+        (file, Kind::File(stamp)) => Ok(found_file(site, &root, relative, file, stamp, wait)?),
+        (_, Kind::Directory) => Ok(Found::NeedsSlash),
+        (_, Kind::Other) => Err(DiskError::Forbidden),
+    }
+}
+
+fn look_up_index(
+    site: &Site,
+    root: &Root,
+    relative: &[u8],
+    wait: Wait,
+) -> Result<Found, DiskError> {
+    for name in &site.index_files {
+        let index = [relative, name.as_bytes()].concat();
+        match root.open_at(&index, wait) {
+            Ok((file, Kind::File(stamp))) => {
+                return found_file(site, root, &index, file, stamp, wait);
+            }
+            Ok(_) | Err(DiskError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match root.open_at(relative, wait)? {
+        (_, Kind::Directory) if site.listing => Ok(Found::Directory),
+        // An unlisted directory does not even say that it is there.
+        _ => Err(DiskError::NotFound),
+    }
+}
+
+fn found_file(
+    site: &Site,
+    root: &Root,
+    relative: &[u8],
+    file: File,
+    stamp: Stamp,
+    wait: Wait,
+) -> Result<Found, DiskError> {
+    let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
+    if site.precompressed {
+        for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
+            let name = [relative, suffix.as_bytes()].concat();
+            *sibling = match root.open_at(&name, wait) {
+                Ok((_, Kind::File(stamp))) => Some((name, stamp)),
+                Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
+                _ => None,
+            };
+        }
+    }
+    let varies = siblings.iter().any(Option::is_some);
+    let [br, zstd, gzip] = siblings;
+    let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
+        sibling.map(|(name, stamp)| {
+            Arc::new(Object::new(site, &name, relative, Some(encoding), varies, stamp))
+        })
+    };
+    let variants = Variants {
+        plain: Arc::new(Object::new(site, relative, relative, None, varies, stamp)),
+        br: encoded(br, Encoding::Br),
+        zstd: encoded(zstd, Encoding::Zstd),
+        gzip: encoded(gzip, Encoding::Gzip),
+    };
+    Ok(Found::File(variants, file))
+}
+
+/// The directory that a path's file lies in, for watching.
+pub(crate) fn parent(site: &Site, path: &[u8]) -> std::path::PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    let relative = path[..end].strip_prefix(b"/").unwrap_or(&path[..end]);
+    site.root.join(Path::new(std::ffi::OsStr::from_bytes(relative)))
+}

@@ -1,0 +1,231 @@
+//! Sites: which one a request is for, and what its operator has decided.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skep_config::{Redirect, Site as SiteConfig, Symlinks};
+use skep_http::Host;
+
+use crate::disk::check_root;
+
+/// Longest host name looked up, in bytes (RFC 1035).
+const HOST_BYTES_MAX: usize = 255;
+
+/// A site can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// The root is missing or may not be read.
+    #[error(
+        "cannot serve {}: {source}. Expected a directory that this user may read",
+        root.display()
+    )]
+    Root {
+        /// The root as configured.
+        root: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// One site, ready to serve.
+#[derive(Debug)]
+pub(crate) struct Site {
+    pub(crate) index: usize,
+    pub(crate) root: PathBuf,
+    pub(crate) index_files: Vec<String>,
+    pub(crate) spa_fallback: Option<String>,
+    pub(crate) listing: bool,
+    pub(crate) dotfiles: bool,
+    pub(crate) symlinks: Symlinks,
+    pub(crate) precompressed: bool,
+    /// Field lines of every reply of the site.
+    pub(crate) lines: Box<[u8]>,
+    /// Those, and `Cache-Control`, for replies that succeeded.
+    pub(crate) lines_success: Box<[u8]>,
+    pub(crate) error_pages: BTreeMap<u16, String>,
+    redirects: Vec<Redirect>,
+}
+
+impl Site {
+    fn new(index: usize, config: &SiteConfig) -> Result<Self, SiteError> {
+        check_root(&config.root)
+            .map_err(|source| SiteError::Root { root: config.root.clone(), source })?;
+        let mut lines = Vec::new();
+        for (name, value) in &config.headers {
+            skep_http::encode::write_field(&mut lines, name, value.as_bytes());
+        }
+        let mut lines_success = lines.clone();
+        if let Some(value) = &config.cache_control {
+            skep_http::encode::write_field(&mut lines_success, "Cache-Control", value.as_bytes());
+        }
+        Ok(Self {
+            index,
+            root: config.root.clone(),
+            index_files: config.index.clone(),
+            spa_fallback: config.spa_fallback.clone(),
+            listing: config.listing,
+            dotfiles: config.dotfiles,
+            symlinks: config.symlinks,
+            precompressed: config.precompressed,
+            lines: lines.into(),
+            lines_success: lines_success.into(),
+            error_pages: config.error_pages.clone(),
+            redirects: config.redirects.clone(),
+        })
+    }
+
+    /// Name of the object at `relative`, unique among all sites of the node:
+    /// sites that share a root share its bytes in memory.
+    pub(crate) fn object_name(&self, relative: &[u8]) -> Arc<[u8]> {
+        let mut name = self.root.as_os_str().as_bytes().to_vec();
+        name.push(0);
+        name.extend_from_slice(relative);
+        name.into()
+    }
+
+    /// Whether the operator lets `path` be served at all: a segment that
+    /// begins with a dot is hidden, but for `/.well-known/` (RFC 8615).
+    pub(crate) fn shows(&self, path: &[u8]) -> bool {
+        let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
+        self.dotfiles || !visible.split(|&b| b == b'/').any(|segment| segment.starts_with(b"."))
+    }
+
+    /// Status and Location for a path that moved.
+    pub(crate) fn moved(&self, path: &[u8]) -> Option<(u16, Vec<u8>)> {
+        self.redirects.iter().find_map(|redirect| {
+            let from = redirect.from.as_bytes();
+            let to = redirect.to.as_bytes();
+            let Some(prefix) = from.strip_suffix(b"*") else {
+                return (from == path).then(|| (redirect.status, to.to_vec()));
+            };
+            let rest = path.strip_prefix(prefix)?;
+            let mut location = to.strip_suffix(b"*").unwrap_or(to).to_vec();
+            if to.ends_with(b"*") {
+                skep_http::path::write_encoded(&mut location, rest);
+            }
+            Some((redirect.status, location))
+        })
+    }
+}
+
+/// All sites of a node, by host.
+#[derive(Debug)]
+pub(crate) struct SiteSet {
+    sites: Vec<Arc<Site>>,
+    exact: HashMap<Box<[u8]>, usize>,
+    /// Suffixes with their dot: `.example.org`; the longest first.
+    wildcards: Vec<(Box<[u8]>, usize)>,
+    default: Option<usize>,
+}
+
+impl SiteSet {
+    /// Compiles the sites of a config, and looks whether their roots are there.
+    pub(crate) fn new(configs: &[SiteConfig]) -> Result<Self, SiteError> {
+        let mut set =
+            Self { sites: Vec::new(), exact: HashMap::new(), wildcards: Vec::new(), default: None };
+        for (index, config) in configs.iter().enumerate() {
+            set.sites.push(Arc::new(Site::new(index, config)?));
+            if config.hosts.is_empty() {
+                set.default.get_or_insert(index);
+            }
+            for host in &config.hosts {
+                set.add_host(&host.to_ascii_lowercase(), index);
+            }
+        }
+        set.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        Ok(set)
+    }
+
+    /// Number of sites.
+    pub(crate) fn len(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// The site for a host; exact names before wildcards before the default.
+    pub(crate) fn find(&self, host: &Host<'_>) -> Option<&Arc<Site>> {
+        if self.exact.is_empty() && self.wildcards.is_empty() {
+            return self.default.map(|index| &self.sites[index]);
+        }
+        let mut buffer = [0u8; HOST_BYTES_MAX];
+        let name = buffer.get_mut(..host.name.len())?;
+        name.copy_from_slice(host.name);
+        name.make_ascii_lowercase();
+        let index = self.exact.get(&*name).copied().or_else(|| {
+            let wild = self.wildcards.iter().find(|(suffix, _)| name.ends_with(suffix));
+            wild.map(|&(_, index)| index).or(self.default)
+        })?;
+        Some(&self.sites[index])
+    }
+
+    fn add_host(&mut self, host: &str, index: usize) {
+        if host == "*" {
+            self.default.get_or_insert(index);
+        } else if let Some(suffix) = host.strip_prefix('*') {
+            self.wildcards.push((suffix.as_bytes().into(), index));
+        } else {
+            self.exact.entry(host.as_bytes().into()).or_insert(index);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn site(hosts: &[&str]) -> SiteConfig {
+        let hosts = hosts.iter().map(|h| (*h).to_string()).collect();
+        SiteConfig { hosts, root: "/".into(), ..SiteConfig::default() }
+    }
+
+    fn found(set: &SiteSet, host: &str) -> Option<usize> {
+        set.find(&Host { name: host.as_bytes(), port: None }).map(|site| site.index)
+    }
+
+    #[test]
+    fn exact_before_wildcard_before_default() {
+        let configs = [site(&["a.org", "*.a.org"]), site(&["b.a.org"]), site(&[])];
+        let set = SiteSet::new(&configs).unwrap();
+        assert_eq!(found(&set, "A.org"), Some(0));
+        assert_eq!(found(&set, "x.y.a.org"), Some(0));
+        assert_eq!(found(&set, "B.A.ORG"), Some(1));
+        assert_eq!(found(&set, "nobody"), Some(2));
+        assert_eq!(found(&set, ""), Some(2));
+        let strict = SiteSet::new(&configs[..2]).unwrap();
+        assert_eq!(found(&strict, "nobody"), None);
+    }
+
+    #[test]
+    fn hidden_files_are_hidden_except_well_known() {
+        let set = SiteSet::new(&[site(&[])]).unwrap();
+        let site = &set.sites[0];
+        assert!(site.shows(b"/a/b.html"));
+        assert!(!site.shows(b"/.git/config"));
+        assert!(!site.shows(b"/a/.env"));
+        assert!(site.shows(b"/.well-known/security.txt"));
+        assert!(!site.shows(b"/.well-known/.secret"));
+    }
+
+    #[test]
+    fn a_missing_root_is_named() {
+        let config = SiteConfig { root: "/no/such/root".into(), ..SiteConfig::default() };
+        let message = SiteSet::new(&[config]).unwrap_err().to_string();
+        assert!(message.contains("/no/such/root"), "{message}");
+    }
+
+    #[test]
+    fn moved_paths_keep_their_rest_and_cannot_inject() {
+        let mut config = site(&[]);
+        config.redirects.push(Redirect { from: "/old/*".into(), to: "/new/*".into(), status: 301 });
+        config.redirects.push(Redirect { from: "/x".into(), to: "/y".into(), status: 302 });
+        let set = SiteSet::new(&[config]).unwrap();
+        let site = &set.sites[0];
+        assert_eq!(site.moved(b"/old/a b"), Some((301, b"/new/a%20b".to_vec())));
+        assert_eq!(site.moved(b"/old/\r\nSet-Cookie: x").unwrap().1, b"/new/%0D%0ASet-Cookie:%20x");
+        assert_eq!(site.moved(b"/x"), Some((302, b"/y".to_vec())));
+        assert_eq!(site.moved(b"/x/"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! Sending the bytes of an object that are not all at hand.
+//!
+//! Bytes come out of segments: those in memory, those that somebody is filling,
+//! and those that this request fills, on a thread of the pool if the disk has to
+//! be waited for. A fill runs at the disk's speed, never at a client's. Files
+//! larger than the cache pass it by in small pieces.
+//!
+//! Each piece is published only after the file was found to be still the
+//! version that the head of the reply promised.
+
+use std::fs::File;
+use std::future::poll_fn;
+use std::ops::Range;
+use std::sync::Arc;
+
+use skep_engine::{ExchangeError, ReplySink};
+use skep_serve::SharedBytes;
+use skep_telemetry::{CacheResult, CoreCounters, Counter};
+use skep_units::SEGMENT_BYTES;
+use tokio::task::JoinHandle;
+
+use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
+use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
+use crate::object::Object;
+use crate::segment::Segment;
+use crate::site::Site;
+use crate::store::{Acquired, Filler, Store};
+
+/// Why bytes could not be sent.
+pub(crate) enum SendError {
+    /// The file is not the promised version any more.
+    Source(DiskError),
+    /// The client's side failed.
+    Client(ExchangeError),
+}
+
+impl From<ExchangeError> for SendError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<DiskError> for SendError {
+    fn from(error: DiskError) -> Self {
+        Self::Source(error)
+    }
+}
+
+/// The bytes of one object for one request.
+pub(crate) struct Source<'a> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) object: &'a Arc<Object>,
+    pub(crate) counters: &'a CoreCounters,
+    /// The open file, once it was needed.
+    pub(crate) file: Option<Arc<File>>,
+}
+
+impl Source<'_> {
+    /// Whether the object passes the cache by.
+    pub(crate) fn streams(&self) -> bool {
+        self.object.bytes() > self.store.capacity_bytes() || !self.store.may_pin()
+    }
+
+    /// Makes the first bytes certain before a head promises them: opens the
+    /// file if it will be needed, and gets the first segment. Tells what the
+    /// cache did.
+    pub(crate) async fn prepare(
+        &mut self,
+    ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
+        if self.streams() {
+            self.open().await?;
+            self.counters.inc(Counter::CacheStreamed);
+            return Ok((None, CacheResult::Stream));
+        }
+        let (segment, result) = self.segment(0).await?;
+        if self.object.segments() > 1 {
+            self.open().await?;
+        }
+        self.counters.inc(match result {
+            CacheResult::Hit => Counter::CacheHit,
+            CacheResult::Fill => Counter::CacheFill,
+            _ => Counter::CacheFillJoined,
+        });
+        let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
+        first.map_err(|_| DiskError::Changed)?;
+        Ok((Some(segment), result))
+    }
+
+    /// Sends `range` of the object.
+    pub(crate) async fn send(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        range: Range<u64>,
+    ) -> Result<(), SendError> {
+        if range.is_empty() || !reply.body_wanted() {
+            return Ok(());
+        }
+        if self.streams() {
+            return self.stream(reply, range).await;
+        }
+        let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
+        let mut index = (range.start / SEGMENT_BYTES) as u32;
+        let mut segment = self.segment(index).await?.0;
+        loop {
+            // The next one is read while this one is sent.
+            let ahead = if index < last { Some(self.segment(index + 1).await?.0) } else { None };
+            let base = u64::from(index) * SEGMENT_BYTES;
+            let start = range.start.saturating_sub(base) as u32;
+            let end = (range.end - base).min(SEGMENT_BYTES) as u32;
+            send_segment(reply, &segment, start, end).await?;
+            match ahead {
+                Some(next) => (segment, index) = (next, index + 1),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Gets a segment, starting its fill if nobody has.
+    async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), DiskError> {
+        let key = self.object.segment_key(index);
+        match self.store.acquire(&key, self.object.segment_bytes(index)) {
+            Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
+            Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
+            Acquired::Fill(filler) => {
+                let segment = Arc::clone(filler.segment());
+                let file = self.open().await?;
+                if !filler.is_kept() {
+                    self.counters.inc(Counter::CacheRefusedTooLarge);
+                }
+                self.fill(file, filler)?;
+                Ok((segment, CacheResult::Fill))
+            }
+        }
+    }
+
+    fn fill(&self, file: Arc<File>, filler: Filler) -> Result<(), DiskError> {
+        let stamp = self.object.stamp;
+        if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
+            match fill(&file, &filler, stamp, Wait::No) {
+                Ok(()) => {
+                    self.counters.inc(Counter::DiskReadNowait);
+                    return Ok(());
+                }
+                Err(DiskError::WouldBlock) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.counters.inc(Counter::DiskReadPool);
+        // Not awaited: the readers wait for the chunks, and a failure reaches
+        // them when the filler is dropped.
+        drop(on_pool(move || {
+            if let Err(error) = fill(&file, &filler, stamp, Wait::Yes) {
+                tracing::debug!(%error, "a segment could not be filled");
+            }
+        }));
+        Ok(())
+    }
+
+    /// The open file, in the promised version.
+    async fn open(&mut self) -> Result<Arc<File>, DiskError> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let file = match open(self.site, self.object, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                let (site, object) = (Arc::clone(self.site), Arc::clone(self.object));
+                pool(move || open(&site, &object, Wait::Yes)).await?
+            }
+            opened => opened?,
+        };
+        let file = Arc::new(file);
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+
+    async fn stream(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        range: Range<u64>,
+    ) -> Result<(), SendError> {
+        let file = self.open().await?;
+        let stamp = self.object.stamp;
+        let mut at = range.start;
+        while at < range.end {
+            let bytes = (range.end - at).min(STREAM_BYTES as u64) as usize;
+            let piece = match read_piece(&file, stamp, at, bytes, Wait::No) {
+                Err(DiskError::WouldBlock) => {
+                    self.counters.inc(Counter::DiskReadPool);
+                    let file = Arc::clone(&file);
+                    pool(move || read_piece(&file, stamp, at, bytes, Wait::Yes)).await?
+                }
+                piece => piece?,
+            };
+            reply.write().body_shared(Arc::new(piece), 0, 0, bytes as u32);
+            reply.flush().await?;
+            at += bytes as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Sends bytes `start..end` of a segment as they come in.
+async fn send_segment(
+    reply: &mut ReplySink<'_>,
+    segment: &Arc<Segment>,
+    start: u32,
+    end: u32,
+) -> Result<(), SendError> {
+    let mut at = start;
+    while at < end {
+        let filled = poll_fn(|cx| segment.poll_more(cx, at)).await;
+        let filled = filled.map_err(|_| DiskError::Changed)?;
+        while at < filled.min(end) && reply.queued_bytes() < SEND_BYTES_MAX {
+            let (chunk, offset) = Segment::locate(at);
+            let len = (segment.chunk(chunk).len() as u32 - offset).min(end - at);
+            let owner = Arc::clone(segment) as Arc<dyn SharedBytes>;
+            reply.write().body_shared(owner, chunk, offset, offset + len);
+            at += len;
+        }
+        if at < end {
+            reply.flush().await?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills a segment chunk by chunk. [`DiskError::WouldBlock`] leaves it as far
+/// as it got; call again with [`Wait::Yes`].
+fn fill(file: &File, filler: &Filler, stamp: Stamp, wait: Wait) -> Result<(), DiskError> {
+    let base = u64::from(filler.index()) * SEGMENT_BYTES;
+    loop {
+        let bytes = filler.segment().next_chunk_bytes();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let at = base + u64::from(filler.segment().filled());
+        filler.segment().publish(read_piece(file, stamp, at, bytes, wait)?.0);
+    }
+}
+
+/// Bytes on their way past the cache.
+struct Piece(Box<[u8]>);
+
+impl SharedBytes for Piece {
+    fn chunk(&self, _: u32) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Reads bytes that belong to the version of `stamp`, or fails.
+fn read_piece(
+    file: &File,
+    stamp: Stamp,
+    at: u64,
+    bytes: usize,
+    wait: Wait,
+) -> Result<Piece, DiskError> {
+    let mut piece = vec![0; bytes].into_boxed_slice();
+    let done = read_at(file, &mut piece, at, wait)?;
+    if done < bytes {
+        return Err(DiskError::WouldBlock);
+    }
+    if describe(file)? != Kind::File(stamp) {
+        return Err(DiskError::Changed);
+    }
+    Ok(Piece(piece))
+}
+
+fn open(site: &Site, object: &Object, wait: Wait) -> Result<File, DiskError> {
+    let root = Root::open(&site.root, site.symlinks)?;
+    match root.open_at(&object.relative, wait)? {
+        (file, kind) if kind == Kind::File(object.stamp) => Ok(file),
+        _ => Err(DiskError::Changed),
+    }
+}
+
+/// Runs `job` on a thread that may wait for a disk.
+pub(crate) async fn pool<T: Send + 'static>(
+    job: impl FnOnce() -> Result<T, DiskError> + Send + 'static,
+) -> Result<T, DiskError> {
+    on_pool(job).await.unwrap_or(Err(DiskError::Exhausted))
+}
+
+fn on_pool<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    #[expect(clippy::disallowed_methods, reason = "each worker's pool has a few threads; its \
+        queue is bounded by the requests in work")]
+    tokio::task::spawn_blocking(job)
+}

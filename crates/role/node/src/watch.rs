@@ -1,0 +1,144 @@
+//! Directories whose changes the kernel tells us of (inotify).
+//!
+//! A watched directory has a generation that grows with every change in it.
+//! Whatever was read from the directory remembers the generation it saw; when
+//! they differ it is looked at again. So an event costs one atomic add, however
+//! many files the directory holds, and a hit costs one atomic load.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use inotify::{EventMask, Inotify, WatchDescriptor, WatchMask, Watches};
+
+use crate::limits::WATCHES_MAX;
+
+/// A directory that files were served from.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    generation: AtomicU64,
+}
+
+impl Directory {
+    /// Grows with every change that the kernel told of.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn changed(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+/// All watched directories of a node.
+pub(crate) struct Watcher {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    watches: Option<Watches>,
+    by_path: HashMap<PathBuf, Arc<Directory>>,
+    by_watch: HashMap<WatchDescriptor, (PathBuf, Arc<Directory>)>,
+}
+
+impl Watcher {
+    /// Starts to listen for changes. Where the kernel has no inotify to give,
+    /// changes are noticed by time alone.
+    pub(crate) fn start() -> Arc<Self> {
+        let watcher = Arc::new(Self { inner: Mutex::default() });
+        match Inotify::init() {
+            Ok(inotify) => {
+                watcher.lock().watches = Some(inotify.watches());
+                let listener = Arc::clone(&watcher);
+                let thread = std::thread::Builder::new().name("skep-watch".into());
+                if let Err(error) = thread.spawn(move || listener.listen(inotify)) {
+                    tracing::warn!(%error, "no thread for file changes; they are noticed by time");
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "inotify is not available; changes are noticed by time");
+            }
+        }
+        watcher
+    }
+
+    /// A directory that is watched already.
+    pub(crate) fn known(&self, path: &Path) -> Option<Arc<Directory>> {
+        self.lock().by_path.get(path).map(Arc::clone)
+    }
+
+    /// Watches a directory from now on. May wait for a disk.
+    pub(crate) fn watch(&self, path: &Path) -> Arc<Directory> {
+        let mut inner = self.lock();
+        if let Some(directory) = inner.by_path.get(path) {
+            return Arc::clone(directory);
+        }
+        let directory = Arc::new(Directory::default());
+        if inner.by_path.len() >= WATCHES_MAX {
+            return directory;
+        }
+        let mask = WatchMask::CREATE
+            | WatchMask::DELETE
+            | WatchMask::MODIFY
+            | WatchMask::MOVED_FROM
+            | WatchMask::MOVED_TO
+            | WatchMask::ATTRIB
+            | WatchMask::DELETE_SELF
+            | WatchMask::MOVE_SELF
+            | WatchMask::ONLYDIR;
+        let added = inner.watches.as_mut().map(|watches| watches.add(path, mask));
+        match added {
+            Some(Ok(watch)) => {
+                inner.by_watch.insert(watch, (path.to_path_buf(), Arc::clone(&directory)));
+            }
+            Some(Err(error)) => {
+                tracing::debug!(path = %path.display(), %error, "directory can't be watched");
+            }
+            None => {}
+        }
+        inner.by_path.insert(path.to_path_buf(), Arc::clone(&directory));
+        directory
+    }
+
+    fn listen(&self, mut inotify: Inotify) {
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            match inotify.read_events_blocking(&mut buffer) {
+                Ok(events) => events.for_each(|event| self.on_event(&event.wd, event.mask)),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    return tracing::warn!(%error, "file changes are noticed by time from now on");
+                }
+            }
+        }
+    }
+
+    fn on_event(&self, watch: &WatchDescriptor, mask: EventMask) {
+        let mut inner = self.lock();
+        if mask.contains(EventMask::Q_OVERFLOW) {
+            // Events were lost: everything may have changed.
+            return inner.by_path.values().for_each(|directory| directory.changed());
+        }
+        if let Some((_, directory)) = inner.by_watch.get(watch) {
+            directory.changed();
+        }
+        let gone = EventMask::IGNORED | EventMask::MOVE_SELF | EventMask::DELETE_SELF;
+        if mask.intersects(gone)
+            && let Some((path, _)) = inner.by_watch.remove(watch)
+        {
+            // Its path means something else now; the next look-up watches anew.
+            inner.by_path.remove(&path);
+            if mask.contains(EventMask::MOVE_SELF)
+                && let Some(watches) = inner.watches.as_mut()
+            {
+                let _ = watches.remove(watch.clone());
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
