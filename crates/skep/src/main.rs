@@ -1,3 +1,27 @@
 //! The binary: command line and one composition root.
+//!
+//! [`cli`] says what can be typed, `commands/` does it, [`compose`] is where a
+//! config becomes a running process. Exit codes: 0 done, 1 failed, 2 usage.
 
-fn main() {}
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+mod compose;
+mod logging;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    match commands::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("skep: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

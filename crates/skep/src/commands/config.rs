@@ -1,0 +1,40 @@
+//! `skep config`: check, show, explain.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use skep_config::Config;
+
+use crate::cli::ConfigCommand;
+
+pub(crate) fn config(command: ConfigCommand) -> anyhow::Result<()> {
+    let text = match command {
+        ConfigCommand::Check { file } => {
+            let config = load(&file)?;
+            let (sites, nodes) = (config.sites.len(), config.nodes.len());
+            let services = config.services.len();
+            format!("{}: ok ({services} services, {nodes} nodes, {sites} sites)\n", file.display())
+        }
+        ConfigCommand::Show { file: Some(file) } => load(&file)?.to_toml_full(),
+        ConfigCommand::Show { file: None } => Config::default().to_toml_full(),
+        ConfigCommand::Reference { setting: None } => skep_config::settings_help(),
+        ConfigCommand::Reference { setting: Some(path) } => match skep_config::setting(&path) {
+            Some(setting) => setting.help(),
+            None => bail!("no setting {path:?}; `skep config reference` lists them all"),
+        },
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
+}
+
+/// Reads and checks a config file. Relative paths in it begin at its folder.
+pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read config file {}", file.display()))?;
+    let mut config = Config::parse(&file.display().to_string(), &text)
+        .map_err(|errors| anyhow::anyhow!("config refused\n{errors}"))?;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    let folder = std::path::absolute(folder).context("cannot find the working directory")?;
+    config.resolve_paths(&folder);
+    Ok(config)
+}

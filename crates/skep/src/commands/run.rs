@@ -1,0 +1,50 @@
+//! `skep run`: the daemon.
+
+use anyhow::bail;
+use skep_config::Config;
+
+use super::config::load;
+use crate::cli::Run;
+use crate::compose::{Process, Roles};
+use crate::{logging, signals};
+
+pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
+    let config = load(&args.config)?;
+    let roles = roles(&config, args)?;
+    logging::start(config.log.level);
+    let process = Process::start(config, roles)?;
+    signals::announce(&format!("ready on {}", process.addresses().join(", ")))?;
+    process.run(Some(args.config.clone()))
+}
+
+/// What this process is: the one named, or everything in the file.
+fn roles(config: &Config, args: &Run) -> anyhow::Result<Roles> {
+    let Some(name) = &args.name else {
+        return match config.nodes.as_slice() {
+            [] => Ok(Roles { node: None, services: true }),
+            [node] => Ok(Roles { node: Some(node.name.clone()), services: true }),
+            nodes => bail!(
+                "{} has {} nodes: say which of them this process is with --as NAME (one of: {})",
+                args.config.display(),
+                nodes.len(),
+                names(config)
+            ),
+        };
+    };
+    let node = config.node(name).map(|node| node.name.clone());
+    let services = config.dispatcher(name).is_some();
+    if node.is_none() && !services {
+        bail!(
+            "{} names no dispatcher and no node {name:?}; it has: {}",
+            args.config.display(),
+            names(config)
+        );
+    }
+    Ok(Roles { node, services })
+}
+
+fn names(config: &Config) -> String {
+    let dispatchers = config.dispatchers.iter().map(|dispatcher| dispatcher.name.as_str());
+    let nodes = config.nodes.iter().map(|node| node.name.as_str());
+    dispatchers.chain(nodes).collect::<Vec<_>>().join(", ")
+}

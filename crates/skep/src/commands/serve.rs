@@ -1,0 +1,35 @@
+//! `skep serve DIR`: one node, no config file.
+
+use anyhow::Context;
+use skep_config::{AccessLog, Config, Node, Site};
+
+use crate::cli::Serve;
+use crate::compose::{Process, Roles};
+use crate::{logging, signals};
+
+pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
+    let mut config = Config::default();
+    config.machine.threads = args.threads;
+    config.cache.size_bytes_max = args.cache_size;
+    config.admin.listen = None;
+    config.log.access = match args.access_log.as_str() {
+        "off" => AccessLog::Off,
+        "-" => AccessLog::Stdout,
+        path => AccessLog::File(path.into()),
+    };
+    let root = std::path::absolute(&args.dir)
+        .with_context(|| format!("cannot serve {}", args.dir.display()))?;
+    config.sites.push(Site {
+        root,
+        listing: args.listing,
+        spa_fallback: args.spa,
+        ..Site::default()
+    });
+    config.nodes.push(Node { name: "local".into(), address: args.listen, ..Node::default() });
+    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    logging::start(config.log.level);
+    let process = Process::start(config, Roles { node: Some("local".into()), services: false })?;
+    let address = process.node_address().context("a node listens")?;
+    signals::announce(&format!("serving {} on http://{address}", args.dir.display()))?;
+    process.run(None)
+}
