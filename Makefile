@@ -26,13 +26,14 @@ test: lint ## Every check that a change must pass
 	@$(MAKE) --no-print-directory fuzz SECONDS_EACH=5
 	cargo test --workspace --tests
 
-lint: ## The checks that need no test run: format, clippy, tidy, dependencies, site
+lint: ## The checks that need no test run: format, clippy, tidy, dependencies, site, unit
 	@xtask/need.sh cc cargo
 	cargo fmt --all --check
 	cargo xtask tidy
 	cargo xtask deny
 	cargo clippy --workspace --all-targets -- --deny warnings
 	examples/sidecars.sh --check
+	packaging/check.sh
 
 fmt: ## Format the sources
 	@xtask/need.sh cargo

@@ -13,7 +13,8 @@ struct Generated {
     make: fn() -> String,
 }
 
-const FILES: &[Generated] = &[];
+const FILES: &[Generated] =
+    &[Generated { path: "docs/config.md", make: skep_config::reference_markdown }];
 
 /// Writes every generated file below `root`.
 pub(crate) fn write(root: &Path) -> Result<()> {

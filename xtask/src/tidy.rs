@@ -10,6 +10,7 @@ mod layers;
 mod links;
 mod manifest;
 mod module_doc;
+mod samples;
 mod sizes;
 
 use std::fmt;
@@ -79,6 +80,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
     for page in &repo.pages {
         findings.extend(links::check(page, |target| repo.root.join(target).exists()));
+        findings.extend(samples::check(page));
     }
     findings.extend(generated::check(&repo.root));
     Ok(findings)
