@@ -22,6 +22,7 @@
 mod client;
 pub mod content;
 mod load;
+mod node;
 mod port;
 mod process;
 mod response;

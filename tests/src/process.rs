@@ -13,6 +13,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
 
 use crate::client::RawClient;
+use crate::node::NodeFolder;
 use crate::wait::{PATIENCE, poll_until};
 
 /// Output kept of one process, in bytes; the rest is read and thrown away.
@@ -29,6 +30,7 @@ pub struct Skep {
     exit: Option<ExitStatus>,
     /// Time to take down its own children before it is killed.
     parting: Duration,
+    pub(crate) folder: Option<NodeFolder>,
 }
 
 /// A process that ended.
@@ -63,7 +65,7 @@ impl Skep {
         }
         all.extend(arguments);
         let mut skep = Self::start(&all);
-        skep.wait_ready(&format!("skep: serving {dir} on http://"));
+        skep.wait_ready("skep: serving ");
         skep
     }
 
@@ -74,7 +76,7 @@ impl Skep {
         all.extend(arguments);
         let mut skep = Self::start(&all);
         skep.parting = PATIENCE;
-        skep.wait_ready("skep: cluster ready on http://");
+        skep.wait_ready("skep: cluster ready ");
         skep
     }
 
@@ -111,8 +113,16 @@ impl Skep {
             command.spawn().unwrap_or_else(|error| panic!("cannot run {program:?}: {error}"));
         let stdout = Output::of(child.stdout.take().expect("piped above"));
         let stderr = Output::of(child.stderr.take().expect("piped above"));
-        let parting = Duration::ZERO;
-        Self { child, arguments, stdout, stderr, address: None, exit: None, parting }
+        Self {
+            child,
+            arguments,
+            stdout,
+            stderr,
+            address: None,
+            exit: None,
+            parting: Duration::ZERO,
+            folder: None,
+        }
     }
 
     /// Path of the binary under test.
@@ -217,7 +227,7 @@ impl Skep {
 
     #[track_caller]
     fn wait_ready(&mut self, prefix: &str) {
-        let what = format!("`{prefix}...` from skep {}", self.arguments);
+        let what = format!("line `{prefix}...` from skep {}", self.arguments);
         poll_until(PATIENCE, &what, || {
             if let Some(address) = ready_address(&self.stdout.text(), prefix) {
                 self.address = Some(address);
@@ -300,11 +310,12 @@ fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The address in the whole line that starts with `prefix`.
+/// The address at the end of the whole line that starts with `prefix`.
 fn ready_address(stdout: &str, prefix: &str) -> Option<SocketAddr> {
     let whole = &stdout[..=stdout.rfind('\n')?];
-    let rest = whole.lines().find_map(|line| line.strip_prefix(prefix))?;
-    Some(rest.parse().unwrap_or_else(|_| panic!("no address in the ready line: {rest:?}")))
+    let line = whole.lines().find(|line| line.starts_with(prefix))?;
+    let address = line.rsplit_once(" on http://").and_then(|(_, address)| address.parse().ok());
+    Some(address.unwrap_or_else(|| panic!("no address in the ready line: {line:?}")))
 }
 
 #[track_caller]
@@ -331,7 +342,7 @@ mod tests {
 
     #[test]
     fn the_ready_line_counts_only_when_whole() {
-        let prefix = "skep: serving /a on http://";
+        let prefix = "skep: serving ";
         assert_eq!(ready_address("skep: serving /a on http://127.0.0.1:8", prefix), None);
         let text = "note\nskep: serving /a on http://127.0.0.1:80\n";
         assert_eq!(ready_address(text, prefix), Some("127.0.0.1:80".parse().unwrap()));

@@ -1,0 +1,65 @@
+//! A node with a config of its own: for what `skep serve` has no option for.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::port::FreePort;
+use crate::process::Skep;
+use crate::site::Site;
+
+/// What a test of one configured node owns besides the process.
+#[derive(Debug)]
+pub(crate) struct NodeFolder {
+    folder: Site,
+    /// Held so that no other test takes it.
+    port: FreePort,
+}
+
+impl NodeFolder {
+    pub(crate) fn new() -> Self {
+        Self { folder: Site::new(), port: FreePort::claim() }
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path("skep.toml")
+    }
+
+    /// Writes the config in one step: a reload never reads half of it.
+    pub(crate) fn write(&self, root: &Path, settings: &str) {
+        let folder = self.folder.root().display();
+        let (address, root) = (self.port.address(), root.display());
+        let text = format!(
+            "state_dir = \"{folder}\"\n\
+             [admin]\nlisten = \"off\"\n\
+             [[node]]\nname = \"n1\"\naddress = \"{address}\"\n\
+             [[site]]\nroot = \"{root}\"\n\
+             {settings}\n"
+        );
+        self.folder.replace("skep.toml", text);
+    }
+}
+
+impl Skep {
+    /// `skep run` of a config with one node, `n1`, and one site of `root`.
+    /// `settings` are lines of TOML that follow `root` in the site's table.
+    #[track_caller]
+    pub fn node(root: &Path, settings: &str) -> Self {
+        let folder = NodeFolder::new();
+        folder.write(root, settings);
+        let address = folder.port.address();
+        let mut skep = Self::run(&folder.config(), &["--as", "n1"], address);
+        skep.folder = Some(folder);
+        skep
+    }
+
+    /// Writes the config of [`Self::node`] anew; SIGHUP makes it known.
+    pub fn reconfigure(&self, root: &Path, settings: &str) {
+        self.folder.as_ref().expect("started by `node`").write(root, settings);
+    }
+
+    /// Writes `text` in the place of the config of [`Self::node`].
+    pub fn reconfigure_raw(&self, text: &str) {
+        let folder = self.folder.as_ref().expect("started by `node`");
+        fs::write(folder.config(), text).expect("the folder is ours");
+    }
+}
