@@ -1,0 +1,216 @@
+//! The pool: connections by address, most recently used first.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use skep_serve::{Conn, Worker};
+
+use crate::error::UpstreamError;
+
+/// Bounds of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Connections to one address, in use and idle; at least 1.
+    pub connections_max: usize,
+    /// Milliseconds after which an unused connection is closed.
+    pub idle_ms: u64,
+    /// Milliseconds to connect.
+    pub connect_timeout_ms: u64,
+}
+
+/// One worker's connections to nodes.
+pub struct Pool {
+    worker: Rc<Worker>,
+    limits: Cell<PoolLimits>,
+    slots: RefCell<HashMap<SocketAddr, Rc<Slot>, foldhash::fast::RandomState>>,
+}
+
+/// The connections to one address.
+struct Slot {
+    address: SocketAddr,
+    in_use: Cell<usize>,
+    /// In the order in which they were given back.
+    idle: RefCell<Vec<Idle>>,
+    /// Grows when the address is closed: leases from before are not taken back.
+    epoch: Cell<u64>,
+}
+
+struct Idle {
+    conn: Conn,
+    since_ms: u64,
+}
+
+impl Pool {
+    /// An empty pool; ten times a second it closes what has idled too long.
+    pub fn new(worker: &Rc<Worker>, limits: PoolLimits) -> Rc<Self> {
+        let pool = Rc::new(Self {
+            worker: Rc::clone(worker),
+            limits: Cell::new(limits),
+            slots: RefCell::default(),
+        });
+        let ticking = Rc::downgrade(&pool);
+        worker.on_tick(move || {
+            if let Some(pool) = ticking.upgrade() {
+                pool.tick();
+            }
+        });
+        pool
+    }
+
+    /// Replaces the bounds. Connections above a lower bound are not cut; they
+    /// are closed instead of given back.
+    pub fn set_limits(&self, limits: PoolLimits) {
+        self.limits.set(limits);
+    }
+
+    /// A connection to `address`: an idle one if there is one that is alive,
+    /// else a new one.
+    ///
+    /// # Errors
+    /// Why none can be had; see [`UpstreamError`].
+    pub async fn checkout(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
+        match self.reuse(address) {
+            Some(lease) => Ok(lease),
+            None => self.dial(address).await,
+        }
+    }
+
+    /// An idle connection to `address` that is alive, as far as is known here.
+    pub fn reuse(&self, address: SocketAddr) -> Option<Lease> {
+        let slots = self.slots.borrow();
+        let slot = slots.get(&address)?;
+        loop {
+            // A statement of its own: closing a stale one must not hold it.
+            let idle = slot.idle.borrow_mut().pop()?;
+            if !idle.conn.is_stale() {
+                return Some(Lease { conn: idle.conn, reused: true, place: Place::take(slot) });
+            }
+        }
+    }
+
+    /// A new connection to `address`.
+    ///
+    /// # Errors
+    /// Why none can be had; see [`UpstreamError`].
+    pub async fn dial(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
+        let slot = self.slot(address);
+        let limits = self.limits.get();
+        if slot.open() >= limits.connections_max {
+            // An idle one gives its place; it was not wanted or is stale.
+            let oldest = {
+                let mut idle = slot.idle.borrow_mut();
+                (!idle.is_empty()).then(|| idle.remove(0))
+            };
+            if oldest.is_none() {
+                return Err(UpstreamError::PoolFull);
+            }
+        }
+        // Taken before the wait, so that others count it.
+        let place = Place::take(&slot);
+        let conn = Conn::connect(&self.worker, address, limits.connect_timeout_ms).await?;
+        Ok(Lease { conn, reused: false, place })
+    }
+
+    /// Forgets `address`: closes its idle connections now and those in use when
+    /// their requests end. For nodes that left or went down.
+    pub fn close_address(&self, address: SocketAddr) {
+        if let Some(slot) = self.slots.borrow().get(&address) {
+            slot.epoch.set(slot.epoch.get() + 1);
+            let closing = std::mem::take(&mut *slot.idle.borrow_mut());
+            drop(closing);
+        }
+    }
+
+    /// Connections to `address`: in use, and idle.
+    pub fn counts(&self, address: SocketAddr) -> (usize, usize) {
+        self.slots
+            .borrow()
+            .get(&address)
+            .map_or((0, 0), |slot| (slot.in_use.get(), slot.idle.borrow().len()))
+    }
+
+    /// Closes what has idled too long or was closed by its node, and forgets
+    /// addresses without connections.
+    fn tick(&self) {
+        let now_ms = self.worker.now_ms();
+        let limits = self.limits.get();
+        self.slots.borrow_mut().retain(|_, slot| {
+            slot.idle.borrow_mut().retain(|idle| {
+                now_ms.saturating_sub(idle.since_ms) < limits.idle_ms && !idle.conn.is_stale()
+            });
+            slot.open() > 0
+        });
+    }
+
+    fn slot(&self, address: SocketAddr) -> Rc<Slot> {
+        let mut slots = self.slots.borrow_mut();
+        let slot = slots.entry(address).or_insert_with(|| {
+            Rc::new(Slot {
+                address,
+                in_use: Cell::new(0),
+                idle: RefCell::default(),
+                epoch: Cell::new(0),
+            })
+        });
+        Rc::clone(slot)
+    }
+}
+
+impl Slot {
+    fn open(&self) -> usize {
+        self.in_use.get() + self.idle.borrow().len()
+    }
+}
+
+/// A connection that carries one request.
+pub struct Lease {
+    /// The connection.
+    pub conn: Conn,
+    /// Whether it carried others before: then it may turn out to be dead.
+    pub reused: bool,
+    place: Place,
+}
+
+impl Lease {
+    /// Where it leads.
+    pub fn address(&self) -> SocketAddr {
+        self.place.slot.address
+    }
+
+    /// Back to `pool`, for the next request. Only after the reply was read to
+    /// its end, if nothing came behind it and the node keeps the connection.
+    pub fn give_back(self, pool: &Pool) {
+        let Self { conn, place, .. } = self;
+        let slot = &place.slot;
+        let is_current = place.epoch == slot.epoch.get();
+        if is_current && slot.open() <= pool.limits.get().connections_max {
+            // What ends it from now on is the pool, not a deadline.
+            conn.timer().clear();
+            slot.idle.borrow_mut().push(Idle { conn, since_ms: pool.worker.now_ms() });
+        }
+    }
+}
+
+/// A place among the connections in use.
+struct Place {
+    slot: Rc<Slot>,
+    epoch: u64,
+}
+
+impl Place {
+    fn take(slot: &Rc<Slot>) -> Self {
+        slot.in_use.set(slot.in_use.get() + 1);
+        Self { slot: Rc::clone(slot), epoch: slot.epoch.get() }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.slot.in_use.set(self.slot.in_use.get() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests;
