@@ -62,8 +62,9 @@ rejects! {
 
     /// Not `method SP target SP version` (RFC 9112 3).
     REQUEST_LINE 400 "request-line";
-    /// Method longer than any real one.
-    METHOD_TOO_LONG 501 "method-too-long";
+    /// Method longer than any real one. RFC 9112 3 suggests 501 for what might
+    /// be one; this is garbage.
+    METHOD_TOO_LONG 400 "method-too-long";
     /// CONNECT: Skep is no tunnel (RFC 9110 9.3.6).
     CONNECT 501 "connect";
     /// Not `HTTP/digit.digit` (RFC 9112 2.3).

@@ -175,7 +175,7 @@ pub fn parse_request<'h, 'b>(
     };
     match parsed {
         Ok(httparse::Status::Complete(len)) if len == head.len() => {}
-        other => return Err(explain_fields(head, other)),
+        other => return Err(explain_fields(head, other, limits)),
     }
     let method = method_of(token)?;
     let fields = Fields::index(head, request.headers, limits)?;
@@ -364,6 +364,7 @@ fn explain_line(head: &[u8], limits: &HeadLimits) -> Reject {
         return Reject::TARGET_BYTE;
     }
     match version {
+        b"HTTP/1.0" | b"HTTP/1.1" => Reject::REQUEST_LINE,
         [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
             if major.is_ascii_digit() && minor.is_ascii_digit() =>
         {
@@ -375,10 +376,11 @@ fn explain_line(head: &[u8], limits: &HeadLimits) -> Reject {
 
 /// Names why httparse refused what follows the request line.
 #[cold]
-fn explain_fields(head: &[u8], parsed: httparse::Result<usize>) -> Reject {
+fn explain_fields(head: &[u8], parsed: httparse::Result<usize>, limits: &HeadLimits) -> Reject {
     let lines = memchr::memchr(b'\n', head).map_or(head, |at| &head[at + 1..]);
     match parsed {
-        Err(httparse::Error::NewLine) => Reject::REQUEST_LINE,
+        // More stands behind the version.
+        Err(httparse::Error::NewLine) => explain_line(head, limits),
         Err(error) => fields::explain(lines, error),
         // Not what a scanner hands over: the head is cut short or has a tail.
         Ok(_) => Reject::BARE_LF,

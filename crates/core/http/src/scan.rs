@@ -60,13 +60,15 @@ impl HeadScanner {
     fn measure_line(&mut self, window: &[u8], limits: &HeadLimits) -> Result<(), Reject> {
         let start = if window[0] == b'\r' { 2 } else { 0 };
         let end_max = start + line_bytes_max(limits);
-        if memchr::memchr(b'\n', &window[start.min(window.len())..window.len().min(end_max)])
-            .is_some()
-        {
+        let line = &window[start..window.len().min(end_max)];
+        if memchr::memchr(b'\n', line).is_some() {
             self.line_measured = true;
         } else if window.len() > end_max {
             self.advance(&window[..end_max])?;
-            return Err(Reject::TARGET_TOO_LONG);
+            let method_ends = line[..METHOD_BYTES_MAX + 1].contains(&b' ');
+            let too_long =
+                if method_ends { Reject::TARGET_TOO_LONG } else { Reject::METHOD_TOO_LONG };
+            return Err(too_long);
         }
         Ok(())
     }

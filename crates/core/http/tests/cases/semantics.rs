@@ -1,0 +1,95 @@
+//! Paths, ranges, conditions and codings: what a well-formed request means.
+
+use std::borrow::Cow;
+
+use skep_http::conditional::evaluate;
+use skep_http::negotiate::{AcceptEncoding, EncodingSet};
+use skep_http::range::{RangeVerdict, ranges};
+use skep_http::{
+    FieldSlots, HeadLimits, Precondition, RequestHead, Validators, parse_request, path,
+};
+
+use crate::table::check;
+
+const NOW_UNIX: u64 = 1_795_000_000; // November 2026
+const RANGES_MAX: usize = 8;
+
+#[test]
+fn paths() {
+    check("paths", include_str!("paths.txt"), 2, |case| match path::normalise(&case.columns[1]) {
+        Err(reject) => reject.to_string().into_bytes(),
+        Ok(normal) => {
+            // Once more changes nothing, not even on the way through a target.
+            let mut encoded = Vec::new();
+            path::write_encoded(&mut encoded, &normal);
+            assert_eq!(path::normalise(&encoded).as_deref(), Ok(&*normal), "{}", case.name);
+            if !normal.contains(&b'%') {
+                let again = path::normalise(&normal);
+                assert!(matches!(again, Ok(Cow::Borrowed(p)) if p == &*normal), "{}", case.name);
+            }
+            [b"ok ", &*normal].concat()
+        }
+    });
+}
+
+#[test]
+fn byte_ranges() {
+    let current = Validators { etag: "\"v1\"", last_modified: Some(784_111_777) };
+    check("ranges", include_str!("ranges.txt"), 3, |case| {
+        let about = case.text(1);
+        let (method, len_bytes) = about.split_once(' ').unwrap();
+        let len_bytes: u64 = len_bytes.parse().unwrap();
+        let verdict = with_request(method, &case.columns[2], |head| {
+            ranges(head, &current, len_bytes, RANGES_MAX)
+        });
+        match verdict {
+            RangeVerdict::Whole => b"whole".to_vec(),
+            RangeVerdict::Unsatisfiable => b"unsatisfiable".to_vec(),
+            RangeVerdict::Parts(parts) => {
+                let parts = parts.iter().map(|part| format!("{}-{}", part.start, part.end - 1));
+                parts.collect::<Vec<String>>().join(" ").into_bytes()
+            }
+        }
+    });
+}
+
+#[test]
+fn conditions() {
+    check("conditions", include_str!("conditions.txt"), 3, |case| {
+        let about = case.text(1);
+        let about: Vec<&str> = about.split(' ').collect();
+        let current = Validators {
+            etag: if about[1] == "-" { "" } else { about[1] },
+            last_modified: about[2].parse().ok(),
+        };
+        let verdict =
+            with_request(about[0], &case.columns[2], |head| evaluate(head, &current, NOW_UNIX));
+        match verdict {
+            Precondition::Proceed => b"proceed".to_vec(),
+            Precondition::NotModified => b"not-modified".to_vec(),
+            Precondition::Failed => b"failed".to_vec(),
+        }
+    });
+}
+
+#[test]
+fn codings() {
+    check("codings", include_str!("codings.txt"), 3, |case| {
+        let there = case.text(1);
+        let has = |coding| there.split(' ').any(|c| c == coding);
+        let available = EncodingSet { br: has("br"), zstd: has("zstd"), gzip: has("gzip") };
+        with_request("GET", &case.columns[2], |head| {
+            let accept = AcceptEncoding::parse(head);
+            let chosen = accept.choose(available).map_or("plain", |encoding| encoding.as_str());
+            let refused = if accept.identity_ok() { "" } else { "!" };
+            format!("{chosen}{refused}").into_bytes()
+        })
+    });
+}
+
+fn with_request<T>(method: &str, fields: &[u8], read: impl Fn(&RequestHead<'_, '_>) -> T) -> T {
+    let line = format!("{method} / HTTP/1.1\r\nHost: a\r\n");
+    let head = [line.as_bytes(), fields, b"\r\n"].concat();
+    let mut slots = FieldSlots::new();
+    read(&parse_request(&mut slots, &head, &HeadLimits::default()).unwrap())
+}
