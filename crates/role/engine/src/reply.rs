@@ -4,6 +4,7 @@
 //! [`Reply::start`] or with bytes that were prepared when the object was cached
 //! ([`Reply::prebuilt`]); what changes from reply to reply comes behind.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use skep_http::{RequestHead, Version, encode};
@@ -40,6 +41,7 @@ pub struct Reply<'o> {
     version: Version,
     /// HEAD: the head is all there is.
     body_wanted: bool,
+    client: IpAddr,
 }
 
 impl<'o> Reply<'o> {
@@ -50,13 +52,19 @@ impl<'o> Reply<'o> {
         keep_alive: &'o mut bool,
         version: Version,
         body_wanted: bool,
+        client: IpAddr,
     ) -> Self {
-        Self { output, context, summary, keep_alive, version, body_wanted }
+        Self { output, context, summary, keep_alive, version, body_wanted, client }
     }
 
     /// The worker's context.
     pub fn context(&self) -> &'o Context {
         self.context
+    }
+
+    /// The client's address.
+    pub fn client(&self) -> IpAddr {
+        self.client
     }
 
     /// What the log will say.
