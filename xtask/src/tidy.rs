@@ -9,6 +9,7 @@ mod escapes;
 mod layers;
 mod links;
 mod manifest;
+mod metrics;
 mod module_doc;
 mod samples;
 mod sizes;
@@ -78,6 +79,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
         findings.extend(escapes::check(source, &test_only));
     }
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
+    findings.extend(metrics::check(&repo.sources, &repo.pages, &test_only));
     for page in &repo.pages {
         findings.extend(links::check(page, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));

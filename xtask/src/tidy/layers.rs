@@ -1,8 +1,9 @@
 //! The arrows between layers, read off the manifests.
 //!
 //! `base <- core | edge <- role <- skep`: cores and edges never see each
-//! other, nor their neighbours in their own layer; only roles join them. A
-//! crate is told by its folder, so moving it changes what it may use.
+//! other; only roles join them. Neighbours within a layer do not see each other
+//! either, but for the arrows that the table names. A crate is told by its
+//! folder, so moving it changes what it may use.
 
 use std::collections::BTreeMap;
 
@@ -52,10 +53,17 @@ const OUTERMOST: &[&str] =
 
 const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role"];
 
-/// The one table of allowed arrows.
+/// The one table of allowed arrows; the first row that fits a crate counts.
 const LAYERS: &[Layer] = &[
     Layer { folder: "crates/base", may_use: &["crates/base/units"], banned: IMPURE },
     Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
+    // A connection to a node is a worker's connection like any other, with the
+    // same deadlines and buffers: the one arrow between neighbours.
+    Layer {
+        folder: "crates/edge/upstream",
+        may_use: &["crates/base", "crates/edge/serve"],
+        banned: OUTERMOST,
+    },
     Layer { folder: "crates/edge", may_use: &["crates/base"], banned: OUTERMOST },
     Layer {
         folder: "crates/role/console",
@@ -152,6 +160,8 @@ mod tests {
             ("crates/core/http", "crates/core/cache", 1),
             ("crates/edge/serve", "crates/core/http", 1),
             ("crates/edge/serve", "crates/edge/telemetry", 1),
+            ("crates/edge/serve", "crates/edge/upstream", 1),
+            ("crates/edge/upstream", "crates/edge/serve", 0),
             ("crates/role/node", "crates/edge/serve", 0),
             ("crates/role/node", "crates/role/engine", 0),
             ("crates/role/node", "crates/role/dispatcher", 1),
