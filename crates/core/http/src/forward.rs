@@ -87,13 +87,14 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
 }
 
 /// The upgrade that [`write_request`] passes on; only then may a 101 come back.
-/// Not h2c, which would tunnel requests past every check (RFC 9113 dropped it),
-/// and not with a body, whose end the two sides would have to agree on first.
+/// Not h2c, which would tunnel requests past every check (RFC 9113 dropped it);
+/// and only with a GET that has no body, as WebSocket wants it (RFC 6455 4.1).
 pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Option<&'b [u8]> {
     let protocols = head.upgrade?;
     let h2c = bytes::list(protocols)
         .any(|p| p.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"h2c")));
-    (forward.upgrade && head.framing == BodyFraming::None && !h2c).then_some(protocols)
+    let plain_get = head.method == Method::Get && head.framing == BodyFraming::None;
+    (forward.upgrade && plain_get && !h2c).then_some(protocols)
 }
 
 /// How a reply is passed back.

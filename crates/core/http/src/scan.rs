@@ -77,10 +77,10 @@ impl HeadScanner {
     #[inline]
     fn advance(&mut self, window: &[u8]) -> Result<Option<usize>, Reject> {
         let mut at = self.seen;
-        if at < LOOK_BACK {
-            let first = window.len().min(LOOK_BACK);
-            self.step(window, at, first)?;
-            at = first;
+        if at < START {
+            let start_end = window.len().min(START);
+            self.step(window, at, start_end)?;
+            at = start_end;
         }
         while let Some(block) = window[at.saturating_sub(LOOK_BACK)..].first_chunk() {
             if !is_plain(block) {
@@ -114,6 +114,9 @@ impl HeadScanner {
     }
 }
 
+/// Bytes at the start of a message that have rules of their own: an empty line,
+/// and the first byte behind it.
+const START: usize = 3;
 /// Bytes before a block that its verdict needs: CR LF CR before an LF, the
 /// second of which is implied.
 const LOOK_BACK: usize = 2;
@@ -159,4 +162,42 @@ fn fault_at(bytes: &[u8], at: usize, response: bool) -> Option<Reject> {
     }
     let control = (byte < 0x20 && !matches!(byte, b'\t' | b'\r' | b'\n')) || byte == 0x7f;
     control.then_some(Reject::CONTROL_BYTE)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The definition: every byte by itself.
+    fn by_definition(bytes: &[u8], response: bool) -> Result<Option<usize>, Reject> {
+        let scanner = HeadScanner { response, ..HeadScanner::default() };
+        scanner.step(bytes, 0, bytes.len())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 5000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn blocks_agree_with_the_definition(
+            mut bytes in proptest::collection::vec(0x20..0x7f_u8, 0..120),
+            odd in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+            ends in proptest::collection::vec((any::<prop::sample::Index>(), 0..3_usize), 0..4),
+            response: bool,
+        ) {
+            for (at, which) in ends {
+                let text = [&b"\r\n"[..], b"\r\n\r\n", b"\t"][which];
+                let at = at.index(bytes.len() + 1);
+                bytes.splice(at..at, text.iter().copied());
+            }
+            for (at, byte) in odd {
+                let at = at.index(bytes.len() + 1);
+                bytes.insert(at, byte);
+            }
+            let mut scanner = HeadScanner { response, ..HeadScanner::default() };
+            let fast = scanner.scan(&bytes, &HeadLimits::default());
+            prop_assert_eq!(fast, by_definition(&bytes, response));
+        }
+    }
 }
