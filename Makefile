@@ -5,6 +5,9 @@ NODES    ?= 3
 DISPATCH ?= proxy
 SITE     ?= examples/site
 
+FUZZ_SECONDS ?= 600
+FUZZ := cargo run --release --manifest-path fuzz/Cargo.toml --
+
 # Where rustup puts cargo, also for a shell that has not read its profile yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -23,18 +26,30 @@ up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=pro
 test: lint ## Every check that a change must pass
 	cargo build --workspace --all-targets
 	cargo test --workspace --doc
-	@$(MAKE) --no-print-directory fuzz SECONDS_EACH=5
+	$(FUZZ) all --seconds 5
 	cargo test --workspace --tests
 
-lint: ## The checks that need no test run: format, clippy, tidy, dependencies, site, unit
+lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, unit
 	@xtask/need.sh cc cargo
 	cargo fmt --all --check
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo xtask tidy
 	cargo xtask deny
-	cargo clippy --workspace --all-targets -- --deny warnings
 	examples/sidecars.sh --check
 	packaging/check.sh
+	cargo clippy --workspace --all-targets -- --deny warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- --deny warnings
+
+bench: ## Measure Skep beside its peers and write docs/benchmarks.md
+	@xtask/need.sh cc cargo
+	cargo build --release --package skep
+	cargo run --release --package skep-bench
+
+fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each
+	@xtask/need.sh cc cargo
+	$(FUZZ) all --seconds $(FUZZ_SECONDS)
 
 fmt: ## Format the sources
 	@xtask/need.sh cargo
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
