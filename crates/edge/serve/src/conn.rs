@@ -1,20 +1,20 @@
 //! One TCP connection: reads, writes, and the deadline that bounds both.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::admission::Permit;
 use crate::deadline::{Cause, Timer};
-use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX};
-use crate::output::Output;
+use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX};
+use crate::output::{Output, Piece};
 use crate::worker::Worker;
 
 /// Why a connection can't go on.
@@ -128,12 +128,21 @@ impl Conn {
         }
     }
 
-    /// Writes `output` until it is empty.
+    /// Writes `output` until it is empty. After [`SEND_TURN_BYTES_MAX`] others
+    /// get the thread first.
     pub fn poll_send(&self, cx: &Context<'_>, output: &mut Output) -> Poll<Result<(), ConnError>> {
+        let mut turn_bytes = SEND_TURN_BYTES_MAX;
         while !output.is_empty() {
+            if turn_bytes == 0 {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             self.check_deadline(cx)?;
             ready!(self.stream.poll_write_ready(&mut reborrow(cx)))?;
-            match output.write_once(|slices| self.stream.try_write_vectored(slices)) {
+            let before = output.len();
+            let written = output.write_once(turn_bytes, |piece| self.write(piece));
+            turn_bytes -= (before - output.len()) as usize;
+            match written {
                 Ok(true) => {}
                 // The socket took a part, so it is full: asking again would
                 // only cost a system call that says so.
@@ -168,7 +177,7 @@ impl Conn {
     /// Hands a few bytes to the kernel if it takes them at once: for interim
     /// replies, which nobody waits to send.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(rustix::net::send(&self.stream, bytes, rustix::net::SendFlags::NOSIGNAL)?)
+        Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
     /// Whether the peer has closed, or sent what nobody asked for. For
@@ -220,6 +229,24 @@ impl Conn {
                 _ => return,
             }
         }
+    }
+
+    /// One system call: `send` where there is one slice, the cheapest of them;
+    /// `sendfile` for bytes that need not be copied.
+    fn write(&self, piece: Piece<'_>) -> io::Result<usize> {
+        let socket = &self.stream;
+        self.stream.try_io(Interest::WRITABLE, || match piece {
+            Piece::Memory { slices: [one], more } => {
+                // MORE: the head waits for the body to fill its packet.
+                let more = if more { SendFlags::MORE } else { SendFlags::empty() };
+                Ok(rustix::net::send(socket, one, SendFlags::NOSIGNAL | more)?)
+            }
+            Piece::Memory { slices, .. } => Ok(rustix::io::writev(socket, slices)?),
+            Piece::File { file, offset, bytes } => {
+                let mut offset = offset;
+                Ok(rustix::fs::sendfile(socket, file, Some(&mut offset), bytes)?)
+            }
+        })
     }
 
     fn check_deadline(&self, cx: &Context<'_>) -> Result<(), ConnError> {

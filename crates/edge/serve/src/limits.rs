@@ -9,6 +9,10 @@ pub const INPUT_BYTES: usize = 64 * 1024;
 /// per part no longer falls, and the array lives on the stack.
 pub const REPLY_PARTS_MAX: usize = 64;
 
+/// Bytes that one connection sends before others get the thread: large enough
+/// that a turn costs nothing, small enough that 64 readers of huge files share.
+pub(crate) const SEND_TURN_BYTES_MAX: usize = 1024 * 1024;
+
 /// Connections waiting in the kernel for `accept`, per worker and listener.
 /// The kernel clips it to `net.core.somaxconn` (4096 by default).
 pub(crate) const BACKLOG_MAX: i32 = 4096;

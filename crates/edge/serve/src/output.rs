@@ -5,15 +5,33 @@
 //! `Output` and leave with one vectored write. Reused, it allocates nothing.
 
 use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use crate::limits::{REPLY_PARTS_MAX, SCRATCH_BYTES_MAX};
 
 /// Bytes that outlive the reply because somebody else keeps them: a cached
 /// segment. The `Arc` is the pin: while a reply is being sent it cannot go.
+///
+/// Bytes once shared never change: the kernel may still hold references to the
+/// pages of a [`SharedBytes::file`] after they count as sent.
 pub trait SharedBytes: Send + Sync {
     /// The contiguous bytes number `chunk` of this object.
     fn chunk(&self, chunk: u32) -> &[u8];
+
+    /// The memory file that holds the bytes instead, if one does: then they
+    /// are sent without being copied, and `chunk` means nothing.
+    fn file(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// What one system call is to send.
+pub(crate) enum Piece<'a> {
+    /// Bytes in memory; `more` if a file follows at once.
+    Memory { slices: &'a [IoSlice<'a>], more: bool },
+    /// `bytes` bytes of a memory file from `offset`.
+    File { file: BorrowedFd<'a>, offset: u64, bytes: usize },
 }
 
 enum Part {
@@ -90,19 +108,21 @@ impl Output {
         self.bytes_left = 0;
     }
 
-    /// Calls `write` once with the first slices not yet written and counts what
-    /// it says it wrote. `Ok(true)` if that was all it was given.
+    /// Calls `write` once with the first bytes not yet written, at most
+    /// `bytes_max` of them, and counts what it says it wrote. `Ok(true)` if
+    /// that was all it was given.
     pub(crate) fn write_once(
         &mut self,
-        write: impl FnOnce(&[IoSlice<'_>]) -> io::Result<usize>,
+        bytes_max: usize,
+        write: impl FnOnce(Piece<'_>) -> io::Result<usize>,
     ) -> io::Result<bool> {
         self.seal();
-        let empty: [IoSlice<'_>; REPLY_PARTS_MAX] = [IoSlice::new(&[]); REPLY_PARTS_MAX];
-        let mut slices = empty;
+        let mut slices = [IoSlice::new(&[]); REPLY_PARTS_MAX];
         let mut count = 0;
         let mut offered = 0;
         let mut inline_at = self.inline_start;
         let mut skip = self.part_offset;
+        let mut file = None;
         for part in self.parts[self.parts_done..].iter().take(REPLY_PARTS_MAX) {
             let bytes = match part {
                 Part::Inline { end } => {
@@ -110,16 +130,32 @@ impl Output {
                     inline_at = *end;
                     bytes
                 }
-                Part::Shared { owner, chunk, start, end } => {
-                    &owner.chunk(*chunk)[*start as usize..*end as usize]
-                }
+                Part::Shared { owner, chunk, start, end } => match owner.file() {
+                    None => &owner.chunk(*chunk)[*start as usize..*end as usize],
+                    Some(found) => {
+                        file = Some((found, *start as usize + skip, (end - start) as usize - skip));
+                        break;
+                    }
+                },
             };
-            slices[count] = IoSlice::new(&bytes[skip..]);
-            offered += bytes.len() - skip;
+            let bytes = &bytes[skip..];
+            let bytes = &bytes[..bytes.len().min(bytes_max - offered)];
+            slices[count] = IoSlice::new(bytes);
+            offered += bytes.len();
             skip = 0;
             count += 1;
+            if offered == bytes_max {
+                break;
+            }
         }
-        let written = write(&slices[..count])?;
+        let piece = match file {
+            Some((file, offset, bytes)) if count == 0 => {
+                offered = bytes.min(bytes_max);
+                Piece::File { file, offset: offset as u64, bytes: offered }
+            }
+            _ => Piece::Memory { slices: &slices[..count], more: file.is_some() },
+        };
+        let written = write(piece)?;
         assert!(written <= offered, "no more is written than was offered");
         self.advance(written);
         Ok(written == offered)
@@ -164,6 +200,8 @@ impl std::fmt::Debug for Output {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use std::io::Write;
+    use std::os::fd::AsFd;
 
     struct Fixed(Vec<u8>);
     impl SharedBytes for Fixed {
@@ -172,13 +210,37 @@ mod tests {
         }
     }
 
+    /// Bytes `0..26` of a memory file are the alphabet.
+    struct Alphabet(std::fs::File);
+    impl SharedBytes for Alphabet {
+        fn chunk(&self, _: u32) -> &[u8] {
+            unreachable!("it is a file")
+        }
+        fn file(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+    }
+
+    fn bytes_of(piece: Piece<'_>) -> Vec<u8> {
+        match piece {
+            Piece::Memory { slices, .. } => {
+                slices.iter().flat_map(|slice| slice.iter().copied()).collect()
+            }
+            Piece::File { file, offset, bytes } => {
+                let mut all = vec![0; bytes];
+                assert_eq!(rustix::io::pread(file, &mut all[..], offset), Ok(bytes));
+                all
+            }
+        }
+    }
+
     /// Writes `output` in bites of `bite` bytes and returns what came out.
     fn drain(output: &mut Output, bite: usize) -> Vec<u8> {
         let mut sink = Vec::new();
         while !output.is_empty() {
             output
-                .write_once(|slices| {
-                    let all: Vec<u8> = slices.iter().flat_map(|s| s.iter().copied()).collect();
+                .write_once(usize::MAX, |piece| {
+                    let all = bytes_of(piece);
                     let n = bite.min(all.len());
                     sink.extend_from_slice(&all[..n]);
                     Ok(n)
@@ -204,6 +266,21 @@ mod tests {
     }
 
     #[test]
+    fn files_and_memory_interleave_in_any_bite_size() {
+        for bite in 1..40 {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(b"abcdefghijklmnopqrstuvwxyz").unwrap();
+            let alphabet: Arc<dyn SharedBytes> = Arc::new(Alphabet(file));
+            let mut output = Output::default();
+            output.copy(b"head;");
+            output.share(Arc::clone(&alphabet), 0, 3, 9);
+            output.share(alphabet, 0, 20, 26);
+            output.copy(b";tail");
+            assert_eq!(drain(&mut output, bite), b"head;defghiuvwxyz;tail");
+        }
+    }
+
+    #[test]
     fn more_parts_than_one_write_takes() {
         let mut output = Output::default();
         let body: Arc<dyn SharedBytes> = Arc::new(Fixed(b"x".to_vec()));
@@ -217,7 +294,7 @@ mod tests {
     fn appending_while_half_written_keeps_the_order() {
         let mut output = Output::default();
         output.copy(b"abcdef");
-        output.write_once(|_| Ok(2)).unwrap();
+        output.write_once(usize::MAX, |_| Ok(2)).unwrap();
         output.copy(b"ghi");
         assert_eq!(drain(&mut output, 3), b"cdefghi");
     }

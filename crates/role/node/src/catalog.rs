@@ -210,12 +210,7 @@ impl Catalog {
         result
     }
 
-    fn directory(
-        &self,
-        site: &Site,
-        path: &[u8],
-        wait: Wait,
-    ) -> Result<Arc<Directory>, DiskError> {
+    fn directory(&self, site: &Site, path: &[u8], wait: Wait) -> Result<Arc<Directory>, DiskError> {
         let parent = parent(site, path);
         match (self.watcher.known(&parent), wait) {
             (Some(directory), _) => Ok(directory),

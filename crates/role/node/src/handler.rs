@@ -188,14 +188,14 @@ fn answer_from_memory(
 
 fn write_body(reply: &mut Reply<'_>, segment: Arc<Segment>, start: u32, end: u32) {
     if segment.len() <= COPY_BYTES_MAX {
-        return reply.body_copy(&segment.chunk(0)[start as usize..end as usize]);
+        return reply.body_copy(&segment.small_bytes()[start as usize..end as usize]);
     }
     let mut at = start;
     while at < end {
-        let (chunk, offset) = Segment::locate(at);
-        let len = (segment.chunk(chunk).len() as u32 - offset).min(end - at);
-        reply.body_shared(Arc::clone(&segment) as Arc<dyn SharedBytes>, chunk, offset, offset + len);
-        at += len;
+        let (chunk, from, to) = segment.run(at, end);
+        let owner = Arc::clone(&segment) as Arc<dyn SharedBytes>;
+        reply.body_shared(owner, chunk, from, to);
+        at += to - from;
     }
 }
 
@@ -420,9 +420,7 @@ impl Serving<'_> {
                 break;
             };
             let path = page.as_bytes();
-            if let Sent::Done =
-                self.send(request, exchange, path, &resource, file, status).await?
-            {
+            if let Sent::Done = self.send(request, exchange, path, &resource, file, status).await? {
                 return Ok(());
             }
         }
@@ -459,13 +457,7 @@ async fn send_body(
             for part in parts {
                 head.clear();
                 let bytes = object.bytes();
-                multipart::write_part_head(
-                    &mut head,
-                    &boundary,
-                    object.content_type,
-                    part,
-                    bytes,
-                );
+                multipart::write_part_head(&mut head, &boundary, object.content_type, part, bytes);
                 reply.write().body_copy(&head);
                 source.send(reply, part.clone()).await?;
             }

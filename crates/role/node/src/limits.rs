@@ -5,6 +5,15 @@
 /// three parts of one write.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
+/// Size from which a segment is a memory file, sent by `sendfile`, in bytes:
+/// below it, copying is cheaper than a second system call
+/// (`docs/benchmarks.md`, "How large bodies are sent").
+pub(crate) const MEMORY_FILE_BYTES_MIN: u32 = 64 * 1024;
+
+/// Of the descriptors that the process may open, one in so many may be a
+/// segment's; the others are for connections.
+pub(crate) const MEMORY_FILES_SHARE: u64 = 4;
+
 /// Bytes that a worker itself copies out of the kernel's page cache before it
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
 pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;

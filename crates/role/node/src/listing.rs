@@ -153,4 +153,3 @@ fn date(unix_s: u64) -> String {
     let date = skep_http::HttpDate(unix_s).format();
     String::from_utf8_lossy(&date[5..22]).into_owned()
 }
-

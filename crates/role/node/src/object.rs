@@ -133,11 +133,7 @@ pub(crate) struct Variants {
 impl Variants {
     /// Which encoded siblings there are.
     pub(crate) fn available(&self) -> EncodingSet {
-        EncodingSet {
-            br: self.br.is_some(),
-            zstd: self.zstd.is_some(),
-            gzip: self.gzip.is_some(),
-        }
+        EncodingSet { br: self.br.is_some(), zstd: self.zstd.is_some(), gzip: self.gzip.is_some() }
     }
 
     /// Whether there is any.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
 
-use crate::limits::PINNED_BYTES_MAX;
+use crate::limits::{MEMORY_FILES_SHARE, PINNED_BYTES_MAX};
 use crate::segment::{Ledger, Segment};
 
 /// Which version of an object: its modification time and its size.
@@ -82,7 +82,9 @@ impl Store {
             evicted: 0,
             scratch: Vec::new(),
         };
-        Arc::new(Self { inner: Mutex::new(inner), ledger: Arc::default() })
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let files_max = descriptors.current.unwrap_or(u64::MAX) / MEMORY_FILES_SHARE;
+        Arc::new(Self { inner: Mutex::new(inner), ledger: Ledger::new(files_max) })
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
@@ -186,6 +188,7 @@ impl Drop for Filler {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     fn key(name: &str, index: u32) -> SegmentKey {
@@ -197,7 +200,7 @@ mod tests {
         match store.acquire(key, bytes) {
             Acquired::Fill(filler) => {
                 let chunk = vec![0; filler.segment().next_chunk_bytes()];
-                filler.segment().publish(chunk.into());
+                filler.segment().publish(chunk.into()).unwrap();
             }
             _ => panic!("{key:?} was there"),
         }
@@ -210,7 +213,7 @@ mod tests {
         for _ in 0..100 {
             assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Growing(_)));
         }
-        filler.segment().publish(vec![1; 10].into());
+        filler.segment().publish(vec![1; 10].into()).unwrap();
         drop(filler);
         assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Ready(_)));
     }
@@ -246,7 +249,7 @@ mod tests {
         let store = Store::new(50);
         let Acquired::Fill(filler) = store.acquire(&key("a", 0), 100) else { panic!("empty") };
         assert!(!filler.is_kept());
-        filler.segment().publish(vec![1; 100].into());
+        filler.segment().publish(vec![1; 100].into()).unwrap();
         drop(filler);
         assert_eq!(store.stats().segments, 0);
     }

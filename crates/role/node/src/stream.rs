@@ -212,11 +212,10 @@ async fn send_segment(
         let filled = poll_fn(|cx| segment.poll_more(cx, at)).await;
         let filled = filled.map_err(|_| DiskError::Changed)?;
         while at < filled.min(end) && reply.queued_bytes() < SEND_BYTES_MAX {
-            let (chunk, offset) = Segment::locate(at);
-            let len = (segment.chunk(chunk).len() as u32 - offset).min(end - at);
+            let (chunk, from, to) = segment.run(at, filled.min(end));
             let owner = Arc::clone(segment) as Arc<dyn SharedBytes>;
-            reply.write().body_shared(owner, chunk, offset, offset + len);
-            at += len;
+            reply.write().body_shared(owner, chunk, from, to);
+            at += to - from;
         }
         if at < end {
             reply.flush().await?;
@@ -235,7 +234,8 @@ fn fill(file: &File, filler: &Filler, stamp: Stamp, wait: Wait) -> Result<(), Di
             return Ok(());
         }
         let at = base + u64::from(filler.segment().filled());
-        filler.segment().publish(read_piece(file, stamp, at, bytes, wait)?.0);
+        let piece = read_piece(file, stamp, at, bytes, wait)?;
+        filler.segment().publish(piece.0).map_err(|_| DiskError::Exhausted)?;
     }
 }
 
@@ -283,7 +283,10 @@ pub(crate) async fn pool<T: Send + 'static>(
 }
 
 fn on_pool<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    #[expect(clippy::disallowed_methods, reason = "each worker's pool has a few threads; its \
-        queue is bounded by the requests in work")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "each worker's pool has a few threads; its \
+        queue is bounded by the requests in work"
+    )]
     tokio::task::spawn_blocking(job)
 }
