@@ -90,7 +90,11 @@ impl Skep {
         skep.address = Some(address);
         poll_until(PATIENCE, &format!("{address} accepts connections"), || {
             skep.assert_running();
-            RawClient::try_connect(address).is_ok()
+            let Ok(mut probe) = RawClient::try_connect(address) else { return false };
+            // Gone before the test counts connections.
+            probe.finish_sending();
+            probe.read_to_close();
+            true
         });
         skep
     }
@@ -159,6 +163,7 @@ impl Skep {
     #[track_caller]
     pub fn finish(mut self) -> Finished {
         let code = self.wait_exit(PATIENCE).code();
+        self.kill_group();
         Finished { code, stdout: self.stdout.whole(), stderr: self.stderr.whole() }
     }
 
@@ -193,6 +198,14 @@ impl Skep {
         fs::read_dir(self.proc_path("fd")).expect("it runs and is ours").count()
     }
 
+    /// Open sockets: listeners, connections, and the few that the server itself
+    /// uses.
+    pub fn open_sockets(&self) -> usize {
+        let fds = fs::read_dir(self.proc_path("fd")).expect("it runs and is ours");
+        let targets = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    }
+
     /// Processor time of all its threads since its start.
     pub fn cpu_time(&self) -> Duration {
         let threads = fs::read_dir(self.proc_path("task")).expect("it runs");
@@ -219,6 +232,7 @@ impl Skep {
     #[track_caller]
     pub fn assert_running(&mut self) {
         if self.has_exited() {
+            self.kill_group();
             let status = self.exit.map(|status| status.to_string()).unwrap_or_default();
             let (arguments, stderr) = (&self.arguments, self.stderr.whole());
             panic!("skep {arguments} ended ({status}), stderr:\n{stderr}");
@@ -236,6 +250,11 @@ impl Skep {
             self.assert_running();
             false
         });
+    }
+
+    /// Kills what is left of it and its children; they would keep its output open.
+    fn kill_group(&self) {
+        let _ = kill_process_group(self.pid(), Signal::KILL);
     }
 
     fn proc_path(&self, name: &str) -> PathBuf {
@@ -256,7 +275,7 @@ impl Drop for Skep {
                 thread::yield_now();
             }
         }
-        let _ = kill_process_group(self.pid(), Signal::KILL);
+        self.kill_group();
         if self.exit.is_none() {
             let _ = self.child.wait();
         }

@@ -68,11 +68,12 @@ fn term_waits_for_a_stalled_client_no_longer_than_configured() {
 
 #[test]
 fn term_under_load_cuts_no_reply() {
-    let site = site();
+    const MIDDLING: usize = 2 * MIB;
+    let site = site().with_large("middling", MIDDLING);
     let mut skep = Skep::serve(site.root(), &[]);
     let load = Load::on(skep.address())
         .get("/a.txt", "aaa")
-        .get("/large", content::version(1, LARGE))
+        .get("/middling", content::version(1, MIDDLING))
         .threads(4)
         .start();
     load.wait_for_more(50);
