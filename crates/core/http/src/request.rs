@@ -166,7 +166,14 @@ pub fn parse_request<'h, 'b>(
     head: &'b [u8],
     limits: &HeadLimits,
 ) -> Result<RequestHead<'h, 'b>, Reject> {
+    if head.len() > limits.head_bytes_max {
+        return Err(Reject::HEAD_TOO_LARGE);
+    }
     let head = head.strip_prefix(b"\r\n").unwrap_or(head);
+    // httparse would skip any number of empty lines.
+    if let Some(b'\r' | b'\n') = head.first() {
+        return Err(Reject::EMPTY_LINES);
+    }
     let mut request = httparse::Request::new(&mut []);
     let parsed = request.parse_with_uninit_headers(head, slots.take(limits));
     let (Some(token), Some(target), Some(minor)) = (request.method, request.path, request.version)

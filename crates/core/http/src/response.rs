@@ -90,6 +90,9 @@ fn parse<'h, 'b>(
     request_method: Method<'_>,
     limits: &HeadLimits,
 ) -> Result<ResponseHead<'h, 'b>, Reject> {
+    if head.len() > limits.head_bytes_max {
+        return Err(Reject::HEAD_TOO_LARGE);
+    }
     // httparse skips empty lines, which may stand before requests only.
     if !head.starts_with(b"HTTP/") {
         return Err(Reject::STATUS_LINE);

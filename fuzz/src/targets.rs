@@ -1,0 +1,330 @@
+//! The targets. Each takes any bytes; each `assert` is an invariant of the
+//! codec's documentation.
+
+use std::borrow::Cow;
+
+use skep_http::conditional::evaluate;
+use skep_http::forward::{Forward, HostPolicy, Reply, write_request, write_response};
+use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet, prefers_json};
+use skep_http::range::{RangeVerdict, ranges};
+use skep_http::{
+    BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate, Known,
+    Method, Reject, RequestHead, ResponseFraming, ResponseHead, Validators, Version, encode,
+    parse_request, parse_response,
+};
+use skep_units::stable_hash;
+
+/// Takes any bytes; panics when an invariant breaks.
+pub type Target = fn(&[u8]);
+
+/// Every target by name.
+pub const ALL: &[(&str, Target)] = &[
+    ("request_head", request_head),
+    ("body", body),
+    ("response_head", response_head),
+    ("path", path),
+    ("range_conditions", range_conditions),
+];
+
+const HEAD_LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 4096,
+    fields_max: 20,
+    target_bytes_max: 512,
+    allow_underscore: false,
+};
+const BODY_LIMITS: BodyLimits = BodyLimits {
+    body_bytes_max: 4096,
+    chunk_line_bytes_max: 64,
+    chunk_ext_bytes_max: 256,
+    trailer_bytes_max: 256,
+    trailer_fields_max: 4,
+};
+/// Of forwarded heads: what a head within [`HEAD_LIMITS`] may have grown to.
+const NEXT_LIMITS: HeadLimits = HeadLimits {
+    head_bytes_max: 16 * 1024,
+    fields_max: 60,
+    target_bytes_max: 512,
+    allow_underscore: false,
+};
+const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+
+/// A request, from its first byte: found and judged the same however it
+/// arrives; what passes is safe to route and to send on.
+pub fn request_head(data: &[u8]) {
+    let mut slots = FieldSlots::new();
+    let unscanned = parse_request(&mut slots, data, &HEAD_LIMITS).is_ok();
+    let end = match scan_all_ways(HeadScanner::default(), data) {
+        Ok(Some(end)) => end,
+        verdict => {
+            assert!(!unscanned, "parsed although the scanner says {verdict:?}");
+            return;
+        }
+    };
+    let mut slots = FieldSlots::new();
+    let Ok(head) = parse_request(&mut slots, &data[..end], &HEAD_LIMITS) else { return };
+    check_request(&head);
+    for trusted in [false, true] {
+        check_forwarded(&head, trusted);
+    }
+}
+
+fn check_request(head: &RequestHead<'_, '_>) {
+    assert!(head.path.starts_with(b"/") || head.path == b"*");
+    assert!(head.target.len() <= HEAD_LIMITS.target_bytes_max);
+    assert!(head.fields().len() <= HEAD_LIMITS.fields_max);
+    assert!(head.method.as_str() != "CONNECT");
+    assert!(head.version == Version::Http10 || !head.host.is_empty());
+    assert!(head.all("host").count() <= 1);
+    assert!(head.known(Known::Host).is_none_or(|host| host == head.host));
+    let (length, coding) = (head.get("content-length"), head.get("transfer-encoding"));
+    match head.framing {
+        BodyFraming::None => assert!(coding.is_none() && length.is_none_or(|l| l == b"0")),
+        BodyFraming::Length(bytes) => {
+            assert!(coding.is_none() && head.all("content-length").count() == 1);
+            assert_eq!(length, Some(bytes.to_string().as_bytes()));
+        }
+        BodyFraming::Chunked => {
+            assert!(length.is_none() && head.version == Version::Http11);
+            assert!(coding.is_some_and(|c| c.eq_ignore_ascii_case(b"chunked")));
+        }
+    }
+    assert!(!head.expect_continue || head.framing != BodyFraming::None);
+    for (name, value) in head.fields() {
+        assert!(!name.is_empty() && !name.contains(['_', ' ', '\r', '\n']));
+        assert!(!value.iter().any(|b| matches!(b, 0 | b'\r' | b'\n' | 0x7f)));
+        assert!(!value.starts_with(b" ") && !value.ends_with(b"\t"));
+        if let Some(known) = Known::of(name.as_bytes()) {
+            let first = head.get(name);
+            assert!(known.as_str().eq_ignore_ascii_case(name) && head.known(known) == first);
+            assert!(head.known_all(known).eq(head.all(name)));
+        }
+    }
+}
+
+/// What is sent on is read by the next hop as the same request.
+fn check_forwarded(head: &RequestHead<'_, '_>, trusted: bool) {
+    let forward = Forward {
+        client: [192, 0, 2, 1].into(),
+        proto: "http",
+        host: HostPolicy::Keep,
+        trusted,
+        target: None,
+        upgrade: true,
+        extra: b"",
+    };
+    let mut out = Vec::new();
+    write_request(&mut out, head, &forward);
+    assert_eq!(HeadScanner::default().scan(&out, &NEXT_LIMITS), Ok(Some(out.len())));
+    let mut slots = FieldSlots::new();
+    let next = match parse_request(&mut slots, &out, &NEXT_LIMITS) {
+        Ok(next) => next,
+        Err(reject) => panic!("{reject}: {}", out.escape_ascii()),
+    };
+    assert_eq!((next.method, next.path, next.query), (head.method, head.path, head.query));
+    assert_eq!(next.framing, head.framing);
+    assert!(next.keep_alive && next.version == Version::Http11 && !next.expect_continue);
+    assert!(next.upgrade.is_none() || next.upgrade == head.upgrade);
+    for field in ["te", "trailer", "keep-alive", "proxy", "proxy-connection", "http2-settings"] {
+        assert!(next.get(field).is_none(), "{field} was passed on");
+    }
+    assert_eq!((next.all("x-forwarded-for").count(), next.all("forwarded").count()), (1, 1));
+    assert!(trusted || next.known(Known::XForwardedFor) == Some(b"192.0.2.1"));
+}
+
+/// The verdict of a scanner, which must not depend on the pieces.
+fn scan_all_ways(scanner: HeadScanner, data: &[u8]) -> Result<Option<usize>, Reject> {
+    let whole = scan(scanner, data, |_| data.len());
+    assert_eq!(scan(scanner, data, |_| 1), whole, "byte by byte");
+    assert_eq!(scan(scanner, data, pieces(data)), whole, "in pieces");
+    if let Ok(Some(end)) = whole {
+        assert!(data[..end].ends_with(b"\r\n\r\n") && end <= HEAD_LIMITS.head_bytes_max);
+    }
+    whole
+}
+
+fn scan(
+    mut scanner: HeadScanner,
+    data: &[u8],
+    piece_at: impl Fn(usize) -> usize,
+) -> Result<Option<usize>, Reject> {
+    let mut arrived = 0;
+    while arrived < data.len() {
+        arrived = (arrived + piece_at(arrived)).min(data.len());
+        if let Some(end) = scanner.scan(&data[..arrived], &HEAD_LIMITS)? {
+            return Ok(Some(end));
+        }
+    }
+    Ok(None)
+}
+
+/// Lengths of pieces, from 1 to 64, that follow from the input alone.
+fn pieces(data: &[u8]) -> impl Fn(usize) -> usize {
+    let key = stable_hash(data, 0);
+    move |at| 1 + (stable_hash(&at.to_le_bytes(), key) % 64) as usize
+}
+
+/// A body in each framing: the same payload however it arrives, within the cap,
+/// and the same again when it is encoded anew.
+pub fn body(data: &[u8]) {
+    for framing in [
+        ResponseFraming::Chunked,
+        ResponseFraming::Length(1 + data.len() as u64 / 2),
+        ResponseFraming::UntilClose,
+        ResponseFraming::None,
+    ] {
+        let whole = decode(framing, data, |_| data.len());
+        assert_eq!(decode(framing, data, |_| 1), whole, "byte by byte");
+        assert_eq!(decode(framing, data, pieces(data)), whole, "in pieces");
+        let Ok((payload, taken, done)) = whole else { continue };
+        assert!(payload.len() as u64 <= BODY_LIMITS.body_bytes_max && payload.len() <= taken);
+        assert!(done || taken == data.len(), "bytes are left, yet the body has not ended");
+        check_encoded(&payload);
+    }
+}
+
+type Decoded = Result<(Vec<u8>, usize, bool), Reject>;
+
+fn decode(framing: ResponseFraming, data: &[u8], piece_at: impl Fn(usize) -> usize) -> Decoded {
+    let mut decoder = BodyDecoder::new(framing, &BODY_LIMITS)?;
+    let (mut payload, mut taken, mut arrived) = (Vec::new(), 0, 0);
+    while arrived < data.len() && !decoder.is_done() {
+        arrived = (arrived + piece_at(arrived)).min(data.len());
+        while taken < arrived && !decoder.is_done() {
+            let decoded = match decoder.decode(&data[taken..arrived]) {
+                Ok(decoded) => decoded,
+                Err(reject) => {
+                    assert_eq!(decoder.decode(b"0\r\n\r\n"), Err(reject), "an error must stay");
+                    return Err(reject);
+                }
+            };
+            assert!(decoded.consumed > 0 && decoded.consumed <= arrived - taken);
+            assert!(decoded.data.start <= decoded.data.end);
+            assert!(decoded.data.end <= decoded.consumed);
+            assert_eq!(decoded.done, decoder.is_done());
+            payload.extend_from_slice(&data[taken..][decoded.data]);
+            taken += decoded.consumed;
+        }
+    }
+    Ok((payload, taken, decoder.is_done()))
+}
+
+fn check_encoded(payload: &[u8]) {
+    let mut encoded = Vec::new();
+    for piece in payload.chunks(100) {
+        encode::write_chunk_head(&mut encoded, piece.len());
+        encoded.extend_from_slice(piece);
+        encoded.extend_from_slice(encode::CHUNK_END);
+    }
+    encoded.extend_from_slice(encode::LAST_CHUNK);
+    let again = decode(ResponseFraming::Chunked, &encoded, |_| encoded.len());
+    assert_eq!(again, Ok((payload.to_vec(), encoded.len(), true)));
+}
+
+/// A response to a GET and to a HEAD (a first word other than `HTTP/…`, as in
+/// the seeds, is cut off).
+pub fn response_head(data: &[u8]) {
+    let words = [&b"GET "[..], b"HEAD ", b"POST "];
+    let data = words.iter().find_map(|word| data.strip_prefix(*word)).unwrap_or(data);
+    let verdict = scan_all_ways(HeadScanner::response(), data);
+    for method in [Method::Get, Method::Head] {
+        let mut slots = FieldSlots::new();
+        let parsed = parse_response(&mut slots, data, method, &HEAD_LIMITS);
+        let Ok(Some(end)) = verdict else {
+            assert!(parsed.is_err(), "parsed although the scanner says {verdict:?}");
+            continue;
+        };
+        let mut slots = FieldSlots::new();
+        match parse_response(&mut slots, &data[..end], method, &HEAD_LIMITS) {
+            Ok(head) => check_response(&head, method),
+            Err(reject) => assert_eq!(reject.status, 502),
+        }
+    }
+}
+
+fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
+    assert!((100..600).contains(&head.status));
+    let no_body = method == Method::Head || head.status < 200 || matches!(head.status, 204 | 304);
+    assert!(!no_body || head.framing == ResponseFraming::None);
+    assert!(!head.keep_alive || head.framing != ResponseFraming::UntilClose);
+    for version in [Version::Http10, Version::Http11] {
+        let reply = Reply { version, keep_alive: true, date: DATE, extra: b"" };
+        let mut out = Vec::new();
+        let framing = write_response(&mut out, head, &reply);
+        assert_eq!(HeadScanner::response().scan(&out, &NEXT_LIMITS), Ok(Some(out.len())));
+        let mut slots = FieldSlots::new();
+        let next = match parse_response(&mut slots, &out, method, &NEXT_LIMITS) {
+            Ok(next) => next,
+            Err(reject) => panic!("{reject}: {}", out.escape_ascii()),
+        };
+        assert_eq!(next.status, head.status);
+        assert_eq!(next.keep_alive, framing != ResponseFraming::UntilClose);
+        assert!(head.status < 200 || next.all("date").count() == 1);
+        // An empty body without a length is only clear where there can be none.
+        let told = no_body || head.known(Known::ContentLength).is_some();
+        assert!(next.framing == framing || (framing == ResponseFraming::None && !told));
+        let chunked = framing == ResponseFraming::Chunked;
+        assert!(!chunked || version == Version::Http11);
+        assert_eq!(head.framing == ResponseFraming::None, framing == ResponseFraming::None);
+    }
+}
+
+/// A path: its normal form has no trace of what could be read in two ways.
+pub fn path(data: &[u8]) {
+    let Ok(normal) = skep_http::path::normalise(data) else { return };
+    assert!(normal.starts_with(b"/"));
+    assert!(!normal.iter().any(|b| *b < 0x20 || matches!(b, 0x7f | b'\\')));
+    let segments: Vec<&[u8]> = normal[1..].split(|b| *b == b'/').collect();
+    let Some((last, inner)) = segments.split_last() else { return };
+    assert!(inner.iter().all(|segment| !segment.is_empty()), "an empty segment inside");
+    assert!(segments.iter().all(|s| *s != b"." && *s != b".."), "a dot segment");
+    assert!(!data.ends_with(b"/") || last.is_empty(), "the trailing slash got lost");
+    assert!(normal.len() <= data.len());
+    let borrowed = matches!(normal, Cow::Borrowed(_));
+    assert!(!borrowed || &*normal == data);
+    let mut encoded = Vec::new();
+    skep_http::path::write_encoded(&mut encoded, &normal);
+    assert_eq!(skep_http::path::normalise(&encoded).as_deref(), Ok(&*normal));
+    assert!(skep_http::mime::for_path(&normal).contains('/'));
+}
+
+/// Field lines of a GET: what of a thing to send, in which form.
+pub fn range_conditions(data: &[u8]) {
+    let _ = (prefers_json(Some(data)), skep_http::Host::parse(data));
+    if let Some(date) = HttpDate::parse(data, 1_795_000_000) {
+        assert_eq!(HttpDate::parse(&date.format(), 0), Some(date));
+    }
+    // The first byte stands for the length: small ones have the corner cases.
+    let len_bytes = data.first().map_or(0, |byte| u64::from(*byte) * 5);
+    let message = [b"GET / HTTP/1.1\r\nHost: a\r\n", data, b"\r\n\r\n"].concat();
+    let Ok(Some(end)) = HeadScanner::default().scan(&message, &NEXT_LIMITS) else { return };
+    let mut slots = FieldSlots::new();
+    let Ok(head) = parse_request(&mut slots, &message[..end], &NEXT_LIMITS) else { return };
+    let current = Validators { etag: "\"v1\"", last_modified: Some(784_111_777) };
+    let _ = evaluate(&head, &current, 1_795_000_000);
+    for ranges_max in [0, 1, 5] {
+        check_ranges(&ranges(&head, &current, len_bytes, ranges_max), len_bytes, ranges_max);
+    }
+    check_coding(&AcceptEncoding::parse(&head));
+}
+
+fn check_ranges(verdict: &RangeVerdict, len_bytes: u64, ranges_max: usize) {
+    let RangeVerdict::Parts(parts) = verdict else { return };
+    assert!(!parts.is_empty() && parts.len() <= ranges_max);
+    assert!(parts.iter().all(|part| part.start < part.end && part.end <= len_bytes));
+    let mut sorted = parts.to_vec();
+    sorted.sort_by_key(|part| part.start);
+    assert!(sorted.windows(2).all(|pair| pair[0].end < pair[1].start), "parts overlap or touch");
+}
+
+fn check_coding(accept: &AcceptEncoding) {
+    for bits in 0..8 {
+        let there = EncodingSet { br: bits & 1 != 0, zstd: bits & 2 != 0, gzip: bits & 4 != 0 };
+        let chosen = accept.choose(there);
+        assert!(chosen.is_none_or(|encoding| there.has(encoding)), "chose what is not there");
+        // Where there is less, it chooses the same or what was second best.
+        if let Some(best) = accept.choose(EncodingSet { br: true, zstd: true, gzip: true }) {
+            assert!(!there.has(best) || chosen == Some(best));
+        }
+    }
+    assert!(Encoding::ALL.iter().all(|encoding| !encoding.as_str().is_empty()));
+}
