@@ -4,6 +4,7 @@
 //! else is a part; nothing else starts threads of its own accord, opens
 //! listeners or decides what belongs together.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -12,91 +13,105 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use skep_config::{Config, LogFormat};
-use skep_engine::{Context, Engine, Settings};
-use skep_http::{BodyLimits, HeadLimits};
+use skep_config::Config;
+use skep_dispatcher::{Dispatcher, DispatcherHandler};
+use skep_engine::{Context, Engine, Handler};
 use skep_node::Node;
-use skep_serve::{Admission, AdmissionLimits, ListenerGroup, Workers, accept_loop, bind};
-use skep_telemetry::{AccessLog, Format, Registry, Target};
+use skep_serve::{Admission, ListenerGroup, Worker, Workers, accept_loop, bind};
+use skep_telemetry::{AccessLog, Registry};
 
-use crate::commands::load_config;
+use crate::running::{Roles, Running};
+use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
 
 /// How often a draining process looks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
 
-/// What a process is of its cluster.
-#[derive(Clone, Debug)]
-pub(crate) struct Roles {
-    /// Name of the node it is.
-    pub(crate) node: Option<String>,
-    /// Whether it dispatches the config's services.
-    pub(crate) services: bool,
+/// What answers on a listener.
+#[derive(Clone)]
+enum Part {
+    Node(Arc<Node>),
+    Service(Arc<Dispatcher>),
 }
 
-/// A running process.
+/// A process, from its start to its end.
 pub(crate) struct Process {
-    config: Config,
+    running: Arc<Running>,
     workers: Workers,
-    admission: Arc<Admission>,
-    settings: Arc<ArcSwap<Settings>>,
-    registry: Arc<Registry>,
     access_log: AccessLog,
-    node: Option<Arc<Node>>,
-    node_address: Option<SocketAddr>,
-    threads: usize,
 }
 
 impl Process {
     /// Starts everything that `config` says of `roles`. All sockets are bound
     /// before anything is served, so a start that fails has served nothing.
-    pub(crate) fn start(config: Config, roles: Roles) -> anyhow::Result<Self> {
+    /// `file` is what a reload reads again.
+    pub(crate) fn start(
+        config: Config,
+        roles: Roles,
+        file: Option<PathBuf>,
+    ) -> anyhow::Result<Self> {
         skep_serve::raise_descriptor_limit();
         let threads = threads(&config);
         let registry = Arc::new(Registry::new());
-        let access_log = access_log(&config, &registry)?;
+        let access_log =
+            AccessLog::start(log_target(&config), log_format(&config), registry.core())
+                .context("cannot start the access log")?;
         let admission = Admission::new(admission_limits(&config));
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 
+        let mut parts = Vec::new();
         let node_config = roles.node.as_ref().and_then(|name| config.node(name));
         let node = node_config.map(|_| Node::start(&config)).transpose()?;
-        let node_listeners = node_config.map(|node| bind(node.address, threads)).transpose()?;
-        let node_address = node_listeners.as_ref().map(ListenerGroup::address);
+        if let (Some(node), Some(node_config)) = (&node, node_config) {
+            parts.push((Part::Node(Arc::clone(node)), bind(node_config.address, threads)?));
+        }
+        let mut dispatchers = Vec::new();
+        for service in config.services.iter().filter(|_| roles.services) {
+            let dispatcher = Dispatcher::new(&config, &service.name, seed())?;
+            for &address in &service.listen {
+                let part = Part::Service(Arc::clone(&dispatcher));
+                parts.push((part, bind(address, threads)?));
+            }
+            dispatchers.push(dispatcher);
+        }
 
         let workers = Workers::start(threads, &admission)?;
-        let process = Self {
+        for dispatcher in &dispatchers {
+            dispatcher.start_checks(&workers.handles()[0]);
+        }
+        skep_dispatcher::register_gauges(&registry, &dispatchers);
+        let running = Running::new(
             config,
-            workers,
-            admission,
+            roles,
+            file,
+            addresses(&parts),
             settings,
+            admission,
             registry,
-            access_log,
+            access_log.handle(),
             node,
-            node_address,
-            threads,
-        };
-        process.serve_node(node_listeners);
-        process.register_gauges();
-        Ok(process)
+            dispatchers,
+        );
+        serve(&running, &workers, parts);
+        Ok(Self { running: Arc::new(running), workers, access_log })
     }
 
-    /// Where the node listens.
-    pub(crate) fn node_address(&self) -> Option<SocketAddr> {
-        self.node_address
+    /// What other threads (the management API) may ask and tell.
+    pub(crate) fn running(&self) -> &Arc<Running> {
+        &self.running
     }
 
-    /// Where clients reach this process, as URLs.
-    pub(crate) fn addresses(&self) -> Vec<String> {
-        self.node_address.iter().map(|address| format!("http://{address}")).collect()
-    }
-
-    /// Runs until told to stop. With a `file`, SIGHUP reads it again.
-    pub(crate) fn run(mut self, file: Option<PathBuf>) -> anyhow::Result<()> {
+    /// Runs until told to stop.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut signals = Signals::listen()?;
-            while signals.next().await == Wish::Reload {
-                self.reload(file.as_deref());
+            loop {
+                match signals.next().await {
+                    Wish::Reload => drop(self.running.reload()),
+                    Wish::Drain => break self.leave_quietly(&mut signals).await,
+                    Wish::Interrupt => break,
+                }
             }
             self.drain(&mut signals).await;
             anyhow::Ok(())
@@ -106,15 +121,26 @@ impl Process {
         Ok(())
     }
 
+    /// A node of a cluster first lets dispatchers see that it goes, and serves
+    /// on until they have: a connection closed at rest could otherwise meet a
+    /// request on its way.
+    async fn leave_quietly(&self, signals: &mut Signals) {
+        let grace = self.running.leave();
+        tokio::select! {
+            () = tokio::time::sleep(grace) => {}
+            _ = signals.next() => {}
+        }
+    }
+
     /// Finishes what is in work, at most for the configured time; a second
     /// signal ends it at once.
     async fn drain(&self, signals: &mut Signals) {
-        let open = self.admission.open();
-        let limit = Duration::from_millis(self.config.timeouts.drain_ms);
-        tracing::info!(connections = open, "draining");
+        let admission = self.running.admission();
+        let limit = self.running.drain_time();
+        tracing::info!(connections = admission.open(), "draining");
         self.workers.drain();
         let done = async {
-            while self.admission.open() > 0 {
+            while admission.open() > 0 {
                 tokio::time::sleep(Duration::from_millis(DRAIN_POLL_MS)).await;
             }
         };
@@ -122,120 +148,66 @@ impl Process {
         tokio::select! {
             () = done => tracing::info!("drained"),
             () = tokio::time::sleep(limit) => {
-                tracing::warn!(connections = self.admission.open(), "drain time is over");
+                tracing::warn!(connections = admission.open(), "drain time is over");
             }
             () = told_again => tracing::warn!("told again: stopping now"),
         }
     }
+}
 
-    /// Reads the config again and applies what can be applied; a config with
-    /// an error is refused whole and the old one stays.
-    fn reload(&mut self, file: Option<&std::path::Path>) {
-        self.access_log.handle().reopen();
-        let Some(file) = file else { return };
-        match load_config(file).and_then(|config| self.apply(config)) {
-            Ok(()) => tracing::info!(file = %file.display(), "reloaded"),
-            Err(error) => tracing::error!("reload refused, the old config stays: {error:#}"),
+/// Gives every worker its socket of every listener, and the handler behind it.
+fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>) {
+    let mut per_worker: Vec<Vec<(Part, std::net::TcpListener)>> = Vec::new();
+    per_worker.resize_with(workers.handles().len(), Vec::new);
+    for (part, group) in parts {
+        for (own, socket) in per_worker.iter_mut().zip(group.into_sockets()) {
+            own.push((part.clone(), socket));
         }
     }
-
-    fn apply(&mut self, config: Config) -> anyhow::Result<()> {
-        if let Some(node) = &self.node {
-            node.reload(&config)?;
-        }
-        for setting in skep_config::changes_needing_restart(&self.config, &config) {
-            tracing::warn!("{setting} changed; it takes effect at the next restart");
-        }
-        self.settings.store(Arc::new(engine_settings(&config, self.threads)));
-        self.admission.set_limits(admission_limits(&config));
-        self.config = config;
-        Ok(())
-    }
-
-    fn serve_node(&self, listeners: Option<ListenerGroup>) {
-        let (Some(node), Some(listeners)) = (&self.node, listeners) else { return };
-        for (handle, socket) in self.workers.handles().iter().zip(listeners.into_sockets()) {
-            let (node, settings) = (Arc::clone(node), Arc::clone(&self.settings));
-            let (registry, log) = (Arc::clone(&self.registry), self.access_log.handle());
-            handle.run(move |worker| {
-                let context = Context::new(worker, settings, registry.core(), &log);
-                let engine = Engine::new(Rc::clone(&context), node.handler(&context));
-                match tokio::net::TcpListener::from_std(socket) {
-                    Ok(listener) => {
-                        let worker = Rc::clone(worker);
-                        tokio::task::spawn_local(accept_loop(worker, listener, engine));
+    for (handle, own) in workers.handles().iter().zip(per_worker) {
+        let settings = Arc::clone(running.settings());
+        let registry = Arc::clone(running.registry());
+        let log = running.log().clone();
+        handle.run(move |worker| {
+            let context = Context::new(worker, settings, registry.core(), &log);
+            for (part, socket) in own {
+                match part {
+                    Part::Node(node) => listen(worker, socket, &context, node.handler(&context)),
+                    Part::Service(dispatcher) => {
+                        let handler = DispatcherHandler::new(&dispatcher, &context);
+                        listen(worker, socket, &context, handler);
                     }
-                    Err(error) => tracing::error!(%error, "a worker can't listen"),
                 }
-            });
+            }
+        });
+    }
+}
+
+fn listen<H: Handler>(
+    worker: &Rc<Worker>,
+    socket: std::net::TcpListener,
+    context: &Rc<Context>,
+    handler: Rc<H>,
+) {
+    let engine = Engine::new(Rc::clone(context), handler);
+    match tokio::net::TcpListener::from_std(socket) {
+        Ok(listener) => {
+            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, engine));
         }
-    }
-
-    fn register_gauges(&self) {
-        let Some(node) = &self.node else { return };
-        let gauge = |name: &str, help: &str, read: fn(&Node) -> f64| {
-            let node = Arc::clone(node);
-            self.registry.register_gauge(name, &[], help, Box::new(move || read(&node)));
-        };
-        gauge("skep_cache_bytes", "Bytes of files that the cache holds.", |node| {
-            node.store_stats().indexed_bytes as f64
-        });
-        gauge(
-            "skep_cache_alive_bytes",
-            "Bytes of files in memory: held by the cache or pinned by replies.",
-            |node| node.store_stats().alive_bytes as f64,
-        );
-        gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
-            node.store_stats().segments as f64
-        });
+        Err(error) => tracing::error!(%error, "a worker can't listen"),
     }
 }
 
-fn threads(config: &Config) -> usize {
-    match config.machine.threads {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads as usize,
-    }
+/// Services first: that is where clients go.
+fn addresses(parts: &[(Part, ListenerGroup)]) -> Vec<SocketAddr> {
+    let is_node = |part: &Part| matches!(part, Part::Node(_));
+    let services = parts.iter().filter(|(part, _)| !is_node(part));
+    let nodes = parts.iter().filter(|(part, _)| is_node(part));
+    services.chain(nodes).map(|(_, group)| group.address()).collect()
 }
 
-fn admission_limits(config: &Config) -> AdmissionLimits {
-    AdmissionLimits {
-        connections_max: config.limits.connections_max as usize,
-        per_address_max: config.limits.connections_per_address_max as usize,
-    }
-}
-
-fn engine_settings(config: &Config, threads: usize) -> Settings {
-    let (limits, timeouts) = (&config.limits, &config.timeouts);
-    Settings {
-        head: HeadLimits {
-            head_bytes_max: limits.head_bytes_max as usize,
-            fields_max: limits.fields_max as usize,
-            target_bytes_max: limits.target_bytes_max as usize,
-            ..HeadLimits::default()
-        },
-        body: BodyLimits { body_bytes_max: limits.body_bytes_max, ..BodyLimits::default() },
-        head_ms: timeouts.head_ms,
-        idle_ms: timeouts.idle_ms,
-        write_stall_ms: timeouts.write_stall_ms,
-        lifetime_ms: timeouts.lifetime_ms,
-        body_grace_ms: timeouts.body_grace_ms,
-        body_min_bytes_per_s: timeouts.body_min_bytes_per_s,
-        requests_per_connection_max: u64::from(limits.requests_per_connection_max),
-        slow_requests_max: (limits.requests_in_flight_max as usize).div_ceil(threads),
-        retry_after_s: limits.retry_after_s,
-    }
-}
-
-fn access_log(config: &Config, registry: &Registry) -> anyhow::Result<AccessLog> {
-    let target = match &config.log.access {
-        skep_config::AccessLog::Off => Target::Off,
-        skep_config::AccessLog::Stdout => Target::Stdout,
-        skep_config::AccessLog::File(path) => Target::Path(path.clone()),
-    };
-    let format = match config.log.format {
-        LogFormat::Combined => Format::Combined,
-        LogFormat::Json => Format::Json,
-    };
-    AccessLog::start(target, format, registry.core()).context("cannot start the access log")
+/// A number that differs from process to process, out of the standard
+/// library's own entropy.
+fn seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
 }

@@ -6,7 +6,8 @@ use tracing_subscriber::EnvFilter;
 /// Starts to print messages of `level` and above. `SKEP_LOG`, in the syntax of
 /// `tracing`'s filters, overrides it.
 pub(crate) fn start(level: Level) {
-    let filter = EnvFilter::try_from_env("SKEP_LOG").unwrap_or_else(|_| EnvFilter::new(level.word()));
+    let filter =
+        EnvFilter::try_from_env("SKEP_LOG").unwrap_or_else(|_| EnvFilter::new(level.word()));
     // A second start (tests) keeps the first.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

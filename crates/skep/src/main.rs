@@ -9,6 +9,8 @@ mod cli;
 mod commands;
 mod compose;
 mod logging;
+mod running;
+mod settings;
 mod signals;
 
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! One TCP connection: reads, writes, and the deadline that bounds both.
 
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;

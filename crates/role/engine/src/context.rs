@@ -97,7 +97,8 @@ impl Context {
         if date.unix_s != unix_s {
             date.unix_s = unix_s;
             date.line[..DATE_PREFIX.len()].copy_from_slice(DATE_PREFIX);
-            date.line[DATE_PREFIX.len()..][..DATE_BYTES].copy_from_slice(&HttpDate(unix_s).format());
+            date.line[DATE_PREFIX.len()..][..DATE_BYTES]
+                .copy_from_slice(&HttpDate(unix_s).format());
             date.line[DATE_LINE_BYTES - 2..].copy_from_slice(b"\r\n");
         }
         look(&date.line)

@@ -69,7 +69,9 @@ impl<'c> Exchange<'c> {
             settings,
             output: context.worker().take_output(),
             summary: Summary::default(),
-            keep_alive,
+            // A client that waits for 100 may or may not send its body after a
+            // final answer; only a close makes what follows unambiguous.
+            keep_alive: keep_alive && !request.expect_continue,
             version: request.version,
             body_wanted: body_wanted(request),
             last_left: u64::MAX,

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arc_swap::Cache;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
@@ -70,7 +71,8 @@ impl NodeHandler {
 
     /// Health as dispatchers ask for it: 503 tells them to send no more.
     fn health(&self, reply: &mut Reply<'_>) {
-        let (status, body): (u16, &[u8]) = match self.context.worker().is_draining() {
+        let leaving = self.node.leaving.load(Ordering::Relaxed);
+        let (status, body): (u16, &[u8]) = match leaving || self.context.worker().is_draining() {
             true => (503, b"draining\n"),
             false => (200, b"ok\n"),
         };
@@ -213,10 +215,7 @@ impl Serving<'_> {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
-        let path = match path::normalise(request.path) {
-            Ok(path) => path,
-            Err(reject) => return self.error(request, exchange, reject.status, b"").await,
-        };
+        let path = path::normalise(request.path)?;
         if &*path == HEALTH_PATH.as_bytes() {
             self.handler.health(&mut exchange.reply.write());
             return Ok(());

@@ -34,6 +34,7 @@ mod watch;
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use skep_config::Config;
@@ -66,6 +67,7 @@ pub struct Node {
     store: Arc<Store>,
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
+    leaving: AtomicBool,
 }
 
 impl Node {
@@ -74,7 +76,12 @@ impl Node {
         let store = Store::new(config.cache.size_bytes_max);
         let watcher = Watcher::start();
         let catalog = catalog(config, &store, &watcher)?;
-        Ok(Arc::new(Self { store, watcher, catalog: Arc::new(ArcSwap::new(catalog)) }))
+        Ok(Arc::new(Self {
+            store,
+            watcher,
+            catalog: Arc::new(ArcSwap::new(catalog)),
+            leaving: AtomicBool::new(false),
+        }))
     }
 
     /// Replaces the sites; on an error the old ones stay. What is in memory
@@ -87,6 +94,12 @@ impl Node {
     /// The node's handler for the worker of `context`.
     pub fn handler(self: &Arc<Self>, context: &Rc<Context>) -> Rc<NodeHandler> {
         NodeHandler::new(self, context)
+    }
+
+    /// Tells those who check its health that this node is about to go. It
+    /// serves on meanwhile.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Relaxed);
     }
 
     /// Counts of the memory cache.

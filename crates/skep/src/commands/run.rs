@@ -5,24 +5,28 @@ use skep_config::Config;
 
 use super::config::load;
 use crate::cli::Run;
-use crate::compose::{Process, Roles};
+use crate::compose::Process;
+use crate::running::Roles;
 use crate::{logging, signals};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     let roles = roles(&config, args)?;
     logging::start(config.log.level);
-    let process = Process::start(config, roles)?;
-    signals::announce(&format!("ready on {}", process.addresses().join(", ")))?;
-    process.run(Some(args.config.clone()))
+    let process = Process::start(config, roles, Some(args.config.clone()))?;
+    let addresses = process.running().addresses.iter().map(|address| format!("http://{address}"));
+    signals::announce(&format!("ready on {}", addresses.collect::<Vec<_>>().join(", ")))?;
+    process.run()
 }
 
 /// What this process is: the one named, or everything in the file.
 fn roles(config: &Config, args: &Run) -> anyhow::Result<Roles> {
     let Some(name) = &args.name else {
         return match config.nodes.as_slice() {
-            [] => Ok(Roles { node: None, services: true }),
-            [node] => Ok(Roles { node: Some(node.name.clone()), services: true }),
+            [] => Ok(Roles { name: config.cluster.clone(), node: None, services: true }),
+            [node] => {
+                Ok(Roles { name: node.name.clone(), node: Some(node.name.clone()), services: true })
+            }
             nodes => bail!(
                 "{} has {} nodes: say which of them this process is with --as NAME (one of: {})",
                 args.config.display(),
@@ -40,7 +44,7 @@ fn roles(config: &Config, args: &Run) -> anyhow::Result<Roles> {
             names(config)
         );
     }
-    Ok(Roles { node, services })
+    Ok(Roles { name: name.clone(), node, services })
 }
 
 fn names(config: &Config) -> String {

@@ -4,7 +4,8 @@ use anyhow::Context;
 use skep_config::{AccessLog, Config, Node, Site};
 
 use crate::cli::Serve;
-use crate::compose::{Process, Roles};
+use crate::compose::Process;
+use crate::running::Roles;
 use crate::{logging, signals};
 
 pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
@@ -28,8 +29,9 @@ pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
     config.nodes.push(Node { name: "local".into(), address: args.listen, ..Node::default() });
     config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
     logging::start(config.log.level);
-    let process = Process::start(config, Roles { node: Some("local".into()), services: false })?;
-    let address = process.node_address().context("a node listens")?;
+    let roles = Roles { name: "local".into(), node: Some("local".into()), services: false };
+    let process = Process::start(config, roles, None)?;
+    let address = process.running().addresses[0];
     signals::announce(&format!("serving {} on http://{address}", args.dir.display()))?;
-    process.run(None)
+    process.run()
 }

@@ -1,0 +1,190 @@
+//! What a running process is, for every thread that may ask or tell: signals,
+//! the management API.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use arc_swap::ArcSwap;
+use skep_config::Config;
+use skep_dispatcher::Dispatcher;
+use skep_engine::Settings;
+use skep_node::Node;
+use skep_serve::Admission;
+use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
+
+use crate::commands::load_config;
+use crate::settings::{admission_limits, engine_settings, threads};
+
+/// What a process is of its cluster.
+#[derive(Clone, Debug)]
+pub(crate) struct Roles {
+    /// The name it runs as.
+    pub(crate) name: String,
+    /// Name of the node it is.
+    pub(crate) node: Option<String>,
+    /// Whether it dispatches the config's services.
+    pub(crate) services: bool,
+}
+
+/// See the module. All methods may be called from any thread.
+pub(crate) struct Running {
+    pub(crate) roles: Roles,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
+    pub(crate) node: Option<Arc<Node>>,
+    pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
+    file: Option<PathBuf>,
+    config: Mutex<Arc<Config>>,
+    generation: AtomicU64,
+    settings: Arc<ArcSwap<Settings>>,
+    admission: Arc<Admission>,
+    registry: Arc<Registry>,
+    log: LogHandle,
+    reloads: Mutex<Arc<CoreCounters>>,
+}
+
+impl Running {
+    #[expect(clippy::too_many_arguments, reason = "called once, by the composition root")]
+    pub(crate) fn new(
+        config: Config,
+        roles: Roles,
+        file: Option<PathBuf>,
+        addresses: Vec<SocketAddr>,
+        settings: Arc<ArcSwap<Settings>>,
+        admission: Arc<Admission>,
+        registry: Arc<Registry>,
+        log: LogHandle,
+        node: Option<Arc<Node>>,
+        dispatchers: Vec<Arc<Dispatcher>>,
+    ) -> Self {
+        if let Some(node) = &node {
+            register_node_gauges(&registry, node);
+        }
+        Self {
+            roles,
+            addresses,
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            node,
+            dispatchers,
+            file,
+            config: Mutex::new(Arc::new(config)),
+            generation: AtomicU64::new(1),
+            settings,
+            admission,
+            reloads: Mutex::new(registry.core()),
+            registry,
+            log,
+        }
+    }
+
+    /// The config in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        Arc::clone(&lock(&self.config))
+    }
+
+    /// Counts the configs that were in force, from 1.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn settings(&self) -> &Arc<ArcSwap<Settings>> {
+        &self.settings
+    }
+
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub(crate) fn log(&self) -> &LogHandle {
+        &self.log
+    }
+
+    /// Longest time that a drain may take.
+    pub(crate) fn drain_time(&self) -> Duration {
+        Duration::from_millis(self.config().timeouts.drain_ms)
+    }
+
+    /// Says that this process is about to go; returns how long dispatchers may
+    /// take to notice: two rounds of checks.
+    pub(crate) fn leave(&self) -> Duration {
+        let (Some(node), config) = (&self.node, self.config()) else { return Duration::ZERO };
+        node.leave();
+        let rounds_ms = config.services.iter().map(|service| 2 * service.health.interval_ms).max();
+        let others = !self.roles.services;
+        Duration::from_millis(rounds_ms.filter(|_| others).unwrap_or(0)).min(self.drain_time())
+    }
+
+    /// Reopens the log, reads the config file again and applies what can be
+    /// applied. A config with an error is refused whole; the old one stays.
+    pub(crate) fn reload(&self) -> anyhow::Result<()> {
+        self.log.reopen();
+        let Some(file) = &self.file else { return Ok(()) };
+        let result = load_config(file).and_then(|config| self.apply(config));
+        let counter = match &result {
+            Ok(()) => {
+                tracing::info!(file = %file.display(), "reloaded");
+                Counter::ReloadsOk
+            }
+            Err(error) => {
+                tracing::error!("reload refused, the old config stays: {error:#}");
+                Counter::ReloadsRefused
+            }
+        };
+        lock(&self.reloads).inc(counter);
+        result
+    }
+
+    fn apply(&self, config: Config) -> anyhow::Result<()> {
+        let mut in_force = lock(&self.config);
+        let roles = &self.roles;
+        if let Some(name) = &roles.node {
+            config.node(name).with_context(|| format!("the new config has no node {name:?}"))?;
+        }
+        if let Some(node) = &self.node {
+            node.reload(&config)?;
+        }
+        for setting in skep_config::changes_needing_restart(&in_force, &config) {
+            tracing::warn!("{setting} changed; it takes effect at the next restart");
+        }
+        for dispatcher in &self.dispatchers {
+            dispatcher.reload(&config);
+        }
+        self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
+        self.admission.set_limits(admission_limits(&config));
+        *in_force = Arc::new(config);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
+    let gauge = |name: &str, help: &str, read: fn(&Node) -> f64| {
+        let node = Arc::clone(node);
+        registry.register_gauge(name, &[], help, Box::new(move || read(&node)));
+    };
+    gauge("skep_cache_bytes", "Bytes of files that the cache holds.", |node| {
+        node.store_stats().indexed_bytes as f64
+    });
+    gauge(
+        "skep_cache_alive_bytes",
+        "Bytes of files in memory: held by the cache or pinned by replies.",
+        |node| node.store_stats().alive_bytes as f64,
+    );
+    gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
+        node.store_stats().segments as f64
+    });
+}
