@@ -1,5 +1,7 @@
 //! Messages to the operator, on standard error.
 
+use std::io::IsTerminal;
+
 use skep_config::Level;
 use tracing_subscriber::EnvFilter;
 
@@ -13,5 +15,6 @@ pub(crate) fn start(level: Level) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .try_init();
 }

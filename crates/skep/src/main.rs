@@ -16,6 +16,12 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
+
+/// A request that takes time allocates its future, a few kilobytes; the C
+/// library's allocator consolidates and trims at that size, this one does not.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();

@@ -226,6 +226,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     fn answer(&mut self, bytes: &[u8], output: &mut Output) -> (usize, Next) {
         let context = &self.engine.context;
         let settings = context.settings();
+        let answers_quickly = self.engine.handler.answers_quickly();
         let began = Instant::now();
         let mut consumed = 0;
         for _ in 0..TURN_REQUESTS_MAX {
@@ -238,12 +239,15 @@ impl<'e, H: Handler> Connection<'e, H> {
                 Ok(None) => return (consumed, Next::Read),
                 Err(reject) => return (consumed, self.reject(reject, output)),
             };
+            self.scanner = HeadScanner::default();
+            if !answers_quickly {
+                return (consumed, Next::Slow(head_len));
+            }
             let mut slots = FieldSlots::new();
             let request = match parse_request(&mut slots, &left[..head_len], &settings.head) {
                 Ok(request) => request,
                 Err(reject) => return (consumed, self.reject(reject, output)),
             };
-            self.scanner = HeadScanner::default();
             let mut keep_alive = self.may_go_on(&request);
             if request.framing != BodyFraming::None {
                 return (consumed, Next::Slow(head_len));

@@ -20,6 +20,12 @@ pub trait Handler: 'static {
     /// block, and should not allocate. Never sees a request with a body.
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick;
 
+    /// Whether asking [`Handler::quick`] can be worth it at all. A proxy says
+    /// no, and saves parsing every head twice.
+    fn answers_quickly(&self) -> bool {
+        true
+    }
+
     /// Answers in its own time. An error closes the connection; if nothing of
     /// a reply was begun, the client is told first.
     fn slow(
