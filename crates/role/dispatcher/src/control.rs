@@ -1,0 +1,214 @@
+//! What an operator can do to a running service; the admin API calls these.
+
+use std::net::SocketAddr;
+
+use skep_cluster::{Member, MembershipError};
+use skep_http::Host;
+use skep_policy::UnknownPolicy;
+use skep_units::NodeId;
+
+use crate::dispatcher::Dispatcher;
+use crate::limits::SUGGESTION_EDITS_MAX;
+use crate::settings::Settings;
+use crate::state::{NewNode, State};
+use crate::status::NodeSource;
+
+/// The operator asked for something that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// No node has this name.
+    #[error(
+        "service {service} has no node \"{name}\"{}; its nodes: {}",
+        hint(did_you_mean),
+        list(known)
+    )]
+    UnknownNode {
+        /// The service.
+        service: String,
+        /// What was asked for.
+        name: String,
+        /// The nearest name, if one is near.
+        did_you_mean: Option<String>,
+        /// The names of all nodes.
+        known: Vec<String>,
+    },
+    /// The table of nodes refuses.
+    #[error(transparent)]
+    Refused(#[from] MembershipError),
+    /// No policy has this name.
+    #[error(transparent)]
+    UnknownPolicy(#[from] UnknownPolicy),
+    /// A node that clients can't be sent to.
+    #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
+    BadPublicAddress(String),
+    /// A node that can't be connected to.
+    #[error("{0} is no address that can be connected to: give a machine's own address and a port")]
+    BadAddress(SocketAddr),
+}
+
+impl Dispatcher {
+    /// Adds a node, which stays through reloads. It gets requests after its
+    /// first good check. `public_address` is what a redirect names; `None`:
+    /// `address`.
+    ///
+    /// # Errors
+    /// A name or address that is taken or malformed, a weight out of bounds.
+    pub fn add_node(
+        &self,
+        name: &str,
+        address: SocketAddr,
+        weight: u32,
+        public_address: Option<&str>,
+    ) -> Result<(), ControlError> {
+        if address.ip().is_unspecified() || address.port() == 0 {
+            return Err(ControlError::BadAddress(address));
+        }
+        let authority = match public_address {
+            Some(public) => checked_authority(public)?,
+            None => address.to_string(),
+        };
+        self.change(|state, now| {
+            let new = NewNode { name, address, weight, authority, source: NodeSource::Api };
+            state.add(now, new)?;
+            state.removed.remove(name);
+            Ok(())
+        })
+    }
+
+    /// Removes a node: no new requests; gone when the last one ended, or after
+    /// `timeout_ms`. Requests still in work then go on, unwatched. A node of
+    /// the config file does not come back with a reload, unless the file drops
+    /// it first.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn remove_node(&self, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+        self.with_node(name, |state, now, id| {
+            let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
+            state.note(Some(event));
+            state.removed.insert(name.to_owned());
+            Ok(())
+        })
+    }
+
+    /// No new requests for a node; those in work end. See its state to know
+    /// when it is `drained`.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn drain(&self, name: &str) -> Result<(), ControlError> {
+        self.with_node(name, |state, now, id| {
+            let event = state.membership.drain(now, id)?;
+            state.note(event);
+            Ok(())
+        })
+    }
+
+    /// Requests for a node again, as soon as checks allow it.
+    ///
+    /// # Errors
+    /// An unknown name, or a node that is being removed.
+    pub fn resume(&self, name: &str) -> Result<(), ControlError> {
+        self.with_node(name, |state, now, id| {
+            let event = state.membership.resume(now, id)?;
+            state.note(event);
+            Ok(())
+        })
+    }
+
+    /// Changes a node's share under weighted policies.
+    ///
+    /// # Errors
+    /// An unknown name, a weight out of bounds.
+    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), ControlError> {
+        self.with_node(name, |state, now, id| {
+            let event = state.membership.set_weight(now, id, weight)?;
+            state.note(event);
+            Ok(())
+        })
+    }
+
+    /// Changes the policy, from the next request on. It stays until the config
+    /// file names another.
+    ///
+    /// # Errors
+    /// An unknown name.
+    pub fn set_policy(&self, policy: &str) -> Result<(), ControlError> {
+        skep_policy::build(policy, 0)?;
+        self.change(|state, _| {
+            if state.settings.policy != policy {
+                let was = &state.settings.policy;
+                tracing::info!("service {}: policy {was} -> {policy}", state.service);
+                let settings =
+                    Settings { policy: policy.to_owned(), ..Settings::clone(&state.settings) };
+                state.settings = settings.into();
+                state.unpublished = true;
+            }
+        });
+        Ok(())
+    }
+
+    fn with_node(
+        &self,
+        name: &str,
+        job: impl FnOnce(&mut State, skep_units::Now, NodeId) -> Result<(), MembershipError>,
+    ) -> Result<(), ControlError> {
+        self.change(|state, now| {
+            let id = match state.membership.find(name) {
+                Some(member) => member.id(),
+                None => return Err(unknown(state, name)),
+            };
+            job(state, now, id)?;
+            state.settle(now);
+            Ok(())
+        })
+    }
+}
+
+/// It becomes part of a header line, so nothing but a host and a port may pass.
+fn checked_authority(public: &str) -> Result<String, ControlError> {
+    match Host::parse(public.as_bytes()) {
+        Ok(host) if host.port != Some(0) => Ok(public.to_owned()),
+        _ => Err(ControlError::BadPublicAddress(public.to_owned())),
+    }
+}
+
+fn unknown(state: &State, name: &str) -> ControlError {
+    let known: Vec<String> =
+        state.membership.members().iter().map(Member::name).map(|name| name.to_string()).collect();
+    let nearest = known
+        .iter()
+        .map(|candidate| (edits(name.as_bytes(), candidate.as_bytes()), candidate))
+        .filter(|(edits, candidate)| *edits <= SUGGESTION_EDITS_MAX && *edits < candidate.len())
+        .min();
+    ControlError::UnknownNode {
+        service: state.service.to_string(),
+        name: name.to_owned(),
+        did_you_mean: nearest.map(|(_, candidate)| candidate.clone()),
+        known,
+    }
+}
+
+/// Levenshtein distance, one row at a time. Names are short on both sides.
+fn edits(a: &[u8], b: &[u8]) -> usize {
+    let a = &a[..a.len().min(skep_cluster::NAME_BYTES_MAX)];
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, &x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+fn hint(did_you_mean: &Option<String>) -> String {
+    did_you_mean.as_ref().map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"))
+}
+
+fn list(known: &[String]) -> String {
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+}

@@ -1,0 +1,133 @@
+//! A service's dispatcher: its state behind a lock, what it publishes, and what
+//! workers report.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use skep_cluster::{Failure, MembershipError};
+use skep_config::{Config, Service};
+use skep_serve::monotonic_ms;
+use skep_units::{NodeId, Now};
+
+use crate::published::Published;
+use crate::settings::Settings;
+use crate::state::{NewNode, State};
+use crate::status::{NodeSource, ServiceStatus};
+
+/// The config has no service of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the config has no service \"{0}\"")]
+pub struct NoSuchService(pub String);
+
+/// Sends a service's requests to its nodes. Shared by all threads.
+pub struct Dispatcher {
+    name: Arc<str>,
+    seed: u64,
+    state: Mutex<State>,
+    published: Arc<ArcSwap<Published>>,
+}
+
+impl Dispatcher {
+    /// The dispatcher of the service `name` of `config`. No node gets requests
+    /// before its first good check: see [`Dispatcher::start_checks`]. `seed`
+    /// drives policies and the spread of checks; dispatchers get different ones.
+    ///
+    /// # Errors
+    /// [`NoSuchService`].
+    pub fn new(config: &Config, name: &str, seed: u64) -> Result<Arc<Self>, NoSuchService> {
+        let service = find(config, name).ok_or_else(|| NoSuchService(name.to_owned()))?;
+        let mut state = State::new(name, Settings::of(service, config));
+        state.adopt(config, service, now());
+        let published = Arc::new(ArcSwap::from_pointee(state.publish()));
+        Ok(Arc::new(Self { name: name.into(), seed, state: Mutex::new(state), published }))
+    }
+
+    /// The service's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Brings in what a new config says of this service: settings, nodes,
+    /// weights. What was changed at run time stays, unless the file says
+    /// something new about the same thing. Requests in work are not touched. A
+    /// config without this service changes nothing: services come and go with
+    /// a restart.
+    pub fn reload(&self, config: &Config) {
+        match find(config, &self.name) {
+            Some(service) => self.change(|state, now| state.adopt(config, service, now)),
+            None => {
+                tracing::warn!("service {}: not in the new config, goes on as it was", self.name)
+            }
+        }
+    }
+
+    /// The service at this moment.
+    pub fn status(&self) -> ServiceStatus {
+        let state = self.lock();
+        ServiceStatus {
+            name: self.name.to_string(),
+            listen: state.listen.clone(),
+            dispatch: state.settings.dispatch.word().to_owned(),
+            policy: state.settings.policy.clone(),
+            nodes: state.node_statuses(now()),
+        }
+    }
+
+    pub(crate) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    pub(crate) fn published(&self) -> &Arc<ArcSwap<Published>> {
+        &self.published
+    }
+
+    /// A request at a node failed, or went well after others had failed.
+    pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) {
+        self.change(|state, now| state.on_request(now, id, outcome));
+    }
+
+    /// Runs `job` on the state and tells workers what changed.
+    pub(crate) fn change<R>(&self, job: impl FnOnce(&mut State, Now) -> R) -> R {
+        let mut state = self.lock();
+        let result = job(&mut state, now());
+        if state.unpublished {
+            // Within the lock, so that a later state is never overwritten.
+            self.published.store(Arc::new(state.publish()));
+        }
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a bug of ours; what it left is a table
+        // whose own checks hold, and better than no service.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Adds a node of the config file.
+pub(crate) fn filed_node(node: &skep_config::Node) -> NewNode<'_> {
+    NewNode {
+        name: &node.name,
+        address: node.address,
+        weight: node.weight,
+        authority: node.client_authority(),
+        source: NodeSource::Config,
+    }
+}
+
+/// Adds `new`, or says in the log why not: for nodes that no operator waits for.
+pub(crate) fn add_or_log(state: &mut State, now: Now, new: NewNode<'_>) {
+    let name = new.name;
+    let added: Result<(), MembershipError> = state.add(now, new);
+    if let Err(error) = added {
+        tracing::error!("service {}: node {name} of the config not added: {error}", state.service);
+    }
+}
+
+fn find<'a>(config: &'a Config, name: &str) -> Option<&'a Service> {
+    config.services.iter().find(|service| service.name == name)
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}

@@ -1,0 +1,125 @@
+//! A worker's handler: one service's requests, in the service's mode.
+
+use std::cell::{RefCell, RefMut};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_config::Dispatch;
+use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
+use skep_http::RequestHead;
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::{NodeId, Now, Rng};
+use skep_upstream::Pool;
+
+use crate::dispatcher::Dispatcher;
+use crate::lane::{Lane, Target};
+
+/// Answers a service's requests on one worker.
+pub struct DispatcherHandler {
+    dispatcher: Arc<Dispatcher>,
+    context: Rc<Context>,
+    pool: Rc<Pool>,
+    lane: RefCell<Lane>,
+}
+
+impl DispatcherHandler {
+    /// The handler of `dispatcher` on the worker of `context`.
+    pub fn new(dispatcher: &Arc<Dispatcher>, context: &Rc<Context>) -> Rc<Self> {
+        let worker = context.worker();
+        let pool = Pool::new(worker, dispatcher.published().load().settings.pool);
+        // Workers must not walk in step: each has a sequence of its own.
+        let seed = Rng::new(dispatcher.seed().wrapping_add(worker.index() as u64)).next_u64();
+        let lane = Lane::new(dispatcher.published(), Rc::clone(&pool), seed);
+        let handler = Rc::new(Self {
+            dispatcher: Arc::clone(dispatcher),
+            context: Rc::clone(context),
+            pool,
+            lane: RefCell::new(lane),
+        });
+        let ticking = Rc::downgrade(&handler);
+        worker.on_tick(move || {
+            if let Some(handler) = ticking.upgrade() {
+                handler.lane().tick();
+            }
+        });
+        handler
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.dispatcher
+    }
+
+    pub(crate) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
+    /// Not to be held over an `await`.
+    pub(crate) fn lane(&self) -> RefMut<'_, Lane> {
+        self.lane.borrow_mut()
+    }
+
+    pub(crate) fn counters(&self) -> &CoreCounters {
+        self.context.counters()
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        Now(self.context.worker().now_ms())
+    }
+
+    pub(crate) fn pick(
+        &self,
+        request: &RequestHead<'_, '_>,
+        client: IpAddr,
+        exclude: &[NodeId],
+    ) -> Option<Target> {
+        self.lane().pick(request, client, exclude, self.now())
+    }
+
+    /// 503: no node may take the request.
+    pub(crate) fn refuse_for_want_of_nodes(&self, reply: &mut Reply<'_>) {
+        self.counters().inc(Counter::NoNode);
+        let published = Rc::clone(self.lane().sync());
+        reply.plain(503, &published.settings.retry_after_line);
+    }
+
+    fn dispatch(&self) -> Dispatch {
+        self.lane().sync().settings.dispatch
+    }
+}
+
+impl Handler for DispatcherHandler {
+    fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
+        match self.dispatch() {
+            Dispatch::Redirect => {
+                self.redirect(request, reply.client(), reply);
+                Quick::Done
+            }
+            Dispatch::Proxy => Quick::Later,
+        }
+    }
+
+    fn answers_quickly(&self) -> bool {
+        matches!(self.dispatch(), Dispatch::Redirect)
+    }
+
+    fn answers_quickly(&self) -> bool {
+        self.dispatch() == Dispatch::Redirect
+    }
+
+    async fn slow(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        match self.dispatch() {
+            // A request with a body.
+            Dispatch::Redirect => {
+                let mut reply = exchange.reply.write();
+                self.redirect(request, reply.client(), &mut reply);
+                Ok(())
+            }
+            Dispatch::Proxy => self.proxy(request, exchange).await,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A worker's lane: what it needs to choose nodes, all its own.
+//!
+//! Nothing here is shared but the nodes' numbers; those are copied into the
+//! policy's view at each pick. For the clusters that one service has, that copy
+//! is cheaper than any scheme to avoid it.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Cache};
+use skep_cluster::RetryBudget;
+use skep_http::{RequestHead, path};
+use skep_policy::{ClusterView, NodeView, Policy, RequestKey, policies};
+use skep_units::{NodeId, Now};
+use skep_upstream::Pool;
+
+use crate::node::Node;
+use crate::published::{Entry, Published};
+
+/// One worker's policy, its view of the nodes, and its budget of retries.
+pub(crate) struct Lane {
+    latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
+    /// What `view`, `policy` and `budget` were made for. Counted without
+    /// atomics, since requests hold it while they are in work.
+    published: Rc<Arc<Published>>,
+    pool: Rc<Pool>,
+    seed: u64,
+    policy: Box<dyn Policy>,
+    content_aware: bool,
+    view: ClusterView,
+    budget: RetryBudget,
+    /// Scratch: a host in lower case.
+    host: Vec<u8>,
+}
+
+/// A node that was picked, and the settings it was picked under.
+#[derive(Clone)]
+pub(crate) struct Target {
+    published: Rc<Arc<Published>>,
+    index: usize,
+}
+
+impl Lane {
+    pub(crate) fn new(published: &Arc<ArcSwap<Published>>, pool: Rc<Pool>, seed: u64) -> Self {
+        let mut latest = Cache::new(Arc::clone(published));
+        let published = Arc::clone(latest.load());
+        let settings = &published.settings;
+        let mut lane = Self {
+            latest,
+            policy: build(&settings.policy, seed),
+            content_aware: is_content_aware(&settings.policy),
+            view: ClusterView::default(),
+            budget: RetryBudget::new(settings.retry_budget),
+            host: Vec::new(),
+            published: Rc::new(published),
+            pool,
+            seed,
+        };
+        lane.rebuild_view();
+        lane
+    }
+
+    /// What is in force now.
+    pub(crate) fn sync(&mut self) -> &Rc<Arc<Published>> {
+        let latest = self.latest.load();
+        if !Arc::ptr_eq(latest, &self.published) {
+            let latest = Arc::clone(latest);
+            self.adopt(latest);
+        }
+        &self.published
+    }
+
+    /// Chooses a node for `request` that is not in `exclude`.
+    pub(crate) fn pick(
+        &mut self,
+        request: &RequestHead<'_, '_>,
+        client: IpAddr,
+        exclude: &[NodeId],
+        now: Now,
+    ) -> Option<Target> {
+        self.sync();
+        self.view.now = now;
+        for (view, entry) in self.view.nodes.iter_mut().zip(&self.published.nodes) {
+            entry.node.refresh(view);
+        }
+        let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
+        if self.content_aware {
+            if host.iter().any(u8::is_ascii_uppercase) {
+                self.host.clear();
+                request.authority.write_lower(&mut self.host);
+                host = &self.host;
+            }
+            // What can't be normalised is the node's to refuse.
+            path = path::normalise(request.path).unwrap_or(path);
+        }
+        let key = RequestKey { client, host, path: &path, query: request.query, size_hint: None };
+        let id = self.policy.pick(&key, &self.view, exclude).node()?;
+        self.policy.started(id);
+        let index = self.view.nodes.iter().position(|node| node.id == id)?;
+        Some(Target { published: Rc::clone(&self.published), index })
+    }
+
+    /// Tells the policy that an attempt ended.
+    pub(crate) fn finished(&mut self, node: NodeId, size_bytes: u64, latency_us: u64) {
+        self.policy.finished(node, size_bytes, latency_us);
+    }
+
+    /// A client's request arrived.
+    pub(crate) fn deposit(&mut self, now: Now) {
+        self.budget.on_request(now);
+    }
+
+    /// Whether a retry may be made; then it is paid for.
+    pub(crate) fn try_retry(&mut self, now: Now) -> bool {
+        self.budget.try_retry(now)
+    }
+
+    /// Closes unused connections to nodes that get no requests.
+    pub(crate) fn tick(&mut self) {
+        self.sync();
+        for entry in &self.published.nodes {
+            if entry.node.share_permille() == 0 {
+                self.pool.close_address(entry.node.address);
+            }
+        }
+    }
+
+    fn adopt(&mut self, latest: Arc<Published>) {
+        let (old, new) = (&self.published.settings, &latest.settings);
+        if old.policy != new.policy {
+            self.policy = build(&new.policy, self.seed);
+            self.content_aware = is_content_aware(&new.policy);
+        }
+        if old.retry_budget != new.retry_budget {
+            self.budget = RetryBudget::new(new.retry_budget);
+        }
+        self.pool.set_limits(new.pool);
+        for gone in &self.published.nodes {
+            if !latest.nodes.iter().any(|entry| entry.node.address == gone.node.address) {
+                self.pool.close_address(gone.node.address);
+            }
+        }
+        self.published = Rc::new(latest);
+        self.rebuild_view();
+    }
+
+    fn rebuild_view(&mut self) {
+        self.view.version = self.published.nodes_version;
+        self.view.nodes.clear();
+        self.view.nodes.extend(self.published.nodes.iter().map(|entry| NodeView {
+            id: entry.node.id,
+            name_hash: entry.node.name_hash,
+            weight: entry.weight,
+            eligible: false,
+            slow_start_permille: 1,
+            connections: 0,
+            outstanding_requests: 0,
+            outstanding_bytes: 0,
+        }));
+    }
+}
+
+impl Target {
+    /// The node's shared numbers.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.published.nodes[self.index].node
+    }
+
+    /// The settings the node was picked under.
+    pub(crate) fn settings(&self) -> &crate::settings::Settings {
+        &self.published.settings
+    }
+}
+
+impl Deref for Target {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.published.nodes[self.index]
+    }
+}
+
+fn build(policy: &str, seed: u64) -> Box<dyn Policy> {
+    #[expect(clippy::expect_used, reason = "config and control take no other names")]
+    skep_policy::build(policy, seed).expect("a policy in force has a known name")
+}
+
+fn is_content_aware(policy: &str) -> bool {
+    policies().iter().any(|info| info.name == policy && info.content_aware)
+}

@@ -1,0 +1,60 @@
+//! Every bound of this crate, with unit and reason.
+
+use skep_http::limits::{
+    CHUNK_EXT_BYTES_MAX, CHUNK_LINE_BYTES_MAX, FIELDS_MAX, TARGET_BYTES_MAX, TRAILER_BYTES_MAX,
+    TRAILER_FIELDS_MAX,
+};
+use skep_http::{BodyLimits, HeadLimits};
+
+/// A node's response head: twice what a request's may be, for applications
+/// that set many cookies. Underscores in names are theirs to use: no reader
+/// behind us maps them to variables.
+pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    head_bytes_max: 32 * 1024,
+    fields_max: FIELDS_MAX,
+    target_bytes_max: TARGET_BYTES_MAX,
+    allow_underscore: true,
+};
+
+/// A node's response body: its length is not bounded, since it is never held;
+/// its framing is.
+pub(crate) const RESPONSE_BODY: BodyLimits = BodyLimits {
+    body_bytes_max: u64::MAX,
+    chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
+    chunk_ext_bytes_max: CHUNK_EXT_BYTES_MAX,
+    trailer_bytes_max: TRAILER_BYTES_MAX,
+    trailer_fields_max: TRAILER_FIELDS_MAX,
+};
+
+/// Interim responses (1xx) before the real one; real servers send one or two.
+pub(crate) const INTERIM_RESPONSES_MAX: usize = 8;
+
+/// Bytes waiting for a node above which no more of the client's body is read.
+/// Below it, head and first body bytes leave together.
+pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
+
+/// A tunnel in which neither side says anything is closed after this time, in
+/// milliseconds: an hour, as HAProxy's examples have it; WebSockets ping every
+/// minute or so, and dead peers must not hold connections for ever.
+pub(crate) const TUNNEL_IDLE_MS: u64 = 3_600_000;
+
+/// Retries per second on one worker that are free of the budget's share, so
+/// that a quiet service retries too (Finagle's default).
+pub(crate) const RETRY_FLOOR_PER_S: u32 = 10;
+
+/// How often drains, removals and slow starts are looked at, in milliseconds.
+pub(crate) const HOUSEKEEPING_MS: u64 = 100;
+
+/// Time that the requests of a node get which a new config no longer has, in
+/// milliseconds; after it the node is forgotten, and they go on unwatched.
+pub(crate) const RELOAD_REMOVE_MS: u64 = 30_000;
+
+/// Bytes of a check's response body that are looked at: the word `draining`.
+pub(crate) const CHECK_BODY_BYTES_MAX: usize = 64;
+
+/// Edits between a node's name and what was asked for that still count as a
+/// typo.
+pub(crate) const SUGGESTION_EDITS_MAX: usize = 2;
+
+/// Weight of one request in the moving average of latencies, as a divisor.
+pub(crate) const LATENCY_SMOOTHING: u64 = 16;

@@ -1,0 +1,147 @@
+//! One active check: a request of its own on a connection of its own, so that
+//! it also learns whether the node still accepts.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use skep_cluster::Failure;
+use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
+use skep_serve::{Cause, Conn, ConnError, Output, Worker};
+use skep_upstream::UpstreamError;
+
+use crate::limits::{CHECK_BODY_BYTES_MAX, INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
+use crate::settings::Settings;
+use crate::state::Verdict;
+
+/// Asks the node at `address` how it is. `None`: the check could not be made,
+/// for want of something here.
+pub(crate) async fn probe(
+    worker: &Rc<Worker>,
+    address: SocketAddr,
+    settings: &Settings,
+) -> Option<Verdict> {
+    match ask(worker, address, settings).await {
+        Ok(verdict) => Some(verdict),
+        Err(error) if !error.blames_node() => {
+            tracing::warn!("node at {address} can't be checked: {error}");
+            None
+        }
+        Err(error) => Some(Verdict::Bad(failure_of(&error))),
+    }
+}
+
+/// What a failed connection says about a node.
+pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
+    match error {
+        UpstreamError::Refused => Failure::Refused,
+        UpstreamError::Unreachable => Failure::Unreachable,
+        UpstreamError::ConnectTimeout => Failure::TimedOut,
+        UpstreamError::Io(_) | UpstreamError::PoolFull | UpstreamError::Exhausted(_) => {
+            Failure::Reset
+        }
+    }
+}
+
+async fn ask(
+    worker: &Rc<Worker>,
+    address: SocketAddr,
+    settings: &Settings,
+) -> Result<Verdict, UpstreamError> {
+    let timeout_ms = settings.membership.health.timeout_ms;
+    let deadline_ms = worker.now_ms() + timeout_ms;
+    let conn = Conn::connect(worker, address, timeout_ms).await?;
+    conn.timer().set(deadline_ms, Cause::Response);
+    let mut output = Output::default();
+    output.inline(|out| write_check(out, address, &settings.check_path));
+    std::future::poll_fn(|cx| conn.poll_send(cx, &mut output)).await?;
+    let mut received = Vec::new();
+    loop {
+        match read_more(&conn, &mut received).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(at_end(&received, settings)),
+            // Some servers reset instead of closing: what came may do.
+            Err(ConnError::Io(_)) if !received.is_empty() => {
+                return Ok(at_end(&received, settings));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(verdict) = judge(&received, settings, false) {
+            return Ok(verdict);
+        }
+    }
+}
+
+fn write_check(out: &mut Vec<u8>, address: SocketAddr, path: &str) {
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: skep-check\r\nConnection: \
+         close\r\n\r\n"
+    );
+    out.extend_from_slice(head.as_bytes());
+}
+
+async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnError> {
+    std::future::poll_fn(|cx| {
+        conn.worker().with_input(|input| {
+            conn.poll_recv(cx, input).map_ok(|n| {
+                received.extend_from_slice(&input[..n]);
+                n > 0
+            })
+        })
+    })
+    .await
+}
+
+/// The verdict when no more will come.
+fn at_end(received: &[u8], settings: &Settings) -> Verdict {
+    judge(received, settings, true).unwrap_or(Verdict::Bad(match received {
+        [] => Failure::Reset,
+        _ => Failure::Malformed,
+    }))
+}
+
+/// The verdict on what came so far; `None`: more is needed.
+fn judge(received: &[u8], settings: &Settings, is_all: bool) -> Option<Verdict> {
+    let malformed = Some(Verdict::Bad(Failure::Malformed));
+    let mut rest = received;
+    for _ in 0..=INTERIM_RESPONSES_MAX {
+        let len = match HeadScanner::response().scan(rest, &RESPONSE_HEAD) {
+            Ok(Some(len)) => len,
+            Ok(None) => return None,
+            Err(_) => return malformed,
+        };
+        let (head, body) = rest.split_at(len);
+        let mut slots = FieldSlots::new();
+        match parse_response(&mut slots, head, Method::Get, &RESPONSE_HEAD) {
+            Err(_) => return malformed,
+            Ok(response) if response.status < 200 => rest = body,
+            Ok(response) if response.status == settings.check_status => {
+                return Some(Verdict::Good);
+            }
+            Ok(response) if response.status == 503 && bows_out(body) => {
+                return Some(Verdict::BowsOut);
+            }
+            // The body may still say it.
+            Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
+                return None;
+            }
+            Ok(response) => return Some(Verdict::Bad(Failure::Status(response.status))),
+        }
+    }
+    malformed
+}
+
+/// Whether more of the body can be of interest.
+fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
+    let len_max = match response.framing {
+        ResponseFraming::None => 0,
+        ResponseFraming::Length(bytes) => bytes.min(CHECK_BODY_BYTES_MAX as u64) as usize,
+        ResponseFraming::Chunked | ResponseFraming::UntilClose => CHECK_BODY_BYTES_MAX,
+    };
+    body.len() < len_max
+}
+
+/// Whether a 503 says that the node drains: the word, whatever its framing.
+fn bows_out(body: &[u8]) -> bool {
+    let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
+    body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")
+}

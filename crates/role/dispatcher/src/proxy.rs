@@ -1,0 +1,341 @@
+//! `proxy` mode: a request goes to a node, its response comes back.
+//!
+//! ```text
+//!  pick --> connect --> attempt (upload | download) --> give the connection back
+//!   ^          | refused, late         | broke before the first byte
+//!   '--- retry: another node ----------'
+//! ```
+//!
+//! What may be tried again (RFC 9110 9.2.2): a request of which nothing was
+//! given to the kernel; and one without a body whose method is idempotent, as
+//! long as the client was told nothing. Another node costs a retry of the
+//! budget. A kept connection that turns out to be dead does not: it says
+//! nothing about the node, which gets a fresh connection first.
+
+mod attempt;
+mod download;
+mod fault;
+mod in_flight;
+mod upload;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Instant;
+
+use skep_cluster::Failure;
+use skep_engine::{Exchange, ExchangeError, tunnel};
+use skep_http::forward::{Forward, HostPolicy, upgrade_of};
+use skep_http::{BodyFraming, RequestHead};
+use skep_telemetry::Counter;
+use skep_units::NodeId;
+use skep_upstream::{Lease, UpstreamError};
+use smallvec::SmallVec;
+
+use crate::handler::DispatcherHandler;
+use crate::lane::Target;
+use crate::limits::TUNNEL_IDLE_MS;
+use crate::probe::failure_of;
+use attempt::Attempt;
+use download::Asked;
+use fault::{Fault, NodeFault};
+use in_flight::InFlight;
+use upload::Upload;
+
+impl DispatcherHandler {
+    /// Answers `request` with a node's response.
+    pub(crate) async fn proxy(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        self.lane().deposit(self.now());
+        let trust_forwarded = self.lane().sync().settings.trust_forwarded;
+        let forward = Forward {
+            client: exchange.conn().peer().ip(),
+            proto: "http",
+            host: HostPolicy::Keep,
+            trusted: trust_forwarded,
+            target: None,
+            upgrade: true,
+            extra: b"",
+        };
+        let upload = Upload::new(exchange.context().worker(), request, &forward);
+        let began = Instant::now();
+        let tried = SmallVec::new();
+        Trip { handler: self, request, forward, exchange, upload, tried, retries: 0, began }
+            .run()
+            .await
+    }
+}
+
+/// One client's request on its way, over all attempts.
+struct Trip<'a, 'c, 'h, 'b> {
+    handler: &'a DispatcherHandler,
+    request: &'a RequestHead<'h, 'b>,
+    forward: Forward<'a>,
+    exchange: &'a mut Exchange<'c>,
+    upload: Upload,
+    /// Nodes not to be asked (again).
+    tried: SmallVec<[NodeId; 4]>,
+    retries: u32,
+    began: Instant,
+}
+
+/// How an attempt ended.
+enum Step {
+    /// The client has its reply, or will have.
+    Done,
+    /// The node did not answer; another may.
+    Next(Refusal),
+    /// Nobody else may be asked.
+    Stop(Refusal),
+}
+
+/// What the client is told when no node answered.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// No node could be connected to: 503.
+    NoNode,
+    /// A node failed: 502 or 504.
+    Failed(NodeFault),
+}
+
+impl<'a> Trip<'a, '_, '_, '_> {
+    async fn run(mut self) -> Result<(), ExchangeError> {
+        let mut refusal = Refusal::NoNode;
+        loop {
+            let client = self.forward.client;
+            let Some(target) = self.handler.pick(self.request, client, &self.tried) else {
+                break;
+            };
+            if !self.tried.is_empty() {
+                self.handler.counters().inc(Counter::UpstreamRetries);
+            }
+            match self.attempt(target).await? {
+                Step::Done => return Ok(()),
+                Step::Stop(last) => {
+                    refusal = last;
+                    break;
+                }
+                Step::Next(last) => refusal = last,
+            }
+        }
+        self.refuse(refusal);
+        Ok(())
+    }
+
+    /// Tries one node: on a kept connection first, and if that is dead on a new
+    /// one.
+    async fn attempt(&mut self, target: Target) -> Result<Step, ExchangeError> {
+        let handler = self.handler;
+        let mut began = self.began;
+        if !self.tried.is_empty() {
+            began = Instant::now();
+            let queue_us = began.duration_since(self.began).as_micros() as u64;
+            self.exchange.reply.write().summary().queue_us = queue_us;
+        }
+        let mut in_flight = InFlight::new(handler, target.clone(), began);
+        self.tried.push(target.node().id);
+        let mut kept = handler.pool().reuse(target.node().address);
+        if kept.as_ref().is_some_and(|lease| self.is_risky(lease)) {
+            kept = None;
+        }
+        loop {
+            let (lease, sent) = match kept.take() {
+                Some(lease) => {
+                    handler.counters().inc(Counter::UpstreamReused);
+                    (lease, began)
+                }
+                None => match self.dial(&target).await {
+                    Ok(lease) => (lease, Instant::now()),
+                    Err(error) => return Ok(self.not_connected(&target, &mut in_flight, &error)),
+                },
+            };
+            let is_kept = lease.reused;
+            match self.exchange_on(lease, sent, &mut in_flight).await {
+                Ok(()) => return Ok(Step::Done),
+                Err((Fault::Client(error), _)) => {
+                    in_flight.succeed();
+                    return Err(error);
+                }
+                Err((Fault::Node(NodeFault::Broken), true)) if is_kept && self.may_resend() => {
+                    self.upload.restart(self.request, &self.forward);
+                }
+                Err((Fault::Node(fault), _)) => return self.failed(&target, fault),
+            }
+        }
+    }
+
+    /// Sends the request over `lease` and passes the response on. A fault comes
+    /// with whether the node said nothing at all.
+    async fn exchange_on(
+        &mut self,
+        lease: Lease,
+        sent: Instant,
+        in_flight: &mut InFlight<'a>,
+    ) -> Result<(), (Fault, bool)> {
+        self.handler.counters().inc(Counter::UpstreamRequests);
+        let asked =
+            Asked { method: self.request.method, upgrade: upgrade_of(self.request, &self.forward) };
+        let mut attempt =
+            Attempt::new(&lease.conn, asked, self.exchange, &mut self.upload, in_flight);
+        let ended = poll_fn(|cx| attempt.poll(cx)).await;
+        let (first_byte, download) = (attempt.first_byte, attempt.download);
+        let is_silent = first_byte.is_none();
+        if let Some(first_byte) = first_byte {
+            let us = first_byte.duration_since(sent).as_micros() as u64;
+            self.exchange.reply.write().summary().first_byte_us = us;
+        }
+        if let Err(fault) = ended {
+            if download.is_until_close() {
+                self.exchange.conn().reset_on_close();
+            }
+            return Err((fault, is_silent));
+        }
+        in_flight.succeed();
+        self.succeeded(in_flight.target());
+        if download.is_reusable() && self.upload.is_complete() {
+            lease.give_back(self.handler.pool());
+        } else if let Some(behind) = download.into_switched() {
+            let tunnelled = self.tunnel(&lease, behind, in_flight).await;
+            tunnelled.map_err(|error| (error.into(), false))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes in both directions, from the 101 on. What the client sent behind
+    /// its request's head goes to the node now and not earlier (CVE-2026-2833).
+    async fn tunnel(
+        &mut self,
+        lease: &Lease,
+        behind: Vec<u8>,
+        in_flight: &mut InFlight<'a>,
+    ) -> Result<(), ExchangeError> {
+        in_flight.become_tunnel();
+        self.handler.counters().inc(Counter::Upgrades);
+        self.exchange.reply.flush().await?;
+        let early = self.exchange.body.take_rest();
+        let client = self.exchange.conn();
+        match tunnel(client, &lease.conn, early, behind, TUNNEL_IDLE_MS).await {
+            Ok((_, bytes)) => {
+                in_flight.tunnelled(bytes);
+                self.exchange.reply.write().summary().body_bytes = bytes;
+            }
+            // One of the two is gone; so is the other then.
+            Err(error) => tracing::debug!(%error, "tunnel ended"),
+        }
+        Ok(())
+    }
+
+    async fn dial(&mut self, target: &Target) -> Result<Lease, UpstreamError> {
+        let began = Instant::now();
+        let dialled = self.handler.pool().dial(target.node().address).await;
+        if !matches!(dialled, Err(UpstreamError::PoolFull)) {
+            self.handler.counters().inc(Counter::UpstreamConnects);
+        }
+        let us = began.elapsed().as_micros() as u64;
+        self.exchange.reply.write().summary().connect_us += us;
+        dialled
+    }
+
+    /// A kept connection may die under a request; one that can't be sent again
+    /// is worth a question to the kernel.
+    fn is_risky(&self, lease: &Lease) -> bool {
+        let is_repeatable =
+            self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
+        !is_repeatable && lease.conn.probe_stale()
+    }
+
+    /// Whether the request may be sent once more, to whomever.
+    fn may_resend(&self) -> bool {
+        let is_repeatable =
+            self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
+        !self.exchange.reply.is_begun() && (is_repeatable || !self.upload.is_begun())
+    }
+
+    /// Whether another node may be asked, and pays for it.
+    fn may_retry(&mut self, target: &Target) -> bool {
+        let counters = self.handler.counters();
+        if self.retries >= target.settings().retries_max {
+            return false;
+        }
+        if !self.handler.lane().try_retry(self.handler.now()) {
+            counters.inc(Counter::UpstreamRetryBudgetExhausted);
+            return false;
+        }
+        self.retries += 1;
+        true
+    }
+
+    /// There is no connection to the node. Nothing was sent, so any request may
+    /// go to another.
+    fn not_connected(
+        &mut self,
+        target: &Target,
+        in_flight: &mut InFlight<'_>,
+        error: &UpstreamError,
+    ) -> Step {
+        if !matches!(error, UpstreamError::PoolFull) {
+            self.handler.counters().inc(Counter::UpstreamConnectFailures);
+        }
+        if !error.blames_node() {
+            // Nobody failed; to ask elsewhere costs the cluster nothing.
+            in_flight.succeed();
+            return Step::Next(Refusal::NoNode);
+        }
+        self.report(target, Err(failure_of(error)));
+        match self.may_retry(target) {
+            true => Step::Next(Refusal::NoNode),
+            false => Step::Stop(Refusal::NoNode),
+        }
+    }
+
+    /// The node failed while it had the request.
+    fn failed(&mut self, target: &Target, fault: NodeFault) -> Result<Step, ExchangeError> {
+        let node = &target.node().name;
+        tracing::debug!(%node, reason = fault.reason(), "request failed at a node");
+        let counters = self.handler.counters();
+        counters.inc(Counter::UpstreamFailures);
+        if fault == NodeFault::Late {
+            counters.inc(Counter::UpstreamTimeouts);
+        }
+        self.report(target, Err(fault.failure()));
+        if self.exchange.reply.is_begun() {
+            self.exchange.reply.write().summary().node = Some(Arc::clone(node));
+            return Err(ExchangeError::ReplyCutShort(fault.reason()));
+        }
+        let refusal = Refusal::Failed(fault);
+        // A node that is late may be at work: its twin would be late too. One
+        // that answers nonsense would do so again.
+        if fault != NodeFault::Broken || !self.may_resend() || !self.may_retry(target) {
+            return Ok(Step::Stop(refusal));
+        }
+        self.upload.restart(self.request, &self.forward);
+        Ok(Step::Next(refusal))
+    }
+
+    fn succeeded(&mut self, target: &Target) {
+        let node = target.node();
+        if node.is_suspect() {
+            self.report(target, Ok(()));
+        }
+        self.exchange.reply.write().summary().node = Some(Arc::clone(&node.name));
+    }
+
+    fn report(&self, target: &Target, outcome: Result<(), Failure>) {
+        self.handler.dispatcher().report(target.node().id, outcome);
+    }
+
+    /// Tells the client that no node answered.
+    fn refuse(&mut self, refusal: Refusal) {
+        let queue_us = self.began.elapsed().as_micros() as u64;
+        let mut reply = self.exchange.reply.write();
+        match refusal {
+            Refusal::NoNode => {
+                reply.summary().queue_us = queue_us;
+                self.handler.refuse_for_want_of_nodes(&mut reply);
+            }
+            Refusal::Failed(fault) => reply.plain(fault.status(), b""),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The book-keeping of one attempt: loads while it lasts, totals at its end.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
+
+use crate::handler::DispatcherHandler;
+use crate::lane::Target;
+
+/// An attempt at a node. Counted as load until it is dropped.
+pub(super) struct InFlight<'a> {
+    handler: &'a DispatcherHandler,
+    target: Target,
+    began: Instant,
+    /// Bytes of the announced body that did not come yet.
+    owed: u64,
+    /// Bytes of the body that came.
+    received: u64,
+    is_tunnel: bool,
+    /// Until it is known better.
+    failed: bool,
+}
+
+impl<'a> InFlight<'a> {
+    pub(super) fn new(handler: &'a DispatcherHandler, target: Target, began: Instant) -> Self {
+        target.node().load.requests.fetch_add(1, Relaxed);
+        Self { handler, target, began, owed: 0, received: 0, is_tunnel: false, failed: true }
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The reply will have this many bytes more than came with its head.
+    pub(super) fn owe(&mut self, bytes: u64) {
+        self.owed += bytes;
+        self.target.node().load.bytes.fetch_add(bytes, Relaxed);
+    }
+
+    /// So many bytes of the body came.
+    pub(super) fn receive(&mut self, bytes: u64) {
+        self.received += bytes;
+        let paid = bytes.min(self.owed);
+        if paid > 0 {
+            self.owed -= paid;
+            self.target.node().load.bytes.fetch_sub(paid, Relaxed);
+        }
+    }
+
+    /// The reply was read to its end, or the fault was not the node's.
+    pub(super) fn succeed(&mut self) {
+        self.failed = false;
+    }
+
+    /// The connection was upgraded.
+    pub(super) fn become_tunnel(&mut self) {
+        let load = &self.target.node().load;
+        load.tunnels.fetch_add(1, Relaxed);
+        load.requests.fetch_sub(1, Relaxed);
+        self.is_tunnel = true;
+    }
+
+    /// Bytes that a tunnel brought from the node.
+    pub(super) fn tunnelled(&mut self, bytes: u64) {
+        self.received += bytes;
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let node = self.target.node();
+        if self.owed > 0 {
+            node.load.bytes.fetch_sub(self.owed, Relaxed);
+        }
+        node.totals.requests.fetch_add(1, Relaxed);
+        node.totals.bytes.fetch_add(self.received, Relaxed);
+        let latency_us = self.began.elapsed().as_micros() as u64;
+        if self.is_tunnel {
+            node.load.tunnels.fetch_sub(1, Relaxed);
+        } else {
+            node.load.requests.fetch_sub(1, Relaxed);
+        }
+        if self.failed {
+            node.totals.failures.fetch_add(1, Relaxed);
+        } else if !self.is_tunnel {
+            // How long a tunnel lives says nothing of how fast a node is.
+            node.record_latency_us(latency_us);
+        }
+        self.handler.lane().finished(node.id, self.received, latency_us);
+    }
+}

@@ -1,0 +1,165 @@
+//! The way to the node: the rebuilt head, then the client's body as it comes.
+//!
+//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the node;
+//! while it does not take them, the client is not read (and its rate does not
+//! count). What was never given to the kernel can be sent to another node.
+
+use std::rc::Rc;
+use std::task::{Context as TaskContext, Poll, ready};
+
+use skep_engine::{ExchangeError, RequestBody};
+use skep_http::forward::{Forward, write_request};
+use skep_http::{BodyFraming, RequestHead, encode};
+use skep_serve::{Cause, Conn, Output, Worker};
+
+use crate::limits::UPLOAD_BYTES_WAITING;
+
+/// A request on its way to a node; lives through all attempts.
+pub(super) struct Upload {
+    worker: Rc<Worker>,
+    output: Output,
+    /// Scratch for chunks, whose length stands before them.
+    chunk: Vec<u8>,
+    is_chunked: bool,
+    /// All of the client's body is in `output`, or was.
+    is_body_read: bool,
+    /// The kernel took some bytes.
+    is_begun: bool,
+    is_over: bool,
+    left: u64,
+}
+
+impl Upload {
+    /// The request `head`, with nothing of its body.
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        head: &RequestHead<'_, '_>,
+        forward: &Forward<'_>,
+    ) -> Self {
+        let mut output = worker.take_output();
+        output.inline(|out| write_request(out, head, forward));
+        Self {
+            worker: Rc::clone(worker),
+            output,
+            chunk: Vec::new(),
+            is_chunked: head.framing == BodyFraming::Chunked,
+            is_body_read: head.framing == BodyFraming::None,
+            is_begun: false,
+            is_over: false,
+            left: u64::MAX,
+        }
+    }
+
+    /// Whether anything of the request may have reached the node.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Whether all was sent, or can't be any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether the node has the request to its last byte.
+    pub(super) fn is_complete(&self) -> bool {
+        self.is_over && self.is_body_read && self.output.is_empty()
+    }
+
+    /// Makes the request whole again for another connection. Only what was not
+    /// begun, or has no body, can be.
+    pub(super) fn restart(&mut self, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
+        self.is_over = false;
+        self.left = u64::MAX;
+        if !self.is_begun {
+            return;
+        }
+        assert!(head.framing == BodyFraming::None, "a body that was begun is not there any more");
+        self.output.clear();
+        self.output.inline(|out| write_request(out, head, forward));
+        self.is_begun = false;
+    }
+
+    /// Moves what can be moved. Ready when all is sent, or when the node takes
+    /// no more: then what it has to say about that may still be read.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        node: &Conn,
+        body: &mut RequestBody<'_>,
+        stall_ms: u64,
+    ) -> Poll<Result<(), ExchangeError>> {
+        while !self.is_over {
+            let read = self.poll_body(cx, body)?;
+            if self.output.is_empty() {
+                // Whether the client is too slow, its own deadline says.
+                node.timer().clear();
+                if self.is_body_read {
+                    break;
+                }
+                ready!(read);
+                continue;
+            }
+            let before = self.output.len();
+            let sent = node.poll_send(cx, &mut self.output);
+            self.is_begun |= self.output.len() < before;
+            match sent {
+                Poll::Ready(Ok(())) => self.left = u64::MAX,
+                Poll::Ready(Err(_)) => break,
+                Poll::Pending => {
+                    body.pause();
+                    if self.output.len() != self.left {
+                        self.left = self.output.len();
+                        node.expire_after(stall_ms, Cause::WriteStall);
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.is_over = true;
+        // If the node takes no more, nobody reads on; the client is not to blame.
+        body.pause();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads on in the client's body while little waits for the node. Ready
+    /// when there was something to do.
+    fn poll_body(
+        &mut self,
+        cx: &mut TaskContext<'_>,
+        body: &mut RequestBody<'_>,
+    ) -> Poll<Result<(), ExchangeError>> {
+        if self.is_body_read || self.output.len() >= UPLOAD_BYTES_WAITING {
+            return Poll::Ready(Ok(()));
+        }
+        if self.is_chunked {
+            let is_more = ready!(body.poll_read(cx, &mut self.chunk))?;
+            self.is_body_read = !is_more || body.is_done();
+            let (chunk, is_last) = (&self.chunk, self.is_body_read);
+            self.output.inline(|out| write_chunk(out, chunk, is_last));
+            self.chunk.clear();
+        } else {
+            let mut read = Poll::Pending;
+            self.output.inline(|out| read = body.poll_read(cx, out));
+            self.is_body_read = !ready!(read)? || body.is_done();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        self.worker.put_output(std::mem::take(&mut self.output));
+    }
+}
+
+/// The client's trailers stay here: they were checked and dropped.
+fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], is_last: bool) {
+    if !chunk.is_empty() {
+        encode::write_chunk_head(out, chunk.len());
+        out.extend_from_slice(chunk);
+        out.extend_from_slice(encode::CHUNK_END);
+    }
+    if is_last {
+        out.extend_from_slice(encode::LAST_CHUNK);
+    }
+}

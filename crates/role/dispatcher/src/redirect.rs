@@ -1,0 +1,45 @@
+//! `redirect` mode: the client is told which node to ask.
+//!
+//! Costs no allocation: everything but the target is prepared per node. The
+//! target goes out as it came in; the parser let nothing through that could
+//! end a line.
+
+use std::net::IpAddr;
+
+use skep_engine::Reply;
+use skep_http::RequestHead;
+use skep_telemetry::Counter;
+
+use crate::handler::DispatcherHandler;
+
+impl DispatcherHandler {
+    /// Answers `request` with the address of a node.
+    pub(crate) fn redirect(
+        &self,
+        request: &RequestHead<'_, '_>,
+        client: IpAddr,
+        reply: &mut Reply<'_>,
+    ) {
+        if request.path.first() != Some(&b'/') {
+            // `OPTIONS *` asks about this server, not about a resource.
+            return reply.plain(204, b"");
+        }
+        let Some(target) = self.pick(request, client, &[]) else {
+            return self.refuse_for_want_of_nodes(reply);
+        };
+        self.counters().inc(Counter::Redirects);
+        target.node().totals.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let status = target.settings().redirect_status;
+        reply.prebuilt(status, &target.redirect_head);
+        reply.lines(request.path);
+        if let Some(query) = request.query {
+            reply.lines(b"?");
+            reply.lines(query);
+        }
+        reply.lines(b"\r\n");
+        reply.end_head();
+        reply.summary().node = Some(std::sync::Arc::clone(&target.node().name));
+        // What the client does there is not seen here.
+        self.lane().finished(target.node().id, 0, 0);
+    }
+}

@@ -1,0 +1,74 @@
+//! What an operator may set about a service, as the path of requests reads it.
+
+use skep_cluster::{HealthSettings, MembershipSettings, RetryBudgetSettings};
+use skep_config::{Config, Dispatch, Health, Service};
+use skep_upstream::PoolLimits;
+
+use crate::limits::RETRY_FLOOR_PER_S;
+
+/// A service's settings; replaced whole on a reload.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) dispatch: Dispatch,
+    /// Name of the policy in force.
+    pub(crate) policy: String,
+    pub(crate) redirect_status: u16,
+    pub(crate) trust_forwarded: bool,
+    pub(crate) node_header: bool,
+    pub(crate) retries_max: u32,
+    pub(crate) retry_budget: RetryBudgetSettings,
+    pub(crate) response_timeout_ms: u64,
+    pub(crate) pool: PoolLimits,
+    pub(crate) membership: MembershipSettings,
+    pub(crate) check_path: String,
+    pub(crate) check_status: u16,
+    /// `Retry-After: N\r\n`.
+    pub(crate) retry_after_line: Box<[u8]>,
+}
+
+impl Settings {
+    /// Those of `service` in `config`.
+    pub(crate) fn of(service: &Service, config: &Config) -> Self {
+        let retry_after_s = config.limits.retry_after_s;
+        Self {
+            dispatch: service.dispatch,
+            policy: service.policy.clone(),
+            redirect_status: service.redirect_status,
+            trust_forwarded: service.trust_forwarded,
+            node_header: service.node_header,
+            retries_max: service.retries_max,
+            retry_budget: RetryBudgetSettings {
+                ratio_permille: service.retry_budget_percent * 10,
+                // No budget means no retries, not ten a second.
+                floor_per_s: match service.retry_budget_percent {
+                    0 => 0,
+                    _ => RETRY_FLOOR_PER_S,
+                },
+            },
+            response_timeout_ms: service.response_timeout_ms,
+            pool: PoolLimits {
+                connections_max: service.upstream_connections_max as usize,
+                idle_ms: service.upstream_idle_ms,
+                connect_timeout_ms: service.connect_timeout_ms,
+            },
+            membership: membership(&service.health),
+            check_path: service.health.path.clone(),
+            check_status: service.health.expect_status,
+            retry_after_line: format!("Retry-After: {retry_after_s}\r\n").into_bytes().into(),
+        }
+    }
+}
+
+fn membership(health: &Health) -> MembershipSettings {
+    MembershipSettings {
+        health: HealthSettings {
+            interval_ms: health.interval_ms,
+            timeout_ms: health.timeout_ms,
+            rise: health.rise,
+            fall: health.fall,
+            passive_failures_max: health.passive_failures_max,
+            slow_start_ms: health.slow_start_ms,
+        },
+        fail_open: false,
+    }
+}

@@ -1,0 +1,257 @@
+//! What a dispatcher knows of its service, behind its lock: the table of nodes
+//! (`core/cluster`), what the config file said last, and who is in which state
+//! since when.
+//!
+//! Every method that changes something ends with [`State::settle`], which
+//! brings the change to the nodes' shared numbers and to the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use skep_cluster::{Change, Event, Failure, Member, Membership, MembershipError, State as Life};
+use skep_units::{NodeId, Now};
+
+use crate::node::Node;
+use crate::published::{Entry, Published};
+use crate::settings::Settings;
+use crate::status::{NodeSource, NodeStatus};
+
+/// The state of one service.
+pub(crate) struct State {
+    /// The service's name, for the log.
+    pub(crate) service: Arc<str>,
+    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) membership: Membership,
+    /// For each member what the table does not keep.
+    pub(crate) details: BTreeMap<NodeId, Details>,
+    pub(crate) settings: Arc<Settings>,
+    /// The policy that the config file named last. A policy chosen at run time
+    /// stays until the file names another.
+    pub(crate) policy_filed: String,
+    /// Nodes of the file that were removed at run time: a reload does not bring
+    /// them back, unless the file had dropped them in between.
+    pub(crate) removed: BTreeSet<String>,
+    /// Whether workers must be told of more than shares.
+    pub(crate) unpublished: bool,
+}
+
+/// What the dispatcher keeps of a node beside the table.
+pub(crate) struct Details {
+    pub(crate) node: Arc<Node>,
+    pub(crate) source: NodeSource,
+    /// What clients reach it by.
+    pub(crate) authority: String,
+    /// The weight that the config file gave it last.
+    pub(crate) weight_filed: u32,
+    /// It answers checks, but says that it drains.
+    pub(crate) bows_out: bool,
+    /// Since when it is in its state.
+    pub(crate) since: Now,
+    /// A check is under way.
+    pub(crate) is_checking: bool,
+}
+
+/// What a check found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It answers as expected.
+    Good,
+    /// It is alive and asks for no more requests.
+    BowsOut,
+    /// It does not answer as expected.
+    Bad(Failure),
+}
+
+/// A node to add.
+pub(crate) struct NewNode<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) address: SocketAddr,
+    pub(crate) weight: u32,
+    pub(crate) authority: String,
+    pub(crate) source: NodeSource,
+}
+
+impl State {
+    /// A service without nodes.
+    pub(crate) fn new(service: &str, settings: Settings) -> Self {
+        Self {
+            service: service.into(),
+            listen: Vec::new(),
+            membership: Membership::new(settings.membership),
+            details: BTreeMap::new(),
+            policy_filed: settings.policy.clone(),
+            settings: Arc::new(settings),
+            removed: BTreeSet::new(),
+            unpublished: true,
+        }
+    }
+
+    /// Adds a node; requests go there after its first good check.
+    pub(crate) fn add(&mut self, now: Now, new: NewNode<'_>) -> Result<(), MembershipError> {
+        let event = self.membership.add(now, new.name, new.address, new.weight)?;
+        let node = Node::new(event.node, Arc::clone(&event.name), new.address);
+        let details = Details {
+            node: Arc::new(node),
+            source: new.source,
+            authority: new.authority,
+            weight_filed: new.weight,
+            bows_out: false,
+            since: now,
+            is_checking: false,
+        };
+        self.details.insert(event.node, details);
+        self.note(Some(event));
+        Ok(())
+    }
+
+    /// A request at `id` ended; see [`Membership::on_request`].
+    pub(crate) fn on_request(&mut self, now: Now, id: NodeId, outcome: Result<(), Failure>) {
+        let event = self.membership.on_request(now, id, outcome);
+        if let Some(details) = self.details.get(&id) {
+            details.node.set_suspect(outcome.is_err());
+        }
+        self.note(event);
+        self.settle(now);
+    }
+
+    /// A check of `id` ended; `None`: it could not be made.
+    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<Verdict>) {
+        let Some(details) = self.details.get_mut(&id) else { return };
+        details.is_checking = false;
+        let Some(verdict) = verdict else { return };
+        if details.bows_out != (verdict == Verdict::BowsOut) {
+            // A node that bowed out and then is gone has not come back.
+            let is_back = verdict == Verdict::Good;
+            if verdict == Verdict::BowsOut || is_back {
+                details.bows_out = !is_back;
+                details.since = now;
+                let what = if is_back { "takes requests again" } else { "drains, as it says" };
+                tracing::info!("service {}: node {} {what}", self.service, details.node.name);
+            }
+        }
+        let result = match verdict {
+            Verdict::Good | Verdict::BowsOut => Ok(()),
+            Verdict::Bad(failure) => Err(failure),
+        };
+        let event = self.membership.on_check(now, id, result);
+        self.note(event);
+        self.settle(now);
+    }
+
+    /// Ends drains and removals that have come to their end.
+    pub(crate) fn tick(&mut self, now: Now) {
+        let details = &self.details;
+        let in_use = |id| details.get(&id).map_or(0, |d| u64::from(d.node.in_use()));
+        for event in self.membership.tick(now, in_use) {
+            self.note(Some(event));
+        }
+        self.settle(now);
+    }
+
+    /// Logs `event` and remembers its time.
+    pub(crate) fn note(&mut self, event: Option<Event>) {
+        let Some(event) = event else { return };
+        let details = self.details.get_mut(&event.node);
+        let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
+        let service = &self.service;
+        match event.change {
+            // No noise for the end that a node had announced itself.
+            Change::State(transition) if is_down(transition.to) && !bows_out => {
+                tracing::warn!("service {service}: {event}");
+            }
+            _ => tracing::info!("service {service}: {event}"),
+        }
+        if let Some(details) = details {
+            details.since = event.at;
+        }
+        match event.change {
+            Change::Removed { .. } => {
+                if let Some(gone) = self.details.remove(&event.node) {
+                    gone.node.set_share_permille(0);
+                }
+                self.unpublished = true;
+            }
+            Change::Added { .. } | Change::Weight { .. } => self.unpublished = true,
+            Change::State(_) | Change::Removing { .. } => {}
+        }
+    }
+
+    /// Brings health and drains to the workers: each node's share.
+    pub(crate) fn settle(&mut self, now: Now) {
+        for view in self.membership.view(now) {
+            let Some(details) = self.details.get(&view.id) else { continue };
+            let is_open = view.eligible && !details.bows_out;
+            // Not 0 for a node that just came up: 0 is out.
+            let share = if is_open { view.slow_start_permille.max(1) } else { 0 };
+            details.node.set_share_permille(share);
+        }
+    }
+
+    /// What workers are to see from now on.
+    pub(crate) fn publish(&mut self) -> Published {
+        self.unpublished = false;
+        let entries = self.membership.members().iter().filter_map(|member| {
+            let details = self.details.get(&member.id())?;
+            let node = Arc::clone(&details.node);
+            Some(Entry::new(node, member.weight(), &details.authority, &self.settings))
+        });
+        Published {
+            nodes_version: self.membership.version(),
+            settings: Arc::clone(&self.settings),
+            nodes: entries.collect(),
+        }
+    }
+
+    /// What is shown of the nodes.
+    pub(crate) fn node_statuses(&self, now: Now) -> Vec<NodeStatus> {
+        let status =
+            |member: &Member| Some(node_status(member, self.details.get(&member.id())?, now));
+        self.membership.members().iter().filter_map(status).collect()
+    }
+}
+
+fn is_down(life: Life) -> bool {
+    matches!(life, Life::Down { .. })
+}
+
+fn node_status(member: &Member, details: &Details, now: Now) -> NodeStatus {
+    let (state, reason) = shown(member, details, now);
+    let (node, totals) = (&details.node, &details.node.totals);
+    NodeStatus {
+        name: member.name().to_string(),
+        address: member.address(),
+        public_address: details.authority.clone(),
+        state: state.to_owned(),
+        reason,
+        since_ms: now.since_ms(details.since),
+        source: details.source,
+        weight: member.weight(),
+        share_permille: node.share_permille(),
+        connections: node.in_use(),
+        outstanding_requests: node.load.requests.load(Relaxed),
+        outstanding_bytes: node.load.bytes.load(Relaxed),
+        tunnels: node.load.tunnels.load(Relaxed),
+        requests: totals.requests.load(Relaxed),
+        failures: totals.failures.load(Relaxed),
+        bytes: totals.bytes.load(Relaxed),
+        latency_us: node.latency_us(),
+    }
+}
+
+/// Word and reason of a node's state.
+fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<String>) {
+    if let Some(deadline) = member.removal_deadline() {
+        let left_s = deadline.since_ms(now).div_ceil(1000);
+        return ("removing", Some(format!("gone when idle, at the latest in {left_s} s")));
+    }
+    match member.health().state() {
+        Life::Up | Life::Joining if details.bows_out => {
+            ("draining", Some("the node itself says so".to_owned()))
+        }
+        Life::Down { reason, .. } => ("down", Some(reason.to_string())),
+        Life::Joining => ("joining", Some("no good check yet".to_owned())),
+        life @ (Life::Up | Life::Draining | Life::Drained) => (life.word(), None),
+    }
+}

@@ -1,0 +1,174 @@
+//! What operators do: nodes in and out, weights, policies, reloads.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+use super::rig::{Client, FakeNode, Rig, closed_port, config, wait_until};
+use crate::{ControlError, Dispatcher, NoSuchService, NodeSource};
+
+fn names(rig: &Rig) -> Vec<String> {
+    rig.dispatcher.status().nodes.into_iter().map(|node| node.name).collect()
+}
+
+fn filed(nodes: &[(&str, SocketAddr)]) -> Vec<(String, SocketAddr)> {
+    nodes.iter().map(|(name, address)| ((*name).to_owned(), *address)).collect()
+}
+
+#[test]
+fn errors_say_what_would_have_been_right() {
+    let nodes = filed(&[("alpha", closed_port()), ("beta", closed_port())]);
+    let rig = Rig::unchecked(&config(&nodes, ""));
+    let dispatcher = &rig.dispatcher;
+    let error = dispatcher.drain("alhpa").unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "service web has no node \"alhpa\"; did you mean \"alpha\"?; its nodes: alpha, beta"
+    );
+    let ControlError::UnknownNode { did_you_mean, .. } = dispatcher.resume("zzz").unwrap_err()
+    else {
+        panic!("another error");
+    };
+    assert_eq!(did_you_mean, None);
+    assert!(dispatcher.set_policy("round-robbin").unwrap_err().to_string().contains("round-robin"));
+    assert!(dispatcher.set_weight("beta", 0).is_err());
+    let unspecified = "0.0.0.0:80".parse().unwrap();
+    let unspecified = dispatcher.add_node("gamma", unspecified, 1, None);
+    assert!(matches!(unspecified, Err(ControlError::BadAddress(_))));
+    for public in ["a b", "a\r\nX: y", "a:0", "http://a", ""] {
+        let refused = dispatcher.add_node("gamma", closed_port(), 1, Some(public));
+        assert!(matches!(refused, Err(ControlError::BadPublicAddress(_))), "{public:?}");
+    }
+    let twin = dispatcher.add_node("gamma", nodes[0].1, 1, None).unwrap_err().to_string();
+    assert!(twin.contains("is the address of node \"alpha\" already"), "{twin}");
+    let none = Dispatcher::new(&config(&nodes, ""), "nope", 1).err();
+    assert_eq!(none, Some(NoSuchService("nope".into())));
+}
+
+#[test]
+fn drain_resume_add_and_remove_under_load_lose_nothing() {
+    let (one, two, three) =
+        (FakeNode::named("one"), FakeNode::named("two"), FakeNode::named("three"));
+    let rig = Rig::new(&[&one, &two], "policy = \"power-of-two\"");
+    rig.start_checks();
+    let (is_over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, is_over) = (rig.address, Arc::clone(&is_over));
+            let answered = Arc::clone(&answered);
+            std::thread::spawn(move || {
+                let mut client = Client::connect(address);
+                while !is_over.load(SeqCst) {
+                    let reply =
+                        client.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx");
+                    assert_eq!(reply.status, 200);
+                    answered.fetch_add(1, SeqCst);
+                }
+            })
+        })
+        .collect();
+    let some_more = || {
+        let goal = answered.load(SeqCst) + 200;
+        wait_until("more answers", || answered.load(SeqCst) >= goal);
+    };
+    for _ in 0..3 {
+        some_more();
+        rig.dispatcher.drain("n1").unwrap();
+        wait_until("drained", || rig.node("n1").state == "drained");
+        let requests = rig.node("n1").requests;
+        some_more();
+        assert_eq!(rig.node("n1").requests, requests, "none after the drain");
+        rig.dispatcher.resume("n1").unwrap();
+        rig.dispatcher.add_node("n3", three.address, 1, None).unwrap();
+        wait_until("n3 is up", || rig.node("n3").state == "up");
+        some_more();
+        assert!(rig.node("n1").requests > requests, "some after the resume");
+        rig.dispatcher.remove_node("n3", 10_000).unwrap();
+        wait_until("n3 is gone", || names(&rig) == ["n1", "n2"]);
+    }
+    is_over.store(true, SeqCst);
+    for client in clients {
+        client.join().unwrap();
+    }
+    assert_eq!((rig.totals().upstream_failures, rig.totals().responses_5xx), (0, 0));
+}
+
+#[test]
+fn a_reload_brings_in_what_the_file_says_anew() {
+    let (one, two, three) = (closed_port(), closed_port(), closed_port());
+    let rig = Rig::unchecked(&config(&filed(&[("n1", one), ("n2", two)]), "policy = \"random\""));
+    let reload = |nodes: &[(&str, SocketAddr)], service: &str| {
+        rig.dispatcher.reload(&config(&filed(nodes), service));
+        rig.dispatcher.change(|state, now| state.tick(now));
+    };
+    rig.dispatcher.set_policy("power-of-two").unwrap();
+    rig.dispatcher.set_weight("n1", 5).unwrap();
+    rig.dispatcher.add_node("x1", three, 3, None).unwrap();
+    rig.dispatcher.drain("n2").unwrap();
+    // The file is about something else: what was done at run time stays.
+    reload(&[("n1", one), ("n2", two)], "policy = \"random\"\nnode_header = true");
+    let status = rig.dispatcher.status();
+    assert_eq!(status.policy, "power-of-two");
+    assert_eq!(names(&rig), ["n1", "n2", "x1"]);
+    assert_eq!((rig.node("n1").weight, rig.node("x1").source), (5, NodeSource::Api));
+    assert!(rig.node("n2").state.starts_with("drain"));
+    // The file speaks of the same things: it is heard.
+    reload(&[("n2", two)], "policy = \"round-robin\"");
+    assert_eq!(rig.dispatcher.status().policy, "round-robin");
+    assert_eq!(names(&rig), ["n2", "x1"], "n1 was idle and is gone");
+    // What was removed at run time stays away until the file drops it.
+    rig.dispatcher.remove_node("n2", 0).unwrap();
+    reload(&[("n2", two)], "policy = \"round-robin\"");
+    assert_eq!(names(&rig), ["x1"]);
+    reload(&[("n9", closed_port())], "policy = \"round-robin\"");
+    reload(&[("n2", two)], "policy = \"round-robin\"");
+    assert_eq!(names(&rig), ["x1", "n2"]);
+}
+
+#[test]
+fn a_reload_moves_addresses_between_names() {
+    let (one, two, three) = (closed_port(), closed_port(), closed_port());
+    let rig = Rig::unchecked(&config(&filed(&[("n1", one), ("n2", two)]), ""));
+    rig.dispatcher.add_node("x1", three, 1, None).unwrap();
+    rig.dispatcher.reload(&config(&filed(&[("n1", two), ("n2", one), ("x1", three)]), ""));
+    assert_eq!((rig.node("n1").address, rig.node("n2").address), (two, one));
+    assert_eq!(rig.node("x1").source, NodeSource::Config, "the file has taken it over");
+    rig.dispatcher.reload(&config(&filed(&[("n3", three)]), ""));
+    assert_eq!(rig.node("n3").address, three);
+}
+
+#[test]
+fn a_hundred_reloads_under_load_fail_no_request() {
+    let (one, two) = (FakeNode::named("one"), FakeNode::named("two"));
+    let rig = Rig::new(&[&one, &two], "");
+    let address = rig.address;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let over = Arc::clone(&is_over);
+    let client = std::thread::spawn(move || {
+        let mut client = Client::connect(address);
+        let mut answered = 0;
+        while !over.load(SeqCst) || answered < 100 {
+            assert_eq!(client.get("/").status, 200);
+            answered += 1;
+        }
+    });
+    let nodes = filed(&[("n1", one.address), ("n2", two.address)]);
+    for round in 0..100 {
+        let policy = skep_config::POLICY_NAMES[round % skep_config::POLICY_NAMES.len()];
+        let retries = round % 3;
+        let service = format!("policy = \"{policy}\"\nretries_max = {retries}\nnode_header = true");
+        rig.dispatcher.reload(&config(&nodes, &service));
+        assert_eq!(rig.dispatcher.status().policy, policy);
+    }
+    is_over.store(true, SeqCst);
+    client.join().unwrap();
+    assert_eq!(rig.totals().responses_5xx, 0);
+}
+
+#[test]
+fn a_config_without_the_service_changes_nothing() {
+    let node = FakeNode::named("one");
+    let rig = Rig::new(&[&node], "");
+    rig.dispatcher.reload(&skep_config::Config::default());
+    assert_eq!(rig.get("/").text(), "one");
+}

@@ -1,0 +1,447 @@
+//! What the tests stand on: a dispatcher on a worker, fake nodes, raw clients.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use skep_config::Config;
+use skep_engine::{Context, Engine, Settings};
+use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
+use skep_telemetry::{AccessLog, Format, Registry, Target, Totals};
+
+use crate::state::Verdict;
+use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_gauges};
+
+/// How long anything may take before a test fails instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A dispatcher that listens.
+pub(super) struct Rig {
+    pub(super) address: SocketAddr,
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) workers: Option<Workers>,
+}
+
+impl Rig {
+    /// A dispatcher of `nodes`, all taken for healthy, whose service has the
+    /// further settings `service`.
+    pub(super) fn new(nodes: &[&FakeNode], service: &str) -> Self {
+        let named: Vec<(String, SocketAddr)> = nodes
+            .iter()
+            .enumerate()
+            .map(|(number, node)| (format!("n{}", number + 1), node.address))
+            .collect();
+        let rig = Self::unchecked(&config(&named, service));
+        rig.all_up();
+        rig
+    }
+
+    /// A dispatcher of `config`, with nodes of unknown health.
+    pub(super) fn unchecked(config: &Config) -> Self {
+        let dispatcher = Dispatcher::new(config, "web", 7).unwrap();
+        let registry = Arc::new(Registry::new());
+        register_gauges(&registry, &[Arc::clone(&dispatcher)]);
+        let limits = AdmissionLimits { connections_max: 1_000, per_address_max: 1_000 };
+        let workers = Workers::start(1, &Admission::new(limits)).unwrap();
+        let group = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
+        let address = group.address();
+        let socket = group.into_sockets().pop().unwrap();
+        let log = AccessLog::start(Target::Off, Format::Combined, registry.core()).unwrap();
+        let (counters, handle) = (registry.core(), log.handle());
+        let served = Arc::clone(&dispatcher);
+        workers.handles()[0].run(move |worker| {
+            let settings = Arc::new(ArcSwap::from_pointee(Settings::default()));
+            let context = Context::new(worker, settings, counters, &handle);
+            let engine =
+                Engine::new(Rc::clone(&context), DispatcherHandler::new(&served, &context));
+            let listener = tokio::net::TcpListener::from_std(socket).unwrap();
+            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, engine));
+        });
+        Self { address, dispatcher, registry, workers: Some(workers) }
+    }
+
+    /// Begins real checks.
+    pub(super) fn start_checks(&self) {
+        let workers = self.workers.as_ref().unwrap();
+        assert!(self.dispatcher.start_checks(&workers.handles()[0]));
+    }
+
+    /// Every node that is not up passes a check.
+    pub(super) fn all_up(&self) {
+        self.dispatcher.change(|state, now| {
+            let ids: Vec<_> = state.membership.members().iter().map(|m| m.id()).collect();
+            for id in ids {
+                for _ in 0..state.settings.membership.health.rise {
+                    state.on_check(now, id, Some(Verdict::Good));
+                }
+            }
+        });
+    }
+
+    pub(super) fn node(&self, name: &str) -> NodeStatus {
+        let nodes = self.dispatcher.status().nodes;
+        nodes.into_iter().find(|node| node.name == name).expect("a node of this name")
+    }
+
+    pub(super) fn totals(&self) -> Totals {
+        self.registry.snapshot().totals
+    }
+
+    pub(super) fn client(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// The reply to a GET on a connection of its own.
+    pub(super) fn get(&self, path: &str) -> Reply {
+        self.client().get(path)
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        if let Some(workers) = self.workers.take() {
+            workers.stop();
+        }
+    }
+}
+
+/// A config of a service `web` with these nodes and further settings.
+pub(super) fn config(nodes: &[(String, SocketAddr)], service: &str) -> Config {
+    let mut text = "[[dispatcher]]\nname = \"d1\"\n".to_owned();
+    for (name, address) in nodes {
+        text += &format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+    }
+    text += "[[service]]\nname = \"web\"\nlisten = [\"127.0.0.1:1\"]\n";
+    text += service;
+    text += "\n[[site]]\nroot = \"/srv\"\n";
+    Config::parse("skep.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Waits until `is_so`; fails if that takes for ever.
+pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Passes a request through the worker of the dispatcher at `address`. All that
+/// its sockets held before it has been read when this returns.
+pub(super) fn fence(address: SocketAddr) {
+    let reply = Client::connect(address).get("/fence");
+    assert!(reply.status > 0);
+}
+
+/// A node: a listener, and a thread per connection that follows a script.
+pub(super) struct FakeNode {
+    pub(super) address: SocketAddr,
+    /// Connections accepted.
+    pub(super) connections: Arc<AtomicUsize>,
+    is_closing: Arc<AtomicBool>,
+    streams: Arc<Mutex<BTreeMap<usize, TcpStream>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FakeNode {
+    /// Runs `script` for each connection; it gets the number of the connection,
+    /// from 0. Connections that ask for `/fence` answer by themselves.
+    pub(super) fn new(script: impl Fn(usize, Wire) + Send + Sync + 'static) -> Self {
+        Self::at("127.0.0.1:0".parse().unwrap(), script)
+    }
+
+    pub(super) fn at(
+        address: SocketAddr,
+        script: impl Fn(usize, Wire) + Send + Sync + 'static,
+    ) -> Self {
+        let listener = listen(address);
+        let address = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let is_closing = Arc::new(AtomicBool::new(false));
+        let streams: Arc<Mutex<BTreeMap<usize, TcpStream>>> = Arc::default();
+        let (count, closing) = (Arc::clone(&connections), Arc::clone(&is_closing));
+        let kept = Arc::clone(&streams);
+        let script = Arc::new(script);
+        let thread = std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if closing.load(SeqCst) {
+                    return;
+                }
+                let stream = stream.unwrap();
+                let number = count.fetch_add(1, SeqCst);
+                kept.lock().unwrap().insert(number, stream.try_clone().unwrap());
+                let kept = Arc::clone(&kept);
+                let (wire, script) = (Wire::new(stream), Arc::clone(&script));
+                std::thread::spawn(move || {
+                    script(number, wire);
+                    // The last of its descriptors: now it is closed.
+                    kept.lock().unwrap().remove(&number);
+                });
+            }
+        });
+        Self { address, connections, is_closing, streams, thread: Some(thread) }
+    }
+
+    /// A node that answers each request with `respond(head, body)`, for ever.
+    pub(super) fn answering(
+        respond: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static,
+    ) -> Self {
+        Self::new(move |_, mut wire| {
+            while let Some((head, body)) = wire.request() {
+                wire.send(respond(&head, &body));
+            }
+        })
+    }
+
+    /// A node that says its own name.
+    pub(super) fn named(name: &str) -> Self {
+        let reply = ok(name);
+        Self::answering(move |_, _| reply.clone())
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(SeqCst)
+    }
+
+    /// Ends as a crash would: nobody listens, connections end under requests.
+    pub(super) fn kill(mut self) {
+        self.stop();
+        for stream in self.streams.lock().unwrap().values() {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Stops listening; the port is free again.
+    pub(super) fn close(mut self) -> SocketAddr {
+        self.stop();
+        self.address
+    }
+
+    fn stop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.is_closing.store(true, SeqCst);
+            drop(TcpStream::connect(self.address));
+            thread.join().unwrap();
+        }
+    }
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn listen(address: SocketAddr) -> TcpListener {
+    TcpListener::bind(address).unwrap()
+}
+
+/// An address where nobody listens.
+pub(super) fn closed_port() -> SocketAddr {
+    listen("127.0.0.1:0".parse().unwrap()).local_addr().unwrap()
+}
+
+/// `200 OK` with `body`.
+pub(super) fn ok(body: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+}
+
+/// One end of a connection, with what was read and not used yet.
+pub(super) struct Wire {
+    pub(super) stream: TcpStream,
+    pending: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, pending: Vec::new() }
+    }
+
+    /// Sends all of it, unless the other side is gone.
+    pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).is_ok()
+    }
+
+    fn fill(&mut self) -> bool {
+        let mut buffer = [0; 16 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => false,
+            Ok(n) => {
+                self.pending.extend_from_slice(&buffer[..n]);
+                true
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("read: {error}"),
+        }
+    }
+
+    /// Up to and with `end`; `None` if the stream ends first.
+    pub(super) fn until(&mut self, end: &[u8]) -> Option<Vec<u8>> {
+        loop {
+            let found = self.pending.windows(end.len()).position(|window| window == end);
+            if let Some(at) = found {
+                return Some(self.pending.drain(..at + end.len()).collect());
+            }
+            if !self.fill() {
+                return None;
+            }
+        }
+    }
+
+    pub(super) fn exactly(&mut self, len: usize) -> Option<Vec<u8>> {
+        while self.pending.len() < len {
+            if !self.fill() {
+                return None;
+            }
+        }
+        Some(self.pending.drain(..len).collect())
+    }
+
+    /// A head as text, line ends and all.
+    pub(super) fn head(&mut self) -> Option<String> {
+        self.until(b"\r\n\r\n").map(|head| String::from_utf8(head).unwrap())
+    }
+
+    /// Head and decoded body of the next request.
+    pub(super) fn request(&mut self) -> Option<(String, Vec<u8>)> {
+        let head = self.head()?;
+        let body = if has(&head, "transfer-encoding: chunked") {
+            self.chunks()?
+        } else {
+            let len = field(&head, "content-length").map_or(0, |len| len.parse().unwrap());
+            self.exactly(len)?
+        };
+        Some((head, body))
+    }
+
+    /// A chunked body, decoded; trailers are dropped.
+    pub(super) fn chunks(&mut self) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8(self.until(b"\r\n")?).unwrap();
+            let size = line.trim_end().split(';').next().unwrap();
+            let len = usize::from_str_radix(size, 16).unwrap();
+            if len == 0 {
+                while self.until(b"\r\n")? != b"\r\n" {}
+                return Some(body);
+            }
+            body.extend(self.exactly(len)?);
+            assert_eq!(self.exactly(2)?, b"\r\n");
+        }
+    }
+
+    /// All that comes until the end of the stream; whether it was an orderly
+    /// end.
+    pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
+        let mut all = std::mem::take(&mut self.pending);
+        let mut buffer = [0; 64 * 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return (all, true),
+                Ok(n) => all.extend_from_slice(&buffer[..n]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                    return (all, false);
+                }
+                Err(error) => panic!("read: {error}"),
+            }
+        }
+    }
+
+    /// Whether there is anything to read at this moment.
+    pub(super) fn has_bytes(&mut self) -> bool {
+        if !self.pending.is_empty() {
+            return true;
+        }
+        self.stream.set_nonblocking(true).unwrap();
+        let peeked = self.stream.peek(&mut [0; 1]);
+        self.stream.set_nonblocking(false).unwrap();
+        !matches!(peeked, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    }
+}
+
+/// A client's connection.
+pub(super) struct Client {
+    pub(super) wire: Wire,
+}
+
+/// A reply, body decoded.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
+}
+
+impl Client {
+    pub(super) fn connect(address: SocketAddr) -> Self {
+        Self { wire: Wire::new(TcpStream::connect(address).unwrap()) }
+    }
+
+    pub(super) fn get(&mut self, path: &str) -> Reply {
+        self.ask(&format!("GET {path} HTTP/1.1\r\nHost: example.org\r\n\r\n"))
+    }
+
+    /// Sends `request` and reads its reply, which must be whole.
+    pub(super) fn ask(&mut self, request: &str) -> Reply {
+        assert!(self.wire.send(request));
+        self.reply(request.starts_with("HEAD"))
+    }
+
+    pub(super) fn reply(&mut self, is_head: bool) -> Reply {
+        let head = self.wire.head().expect("a whole head");
+        let status = head[9..12].parse().unwrap();
+        let body = if is_head || status == 204 || status == 304 || status == 101 {
+            Vec::new()
+        } else if has(&head, "transfer-encoding: chunked") {
+            self.wire.chunks().expect("a whole chunked body")
+        } else if let Some(len) = field(&head, "content-length") {
+            self.wire.exactly(len.parse().unwrap()).expect("a whole body")
+        } else {
+            self.wire.rest().0
+        };
+        Reply { status, head, body }
+    }
+}
+
+impl Reply {
+    pub(super) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        field(&self.head, name)
+    }
+}
+
+/// Value of a field of a head; the name in lower case.
+pub(super) fn field<'h>(head: &'h str, name: &str) -> Option<&'h str> {
+    head.lines().skip(1).find_map(|line| {
+        let (found, value) = line.split_once(':')?;
+        found.eq_ignore_ascii_case(name).then(|| value.trim())
+    })
+}
+
+/// Whether a head has this line, compared in lower case.
+pub(super) fn has(head: &str, line: &str) -> bool {
+    head.lines().any(|found| found.to_ascii_lowercase() == line)
+}
+
+/// A channel for what a fake node saw.
+pub(super) fn seen<T>() -> (mpsc::SyncSender<T>, mpsc::Receiver<T>) {
+    mpsc::sync_channel(1_000)
+}
+
+/// What a fake node saw next.
+pub(super) fn next<T>(seen: &mpsc::Receiver<T>) -> T {
+    seen.recv_timeout(PATIENCE).expect("the node saw something")
+}

@@ -1,0 +1,148 @@
+//! Request bodies: both framings, expectations, early answers.
+
+use super::rig::{FakeNode, Rig, field, has, next, ok, seen};
+
+fn echo() -> FakeNode {
+    FakeNode::answering(|head, body| {
+        let framing = match field(head, "content-length") {
+            Some(_) => "length",
+            None => "chunked",
+        };
+        let mut reply = format!(
+            "HTTP/1.1 200 OK\r\nX-Framing: {framing}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        )
+        .into_bytes();
+        reply.extend_from_slice(body);
+        reply
+    })
+}
+
+#[test]
+fn a_body_of_known_length_arrives_whole() {
+    let node = echo();
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    for len in [1, 100, 20_000, 3_000_000] {
+        let body: String = (0..len).map(|at| char::from(b'a' + (at % 23) as u8)).collect();
+        let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {len}\r\n\r\n");
+        let reply = client.ask(&(head + &body));
+        assert_eq!((reply.status, reply.field("x-framing")), (200, Some("length")));
+        assert!(reply.text() == body, "{len} bytes");
+    }
+    assert_eq!(node.connections(), 1);
+}
+
+#[test]
+fn chunks_are_cut_anew_and_trailers_stay_here() {
+    let (saw, seen) = seen();
+    let node = FakeNode::new(move |_, mut wire| {
+        while let Some(head) = wire.head() {
+            saw.send((head, wire.until(b"0\r\n\r\n").unwrap())).unwrap();
+            wire.send(ok("thanks"));
+        }
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    let reply = client.ask(
+        "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5;a=b\r\nhello\r\n006\r\n world\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    );
+    assert_eq!(reply.text(), "thanks");
+    let (head, body) = next(&seen);
+    assert!(has(&head, "transfer-encoding: chunked"), "{head}");
+    assert_eq!(body, b"b\r\nhello world\r\n0\r\n\r\n");
+}
+
+#[test]
+fn a_client_that_waits_is_told_to_continue() {
+    let node = echo();
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n";
+    assert!(client.wire.send(head));
+    assert_eq!(client.wire.head().unwrap(), "HTTP/1.1 100 Continue\r\n\r\n");
+    assert_eq!(client.ask("hello").text(), "hello");
+    // Without a node there is nothing to continue for.
+    rig.dispatcher.drain("n1").unwrap();
+    let refused = rig.client().ask(head);
+    assert_eq!(refused.status, 503);
+}
+
+#[test]
+fn an_early_answer_ends_the_upload() {
+    let (saw, ended) = seen();
+    let node = FakeNode::new(move |_, mut wire| {
+        let Some(head) = wire.head() else { return };
+        assert_eq!(field(&head, "content-length"), Some("100000000"));
+        wire.send(b"HTTP/1.1 413 Too Much\r\nContent-Length: 4\r\n\r\nstop");
+        saw.send(wire.rest().0.len()).unwrap();
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    let head = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n";
+    let reply = client.ask(&(head.to_owned() + "the beginning"));
+    assert_eq!((reply.status, reply.text()), (413, "stop"));
+    assert!(next(&ended) < 100_000_000, "the node's connection was closed, not reused");
+    // The rest of the body is not taken for a request.
+    assert!(client.wire.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"));
+    drop(client);
+    assert_eq!(rig.totals().upstream_requests, 1);
+}
+
+#[test]
+fn an_answer_may_begin_before_the_body_has_ended() {
+    let node = FakeNode::new(|_, mut wire| {
+        let Some(_) = wire.head() else { return };
+        wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        // Each byte of the body comes back before the next is sent.
+        for _ in 0..5 {
+            let byte = wire.exactly(1).unwrap();
+            wire.send([b"1\r\n", &byte[..], b"\r\n"].concat());
+        }
+        wire.send(b"0\r\n\r\n");
+        let _ = wire.rest();
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n"));
+    assert!(client.wire.head().unwrap().starts_with("HTTP/1.1 200"));
+    for byte in [b"h", b"e", b"l", b"l", b"o"] {
+        assert!(client.wire.send(byte));
+        assert_eq!(client.wire.until(b"\r\n").unwrap(), b"1\r\n");
+        assert_eq!(client.wire.exactly(3).unwrap(), [byte[0], b'\r', b'\n']);
+    }
+    assert_eq!(client.wire.until(b"0\r\n\r\n").unwrap(), b"0\r\n\r\n");
+}
+
+#[test]
+fn a_client_that_gives_up_in_its_body_is_not_the_nodes_fault() {
+    let (saw, ended) = seen();
+    let node = FakeNode::new(move |_, mut wire| {
+        let _ = wire.head();
+        saw.send(wire.rest().0).unwrap();
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"));
+    client.wire.stream.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(client.reply(false).status, 400);
+    assert_eq!(next(&ended), b"half");
+    assert_eq!((rig.node("n1").failures, rig.totals().upstream_failures), (0, 0));
+}
+
+#[test]
+fn a_node_that_takes_no_more_may_still_say_why() {
+    let node = FakeNode::new(|_, mut wire| {
+        let Some(_) = wire.head() else { return };
+        wire.send(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno");
+        // Closes with unread bytes: a reset for whoever goes on sending.
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    let body = "x".repeat(4_000_000);
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+    client.wire.send(head + &body);
+    let reply = client.reply(false);
+    assert!(matches!(reply.status, 403 | 502), "{}", reply.head);
+}
