@@ -103,10 +103,6 @@ impl Handler for DispatcherHandler {
         matches!(self.dispatch(), Dispatch::Redirect)
     }
 
-    fn answers_quickly(&self) -> bool {
-        self.dispatch() == Dispatch::Redirect
-    }
-
     async fn slow(
         &self,
         request: &RequestHead<'_, '_>,
