@@ -79,8 +79,8 @@ impl DispatcherHandler {
     /// 503: no node may take the request.
     pub(crate) fn refuse_for_want_of_nodes(&self, reply: &mut Reply<'_>) {
         self.counters().inc(Counter::NoNode);
-        let published = Rc::clone(self.lane().sync());
-        reply.plain(503, &published.settings.retry_after_line);
+        let in_force = Rc::clone(self.lane().sync());
+        reply.plain(503, &in_force.settings.retry_after_line);
     }
 
     fn dispatch(&self) -> Dispatch {

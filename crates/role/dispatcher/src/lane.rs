@@ -23,9 +23,8 @@ use crate::published::{Entry, Published};
 /// One worker's policy, its view of the nodes, and its budget of retries.
 pub(crate) struct Lane {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
-    /// What `view`, `policy` and `budget` were made for. Counted without
-    /// atomics, since requests hold it while they are in work.
-    published: Rc<Arc<Published>>,
+    /// What `view`, `policy` and `budget` were made for.
+    in_force: Rc<InForce>,
     pool: Rc<Pool>,
     seed: u64,
     policy: Box<dyn Policy>,
@@ -36,10 +35,14 @@ pub(crate) struct Lane {
     host: Vec<u8>,
 }
 
+/// What a worker goes by. Requests hold it while they are in work, and count
+/// themselves here: without atomics, which all workers would fight for.
+pub(crate) struct InForce(Arc<Published>);
+
 /// A node that was picked, and the settings it was picked under.
 #[derive(Clone)]
 pub(crate) struct Target {
-    published: Rc<Arc<Published>>,
+    in_force: Rc<InForce>,
     index: usize,
 }
 
@@ -55,7 +58,7 @@ impl Lane {
             view: ClusterView::default(),
             budget: RetryBudget::new(settings.retry_budget),
             host: Vec::new(),
-            published: Rc::new(published),
+            in_force: Rc::new(InForce(published)),
             pool,
             seed,
         };
@@ -64,13 +67,13 @@ impl Lane {
     }
 
     /// What is in force now.
-    pub(crate) fn sync(&mut self) -> &Rc<Arc<Published>> {
+    pub(crate) fn sync(&mut self) -> &Rc<InForce> {
         let latest = self.latest.load();
-        if !Arc::ptr_eq(latest, &self.published) {
+        if !Arc::ptr_eq(latest, &self.in_force.0) {
             let latest = Arc::clone(latest);
             self.adopt(latest);
         }
-        &self.published
+        &self.in_force
     }
 
     /// Chooses a node for `request` that is not in `exclude`.
@@ -83,7 +86,7 @@ impl Lane {
     ) -> Option<Target> {
         self.sync();
         self.view.now = now;
-        for (view, entry) in self.view.nodes.iter_mut().zip(&self.published.nodes) {
+        for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.nodes) {
             entry.node.refresh(view);
         }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
@@ -100,7 +103,7 @@ impl Lane {
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
         let index = self.view.nodes.iter().position(|node| node.id == id)?;
-        Some(Target { published: Rc::clone(&self.published), index })
+        Some(Target { in_force: Rc::clone(&self.in_force), index })
     }
 
     /// Tells the policy that an attempt ended.
@@ -121,7 +124,7 @@ impl Lane {
     /// Closes unused connections to nodes that get no requests.
     pub(crate) fn tick(&mut self) {
         self.sync();
-        for entry in &self.published.nodes {
+        for entry in &self.in_force.nodes {
             if entry.node.share_permille() == 0 {
                 self.pool.close_address(entry.node.address);
             }
@@ -129,7 +132,7 @@ impl Lane {
     }
 
     fn adopt(&mut self, latest: Arc<Published>) {
-        let (old, new) = (&self.published.settings, &latest.settings);
+        let (old, new) = (&self.in_force.settings, &latest.settings);
         if old.policy != new.policy {
             self.policy = build(&new.policy, self.seed);
             self.content_aware = is_content_aware(&new.policy);
@@ -138,19 +141,19 @@ impl Lane {
             self.budget = RetryBudget::new(new.retry_budget);
         }
         self.pool.set_limits(new.pool);
-        for gone in &self.published.nodes {
+        for gone in &self.in_force.nodes {
             if !latest.nodes.iter().any(|entry| entry.node.address == gone.node.address) {
                 self.pool.close_address(gone.node.address);
             }
         }
-        self.published = Rc::new(latest);
+        self.in_force = Rc::new(InForce(latest));
         self.rebuild_view();
     }
 
     fn rebuild_view(&mut self) {
-        self.view.version = self.published.nodes_version;
+        self.view.version = self.in_force.nodes_version;
         self.view.nodes.clear();
-        self.view.nodes.extend(self.published.nodes.iter().map(|entry| NodeView {
+        self.view.nodes.extend(self.in_force.nodes.iter().map(|entry| NodeView {
             id: entry.node.id,
             name_hash: entry.node.name_hash,
             weight: entry.weight,
@@ -166,12 +169,20 @@ impl Lane {
 impl Target {
     /// The node's shared numbers.
     pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.published.nodes[self.index].node
+        &self.in_force.nodes[self.index].node
     }
 
     /// The settings the node was picked under.
     pub(crate) fn settings(&self) -> &crate::settings::Settings {
-        &self.published.settings
+        &self.in_force.settings
+    }
+}
+
+impl Deref for InForce {
+    type Target = Published;
+
+    fn deref(&self) -> &Published {
+        &self.0
     }
 }
 
@@ -179,7 +190,7 @@ impl Deref for Target {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {
-        &self.published.nodes[self.index]
+        &self.in_force.nodes[self.index]
     }
 }
 

@@ -165,9 +165,9 @@ fn responses_that_two_readers_would_read_differently_are_a_502() {
     });
     let rig = Rig::new(&[&node], "health.passive_failures_max = 1000");
     let mut client = rig.client();
-    for number in 0..cases.len() {
+    for (number, case) in cases.iter().enumerate() {
         let reply = client.get(&format!("/{number}"));
-        let shown = String::from_utf8_lossy(cases[number]);
+        let shown = String::from_utf8_lossy(case);
         assert_eq!(reply.status, 502, "{shown:?}");
         assert!(next(&ended).is_empty(), "{shown:?}: another request went there");
     }
