@@ -40,6 +40,11 @@ fn main() {
             let end = HeadScanner::default().scan(black_box(bytes), &limits);
             black_box(end).is_ok()
         });
+        report(&format!("{name}: httparse"), || {
+            let mut slots = [const { std::mem::MaybeUninit::uninit() }; 128];
+            let mut req = httparse::Request::new(&mut []);
+            black_box(req.parse_with_uninit_headers(black_box(bytes), &mut slots)).is_ok()
+        });
         report(&format!("{name}: parse"), || {
             let mut slots = FieldSlots::new();
             black_box(parse_request(&mut slots, black_box(bytes), &limits)).is_ok()
