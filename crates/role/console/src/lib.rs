@@ -1,1 +1,44 @@
-//! The management API.
+//! The management API: REST over a unix socket and, where configured, TCP; and
+//! the client that the command line uses.
+//!
+//! ```text
+//!  unix socket --+                                  +--> Control, which the
+//!                +-> guard -> routes -> JSON        |    composition root
+//!  TCP ----------+   (Host, Origin, token, audit) --+    implements
+//!  metrics TCP ----> /metrics, /healthz ------------+
+//! ```
+//!
+//! Invariants:
+//! - Runs on a thread of its own; no request of the data plane waits for it.
+//! - `GET` changes nothing. Nothing is changed over TCP without a token, not
+//!   even from this machine: a web page in a browser is on this machine too.
+//! - What the API says is in [`openapi_json`], and every route of it is served.
+//! - Every attempt to change something leaves a line in the log: who, what,
+//!   and what came of it.
+
+#![forbid(unsafe_code)]
+
+mod audit;
+mod client;
+mod console;
+mod control;
+mod guard;
+mod limits;
+mod model;
+mod openapi;
+mod problem;
+mod routes;
+mod server;
+mod socket;
+mod token;
+
+pub use client::{Answer, Client, ClientError};
+pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
+pub use control::{Control, ControlError};
+pub use model::{
+    Latency, NewNode, NewPolicy, NewWeight, NodeLocalStatus, NodeSource, NodeState, NodeStatus,
+    ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
+};
+pub use openapi::openapi_json;
+pub use problem::Problem;
+pub use token::{Token, TokenError};

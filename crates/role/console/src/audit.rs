@@ -1,0 +1,42 @@
+//! A line in the log for every attempt to change something: who, what, and
+//! what came of it.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use axum::http::{Method, StatusCode, Uri};
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// A process of this machine, through the unix socket.
+    Local {
+        /// Its user, if the kernel tells.
+        uid: Option<u32>,
+    },
+    /// Somebody over TCP.
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local { uid: Some(uid) } => write!(f, "user {uid} by the socket"),
+            Self::Local { uid: None } => f.write_str("the socket"),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// Writes the line, if `method` is one that changes something. The target is
+/// percent-encoded, so it can't forge a line.
+pub(crate) fn note(peer: &Peer, method: &Method, uri: &Uri, status: StatusCode) {
+    if method.is_safe() {
+        return;
+    }
+    let result = status.as_u16();
+    match status.is_success() {
+        true => tracing::info!(%peer, %method, target = %uri, result, "admin"),
+        false => tracing::warn!(%peer, %method, target = %uri, result, "admin: refused"),
+    }
+}

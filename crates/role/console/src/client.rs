@@ -1,0 +1,264 @@
+//! The API's client: one request a connection, over the socket or TCP.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::limits::{ANSWER_BYTES_MAX, ANSWER_MS};
+use crate::model::ProcessStatus;
+use crate::problem::Problem;
+use crate::token::Token;
+
+/// A way to a process's API.
+#[derive(Clone, Debug)]
+pub struct Client {
+    endpoint: Endpoint,
+    token: Option<Token>,
+}
+
+#[derive(Clone, Debug)]
+enum Endpoint {
+    Socket(PathBuf),
+    Tcp(SocketAddr),
+}
+
+/// What the API answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer(String);
+
+/// There is no answer, or it is a refusal.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Not an address of an API.
+    #[error("{url:?} is no address of an admin API: expected http://HOST:PORT{hint}")]
+    BadUrl {
+        /// What was given.
+        url: String,
+        /// What may help.
+        hint: String,
+    },
+    /// Nobody answers.
+    #[error("no answer from {endpoint}: {why}")]
+    NoAnswer {
+        /// Who was asked.
+        endpoint: String,
+        /// What the kernel or the protocol said.
+        why: String,
+    },
+    /// It was refused.
+    #[error("{}", .0.detail)]
+    Refused(Problem),
+    /// The answer is not one of this API.
+    #[error("what answers at {endpoint} is not this version's admin API: {why}")]
+    Foreign {
+        /// Who was asked.
+        endpoint: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl Client {
+    /// The API behind a unix socket.
+    pub fn socket(path: &Path) -> Self {
+        Self { endpoint: Endpoint::Socket(path.to_owned()), token: None }
+    }
+
+    /// The API at `http://HOST:PORT`.
+    ///
+    /// # Errors
+    /// [`ClientError::BadUrl`].
+    pub fn tcp(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
+        let bad = |hint: &str| ClientError::BadUrl { url: url.to_owned(), hint: hint.to_owned() };
+        if url.starts_with("https://") {
+            return Err(bad(" (this version speaks no TLS)"));
+        }
+        let authority = url.strip_prefix("http://").ok_or_else(|| bad(""))?;
+        let mut addresses = authority
+            .trim_end_matches('/')
+            .to_socket_addrs()
+            .map_err(|error| bad(&format!(" ({error})")))?;
+        let address = addresses.next().ok_or_else(|| bad(" (the host has no address)"))?;
+        Ok(Self { endpoint: Endpoint::Tcp(address), token })
+    }
+
+    /// The process at this moment.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&self) -> Result<ProcessStatus, ClientError> {
+        self.decode(&self.get("/api/v1/status")?)
+    }
+
+    /// What is at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn get(&self, path: &str) -> Result<Answer, ClientError> {
+        self.wait_for(self.call(Method::GET, path, Bytes::new()))
+    }
+
+    /// [`Self::status`], for callers with an event loop of tokio's.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn status_async(&self) -> Result<ProcessStatus, ClientError> {
+        self.decode(&self.call(Method::GET, "/api/v1/status", Bytes::new()).await?)
+    }
+
+    /// Asks for something to be done, without saying more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn post(&self, path: &str) -> Result<Answer, ClientError> {
+        self.wait_for(self.call(Method::POST, path, Bytes::new()))
+    }
+
+    /// Asks for something to be made out of `body`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn post_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, ClientError> {
+        self.wait_for(self.call(Method::POST, path, json(body)))
+    }
+
+    /// Asks for something to become as `body` says.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn put_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, ClientError> {
+        self.wait_for(self.call(Method::PUT, path, json(body)))
+    }
+
+    /// Asks for something to be removed.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn delete(&self, path: &str) -> Result<Answer, ClientError> {
+        self.wait_for(self.call(Method::DELETE, path, Bytes::new()))
+    }
+
+    /// Reads an answer as what it should be.
+    ///
+    /// # Errors
+    /// [`ClientError::Foreign`].
+    pub fn decode<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, ClientError> {
+        serde_json::from_str(&answer.0).map_err(|error| self.foreign(error))
+    }
+
+    fn wait_for(
+        &self,
+        call: impl Future<Output = Result<Answer, ClientError>>,
+    ) -> Result<Answer, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.map_err(|error| self.no_answer(error))?.block_on(call)
+    }
+
+    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, ClientError> {
+        let exchange = async {
+            match &self.endpoint {
+                Endpoint::Socket(socket) => {
+                    let stream = UnixStream::connect(socket).await;
+                    let stream = stream.map_err(|error| self.no_answer(error))?;
+                    self.exchange(stream, "localhost", method, path, body).await
+                }
+                Endpoint::Tcp(address) => {
+                    let stream = TcpStream::connect(address).await;
+                    let stream = stream.map_err(|error| self.no_answer(error))?;
+                    self.exchange(stream, &address.to_string(), method, path, body).await
+                }
+            }
+        };
+        let patience = Duration::from_millis(ANSWER_MS);
+        let in_time = tokio::time::timeout(patience, exchange).await;
+        in_time.unwrap_or_else(|_| Err(self.no_answer("it takes too long")))
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        host: &str,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Answer, ClientError> {
+        let handshake = http1::handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = handshake.map_err(|error| self.no_answer(error))?;
+        let mut request = Request::builder().method(method).uri(path).header(HOST, host);
+        request = request.header(CONNECTION, "close");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token.authorization());
+        }
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(body)).map_err(|error| self.no_answer(error))?;
+        let answer = async { self.read(sender.send_request(request).await).await };
+        let mut answer = std::pin::pin!(answer);
+        // The connection ends with the answer, and may end before it is read.
+        tokio::select! {
+            answer = &mut answer => answer,
+            _ = connection => answer.await,
+        }
+    }
+
+    async fn read(
+        &self,
+        response: hyper::Result<Response<Incoming>>,
+    ) -> Result<Answer, ClientError> {
+        let (head, body) = response.map_err(|error| self.no_answer(error))?.into_parts();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+        let bytes = body.map_err(|error| self.no_answer(error))?.to_bytes();
+        let text = String::from_utf8(bytes.into()).map_err(|error| self.foreign(error))?;
+        if head.status.is_success() {
+            return Ok(Answer(text));
+        }
+        Err(match serde_json::from_str(&text) {
+            Ok(problem) => ClientError::Refused(problem),
+            Err(_) => self.foreign(format!("status {}", head.status)),
+        })
+    }
+
+    fn no_answer(&self, why: impl fmt::Display) -> ClientError {
+        ClientError::NoAnswer { endpoint: self.to_string(), why: why.to_string() }
+    }
+
+    fn foreign(&self, why: impl fmt::Display) -> ClientError {
+        ClientError::Foreign { endpoint: self.to_string(), why: why.to_string() }
+    }
+}
+
+impl Answer {
+    /// The body, as it came.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.endpoint {
+            Endpoint::Socket(path) => write!(f, "{}", path.display()),
+            Endpoint::Tcp(address) => write!(f, "http://{address}"),
+        }
+    }
+}
+
+fn json(body: &impl Serialize) -> Bytes {
+    // Our own types have text keys and finite numbers only, so they can be
+    // written; an empty body would be refused by the server with a reason.
+    serde_json::to_vec(body).unwrap_or_default().into()
+}

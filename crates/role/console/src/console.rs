@@ -1,0 +1,240 @@
+//! Start and end of the console.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use axum::Router;
+use tokio::sync::oneshot;
+use tokio::task::LocalSet;
+
+use crate::control::Control;
+use crate::guard::Door;
+use crate::routes;
+use crate::server::serve;
+use crate::socket::{self, SocketError, SocketFile};
+use crate::token::Token;
+
+/// Where a console listens.
+#[derive(Clone, Debug, Default)]
+pub struct ConsoleConfig {
+    /// Unix socket of the API.
+    pub socket: Option<PathBuf>,
+    /// TCP address of the API; port 0 takes a free one.
+    pub listen: Option<SocketAddr>,
+    /// What clients over TCP must send; needed beyond this machine.
+    pub token: Option<Token>,
+    /// TCP address of `/metrics` and `/healthz`; port 0 takes a free one.
+    pub metrics_listen: Option<SocketAddr>,
+}
+
+/// A console can't be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsoleError {
+    /// Another process answers on the socket.
+    #[error(
+        "cannot open control socket {}: another process answers there; is this one running \
+         already?",
+        path.display()
+    )]
+    SocketInUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something else has the socket's name.
+    #[error("cannot open control socket {}: a file that is no socket is in its place", path.display())]
+    NotASocket {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The socket can't be made.
+    #[error(
+        "cannot open control socket {}: {source}; state_dir or admin.socket says where it is",
+        path.display()
+    )]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Another program has the address.
+    #[error(
+        "cannot listen on {address} for {what}: another program already does. {setting} chooses \
+         another address, or \"off\" (`ss -ltnp` shows who listens)"
+    )]
+    AddressInUse {
+        /// The address.
+        address: SocketAddr,
+        /// What for.
+        what: &'static str,
+        /// The setting.
+        setting: &'static str,
+    },
+    /// The address can't be listened on.
+    #[error("cannot listen on {address} for {what}: {source}; {setting} chooses another address")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// What for.
+        what: &'static str,
+        /// The setting.
+        setting: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Strangers could command.
+    #[error(
+        "the admin API on {address} can be reached from other machines: that needs \
+         admin.token_file"
+    )]
+    TokenNeeded {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// No thread or event loop to run on.
+    #[error("cannot start the console: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// The management API of a process.
+pub struct Console;
+
+/// A running console; it ends when this is dropped.
+#[derive(Debug)]
+pub struct ConsoleHandle {
+    api_address: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
+    socket: Option<SocketFile>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Console {
+    /// Opens all that `config` names, or nothing, and serves it on a thread of
+    /// its own.
+    ///
+    /// # Errors
+    /// [`ConsoleError`].
+    pub fn start(
+        config: ConsoleConfig,
+        control: Arc<dyn Control>,
+    ) -> Result<ConsoleHandle, ConsoleError> {
+        let mut listening = Listening::default();
+        let (mut api_address, mut metrics_address, mut socket) = (None, None, None);
+        if let Some(path) = &config.socket {
+            let (listener, file) = socket::listen(path).map_err(|error| explain(path, error))?;
+            socket = Some(file);
+            let router = routes::api(Arc::clone(&control), Door::Socket);
+            listening.unix.push((listener, router));
+        }
+        if let Some(address) = config.listen {
+            if !address.ip().is_loopback() && config.token.is_none() {
+                return Err(ConsoleError::TokenNeeded { address });
+            }
+            let (listener, bound) = bind(address, "the admin API", "admin.listen")?;
+            api_address = Some(bound);
+            let door = Door::Tcp { ip: bound.ip(), token: config.token };
+            listening.tcp.push((listener, routes::api(Arc::clone(&control), door)));
+        }
+        if let Some(address) = config.metrics_listen {
+            let (listener, bound) = bind(address, "metrics", "metrics.listen")?;
+            metrics_address = Some(bound);
+            listening.tcp.push((listener, routes::metrics(control)));
+        }
+        let (stop, stopped) = oneshot::channel();
+        let thread = listening.run(stopped)?;
+        let (stop, thread) = (Some(stop), Some(thread));
+        Ok(ConsoleHandle { api_address, metrics_address, socket, stop, thread })
+    }
+}
+
+impl ConsoleHandle {
+    /// Where the API listens over TCP.
+    pub fn api_address(&self) -> Option<SocketAddr> {
+        self.api_address
+    }
+
+    /// Where metrics are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_address
+    }
+
+    /// Ends the console; its socket is gone afterwards.
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for ConsoleHandle {
+    fn drop(&mut self) {
+        // First the name, so that nobody finds a socket where no one answers.
+        self.socket = None;
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What was opened, each with what it serves.
+#[derive(Default)]
+struct Listening {
+    unix: Vec<(std::os::unix::net::UnixListener, Router)>,
+    tcp: Vec<(TcpListener, Router)>,
+}
+
+impl Listening {
+    /// Serves on a thread, until `stopped` comes or its sender is gone.
+    fn run(self, stopped: oneshot::Receiver<()>) -> io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        std::thread::Builder::new().name("skep-console".into()).spawn(move || {
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, async {
+                match self.serve() {
+                    Ok(()) => drop(stopped.await),
+                    Err(error) => tracing::error!(%error, "the console can't serve"),
+                }
+            });
+        })
+    }
+
+    fn serve(self) -> io::Result<()> {
+        for (listener, router) in self.unix {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            tokio::task::spawn_local(serve(listener, router));
+        }
+        for (listener, router) in self.tcp {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::task::spawn_local(serve(listener, router));
+        }
+        Ok(())
+    }
+}
+
+fn bind(
+    address: SocketAddr,
+    what: &'static str,
+    setting: &'static str,
+) -> Result<(TcpListener, SocketAddr), ConsoleError> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        let bound = listener.local_addr()?;
+        Ok((listener, bound))
+    });
+    listener.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => ConsoleError::AddressInUse { address, what, setting },
+        _ => ConsoleError::Address { address, what, setting, source },
+    })
+}
+
+fn explain(path: &Path, error: SocketError) -> ConsoleError {
+    let path = path.to_owned();
+    match error {
+        SocketError::InUse => ConsoleError::SocketInUse { path },
+        SocketError::NotASocket => ConsoleError::NotASocket { path },
+        SocketError::Io(source) => ConsoleError::Socket { path, source },
+    }
+}

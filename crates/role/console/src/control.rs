@@ -1,0 +1,105 @@
+//! What the API needs of a running process; the composition root implements it.
+
+use crate::model::{NewNode, ProcessStatus};
+
+/// A running process, as its operator sees it.
+///
+/// Called on the console's thread, which may wait; implementations must not
+/// make workers wait. Where `service` is `None`, all services are meant that
+/// have the node.
+pub trait Control: Send + Sync {
+    /// The process at this moment.
+    fn status(&self) -> ProcessStatus;
+
+    /// No new requests for a node.
+    ///
+    /// # Errors
+    /// An unknown service or node.
+    fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError>;
+
+    /// Requests for a drained node again.
+    ///
+    /// # Errors
+    /// An unknown service or node, or one that is being removed.
+    fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError>;
+
+    /// Adds a node.
+    ///
+    /// # Errors
+    /// What is taken, malformed or out of bounds; no service named where there
+    /// are several.
+    fn add_node(&self, node: &NewNode) -> Result<(), ControlError>;
+
+    /// Removes a node; its requests get `timeout_ms` to end.
+    ///
+    /// # Errors
+    /// An unknown service or node.
+    fn remove_node(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        timeout_ms: u64,
+    ) -> Result<(), ControlError>;
+
+    /// Changes a node's share under weighted policies.
+    ///
+    /// # Errors
+    /// An unknown service or node, a weight out of bounds.
+    fn set_weight(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        weight: u32,
+    ) -> Result<(), ControlError>;
+
+    /// Changes how a service's nodes are chosen.
+    ///
+    /// # Errors
+    /// An unknown service or policy.
+    fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// Reads the config file again: the new generation.
+    ///
+    /// # Errors
+    /// A file with an error, which is refused whole; a process without a file.
+    fn reload(&self) -> Result<u64, ControlError>;
+
+    /// The config in force, every setting.
+    fn config_toml(&self) -> String;
+
+    /// All metrics in the text form of Prometheus.
+    fn metrics_text(&self) -> String;
+}
+
+/// The process can't do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ControlError {
+    /// It doesn't have what was named.
+    #[error("{what}")]
+    NotFound {
+        /// A sentence for people.
+        what: String,
+        /// The nearest name that it has, if one is near.
+        did_you_mean: Option<String>,
+    },
+    /// It goes against what is there already.
+    #[error("{what}")]
+    Conflict {
+        /// A sentence for people.
+        what: String,
+    },
+    /// It means nothing.
+    #[error("{what}")]
+    Invalid {
+        /// A sentence for people.
+        what: String,
+        /// The nearest word that means something, if one is near.
+        did_you_mean: Option<String>,
+    },
+    /// It could be done, but not now or not here.
+    #[error("{what}")]
+    Unavailable {
+        /// A sentence for people.
+        what: String,
+    },
+}

@@ -1,0 +1,173 @@
+//! Who may do what: the checks in front of every route.
+//!
+//! The unix socket is guarded by its file mode. Over TCP, in this order:
+//! - Host must name this listener: a page that made its own name point here
+//!   (DNS rebinding) still sends its own name.
+//! - Origin, which browsers send, must be this listener as well.
+//! - Where a token is configured, it must be there and right.
+//! - Where none is, nothing can be changed.
+
+use axum::extract::{Request, State};
+use axum::http::header::{
+    AUTHORIZATION, AsHeaderName, CACHE_CONTROL, CONTENT_LENGTH, HOST, ORIGIN,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::audit::{self, Peer};
+use crate::limits::{BODY_BYTES_MAX, REQUEST_MS};
+use crate::problem::{Kind, Problem};
+use crate::token::Token;
+
+/// The way by which a request comes.
+#[derive(Clone, Debug)]
+pub(crate) enum Door {
+    /// The unix socket.
+    Socket,
+    /// TCP.
+    Tcp {
+        /// The address listened on.
+        ip: IpAddr,
+        /// The token that clients must send.
+        token: Option<Token>,
+    },
+}
+
+/// The layer around all routes.
+pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let peer = request.extensions().get::<Peer>().cloned();
+    let verdict = judge(&door, &method, &uri, request.headers());
+    let mut response = match verdict {
+        Ok(()) => in_time(next.run(request)).await,
+        Err(problem) => problem.into_response(),
+    };
+    audit::note(&peer.unwrap_or(Peer::Local { uid: None }), &method, &uri, response.status());
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+async fn in_time(answer: impl Future<Output = Response>) -> Response {
+    match tokio::time::timeout(Duration::from_millis(REQUEST_MS), answer).await {
+        Ok(response) => response,
+        Err(_) => Problem::new(Kind::Timeout, "the request took too long").into_response(),
+    }
+}
+
+/// Whether a request may pass.
+fn judge(door: &Door, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    if let Door::Tcp { ip, token } = door {
+        check_host(*ip, uri, headers)?;
+        check_origin(*ip, headers)?;
+        check_token(token.as_ref(), method, headers)?;
+    }
+    check_length(headers)
+}
+
+fn check_host(ip: IpAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let host: Option<Authority> = only(headers, HOST).and_then(|host| host.parse().ok());
+    // An absolute target overrides Host (RFC 9112, section 3.2.2): both must fit.
+    let is_own = host.as_ref().is_some_and(|host| is_own(ip, host))
+        && uri.authority().is_none_or(|authority| is_own(ip, authority));
+    if is_own {
+        return Ok(());
+    }
+    let detail = format!("call this API by its address, {}, not by another name", name_of(ip));
+    Err(Problem::new(Kind::ForeignHost, detail))
+}
+
+fn check_origin(ip: IpAddr, headers: &HeaderMap) -> Result<(), Problem> {
+    if !headers.contains_key(ORIGIN) {
+        return Ok(());
+    }
+    let authority = only(headers, ORIGIN).and_then(|origin| origin.strip_prefix("http://"));
+    let host = only(headers, HOST);
+    let is_own = authority.is_some_and(|authority| {
+        host == Some(authority) && authority.parse().is_ok_and(|authority| is_own(ip, &authority))
+    });
+    let detail = "pages of other origins may not call this API";
+    if is_own { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin, detail)) }
+}
+
+fn check_token(token: Option<&Token>, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(token) = token else {
+        let detail = "nothing can be changed over TCP without a token: set admin.token_file, or \
+                      use the unix socket";
+        return match method.is_safe() {
+            true => Ok(()),
+            false => Err(Problem::new(Kind::ReadOnly, detail)),
+        };
+    };
+    match only(headers, AUTHORIZATION).and_then(bearer) {
+        Some(claim) if token.is(claim.as_bytes()) => Ok(()),
+        Some(_) => Err(Problem::new(Kind::Unauthorized, "the token is not the right one")),
+        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer TOKEN`")),
+    }
+}
+
+/// Refuses what announces that it is too large; what does so silently is
+/// found by the readers of bodies.
+fn check_length(headers: &HeaderMap) -> Result<(), Problem> {
+    let length = only(headers, CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
+    if length.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+        return Err(too_large());
+    }
+    Ok(())
+}
+
+pub(crate) fn too_large() -> Problem {
+    Problem::new(Kind::TooLarge, format!("bodies are at most {BODY_BYTES_MAX} bytes here"))
+}
+
+/// Whether `authority` is a name of the listener on `ip`. Ports are not
+/// compared: a forwarded port is another one, and only the name can be forged
+/// by what is in the DNS.
+fn is_own(ip: IpAddr, authority: &Authority) -> bool {
+    if authority.as_str().contains('@') {
+        return false;
+    }
+    let host = authority.host();
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    match bare.parse::<IpAddr>() {
+        // An address never comes out of the DNS, and which of its addresses
+        // such a listener was called by is not known here.
+        Ok(_) if ip.is_unspecified() => true,
+        Ok(named) => named == ip || (named.is_loopback() && ip.is_loopback()),
+        Err(_) => {
+            bare.eq_ignore_ascii_case("localhost") && (ip.is_loopback() || ip.is_unspecified())
+        }
+    }
+}
+
+fn name_of(ip: IpAddr) -> String {
+    match (ip.is_loopback(), ip.is_unspecified()) {
+        (true, _) => "127.0.0.1 or localhost".to_owned(),
+        (_, true) => "a number".to_owned(),
+        _ => ip.to_string(),
+    }
+}
+
+/// The text of a field that is there exactly once.
+fn only(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&str> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => value.to_str().ok(),
+        _ => None,
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim_matches(' '))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! What the API says and takes, as types; their docs are the API's docs.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+use skep_telemetry::{Counter, Snapshot};
+use utoipa::ToSchema;
+
+/// A process of a cluster at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct ProcessStatus {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Name of the process: of its dispatcher or node.
+    pub name: String,
+    /// What it does.
+    pub roles: Vec<Role>,
+    /// Version of the program.
+    pub version: String,
+    /// Number of the process.
+    pub pid: u32,
+    /// When it started, in seconds since 1970.
+    pub started_unix_s: u64,
+    /// How long it has been running, in milliseconds; rates are differences of
+    /// totals over differences of this.
+    pub uptime_ms: u64,
+    /// Whether it is about to end: takes nothing new, finishes the old.
+    pub draining: bool,
+    /// Number of the config in force: 1 at the start, one more with each
+    /// reload.
+    pub config_generation: u64,
+    /// What it did for its clients.
+    pub traffic: Traffic,
+    /// Its node, if it has one.
+    pub node: Option<NodeLocalStatus>,
+    /// Its services, if it has a dispatcher.
+    pub services: Vec<ServiceStatus>,
+}
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Sends clients' requests to nodes.
+    Dispatcher,
+    /// Serves files.
+    Node,
+}
+
+/// What a process did for its clients. `total` counts since the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Traffic {
+    /// Client connections now open.
+    pub connections_open: u64,
+    /// Requests whose reply is not finished.
+    pub requests_in_flight: u64,
+    /// Client connections accepted.
+    pub connections_total: u64,
+    /// Client connections refused over a limit.
+    pub refused_total: u64,
+    /// Requests taken.
+    pub requests_total: u64,
+    /// Requests refused because they were no clean HTTP.
+    pub rejects_total: u64,
+    /// Replies of status 2xx.
+    pub responses_2xx_total: u64,
+    /// Replies of status 3xx.
+    pub responses_3xx_total: u64,
+    /// Replies of status 4xx.
+    pub responses_4xx_total: u64,
+    /// Replies of status 5xx.
+    pub responses_5xx_total: u64,
+    /// Bytes from clients.
+    pub received_bytes_total: u64,
+    /// Bytes to clients.
+    pub sent_bytes_total: u64,
+    /// Time from a request's first byte to its reply's last.
+    pub latency: Latency,
+}
+
+/// Times of requests since the start, in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Latency {
+    /// Requests timed.
+    pub count: u64,
+    /// Sum of their times.
+    pub sum_us: u64,
+    /// Half of the requests took at most this.
+    pub p50_us: u64,
+    /// 95 % of the requests took at most this.
+    pub p95_us: u64,
+    /// 99 % of the requests took at most this.
+    pub p99_us: u64,
+}
+
+/// The node that runs in a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeLocalStatus {
+    /// Where it listens.
+    #[schema(value_type = String)]
+    pub address: SocketAddr,
+    /// Bytes of files in its memory.
+    pub cache_bytes: u64,
+    /// Bytes that its memory may hold.
+    pub cache_bytes_max: u64,
+    /// Pieces of files in its memory.
+    pub cache_segments: u64,
+    /// Requests answered out of memory.
+    pub cache_hits_total: u64,
+    /// Requests for which memory was asked.
+    pub cache_lookups_total: u64,
+    /// Its sites: their first host name, or `*`.
+    pub sites: Vec<String>,
+}
+
+/// A service at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ServiceStatus {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    #[schema(value_type = Vec<String>)]
+    pub listen: Vec<SocketAddr>,
+    /// How a request gets to a node: `proxy` or `redirect`.
+    pub dispatch: String,
+    /// How the node is chosen.
+    pub policy: String,
+    /// Its nodes, the oldest first.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// A node at one moment, as the dispatcher of a service sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// The service.
+    pub service: String,
+    /// Where the dispatcher reaches it.
+    #[schema(value_type = String)]
+    pub address: SocketAddr,
+    /// Host and port that a redirect names.
+    pub public_address: String,
+    /// Whether it gets requests.
+    pub state: NodeState,
+    /// Why it is in that state, where there is something to say.
+    pub reason: Option<String>,
+    /// How long it has been in that state, in milliseconds.
+    pub since_ms: u64,
+    /// Where it comes from.
+    pub source: NodeSource,
+    /// Its share of the work under weighted policies.
+    pub weight: u32,
+    /// Thousandths of its share that it takes now: below 1000 while it warms
+    /// up, 0 while it gets no new requests.
+    pub share_permille: u16,
+    /// Requests sent to it and not yet answered in full.
+    pub outstanding_requests: u32,
+    /// Bytes of announced reply bodies that did not come yet.
+    pub outstanding_bytes: u64,
+    /// Connections that carry something now: requests and tunnels.
+    pub connections: u32,
+    /// Upgraded connections, such as WebSockets.
+    pub tunnels: u32,
+    /// Requests that were sent or redirected to it.
+    pub requests_total: u64,
+    /// Requests to it that did not end with a whole reply.
+    pub failures_total: u64,
+    /// Bytes of its reply bodies.
+    pub bytes_total: u64,
+    /// Moving average of its time to answer, in microseconds; 0: none yet.
+    pub latency_us: u64,
+}
+
+/// Whether a node gets requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It does not answer its checks: none.
+    Down,
+    /// Not checked yet: none.
+    Joining,
+    /// It finishes its last requests and is then gone.
+    Removing,
+    /// It finishes its last requests and gets no new ones.
+    Draining,
+    /// It gets none, by the operator's wish.
+    Drained,
+    /// It gets its share.
+    Up,
+}
+
+impl NodeState {
+    /// Every state, the one that needs the operator most first.
+    pub const ALL: &'static [Self] =
+        &[Self::Down, Self::Joining, Self::Removing, Self::Draining, Self::Drained, Self::Up];
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Joining => "joining",
+            Self::Removing => "removing",
+            Self::Draining => "draining",
+            Self::Drained => "drained",
+            Self::Up => "up",
+        }
+    }
+
+    /// The state that `word` names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|state| state.word() == word)
+    }
+}
+
+/// Where a node comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeSource {
+    /// The config file.
+    Config,
+    /// This API; stays through reloads until it is removed.
+    Api,
+}
+
+/// A node to add.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewNode {
+    /// Its name.
+    pub name: String,
+    /// Where the dispatcher reaches it.
+    #[schema(value_type = String, example = "10.0.0.12:8080")]
+    pub address: SocketAddr,
+    /// Its share of the work under weighted policies.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 256)]
+    pub weight: u32,
+    /// Host and port that a redirect names; without it, `address`.
+    #[serde(default)]
+    pub public_address: Option<String>,
+    /// The service that it belongs to; needed where there are several.
+    #[serde(default)]
+    pub service: Option<String>,
+}
+
+/// A node's new weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewWeight {
+    /// Its share of the work under weighted policies.
+    #[schema(minimum = 1, maximum = 256)]
+    pub weight: u32,
+}
+
+/// A service's new policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPolicy {
+    /// Its name, such as `round-robin`.
+    pub policy: String,
+}
+
+/// A reload that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Reloaded {
+    /// Number of the config now in force.
+    pub config_generation: u64,
+}
+
+impl From<&Snapshot> for Traffic {
+    fn from(snapshot: &Snapshot) -> Self {
+        let (totals, latency) = (&snapshot.totals, &snapshot.latency);
+        Self {
+            connections_open: snapshot.connections_open,
+            requests_in_flight: snapshot.requests_in_flight,
+            connections_total: totals.get(Counter::ConnectionsAccepted),
+            refused_total: totals.refused(),
+            requests_total: totals.get(Counter::Requests),
+            rejects_total: totals.rejects(),
+            responses_2xx_total: totals.get(Counter::Responses2xx),
+            responses_3xx_total: totals.get(Counter::Responses3xx),
+            responses_4xx_total: totals.get(Counter::Responses4xx),
+            responses_5xx_total: totals.get(Counter::Responses5xx),
+            received_bytes_total: totals.get(Counter::ReceivedBytes),
+            sent_bytes_total: totals.get(Counter::SentBytes),
+            latency: Latency {
+                count: latency.count,
+                sum_us: latency.sum_us,
+                p50_us: latency.p50_us,
+                p95_us: latency.p95_us,
+                p99_us: latency.p99_us,
+            },
+        }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn states_are_said_in_the_api_by_their_words() {
+        for &state in NodeState::ALL {
+            let said = serde_json::to_string(&state).unwrap();
+            assert_eq!(said, format!("\"{}\"", state.word()));
+            assert_eq!(NodeState::from_word(state.word()), Some(state));
+        }
+        assert!(NodeState::ALL.is_sorted());
+        assert_eq!(NodeState::from_word("upp"), None);
+    }
+
+    #[test]
+    fn a_new_node_needs_a_name_and_an_address_and_knows_no_other_words() {
+        let read = |text: &str| serde_json::from_str::<NewNode>(text);
+        let node = read(r#"{"name":"n","address":"127.0.0.1:1"}"#).unwrap();
+        assert_eq!((node.weight, node.public_address, node.service), (1, None, None));
+        assert!(read(r#"{"name":"n"}"#).is_err());
+        assert!(read(r#"{"name":"n","address":"nowhere"}"#).is_err());
+        let error = read(r#"{"name":"n","address":"127.0.0.1:1","wieght":2}"#).unwrap_err();
+        assert!(error.to_string().contains("wieght"), "{error}");
+    }
+}

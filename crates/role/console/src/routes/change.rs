@@ -1,0 +1,147 @@
+//! Routes that change something. Each answers with what is there afterwards.
+
+use axum::Json;
+use axum::extract::State;
+
+use super::{Body, Name, OfService, Params, Removal, Shared};
+use crate::limits::REMOVE_MS;
+use crate::model::{NewNode, NewPolicy, NewWeight, NodeStatus, Reloaded, ServiceStatus};
+use crate::problem::Problem;
+
+type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
+
+/// Adds a node. It gets requests after its first good check, and stays through
+/// reloads until it is removed or the process ends.
+#[utoipa::path(
+    post, path = "/api/v1/nodes", tag = "nodes", request_body = NewNode,
+    responses(
+        (status = 200, description = "The node, once for each of its services", body = [NodeStatus]),
+        (status = 404, description = "No such service", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Name or address is taken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Not a node that could be", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn add_node(State(control): State<Shared>, Body(node): Body<NewNode>) -> Nodes {
+    control.add_node(&node)?;
+    Ok(named(&control, &node.name))
+}
+
+/// Removes a node: no new requests; gone when its last one ended or the time
+/// is over. A node of the config file does not come back with a reload.
+#[utoipa::path(
+    delete, path = "/api/v1/nodes/{name}", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node"), Removal),
+    responses(
+        (status = 200, description = "What is left of the node; nothing once it is gone", body = [NodeStatus]),
+        (status = 404, description = "No such service or node", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn remove_node(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Params(removal): Params<Removal>,
+) -> Nodes {
+    let timeout_ms = removal.timeout_ms.unwrap_or(REMOVE_MS);
+    control.remove_node(removal.service.as_deref(), &name, timeout_ms)?;
+    Ok(named(&control, &name))
+}
+
+/// Drains a node: no new requests; those in work end. Its state is `drained`
+/// when they have.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{name}/drain", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node"), OfService),
+    responses(
+        (status = 200, description = "The node", body = [NodeStatus]),
+        (status = 404, description = "No such service or node", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn drain_node(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Params(of): Params<OfService>,
+) -> Nodes {
+    control.drain_node(of.service.as_deref(), &name)?;
+    Ok(named(&control, &name))
+}
+
+/// Gives a drained node requests again, as soon as its checks allow it.
+#[utoipa::path(
+    post, path = "/api/v1/nodes/{name}/resume", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node"), OfService),
+    responses(
+        (status = 200, description = "The node", body = [NodeStatus]),
+        (status = 404, description = "No such service or node", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is being removed", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn resume_node(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Params(of): Params<OfService>,
+) -> Nodes {
+    control.resume_node(of.service.as_deref(), &name)?;
+    Ok(named(&control, &name))
+}
+
+/// Changes a node's share under weighted policies.
+#[utoipa::path(
+    put, path = "/api/v1/nodes/{name}/weight", tag = "nodes", request_body = NewWeight,
+    params(("name" = String, Path, description = "Name of the node"), OfService),
+    responses(
+        (status = 200, description = "The node", body = [NodeStatus]),
+        (status = 404, description = "No such service or node", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No such weight", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn set_weight(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Params(of): Params<OfService>,
+    Body(new): Body<NewWeight>,
+) -> Nodes {
+    control.set_weight(of.service.as_deref(), &name, new.weight)?;
+    Ok(named(&control, &name))
+}
+
+/// Changes how a service's nodes are chosen, from the next request on. It stays
+/// until the config file names another.
+#[utoipa::path(
+    put, path = "/api/v1/services/{name}/policy", tag = "services", request_body = NewPolicy,
+    params(("name" = String, Path, description = "Name of the service")),
+    responses(
+        (status = 200, description = "The service", body = [ServiceStatus]),
+        (status = 404, description = "No such service", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "No such policy", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn set_policy(
+    State(control): State<Shared>,
+    Name(name): Name,
+    Body(new): Body<NewPolicy>,
+) -> Result<Json<Vec<ServiceStatus>>, Problem> {
+    control.set_policy(&name, &new.policy)?;
+    let services = control.status().services.into_iter();
+    Ok(Json(services.filter(|service| service.name == name).collect()))
+}
+
+/// Reads the config file again. One with an error is refused whole, and the old
+/// one stays in force.
+#[utoipa::path(
+    post, path = "/api/v1/reload", tag = "config",
+    responses(
+        (status = 200, description = "The new config is in force", body = Reloaded),
+        (status = 422, description = "The file has an error", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "There is no file, or this is not the time", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn reload(State(control): State<Shared>) -> Result<Json<Reloaded>, Problem> {
+    let config_generation = control.reload()?;
+    Ok(Json(Reloaded { config_generation }))
+}
+
+fn named(control: &Shared, name: &str) -> Json<Vec<NodeStatus>> {
+    let nodes = control.status().services.into_iter().flat_map(|service| service.nodes);
+    Json(nodes.filter(|node| node.name == name).collect())
+}

@@ -1,0 +1,72 @@
+//! Routes that only read.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use skep_telemetry::METRICS_CONTENT_TYPE;
+
+use super::{Shared, text};
+use crate::model::{NodeStatus, ProcessStatus, ServiceStatus};
+
+/// The process, its traffic, its services and their nodes.
+#[utoipa::path(
+    get, path = "/api/v1/status", tag = "status",
+    responses((status = 200, description = "The process at this moment", body = ProcessStatus))
+)]
+pub(crate) async fn status(State(control): State<Shared>) -> Json<ProcessStatus> {
+    Json(control.status())
+}
+
+/// The services.
+#[utoipa::path(
+    get, path = "/api/v1/services", tag = "services",
+    responses((status = 200, description = "The services; none: no dispatcher", body = [ServiceStatus]))
+)]
+pub(crate) async fn services(State(control): State<Shared>) -> Json<Vec<ServiceStatus>> {
+    Json(control.status().services)
+}
+
+/// The nodes of all services. One that is behind two services is there twice.
+#[utoipa::path(
+    get, path = "/api/v1/nodes", tag = "nodes",
+    responses((status = 200, description = "The nodes, service by service", body = [NodeStatus]))
+)]
+pub(crate) async fn nodes(State(control): State<Shared>) -> Json<Vec<NodeStatus>> {
+    Json(control.status().services.into_iter().flat_map(|service| service.nodes).collect())
+}
+
+/// The config in force, with every setting. It holds no secrets.
+#[utoipa::path(
+    get, path = "/api/v1/config", tag = "config",
+    responses((status = 200, description = "A config file", body = String, content_type = "application/toml"))
+)]
+pub(crate) async fn config(State(control): State<Shared>) -> Response {
+    text(StatusCode::OK, "application/toml", control.config_toml())
+}
+
+/// The metrics in the text form of Prometheus.
+#[utoipa::path(
+    get, path = "/api/v1/metrics", tag = "status",
+    responses((status = 200, description = "Metrics", body = String, content_type = "text/plain"))
+)]
+pub(crate) async fn metrics(State(control): State<Shared>) -> Response {
+    text(StatusCode::OK, METRICS_CONTENT_TYPE, control.metrics_text())
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/api/v1/openapi.json", tag = "status",
+    responses((status = 200, description = "What the API can do, as OpenAPI", body = Object))
+)]
+pub(crate) async fn openapi() -> Response {
+    text(StatusCode::OK, "application/json", crate::openapi_json())
+}
+
+/// Whether the process takes requests: for balancers in front of it.
+pub(crate) async fn healthz(State(control): State<Shared>) -> Response {
+    match control.status().draining {
+        false => "ok\n".into_response(),
+        true => (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response(),
+    }
+}

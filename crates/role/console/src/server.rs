@@ -1,0 +1,98 @@
+//! Connections: accepted, counted, served, cut off.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::Semaphore;
+
+use crate::audit::Peer;
+use crate::limits::{ACCEPT_PAUSE_MS, CONNECTION_MS, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MS};
+
+/// What a connection over the limit is told.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
+                      Content-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// Something that connections come from.
+pub(crate) trait Listener {
+    /// A connection.
+    type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
+
+    /// The next connection, and whose it is.
+    async fn accept(&self) -> io::Result<(Self::Stream, Peer)>;
+}
+
+impl Listener for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn accept(&self) -> io::Result<(Self::Stream, Peer)> {
+        let (stream, address): (_, SocketAddr) = TcpListener::accept(self).await?;
+        let _ = stream.set_nodelay(true);
+        Ok((stream, Peer::Tcp(address)))
+    }
+}
+
+impl Listener for UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn accept(&self) -> io::Result<(Self::Stream, Peer)> {
+        let (stream, _) = UnixListener::accept(self).await?;
+        let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+        Ok((stream, Peer::Local { uid }))
+    }
+}
+
+/// Serves what comes to `listener`, until dropped. Runs within a `LocalSet`.
+pub(crate) async fn serve(listener: impl Listener, router: Router) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let (mut stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "the admin API can't accept a connection");
+                tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
+                continue;
+            }
+        };
+        match Arc::clone(&room).try_acquire_owned() {
+            Ok(place) => {
+                let served = connection(TokioIo::new(stream), peer, router.clone());
+                tokio::task::spawn_local(async move {
+                    served.await;
+                    drop(place);
+                });
+            }
+            // It fits into the empty buffer of a new connection: no wait.
+            Err(_) => drop(stream.write_all(FULL).await),
+        }
+    }
+}
+
+async fn connection(stream: impl Read + Write + Unpin, peer: Peer, router: Router) {
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        routes.call(request)
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(HEAD_MS))
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(stream, service);
+    let age = Duration::from_millis(CONNECTION_MS);
+    match tokio::time::timeout(age, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin API broke off"),
+        Err(_) => tracing::debug!("a connection to the admin API was cut off by age"),
+    }
+}
