@@ -19,9 +19,10 @@ pub trait SharedBytes: Send + Sync {
     /// The contiguous bytes number `chunk` of this object.
     fn chunk(&self, chunk: u32) -> &[u8];
 
-    /// The memory file that holds the bytes instead, if one does: then they
-    /// are sent without being copied, and `chunk` means nothing.
-    fn file(&self) -> Option<BorrowedFd<'_>> {
+    /// The memory file that holds the bytes instead, if one does, and where in
+    /// it they begin: then they are sent without being copied, and `chunk`
+    /// means nothing.
+    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
         None
     }
 }
@@ -132,8 +133,9 @@ impl Output {
                 }
                 Part::Shared { owner, chunk, start, end } => match owner.file() {
                     None => &owner.chunk(*chunk)[*start as usize..*end as usize],
-                    Some(found) => {
-                        file = Some((found, *start as usize + skip, (end - start) as usize - skip));
+                    Some((found, base)) => {
+                        let offset = base + u64::from(*start) + skip as u64;
+                        file = Some((found, offset, (end - start) as usize - skip));
                         break;
                     }
                 },
@@ -151,7 +153,7 @@ impl Output {
         let piece = match file {
             Some((file, offset, bytes)) if count == 0 => {
                 offered = bytes.min(bytes_max);
-                Piece::File { file, offset: offset as u64, bytes: offered }
+                Piece::File { file, offset, bytes: offered }
             }
             _ => Piece::Memory { slices: &slices[..count], more: file.is_some() },
         };
@@ -210,14 +212,14 @@ mod tests {
         }
     }
 
-    /// Bytes `0..26` of a memory file are the alphabet.
+    /// A memory file in which the alphabet begins at byte 1.
     struct Alphabet(std::fs::File);
     impl SharedBytes for Alphabet {
         fn chunk(&self, _: u32) -> &[u8] {
             unreachable!("it is a file")
         }
-        fn file(&self) -> Option<BorrowedFd<'_>> {
-            Some(self.0.as_fd())
+        fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+            Some((self.0.as_fd(), 1))
         }
     }
 
@@ -269,7 +271,7 @@ mod tests {
     fn files_and_memory_interleave_in_any_bite_size() {
         for bite in 1..40 {
             let mut file = tempfile::tempfile().unwrap();
-            file.write_all(b"abcdefghijklmnopqrstuvwxyz").unwrap();
+            file.write_all(b"_abcdefghijklmnopqrstuvwxyz").unwrap();
             let alphabet: Arc<dyn SharedBytes> = Arc::new(Alphabet(file));
             let mut output = Output::default();
             output.copy(b"head;");

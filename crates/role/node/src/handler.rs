@@ -189,8 +189,8 @@ fn answer_from_memory(
 }
 
 fn write_body(reply: &mut Reply<'_>, segment: Arc<Segment>, start: u32, end: u32) {
-    if segment.len() <= COPY_BYTES_MAX {
-        return reply.body_copy(&segment.small_bytes()[start as usize..end as usize]);
+    if let Some(bytes) = segment.heap_bytes().filter(|bytes| bytes.len() <= COPY_BYTES_MAX) {
+        return reply.body_copy(&bytes[start as usize..end as usize]);
     }
     let mut at = start;
     while at < end {

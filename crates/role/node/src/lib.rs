@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arena;
 mod catalog;
 mod disk;
 mod front;

@@ -5,14 +5,31 @@
 /// three parts of one write.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Size from which a segment is a memory file, sent by `sendfile`, in bytes:
-/// below it, copying is cheaper than a second system call
+/// Size from which a segment lives in a memory file and is sent by `sendfile`,
+/// in bytes: below it, copying is cheaper than a second system call
 /// (`docs/benchmarks.md`, "How large bodies are sent").
-pub(crate) const MEMORY_FILE_BYTES_MIN: u32 = 64 * 1024;
+pub(crate) const PLACED_BYTES_MIN: u32 = 8 * 1024;
+
+/// Size of a memory file that segments share: two huge pages, so that little is
+/// lost at its end, and as large as the largest segment.
+pub(crate) const REGION_BYTES: u32 = 4 * 1024 * 1024;
+
+/// Largest segment that shares a region; larger ones have one of their own.
+pub(crate) const REGION_SHARE_MAX: u32 = 1024 * 1024;
+
+/// Smallest store that uses regions, in bytes: below it one region would be too
+/// large a part of the whole.
+pub(crate) const REGIONS_CAPACITY_MIN: u64 = 16 * REGION_BYTES as u64;
+
+/// Of the store's capacity one part in so many is left for what regions waste.
+pub(crate) const REGIONS_SLACK: u64 = 8;
+
+/// A region with more than this of use, in thousandths, is not worth emptying.
+pub(crate) const THIN_PERMILLE_MAX: u32 = 850;
 
 /// Of the descriptors that the process may open, one in so many may be a
-/// segment's; the others are for connections.
-pub(crate) const MEMORY_FILES_SHARE: u64 = 4;
+/// region's; the others are for connections.
+pub(crate) const REGION_FILES_SHARE: u64 = 4;
 
 /// Bytes that a worker itself copies out of the kernel's page cache before it
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
@@ -27,7 +44,7 @@ pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Bodies up to this size are copied behind their head instead of shared: one
 /// part less to write, and cheaper than the reference up to a page.
-pub(crate) const COPY_BYTES_MAX: u32 = 4096;
+pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
 /// Bytes alive beyond the store's capacity before replies stop to pin further
 /// segments and stream instead: slow readers may keep evicted segments alive.

@@ -4,91 +4,65 @@
 //! wait for as many as they need. The `Arc` around a segment is the pin: while
 //! a reply holds it its memory stays, whether or not the cache still knows it.
 //!
-//! Small segments live on the heap and are copied into the socket; from 64 KiB
-//! on a segment is a memory file of its own, which the kernel sends without a
-//! copy. Pages of such a file can sit in a socket's queue long after they count
-//! as sent, so a byte of it is written once and the file is never reused.
+//! Small segments live on the heap and are copied into the socket; larger ones
+//! have a place in a memory file ([`crate::arena`]), which the kernel sends
+//! without a copy.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use rustix::fs::{MemfdFlags, memfd_create};
 use skep_cache::Entry;
 use skep_serve::SharedBytes;
 
-use crate::limits::{CHUNK_BYTES, MEMORY_FILE_BYTES_MIN};
+use crate::arena::{Ledger, Place};
+use crate::limits::CHUNK_BYTES;
 
 /// The segment's source failed or changed before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the source of a segment failed or changed while it was read")]
 pub(crate) struct FillFailed;
 
-/// Bytes of segments alive, counted where they are made and dropped: what the
-/// index holds and what only replies still pin.
+/// Where a segment's bytes live.
 #[derive(Debug)]
-pub(crate) struct Ledger {
-    bytes: AtomicU64,
-    files: AtomicU64,
-    files_max: u64,
-}
-
-impl Ledger {
-    /// Nothing alive; at most `files_max` segments may be memory files, since
-    /// each takes a descriptor.
-    pub(crate) fn new(files_max: u64) -> Arc<Self> {
-        Arc::new(Self { bytes: AtomicU64::new(0), files: AtomicU64::new(0), files_max })
-    }
-
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// A memory file, unless there are too many or the kernel has none.
-    fn memory_file(&self) -> Option<OwnedFd> {
-        if self.files.fetch_add(1, Ordering::Relaxed) < self.files_max
-            && let Ok(file) = memfd_create(c"skep-segment", MemfdFlags::CLOEXEC)
-        {
-            return Some(file);
-        }
-        self.files.fetch_sub(1, Ordering::Relaxed);
-        None
-    }
+pub(crate) enum Home {
+    /// On the heap, counted in the ledger.
+    Heap(Arc<Ledger>),
+    /// In a region.
+    Place(Place),
 }
 
 #[derive(Debug)]
-enum Bytes {
-    Heap(Box<[OnceLock<Box<[u8]>>]>),
-    File(OwnedFd),
+enum Content {
+    Heap { chunks: Box<[OnceLock<Box<[u8]>>]>, ledger: Arc<Ledger> },
+    Place(Place),
 }
 
 /// One segment. See the module.
 #[derive(Debug)]
 pub(crate) struct Segment {
     bytes: u32,
-    content: Bytes,
+    content: Content,
     filled: AtomicU32,
     failed: AtomicBool,
     frequency: AtomicU8,
     waiters: Mutex<Vec<Waker>>,
-    ledger: Arc<Ledger>,
 }
 
 impl Segment {
     /// An empty segment that will hold `bytes` bytes; not 0, at most 4 MiB.
-    pub(crate) fn new(bytes: u32, ledger: &Arc<Ledger>) -> Self {
+    pub(crate) fn new(bytes: u32, home: Home) -> Self {
         assert!(bytes > 0 && u64::from(bytes) <= skep_units::SEGMENT_BYTES, "{bytes} bytes");
-        ledger.bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
-        let file = (bytes >= MEMORY_FILE_BYTES_MIN).then(|| ledger.memory_file()).flatten();
-        let content = file.map_or_else(
-            || {
+        let content = match home {
+            Home::Place(place) => Content::Place(place),
+            Home::Heap(ledger) => {
+                ledger.take(bytes);
                 let chunks = (bytes as usize).div_ceil(CHUNK_BYTES);
-                Bytes::Heap((0..chunks).map(|_| OnceLock::new()).collect())
-            },
-            Bytes::File,
-        );
+                Content::Heap { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), ledger }
+            }
+        };
         Self {
             bytes,
             content,
@@ -96,7 +70,6 @@ impl Segment {
             failed: AtomicBool::new(false),
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
-            ledger: Arc::clone(ledger),
         }
     }
 
@@ -119,18 +92,28 @@ impl Segment {
     /// start and end in it.
     pub(crate) fn run(&self, at: u32, end: u32) -> (u32, u32, u32) {
         match &self.content {
-            Bytes::File(_) => (0, at, end),
-            Bytes::Heap(_) => {
+            Content::Place(_) => (0, at, end),
+            Content::Heap { .. } => {
                 let (chunk, offset) = locate(at);
                 (chunk, offset, (offset + (end - at)).min(CHUNK_BYTES as u32))
             }
         }
     }
 
-    /// The bytes of a segment so small that it is one chunk on the heap.
-    pub(crate) fn small_bytes(&self) -> &[u8] {
-        debug_assert!(self.bytes < MEMORY_FILE_BYTES_MIN, "{} bytes", self.bytes);
-        self.chunk(0)
+    /// The bytes of a segment that is one chunk on the heap.
+    pub(crate) fn heap_bytes(&self) -> Option<&[u8]> {
+        match &self.content {
+            Content::Heap { chunks, .. } if chunks.len() == 1 => chunks[0].get().map(|c| &**c),
+            _ => None,
+        }
+    }
+
+    /// The segment's place, if it is in a region.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        match &self.content {
+            Content::Heap { .. } => None,
+            Content::Place(place) => Some(place),
+        }
     }
 
     /// Size of the chunk that comes next; 0 when complete.
@@ -147,11 +130,11 @@ impl Segment {
         assert_eq!(chunk.len(), self.next_chunk_bytes(), "chunks are whole");
         let len = chunk.len() as u32;
         match &self.content {
-            Bytes::Heap(chunks) => {
+            Content::Heap { chunks, .. } => {
                 let set = chunks[index as usize].set(chunk);
                 assert!(set.is_ok(), "a chunk is set once");
             }
-            Bytes::File(file) => write_all_at(file, &chunk, u64::from(filled))?,
+            Content::Place(place) => place.write(&chunk, filled)?,
         }
         self.filled.store(filled + len, Ordering::Release);
         self.wake();
@@ -199,9 +182,8 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        self.ledger.bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
-        if matches!(self.content, Bytes::File(_)) {
-            self.ledger.files.fetch_sub(1, Ordering::Relaxed);
+        if let Content::Heap { ledger, .. } = &self.content {
+            ledger.give_back(self.bytes);
         }
     }
 }
@@ -209,37 +191,19 @@ impl Drop for Segment {
 impl SharedBytes for Segment {
     fn chunk(&self, chunk: u32) -> &[u8] {
         match &self.content {
-            Bytes::Heap(chunks) => chunks[chunk as usize].get().map_or(&[], |bytes| bytes),
-            Bytes::File(_) => &[],
+            Content::Heap { chunks, .. } => chunks[chunk as usize].get().map_or(&[], |bytes| bytes),
+            Content::Place(_) => &[],
         }
     }
 
-    fn file(&self) -> Option<BorrowedFd<'_>> {
-        match &self.content {
-            Bytes::Heap(_) => None,
-            Bytes::File(file) => Some(file.as_fd()),
-        }
+    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        self.place().map(Place::file)
     }
 }
 
 /// Where the byte at `offset` is on the heap: its chunk and the offset in it.
 fn locate(offset: u32) -> (u32, u32) {
     (offset / CHUNK_BYTES as u32, offset % CHUNK_BYTES as u32)
-}
-
-fn write_all_at(file: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match rustix::io::pwrite(file, bytes, offset) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => {
-                bytes = &bytes[written..];
-                offset += written as u64;
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 impl Entry for Segment {
@@ -260,10 +224,15 @@ impl Entry for Segment {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use crate::arena::Arena;
+    use crate::store::{SegmentKey, Version};
 
-    /// Both kinds of segment: on the heap and in a memory file.
+    /// Both kinds of segment: on the heap and in a region.
     fn both(bytes: u32) -> [Segment; 2] {
-        [Segment::new(bytes, &Ledger::new(0)), Segment::new(bytes, &Ledger::new(1))]
+        let version = Version { mtime_ns: 0, bytes: 0 };
+        let key = SegmentKey { object: b"a".as_slice().into(), version, index: 0 };
+        let place = Arena::new(&Arc::default(), 1).place(&key, bytes).unwrap();
+        [Segment::new(bytes, Home::Heap(Arc::default())), Segment::new(bytes, Home::Place(place))]
     }
 
     #[test]
@@ -302,14 +271,11 @@ mod tests {
     }
 
     #[test]
-    fn the_ledger_counts_what_is_alive_and_bounds_descriptors() {
-        let ledger = Ledger::new(1);
-        let first = Segment::new(MEMORY_FILE_BYTES_MIN, &ledger);
-        let second = Segment::new(MEMORY_FILE_BYTES_MIN, &ledger);
-        assert!(first.file().is_some() && second.file().is_none());
-        assert_eq!(ledger.bytes(), 2 * u64::from(MEMORY_FILE_BYTES_MIN));
-        drop((first, second));
+    fn the_ledger_counts_what_is_alive() {
+        let ledger = Arc::<Ledger>::default();
+        let segment = Segment::new(100, Home::Heap(Arc::clone(&ledger)));
+        assert_eq!(ledger.bytes(), 100);
+        drop(segment);
         assert_eq!(ledger.bytes(), 0);
-        assert!(Segment::new(MEMORY_FILE_BYTES_MIN, &ledger).file().is_some());
     }
 }

@@ -6,14 +6,24 @@
 //!
 //! The lock is taken on misses, never on a hit: workers keep weak references to
 //! segments, and a hit only raises a counter inside the segment.
+//!
+//! Larger segments live in regions ([`crate::arena`]), whose space is not
+//! reused. When regions take more than the capacity, [`Store::clean`] moves
+//! what is left of the thinnest ones together, as log-structured memory does
+//! (Rumble et al., FAST '14); what it can't make room for by moving, leaves.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
 
-use crate::limits::{MEMORY_FILES_SHARE, PINNED_BYTES_MAX};
-use crate::segment::{Ledger, Segment};
+use crate::arena::{Arena, Ledger, Region};
+use crate::limits::{
+    CHUNK_BYTES, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_BYTES, REGION_FILES_SHARE,
+    REGIONS_CAPACITY_MIN, REGIONS_SLACK, THIN_PERMILLE_MAX,
+};
+use crate::segment::{Home, Segment};
 
 /// Which version of an object: its modification time and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -50,7 +60,7 @@ pub(crate) enum Acquired {
 pub struct StoreStats {
     /// Bytes that the index holds.
     pub indexed_bytes: u64,
-    /// Bytes alive: indexed, or pinned by replies alone.
+    /// Bytes of memory: indexed, pinned by replies alone, or lost in regions.
     pub alive_bytes: u64,
     /// Segments in the index.
     pub segments: usize,
@@ -63,28 +73,40 @@ pub struct StoreStats {
 pub(crate) struct Store {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
+    capacity_bytes: u64,
+    /// Somebody cleans.
+    cleaning: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Inner {
     index: S3Fifo<SegmentKey, Arc<Segment>>,
+    /// `None` in a store too small for regions.
+    arena: Option<Arena>,
     filling: HashMap<SegmentKey, Arc<Segment>>,
     evicted: u64,
     scratch: Vec<(SegmentKey, Arc<Segment>)>,
 }
 
 impl Store {
-    /// An empty store that keeps at most `capacity_bytes`.
+    /// An empty store that takes at most `capacity_bytes` of memory, but for
+    /// what replies pin.
     pub(crate) fn new(capacity_bytes: u64) -> Arc<Self> {
+        let ledger = Arc::<Ledger>::default();
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let files_max = descriptors.current.unwrap_or(u64::MAX) / REGION_FILES_SHARE;
+        let arena = (capacity_bytes >= REGIONS_CAPACITY_MIN)
+            .then(|| Arena::new(&ledger, usize::try_from(files_max).unwrap_or(usize::MAX)));
+        let slack = if arena.is_some() { capacity_bytes / REGIONS_SLACK } else { 0 };
         let inner = Inner {
-            index: S3Fifo::new(capacity_bytes),
+            index: S3Fifo::new(capacity_bytes - slack),
+            arena,
             filling: HashMap::new(),
             evicted: 0,
             scratch: Vec::new(),
         };
-        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-        let files_max = descriptors.current.unwrap_or(u64::MAX) / MEMORY_FILES_SHARE;
-        Arc::new(Self { inner: Mutex::new(inner), ledger: Ledger::new(files_max) })
+        let cleaning = AtomicBool::new(false);
+        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, cleaning })
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
@@ -97,15 +119,10 @@ impl Store {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
         }
-        let segment = Arc::new(Segment::new(bytes, &self.ledger));
+        let segment = Arc::new(Segment::new(bytes, inner.home(key, bytes, &self.ledger)));
         inner.filling.insert(key.clone(), Arc::clone(&segment));
-        let Inner { index, scratch, .. } = &mut *inner;
-        let kept = index.insert(key.clone(), Arc::clone(&segment), scratch).is_ok();
-        inner.evicted += inner.scratch.len() as u64;
-        let evicted = std::mem::take(&mut inner.scratch);
+        let kept = inner.insert(key.clone(), Arc::clone(&segment));
         drop(inner);
-        // Their memory is freed outside the lock.
-        drop(evicted);
         Acquired::Fill(Filler { store: Arc::clone(self), key: key.clone(), segment, kept })
     }
 
@@ -120,12 +137,76 @@ impl Store {
     /// Whether further segments may be pinned: not while slow readers keep too
     /// many alive that were evicted long ago.
     pub(crate) fn may_pin(&self) -> bool {
-        self.ledger.bytes() <= self.capacity_bytes() + PINNED_BYTES_MAX
+        self.ledger.bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
     }
 
-    /// Bytes that the store may keep.
+    /// Bytes that the store may take.
     pub(crate) fn capacity_bytes(&self) -> u64 {
-        self.lock().index.capacity_bytes()
+        self.capacity_bytes
+    }
+
+    /// Whether [`Store::clean`] has something to do; true for one caller only.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        self.is_crowded() && !self.cleaning.swap(true, Ordering::AcqRel)
+    }
+
+    /// Makes regions fit the capacity. Copies memory, some milliseconds' worth:
+    /// not for a worker. For whom [`Store::wants_cleaning`] said so.
+    pub(crate) fn clean(self: &Arc<Self>) {
+        // What is pinned stays; after as many rounds as there are regions
+        // there is no more to be had.
+        let mut rounds = self.lock().arena.as_mut().map_or(0, |arena| arena.thinnest().len());
+        while self.is_crowded() && rounds > 0 {
+            rounds -= 1;
+            let thinnest = self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default();
+            match thinnest.first() {
+                Some(region) if region.live_permille() <= THIN_PERMILLE_MAX => self.empty(region),
+                _ => self.evict(u64::from(REGION_BYTES)),
+            }
+        }
+        self.cleaning.store(false, Ordering::Release);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.ledger.bytes() + u64::from(REGION_BYTES) > self.capacity_bytes
+    }
+
+    /// Moves what the index still holds of `region` to another.
+    fn empty(self: &Arc<Self>, region: &Arc<Region>) {
+        for key in region.keys() {
+            let (old, home) = {
+                let mut inner = self.lock();
+                let Some(old) = inner.index.get(&key).map(Arc::clone) else { continue };
+                let here = old.place().is_some_and(|place| Arc::ptr_eq(place.region(), region));
+                if !here || !old.is_complete() {
+                    continue;
+                }
+                let home = inner.home(&key, old.len(), &self.ledger);
+                (old, home)
+            };
+            let moved = Arc::new(Segment::new(old.len(), home));
+            if copy(&old, &moved).is_err() {
+                continue;
+            }
+            let mut inner = self.lock();
+            if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
+                inner.insert(key, moved);
+            }
+        }
+    }
+
+    /// Lets at least `bytes` bytes leave the index.
+    fn evict(&self, bytes: u64) {
+        let mut inner = self.lock();
+        let capacity = inner.index.capacity_bytes();
+        let target = inner.index.bytes().saturating_sub(bytes);
+        let Inner { index, scratch, .. } = &mut *inner;
+        index.set_capacity(target, scratch);
+        index.set_capacity(capacity, scratch);
+        inner.evicted += inner.scratch.len() as u64;
+        let evicted = std::mem::take(&mut inner.scratch);
+        drop(inner);
+        drop(evicted);
     }
 
     /// Counts, for gauges.
@@ -141,6 +222,42 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Where a new segment is to live.
+    fn home(&mut self, key: &SegmentKey, bytes: u32, ledger: &Arc<Ledger>) -> Home {
+        let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
+        match arena.and_then(|arena| arena.place(key, bytes)) {
+            Some(place) => Home::Place(place),
+            None => Home::Heap(Arc::clone(ledger)),
+        }
+    }
+
+    fn insert(&mut self, key: SegmentKey, segment: Arc<Segment>) -> bool {
+        let Self { index, scratch, .. } = self;
+        let kept = index.insert(key, segment, scratch).is_ok();
+        self.evicted += self.scratch.len() as u64;
+        self.scratch.clear();
+        kept
+    }
+}
+
+/// Copies a complete segment into an empty one of the same size.
+fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
+    loop {
+        let (at, bytes) = (new.filled(), new.next_chunk_bytes());
+        if bytes == 0 {
+            return Ok(());
+        }
+        debug_assert!(bytes <= CHUNK_BYTES, "a chunk");
+        let mut chunk = vec![0; bytes].into_boxed_slice();
+        match old.place() {
+            Some(place) => place.read(&mut chunk, at)?,
+            None => return Err(std::io::ErrorKind::Unsupported.into()),
+        }
+        new.publish(chunk)?;
     }
 }
 
@@ -242,6 +359,42 @@ mod tests {
         store.forget(&key("a", 0).object, key("a", 0).version, 50);
         assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + 100, "pinned");
         drop(newest);
+    }
+
+    /// Regions whose segments die at random must not outgrow the capacity, and
+    /// what survives must be what it was.
+    #[test]
+    fn cleaning_bounds_memory_and_keeps_bytes() {
+        const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
+        let store = Store::new(CAPACITY);
+        let mut rng = skep_units::Rng::new(7);
+        for index in 0..2_000u32 {
+            let bytes = 10_000 + rng.below(300_000) as u32;
+            if let Acquired::Fill(filler) = store.acquire(&key("a", index), bytes) {
+                let segment = filler.segment();
+                while segment.next_chunk_bytes() > 0 {
+                    let chunk = vec![index as u8; segment.next_chunk_bytes()];
+                    segment.publish(chunk.into()).unwrap();
+                }
+                if rng.below(3) == 0 {
+                    (0..3).for_each(|_| segment.touch());
+                }
+            }
+            if store.wants_cleaning() {
+                store.clean();
+            }
+            let stats = store.stats();
+            assert!(stats.alive_bytes <= CAPACITY, "{index}: {stats:?}");
+        }
+        let stats = store.stats();
+        assert!(stats.indexed_bytes > CAPACITY / 2, "cleaning must not empty it: {stats:?}");
+        for index in 0..2_000u32 {
+            let segment = store.lock().index.get(&key("a", index)).map(Arc::clone);
+            let Some(segment) = segment else { continue };
+            let mut bytes = vec![0; segment.len() as usize];
+            segment.place().unwrap().read(&mut bytes, 0).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
+        }
     }
 
     #[test]

@@ -124,6 +124,10 @@ impl Source<'_> {
             Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
+                if self.store.wants_cleaning() {
+                    let store = Arc::clone(self.store);
+                    drop(on_pool(move || store.clean()));
+                }
                 let file = self.open().await?;
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
