@@ -39,6 +39,7 @@ pub(crate) fn engine_settings(config: &Config, threads: usize) -> Settings {
         body_grace_ms: timeouts.body_grace_ms,
         body_min_bytes_per_s: timeouts.body_min_bytes_per_s,
         requests_per_connection_max: u64::from(limits.requests_per_connection_max),
+        connection_bytes_max: limits.connection_bytes_max,
         slow_requests_max: (limits.requests_in_flight_max as usize).div_ceil(threads),
         retry_after_s: limits.retry_after_s,
     }

@@ -18,7 +18,7 @@ use crate::closing::{closed_by, refusal_words, refused, rejected};
 use crate::context::Context;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::handler::{Handler, Quick};
-use crate::limits::{TURN_REPLY_BYTES_MAX, TURN_REQUESTS_MAX};
+use crate::limits::TURN_REQUESTS_MAX;
 use crate::reply::{Reply, Summary, body_wanted};
 
 /// A handler on a worker: the service that listeners hand connections to.
@@ -271,7 +271,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             if !keep_alive {
                 return (consumed, Next::Close(End::after_reply(context)));
             }
-            if output.len() >= TURN_REPLY_BYTES_MAX {
+            if output.len() >= settings.connection_bytes_max {
                 break;
             }
         }

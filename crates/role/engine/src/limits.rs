@@ -1,9 +1,5 @@
 //! Every bound of this crate, with unit and reason.
 
-/// Bytes of replies that one turn gathers before it writes: enough to coalesce
-/// a deep pipeline, small enough that one client does not hold the worker.
-pub(crate) const TURN_REPLY_BYTES_MAX: u64 = 256 * 1024;
-
 /// Requests that one turn answers before others get the thread.
 pub(crate) const TURN_REQUESTS_MAX: usize = 64;
 

@@ -23,6 +23,8 @@ pub struct Settings {
     pub body_min_bytes_per_s: u64,
     /// Requests that one connection may carry; 0 is no bound.
     pub requests_per_connection_max: u64,
+    /// Bytes of replies that a connection gathers before it must send them.
+    pub connection_bytes_max: u64,
     /// Requests in work at once on one worker; beyond it: 503.
     pub slow_requests_max: usize,
     /// `Retry-After` of refusals, in seconds.
@@ -41,6 +43,7 @@ impl Default for Settings {
             body_grace_ms: 5_000,
             body_min_bytes_per_s: 1024,
             requests_per_connection_max: 0,
+            connection_bytes_max: 64 * 1024,
             slow_requests_max: 16_384,
             retry_after_s: 1,
         }
