@@ -35,12 +35,12 @@ pub enum BindError {
         address: SocketAddr,
     },
     /// Anything else the kernel says.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {cause}")]
     Other {
         /// The address asked for.
         address: SocketAddr,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -70,18 +70,18 @@ impl ListenerGroup {
 /// is it opened to its siblings.
 pub fn bind(address: SocketAddr, count: usize) -> Result<ListenerGroup, BindError> {
     assert!(count > 0, "a group has at least one socket");
-    let first = bound(address, false).map_err(|source| explain(address, source))?;
-    let address = local(&first).map_err(|source| explain(address, source))?;
+    let first = bound(address, false).map_err(|cause| explain(address, cause))?;
+    let address = local(&first).map_err(|cause| explain(address, cause))?;
     let mut sockets = vec![first];
     for _ in 1..count {
-        sockets[0].set_reuse_port(true).map_err(|source| explain(address, source))?;
-        sockets.push(bound(address, true).map_err(|source| explain(address, source))?);
+        sockets[0].set_reuse_port(true).map_err(|cause| explain(address, cause))?;
+        sockets.push(bound(address, true).map_err(|cause| explain(address, cause))?);
     }
     let listening = sockets
         .into_iter()
         .map(|socket| socket.listen(BACKLOG_MAX).map(|()| socket.into()))
         .collect::<io::Result<_>>()
-        .map_err(|source| explain(address, source))?;
+        .map_err(|cause| explain(address, cause))?;
     Ok(ListenerGroup { address, sockets: listening })
 }
 
@@ -100,12 +100,12 @@ fn local(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
 }
 
-fn explain(address: SocketAddr, source: io::Error) -> BindError {
-    match source.kind() {
+fn explain(address: SocketAddr, cause: io::Error) -> BindError {
+    match cause.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { address },
         io::ErrorKind::PermissionDenied => BindError::Denied { address },
         io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
-        _ => BindError::Other { address, source },
+        _ => BindError::Other { address, cause },
     }
 }
 

@@ -19,14 +19,14 @@ const HOST_BYTES_MAX: usize = 255;
 pub enum SiteError {
     /// The root is missing or may not be read.
     #[error(
-        "cannot serve {}: {source}. Expected a directory that this user may read",
+        "cannot serve {}: {cause}. Expected a directory that this user may read",
         root.display()
     )]
     Root {
         /// The root as configured.
         root: PathBuf,
         /// What the kernel said.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Site {
 impl Site {
     fn new(index: usize, config: &SiteConfig) -> Result<Self, SiteError> {
         check_root(&config.root)
-            .map_err(|source| SiteError::Root { root: config.root.clone(), source })?;
+            .map_err(|cause| SiteError::Root { root: config.root.clone(), cause })?;
         let mut lines = Vec::new();
         for (name, value) in &config.headers {
             skep_http::encode::write_field(&mut lines, name, value.as_bytes());
