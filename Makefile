@@ -26,6 +26,7 @@ up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=pro
 test: lint ## Every check that a change must pass
 	cargo build --workspace --all-targets
 	cargo test --workspace --doc
+	cargo test --release --manifest-path fuzz/Cargo.toml
 	$(FUZZ) all --seconds 5
 	cargo test --workspace --tests
 
