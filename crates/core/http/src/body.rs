@@ -177,3 +177,68 @@ fn decode_chunked(chunked: &mut Chunked, input: &[u8]) -> Result<Decoded, Reject
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: BodyLimits = BodyLimits {
+        body_bytes_max: 4,
+        chunk_line_bytes_max: 32,
+        chunk_ext_bytes_max: 32,
+        trailer_bytes_max: 32,
+        trailer_fields_max: 1,
+    };
+
+    fn decoder(framing: ResponseFraming) -> BodyDecoder {
+        match BodyDecoder::new(framing, &LIMITS) {
+            Ok(decoder) => decoder,
+            Err(reject) => panic!("{reject}"),
+        }
+    }
+
+    #[test]
+    fn caps_are_reached_and_not_passed() {
+        let new = |framing| BodyDecoder::new(framing, &LIMITS).map(|_| ());
+        assert_eq!(new(ResponseFraming::Length(4)), Ok(()));
+        assert_eq!(new(ResponseFraming::Length(5)), Err(Reject::BODY_TOO_LARGE));
+        let mut body = decoder(ResponseFraming::UntilClose);
+        assert_eq!(body.decode(b"1234"), Ok(Decoded { consumed: 4, data: 0..4, done: false }));
+        assert_eq!(body.decode(b"5"), Err(Reject::BODY_TOO_LARGE));
+        assert_eq!(body.decode(b""), Err(Reject::BODY_TOO_LARGE), "an error stays");
+        assert_eq!(body.finish(), Err(Reject::BODY_TOO_LARGE));
+    }
+
+    #[test]
+    fn bodies_end_where_their_framing_says() {
+        let mut none = decoder(ResponseFraming::None);
+        assert!(none.is_done() && none.left_bytes() == Some(0));
+        assert_eq!(none.decode(b"GET"), Ok(Decoded { consumed: 0, data: 0..0, done: true }));
+        let mut length = decoder(ResponseFraming::Length(3));
+        assert_eq!(length.decode(b"ab"), Ok(Decoded { consumed: 2, data: 0..2, done: false }));
+        assert_eq!(length.left_bytes(), Some(1));
+        assert_eq!(length.decode(b"cGET"), Ok(Decoded { consumed: 1, data: 0..1, done: true }));
+        assert_eq!(length.finish(), Ok(()));
+    }
+
+    #[test]
+    fn only_an_open_ended_body_may_end_with_the_connection() {
+        let mut open = decoder(ResponseFraming::UntilClose);
+        assert!(!open.is_done() && open.left_bytes().is_none());
+        assert!(open.finish().is_ok() && open.is_done());
+        for framing in [ResponseFraming::Length(1), ResponseFraming::Chunked] {
+            let mut body = decoder(framing);
+            assert_eq!(body.finish(), Err(Reject::BODY_TRUNCATED));
+            assert_eq!(body.decode(b"x"), Err(Reject::BODY_TRUNCATED));
+        }
+    }
+
+    #[test]
+    fn one_call_yields_one_piece_and_the_framing_around_it() {
+        let mut body = decoder(ResponseFraming::Chunked);
+        let input = b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\nGET";
+        assert_eq!(body.decode(input), Ok(Decoded { consumed: 9, data: 3..4, done: false }));
+        let rest = &input[9..];
+        assert_eq!(body.decode(rest), Ok(Decoded { consumed: 9, data: 0..2, done: true }));
+    }
+}

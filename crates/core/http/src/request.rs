@@ -393,3 +393,81 @@ fn explain_fields(head: &[u8], parsed: httparse::Result<usize>, limits: &HeadLim
         Ok(_) => Reject::BARE_LF,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+    use super::*;
+
+    fn refusal(head: &[u8]) -> Option<Reject> {
+        parse_request(&mut FieldSlots::new(), head, &HeadLimits::default()).err()
+    }
+
+    /// A scanner stands in front, yet the parser does not lean on it.
+    #[test]
+    fn parser_alone_refuses_what_the_scanner_would() {
+        assert_eq!(refusal(b"GET / HTTP/1.1\nHost: a\r\n\r\n"), Some(Reject::BARE_LF));
+        assert_eq!(refusal(b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n"), Some(Reject::BARE_LF));
+        assert_eq!(refusal(b"GET / HTTP/1.1\r\nHost: a\n\r\n"), Some(Reject::BARE_LF));
+        assert_eq!(refusal(b"GET / HTTP/1.1\r\nHost: a\r\n\n"), Some(Reject::BARE_LF));
+        assert_eq!(
+            refusal(b"\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+            Some(Reject::EMPTY_LINES)
+        );
+        assert_eq!(refusal(b"GET / HTTP/1.1\r\nX: \0\r\n\r\n"), Some(Reject::FIELD_VALUE));
+        assert!(refusal(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET").is_some());
+        assert!(refusal(b"GET / HTTP/1.1\r\nHost: a\r\n").is_some());
+        assert!(refusal(b"").is_some());
+        let long = [b"GET / HTTP/1.1\r\nHost: a\r\nX: ", &[b'b'; 20_000][..], b"\r\n\r\n"].concat();
+        assert_eq!(refusal(&long), Some(Reject::HEAD_TOO_LARGE));
+    }
+
+    #[test]
+    fn fields_are_found_by_name_and_in_order() {
+        let head =
+            b"GET / HTTP/1.1\r\nhOST: a\r\nAccept: x\r\nX-B: 1\r\naccept:\ty \r\nx-b: 2\r\n\r\n";
+        let mut slots = FieldSlots::new();
+        let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
+        let names: Vec<&str> = head.fields().map(|(name, _)| name).collect();
+        assert_eq!(names, ["hOST", "Accept", "X-B", "accept", "x-b"]);
+        assert_eq!(head.known(Known::Host), Some(&b"a"[..]));
+        assert_eq!(head.known(Known::Accept), Some(&b"x"[..]));
+        assert_eq!(head.known(Known::Range), None);
+        assert_eq!(head.get("X-b"), Some(&b"1"[..]));
+        assert_eq!(head.get("x-c"), None);
+        assert_eq!(head.all("X-B").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(head.known_all(Known::Accept).collect::<Vec<_>>(), [b"x", b"y"]);
+        assert_eq!(head.known_all(Known::Host).count(), 1);
+        assert_eq!(head.known_all(Known::Range).count(), 0);
+    }
+
+    #[test]
+    fn underscore_passes_when_it_is_allowed() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nX_Y: 1\r\n\r\n";
+        let limits = HeadLimits { allow_underscore: true, ..HeadLimits::default() };
+        let mut slots = FieldSlots::new();
+        assert_eq!(parse_request(&mut slots, head, &limits).unwrap().get("x_y"), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn more_fields_than_slots_are_refused_whatever_the_limit() {
+        let limits = HeadLimits { fields_max: 1000, ..HeadLimits::default() };
+        let fields = b"X: y\r\n".repeat(crate::limits::FIELDS_CAP);
+        let head = [b"GET / HTTP/1.1\r\nHost: a\r\n", &fields[..], b"\r\n"].concat();
+        let mut slots = FieldSlots::new();
+        let parsed = parse_request(&mut slots, &head, &limits);
+        assert_eq!(parsed.err(), Some(Reject::TOO_MANY_FIELDS));
+    }
+
+    #[test]
+    fn methods_know_what_they_promise() {
+        for token in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "X"] {
+            let method = Method::of(token);
+            assert_eq!(method.as_str(), token);
+            let safe = ["GET", "HEAD", "OPTIONS", "TRACE"].contains(&token);
+            assert_eq!(method.is_safe(), safe, "{token}");
+            let idempotent = safe || ["PUT", "DELETE"].contains(&token);
+            assert_eq!(method.is_idempotent(), idempotent, "{token}");
+        }
+    }
+}
