@@ -66,7 +66,7 @@ static size_t learn(int fd) {
         buffer[have] = 0;
     } while (!(end = strstr(buffer, "\r\n\r\n")));
     must((length = strcasestr(buffer, "\r\nContent-Length:")) && length < end, "Content-Length");
-    must(!strncmp(buffer + 8, " 200", 4), "status");
+    must(buffer[9] == '2' || buffer[9] == '3', "status");
     size_t total = end + 4 - buffer + strtoul(length + 17, NULL, 10);
     while (have < total) {
         ssize_t n = recv(fd, NULL, total - have, MSG_TRUNC);

@@ -1,3 +1,143 @@
-//! Skep against its peers.
+//! `skep-bench`: Skep beside its peers and beside a bare epoll loop in C.
+//!
+//! Each server is pinned to one core and wrk to the other; rounds are
+//! interleaved; the figure to trust is CPU per request, from the kernel's own
+//! nanosecond accounts, because it does not care how busy the machine is.
+//! Raw samples go to `bench/results/latest.json`; the page is written from
+//! that file alone, so a run of one group leaves the others as they were.
 
-fn main() {}
+mod bodies;
+mod check;
+mod content;
+mod drain;
+mod groups;
+mod idle;
+mod interrupt;
+mod limits;
+mod machine;
+mod peers;
+mod process;
+mod report;
+mod results;
+mod wrk;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, ValueEnum};
+
+use crate::groups::Bench;
+use crate::results::Results;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// static, proxy, redirect and idle
+    All,
+    /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
+    Static,
+    /// Reverse proxy to two kept connections' origins
+    Proxy,
+    /// Answers that send the client to a node
+    Redirect,
+    /// 10,000 idle connections: their memory, and what they cost the active ones
+    Idle,
+    /// Ways to send a large body, in C, without a server around them
+    Bodies,
+}
+
+/// Skep beside its peers: CPU per request and requests per second.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// What to measure
+    #[arg(value_enum, default_value = "all")]
+    what: What,
+    /// Interleaved rounds; medians are over these
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Only these servers, by name, separated by commas; prints and writes nothing, since the
+    /// rows of a table are only worth comparing when they come from one run
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// The Skep binary
+    #[arg(long, default_value_os_t = default_skep())]
+    skep: PathBuf,
+    /// The page to write
+    #[arg(long, default_value = "docs/benchmarks.md")]
+    out: PathBuf,
+    /// The file of raw samples; read first, so that other groups stay
+    #[arg(long, default_value = "bench/results/latest.json")]
+    json: PathBuf,
+    /// Congestion control while measuring (put back afterwards), or `keep`
+    #[arg(long, default_value = "cubic")]
+    congestion: String,
+    /// One round of one second, printed and not written: does it all still run?
+    #[arg(long)]
+    quick: bool,
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    match run(&args) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failures) => {
+            eprintln!("skep-bench: {failures} rows are missing or have errors, see the page");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("skep-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Measures, writes, and returns how many rows failed or had errors.
+fn run(args: &Args) -> Result<usize> {
+    interrupt::watch()?;
+    let dry = args.quick || !args.only.is_empty();
+    let (rounds, seconds) = if args.quick { (1, 1) } else { (args.rounds, args.seconds) };
+    let mut results = if dry { Results::default() } else { Results::read(&args.json)? };
+    machine::raise_file_limit();
+    let congestion = machine::Congestion::set(&args.congestion)?;
+    machine::claim_the_client_core()?;
+    results.machine = machine::describe(&congestion)?;
+    let bench = Bench::prepare(rounds, seconds, &args.only, &args.skep)?;
+
+    let mut failures = 0;
+    let all = args.what == What::All;
+    if all || args.what == What::Static {
+        failures += groups::files(&bench, &mut results)?;
+    }
+    if all || args.what == What::Proxy {
+        failures += groups::proxy(&bench, &mut results)?;
+    }
+    if all || args.what == What::Redirect {
+        failures += groups::redirect(&bench, &mut results)?;
+    }
+    if all || args.what == What::Idle {
+        failures += idle::run(&bench, &mut results)?;
+    }
+    if args.what == What::Bodies {
+        bodies::run(&bench, &mut results)?;
+    }
+    let page = report::page(&results);
+    if dry {
+        print!("{page}");
+    } else {
+        results.write(&args.json)?;
+        std::fs::write(&args.out, page).with_context(|| args.out.display().to_string())?;
+        println!("skep-bench: wrote {} and {}", args.out.display(), args.json.display());
+    }
+    Ok(failures)
+}
+
+/// Beside this binary, which is where one `cargo build` puts both.
+fn default_skep() -> PathBuf {
+    let me = std::env::current_exe().unwrap_or_default();
+    me.with_file_name("skep")
+}

@@ -1,0 +1,117 @@
+//! What is served: three single files and the WebBench data set, the same in
+//! every run, and the list of requests of the mix.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Result;
+use skep_units::Rng;
+
+use crate::limits::{MIX_REPLICAS, MIX_REQUESTS, SEED};
+
+/// The single files: path and size in bytes. The two large ones have the sizes
+/// of WebBench's classes 7 and 10.
+pub(crate) const SMALL: (&str, usize) = ("/1k.bin", 1024);
+/// A picture's size.
+pub(crate) const MEDIUM: (&str, usize) = ("/22k.bin", 22_132);
+/// A download's size.
+pub(crate) const LARGE: (&str, usize) = ("/541k.bin", 541_761);
+
+/// WebBench's classes: bytes, and probability in 1/1000. They add up to 999, as
+/// published (`workloads.md`).
+const MIX: [(usize, u64); 10] = [
+    (223, 200),
+    (735, 80),
+    (1522, 120),
+    (2895, 200),
+    (6040, 150),
+    (11_426, 170),
+    (22_132, 70),
+    (41_518, 8),
+    (87_360, 1),
+    (541_761, 1),
+];
+
+/// Writes all files below `root`.
+pub(crate) fn write_files(root: &Path) -> Result<()> {
+    let mut rng = Rng::new(SEED);
+    for (path, bytes) in all_files() {
+        let file = root.join(path.trim_start_matches('/'));
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(file, random_bytes(&mut rng, bytes))?;
+    }
+    Ok(())
+}
+
+/// Paths and sizes of all files.
+pub(crate) fn all_files() -> Vec<(String, usize)> {
+    let single = [SMALL, MEDIUM, LARGE].map(|(path, bytes)| (path.to_owned(), bytes));
+    let mix = (0..MIX_REPLICAS).flat_map(|replica| {
+        MIX.iter().enumerate().map(move |(class, &(bytes, _))| (mix_path(replica, class), bytes))
+    });
+    single.into_iter().chain(mix).collect()
+}
+
+/// The requests of the mix, one path a line, drawn with a fixed seed.
+pub(crate) fn mix_requests() -> String {
+    let mut rng = Rng::new(SEED);
+    let mut list = String::new();
+    for _ in 0..MIX_REQUESTS {
+        let class = draw_class(&mut rng);
+        let path = mix_path(rng.below(MIX_REPLICAS), class);
+        let _ = writeln!(list, "{path}");
+    }
+    list
+}
+
+fn draw_class(rng: &mut Rng) -> usize {
+    let mut left = rng.below(MIX.iter().map(|(_, weight)| weight).sum());
+    for (class, &(_, weight)) in MIX.iter().enumerate() {
+        if left < weight {
+            return class;
+        }
+        left -= weight;
+    }
+    unreachable!("the number drawn is below the sum of the weights")
+}
+
+fn mix_path(replica: u64, class: usize) -> String {
+    format!("/mix/{replica:02}/{}.bin", class + 1)
+}
+
+fn random_bytes(rng: &mut Rng, count: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(count + 8);
+    while bytes.len() < count {
+        bytes.extend(rng.next_u64().to_le_bytes());
+    }
+    bytes.truncate(count);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mix_has_the_published_shares() {
+        let list = mix_requests();
+        let share = |class: usize| {
+            let name = format!("/{}.bin", class + 1);
+            list.lines().filter(|path| path.ends_with(&name)).count() as f64 / MIX_REQUESTS as f64
+        };
+        for (class, &(_, weight)) in MIX.iter().enumerate() {
+            let wanted = weight as f64 / 999.0;
+            assert!((share(class) - wanted).abs() < 0.005, "class {class}: {}", share(class));
+        }
+    }
+
+    #[test]
+    fn every_request_of_the_mix_has_its_file() {
+        let files: Vec<String> = all_files().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(files.len(), 203);
+        assert!(mix_requests().lines().take(1000).all(|path| files.iter().any(|f| f == path)));
+    }
+}

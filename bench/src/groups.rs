@@ -1,0 +1,271 @@
+//! The tables of requests: which servers, which load, round by round.
+//!
+//! In each round every server of a group is started anew, checked, measured
+//! under each load in turn with the others, and stopped: A B C ... for one
+//! load, then A B C ... for the next. The order of the servers moves on by one
+//! from round to round, so that none always follows the same one.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::content::{self, LARGE, MEDIUM, SMALL};
+use crate::drain::Drain;
+use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
+use crate::peers::{LIMIT, PEERS, Peer, Places, Role};
+use crate::process::Server;
+use crate::results::{Cell, Results, Row, Sample};
+use crate::wrk::{Load, Wrk};
+
+/// What every measurement needs, made once.
+pub(crate) struct Bench {
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u32,
+    pub(crate) places: Places,
+    only: Vec<String>,
+    pub(crate) wrk: Wrk,
+    pub(crate) drain: Drain,
+    /// Programs of `bench/limit`, by name.
+    pub(crate) programs: PathBuf,
+    /// Goes away with all that is in it.
+    dir: tempfile::TempDir,
+}
+
+/// A load, and the key of its table.
+type Loads = &'static [(&'static str, Load)];
+
+/// Files from disk or memory. Returns how many rows are not sound.
+pub(crate) fn files(bench: &Bench, results: &mut Results) -> Result<usize> {
+    let loads: Loads = &[
+        ("files-1k", Load::Path(SMALL.0)),
+        ("files-22k", Load::Path(MEDIUM.0)),
+        ("files-541k", Load::Path(LARGE.0)),
+        ("files-mix", Load::Mix),
+    ];
+    group(bench, results, Role::Files, loads)
+}
+
+/// Through a proxy to two origins.
+pub(crate) fn proxy(bench: &Bench, results: &mut Results) -> Result<usize> {
+    let loads: Loads = &[("proxy-1k", Load::Path(SMALL.0)), ("proxy-22k", Load::Path(MEDIUM.0))];
+    group(bench, results, Role::Proxy, loads)
+}
+
+/// Sent on to an origin.
+pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
+    group(bench, results, Role::Redirect, &[("redirect", Load::Path(SMALL.0))])
+}
+
+impl Bench {
+    /// Compiles the C programs, writes the files and the scripts.
+    pub(crate) fn prepare(rounds: u32, seconds: u32, only: &[String], skep: &Path) -> Result<Self> {
+        for name in only {
+            let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
+            ensure!(Peer::named(name).is_some(), "no server {name}: {}", names.join(", "));
+        }
+        let dir = tempfile::Builder::new()
+            .prefix("skep-bench-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .tempdir()?;
+        let root = dir.path().join("root");
+        content::write_files(&root)?;
+        let programs = dir.path().join("programs");
+        std::fs::create_dir(&programs)?;
+        for name in ["limit", "bodies", "drain"] {
+            compile(name, &programs)?;
+        }
+        Ok(Self {
+            rounds,
+            seconds,
+            places: Places { root, limit: programs.join("limit"), skep: skep.to_owned() },
+            only: only.to_vec(),
+            wrk: Wrk::prepare(dir.path())?,
+            drain: Drain::new(&programs),
+            programs,
+            dir,
+        })
+    }
+
+    /// The servers to measure in a role, with their version, or why not.
+    pub(crate) fn chosen(&self, role: Role) -> Vec<(&'static Peer, Result<String>)> {
+        let wanted =
+            |peer: &&Peer| self.only.is_empty() || self.only.iter().any(|name| name == peer.name);
+        let peers = PEERS.iter().filter(|peer| peer.plays(role)).filter(wanted);
+        peers.map(|peer| (peer, peer.version(&self.places))).collect()
+    }
+
+    /// A server under test, on its core, checked on `paths`.
+    pub(crate) fn start(
+        &self,
+        peer: &Peer,
+        role: Role,
+        paths: &[String],
+        origins: [u16; 2],
+    ) -> Result<Server> {
+        let dir = self.dir.path().join(peer.name);
+        let server = peer.start(role, &dir, SERVER_CORE, origins, &self.places)?;
+        peer.check(role, server.port, paths, &self.places)?;
+        Ok(server)
+    }
+
+    /// Two origins on the client's core: they are not what is measured.
+    pub(crate) fn origins(&self) -> Result<[Server; 2]> {
+        let limit = Peer::named(LIMIT).context("the loop in C is one of the peers")?;
+        let start = |name: &str| {
+            let dir = self.dir.path().join(name);
+            limit.start(Role::Files, &dir, CLIENT_CORE, [0; 2], &self.places)
+        };
+        Ok([start("origin-1")?, start("origin-2")?])
+    }
+
+    /// One measurement, after a warm-up.
+    pub(crate) fn measure(&self, server: &mut Server, load: Load) -> Result<Sample> {
+        self.wrk.run(server.port, load, CONNECTIONS, WARM_UP_SECONDS)?;
+        let before = server.cpu_ns();
+        let outcome = self.wrk.run(server.port, load, CONNECTIONS, self.seconds)?;
+        let used = server.cpu_ns() - before;
+        server.check_alive()?;
+        Ok(Sample {
+            cpu_us: used as f64 / 1e3 / outcome.requests as f64,
+            busy_cpu_us: None,
+            requests_per_s: outcome.requests as f64 / outcome.seconds,
+            requests: outcome.requests,
+            errors: outcome.errors,
+            p50_us: outcome.p50_us,
+            p99_us: outcome.p99_us,
+        })
+    }
+
+    /// CPU per request with the client that never sleeps, in microseconds. Not
+    /// for the mix, whose answers differ in length, nor for proxies, whose
+    /// origins share the client's core.
+    fn measure_busy(&self, server: &Server, role: Role, load: Load) -> Result<Option<f64>> {
+        let Load::Path(path) = load else { return Ok(None) };
+        if role == Role::Proxy {
+            return Ok(None);
+        }
+        let before = server.cpu_ns();
+        let answers = self.drain.run(server.port, path, CONNECTIONS, self.seconds)?;
+        Ok(Some((server.cpu_ns() - before) as f64 / 1e3 / answers as f64))
+    }
+}
+
+fn compile(name: &str, into: &Path) -> Result<()> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("limit").join(format!("{name}.c"));
+    let status = Command::new("cc")
+        .args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
+        .arg(into.join(name))
+        .arg(&source)
+        .status()
+        .context("cc (Debian: gcc, libc6-dev)")?;
+    ensure!(status.success(), "cc {}: {status}", source.display());
+    Ok(())
+}
+
+fn group(bench: &Bench, results: &mut Results, role: Role, loads: Loads) -> Result<usize> {
+    let mut tables: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
+    let chosen = bench.chosen(role);
+    for (key, _) in loads {
+        tables.insert(key, chosen.iter().map(|(peer, version)| new_row(peer, version)).collect());
+    }
+    let mut able: Vec<usize> =
+        (0..chosen.len()).filter(|&i| chosen.get(i).is_some_and(|(_, v)| v.is_ok())).collect();
+    for round in 1..=bench.rounds {
+        println!("skep-bench: {role:?}, round {round} of {}", bench.rounds);
+        let peers: Vec<(usize, &Peer)> =
+            able.iter().filter_map(|&i| Some((i, chosen.get(i)?.0))).collect();
+        one_round(bench, role, loads, &peers, &mut tables)?;
+        if !able.is_empty() {
+            able.rotate_left(1);
+        }
+    }
+    let mut unsound = 0;
+    for (key, rows) in tables {
+        unsound += rows.iter().filter(|row| !row.is_sound()).count();
+        let date = results.machine.date.clone();
+        let cell = Cell { date, rounds: bench.rounds, seconds: bench.seconds, rows };
+        results.cells.insert(key.to_owned(), cell);
+    }
+    Ok(unsound)
+}
+
+fn one_round(
+    bench: &Bench,
+    role: Role,
+    loads: Loads,
+    peers: &[(usize, &Peer)],
+    tables: &mut BTreeMap<&'static str, Vec<Row>>,
+) -> Result<()> {
+    let origins = bench.origins()?;
+    let origins = [&origins[0], &origins[1]].map(|origin| origin.port);
+    let paths = paths_of(loads);
+    let mut servers = Vec::new();
+    for &(index, peer) in peers {
+        match bench.start(peer, role, &paths, origins) {
+            Ok(server) => servers.push((index, peer, server)),
+            Err(error) => {
+                crate::interrupt::check()?;
+                eprintln!("skep-bench: {} cannot be measured: {error:#}", peer.name);
+                for row in tables.values_mut().filter_map(|rows| rows.get_mut(index)) {
+                    row.trouble = Some(format!("{error:#}"));
+                }
+            }
+        }
+    }
+    for (key, load) in loads {
+        for (index, peer, server) in &mut servers {
+            let measured = bench.measure(server, *load).and_then(|sample| {
+                let busy_cpu_us = bench.measure_busy(server, role, *load)?;
+                Ok(Sample { busy_cpu_us, ..sample })
+            });
+            crate::interrupt::check()?;
+            let Some(row) = tables.get_mut(key).and_then(|rows| rows.get_mut(*index)) else {
+                continue;
+            };
+            match measured {
+                Ok(sample) => {
+                    print_sample(key, peer.name, &sample);
+                    row.samples.push(sample);
+                }
+                Err(error) => {
+                    eprintln!("skep-bench: {key}: {}: {error:#}", peer.name);
+                    row.trouble = Some(format!("{error:#}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn new_row(peer: &Peer, version: &Result<String>) -> Row {
+    let (version, trouble) = match version {
+        Ok(version) => (version.clone(), None),
+        Err(error) => {
+            eprintln!("skep-bench: skipping {}: {error:#}", peer.name);
+            (String::new(), Some(format!("{error:#}")))
+        }
+    };
+    Row { server: peer.name.to_owned(), version, trouble, samples: Vec::new() }
+}
+
+/// Every path that the loads may ask for.
+fn paths_of(loads: Loads) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (_, load) in loads {
+        match load {
+            Load::Path(path) => paths.push((*path).to_owned()),
+            Load::Mix => paths.extend(content::all_files().into_iter().map(|(path, _)| path)),
+        }
+    }
+    paths
+}
+
+fn print_sample(key: &str, server: &str, sample: &Sample) {
+    let busy = sample.busy_cpu_us.map_or_else(|| "-".to_owned(), |us| format!("{us:.2}"));
+    println!(
+        "  {key:<11} {server:<9} {:>8.2} us (busy client {busy:>6})  {:>8.0} requests/s  {} errors",
+        sample.cpu_us, sample.requests_per_s, sample.errors
+    );
+}

@@ -1,0 +1,118 @@
+//! Ten thousand clients that have asked once and now keep silent: what each
+//! costs in memory, and what all cost the clients that are at work.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use socket2::{Domain, Socket, Type};
+
+use crate::check;
+use crate::content::SMALL;
+use crate::groups::Bench;
+use crate::interrupt;
+use crate::limits::{IDLE_CONNECTIONS, IDLE_PER_ADDRESS};
+use crate::peers::{Peer, Role};
+use crate::results::{Idle, IdleRow, Results};
+use crate::wrk::Load;
+
+const LOAD: Load = Load::Path(SMALL.0);
+
+/// Measures every server of files. Returns how many rows are not sound.
+pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
+    let chosen = bench.chosen(Role::Files);
+    let mut rows: Vec<IdleRow> =
+        chosen.iter().map(|(peer, version)| new_row(peer, version)).collect();
+    for round in 1..=bench.rounds {
+        println!("skep-bench: Idle, round {round} of {}", bench.rounds);
+        for ((peer, version), row) in chosen.iter().zip(&mut rows) {
+            if version.is_err() {
+                continue;
+            }
+            if let Err(error) = measure(bench, peer, row) {
+                interrupt::check()?;
+                eprintln!("skep-bench: idle: {}: {error:#}", peer.name);
+                row.trouble = Some(format!("{error:#}"));
+            }
+        }
+    }
+    let unsound = rows.iter().filter(|row| !row.is_sound()).count();
+    results.idle = Some(Idle {
+        date: results.machine.date.clone(),
+        rounds: bench.rounds,
+        seconds: bench.seconds,
+        connections: IDLE_CONNECTIONS,
+        rows,
+    });
+    Ok(unsound)
+}
+
+fn measure(bench: &Bench, peer: &Peer, row: &mut IdleRow) -> Result<()> {
+    let origins = bench.origins()?;
+    let origins = [&origins[0], &origins[1]].map(|origin| origin.port);
+    let mut server = bench.start(peer, Role::Files, &[SMALL.0.to_owned()], origins)?;
+    let alone = bench.measure(&mut server, LOAD)?;
+    let before = server.resident_bytes();
+    let idle = open(server.port, IDLE_CONNECTIONS)?;
+    let grown = server.resident_bytes().saturating_sub(before);
+    let beside = bench.measure(&mut server, LOAD)?;
+    let lost = idle.iter().filter(|stream| !is_open(stream)).count() as u64;
+    let each = grown as f64 / f64::from(IDLE_CONNECTIONS);
+    println!(
+        "  {:<9} {each:>6.0} B each, {:.0} -> {:.0} requests/s, {:.2} -> {:.2} us, {lost} lost",
+        peer.name, alone.requests_per_s, beside.requests_per_s, alone.cpu_us, beside.cpu_us
+    );
+    row.resident_bytes.push(each);
+    row.alone.push(alone);
+    row.beside.push(beside);
+    row.lost += lost;
+    Ok(())
+}
+
+/// Opens connections, each from one of several loopback addresses, and asks
+/// once on each: what a server keeps for a connection shows after a request.
+fn open(port: u16, count: u32) -> Result<Vec<TcpStream>> {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut streams = Vec::new();
+    for number in 0..count {
+        interrupt::check()?;
+        let nth = number / IDLE_PER_ADDRESS;
+        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(nth % 250)? + 1);
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        // Bound to the address alone: a bound port would be taken from every
+        // other client of this machine, also while it waits after closing.
+        socket.set_bind_address_no_port(true)?;
+        socket.set_linger(Some(Duration::ZERO))?;
+        socket.bind(&SocketAddrV4::new(from, 0).into())?;
+        socket.connect(&server.into()).with_context(|| format!("connection {number}"))?;
+        let mut stream = TcpStream::from(socket);
+        let answer = check::get_on(&mut stream, SMALL.0)
+            .with_context(|| format!("on connection {number}"))?;
+        ensure!(answer.status == 200, "status {} on connection {number}", answer.status);
+        stream.set_nonblocking(true)?;
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+fn is_open(stream: &TcpStream) -> bool {
+    let mut byte = [0];
+    matches!(stream.peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
+}
+
+fn new_row(peer: &Peer, version: &Result<String>) -> IdleRow {
+    let (version, trouble) = match version {
+        Ok(version) => (version.clone(), None),
+        Err(error) => (String::new(), Some(format!("{error:#}"))),
+    };
+    IdleRow {
+        server: peer.name.to_owned(),
+        version,
+        trouble,
+        resident_bytes: Vec::new(),
+        lost: 0,
+        alone: Vec::new(),
+        beside: Vec::new(),
+    }
+}

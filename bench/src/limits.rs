@@ -1,0 +1,51 @@
+//! Every number that the measurements rest on, with its unit and reason.
+
+use std::time::Duration;
+
+/// The core that servers under test are pinned to.
+pub(crate) const SERVER_CORE: usize = 0;
+/// The core of wrk, of origins and of this program.
+pub(crate) const CLIENT_CORE: usize = 1;
+
+/// Connections of a measurement: enough that one core always has work, few
+/// enough that queues do not measure the caches of the processor.
+pub(crate) const CONNECTIONS: u32 = 64;
+
+/// Warm-up before each measurement, in seconds; the least that wrk runs.
+pub(crate) const WARM_UP_SECONDS: u32 = 1;
+
+/// From start to the first right answer. Varnish compiles C at start.
+pub(crate) const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Between two looks at a server that is starting or ending.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// From SIGTERM to SIGKILL.
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// For one answer while checking, far above any healthy one.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// wrk counts an answer that takes longer as an error, in seconds.
+pub(crate) const WRK_TIMEOUT_SECONDS: u32 = 5;
+
+/// A head that is longer is not one of a server under test.
+pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Idle connections held, as issue 2 asks.
+pub(crate) const IDLE_CONNECTIONS: u32 = 10_000;
+/// Idle connections from one loopback address: below any server's limit for
+/// one client.
+pub(crate) const IDLE_PER_ADDRESS: u32 = 250;
+
+/// Descriptors that a process here may need: 10,000 idle connections, twice
+/// for a proxy, and room.
+pub(crate) const FILES_MAX: u64 = 65_536;
+
+/// Replicas of the WebBench classes (`workloads.md`).
+pub(crate) const MIX_REPLICAS: u64 = 20;
+/// Requests drawn in advance; wrk goes through them in a circle. 100 of them
+/// are for the rarest class.
+pub(crate) const MIX_REQUESTS: usize = 100_000;
+/// Seed of contents and of the mix: every run asks for the same.
+pub(crate) const SEED: u64 = 2;
+
+/// Weight of our processes among the sessions of this machine (autogroup), so
+/// that other work disturbs less: 1 % of a core is left to it.
+pub(crate) const SESSION_NICENESS: i32 = -19;

@@ -1,0 +1,109 @@
+//! The machine: what it is, and the few of its settings that a run changes and
+//! puts back.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::limits::{CLIENT_CORE, FILES_MAX, SERVER_CORE, SESSION_NICENESS};
+use crate::results::Machine;
+
+const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// The congestion control of new connections; the old one comes back on drop.
+///
+/// BBR paces by timers and probes, which over loopback makes the CPU time of
+/// one and the same server differ by a factor of two from run to run; cubic,
+/// the kernel's default, does not.
+pub(crate) struct Congestion {
+    now: String,
+    before: Option<String>,
+}
+
+impl Congestion {
+    /// Sets `name` for the whole machine; `keep` changes nothing. Without the
+    /// right to set it, says so and goes on with what there is.
+    pub(crate) fn set(name: &str) -> Result<Self> {
+        let before = fs::read_to_string(CONGESTION).context(CONGESTION)?.trim().to_owned();
+        if name == "keep" || name == before {
+            return Ok(Self { now: before, before: None });
+        }
+        match fs::write(CONGESTION, name) {
+            Ok(()) => Ok(Self { now: name.to_owned(), before: Some(before) }),
+            Err(error) => {
+                eprintln!("skep-bench: congestion control stays {before}: {error}");
+                Ok(Self { now: before, before: None })
+            }
+        }
+    }
+}
+
+impl Drop for Congestion {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before
+            && let Err(error) = fs::write(CONGESTION, before)
+        {
+            eprintln!("skep-bench: set {CONGESTION} back to {before} by hand: {error}");
+        }
+    }
+}
+
+/// Pins this process, and all that it starts, to the client's core, and gives
+/// its session weight. Servers are moved to their own core one by one.
+pub(crate) fn claim_the_client_core() -> Result<()> {
+    let mut core = CpuSet::new();
+    core.set(CLIENT_CORE);
+    sched_setaffinity(None, &core)
+        .with_context(|| format!("cores {SERVER_CORE} and {CLIENT_CORE} are needed"))?;
+    prefer_session("self");
+    Ok(())
+}
+
+/// Raises the weight of a process's session; without the right to, leaves it.
+pub(crate) fn prefer_session(pid: &str) {
+    let _ = fs::write(format!("/proc/{pid}/autogroup"), SESSION_NICENESS.to_string());
+}
+
+/// Lets this process, and all that it starts, open `FILES_MAX` descriptors, or
+/// as many as it may.
+pub(crate) fn raise_file_limit() {
+    let wanted = Rlimit { current: Some(FILES_MAX), maximum: Some(FILES_MAX) };
+    if setrlimit(Resource::Nofile, wanted).is_err() {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    }
+}
+
+/// Descriptors that a process here may open.
+pub(crate) fn file_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(FILES_MAX)
+}
+
+/// What a reader must know to compare figures with these.
+pub(crate) fn describe(congestion: &Congestion) -> Result<Machine> {
+    let cpus = fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+    let value = |key: &str| {
+        let line = cpus.lines().find(|line| line.starts_with(key));
+        line.and_then(|line| line.split_once(": ")).map_or("", |(_, value)| value)
+    };
+    let date = Command::new("date").args(["-u", "+%Y-%m-%d"]).output().context("date")?;
+    Ok(Machine {
+        date: String::from_utf8_lossy(&date.stdout).trim().to_owned(),
+        processor: value("model name").to_owned(),
+        mhz: value("cpu MHz").split('.').next().unwrap_or_default().to_owned(),
+        cores: cpus.lines().filter(|line| line.starts_with("processor")).count(),
+        is_virtual: value("flags").split(' ').any(|flag| flag == "hypervisor"),
+        kernel: first_line("/proc/sys/kernel/osrelease"),
+        congestion: congestion.now.clone(),
+        wrk: crate::peers::version_of("wrk", &["-v"]).unwrap_or_default(),
+    })
+}
+
+fn first_line(path: &str) -> String {
+    let text = fs::read_to_string(Path::new(path)).unwrap_or_default();
+    text.lines().next().unwrap_or_default().to_owned()
+}

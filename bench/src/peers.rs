@@ -1,0 +1,354 @@
+//! Who is measured, and how each is started: one worker, logs off, tuned as its
+//! manual advises. The settings themselves are files in `bench/peers/`, where
+//! `@NAME@` stands for what differs from run to run.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::check;
+use crate::content::SMALL;
+use crate::interrupt;
+use crate::limits::{POLL_INTERVAL, READY_TIMEOUT};
+use crate::machine;
+use crate::process::{Server, free_port};
+
+/// What a server is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Answer from files or from a cache in front of them.
+    Files,
+    /// Pass requests on to two origins.
+    Proxy,
+    /// Send clients to an origin.
+    Redirect,
+}
+
+/// One way to start a server.
+pub(crate) struct Setup {
+    role: Role,
+    /// Name and text of a file that goes into the server's own folder.
+    config: Option<(&'static str, &'static str)>,
+    /// Its words; what stands for a path with a space stays one word.
+    command: &'static str,
+}
+
+/// A server that may be measured.
+pub(crate) struct Peer {
+    pub(crate) name: &'static str,
+    /// Debian's package, for those who lack it.
+    package: &'static str,
+    program: &'static str,
+    version: &'static [&'static str],
+    setups: &'static [Setup],
+    /// It answers from a cache: the second answer must say so by `Age`.
+    caches: bool,
+}
+
+macro_rules! config {
+    ($name:literal) => {
+        Some(($name, include_str!(concat!("../peers/", $name))))
+    };
+}
+
+/// The bare loop in C, to which all others are compared.
+pub(crate) const LIMIT: &str = "limit";
+/// Ours.
+pub(crate) const SKEP: &str = "skep";
+
+/// Everyone, in the order of the tables.
+pub(crate) const PEERS: &[Peer] = &[
+    Peer {
+        name: LIMIT,
+        package: "gcc",
+        program: "@LIMIT@",
+        version: &[],
+        setups: &[
+            Setup { role: Role::Files, config: None, command: "@LIMIT@ @PORT@ @ROOT@" },
+            Setup {
+                role: Role::Redirect,
+                config: None,
+                command: "@LIMIT@ @PORT@ @ROOT@ --redirect http://127.0.0.1:@BACKEND1@",
+            },
+        ],
+        caches: false,
+    },
+    Peer {
+        name: SKEP,
+        package: "not a package: `cargo build --release --package skep`",
+        program: "@SKEP@",
+        version: &["--version"],
+        setups: &[
+            Setup {
+                role: Role::Files,
+                config: None,
+                command: "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ \
+                          --threads 1 --access-log off --cache-size 512MiB",
+            },
+            Setup {
+                role: Role::Proxy,
+                config: config!("skep-proxy.toml"),
+                command: "@SKEP@ run --config @CONFIG@ --as d1",
+            },
+            Setup {
+                role: Role::Redirect,
+                config: config!("skep-redirect.toml"),
+                command: "@SKEP@ run --config @CONFIG@ --as d1",
+            },
+        ],
+        caches: false,
+    },
+    Peer {
+        name: "nginx",
+        package: "nginx-light",
+        program: "nginx",
+        version: &["-v"],
+        setups: &[
+            Setup { role: Role::Files, config: config!("nginx-static.conf"), command: NGINX },
+            Setup { role: Role::Proxy, config: config!("nginx-proxy.conf"), command: NGINX },
+            Setup { role: Role::Redirect, config: config!("nginx-redirect.conf"), command: NGINX },
+        ],
+        caches: false,
+    },
+    Peer {
+        name: "h2o",
+        package: "h2o",
+        program: "h2o",
+        version: &["--version"],
+        setups: &[Setup {
+            role: Role::Files,
+            config: config!("h2o-static.conf"),
+            command: "h2o -m worker -c @CONFIG@",
+        }],
+        caches: false,
+    },
+    Peer {
+        name: "lighttpd",
+        package: "lighttpd",
+        program: "lighttpd",
+        version: &["-v"],
+        setups: &[Setup {
+            role: Role::Files,
+            config: config!("lighttpd-static.conf"),
+            command: "lighttpd -D -f @CONFIG@",
+        }],
+        caches: false,
+    },
+    Peer {
+        name: "haproxy",
+        package: "haproxy",
+        program: "haproxy",
+        version: &["-v"],
+        setups: &[
+            Setup { role: Role::Files, config: config!("haproxy-static.conf"), command: HAPROXY },
+            Setup { role: Role::Proxy, config: config!("haproxy-proxy.conf"), command: HAPROXY },
+            Setup {
+                role: Role::Redirect,
+                config: config!("haproxy-redirect.conf"),
+                command: HAPROXY,
+            },
+        ],
+        caches: true,
+    },
+    Peer {
+        name: "varnish",
+        package: "varnish",
+        program: "varnishd",
+        version: &["-V"],
+        setups: &[Setup {
+            role: Role::Files,
+            config: config!("varnish-static.vcl"),
+            command: VARNISH,
+        }],
+        caches: true,
+    },
+];
+
+const NGINX: &str = "nginx -c @CONFIG@ -p @DIR@ -e @DIR@/error.log";
+/// The mask takes what it logs for each request out of its log in memory, which
+/// cannot be switched off as a whole.
+const VARNISH: &str = "varnishd -F -j none -n @DIR@/varnish -a 127.0.0.1:@PORT@ -f @CONFIG@ \
+                       -s malloc,512m -p thread_pools=1 -p thread_pool_max=1000 \
+                       -p timeout_idle=3600 -p listen_depth=4096 \
+                       -p vsl_mask=-Begin,-End,-Link,-Timestamp,-ReqStart,-ReqMethod,\
+                       -ReqURL,-ReqProtocol,-ReqHeader,-ReqUnset,-ReqAcct,-RespProtocol,\
+                       -RespStatus,-RespReason,-RespHeader,-RespUnset,-VCL_call,-VCL_return,\
+                       -VCL_use,-Hit,-SessOpen,-SessClose,-Storage,-Filters";
+const HAPROXY: &str = "haproxy -db -f @CONFIG@";
+
+/// What the `@NAMES@` stand for in this run.
+pub(crate) struct Places {
+    pub(crate) root: PathBuf,
+    pub(crate) limit: PathBuf,
+    pub(crate) skep: PathBuf,
+}
+
+impl Peer {
+    /// The peer of that name.
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        PEERS.iter().find(|peer| peer.name == name)
+    }
+
+    /// Whether it can do that.
+    pub(crate) fn plays(&self, role: Role) -> bool {
+        self.setups.iter().any(|setup| setup.role == role)
+    }
+
+    /// What it says of its version; an error says how to get it.
+    pub(crate) fn version(&self, places: &Places) -> Result<String> {
+        let program = fill(self.program, &[], places);
+        if self.version.is_empty() {
+            return Ok(String::new());
+        }
+        version_of(&program, self.version)
+            .with_context(|| format!("not here (Debian: {})", self.package))
+    }
+
+    /// Starts it on `core` with files in `dir` and waits for its first answer.
+    pub(crate) fn start(
+        &self,
+        role: Role,
+        dir: &Path,
+        core: usize,
+        origins: [u16; 2],
+        places: &Places,
+    ) -> Result<Server> {
+        let setup = self.setups.iter().find(|setup| setup.role == role);
+        let setup = setup.with_context(|| format!("{} is no {role:?}", self.name))?;
+        fs::create_dir_all(dir)?;
+        let port = free_port()?;
+        let mut names = vec![
+            ("@PORT@", port.to_string()),
+            ("@DIR@", dir.display().to_string()),
+            ("@FILES@", machine::file_limit().to_string()),
+            ("@CONNECTIONS@", (machine::file_limit() / 2).to_string()),
+            ("@BACKEND1@", origins[0].to_string()),
+            ("@BACKEND2@", origins[1].to_string()),
+        ];
+        if let Some((name, text)) = setup.config {
+            let file = dir.join(name);
+            fs::write(&file, fill(text, &names, places))?;
+            names.push(("@CONFIG@", file.display().to_string()));
+        }
+        let words = setup.command.split(' ');
+        let argv: Vec<String> = words.map(|word| fill(word, &names, places)).collect();
+        let mut server = Server::start(&argv, dir, core, port)?;
+        wait_for_answer(&mut server).with_context(|| last_words(dir))?;
+        server.prefer();
+        Ok(server)
+    }
+
+    /// Asks for every one of `paths`, twice from those who cache, and compares.
+    pub(crate) fn check(
+        &self,
+        role: Role,
+        port: u16,
+        paths: &[String],
+        places: &Places,
+    ) -> Result<()> {
+        for path in paths {
+            if role == Role::Redirect {
+                let answer = check::get(port, path)?;
+                let to = answer.field("location").unwrap_or_default();
+                ensure!(answer.status == 302, "GET {path}: status {}", answer.status);
+                ensure!(to.ends_with(path.as_str()), "GET {path}: sent to {to}");
+                continue;
+            }
+            check::same_file(port, &places.root, path)?;
+            if role == Role::Files && self.caches {
+                let again = check::same_file(port, &places.root, path)?;
+                ensure!(again.field("age").is_some(), "GET {path}: not from the cache");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `program` for its version: the first word that looks like one.
+pub(crate) fn version_of(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program).args(args).output()?;
+    let said = [output.stdout, output.stderr].concat();
+    find_version(&String::from_utf8_lossy(&said)).context("it says no version")
+}
+
+fn find_version(said: &str) -> Option<String> {
+    let words = said.split([' ', '/', '\n', '(']);
+    let mut words = words.map(|word| word.trim_start_matches("varnish-").trim_matches([',', ')']));
+    let is_version =
+        |word: &str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
+    words.find(|word| is_version(word)).map(str::to_owned)
+}
+
+fn fill(text: &str, names: &[(&str, String)], places: &Places) -> String {
+    let text = text
+        .replace("@ROOT@", &places.root.display().to_string())
+        .replace("@LIMIT@", &places.limit.display().to_string())
+        .replace("@SKEP@", &places.skep.display().to_string());
+    names.iter().fold(text, |text, (name, value)| text.replace(name, value))
+}
+
+/// Until the first good answer, or an error when there is none in time.
+pub(crate) fn wait_for_answer(server: &mut Server) -> Result<()> {
+    let deadline = Instant::now() + READY_TIMEOUT;
+    loop {
+        interrupt::check()?;
+        server.check_alive()?;
+        match check::get(server.port, SMALL.0) {
+            Ok(answer) if answer.status < 400 => return Ok(()),
+            _ if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
+            Ok(answer) => bail!("no good answer after {READY_TIMEOUT:?}: {}", answer.status),
+            Err(error) => return Err(error.context(format!("no answer after {READY_TIMEOUT:?}"))),
+        }
+    }
+}
+
+/// The end of what a server wrote before it failed.
+fn last_words(dir: &Path) -> String {
+    let said = fs::read_to_string(dir.join("output.log")).unwrap_or_default();
+    let lines: Vec<&str> = said.lines().rev().take(5).collect();
+    let mut words = String::from("it said: ");
+    words.extend(lines.into_iter().rev().flat_map(|line| [line, " "]));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_the_peers_say() {
+        for (said, version) in [
+            ("nginx version: nginx/1.22.1", "1.22.1"),
+            ("h2o version 2.2.5\nOpenSSL: OpenSSL 3.0.17", "2.2.5"),
+            ("lighttpd/1.4.69 (ssl) - a light and fast webserver", "1.4.69"),
+            (
+                "HAProxy version 2.6.12-1+deb12u4 2026/01/01 - https://haproxy.org/",
+                "2.6.12-1+deb12u4",
+            ),
+            ("varnishd (varnish-7.1.1 revision 7cee1c581b)", "7.1.1"),
+            ("skep 0.1.0", "0.1.0"),
+        ] {
+            assert_eq!(find_version(said).as_deref(), Some(version));
+        }
+        assert_eq!(find_version("no version here"), None);
+    }
+
+    #[test]
+    fn every_template_is_filled() {
+        let places = Places { root: "/r".into(), limit: "/l".into(), skep: "/s".into() };
+        let names: Vec<_> =
+            ["@PORT@", "@DIR@", "@FILES@", "@CONNECTIONS@", "@BACKEND1@", "@BACKEND2@", "@CONFIG@"]
+                .map(|name| (name, String::from("1")))
+                .into();
+        for setup in PEERS.iter().flat_map(|peer| peer.setups) {
+            for text in
+                [Some(setup.command), setup.config.map(|(_, text)| text)].into_iter().flatten()
+            {
+                assert!(!fill(text, &names, &places).contains('@'), "{text}");
+            }
+        }
+    }
+}

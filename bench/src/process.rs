@@ -1,0 +1,183 @@
+//! A server process and its descendants: start on a core, account, stop.
+//!
+//! Dropping a [`Server`] ends its whole process group, so no error path leaves
+//! a server behind.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::limits::{POLL_INTERVAL, STOP_TIMEOUT};
+use crate::machine;
+
+/// A running server, with all that it started.
+pub(crate) struct Server {
+    child: Child,
+    /// Where it answers, on 127.0.0.1.
+    pub(crate) port: u16,
+}
+
+impl Server {
+    /// Starts `argv` on one core. Its output goes to `output.log` in `dir`.
+    pub(crate) fn start(argv: &[String], dir: &Path, core: usize, port: u16) -> Result<Self> {
+        let log = File::create(dir.join("output.log")).context("output.log")?;
+        let child = Command::new("taskset")
+            .arg("-c")
+            .arg(core.to_string())
+            .args(argv)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", argv.join(" ")))?;
+        Ok(Self { child, port })
+    }
+
+    /// An error once the process has ended.
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            Some(status) => bail!("it ended with {status}"),
+            None => Ok(()),
+        }
+    }
+
+    /// CPU time of every thread of the tree so far, user and system, with the
+    /// softirq work that the kernel did in their name, in nanoseconds. To it
+    /// comes the softirq work that the kernel moved to its own thread for the
+    /// server's core. A thread that ended is no longer counted.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        let tree: u64 = self.tree().iter().map(|&pid| threads_ns(pid)).sum();
+        tree + softirq_thread().map_or(0, threads_ns)
+    }
+
+    /// Resident memory of the tree, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        self.tree().iter().map(|&pid| resident_bytes(pid)).sum()
+    }
+
+    /// Gives every session of the tree the weight that ours has.
+    pub(crate) fn prefer(&self) {
+        for pid in self.tree() {
+            machine::prefer_session(&pid.to_string());
+        }
+    }
+
+    fn tree(&self) -> Vec<u32> {
+        descendants(self.child.id(), &parents())
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed()) {
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Some put a child into a session of its own: those are ended one by one.
+        let tree: Vec<_> = self.tree().into_iter().map(|pid| (pid, started_at(pid))).collect();
+        self.signal(Signal::TERM);
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        self.signal(Signal::KILL);
+        let _ = self.child.wait();
+        let left = tree.into_iter().filter(|(pid, at)| at.is_some() && *at == started_at(*pid));
+        for (pid, _) in left {
+            if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// A port of 127.0.0.1 that nobody listens on at the moment.
+pub(crate) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// When a process started, in ticks since boot: with its number, its identity.
+fn started_at(pid: u32) -> Option<String> {
+    stat_fields(pid)?.into_iter().nth(19)
+}
+
+/// Fields of /proc/PID/stat behind the name: state, parent, group, ...
+fn stat_fields(pid: u32) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(") ")?;
+    Some(rest.split(' ').map(str::to_owned).collect())
+}
+
+/// Every process with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    pids().filter_map(|pid| Some((pid, stat_fields(pid)?.get(1)?.parse().ok()?))).collect()
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// `root` and all below it, parents first.
+fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let mut tree = vec![root];
+    let mut at = 0;
+    while let Some(&parent) = tree.get(at) {
+        tree.extend(parents.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| pid));
+        at += 1;
+    }
+    tree
+}
+
+/// Time on a core of all threads of a process, in nanoseconds: the first field
+/// of /proc/PID/task/TID/schedstat (kernel: Documentation/scheduler/sched-stats).
+fn threads_ns(pid: u32) -> u64 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .filter_map(|thread| {
+            let text = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            text.split(' ').next()?.parse::<u64>().ok()
+        })
+        .sum()
+}
+
+/// The kernel's thread for softirq work on the server's core.
+fn softirq_thread() -> Option<u32> {
+    let name = format!("ksoftirqd/{}\n", crate::limits::SERVER_CORE);
+    pids()
+        .find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == name))
+}
+
+fn resident_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_all_generations_and_no_stranger() {
+        let parents = [(2, 1), (3, 2), (4, 9), (5, 3), (9, 1)];
+        assert_eq!(descendants(2, &parents), [2, 3, 5]);
+    }
+
+    #[test]
+    fn this_process_has_used_time_and_memory() {
+        let me = std::process::id();
+        assert!(threads_ns(me) > 0);
+        assert!(resident_bytes(me) > 0);
+    }
+}

@@ -1,0 +1,314 @@
+//! `docs/benchmarks.md`, written from the samples alone: targets first, then
+//! the tables, the rows that Skep loses included.
+
+mod targets;
+
+use std::fmt::Write as _;
+
+use crate::bodies;
+use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
+use crate::peers::{LIMIT, SKEP};
+use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
+
+/// Key, heading and one sentence of each table of requests.
+const TABLES: [(&str, &str, &str); 7] = [
+    ("files-1k", "1 KiB file", "What a request costs when the body costs nothing."),
+    ("files-22k", "22,132-byte file", "The size of a picture."),
+    (
+        "files-541k",
+        "541,761-byte file",
+        "The limit writes from memory here, as it does everywhere; that is not the cheapest way \
+         at this size, see [how large bodies are sent](#how-large-bodies-are-sent).",
+    ),
+    (
+        "files-mix",
+        "WebBench mix",
+        "Ten classes from 223 to 541,761 bytes with their published probabilities, 20 replicas \
+         (200 files), requests drawn with a fixed seed; 6.2 KB on average.",
+    ),
+    (
+        "proxy-1k",
+        "Proxy, 1 KiB",
+        "Two origins (the loop in C, on the client's core) over kept connections; the CPU time \
+         is the proxy's alone, and the requests per second are bounded by the client's core.",
+    ),
+    ("proxy-22k", "Proxy, 22,132 bytes", "The same with a body that has to be copied."),
+    ("redirect", "Redirect", "302 to an origin, with the path of the request."),
+];
+
+/// The whole page.
+pub(crate) fn page(results: &Results) -> String {
+    let mut page = String::from(
+        "# Benchmarks\n\nWritten by `make bench` from `bench/results/latest.json`; not edited by \
+         hand.\n\n",
+    );
+    page += &machine(&results.machine);
+    page += "\n## Targets\n\n";
+    page += &targets::table(results);
+    page += "\n## Requests\n\nMedians of the rounds, with the lowest and the highest round; `x` \
+             is the ratio to the bare loop in C (`limit`). *Busy client* is CPU per request \
+             with a client that never sleeps, so that the server always has work: see \
+             [method](#method). Errors are failed connects, reads and \
+             writes, time-outs and statuses of 400 and above, of all rounds.\n";
+    for (key, heading, sentence) in TABLES {
+        if let Some(cell) = results.cells.get(key) {
+            let _ = write!(page, "\n### {heading}\n\n{sentence}\n\n");
+            page += &requests(cell);
+        }
+    }
+    if let Some(idle) = &results.idle {
+        page += &idle_table(idle);
+    }
+    if let Some(bodies) = &results.bodies {
+        page += &bodies_table(bodies);
+    }
+    page + &method()
+}
+
+fn machine(machine: &Machine) -> String {
+    let kind = if machine.is_virtual { "virtual machine" } else { "machine" };
+    format!(
+        "A {kind} with {} cores of {} at {} MHz, Linux {}, TCP congestion control {}, wrk {}, \
+         {}.\n",
+        machine.cores,
+        machine.processor,
+        machine.mhz,
+        machine.kernel,
+        machine.congestion,
+        machine.wrk,
+        machine.date
+    )
+}
+
+fn requests(cell: &Cell) -> String {
+    let limit = cell.row(LIMIT);
+    let mut table = String::from(
+        "| server | CPU per request, us | x | busy client, us | x | requests per second | x | \
+         errors |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in &cell.rows {
+        let name = name_of(&row.server, &row.version);
+        if row.samples.is_empty() {
+            let trouble = row.trouble.as_deref().unwrap_or("not measured");
+            let _ = writeln!(table, "| {name} | {} | | | | | | |", one_line(trouble));
+            continue;
+        }
+        let busy = row.samples.iter().filter_map(|sample| sample.busy_cpu_us);
+        let _ = writeln!(
+            table,
+            "| {name} | {} | {} | {} | {} | {:.0} | {} | {} |",
+            spread(row.samples.iter().map(|sample| sample.cpu_us)),
+            ratio(row, limit, Row::cpu_us),
+            spread(busy),
+            ratio(row, limit, |row| row.busy_cpu_us().unwrap_or_default()),
+            row.requests_per_s(),
+            ratio(row, limit, Row::requests_per_s),
+            errors(row.errors(), row.trouble.as_deref()),
+        );
+    }
+    let (rounds, seconds) = (cell.rounds, cell.seconds);
+    table + &format!("\n{rounds} rounds of {seconds} s, {}.\n", cell.date)
+}
+
+fn idle_table(idle: &Idle) -> String {
+    let mut text = format!(
+        "\n## Idle connections\n\n{} clients have asked once and keep silent; {CONNECTIONS} \
+         others go on asking for 1 KiB. Resident memory is that of the processes; what the \
+         kernel holds for a socket is the same for all.\n\n\
+         | server | resident memory each, bytes | CPU per request, us: alone | beside them | \
+         requests per second: alone | beside them | ratio | errors |\n\
+         |---|---|---|---|---|---|---|---|\n",
+        grouped(u64::from(idle.connections))
+    );
+    for row in &idle.rows {
+        let name = name_of(&row.server, &row.version);
+        if row.beside.is_empty() {
+            let trouble = row.trouble.as_deref().unwrap_or("not measured");
+            let _ = writeln!(text, "| {name} | {} | | | | | | |", one_line(trouble));
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "| {name} | {:.0} | {} | {} | {:.0} | {:.0} | {:.2} | {} |",
+            median(row.resident_bytes.iter().copied()),
+            spread(row.alone.iter().map(|sample| sample.cpu_us)),
+            spread(row.beside.iter().map(|sample| sample.cpu_us)),
+            per_second(&row.alone),
+            per_second(&row.beside),
+            idle_ratio(row),
+            errors(row.errors(), row.trouble.as_deref()),
+        );
+    }
+    let (rounds, seconds) = (idle.rounds, idle.seconds);
+    text + &format!("\n{rounds} rounds of {seconds} s, {}.\n", idle.date)
+}
+
+fn bodies_table(bodies: &Bodies) -> String {
+    let mut text = String::from(
+        "\n## How large bodies are sent\n\nOne epoll loop in C, one body, all else equal \
+         (`bench/limit/bodies.c`; `skep-bench bodies` repeats it): server CPU for each reply in \
+         us, 541,761 bytes where nothing else is said. `drain` is a client that never sleeps and \
+         never copies: wrk sleeps when it has nothing to read, and over loopback the server pays \
+         for waking it.\n\n| way |",
+    );
+    for (_, _, heading) in bodies::CLIENTS {
+        let _ = write!(text, " {heading} |");
+    }
+    text += "\n|---|---|---|---|---|\n";
+    for way in &bodies.ways {
+        let _ = write!(text, "| {} |", way.name);
+        for samples in &way.cpu_us {
+            match samples.is_empty() {
+                true => text += " |",
+                false => drop(write!(text, " {} |", spread(samples.iter().copied()))),
+            }
+        }
+        text.push('\n');
+    }
+    let (rounds, seconds) = (bodies.rounds, bodies.seconds);
+    let _ = write!(text, "\n{rounds} rounds of {seconds} s, {}.\n", bodies.date);
+    text + BODIES_LESSONS
+}
+
+const BODIES_LESSONS: &str = "
+What follows from it:
+
+- Below 64 KiB a copy is as good as anything: head and body leave in one `writev`.
+- From there on bodies leave by `sendfile` from a memfd, in one call for all that is left. Huge \
+pages save another tenth, and filling them is three times faster than faulting in small ones, if \
+the range is collapsed before it is filled.
+- `vmsplice` is a little cheaper still, but needs a pipe for every reply in flight.
+- `SO_SNDBUF` is left to the kernel: a smaller one costs, a larger one gives nothing.
+- Pages in a socket's queue are the live pages of the memfd. Overwriting them, or punching a hole \
+into *part* of a huge page, changes what the client receives; closing the memfd, or punching out \
+whole huge pages, does not. So a segment is written once and then only dropped.
+";
+
+fn method() -> String {
+    format!(
+        "\n## Method\n\n\
+- Every server runs one worker, pinned to core {SERVER_CORE}, logs off, tuned as its manual \
+advises: see `bench/peers/`. wrk has core {CLIENT_CORE}, one thread and {CONNECTIONS} \
+connections. HAProxy and Varnish answer from their caches, which is checked by `Age`.\n\
+- Before it is measured, a server answers for every file, byte for byte.\n\
+- Rounds are interleaved: all servers of a table run, and are measured in turn; a warm-up of \
+{WARM_UP_SECONDS} s comes before each measurement. Each round starts them anew, in another order.\n\
+- CPU per request is the time on a core of all threads of the server's process tree \
+(`/proc/PID/task/TID/schedstat`, nanoseconds), with the softirq work done in their name or moved \
+to ksoftirqd, divided by the requests that wrk completed. It is the figure to compare: requests \
+per second also depend on the client and on what else runs on the machine.\n\
+- wrk costs more CPU for a small request than a fast server does. Such a server then sleeps \
+between requests and is woken for each, so that its CPU per request rises while that of a slower \
+one, which finds ten requests waiting, does not. The column *busy client* is free of that \
+(`bench/limit/drain.c` polls {CONNECTIONS} connections without ever sleeping). Targets are judged \
+by wrk, as issue 2 says.\n\
+- Over loopback a server also does part of the receiver's work, and part of its own is done by \
+the receiver. This is so for all of them alike.\n\
+- The congestion control is set to cubic, the kernel's default, while measuring. Under BBR, which \
+paces by timers, the cost of sending large bodies over loopback swings by a factor of two and \
+more from run to run.\n\
+- `limit` (`bench/limit/limit.c`) is one epoll loop: look up the path, one write of a reply made \
+before. It is no server.\n"
+    )
+}
+
+/// Median with the lowest and the highest value.
+fn spread(values: impl Iterator<Item = f64> + Clone) -> String {
+    if values.clone().next().is_none() {
+        return "-".to_owned();
+    }
+    let low = values.clone().fold(f64::INFINITY, f64::min);
+    let high = values.clone().fold(0.0, f64::max);
+    let middle = median(values);
+    let digits = if middle < 20.0 { 2 } else { 1 };
+    format!("{middle:.digits$} ({low:.digits$} - {high:.digits$})")
+}
+
+fn ratio(row: &Row, limit: Option<&Row>, value: impl Fn(&Row) -> f64) -> String {
+    let ratio = limit.map(|limit| value(row) / value(limit)).filter(|ratio| ratio.is_finite());
+    ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
+}
+
+fn per_second(samples: &[Sample]) -> f64 {
+    median(samples.iter().map(|sample| sample.requests_per_s))
+}
+
+/// Requests per second beside the idle connections to those alone.
+fn idle_ratio(row: &IdleRow) -> f64 {
+    per_second(&row.beside) / per_second(&row.alone)
+}
+
+fn name_of(server: &str, version: &str) -> String {
+    let name = format!("{server} {version}");
+    let name = name.trim_end();
+    if server == SKEP { format!("**{name}**") } else { name.to_owned() }
+}
+
+fn errors(count: u64, trouble: Option<&str>) -> String {
+    match trouble {
+        None => count.to_string(),
+        Some(trouble) => format!("{count}; {}", one_line(trouble)),
+    }
+}
+
+/// Fit for a cell of a table.
+fn one_line(text: &str) -> String {
+    let text = text.replace(['\n', '|'], " ");
+    text.chars().take(160).collect()
+}
+
+/// 10000 as 10,000.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_missing_peer_is_named_and_a_present_one_compared() {
+        let row = |server: &str, cpu_us: f64| Row {
+            server: server.into(),
+            version: String::new(),
+            trouble: (cpu_us == 0.0).then(|| "not here\n(Debian: h2o)".into()),
+            samples: if cpu_us == 0.0 { vec![] } else { vec![sample(cpu_us)] },
+        };
+        let rows = vec![row(LIMIT, 2.0), row(SKEP, 3.0), row("h2o", 0.0)];
+        let cell = Cell { date: "2026-01-01".into(), rounds: 1, seconds: 1, rows };
+        let table = requests(&cell);
+        assert!(
+            table.contains("| **skep** | 3.00 (3.00 - 3.00) | 1.50 | - | - | 1000 | 1.00 | 0 |")
+        );
+        assert!(table.contains("| h2o | not here (Debian: h2o) |"));
+    }
+
+    #[test]
+    fn the_committed_samples_still_parse() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/results/latest.json");
+        let results = Results::read(std::path::Path::new(file)).unwrap();
+        assert!(page(&results).starts_with("# Benchmarks\n"));
+    }
+
+    #[test]
+    fn numbers_are_grouped_by_three() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(10_000), "10,000");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    fn sample(cpu_us: f64) -> Sample {
+        let (requests, errors, p50_us, p99_us) = (1, 0, 0.0, 0.0);
+        let busy_cpu_us = None;
+        Sample { cpu_us, busy_cpu_us, requests_per_s: 1000.0, requests, errors, p50_us, p99_us }
+    }
+}

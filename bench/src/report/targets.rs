@@ -1,0 +1,160 @@
+//! The targets of issue 2, section 5, each with what was measured.
+
+use std::fmt::Write as _;
+
+use super::idle_ratio;
+use crate::peers::{LIMIT, SKEP};
+use crate::results::{Cell, Results, Row, median};
+
+/// CPU of a 1 KiB request against the bare loop's.
+const LIMIT_RATIO_MAX: f64 = 1.10;
+/// CPU of a proxied request against HAProxy's and nginx's.
+const PROXY_RATIO_MAX: f64 = 0.90;
+/// Resident memory of an idle connection, in bytes.
+const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
+/// "Unchanged": requests per second beside the idle ones to those alone. What
+/// is lost below this is more than the noise of two runs of one server.
+const IDLE_RATE_RATIO_MIN: f64 = 0.95;
+
+/// What was found for one target; `None` when it was not measured.
+type Finding = Option<(String, bool)>;
+
+/// One line for each target.
+pub(super) fn table(results: &Results) -> String {
+    let mut table = String::from("| target | measured | |\n|---|---|---|\n");
+    for (target, finding) in findings(results) {
+        let (measured, verdict) = match finding {
+            Some((measured, true)) => (measured, "met"),
+            Some((measured, false)) => (measured, "**missed**"),
+            None => ("not measured".to_owned(), ""),
+        };
+        let _ = writeln!(table, "| {target} | {measured} | {verdict} |");
+    }
+    table
+}
+
+fn findings(results: &Results) -> Vec<(String, Finding)> {
+    let cell = |key: &str| results.cells.get(key);
+    let mut findings = vec![(
+        "1 KiB file: CPU per request at most 1.10 x the limit".to_owned(),
+        cell("files-1k").and_then(|cell| against(cell, LIMIT, LIMIT_RATIO_MAX)),
+    )];
+    for (key, what) in [
+        ("files-1k", "1 KiB file"),
+        ("files-22k", "22 KB file"),
+        ("files-541k", "541 KB file"),
+        ("files-mix", "WebBench mix"),
+    ] {
+        let target = format!("{what}: CPU per request below every peer");
+        findings.push((target, cell(key).and_then(below_every_peer)));
+    }
+    for (key, what) in [("proxy-1k", "1 KiB"), ("proxy-22k", "22 KB")] {
+        for peer in ["haproxy", "nginx"] {
+            let target = format!("proxy, {what}: CPU per request at most 0.9 x {peer}'s");
+            let finding = cell(key).and_then(|cell| against(cell, peer, PROXY_RATIO_MAX));
+            findings.push((target, finding));
+        }
+    }
+    findings.push((
+        "redirect: CPU per request at most nginx's".to_owned(),
+        cell("redirect").and_then(|cell| against(cell, "nginx", 1.0)),
+    ));
+    findings.extend(idle_findings(results));
+    findings.push(("errors: none".to_owned(), errors(results)));
+    findings
+}
+
+fn against(cell: &Cell, peer: &str, ratio_max: f64) -> Finding {
+    let (ours, theirs) = (cell.row(SKEP)?, cell.row(peer)?);
+    let ratio = ours.cpu_us() / theirs.cpu_us();
+    Some((compare(ours, theirs), ratio <= ratio_max))
+}
+
+fn below_every_peer(cell: &Cell) -> Finding {
+    let ours = cell.row(SKEP)?;
+    let peers = cell.rows.iter().filter(|row| ![SKEP, LIMIT].contains(&row.server.as_str()));
+    let best = peers
+        .filter(|row| !row.samples.is_empty())
+        .min_by(|a, b| a.cpu_us().total_cmp(&b.cpu_us()))?;
+    let measured = format!("{}: {}", best.server, compare(ours, best));
+    Some((measured, ours.cpu_us() < best.cpu_us()))
+}
+
+/// Ratio and figures, and the ratio under the client that never sleeps.
+fn compare(ours: &Row, theirs: &Row) -> String {
+    let (us, them) = (ours.cpu_us(), theirs.cpu_us());
+    let busy = ours.busy_cpu_us().zip(theirs.busy_cpu_us());
+    let busy = busy.map(|(us, them)| format!("; busy client {:.2} x", us / them));
+    format!("{:.2} x ({us:.2} to {them:.2} us){}", us / them, busy.unwrap_or_default())
+}
+
+fn idle_findings(results: &Results) -> [(String, Finding); 2] {
+    let rows = results.idle.iter().flat_map(|idle| &idle.rows);
+    let row = rows.into_iter().find(|row| row.server == SKEP && !row.beside.is_empty());
+    let memory = row.map(|row| {
+        let bytes = median(row.resident_bytes.iter().copied());
+        (format!("{bytes:.0} bytes"), bytes <= IDLE_BYTES_MAX)
+    });
+    let rate = row.map(|row| {
+        let ratio = idle_ratio(row);
+        (format!("{ratio:.2} x"), ratio >= IDLE_RATE_RATIO_MIN)
+    });
+    [
+        ("10,000 idle connections: at most 8 KiB of resident memory each".to_owned(), memory),
+        ("10,000 idle connections: 64 active ones as fast as alone".to_owned(), rate),
+    ]
+}
+
+fn errors(results: &Results) -> Finding {
+    let rows = results.cells.values().filter_map(|cell| cell.row(SKEP));
+    let idle = results.idle.iter().flat_map(|idle| &idle.rows).filter(|row| row.server == SKEP);
+    let counts: Vec<u64> =
+        rows.map(|row| row.errors()).chain(idle.map(|row| row.errors())).collect();
+    let count: u64 = counts.iter().sum();
+    (!counts.is_empty()).then(|| (count.to_string(), count == 0))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::results::Sample;
+
+    fn cell(rows: &[(&str, f64)]) -> Cell {
+        let row = |&(server, cpu_us): &(&str, f64)| Row {
+            server: server.to_owned(),
+            version: String::new(),
+            trouble: None,
+            samples: vec![Sample {
+                cpu_us,
+                busy_cpu_us: None,
+                requests_per_s: 1.0,
+                requests: 1,
+                errors: 0,
+                p50_us: 0.0,
+                p99_us: 0.0,
+            }],
+        };
+        Cell { date: String::new(), rounds: 1, seconds: 1, rows: rows.iter().map(row).collect() }
+    }
+
+    #[test]
+    fn the_best_peer_is_the_bar_and_the_limit_is_no_peer() {
+        let cell = cell(&[(LIMIT, 1.0), (SKEP, 2.0), ("nginx", 3.0), ("h2o", 1.9)]);
+        assert_eq!(below_every_peer(&cell), Some(("h2o: 1.05 x (2.00 to 1.90 us)".into(), false)));
+    }
+
+    #[test]
+    fn a_ratio_at_its_bound_is_met_and_an_absent_server_is_not_measured() {
+        let cell = cell(&[(LIMIT, 10.0), (SKEP, 11.0)]);
+        assert!(against(&cell, LIMIT, 1.1).unwrap().1);
+        assert_eq!(against(&cell, "haproxy", 0.9), None);
+        assert_eq!(below_every_peer(&cell), None);
+    }
+
+    #[test]
+    fn nothing_measured_is_said_for_every_target() {
+        let table = table(&Results::default());
+        assert_eq!(table.matches("not measured").count(), table.lines().count() - 2);
+    }
+}

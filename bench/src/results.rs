@@ -1,0 +1,201 @@
+//! Raw samples, as `bench/results/latest.json` keeps them, and their medians.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// Everything measured so far.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Results {
+    pub(crate) machine: Machine,
+    /// Tables of requests, by the key of the cell.
+    pub(crate) cells: BTreeMap<String, Cell>,
+    pub(crate) idle: Option<Idle>,
+    pub(crate) bodies: Option<Bodies>,
+}
+
+/// The machine and what ran on it.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) processor: String,
+    pub(crate) mhz: String,
+    pub(crate) cores: usize,
+    pub(crate) is_virtual: bool,
+    pub(crate) kernel: String,
+    pub(crate) congestion: String,
+    pub(crate) wrk: String,
+}
+
+/// One table: servers under one load.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) date: String,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u32,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// One server in one table.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) server: String,
+    pub(crate) version: String,
+    /// Why there are no samples, or fewer than there should be.
+    pub(crate) trouble: Option<String>,
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// One measurement.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Sample {
+    /// CPU time of the server for one request, in microseconds.
+    pub(crate) cpu_us: f64,
+    /// The same with a client that never sleeps, where that was measured.
+    pub(crate) busy_cpu_us: Option<f64>,
+    pub(crate) requests_per_s: f64,
+    pub(crate) requests: u64,
+    pub(crate) errors: u64,
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+}
+
+/// The table of idle connections.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Idle {
+    pub(crate) date: String,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u32,
+    pub(crate) connections: u32,
+    pub(crate) rows: Vec<IdleRow>,
+}
+
+/// One server with and without idle connections.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct IdleRow {
+    pub(crate) server: String,
+    pub(crate) version: String,
+    pub(crate) trouble: Option<String>,
+    /// Resident bytes for each idle connection, one for each round.
+    pub(crate) resident_bytes: Vec<f64>,
+    /// Idle connections that the server closed before the end, in all rounds.
+    pub(crate) lost: u64,
+    /// Active connections alone.
+    pub(crate) alone: Vec<Sample>,
+    /// The same beside the idle ones.
+    pub(crate) beside: Vec<Sample>,
+}
+
+/// The table of ways to send a large body.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Bodies {
+    pub(crate) date: String,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u32,
+    /// Server CPU for each reply in microseconds, by way, then by the client.
+    pub(crate) ways: Vec<BodyWay>,
+}
+
+/// One way to send a body.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct BodyWay {
+    pub(crate) name: String,
+    pub(crate) body_bytes: u64,
+    /// In the order of `bodies::CLIENTS`; an empty list was not measured.
+    pub(crate) cpu_us: Vec<Vec<f64>>,
+}
+
+impl Results {
+    /// Reads what earlier runs left; nothing when there is no file yet.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => serde_json::from_str(&text).with_context(|| path.display().to_string()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Writes the file, and its folder when it is the first.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        std::fs::write(path, text).with_context(|| path.display().to_string())
+    }
+}
+
+impl Cell {
+    /// The row of a server, if it was measured.
+    pub(crate) fn row(&self, server: &str) -> Option<&Row> {
+        self.rows.iter().find(|row| row.server == server && !row.samples.is_empty())
+    }
+}
+
+impl Row {
+    /// Median CPU time for one request, in microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        median(self.samples.iter().map(|sample| sample.cpu_us))
+    }
+
+    /// The same with a client that never sleeps, where that was measured.
+    pub(crate) fn busy_cpu_us(&self) -> Option<f64> {
+        let samples = self.samples.iter().filter_map(|sample| sample.busy_cpu_us);
+        (samples.clone().count() > 0).then(|| median(samples))
+    }
+
+    /// Median of requests per second.
+    pub(crate) fn requests_per_s(&self) -> f64 {
+        median(self.samples.iter().map(|sample| sample.requests_per_s))
+    }
+
+    /// Errors of all rounds.
+    pub(crate) fn errors(&self) -> u64 {
+        self.samples.iter().map(|sample| sample.errors).sum()
+    }
+
+    /// Whether there is nothing to hide.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+impl IdleRow {
+    /// Errors of all rounds, lost connections among them.
+    pub(crate) fn errors(&self) -> u64 {
+        let samples = self.alone.iter().chain(&self.beside);
+        self.lost + samples.map(|sample| sample.errors).sum::<u64>()
+    }
+
+    /// Whether there is nothing to hide.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of nothing.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match (sorted.len() % 2, sorted.get(middle), middle.checked_sub(1).and_then(|m| sorted.get(m)))
+    {
+        (1, Some(&value), _) => value,
+        (0, Some(&upper), Some(&lower)) => f64::midpoint(lower, upper),
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_even_and_no_values() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
+        assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), 2.5);
+        assert_eq!(median(std::iter::empty()), 0.0);
+    }
+}
