@@ -1,10 +1,8 @@
 //! A client that sends what it is told, byte for byte.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
-
-use socket2::{Domain, Socket, Type};
 
 use crate::response::{Framing, Response, find, malformed, parse_chunk_size, parse_head};
 use crate::wait::PATIENCE;
@@ -81,19 +79,7 @@ impl RawClient {
         Self::over(TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?)
     }
 
-    /// Connects from `source`: all of 127.0.0.0/8 is this machine, so one test
-    /// can be many clients.
-    pub fn try_connect_from(source: IpAddr, address: SocketAddr) -> Result<Self, ClientError> {
-        let connect = || {
-            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-            socket.connect_timeout(&address.into(), PATIENCE)?;
-            Ok(socket.into())
-        };
-        Self::over(connect().map_err(|error: io::Error| ClientError::Connect(error.kind()))?)
-    }
-
-    fn over(stream: TcpStream) -> Result<Self, ClientError> {
+    pub(crate) fn over(stream: TcpStream) -> Result<Self, ClientError> {
         let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
         let set = set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
         set.map_err(|error| ClientError::Connect(error.kind()))?;

@@ -6,8 +6,10 @@
 //!
 //! - [`Skep`]: a running process that dies with its test.
 //! - [`RawClient`]: sends exactly these bytes, reads answers without leniency.
+//! - [`Source`]: a client address of its own.
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
 //! - [`Load`]: many requests at once, every body verified.
+//! - [`Crowd`]: the right to thousands of connections.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
 //! Invariants: each test owns its folder and its ports, so tests run in any
@@ -27,6 +29,7 @@ mod port;
 mod process;
 mod response;
 mod site;
+mod source;
 mod wait;
 
 pub use client::{ClientError, RawClient};
@@ -35,4 +38,5 @@ pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
 pub use response::Response;
 pub use site::Site;
-pub use wait::{PATIENCE, poll_until, raise_descriptor_limit, skip};
+pub use source::Source;
+pub use wait::{Crowd, PATIENCE, poll_until, skip};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{ClientError, RawClient, request_bytes};
 use crate::response::Response;
+use crate::source::Source;
 use crate::wait::{PATIENCE, poll_until};
 
 type Check = Arc<dyn Fn(&Response) -> Result<(), String> + Send + Sync>;
@@ -20,9 +21,7 @@ type Check = Arc<dyn Fn(&Response) -> Result<(), String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Load {
     address: SocketAddr,
-    /// `None`: whatever the kernel takes, which can use more ports than a bound
-    /// address.
-    source: Option<IpAddr>,
+    source: Option<Source>,
     targets: Vec<(Vec<u8>, Check)>,
     threads: usize,
     keep_alive: bool,
@@ -112,9 +111,9 @@ impl Load {
         Self { follow: true, ..self }
     }
 
-    /// Come from this address of the loopback.
+    /// Come from this address.
     #[must_use]
-    pub fn from(self, source: IpAddr) -> Self {
+    pub fn from(self, source: Source) -> Self {
         Self { source: Some(source), ..self }
     }
 
@@ -170,8 +169,8 @@ impl Load {
     ) -> Result<Response, ClientError> {
         let mut client = match kept.take() {
             Some(client) => client,
-            None => match self.source {
-                Some(source) => RawClient::try_connect_from(source, self.address)?,
+            None => match &self.source {
+                Some(source) => source.try_connect(self.address)?,
                 None => RawClient::try_connect(self.address)?,
             },
         };

@@ -1,5 +1,6 @@
 //! Waiting for conditions, and what the machine lets a test do.
 
+use std::fs::File;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,13 +26,32 @@ pub fn poll_until(deadline: Duration, what: &str, mut holds: impl FnMut() -> boo
     }
 }
 
-/// Raises the limit of open descriptors of this process, and of the processes it
-/// starts from now on, as far as allowed. Returns the limit in force.
-pub fn raise_descriptor_limit() -> u64 {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    setrlimit(Resource::Nofile, raised).expect("a soft limit may rise to the hard one");
-    limit.maximum.unwrap_or(u64::MAX)
+/// The right to hold thousands of connections: one test at a time, else together
+/// they meet the limit of descriptors.
+#[derive(Debug)]
+pub struct Crowd {
+    _claim: File,
+}
+
+impl Crowd {
+    /// Waits for the right to `count` connections and raises the limit of open
+    /// descriptors of this process, and of those that it starts from now on, as
+    /// far as allowed. `None`, said loudly: that is not far enough.
+    pub fn of(count: u64) -> Option<Self> {
+        /// For all else that a test and its servers have open.
+        const OTHERS: u64 = 500;
+        let limit = getrlimit(Resource::Nofile).maximum;
+        let raised = Rlimit { current: limit, maximum: limit };
+        setrlimit(Resource::Nofile, raised).expect("a soft limit may rise to the hard one");
+        if limit.is_some_and(|limit| limit < count + OTHERS) {
+            skip(&format!("{count} connections need a higher limit of open files (ulimit -Hn)"));
+            return None;
+        }
+        let claim = File::create(std::env::temp_dir().join("skep-test-crowd"));
+        let claim = claim.expect("the temporary folder is writable");
+        claim.lock().expect("files there can be locked");
+        Some(Self { _claim: claim })
+    }
 }
 
 /// Says loudly that this machine can't show what the test is about. Return from

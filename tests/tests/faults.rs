@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
-    ClientError, Load, PATIENCE, RawClient, Site, Skep, poll_until, raise_descriptor_limit,
-    run_to_end, skip,
+    ClientError, Crowd, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until, run_to_end, skip,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -279,7 +278,7 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
             Err(_) => {}
         }
     }
-    assert!((1..=20).contains(&served), "{served} served with 20 descriptors");
+    assert!((1..100).contains(&served), "{served} of 100 served with 20 descriptors to spare");
     drop(crowd);
     skep.assert_running();
     poll_until(PATIENCE, "new clients are served", || {
@@ -291,62 +290,57 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
     first.get("/a.txt").assert_status(200);
 }
 
-/// Processor time per request stands for the rate here: on a machine that does
-/// other work too, the wall clock tells more about that work.
+/// Two servers, one with the slow clients and one without, take turns of a few
+/// milliseconds: what else this machine does meets both. And it is the processor
+/// time of a request that is compared, which bounds the rate; the clock would
+/// tell more about the other work.
 #[test]
-fn ten_thousand_slow_heads_do_not_slow_the_others() {
+fn ten_thousand_slow_heads_leave_the_others_their_rate() {
     const SLOW: usize = 10_000;
-    const REQUESTS: u64 = 20_000;
-    if raise_descriptor_limit() < SLOW as u64 + 500 {
-        return skip("10,000 connections need a higher limit of open files (ulimit -Hn)");
-    }
+    const ROUNDS: usize = 101;
+    const REQUESTS: u64 = 500;
+    let Some(_crowd) = Crowd::of(SLOW as u64) else { return };
     let site = site();
     let settings = "[limits]\nconnections_per_address_max = 20000\n\
-         [timeouts]\nhead_ms = \"60s\"\nidle_ms = \"10m\"\n[machine]\nthreads = 1";
-    let skep = Skep::node(site.root(), settings);
-    let load = Load::on(skep.address()).get("/a.txt", "aaa").threads(2);
-    let measure = || {
+         [timeouts]\nhead_ms = \"10m\"\nidle_ms = \"10m\"\n[machine]\nthreads = 1";
+    let [alone, beside] = [(); 2].map(|()| Skep::node(site.root(), settings));
+    let sockets = beside.open_sockets();
+    let mut slow = slow_heads(&beside, SLOW);
+    poll_until(PATIENCE, "all are taken", || beside.open_sockets() >= sockets + SLOW);
+    let cost = |skep: &Skep| {
         let before = skep.cpu_time();
-        let report = load.clone().run(REQUESTS);
-        report.assert_clean();
-        (skep.cpu_time() - before, report.rate())
+        let load = Load::on(skep.address()).get("/a.txt", "aaa").threads(2);
+        load.run(REQUESTS).assert_clean();
+        (skep.cpu_time() - before).as_secs_f64()
     };
-    measure();
-    let (alone, alone_rate) = measure();
-    let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
-    let mut slow: Vec<RawClient> =
-        (0..SLOW).map(|_| RawClient::try_connect_from(source, skep.address()).unwrap()).collect();
-    for client in &mut slow {
+    let mut ratios: Vec<f64> = (0..ROUNDS).map(|_| cost(&alone) / cost(&beside)).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = ratios[ROUNDS / 2];
+    eprintln!("beside {SLOW} slow heads: {:.1} % of the rate", ratio * 100.0);
+    assert!(ratio >= 0.95, "the others get {:.1} % of their rate", ratio * 100.0);
+    assert!(slow.iter_mut().all(|client| !client.is_closed()), "nobody was cut off for them");
+}
+
+/// Clients that have sent most of a head and stop there.
+fn slow_heads(skep: &Skep, count: usize) -> Vec<RawClient> {
+    let source = Source::new();
+    let mut clients: Vec<_> = (0..count).map(|_| source.connect(skep.address())).collect();
+    for client in &mut clients {
         client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: ");
     }
-    let (beside, beside_rate) = measure();
-    let ratio = alone.as_secs_f64() / beside.as_secs_f64();
-    eprintln!(
-        "beside {SLOW} slow heads: {:.1} % of the rate by processor time, {:.1} % by the clock",
-        ratio * 100.0,
-        beside_rate / alone_rate * 100.0
-    );
-    assert!(ratio >= 0.8, "the others get {:.1} % of their rate", ratio * 100.0);
-    assert!(slow.iter_mut().all(|client| !client.is_closed()), "nobody was cut off for them");
+    clients
 }
 
 #[test]
 fn ten_thousand_slow_heads_are_cut_off_in_time() {
     const SLOW: usize = 10_000;
-    if raise_descriptor_limit() < SLOW as u64 + 500 {
-        return skip("10,000 connections need a higher limit of open files (ulimit -Hn)");
-    }
+    let Some(_crowd) = Crowd::of(SLOW as u64) else { return };
     let site = site();
     let settings = "[limits]\nconnections_per_address_max = 20000\n[timeouts]\nhead_ms = \"1s\"";
     let skep = Skep::node(site.root(), settings);
     let load = Load::on(skep.address()).get("/a.txt", "aaa").threads(2).start();
-    let source = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
     let sockets = skep.open_sockets();
-    let mut slow: Vec<RawClient> =
-        (0..SLOW).map(|_| RawClient::try_connect_from(source, skep.address()).unwrap()).collect();
-    for client in &mut slow {
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: ");
-    }
+    let mut slow = slow_heads(&skep, SLOW);
     for client in &mut slow {
         let answer = client.read_to_close();
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "));

@@ -2,13 +2,10 @@
 //! goes on.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use skep_tests::content::assert_same;
-use skep_tests::{
-    PATIENCE, RawClient, Response, Site, Skep, content, poll_until, raise_descriptor_limit, skip,
-};
+use skep_tests::{Crowd, PATIENCE, Response, Site, Skep, Source, content, poll_until};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -231,21 +228,21 @@ fn connections_of_one_address_over_their_number_get_429() {
     const MAX: usize = 4;
     let site = site();
     let skep = Skep::node(site.root(), &format!("[limits]\nconnections_per_address_max = {MAX}"));
-    let greedy = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
-    let connect = |source| RawClient::try_connect_from(source, skep.address()).unwrap();
-    let mut held: Vec<_> = (0..MAX).map(|_| connect(greedy)).collect();
+    let greedy = Source::new();
+    let connect = |source: &Source| source.connect(skep.address());
+    let mut held: Vec<_> = (0..MAX).map(|_| connect(&greedy)).collect();
     for client in &mut held {
         client.get("/a.txt").assert_status(200);
     }
-    let mut refused = connect(greedy);
+    let mut refused = connect(&greedy);
     let response = refused.response();
     assert!(response.assert_status(429).says_close());
     assert_retry_after(&response);
     refused.assert_closed();
-    connect(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3))).get("/a.txt").assert_status(200);
+    connect(&Source::new()).get("/a.txt").assert_status(200);
     held.pop();
     poll_until(PATIENCE, "the address has room again", || {
-        let mut client = connect(greedy);
+        let mut client = connect(&greedy);
         client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
         client.try_response().is_ok_and(|response| response.status == 200)
     });
@@ -277,9 +274,7 @@ fn requests_over_their_number_get_503_and_small_ones_still_pass() {
 #[test]
 fn ten_thousand_idle_connections_cost_8_kib_each_at_most() {
     const CLIENTS: usize = 10_000;
-    if raise_descriptor_limit() < CLIENTS as u64 + 500 {
-        return skip("10,000 connections need a higher limit of open files (ulimit -Hn)");
-    }
+    let Some(_crowd) = Crowd::of(CLIENTS as u64) else { return };
     let site = site();
     let settings = "[limits]\nconnections_per_address_max = 20000\n[timeouts]\nidle_ms = \"10m\"";
     let skep = Skep::node(site.root(), settings);
@@ -287,7 +282,8 @@ fn ten_thousand_idle_connections_cost_8_kib_each_at_most() {
         skep.connect().get("/a.txt").assert_status(200);
     }
     let before = skep.rss_bytes();
-    let mut idle: Vec<_> = (0..CLIENTS).map(|_| skep.connect()).collect();
+    let source = Source::new();
+    let mut idle: Vec<_> = (0..CLIENTS).map(|_| source.connect(skep.address())).collect();
     for client in &mut idle {
         client.get("/a.txt").assert_status(200);
     }

@@ -1,0 +1,75 @@
+//! Clients with an address of their own: all of 127.0.0.0/8 is this machine.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::client::{ClientError, RawClient};
+use crate::wait::PATIENCE;
+
+/// Below the ports that [`crate::FreePort`] hands out, and below the kernel's
+/// range: a port there that somebody bound is lost to all who leave the choice to
+/// the kernel.
+const PORTS: std::ops::Range<u16> = 1_024..20_000;
+
+/// An address of the loopback that no other client has; clones share it. It has
+/// ports for some 19,000 connections.
+#[derive(Clone, Debug)]
+pub struct Source {
+    address: Ipv4Addr,
+    next_port: Arc<AtomicU16>,
+}
+
+impl Source {
+    /// A fresh address: one of 16 million by chance, so that connections of
+    /// earlier runs, still waiting in the kernel, don't hold its ports.
+    #[expect(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Self {
+        let [a, b, c, ..] = RandomState::new().build_hasher().finish().to_be_bytes();
+        // Not 127.0.x.x, where everybody else is.
+        let address = Ipv4Addr::new(127, a.max(1), b, c.clamp(1, 254));
+        Self { address, next_port: Arc::new(AtomicU16::new(PORTS.start)) }
+    }
+
+    /// Connects from this address.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn connect(&self, address: SocketAddr) -> RawClient {
+        match self.try_connect(address) {
+            Ok(client) => client,
+            Err(error) => panic!("cannot connect from {} to {address}: {error}", self.address),
+        }
+    }
+
+    /// Connects from this address, or tells why not.
+    pub fn try_connect(&self, address: SocketAddr) -> Result<RawClient, ClientError> {
+        let connect = || -> io::Result<_> {
+            let socket = self.bound_socket()?;
+            socket.connect_timeout(&address.into(), PATIENCE)?;
+            Ok(socket.into())
+        };
+        RawClient::over(connect().map_err(|error| ClientError::Connect(error.kind()))?)
+    }
+
+    /// A socket on the next port that is free. A server that listens on 0.0.0.0
+    /// holds its port on every address.
+    fn bound_socket(&self) -> io::Result<Socket> {
+        loop {
+            let port = self.next_port.fetch_add(1, Ordering::Relaxed);
+            assert!(PORTS.contains(&port), "a source has no more ports");
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            match socket.bind(&SocketAddr::from((self.address, port)).into()) {
+                Ok(()) => return Ok(socket),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
