@@ -123,7 +123,7 @@ impl Segment {
 
     /// Adds the next chunk, of exactly [`Segment::next_chunk_bytes`] bytes.
     /// There is one filler, which calls this. Fails only for want of memory.
-    pub(crate) fn publish(&self, chunk: Box<[u8]>) -> io::Result<()> {
+    pub(crate) fn publish(&self, chunk: &[u8]) -> io::Result<()> {
         let filled = self.filled();
         let (index, offset) = locate(filled);
         assert_eq!(offset, 0, "chunks are whole");
@@ -131,10 +131,10 @@ impl Segment {
         let len = chunk.len() as u32;
         match &self.content {
             Content::Heap { chunks, .. } => {
-                let set = chunks[index as usize].set(chunk);
+                let set = chunks[index as usize].set(chunk.into());
                 assert!(set.is_ok(), "a chunk is set once");
             }
-            Content::Place(place) => place.write(&chunk, filled)?,
+            Content::Place(place) => place.write(chunk, filled)?,
         }
         self.filled.store(filled + len, Ordering::Release);
         self.wake();
@@ -240,11 +240,11 @@ mod tests {
         for segment in both(CHUNK_BYTES as u32 + 10) {
             let cx = Context::from_waker(Waker::noop());
             assert!(segment.poll_more(&cx, 0).is_pending());
-            segment.publish(vec![7; CHUNK_BYTES].into()).unwrap();
+            segment.publish(&[7; CHUNK_BYTES]).unwrap();
             assert_eq!(segment.poll_more(&cx, 0), Poll::Ready(Ok(CHUNK_BYTES as u32)));
             assert!(segment.poll_more(&cx, CHUNK_BYTES as u32).is_pending());
             assert_eq!(segment.next_chunk_bytes(), 10);
-            segment.publish(vec![8; 10].into()).unwrap();
+            segment.publish(&[8; 10]).unwrap();
             assert!(segment.is_complete());
         }
     }
@@ -263,7 +263,7 @@ mod tests {
     fn a_failed_fill_ends_every_wait_but_keeps_what_is_there() {
         for segment in both(2 * CHUNK_BYTES as u32) {
             let cx = Context::from_waker(Waker::noop());
-            segment.publish(vec![7; CHUNK_BYTES].into()).unwrap();
+            segment.publish(&[7; CHUNK_BYTES]).unwrap();
             segment.fail();
             assert_eq!(segment.poll_more(&cx, 5), Poll::Ready(Ok(CHUNK_BYTES as u32)));
             assert_eq!(segment.poll_more(&cx, CHUNK_BYTES as u32), Poll::Ready(Err(FillFailed)));

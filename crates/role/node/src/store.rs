@@ -12,6 +12,7 @@
 //! what is left of the thinnest ones together, as log-structured memory does
 //! (Rumble et al., FAST '14); what it can't make room for by moving, leaves.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -251,14 +252,26 @@ fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
         if bytes == 0 {
             return Ok(());
         }
-        debug_assert!(bytes <= CHUNK_BYTES, "a chunk");
-        let mut chunk = vec![0; bytes].into_boxed_slice();
-        match old.place() {
-            Some(place) => place.read(&mut chunk, at)?,
-            None => return Err(std::io::ErrorKind::Unsupported.into()),
-        }
-        new.publish(chunk)?;
+        with_chunk_buffer(bytes, |chunk| {
+            match old.place() {
+                Some(place) => place.read(chunk, at)?,
+                None => return Err(std::io::ErrorKind::Unsupported.into()),
+            }
+            new.publish(chunk)
+        })?;
     }
+}
+
+/// Lends this thread's buffer for bytes on their way into a segment. Kept for
+/// ever: a buffer of this size for each fill would churn the allocator.
+pub(crate) fn with_chunk_buffer<R>(bytes: usize, job: impl FnOnce(&mut [u8]) -> R) -> R {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    BUFFER.with_borrow_mut(|buffer| {
+        buffer.resize(CHUNK_BYTES, 0);
+        job(&mut buffer[..bytes])
+    })
 }
 
 /// The right and the duty to fill one segment. Dropped before the end, the
@@ -317,7 +330,7 @@ mod tests {
         match store.acquire(key, bytes) {
             Acquired::Fill(filler) => {
                 let chunk = vec![0; filler.segment().next_chunk_bytes()];
-                filler.segment().publish(chunk.into()).unwrap();
+                filler.segment().publish(&chunk).unwrap();
             }
             _ => panic!("{key:?} was there"),
         }
@@ -330,7 +343,7 @@ mod tests {
         for _ in 0..100 {
             assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Growing(_)));
         }
-        filler.segment().publish(vec![1; 10].into()).unwrap();
+        filler.segment().publish(&[1; 10]).unwrap();
         drop(filler);
         assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Ready(_)));
     }
@@ -374,7 +387,7 @@ mod tests {
                 let segment = filler.segment();
                 while segment.next_chunk_bytes() > 0 {
                     let chunk = vec![index as u8; segment.next_chunk_bytes()];
-                    segment.publish(chunk.into()).unwrap();
+                    segment.publish(&chunk).unwrap();
                 }
                 if rng.below(3) == 0 {
                     (0..3).for_each(|_| segment.touch());
@@ -402,7 +415,7 @@ mod tests {
         let store = Store::new(50);
         let Acquired::Fill(filler) = store.acquire(&key("a", 0), 100) else { panic!("empty") };
         assert!(!filler.is_kept());
-        filler.segment().publish(vec![1; 100].into()).unwrap();
+        filler.segment().publish(&[1; 100]).unwrap();
         drop(filler);
         assert_eq!(store.stats().segments, 0);
     }

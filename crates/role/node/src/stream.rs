@@ -24,7 +24,7 @@ use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
 use crate::object::Object;
 use crate::segment::Segment;
 use crate::site::Site;
-use crate::store::{Acquired, Filler, Store};
+use crate::store::{Acquired, Filler, Store, with_chunk_buffer};
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
@@ -238,8 +238,10 @@ fn fill(file: &File, filler: &Filler, stamp: Stamp, wait: Wait) -> Result<(), Di
             return Ok(());
         }
         let at = base + u64::from(filler.segment().filled());
-        let piece = read_piece(file, stamp, at, bytes, wait)?;
-        filler.segment().publish(piece.0).map_err(|_| DiskError::Exhausted)?;
+        with_chunk_buffer(bytes, |chunk| {
+            read_version(file, stamp, at, chunk, wait)?;
+            filler.segment().publish(chunk).map_err(|_| DiskError::Exhausted)
+        })?;
     }
 }
 
@@ -252,7 +254,6 @@ impl SharedBytes for Piece {
     }
 }
 
-/// Reads bytes that belong to the version of `stamp`, or fails.
 fn read_piece(
     file: &File,
     stamp: Stamp,
@@ -261,14 +262,25 @@ fn read_piece(
     wait: Wait,
 ) -> Result<Piece, DiskError> {
     let mut piece = vec![0; bytes].into_boxed_slice();
-    let done = read_at(file, &mut piece, at, wait)?;
-    if done < bytes {
+    read_version(file, stamp, at, &mut piece, wait)?;
+    Ok(Piece(piece))
+}
+
+/// Fills `buffer` with bytes that belong to the version of `stamp`, or fails.
+fn read_version(
+    file: &File,
+    stamp: Stamp,
+    at: u64,
+    buffer: &mut [u8],
+    wait: Wait,
+) -> Result<(), DiskError> {
+    if read_at(file, buffer, at, wait)? < buffer.len() {
         return Err(DiskError::WouldBlock);
     }
     if describe(file)? != Kind::File(stamp) {
         return Err(DiskError::Changed);
     }
-    Ok(Piece(piece))
+    Ok(())
 }
 
 fn open(site: &Site, object: &Object, wait: Wait) -> Result<File, DiskError> {
