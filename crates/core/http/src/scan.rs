@@ -88,15 +88,29 @@ impl HeadScanner {
             }
             at += BLOCK;
         }
-        // What is left is shorter than a block, or a block with the end (or a
-        // fault) in it. A block of the last bytes spares a partial read the
-        // slow steps.
-        let last_plain = at < window.len()
-            && window.len() - at < BLOCK
-            && window.last_chunk().is_some_and(is_plain);
-        let end = if last_plain { None } else { self.step(window, at, window.len())? };
+        let end = self.finish(window, at)?;
         self.seen = window.len();
         Ok(end)
+    }
+
+    /// Judges what is left behind the plain blocks: less than a block, or one
+    /// with the end (or a fault) in it. One more block, over the last bytes,
+    /// spares the usual cases the slow steps: a head that ends where the bytes
+    /// end, and a piece of one.
+    #[inline]
+    fn finish(&self, window: &[u8], at: usize) -> Result<Option<usize>, Reject> {
+        const EMPTY_LINE: &[u8] = b"\r\n";
+        let left = window.len() - at;
+        if left <= BLOCK + EMPTY_LINE.len()
+            && window.ends_with(b"\r\n\r\n")
+            && window[..window.len() - EMPTY_LINE.len()].last_chunk().is_some_and(is_plain)
+        {
+            return Ok(Some(window.len()));
+        }
+        if left < BLOCK && window.last_chunk().is_some_and(is_plain) {
+            return Ok(None);
+        }
+        self.step(window, at, window.len())
     }
 
     /// Byte by byte from `from` to `to`: the end of the head, or the fault.
