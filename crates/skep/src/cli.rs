@@ -4,7 +4,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use skep_config::{Dispatch, POLICY_NAMES};
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -18,8 +20,22 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Serve a directory: one node, no config file
     Serve(Serve),
+    /// Run a whole cluster on this machine, until Ctrl-C
+    Up(Up),
     /// Run what a config file says: the daemon
     Run(Run),
+    /// Show a cluster: services, nodes, their state and load
+    Status(Status),
+    /// Watch a cluster live
+    Top(Top),
+    /// List, drain, resume, add, remove and weigh nodes
+    #[command(subcommand)]
+    Node(NodeCommand),
+    /// List services, change how their nodes are chosen
+    #[command(subcommand)]
+    Service(ServiceCommand),
+    /// Make a process read its config file again
+    Reload(Reload),
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -50,6 +66,191 @@ pub(crate) struct Serve {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Up {
+    /// Directory to serve
+    pub(crate) dir: PathBuf,
+    /// Number of nodes
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
+    pub(crate) nodes: u16,
+    /// How a request gets to a node: proxy or redirect
+    #[arg(long, value_name = "MODE", default_value = "proxy", value_parser = dispatch)]
+    pub(crate) dispatch: Dispatch,
+    /// How the node is chosen
+    #[arg(long, value_name = "NAME", default_value = "round-robin",
+          value_parser = PossibleValuesParser::new(POLICY_NAMES))]
+    pub(crate) policy: String,
+    /// Address for clients; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+    /// Memory of each node for files, such as 256MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub(crate) cache_size: u64,
+    /// Worker threads of each process; 0 is one per core
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: u32,
+    /// Where the processes log the requests that they answer: a file, `-` for
+    /// standard output, or `off`
+    #[arg(long, value_name = "PATH|-|off", default_value = "off")]
+    pub(crate) access_log: String,
+    /// Address of the management API over TCP, or `off`; by default
+    /// 127.0.0.1:7070 if that is free
+    #[arg(long, value_name = "ADDR:PORT|off", value_parser = admin)]
+    pub(crate) admin: Option<Admin>,
+}
+
+/// Where `skep up` offers the management API over TCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admin {
+    Off,
+    On(SocketAddr),
+}
+
+/// Whom a command asks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Whom to ask")]
+pub(crate) struct Target {
+    /// Control socket of a process
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["api", "config"])]
+    pub(crate) socket: Option<PathBuf>,
+    /// Management API over TCP, such as http://127.0.0.1:7070
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    pub(crate) api: Option<String>,
+    /// File with the token for the API over TCP
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Config file of a cluster on this machine. Without any of these:
+    /// $SKEP_SOCKET, else the newest `skep up`, else /var/lib/skep
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Time from one look to the next, such as 1s or 500ms
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub(crate) interval: u64,
+    /// What nodes are sorted by
+    #[arg(long, value_name = "WHAT", default_value = "name")]
+    pub(crate) sort: SortBy,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// What nodes are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SortBy {
+    Name,
+    State,
+    Rate,
+    Load,
+    Latency,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// List the nodes
+    List(Status),
+    /// Give a node no new requests; those in work end
+    Drain {
+        #[command(flatten)]
+        node: OneNode,
+        /// Wait until its last request has ended
+        #[arg(long)]
+        wait: bool,
+        /// Longest time to wait
+        #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+        timeout: u64,
+    },
+    /// Give a drained node requests again
+    Resume {
+        #[command(flatten)]
+        node: OneNode,
+    },
+    /// Add a node, until it is removed or the dispatcher ends
+    Add {
+        #[command(flatten)]
+        node: OneNode,
+        /// Where the dispatcher reaches it
+        #[arg(value_name = "ADDR:PORT")]
+        address: SocketAddr,
+        /// Its share of the work under weighted policies
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        weight: u32,
+        /// Where redirects send clients, if not to that address
+        #[arg(long, value_name = "HOST:PORT")]
+        public_address: Option<String>,
+    },
+    /// Remove a node: gone when its last request has ended
+    Remove {
+        #[command(flatten)]
+        node: OneNode,
+        /// Time that its requests get to end
+        #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+        timeout: u64,
+    },
+    /// Change a node's share of the work under weighted policies
+    Weight {
+        #[command(flatten)]
+        node: OneNode,
+        /// Its share
+        weight: u32,
+    },
+}
+
+/// A node, and how to say what became of it.
+#[derive(Args, Debug)]
+pub(crate) struct OneNode {
+    /// Name of the node
+    pub(crate) name: String,
+    /// Its service, if only one of several is meant
+    #[arg(long, value_name = "NAME")]
+    pub(crate) service: Option<String>,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// List the services
+    List(Status),
+    /// Change how a service's nodes are chosen, from the next request on
+    Policy {
+        /// Name of the service
+        service: String,
+        /// Name of the policy
+        #[arg(value_parser = PossibleValuesParser::new(POLICY_NAMES))]
+        policy: String,
+        /// Print what the API says, as JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        target: Target,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Reload {
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Run {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
@@ -58,6 +259,9 @@ pub(crate) struct Run {
     /// of them
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// End when standard input does: with whoever holds its other end
+    #[arg(long, hide = true)]
+    pub(crate) leashed: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,7 +283,52 @@ pub(crate) enum ConfigCommand {
     },
 }
 
+/// Most nodes of `skep up`: each is a process with threads and memory.
+const NODES_MAX: i64 = 64;
+
+/// Shortest time between two looks of `skep top`, in milliseconds.
+const INTERVAL_MS_MIN: u64 = 100;
+
+/// Longest time between two looks of `skep top`, in milliseconds.
+const INTERVAL_MS_MAX: u64 = 60_000;
+
 fn size(text: &str) -> Result<u64, String> {
     skep_config::parse_size(text)
         .map_err(|hint| hint.unwrap_or_else(|| "expected a size such as 64MiB".to_string()))
 }
+
+fn duration(text: &str) -> Result<u64, String> {
+    skep_config::parse_duration_ms(text)
+        .map_err(|hint| hint.unwrap_or_else(|| "expected a time such as 30s".to_string()))
+}
+
+fn interval(text: &str) -> Result<u64, String> {
+    let interval_ms = duration(text)?;
+    match (INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval_ms) {
+        true => Ok(interval_ms),
+        false => Err("expected 100ms to 60s".to_owned()),
+    }
+}
+
+fn dispatch(text: &str) -> Result<Dispatch, String> {
+    match Dispatch::from_word(text) {
+        Some(dispatch) => Ok(dispatch),
+        None if Dispatch::WORDS_LATER.contains(&text) => {
+            Err(format!("{text} is not in this version; there are: {}", Dispatch::WORDS.join(", ")))
+        }
+        None => Err(format!("expected one of: {}", Dispatch::WORDS.join(", "))),
+    }
+}
+
+fn admin(text: &str) -> Result<Admin, String> {
+    match text {
+        "off" => Ok(Admin::Off),
+        address => match address.parse() {
+            Ok(address) => Ok(Admin::On(address)),
+            Err(_) => Err("expected ADDR:PORT or off".to_owned()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

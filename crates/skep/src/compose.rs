@@ -14,12 +14,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_config::Config;
+use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
 use skep_engine::{Context, Engine, Handler};
 use skep_node::Node;
 use skep_serve::{Admission, ListenerGroup, Worker, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Registry};
 
+use crate::control::start_console;
 use crate::running::{Roles, Running};
 use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
@@ -39,6 +41,8 @@ pub(crate) struct Process {
     running: Arc<Running>,
     workers: Workers,
     access_log: AccessLog,
+    /// Until the very end: it shows the drain.
+    _console: Option<ConsoleHandle>,
 }
 
 impl Process {
@@ -92,8 +96,10 @@ impl Process {
             node,
             dispatchers,
         );
+        let running = Arc::new(running);
+        let console = start_console(&running)?;
         serve(&running, &workers, parts);
-        Ok(Self { running: Arc::new(running), workers, access_log })
+        Ok(Self { running, workers, access_log, _console: console })
     }
 
     /// What other threads (the management API) may ask and tell.
@@ -110,7 +116,10 @@ impl Process {
                 match signals.next().await {
                     Wish::Reload => drop(self.running.reload()),
                     Wish::Drain => break self.leave_quietly(&mut signals).await,
-                    Wish::Interrupt => break,
+                    Wish::Interrupt => {
+                        self.running.leave();
+                        break;
+                    }
                 }
             }
             self.drain(&mut signals).await;

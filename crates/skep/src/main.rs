@@ -8,10 +8,14 @@
 mod cli;
 mod commands;
 mod compose;
+mod control;
 mod logging;
 mod running;
 mod settings;
+mod show;
 mod signals;
+mod top;
+mod up;
 
 use std::process::ExitCode;
 

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -39,6 +39,7 @@ pub(crate) struct Running {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
     file: Option<PathBuf>,
+    leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
     generation: AtomicU64,
     settings: Arc<ArcSwap<Settings>>,
@@ -73,6 +74,7 @@ impl Running {
             node,
             dispatchers,
             file,
+            leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),
             generation: AtomicU64::new(1),
             settings,
@@ -109,6 +111,16 @@ impl Running {
         &self.log
     }
 
+    /// Whether there is a config file, which makes this a daemon.
+    pub(crate) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Whether it was told to end.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Relaxed)
+    }
+
     /// Longest time that a drain may take.
     pub(crate) fn drain_time(&self) -> Duration {
         Duration::from_millis(self.config().timeouts.drain_ms)
@@ -117,6 +129,7 @@ impl Running {
     /// Says that this process is about to go; returns how long dispatchers may
     /// take to notice: two rounds of checks.
     pub(crate) fn leave(&self) -> Duration {
+        self.leaving.store(true, Ordering::Relaxed);
         let (Some(node), config) = (&self.node, self.config()) else { return Duration::ZERO };
         node.leave();
         let rounds_ms = config.services.iter().map(|service| 2 * service.health.interval_ms).max();

@@ -1,10 +1,20 @@
 //! One file a command.
 
 mod config;
+mod node;
+mod reload;
 mod run;
 mod serve;
+mod service;
+mod status;
+mod target;
 
 pub(crate) use config::load as load_config;
+
+use std::io::Write;
+
+use anyhow::Context;
+use skep_console::Answer;
 
 use crate::cli::{Cli, Command};
 
@@ -12,7 +22,24 @@ use crate::cli::{Cli, Command};
 pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
     match cli.command {
         Command::Serve(args) => serve::serve(args),
+        Command::Up(args) => crate::up::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Top(args) => crate::top::run(&args),
+        Command::Node(command) => node::node(command),
+        Command::Service(command) => service::service(command),
+        Command::Reload(args) => reload::reload(&args),
         Command::Config(command) => config::config(command),
     }
+}
+
+/// Writes `text` to standard output.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
+}
+
+/// Writes an answer of the API as it came.
+fn print_json(answer: &Answer) -> anyhow::Result<()> {
+    print(&format!("{}\n", answer.text().trim_end()))
 }

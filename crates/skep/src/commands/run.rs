@@ -1,6 +1,7 @@
 //! `skep run`: the daemon.
 
 use anyhow::bail;
+use rustix::process::Signal;
 use skep_config::Config;
 
 use super::config::load;
@@ -13,10 +14,24 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     let roles = roles(&config, args)?;
     logging::start(config.log.level);
+    if args.leashed {
+        end_with_stdin()?;
+    }
     let process = Process::start(config, roles, Some(args.config.clone()))?;
     let addresses = process.running().addresses.iter().map(|address| format!("http://{address}"));
     signals::announce(&format!("ready on {}", addresses.collect::<Vec<_>>().join(", ")))?;
     process.run()
+}
+
+/// Drains as soon as standard input ends: whoever started this process holds
+/// the other end, and lets go of it even by kill -9.
+fn end_with_stdin() -> anyhow::Result<()> {
+    let watch = || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+    };
+    std::thread::Builder::new().name("skep-leash".into()).spawn(watch)?;
+    Ok(())
 }
 
 /// What this process is: the one named, or everything in the file.

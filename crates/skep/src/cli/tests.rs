@@ -1,0 +1,125 @@
+//! What is understood, and how the rest is refused.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use clap::CommandFactory;
+use clap::error::ErrorKind;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command)
+}
+
+/// Asserts that a line is refused with the code of wrong usage, by a message
+/// that has these words.
+#[track_caller]
+fn assert_refused(line: &str, words: &[&str]) {
+    let error = parse(line).expect_err(line);
+    assert_eq!(error.exit_code(), 2, "{line}");
+    let message = error.to_string();
+    for word in words {
+        assert!(message.contains(word), "{line}: {word:?} in:\n{message}");
+    }
+}
+
+#[test]
+fn clap_finds_no_fault_with_the_definitions() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn up_has_sensible_defaults() {
+    let Command::Up(up) = parse("skep up site").unwrap() else { panic!("no up") };
+    assert_eq!((up.nodes, up.dispatch, up.policy.as_str()), (3, Dispatch::Proxy, "round-robin"));
+    assert_eq!((up.listen.to_string(), up.admin), ("127.0.0.1:8080".to_owned(), None));
+    let line = "skep up site --nodes 5 --dispatch redirect --policy maglev-url --listen 0.0.0.0:0 \
+                --cache-size 8MiB --threads 2 --access-log - --admin off";
+    let Command::Up(up) = parse(line).unwrap() else { panic!("no up") };
+    assert_eq!((up.nodes, up.dispatch, up.policy.as_str()), (5, Dispatch::Redirect, "maglev-url"));
+    assert_eq!((up.cache_size, up.threads, up.admin), (8 << 20, 2, Some(Admin::Off)));
+    let line = "skep up site --admin 127.0.0.1:9";
+    let Command::Up(up) = parse(line).unwrap() else { panic!("no up") };
+    assert_eq!(up.admin, Some(Admin::On(([127, 0, 0, 1], 9).into())));
+}
+
+#[test]
+fn every_policy_of_the_config_can_be_named() {
+    for policy in POLICY_NAMES {
+        parse(&format!("skep up site --policy {policy}")).unwrap();
+        parse(&format!("skep service policy web {policy}")).unwrap();
+    }
+}
+
+#[test]
+fn modes_of_later_versions_are_named_as_such() {
+    for mode in ["direct", "handoff"] {
+        let line = format!("skep up site --dispatch {mode}");
+        assert_refused(&line, &[mode, "not in this version", "proxy", "redirect"]);
+    }
+    assert_refused("skep up site --dispatch proxi", &["proxi", "proxy", "redirect"]);
+}
+
+#[test]
+fn typing_errors_are_answered_with_what_was_meant() {
+    assert_refused("skep up site --policy round-robbin", &["round-robbin", "'round-robin'"]);
+    assert_refused("skep service policy web maglev-ulr", &["'maglev-url'"]);
+    assert_refused("skep statsu", &["statsu", "'status'"]);
+    assert_refused("skep node drian n", &["drian", "'drain'"]);
+    assert_refused("skep up site --nodse 3", &["--nodse", "--nodes"]);
+}
+
+#[test]
+fn wrong_values_are_refused_with_what_was_expected() {
+    assert_refused("skep up", &["<DIR>", "Usage:"]);
+    assert_refused("skep up site --nodes 0", &["1..=64"]);
+    assert_refused("skep up site --nodes many", &["many"]);
+    assert_refused("skep up site --listen 8080", &["8080"]);
+    assert_refused("skep up site --admin here", &["ADDR:PORT or off"]);
+    assert_refused("skep up site --cache-size 12XB", &["12XB"]);
+    assert_refused("skep node add n", &["<ADDR:PORT>"]);
+    assert_refused("skep node add n localhost", &["localhost"]);
+    assert_refused("skep node weight n heavy", &["heavy"]);
+    assert_refused("skep node drain n --wait --timeout soon", &["soon"]);
+    assert_refused("skep top --interval 1ms", &["100ms to 60s"]);
+    assert_refused("skep top --sort colour", &["name", "latency"]);
+    assert_refused("skep status --socket a --api b", &["--socket", "--api"]);
+}
+
+#[test]
+fn a_group_without_a_command_shows_its_help() {
+    for line in ["skep", "skep node", "skep service", "skep config"] {
+        let error = parse(line).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, "{line}");
+        assert_eq!(error.exit_code(), 2, "{line}");
+    }
+}
+
+#[test]
+fn whom_to_ask_can_be_said_with_every_command() {
+    for line in [
+        "skep status --json",
+        "skep top --interval 500ms --sort load",
+        "skep node list --json",
+        "skep node drain n --wait --timeout 5s",
+        "skep node resume n --service web",
+        "skep node add n 127.0.0.1:1 --weight 2 --public-address www:80",
+        "skep node remove n --timeout 0ms",
+        "skep node weight n 3",
+        "skep service list",
+        "skep service policy web random",
+        "skep reload",
+    ] {
+        for target in ["", "--socket s", "--api http://h:1 --token-file t", "--config f"] {
+            parse(&format!("{line} {target}")).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+#[test]
+fn the_leash_is_no_option_for_people() {
+    let mut command = Cli::command();
+    let run = command.find_subcommand_mut("run").unwrap();
+    assert!(!run.render_long_help().to_string().contains("leash"));
+    let Command::Run(run) = parse("skep run --config f --leashed").unwrap() else { panic!("run") };
+    assert!(run.leashed);
+}

@@ -1,0 +1,17 @@
+//! `skep reload`.
+
+use skep_console::Reloaded;
+
+use super::{print, print_json};
+use crate::cli::Reload;
+
+pub(crate) fn reload(args: &Reload) -> anyhow::Result<()> {
+    let found = args.target.find()?;
+    let answer = found.client.post("/api/v1/reload")?;
+    if args.json {
+        return print_json(&answer);
+    }
+    let reloaded: Reloaded = found.client.decode(&answer)?;
+    let (name, generation) = (found.status.name, reloaded.config_generation);
+    print(&format!("{name}: reloaded, config generation {generation}\n"))
+}

@@ -1,0 +1,13 @@
+//! `skep status`.
+
+use super::{print, print_json};
+use crate::cli::Status;
+use crate::show;
+
+pub(crate) fn status(args: &Status) -> anyhow::Result<()> {
+    let found = args.target.find()?;
+    match args.json {
+        true => print_json(&found.client.get("/api/v1/status")?),
+        false => print(&show::status(&found.status, show::Paint::for_stdout())),
+    }
+}

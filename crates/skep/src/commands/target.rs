@@ -1,0 +1,145 @@
+//! Whom a command asks: found from what was typed, or from what runs.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use skep_config::Config;
+use skep_console::{Client, ClientError, ProcessStatus, Role, Token};
+
+use super::load_config;
+use crate::cli::Target;
+use crate::up;
+
+/// Environment variable with the control socket to use.
+const VARIABLE: &str = "SKEP_SOCKET";
+
+/// Processes of one cluster that are asked who the dispatcher is; a folder
+/// with more sockets is no state folder.
+const SOCKETS_MAX: usize = 256;
+
+/// A process that answers.
+pub(crate) struct Found {
+    pub(crate) client: Client,
+    pub(crate) status: ProcessStatus,
+}
+
+impl Target {
+    /// The first process that answers, a dispatcher if there is one; else an
+    /// error that says where it was looked for.
+    pub(crate) fn find(&self) -> anyhow::Result<Found> {
+        let mut search = Search::default();
+        let found = self.look(&mut search)?.or_else(|| search.second_best.take());
+        found.ok_or_else(|| search.failure())
+    }
+
+    fn look(&self, search: &mut Search) -> anyhow::Result<Option<Found>> {
+        if let Some(socket) = &self.socket {
+            return search.ask(Client::socket(socket));
+        }
+        if let Some(url) = &self.api {
+            return search.ask(Client::tcp(url, self.token()?)?);
+        }
+        if let Some(file) = &self.config {
+            return self.look_by_config(&load_config(file)?, search);
+        }
+        if let Some(socket) = std::env::var_os(VARIABLE).filter(|socket| !socket.is_empty()) {
+            return search.ask(Client::socket(Path::new(&socket)));
+        }
+        for folder in up::running_clusters() {
+            let socket = folder.join(format!("{}.sock", up::DISPATCHER));
+            if let Some(found) = search.ask(Client::socket(&socket))? {
+                return Ok(Some(found));
+            }
+        }
+        search.ask_all_in(&Config::default().state_dir)
+    }
+
+    fn look_by_config(
+        &self,
+        config: &Config,
+        search: &mut Search,
+    ) -> anyhow::Result<Option<Found>> {
+        let dispatchers = config.dispatchers.iter().map(|dispatcher| &dispatcher.name);
+        let nodes = config.nodes.iter().map(|node| &node.name);
+        let mut sockets: Vec<PathBuf> =
+            dispatchers.chain(nodes).map(|name| config.socket_of(name)).collect();
+        // A file with neither is all one process, called after its cluster.
+        sockets.push(config.socket_of(&config.cluster));
+        sockets.dedup();
+        for socket in sockets.iter().filter(|socket| socket.exists()) {
+            if let Some(found) = search.ask(Client::socket(socket))? {
+                return Ok(Some(found));
+            }
+        }
+        let (Some(address), None) = (config.admin.listen, &search.second_best) else {
+            return Ok(None);
+        };
+        let own = config.admin.token_file.as_deref().map(Token::read).transpose();
+        let token = if self.token_file.is_some() { self.token()? } else { own? };
+        search.ask(Client::tcp(&format!("http://{address}"), token)?)
+    }
+
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        Ok(self.token_file.as_deref().map(Token::read).transpose()?)
+    }
+}
+
+/// What a search has seen so far.
+#[derive(Default)]
+struct Search {
+    /// A process that answers and is no dispatcher.
+    second_best: Option<Found>,
+    /// Who did not answer, and why.
+    tried: Vec<String>,
+}
+
+impl Search {
+    /// Asks one process; an error is one that ends the search.
+    fn ask(&mut self, client: Client) -> anyhow::Result<Option<Found>> {
+        match client.status() {
+            Ok(status) => {
+                let is_dispatcher = status.roles.contains(&Role::Dispatcher);
+                let found = Found { client, status };
+                if is_dispatcher {
+                    return Ok(Some(found));
+                }
+                self.second_best.get_or_insert(found);
+                Ok(None)
+            }
+            Err(error @ ClientError::NoAnswer { .. }) => {
+                self.tried.push(error.to_string());
+                Ok(None)
+            }
+            Err(error) => Err(error).with_context(|| format!("asked {client}")),
+        }
+    }
+
+    fn ask_all_in(&mut self, folder: &Path) -> anyhow::Result<Option<Found>> {
+        let mut sockets: Vec<PathBuf> = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "sock"))
+            .take(SOCKETS_MAX)
+            .collect();
+        sockets.sort();
+        if sockets.is_empty() {
+            self.tried.push(format!("no socket in {}", folder.display()));
+        }
+        for socket in sockets {
+            if let Some(found) = self.ask(Client::socket(&socket))? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn failure(self) -> anyhow::Error {
+        let tried = self.tried.join("\n  ");
+        anyhow::anyhow!(
+            "no cluster answers. Tried:\n  {tried}\n`skep up DIR` starts one; --socket, --api and \
+             --config name one"
+        )
+    }
+}

@@ -1,0 +1,273 @@
+//! What the management API can ask and tell this process: `Control` over
+//! [`Running`], and where its console listens.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use skep_cluster::MembershipError;
+use skep_config::Config;
+use skep_console::{
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Role, ServiceStatus, Token,
+    Traffic,
+};
+use skep_dispatcher::Dispatcher;
+use skep_telemetry::{Counter, Snapshot};
+
+use crate::running::Running;
+
+/// Opens the console of a process, as its config says. A process that runs
+/// without a file, for one user, has none.
+pub(crate) fn start_console(running: &Arc<Running>) -> anyhow::Result<Option<ConsoleHandle>> {
+    let config = running.config();
+    let wanted = console_config(running, &config)?;
+    if wanted.socket.is_none() && wanted.listen.is_none() && wanted.metrics_listen.is_none() {
+        return Ok(None);
+    }
+    let control: Arc<dyn Control> = Arc::new(Management(Arc::clone(running)));
+    match Console::start(wanted.clone(), Arc::clone(&control)) {
+        // The default place may be closed to this user, who asked for nothing
+        // there: serving without commands is better than not serving.
+        Err(error @ ConsoleError::Socket { .. }) if !names_socket(&config) => {
+            tracing::warn!("{error}; going on without");
+            Ok(Some(Console::start(ConsoleConfig { socket: None, ..wanted }, control)?))
+        }
+        started => Ok(Some(started?)),
+    }
+}
+
+fn console_config(running: &Running, config: &Config) -> anyhow::Result<ConsoleConfig> {
+    let listen = config.admin.listen.filter(|_| !running.dispatchers.is_empty());
+    let token_file = config.admin.token_file.as_deref().filter(|_| listen.is_some());
+    Ok(ConsoleConfig {
+        socket: running.has_file().then(|| config.socket_of(&running.roles.name)),
+        listen,
+        token: token_file.map(Token::read).transpose()?,
+        metrics_listen: config.metrics.listen,
+    })
+}
+
+fn names_socket(config: &Config) -> bool {
+    config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
+}
+
+/// See the module.
+struct Management(Arc<Running>);
+
+impl Control for Management {
+    fn status(&self) -> ProcessStatus {
+        let (running, config) = (&self.0, self.0.config());
+        let snapshot = running.registry().snapshot();
+        let started_at = running.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_dispatcher = (!running.dispatchers.is_empty()).then_some(Role::Dispatcher);
+        let is_node = running.node.is_some().then_some(Role::Node);
+        ProcessStatus {
+            cluster: config.cluster.clone(),
+            name: running.roles.name.clone(),
+            roles: is_dispatcher.into_iter().chain(is_node).collect(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started_unix_s: started_at.as_secs(),
+            uptime_ms: u64::try_from(running.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            draining: running.is_leaving(),
+            config_generation: running.generation(),
+            traffic: Traffic::from(&snapshot),
+            node: local_node(running, &config, &snapshot),
+            services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
+        }
+    }
+
+    fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
+        self.each_with(service, name, |dispatcher| dispatcher.drain(name))
+    }
+
+    fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
+        self.each_with(service, name, |dispatcher| dispatcher.resume(name))
+    }
+
+    fn add_node(&self, node: &NewNode) -> Result<(), ControlError> {
+        let dispatcher = match (&node.service, self.0.dispatchers.as_slice()) {
+            (Some(service), _) => self.service(service)?,
+            (None, [only]) => only,
+            (None, []) => return Err(no_dispatcher()),
+            (None, _) => {
+                let what = format!("say to which service: {}", self.service_names().join(", "));
+                return Err(ControlError::Invalid { what, did_you_mean: None });
+            }
+        };
+        let public_address = node.public_address.as_deref();
+        dispatcher.add_node(&node.name, node.address, node.weight, public_address).map_err(refusal)
+    }
+
+    fn remove_node(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        timeout_ms: u64,
+    ) -> Result<(), ControlError> {
+        self.each_with(service, name, |dispatcher| dispatcher.remove_node(name, timeout_ms))
+    }
+
+    fn set_weight(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        weight: u32,
+    ) -> Result<(), ControlError> {
+        self.each_with(service, name, |dispatcher| dispatcher.set_weight(name, weight))
+    }
+
+    fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
+        self.service(service)?.set_policy(policy).map_err(refusal)
+    }
+
+    fn reload(&self) -> Result<u64, ControlError> {
+        if !self.0.has_file() {
+            let what = "this process was started without a config file".to_owned();
+            return Err(ControlError::Unavailable { what });
+        }
+        match self.0.reload() {
+            Ok(()) => Ok(self.0.generation()),
+            Err(error) => {
+                let what = format!("the old config stays: {error:#}");
+                Err(ControlError::Invalid { what, did_you_mean: None })
+            }
+        }
+    }
+
+    fn config_toml(&self) -> String {
+        self.0.config().to_toml_full()
+    }
+
+    fn metrics_text(&self) -> String {
+        self.0.registry().prometheus_text()
+    }
+}
+
+impl Management {
+    /// Does something to a node in the service named, or in all that have it.
+    fn each_with(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        job: impl Fn(&Dispatcher) -> Result<(), skep_dispatcher::ControlError>,
+    ) -> Result<(), ControlError> {
+        if let Some(service) = service {
+            return job(self.service(service)?).map_err(refusal);
+        }
+        let has_it = |dispatcher: &&Arc<Dispatcher>| {
+            dispatcher.status().nodes.iter().any(|node| node.name == name)
+        };
+        let all = &self.0.dispatchers;
+        if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
+            // The first one's refusal says which nodes there are.
+            let first = all.first().ok_or_else(no_dispatcher)?;
+            return job(first).map_err(refusal);
+        }
+        all.iter().filter(has_it).try_for_each(|dispatcher| job(dispatcher).map_err(refusal))
+    }
+
+    fn service(&self, name: &str) -> Result<&Arc<Dispatcher>, ControlError> {
+        let dispatchers = &self.0.dispatchers;
+        dispatchers.iter().find(|dispatcher| dispatcher.name() == name).ok_or_else(|| {
+            let what = match self.service_names().as_slice() {
+                [] => return no_dispatcher(),
+                names => format!("no service {name:?}; the services: {}", names.join(", ")),
+            };
+            ControlError::NotFound { what, did_you_mean: None }
+        })
+    }
+
+    fn service_names(&self) -> Vec<&str> {
+        self.0.dispatchers.iter().map(|dispatcher| dispatcher.name()).collect()
+    }
+}
+
+fn no_dispatcher() -> ControlError {
+    let what = "this process is no dispatcher: ask one of the cluster's dispatchers".to_owned();
+    ControlError::NotFound { what, did_you_mean: None }
+}
+
+fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
+    use skep_dispatcher::ControlError as Theirs;
+    let what = error.to_string();
+    match error {
+        Theirs::UnknownNode { did_you_mean, .. } => ControlError::NotFound { what, did_you_mean },
+        Theirs::Refused(error) => match error {
+            MembershipError::DuplicateName(_)
+            | MembershipError::DuplicateAddress { .. }
+            | MembershipError::TooManyNodes
+            | MembershipError::BeingRemoved(_) => ControlError::Conflict { what },
+            MembershipError::UnknownNode(_) => ControlError::NotFound { what, did_you_mean: None },
+            MembershipError::BadName(_) | MembershipError::BadWeight(_) => {
+                ControlError::Invalid { what, did_you_mean: None }
+            }
+        },
+        Theirs::UnknownPolicy(unknown) => {
+            let did_you_mean = unknown.did_you_mean.map(str::to_owned);
+            ControlError::Invalid { what, did_you_mean }
+        }
+        Theirs::BadPublicAddress(_) | Theirs::BadAddress(_) => {
+            ControlError::Invalid { what, did_you_mean: None }
+        }
+    }
+}
+
+fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option<NodeLocalStatus> {
+    let node = running.node.as_ref()?;
+    let stats = node.store_stats();
+    let count = |counter| snapshot.totals.get(counter);
+    let hits = count(Counter::CacheHit) + count(Counter::CacheRevalidated);
+    let fills = count(Counter::CacheFill) + count(Counter::CacheFillJoined);
+    let misses = count(Counter::CacheMiss) + count(Counter::CacheStreamed) + fills;
+    let site = |site: &skep_config::Site| site.hosts.first().map_or("*", String::as_str).to_owned();
+    Some(NodeLocalStatus {
+        // A process that is a dispatcher as well lists its services first.
+        address: *running.addresses.last()?,
+        cache_bytes: stats.indexed_bytes,
+        cache_bytes_max: config.cache.size_bytes_max,
+        cache_segments: stats.segments as u64,
+        cache_hits_total: hits,
+        cache_lookups_total: hits + misses,
+        sites: config.sites.iter().map(site).collect(),
+    })
+}
+
+fn service_status(dispatcher: &Dispatcher) -> ServiceStatus {
+    let status = dispatcher.status();
+    let name = status.name;
+    ServiceStatus {
+        listen: status.listen,
+        dispatch: status.dispatch,
+        policy: status.policy,
+        nodes: status.nodes.into_iter().map(|node| node_status(&name, node)).collect(),
+        name,
+    }
+}
+
+fn node_status(service: &str, node: skep_dispatcher::NodeStatus) -> NodeStatus {
+    NodeStatus {
+        name: node.name,
+        service: service.to_owned(),
+        address: node.address,
+        public_address: node.public_address,
+        // A word that is not known here is one of a node without requests.
+        state: NodeState::from_word(&node.state).unwrap_or(NodeState::Down),
+        reason: node.reason,
+        since_ms: node.since_ms,
+        source: match node.source {
+            skep_dispatcher::NodeSource::Config => NodeSource::Config,
+            skep_dispatcher::NodeSource::Api => NodeSource::Api,
+        },
+        weight: node.weight,
+        share_permille: node.share_permille,
+        outstanding_requests: node.outstanding_requests,
+        outstanding_bytes: node.outstanding_bytes,
+        connections: node.connections,
+        tunnels: node.tunnels,
+        requests_total: node.requests,
+        failures_total: node.failures,
+        bytes_total: node.bytes,
+        latency_us: node.latency_us,
+    }
+}

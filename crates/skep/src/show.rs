@@ -1,0 +1,232 @@
+//! What people read: tables of at most 80 columns, numbers with units, colour
+//! where it is wanted.
+//!
+//! Pure functions from what the API says to text; `commands/` prints it.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use skep_console::{Latency, NodeSource, NodeState, NodeStatus, ProcessStatus, ServiceStatus};
+
+mod number;
+mod table;
+
+pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
+use table::{Align, Table};
+
+/// Columns of a terminal that has not said otherwise (VT100).
+const COLUMNS: usize = 80;
+
+/// Whether colours are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paint {
+    Plain,
+    Colours,
+}
+
+impl Paint {
+    /// Colours on a terminal, unless `NO_COLOR` is set (<https://no-color.org>).
+    pub(crate) fn for_stdout() -> Self {
+        let is_unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        match std::io::stdout().is_terminal() && !is_unwanted {
+            true => Self::Colours,
+            false => Self::Plain,
+        }
+    }
+
+    /// The escape sequence (SGR) for a state; empty where it needs no eye.
+    fn of(self, state: NodeState) -> &'static str {
+        match (self, state) {
+            (Self::Plain, _) => "",
+            (Self::Colours, NodeState::Up) => "\x1b[32m",
+            (Self::Colours, NodeState::Down) => "\x1b[1;31m",
+            (Self::Colours, _) => "\x1b[33m",
+        }
+    }
+}
+
+/// A whole process: itself, its node, its services.
+pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
+    let mut out = String::new();
+    line(&mut out, &headline(status));
+    line(&mut out, &traffic(status));
+    line(&mut out, &times(&status.traffic.latency));
+    if let Some(node) = &status.node {
+        let hits = permille(node.cache_hits_total, node.cache_lookups_total);
+        let (used, max) = (bytes(node.cache_bytes), bytes(node.cache_bytes_max));
+        let sites = plural(node.sites.len() as u64, "site");
+        let cache = format!("cache {used} of {max}, hits {hits}");
+        line(&mut out, &format!("node on {}, {sites}, {cache}", node.address));
+    }
+    for service in &status.services {
+        out.push('\n');
+        line(&mut out, &service_line(service));
+        out.push_str(&matrix(service, status.uptime_ms, paint));
+    }
+    out
+}
+
+/// The services, one a line.
+pub(crate) fn services(services: &[ServiceStatus]) -> String {
+    let mut table = Table::new(&[
+        ("SERVICE", Align::Left),
+        ("DISPATCH", Align::Left),
+        ("POLICY", Align::Left),
+        ("UP", Align::Right),
+        ("LISTEN", Align::Left),
+    ]);
+    for service in services {
+        table.row([
+            service.name.clone(),
+            service.dispatch.clone(),
+            service.policy.clone(),
+            up_of(service),
+            addresses(service),
+        ]);
+    }
+    table.text(COLUMNS, |_| "")
+}
+
+/// The nodes, one a line, and why they are not up.
+pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("SERVICE", Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("WEIGHT", Align::Right),
+        ("FROM", Align::Left),
+        ("ADDRESS", Align::Left),
+    ]);
+    let nodes: Vec<&NodeStatus> = nodes.collect();
+    for node in &nodes {
+        let source = match node.source {
+            NodeSource::Config => "config",
+            NodeSource::Api => "api",
+        };
+        table.row([
+            node.name.clone(),
+            node.service.clone(),
+            node.state.word().to_owned(),
+            duration(node.since_ms),
+            node.weight.to_string(),
+            source.to_owned(),
+            node.address.to_string(),
+        ]);
+    }
+    let mut text = table.text(COLUMNS, |row| paint.of(nodes[row].state));
+    text.push_str(&reasons(&nodes));
+    text
+}
+
+/// `text` as one part of a path or query (RFC 3986, section 2).
+pub(crate) fn encode(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte));
+            }
+            // Writing to a String can't fail.
+            _ => drop(write!(out, "%{byte:02X}")),
+        }
+    }
+    out
+}
+
+fn headline(status: &ProcessStatus) -> String {
+    let state = if status.draining { "draining" } else { "running" };
+    format!(
+        "cluster {}, {} {state} for {}, config generation {}, version {}",
+        status.cluster,
+        status.name,
+        duration(status.uptime_ms),
+        status.config_generation,
+        status.version,
+    )
+}
+
+fn traffic(status: &ProcessStatus) -> String {
+    let traffic = &status.traffic;
+    format!(
+        "requests {}, in work {}, connections {}, sent {}, 4xx {}, 5xx {}",
+        count(traffic.requests_total),
+        count(traffic.requests_in_flight),
+        count(traffic.connections_open),
+        bytes(traffic.sent_bytes_total),
+        count(traffic.responses_4xx_total),
+        count(traffic.responses_5xx_total),
+    )
+}
+
+fn times(times: &Latency) -> String {
+    let (p50, p95, p99) = (latency(times.p50_us), latency(times.p95_us), latency(times.p99_us));
+    format!("times of requests since the start: p50 {p50}, p95 {p95}, p99 {p99}")
+}
+
+fn service_line(service: &ServiceStatus) -> String {
+    let (name, dispatch, policy) = (&service.name, &service.dispatch, &service.policy);
+    let up = up_of(service);
+    format!("service {name}: {dispatch}, {policy}, {up} nodes up, on {}", addresses(service))
+}
+
+/// The nodes of a service and what they do.
+fn matrix(service: &ServiceStatus, uptime_ms: u64, paint: Paint) -> String {
+    let mut table = Table::new(&[
+        ("NODE", Align::Left),
+        ("STATE", Align::Left),
+        ("SINCE", Align::Right),
+        ("LOAD", Align::Right),
+        ("CONNS", Align::Right),
+        ("REQ/S", Align::Right),
+        ("REQUESTS", Align::Right),
+        ("FAILED", Align::Right),
+        ("LATENCY", Align::Right),
+        ("WEIGHT", Align::Right),
+    ]);
+    for node in &service.nodes {
+        table.row([
+            node.name.clone(),
+            node.state.word().to_owned(),
+            duration(node.since_ms),
+            count(node.outstanding_requests.into()),
+            count(node.connections.into()),
+            rate(node.requests_total as f64 * 1000.0 / uptime_ms.max(1) as f64),
+            count(node.requests_total),
+            count(node.failures_total),
+            latency(node.latency_us),
+            node.weight.to_string(),
+        ]);
+    }
+    let mut text = table.text(COLUMNS, |row| paint.of(service.nodes[row].state));
+    text.push_str(&reasons(&service.nodes.iter().collect::<Vec<_>>()));
+    text
+}
+
+fn reasons(nodes: &[&NodeStatus]) -> String {
+    let mut out = String::new();
+    for node in nodes {
+        if let Some(reason) = &node.reason {
+            line(&mut out, &format!("  {} {}: {reason}", node.name, node.state.word()));
+        }
+    }
+    out
+}
+
+fn up_of(service: &ServiceStatus) -> String {
+    let up = service.nodes.iter().filter(|node| node.state == NodeState::Up).count();
+    format!("{up}/{}", service.nodes.len())
+}
+
+fn addresses(service: &ServiceStatus) -> String {
+    service.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Adds a line, cut to what a terminal shows.
+fn line(out: &mut String, text: &str) {
+    out.push_str(&table::cut(text, COLUMNS));
+    out.push('\n');
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

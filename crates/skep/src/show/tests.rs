@@ -1,0 +1,123 @@
+//! What is printed, whole.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use skep_console::{NodeLocalStatus, Role, Traffic};
+
+use super::*;
+
+pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
+    NodeStatus {
+        name: name.into(),
+        service: "web".into(),
+        address: ([127, 0, 0, 1], 30_001).into(),
+        public_address: "127.0.0.1:30001".into(),
+        state,
+        reason: (state == NodeState::Down).then(|| "connection refused".to_owned()),
+        since_ms: 65_000,
+        source: NodeSource::Config,
+        weight: 1,
+        share_permille: 1000,
+        outstanding_requests: 3,
+        outstanding_bytes: 0,
+        connections: 4,
+        tunnels: 1,
+        requests_total: 20_000,
+        failures_total: 2,
+        bytes_total: 1 << 30,
+        latency_us: 410,
+    }
+}
+
+pub(crate) fn process() -> ProcessStatus {
+    let nodes = vec![node("node-1", NodeState::Up), node("node-2", NodeState::Down)];
+    ProcessStatus {
+        cluster: "skep".into(),
+        name: "dispatcher".into(),
+        roles: vec![Role::Dispatcher],
+        version: "0.1.0".into(),
+        pid: 1,
+        started_unix_s: 1,
+        uptime_ms: 100_000,
+        draining: false,
+        config_generation: 2,
+        traffic: Traffic {
+            connections_open: 64,
+            requests_in_flight: 7,
+            requests_total: 40_000,
+            responses_4xx_total: 5,
+            sent_bytes_total: 3 << 30,
+            latency: Latency { p50_us: 300, p99_us: 1_900, ..Latency::default() },
+            ..Traffic::default()
+        },
+        node: None,
+        services: vec![ServiceStatus {
+            name: "web".into(),
+            listen: vec![([127, 0, 0, 1], 8080).into()],
+            dispatch: "proxy".into(),
+            policy: "round-robin".into(),
+            nodes,
+        }],
+    }
+}
+
+#[test]
+fn a_status_is_read_at_a_glance() {
+    let expected = "\
+cluster skep, dispatcher running for 1m 40s, config generation 2, version 0.1.0
+requests 40.0k, in work 7, connections 64, sent 3.00 GiB, 4xx 5, 5xx 0
+times of requests since the start: p50 0.30 ms, p95 -, p99 1.90 ms
+
+service web: proxy, round-robin, 1/2 nodes up, on 127.0.0.1:8080
+NODE    STATE  SINCE  LOAD  CONNS  REQ/S  REQUESTS  FAILED  LATENCY  WEIGHT
+node-1  up     1m 5s     3      4    200     20.0k       2  0.41 ms       1
+node-2  down   1m 5s     3      4    200     20.0k       2  0.41 ms       1
+  node-2 down: connection refused
+";
+    assert_eq!(status(&process(), Paint::Plain), expected);
+}
+
+#[test]
+fn no_line_is_wider_than_a_terminal() {
+    let mut process = process();
+    let long = "x".repeat(200);
+    process.cluster.clone_from(&long);
+    process.node = Some(NodeLocalStatus {
+        address: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().unwrap(),
+        cache_bytes: u64::MAX,
+        cache_bytes_max: u64::MAX,
+        cache_segments: u64::MAX,
+        cache_hits_total: 1,
+        cache_lookups_total: 3,
+        sites: vec!["*".into()],
+    });
+    let worst = &mut process.services[0].nodes[1];
+    worst.name.clone_from(&long);
+    worst.reason = Some(long);
+    worst.address = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().unwrap();
+    worst.since_ms = u64::MAX / 2;
+    worst.latency_us = u64::MAX;
+    (worst.outstanding_requests, worst.connections) = (u32::MAX, u32::MAX);
+    (worst.requests_total, worst.failures_total) = (u64::MAX, u64::MAX);
+    let all = &process.services;
+    let texts = [
+        status(&process, Paint::Plain),
+        services(all),
+        nodes(all.iter().flat_map(|service| &service.nodes), Paint::Plain),
+    ];
+    for line in texts.iter().flat_map(|text| text.lines()) {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+}
+
+#[test]
+fn states_have_colours_only_where_they_are_wanted() {
+    assert!(!status(&process(), Paint::Plain).contains('\x1b'));
+    let text = status(&process(), Paint::Colours);
+    assert!(text.contains("\x1b[32mnode-1") && text.contains("\x1b[1;31mnode-2"), "{text}");
+}
+
+#[test]
+fn parts_of_paths_are_encoded() {
+    assert_eq!(encode("node-1.a_b~"), "node-1.a_b~");
+    assert_eq!(encode("a/b?c&d=é %"), "a%2Fb%3Fc%26d%3D%C3%A9%20%25");
+}

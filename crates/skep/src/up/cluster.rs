@@ -1,0 +1,223 @@
+//! The order in which a cluster starts and ends.
+//!
+//! Nodes first, so that the dispatcher's first checks are good ones; at the end
+//! the dispatcher first, so that no request meets a node that is gone.
+
+use std::io::PipeWriter;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use rustix::process::Signal;
+use skep_console::{Client, NodeState};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use super::child::{Event, Nest, Order, keep, this_program};
+use super::folder::{self, ClusterFolder};
+use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
+use super::plan::{DISPATCHER, Plan};
+use super::ports::Ports;
+use crate::cli::Up;
+use crate::signals::{Signals, announce};
+
+/// Runs a cluster until a signal ends it.
+pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
+    let dir = args.dir.display();
+    if !std::fs::metadata(&args.dir).with_context(|| format!("cannot serve {dir}"))?.is_dir() {
+        bail!("cannot serve {dir}: it is not a folder");
+    }
+    if args.listen.port() != 0 {
+        // Told here, it is one sentence, before anything was started.
+        drop(skep_serve::bind(args.listen, 1)?);
+    }
+    let base = folder::base()?;
+    let folder = ClusterFolder::make(&base)?;
+    let plan = Plan::make(args, &mut Ports::new(&base)?, folder.path())?;
+    std::fs::write(folder.config(), plan.config.to_toml()).context("cannot write the config")?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, Cluster::new(&plan, &folder)?.live())
+}
+
+/// Processes of a cluster.
+struct Cluster<'a> {
+    plan: &'a Plan,
+    nest: Rc<Nest>,
+    events: mpsc::Receiver<Event>,
+    nodes: Crew,
+    dispatcher: Crew,
+    client: Client,
+    /// Closes when this process ends in whatever way; children see it.
+    _leash: PipeWriter,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(plan: &'a Plan, folder: &ClusterFolder) -> anyhow::Result<Self> {
+        let (leash, held) = std::io::pipe().context("cannot make a pipe")?;
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let nest =
+            Nest { program: this_program(), config: folder.config(), leash, events: sender };
+        Ok(Self {
+            plan,
+            nest: Rc::new(nest),
+            events,
+            nodes: Crew::new(),
+            dispatcher: Crew::new(),
+            client: Client::socket(&plan.config.socket_of(DISPATCHER)),
+            _leash: held,
+        })
+    }
+
+    async fn live(mut self) -> anyhow::Result<()> {
+        let mut signals = Signals::listen()?;
+        let started = tokio::select! {
+            started = self.start() => started,
+            _ = signals.next() => Err(anyhow::anyhow!("interrupted before the cluster was ready")),
+        };
+        let ended = match started {
+            Ok(()) => self.serve(&mut signals).await,
+            Err(error) => Err(error),
+        };
+        let end = Self::end(self.events, &self.dispatcher, &self.nodes);
+        tokio::select! {
+            () = end => {}
+            _ = signals.next() => {}
+        }
+        // Only what did not end by itself is still there.
+        self.dispatcher.kill().await;
+        self.nodes.kill().await;
+        ended
+    }
+
+    async fn start(&mut self) -> anyhow::Result<()> {
+        let in_time = tokio::time::timeout(Duration::from_millis(READY_MS), async {
+            for name in self.plan.nodes() {
+                self.nodes.add(&self.nest, name);
+            }
+            let nodes = self.plan.config.nodes.len();
+            ready(&mut self.events, nodes).await?;
+            self.dispatcher.add(&self.nest, DISPATCHER);
+            ready(&mut self.events, 1).await?;
+            tokio::select! {
+                () = healthy(&self.client, nodes) => Ok(()),
+                died = ready(&mut self.events, usize::MAX) => died,
+            }
+        });
+        let seconds = READY_MS / 1000;
+        in_time.await.unwrap_or_else(|_| bail!("the cluster is not ready after {seconds} seconds"))
+    }
+
+    /// Says that all is well, then what is not, until a signal comes. The
+    /// terminal's end (SIGHUP) counts as one.
+    async fn serve(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
+        announce(&format!("cluster ready on http://{}", self.plan.address()))?;
+        eprintln!("{}", self.hint());
+        loop {
+            tokio::select! {
+                event = self.events.recv() => {
+                    if let Some(event) = event {
+                        eprintln!("skep: {}", report(&event));
+                    }
+                }
+                _ = signals.next() => break,
+            }
+        }
+        eprintln!("skep: ending the cluster; once more to end it now");
+        Ok(())
+    }
+
+    fn hint(&self) -> String {
+        let config = &self.plan.config;
+        let nodes = config.nodes.len();
+        let api = match config.admin.listen {
+            Some(address) => format!("; management API on http://{address}"),
+            None => String::new(),
+        };
+        format!(
+            "skep: a dispatcher and {nodes} node{}{api}\n\
+             skep: `skep status`, `skep top`, `skep node list` in another terminal; Ctrl-C ends it",
+            if nodes == 1 { "" } else { "s" },
+        )
+    }
+
+    /// Ends the dispatcher, then the nodes.
+    async fn end(events: mpsc::Receiver<Event>, dispatcher: &Crew, nodes: &Crew) {
+        // Nobody reports any more, so that nobody waits to.
+        drop(events);
+        dispatcher.end(Signal::TERM).await;
+        // An interrupt, since there is no dispatcher left that should notice.
+        nodes.end(Signal::INT).await;
+    }
+}
+
+/// Processes that begin and end together.
+struct Crew {
+    orders: watch::Sender<Order>,
+}
+
+impl Crew {
+    fn new() -> Self {
+        Self { orders: watch::Sender::new(Order::Run) }
+    }
+
+    fn add(&self, nest: &Rc<Nest>, name: &str) {
+        keep(nest, name, self.orders.subscribe());
+    }
+
+    /// Ends them by `signal`, and waits as long as a drain may take.
+    async fn end(&self, signal: Signal) {
+        self.orders.send_replace(Order::End(signal));
+        let patience = Duration::from_millis(DRAIN_MS + END_MS);
+        let _ = tokio::time::timeout(patience, self.gone()).await;
+    }
+
+    /// Ends them now.
+    async fn kill(&self) {
+        self.orders.send_replace(Order::Kill);
+        self.gone().await;
+    }
+
+    async fn gone(&self) {
+        // A keeper holds its receiver for as long as it has a process.
+        self.orders.closed().await;
+    }
+}
+
+/// Waits until `count` more children are ready; whatever else they say is an
+/// error.
+async fn ready(events: &mut mpsc::Receiver<Event>, count: usize) -> anyhow::Result<()> {
+    for _ in 0..count {
+        match events.recv().await {
+            Some(Event::Ready { .. }) => {}
+            Some(Event::Died { name, last_words, .. }) if !last_words.is_empty() => {
+                bail!("{name} does not start: {last_words}")
+            }
+            Some(event) => bail!("{}", report(&event)),
+            None => bail!("no child is left"),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the dispatcher sees that all nodes are up.
+async fn healthy(client: &Client, nodes: usize) {
+    loop {
+        if let Ok(status) = client.status_async().await {
+            let all = status.services.iter().flat_map(|service| &service.nodes);
+            if all.filter(|node| node.state == NodeState::Up).count() == nodes {
+                return;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(READY_POLL_MS)).await;
+    }
+}
+
+fn report(event: &Event) -> String {
+    match event {
+        Event::Ready { name } => format!("{name} is back"),
+        Event::Died { name, how, again_ms, .. } => {
+            format!("{name} {how}; it is started again in {again_ms} ms")
+        }
+        Event::Stillborn { name, error } => format!("{name} cannot be started: {error}"),
+    }
+}
