@@ -41,10 +41,10 @@ lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, 
 	cargo clippy --workspace --all-targets -- --deny warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- --deny warnings
 
-bench: ## Measure Skep beside its peers and write docs/benchmarks.md
-	@xtask/need.sh cc cargo
-	cargo build --release --package skep
-	cargo run --release --package skep-bench
+bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
+	@xtask/need.sh cc cargo wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish
+	cargo build --release --package skep --package skep-bench
+	$(TARGET)/release/skep-bench $(BENCH)
 
 fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each
 	@xtask/need.sh cc cargo

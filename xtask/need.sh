@@ -6,6 +6,9 @@
 # Works as root or with sudo. What is there already costs nothing.
 set -eu
 
+# Servers stand where a user's PATH may not look.
+PATH=$PATH:/usr/sbin:/sbin
+
 say() { echo "skep: $*"; }
 fail() { echo "skep: $*" >&2; exit 1; }
 
@@ -34,9 +37,19 @@ install() { # WHAT PACKAGE...
     shift
     refresh "$what"
     say "$what is missing: installing the Debian package $*"
+    keep_services_down
     as_root env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null ||
         fail "apt-get could not install $*"
+}
+
+# Debian starts the servers that it installs, unless this file says no.
+keep_services_down() {
+    policy=/usr/sbin/policy-rc.d
+    [ ! -e "$policy" ] || return 0
+    trap 'as_root rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+    as_root chmod +x "$policy"
 }
 
 # A compiler that cannot link is of no use: the headers are a package of their own.

@@ -13,8 +13,10 @@ struct Generated {
     make: fn() -> String,
 }
 
-const FILES: &[Generated] =
-    &[Generated { path: "docs/config.md", make: skep_config::reference_markdown }];
+const FILES: &[Generated] = &[
+    Generated { path: "docs/config.md", make: skep_config::reference_markdown },
+    Generated { path: "docs/openapi.json", make: skep_console::openapi_json },
+];
 
 /// Writes every generated file below `root`.
 pub(crate) fn write(root: &Path) -> Result<()> {
