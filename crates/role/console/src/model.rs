@@ -234,7 +234,7 @@ pub struct NewNode {
     pub address: SocketAddr,
     /// Its share of the work under weighted policies.
     #[serde(default = "one")]
-    #[schema(minimum = 1, maximum = 256)]
+    #[schema(minimum = 1, maximum = 65_535)]
     pub weight: u32,
     /// Host and port that a redirect names; without it, `address`.
     #[serde(default)]
@@ -249,7 +249,7 @@ pub struct NewNode {
 #[serde(deny_unknown_fields)]
 pub struct NewWeight {
     /// Its share of the work under weighted policies.
-    #[schema(minimum = 1, maximum = 256)]
+    #[schema(minimum = 1, maximum = 65_535)]
     pub weight: u32,
 }
 

@@ -35,8 +35,9 @@ impl<const N: usize> Table<N> {
         let mut out = String::new();
         for (number, row) in self.rows.iter().enumerate() {
             let colour = number.checked_sub(1).map_or("", &paint);
-            let cells: Vec<String> =
-                (0..N).map(|at| pad(&cut(&row[at], widths[at]), widths[at], self.aligns[at])).collect();
+            let cells: Vec<String> = (0..N)
+                .map(|at| pad(&cut(&row[at], widths[at]), widths[at], self.aligns[at]))
+                .collect();
             out.push_str(colour);
             out.push_str(cells.join(&" ".repeat(GAP)).trim_end());
             out.push_str(if colour.is_empty() { "\n" } else { "\x1b[0m\n" });
@@ -91,7 +92,10 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_texts() {
-        assert_eq!(table().text(80, |_| ""), "NAME           N\na            100\na-long-name    2\n");
+        assert_eq!(
+            table().text(80, |_| ""),
+            "NAME           N\na            100\na-long-name    2\n"
+        );
     }
 
     #[test]

@@ -132,10 +132,7 @@ fn meaning(key: KeyEvent) -> Option<Key> {
 }
 
 /// A look at the process in every interval, answered or not.
-fn read_looks(
-    client: Client,
-    interval: Duration,
-) -> mpsc::Receiver<Result<ProcessStatus, String>> {
+fn read_looks(client: Client, interval: Duration) -> mpsc::Receiver<Result<ProcessStatus, String>> {
     let (sender, looks) = mpsc::channel(WAITING_MAX);
     tokio::task::spawn_local(async move {
         loop {

@@ -113,7 +113,8 @@ fn draw_curve(frame: &mut Frame<'_>, model: &Model, area: Rect, paint: Paint) {
 fn draw_table(frame: &mut Frame<'_>, model: &Model, area: Rect, paint: Paint) {
     let nodes = model.nodes();
     let several = model.latest.services.len() > 1;
-    let rows = nodes.iter().skip(model.scroll).map(|(node, rates)| row(node, *rates, several, paint));
+    let rows =
+        nodes.iter().skip(model.scroll).map(|(node, rates)| row(node, *rates, several, paint));
     let sorted = match model.sort {
         SortBy::Name => 0,
         SortBy::State => 1,
@@ -247,7 +248,8 @@ mod tests {
 
     fn text(buffer: &Buffer) -> Vec<String> {
         let cells = buffer.content().chunks(usize::from(buffer.area.width));
-        let line = |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect();
+        let line =
+            |cells: &[ratatui::buffer::Cell]| cells.iter().map(|cell| cell.symbol()).collect();
         cells.map(line).map(|line: String| line.trim_end().to_owned()).collect()
     }
 
@@ -264,9 +266,9 @@ mod tests {
         assert_eq!(lines[..5], expected);
         assert!(lines[5..9].iter().all(|line| line.ends_with('█')), "{lines:#?}");
         let table = [
-            "NODE          STATE     REQ/S   SENT/S  LOAD CONNS FAIL/S  LATENCY WEIGHT SHARE",
-            "node-1        up          500      0 B     3     4      0  0.41 ms      1  100%",
-            "node-2        down          0      0 B     3     4      0  0.41 ms      1  100%",
+            "NODE           STATE     REQ/S   SENT/S  LOAD CONNS FAIL/S  LATENCY WEIGHT SHARE",
+            "node-1         up          500      0 B     3     4      0  0.41 ms      1  100%",
+            "node-2         down          0      0 B     3     4      0  0.41 ms      1  100%",
         ];
         assert_eq!(lines[9..12], table);
         assert_eq!(lines[23], "node-2 down: connection refused");

@@ -161,7 +161,10 @@ impl Keeper {
 
     /// Passes on what the child writes to standard output, but for its ready
     /// line.
-    fn hear_out(&self, out: impl AsyncRead + Unpin + 'static) -> impl Future<Output = ()> + 'static {
+    fn hear_out(
+        &self,
+        out: impl AsyncRead + Unpin + 'static,
+    ) -> impl Future<Output = ()> + 'static {
         let (events, name) = (self.nest.events.clone(), Rc::clone(&self.name));
         async move {
             let mut lines = Lines::new(out);

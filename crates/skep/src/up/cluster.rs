@@ -9,14 +9,15 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::Signal;
+use skep_config::Config;
 use skep_console::{Client, NodeState};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::child::{Event, Nest, Order, keep, this_program};
-use super::folder::{self, ClusterFolder};
+use super::folder::{ClusterFolder, Turn};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
-use super::plan::{DISPATCHER, Plan};
+use super::plan::{self, DISPATCHER};
 use super::ports::Ports;
 use crate::cli::Up;
 use crate::signals::{Signals, announce};
@@ -31,17 +32,28 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
         // Told here, it is one sentence, before anything was started.
         drop(skep_serve::bind(args.listen, 1)?);
     }
-    let base = folder::base()?;
-    let folder = ClusterFolder::make(&base)?;
-    let plan = Plan::make(args, &mut Ports::new(&base)?, folder.path())?;
-    std::fs::write(folder.config(), plan.config.to_toml()).context("cannot write the config")?;
+    let (config, folder) = prepare(args)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, Cluster::new(&plan, &folder)?.live())
+    LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder)?.live())
+}
+
+/// The config, and the folder that it is in.
+fn prepare(args: &Up) -> anyhow::Result<(Config, ClusterFolder)> {
+    let turn = Turn::take()?;
+    let folder = turn.make_folder()?;
+    let mut ports = Ports::beside(&turn.running_configs());
+    let made = plan::make(args, &mut ports, folder.path()).and_then(|config| {
+        std::fs::write(folder.config(), config.to_toml()).context("cannot write the config")?;
+        Ok(config)
+    });
+    // Before the folder is dropped, which takes a turn of its own.
+    drop(turn);
+    Ok((made?, folder))
 }
 
 /// Processes of a cluster.
 struct Cluster<'a> {
-    plan: &'a Plan,
+    config: &'a Config,
     nest: Rc<Nest>,
     events: mpsc::Receiver<Event>,
     nodes: Crew,
@@ -52,18 +64,17 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    fn new(plan: &'a Plan, folder: &ClusterFolder) -> anyhow::Result<Self> {
+    fn new(config: &'a Config, folder: &ClusterFolder) -> anyhow::Result<Self> {
         let (leash, held) = std::io::pipe().context("cannot make a pipe")?;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        let nest =
-            Nest { program: this_program(), config: folder.config(), leash, events: sender };
+        let nest = Nest { program: this_program(), config: folder.config(), leash, events: sender };
         Ok(Self {
-            plan,
+            config,
             nest: Rc::new(nest),
             events,
             nodes: Crew::new(),
             dispatcher: Crew::new(),
-            client: Client::socket(&plan.config.socket_of(DISPATCHER)),
+            client: Client::socket(&config.socket_of(DISPATCHER)),
             _leash: held,
         })
     }
@@ -91,10 +102,10 @@ impl<'a> Cluster<'a> {
 
     async fn start(&mut self) -> anyhow::Result<()> {
         let in_time = tokio::time::timeout(Duration::from_millis(READY_MS), async {
-            for name in self.plan.nodes() {
-                self.nodes.add(&self.nest, name);
+            for node in &self.config.nodes {
+                self.nodes.add(&self.nest, &node.name);
             }
-            let nodes = self.plan.config.nodes.len();
+            let nodes = self.config.nodes.len();
             ready(&mut self.events, nodes).await?;
             self.dispatcher.add(&self.nest, DISPATCHER);
             ready(&mut self.events, 1).await?;
@@ -110,7 +121,7 @@ impl<'a> Cluster<'a> {
     /// Says that all is well, then what is not, until a signal comes. The
     /// terminal's end (SIGHUP) counts as one.
     async fn serve(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
-        announce(&format!("cluster ready on http://{}", self.plan.address()))?;
+        announce(&format!("cluster ready on http://{}", self.config.services[0].listen[0]))?;
         eprintln!("{}", self.hint());
         loop {
             tokio::select! {
@@ -127,9 +138,8 @@ impl<'a> Cluster<'a> {
     }
 
     fn hint(&self) -> String {
-        let config = &self.plan.config;
-        let nodes = config.nodes.len();
-        let api = match config.admin.listen {
+        let nodes = self.config.nodes.len();
+        let api = match self.config.admin.listen {
             Some(address) => format!("; management API on http://{address}"),
             None => String::new(),
         };

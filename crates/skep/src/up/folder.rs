@@ -5,19 +5,22 @@
 //! ```text
 //!  $XDG_RUNTIME_DIR/skep or /tmp/skep-UID     0700, ours, else refused
 //!  |- lock          held while clusters come and go
-//!  |- ports/30123   locked by whoever uses the port
 //!  `- up-XXXXXX/    one cluster, 0700
 //!     |- lock       locked as long as its `skep up` lives
 //!     |- skep.toml
 //!     `- NAME.sock  control socket of a process
 //! ```
+//!
+//! Invariant: the last cluster that ends takes all of it away.
 
 use std::fs::{self, DirBuilder, File};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use rustix::process::getuid;
+use skep_config::Config;
 use tempfile::TempDir;
 
 /// Begins the name of a cluster's folder.
@@ -25,52 +28,115 @@ const PREFIX: &str = "up-";
 const CONFIG: &str = "skep.toml";
 const LOCK: &str = "lock";
 
+/// A turn at making clusters: nobody else of this user makes or removes one
+/// meanwhile.
+pub(super) struct Turn {
+    base: PathBuf,
+    _lock: File,
+}
+
 /// The folder of a cluster; gone when dropped.
 pub(super) struct ClusterFolder {
-    dir: TempDir,
+    base: PathBuf,
+    dir: Option<TempDir>,
+    path: PathBuf,
     /// Locked: tells others that this cluster lives.
     _lock: File,
 }
 
-impl ClusterFolder {
-    /// Makes one below `base`, and takes away those of clusters that died.
-    pub(super) fn make(base: &Path) -> anyhow::Result<Self> {
-        let _turn = take_turn(base)?;
-        sweep(base);
-        let dir = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base);
-        let dir = dir.with_context(|| format!("cannot make a folder in {}", base.display()))?;
-        let lock = File::create(dir.path().join(LOCK)).context("cannot make a lock")?;
+impl Turn {
+    /// Waits for this user's turn.
+    pub(super) fn take() -> anyhow::Result<Self> {
+        Self::take_in(&base_path())
+    }
+
+    fn take_in(base: &Path) -> anyhow::Result<Self> {
+        loop {
+            match DirBuilder::new().mode(0o700).create(base) {
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                    return Err(error).with_context(|| format!("cannot make {}", base.display()));
+                }
+                _ => {}
+            }
+            // The last cluster may take the folder away at any moment.
+            if !check_private(base)? {
+                continue;
+            }
+            let path = base.join(LOCK);
+            let lock = match File::create(&path) {
+                Ok(lock) => lock,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(error).context("cannot make a lock"),
+            };
+            lock.lock().context("cannot wait for a lock")?;
+            if is_still(&lock, &path) {
+                return Ok(Self { base: base.to_owned(), _lock: lock });
+            }
+        }
+    }
+
+    /// Makes a folder for a cluster, after taking away those of clusters that
+    /// died.
+    pub(super) fn make_folder(&self) -> anyhow::Result<ClusterFolder> {
+        self.sweep();
+        let dir = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(fs::Permissions::from_mode(0o700))
+            .tempdir_in(&self.base);
+        let dir =
+            dir.with_context(|| format!("cannot make a folder in {}", self.base.display()))?;
+        let path = dir.path().to_owned();
+        let lock = File::create(path.join(LOCK)).context("cannot make a lock")?;
         lock.try_lock().context("cannot lock a new folder")?;
-        Ok(Self { dir, _lock: lock })
+        Ok(ClusterFolder { base: self.base.clone(), dir: Some(dir), path, _lock: lock })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.dir.path()
+    /// Configs of the clusters that run.
+    pub(super) fn running_configs(&self) -> Vec<Config> {
+        let running = clusters(&self.base).into_iter().filter(|folder| is_alive(folder));
+        running.filter_map(|folder| read_config(&folder)).collect()
     }
 
-    pub(super) fn config(&self) -> PathBuf {
-        self.path().join(CONFIG)
+    /// Removes what clusters left that could not clean up.
+    fn sweep(&self) {
+        for dead in clusters(&self.base).into_iter().filter(|folder| !is_alive(folder)) {
+            // What can't be removed is in nobody's way.
+            let _ = fs::remove_dir_all(dead);
+        }
     }
 }
 
-/// This user's folder; made if it isn't there.
-pub(super) fn base() -> anyhow::Result<PathBuf> {
-    let base = base_path();
-    match DirBuilder::new().mode(0o700).create(&base) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-            Err(error).with_context(|| format!("cannot make {}", base.display()))
+impl ClusterFolder {
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+}
+
+impl Drop for ClusterFolder {
+    fn drop(&mut self) {
+        let turn = Turn::take_in(&self.base);
+        // Removes the folder.
+        drop(self.dir.take());
+        if turn.is_ok() && clusters(&self.base).is_empty() {
+            let _ = fs::remove_file(self.base.join(LOCK));
+            // Fails, as it should, if somebody put something else there.
+            let _ = fs::remove_dir(&self.base);
         }
-        _ => check_private(&base).map(|()| base),
     }
 }
 
 /// Folders of the clusters of this user that run, the newest first.
 pub(crate) fn running() -> Vec<PathBuf> {
     let base = base_path();
-    if check_private(&base).is_err() {
+    if !check_private(&base).unwrap_or(false) {
         return Vec::new();
     }
-    let age = |folder: &PathBuf| fs::metadata(folder.join(CONFIG)).and_then(|it| it.modified()).ok();
+    let age =
+        |folder: &PathBuf| fs::metadata(folder.join(CONFIG)).and_then(|it| it.modified()).ok();
     let mut folders: Vec<_> = clusters(&base).into_iter().filter(|it| is_alive(it)).collect();
     folders.sort_by_key(age);
     folders.reverse();
@@ -85,33 +151,28 @@ fn base_path() -> PathBuf {
 }
 
 /// Anybody may make things in /tmp: what is not ours alone is not trusted.
-fn check_private(base: &Path) -> anyhow::Result<()> {
-    let it = fs::symlink_metadata(base).with_context(|| format!("cannot read {}", base.display()))?;
+/// False: there is nothing.
+fn check_private(base: &Path) -> anyhow::Result<bool> {
+    let it = match fs::symlink_metadata(base) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        it => it.with_context(|| format!("cannot read {}", base.display()))?,
+    };
     if !it.is_dir() || it.uid() != getuid().as_raw() || it.mode() & 0o077 != 0 {
         bail!("{} is not a folder of this user alone (mode 0700): remove it", base.display());
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Waits until no other `skep up` makes or sweeps folders.
-fn take_turn(base: &Path) -> anyhow::Result<File> {
-    let file = File::create(base.join(LOCK)).context("cannot make a lock")?;
-    file.lock().context("cannot wait for a lock")?;
-    Ok(file)
-}
-
-/// Removes what clusters left that could not clean up.
-fn sweep(base: &Path) {
-    for dead in clusters(base).into_iter().filter(|folder| !is_alive(folder)) {
-        // What can't be removed is in nobody's way.
-        let _ = fs::remove_dir_all(dead);
-    }
+/// Whether `path` is still the file that was opened.
+fn is_still(file: &File, path: &Path) -> bool {
+    let identity = |it: fs::Metadata| (it.dev(), it.ino());
+    let opened = file.metadata().map(identity).ok();
+    opened.is_some() && opened == fs::symlink_metadata(path).map(identity).ok()
 }
 
 fn clusters(base: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(base).into_iter().flatten().flatten();
-    let is_cluster =
-        |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
+    let is_cluster = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
     entries.filter(is_cluster).map(|entry| entry.path()).collect()
 }
 
@@ -119,40 +180,73 @@ fn is_alive(folder: &Path) -> bool {
     File::open(folder.join(LOCK)).is_ok_and(|lock| lock.try_lock_shared().is_err())
 }
 
+fn read_config(folder: &Path) -> Option<Config> {
+    let text = fs::read_to_string(folder.join(CONFIG)).ok()?;
+    Config::parse(CONFIG, &text).ok()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_config::{Node, Site};
+
     use super::*;
 
     #[test]
     fn a_cluster_that_died_is_swept_and_one_that_lives_is_not() {
-        let base = tempfile::tempdir().unwrap();
-        let alive = ClusterFolder::make(base.path()).unwrap();
-        assert!(is_alive(alive.path()));
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("skep-0");
+        let make = || Turn::take_in(&base).unwrap().make_folder().unwrap();
+        let alive = make();
+        let node =
+            Node { name: "n".into(), address: ([127, 0, 0, 1], 1).into(), ..Node::default() };
+        let site = Site { root: "/srv".into(), ..Site::default() };
+        let config = Config { nodes: vec![node], sites: vec![site], ..Config::default() };
+        fs::write(alive.config(), config.to_toml()).unwrap();
         assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);
         // As after kill -9: files stay, locks don't.
-        let dead = base.path().join("up-dead");
+        let dead = base.join("up-dead");
         fs::create_dir(&dead).unwrap();
         fs::write(dead.join(LOCK), "").unwrap();
         fs::write(dead.join(CONFIG), "").unwrap();
-        let other = base.path().join("ports");
-        fs::create_dir(&other).unwrap();
 
-        let second = ClusterFolder::make(base.path()).unwrap();
-        assert!(!dead.exists() && other.exists());
+        let second = make();
+        assert!(!dead.exists());
         assert!(is_alive(alive.path()) && is_alive(second.path()));
-        let path = alive.path().to_owned();
+        assert_eq!(Turn::take_in(&base).unwrap().running_configs(), [config]);
         drop(alive);
-        assert!(!path.exists());
+        assert_eq!(clusters(&base), [second.path()]);
+        drop(second);
+        assert!(!base.exists());
+    }
+
+    #[test]
+    fn many_may_come_and_go_at_once() {
+        let parent = tempfile::tempdir().unwrap();
+        let base = parent.path().join("skep-0");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        let folder = Turn::take_in(&base).unwrap().make_folder().unwrap();
+                        assert!(is_alive(folder.path()));
+                    }
+                });
+            }
+        });
+        assert!(!base.exists());
     }
 
     #[test]
     fn a_folder_that_others_can_enter_is_not_trusted() {
         let base = tempfile::tempdir().unwrap();
-        check_private(base.path()).unwrap();
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(base.path(), open).unwrap();
-        assert!(check_private(base.path()).is_err());
+        let set_mode = |mode| {
+            fs::set_permissions(base.path(), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set_mode(0o700);
+        assert!(check_private(base.path()).unwrap());
+        set_mode(0o750);
+        assert!(Turn::take_in(base.path()).is_err());
         let link = tempfile::tempdir().unwrap();
         let path = link.path().join("link");
         std::os::unix::fs::symlink("/root", &path).unwrap();

@@ -7,55 +7,27 @@ use anyhow::Context;
 use skep_config::{AccessLog, Config, Dispatcher, Node, Service, Site};
 
 use super::limits::{CHECK_MS, DRAIN_MS};
-use super::ports::{Claim, Ports};
+use super::ports::Ports;
 use crate::cli::{Admin, Up};
 
 /// Name of the dispatcher.
 pub(crate) const DISPATCHER: &str = "dispatcher";
 
-/// A cluster that can be started.
-pub(super) struct Plan {
-    pub(super) config: Config,
-    /// The ports in it.
-    _claims: Vec<Claim>,
-}
-
-impl Plan {
-    /// What `args` ask for, with addresses that are free and `state_dir` for
-    /// sockets.
-    pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Result<Self> {
-        let mut claims = Vec::new();
-        let mut nodes = Vec::new();
-        for number in 1..=args.nodes {
-            let claim = ports.any(Ipv4Addr::LOCALHOST.into())?;
-            let (name, address) = (format!("node-{number}"), claim.address());
-            nodes.push(Node { name, address, ..Node::default() });
-            claims.push(claim);
-        }
-        let listen = match args.listen.port() {
-            0 => {
-                let claim = ports.any(args.listen.ip())?;
-                let address = claim.address();
-                claims.push(claim);
-                address
-            }
-            _ => args.listen,
-        };
-        let admin = admin(args.admin, ports, &mut claims)?;
-        let config = config(args, nodes, listen, admin, state_dir)?;
-        config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
-        Ok(Self { config, _claims: claims })
+/// What `args` ask for, with addresses that are free and `state_dir` for
+/// sockets.
+pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Result<Config> {
+    let mut nodes = Vec::new();
+    for number in 1..=args.nodes {
+        let address = ports.any(Ipv4Addr::LOCALHOST.into())?;
+        nodes.push(Node { name: format!("node-{number}"), address, ..Node::default() });
     }
-
-    /// Names of the nodes.
-    pub(super) fn nodes(&self) -> impl Iterator<Item = &str> {
-        self.config.nodes.iter().map(|node| node.name.as_str())
-    }
-
-    /// Where clients go.
-    pub(super) fn address(&self) -> SocketAddr {
-        self.config.services[0].listen[0]
-    }
+    let listen = match args.listen.port() {
+        0 => ports.any(args.listen.ip())?,
+        _ => args.listen,
+    };
+    let config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
+    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    Ok(config)
 }
 
 fn config(
@@ -99,20 +71,11 @@ fn config(
 
 /// Where the API is over TCP. The usual address only if nobody has it: then
 /// the unix socket is enough.
-fn admin(
-    asked: Option<Admin>,
-    ports: &Ports,
-    claims: &mut Vec<Claim>,
-) -> anyhow::Result<Option<SocketAddr>> {
+fn admin(asked: Option<Admin>, ports: &mut Ports) -> Option<SocketAddr> {
     match asked {
-        Some(Admin::Off) => Ok(None),
-        Some(Admin::On(address)) => Ok(Some(address)),
-        None => {
-            let Some(usual) = Config::default().admin.listen else { return Ok(None) };
-            let claim = ports.exactly(usual)?;
-            claims.extend(claim);
-            Ok(claims.last().map(Claim::address).filter(|address| *address == usual))
-        }
+        Some(Admin::Off) => None,
+        Some(Admin::On(address)) => Some(address),
+        None => Config::default().admin.listen.filter(|usual| ports.take(*usual)),
     }
 }
 
@@ -134,31 +97,29 @@ mod tests {
 
     #[test]
     fn one_file_says_it_all_and_is_read_back_the_same() {
-        let base = tempfile::tempdir().unwrap();
-        let mut ports = Ports::new(base.path()).unwrap();
+        let folder = Path::new("/tmp/state");
         let args = up("--nodes 2 --dispatch redirect --policy random --listen 127.0.0.1:0 \
                        --cache-size 8MiB --threads 2 --access-log a.log --admin off");
-        let plan = Plan::make(&args, &mut ports, base.path()).unwrap();
-        assert_eq!(plan.nodes().collect::<Vec<_>>(), ["node-1", "node-2"]);
-        assert_ne!(plan.address().port(), 0);
-        assert_eq!(plan.config.admin.listen, None);
-        let read = Config::parse("skep.toml", &plan.config.to_toml()).unwrap();
-        assert_eq!(read, plan.config);
-        assert!(matches!(&read.log.access, AccessLog::File(path) if path.is_absolute()));
-        assert_eq!(read.socket_of(DISPATCHER), base.path().join("dispatcher.sock"));
+        let config = make(&args, &mut Ports::beside(&[]), folder).unwrap();
+        let names: Vec<_> = config.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!(names, ["node-1", "node-2"]);
+        assert_ne!(config.services[0].listen[0].port(), 0);
+        assert_eq!(config.admin.listen, None);
+        assert_eq!(Config::parse("skep.toml", &config.to_toml()).unwrap(), config);
+        assert!(matches!(&config.log.access, AccessLog::File(path) if path.is_absolute()));
+        assert_eq!(config.socket_of(DISPATCHER), folder.join("dispatcher.sock"));
     }
 
     #[test]
     fn the_usual_admin_address_goes_to_the_first_cluster_that_asks() {
-        let base = tempfile::tempdir().unwrap();
-        let mut ports = Ports::new(base.path()).unwrap();
-        let usual = Config::default().admin.listen.unwrap();
-        // Another program may have it at this moment, whoever that is.
-        let _held = ports.exactly(usual).unwrap();
-        let plan = Plan::make(&up(""), &mut ports, base.path()).unwrap();
-        assert_eq!(plan.config.admin.listen, None);
+        let folder = Path::new("/tmp/state");
+        let first = Config::default();
+        assert!(first.admin.listen.is_some());
+        let mut ports = Ports::beside(&[first]);
+        let second = make(&up(""), &mut ports, folder).unwrap();
+        assert_eq!(second.admin.listen, None);
         let own: SocketAddr = ([127, 0, 0, 1], 9).into();
-        let plan = Plan::make(&up("--admin 127.0.0.1:9"), &mut ports, base.path()).unwrap();
-        assert_eq!(plan.config.admin.listen, Some(own));
+        let third = make(&up("--admin 127.0.0.1:9"), &mut ports, folder).unwrap();
+        assert_eq!(third.admin.listen, Some(own));
     }
 }
