@@ -80,21 +80,21 @@ impl Skep {
         skep
     }
 
-    /// `skep run --config CONFIG ARGUMENTS`, until `address` accepts
-    /// connections, which is then [`Self::address`].
+    /// `skep run --config CONFIG ARGUMENTS`, up to its ready line. `address` is
+    /// what [`Self::address`] will be.
     #[track_caller]
     pub fn run(config: &Path, arguments: &[&str], address: SocketAddr) -> Self {
         let mut all = vec!["run", "--config", text(config)];
         all.extend(arguments);
         let mut skep = Self::start(&all);
         skep.address = Some(address);
-        poll_until(PATIENCE, &format!("{address} accepts connections"), || {
-            skep.assert_running();
-            let Ok(mut probe) = RawClient::try_connect(address) else { return false };
-            // Gone before the test counts connections.
-            probe.finish_sending();
-            probe.read_to_close();
-            true
+        poll_until(PATIENCE, &format!("ready line of skep {}", skep.arguments), || {
+            let stdout = skep.stdout_text();
+            let is_ready = stdout.starts_with("skep: ready on http://") && stdout.ends_with('\n');
+            if !is_ready {
+                skep.assert_running();
+            }
+            is_ready
         });
         skep
     }
@@ -198,12 +198,12 @@ impl Skep {
         fs::read_dir(self.proc_path("fd")).expect("it runs and is ours").count()
     }
 
-    /// Open sockets: listeners, connections, and the few that the server itself
-    /// uses.
-    pub fn open_sockets(&self) -> usize {
-        let fds = fs::read_dir(self.proc_path("fd")).expect("it runs and is ours");
-        let targets = fds.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
-        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
+    /// Connections to [`Self::address`] that it holds. Those that wait to be
+    /// accepted or that it has closed don't count, whatever the client did.
+    pub fn connections(&self) -> usize {
+        let port = format!(":{:04X}", self.address().port());
+        let table = self.proc_file("net/tcp") + &self.proc_file("net/tcp6");
+        table.lines().filter(|line| is_held_connection(line, &port)).count()
     }
 
     /// Processor time of all its threads since its start.
@@ -329,6 +329,16 @@ fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether a line of /proc/net/tcp is a connection of the local `port` (":1F90")
+/// that some process has open: `sl local remote state queues timer retransmits uid
+/// timeout inode`.
+fn is_held_connection(line: &str, port: &str) -> bool {
+    const LISTEN: &str = "0A";
+    let columns: Vec<_> = line.split_ascii_whitespace().collect();
+    let [_, local, _, state, _, _, _, _, _, inode, ..] = columns[..] else { return false };
+    local.ends_with(port) && state != LISTEN && inode != "0"
+}
+
 /// The address at the end of the whole line that starts with `prefix`.
 fn ready_address(stdout: &str, prefix: &str) -> Option<SocketAddr> {
     let whole = &stdout[..=stdout.rfind('\n')?];
@@ -367,6 +377,18 @@ mod tests {
         assert_eq!(ready_address(text, prefix), Some("127.0.0.1:80".parse().unwrap()));
         let v6 = "skep: serving /a on http://[::1]:80\n";
         assert_eq!(ready_address(v6, prefix), Some("[::1]:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn held_connections_are_counted_by_port_state_and_owner() {
+        let line = |local, state, inode| {
+            format!("0: 0100007F:{local} 0100007F:C350 {state} 0:0 00:0 0 0 0 {inode} 1 0 20 4")
+        };
+        assert!(is_held_connection(&line("1F90", "01", "123"), ":1F90"));
+        assert!(!is_held_connection(&line("1F91", "01", "123"), ":1F90"));
+        assert!(!is_held_connection(&line("1F90", "0A", "123"), ":1F90"));
+        assert!(!is_held_connection(&line("1F90", "05", "0"), ":1F90"));
+        assert!(!is_held_connection("  sl  local_address rem_address   st", ":1F90"));
     }
 
     #[test]

@@ -41,11 +41,10 @@ fn begin_large(skep: &Skep) -> RawClient {
 /// keeps for itself may still vary by a few.
 fn warm_fds(skep: &Skep) -> usize {
     const FEW: usize = 8;
-    let sockets = skep.open_sockets();
     for target in ["/a.txt", "/none", "/large"] {
         skep.connect().get(target);
     }
-    poll_until(PATIENCE, "those clients are gone", || skep.open_sockets() <= sockets);
+    poll_until(PATIENCE, "those clients are gone", || skep.connections() == 0);
     skep.open_fds() + FEW
 }
 
@@ -304,9 +303,8 @@ fn ten_thousand_slow_heads_leave_the_others_their_rate() {
     let settings = "[limits]\nconnections_per_address_max = 20000\n\
          [timeouts]\nhead_ms = \"10m\"\nidle_ms = \"10m\"\n[machine]\nthreads = 1";
     let [alone, beside] = [(); 2].map(|()| Skep::node(site.root(), settings));
-    let sockets = beside.open_sockets();
     let mut slow = slow_heads(&beside, SLOW);
-    poll_until(PATIENCE, "all are taken", || beside.open_sockets() >= sockets + SLOW);
+    poll_until(PATIENCE, "all are taken", || beside.connections() >= SLOW);
     let cost = |skep: &Skep| {
         let before = skep.cpu_time();
         let load = Load::on(skep.address()).get("/a.txt", "aaa").threads(2);
@@ -339,15 +337,14 @@ fn ten_thousand_slow_heads_are_cut_off_in_time() {
     let settings = "[limits]\nconnections_per_address_max = 20000\n[timeouts]\nhead_ms = \"1s\"";
     let skep = Skep::node(site.root(), settings);
     let load = Load::on(skep.address()).get("/a.txt", "aaa").threads(2).start();
-    let sockets = skep.open_sockets();
     let mut slow = slow_heads(&skep, SLOW);
     for client in &mut slow {
         let answer = client.read_to_close();
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "));
     }
     drop(slow);
-    // Beside the load's two.
-    poll_until(PATIENCE, "all are closed", || skep.open_sockets() <= sockets + 2);
+    // All but the load's two.
+    poll_until(PATIENCE, "all are closed", || skep.connections() <= 2);
     load.stop().assert_clean();
 }
 

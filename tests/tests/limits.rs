@@ -153,8 +153,8 @@ fn a_client_that_stops_reading_is_cut_off() {
     let mut client = skep.connect();
     client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
     client.try_head().unwrap().assert_status(200);
-    let sockets = skep.open_sockets();
-    poll_until(PATIENCE, "the server closes the connection", || skep.open_sockets() < sockets);
+    assert_eq!(skep.connections(), 1);
+    poll_until(PATIENCE, "the server closes the connection", || skep.connections() == 0);
     // What was sent is right; the rest is missing, and that can be seen.
     let received = client.read_to_close();
     assert!(received.len() < 64 * MIB);
@@ -184,12 +184,11 @@ fn a_slow_reader_gets_all_of_it() {
 fn a_body_that_never_comes_holds_nothing() {
     let site = site();
     let skep = Skep::serve(site.root(), &[]);
-    let sockets = skep.open_sockets();
     let mut client = skep.connect();
     client.send("POST /a.txt HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nx");
     client.response().assert_status(405);
     client.assert_closed();
-    poll_until(PATIENCE, "the server closes its end", || skep.open_sockets() <= sockets);
+    poll_until(PATIENCE, "the server closes its end", || skep.connections() == 0);
 }
 
 #[test]
@@ -197,7 +196,6 @@ fn connections_over_their_number_get_503_and_room_comes_back() {
     const MAX: usize = 8;
     let site = site();
     let skep = Skep::node(site.root(), &format!("[limits]\nconnections_max = {MAX}"));
-    // The harness looked whether the port answers; wait until that is over.
     let mut held = Vec::new();
     poll_until(PATIENCE, "all places are ours", || {
         let mut client = skep.connect();
