@@ -21,7 +21,7 @@ help: ## This text
 up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=proxy SITE=DIR
 	@xtask/need.sh cc cargo
 	cargo build --release --package skep
-	$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --listen 127.0.0.1:$(PORT)
+	$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
 
 test: lint ## Every check that a change must pass
 	cargo build --workspace --all-targets

@@ -83,6 +83,9 @@ pub(crate) struct Up {
     /// Address for clients; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
+    /// Name the node that answered in each response, as `X-Skep-Node`
+    #[arg(long)]
+    pub(crate) node_header: bool,
     /// Memory of each node for files, such as 256MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub(crate) cache_size: u64,

@@ -45,6 +45,7 @@ fn config(
         listen: vec![listen],
         dispatch: args.dispatch,
         policy: args.policy.clone(),
+        node_header: args.node_header,
         ..Service::default()
     };
     service.health.interval_ms = CHECK_MS;
