@@ -15,6 +15,9 @@
  *     sendfile-hugetlb   the same on a MFD_HUGETLB memfd (needs vm.nr_hugepages)
  *     splice-thp       vmsplice huge-page memory into a pipe, splice to the socket
  *     splice-gift      the same with SPLICE_F_GIFT
+ *     splice-shared    as splice-thp with one pipe for all: what the socket does
+ *                      not take is thrown away, and spliced anew when it does
+ *     splice-shared-4k the same from 4 KiB pages
  *   --chunk   at most so many bytes in one system call (default: all)
  *   --turn    at most so many bytes before other connections get their turn
  *   --sndbuf  SO_SNDBUF (default: left to the kernel)
@@ -48,7 +51,7 @@
 
 enum { CONNECTIONS_MAX = 20000, EVENTS_MAX = 256, HUGE = 2 << 20, PIPE_BYTES = 1 << 20 };
 enum source { ANONYMOUS, DISK, MEMFD };
-enum method { WRITE, ZEROCOPY, SENDFILE, SPLICE };
+enum method { WRITE, ZEROCOPY, SENDFILE, SPLICE, SPLICE_SHARED };
 
 struct connection {
     int fd, pipe[2];
@@ -63,6 +66,7 @@ struct connection {
 static enum source source;
 static enum method method;
 static unsigned splice_flags;
+static int shared_pipe[2], nowhere;
 static char head[256];
 static size_t head_bytes, body_bytes, chunk = SIZE_MAX, turn = SIZE_MAX;
 static int sndbuf, lowat;
@@ -114,7 +118,7 @@ static void load_body(const char *mode, const char *path) {
         return;
     }
     body = source == MEMFD ? map_memfd(room, !strcmp(mode, "sendfile-hugetlb"), !strcmp(mode, "sendfile-collapse"))
-                           : map_anonymous(room, strcmp(mode, "write") != 0);
+                           : map_anonymous(room, strcmp(mode, "write") && strcmp(mode, "splice-shared-4k"));
     for (size_t at = 0; at < body_bytes;) {
         ssize_t n = read(fd, body + at, body_bytes - at);
         must(n > 0, path);
@@ -125,6 +129,7 @@ static void load_body(const char *mode, const char *path) {
 
 static void choose(const char *mode) {
     method = !strncmp(mode, "sendfile", 8) ? SENDFILE
+             : !strncmp(mode, "splice-shared", 13) ? SPLICE_SHARED
              : !strncmp(mode, "splice", 6) ? SPLICE
              : !strcmp(mode, "write-msgzc") ? ZEROCOPY : WRITE;
     source = method != SENDFILE ? ANONYMOUS : !strcmp(mode, "sendfile") ? DISK : MEMFD;
@@ -175,6 +180,20 @@ static ssize_t send_spliced(struct connection *c, size_t want) {
     return n;
 }
 
+static ssize_t send_spliced_shared(struct connection *c, size_t want) {
+    if (!send_head(c)) return -1;
+    struct iovec part = {body + c->body_sent, smaller(want, PIPE_BYTES)};
+    ssize_t left = vmsplice(shared_pipe[1], &part, 1, SPLICE_F_NONBLOCK), sent = 0, n = 0;
+    must(left > 0, "vmsplice");
+    while (left && (n = splice(shared_pipe[0], NULL, c->fd, NULL, left, SPLICE_F_NONBLOCK)) > 0) left -= n, sent += n;
+    int why = errno;
+    while (left && (n = splice(shared_pipe[0], NULL, nowhere, NULL, left, 0)) > 0) left -= n;
+    must(left == 0, "splice to nowhere");
+    c->body_sent += sent;
+    errno = why;
+    return sent ? sent : -1;
+}
+
 /* The kernel reports each zero-copy send once; unread reports would pile up. */
 static void drain_reports(struct connection *c) {
     char control[128];
@@ -189,6 +208,7 @@ static ssize_t send_some(struct connection *c) {
     case ZEROCOPY: return send_vector(c, want, MSG_ZEROCOPY);
     case SENDFILE: return send_file(c, want);
     case SPLICE: return send_spliced(c, want);
+    case SPLICE_SHARED: return send_spliced_shared(c, want);
     }
     return -1;
 }
@@ -241,6 +261,11 @@ static void progress(struct connection *c) {
     }
 }
 
+static void make_pipe(int pipe[2]) {
+    must(pipe2(pipe, O_NONBLOCK) == 0, "pipe2");
+    must(fcntl(pipe[1], F_SETPIPE_SZ, PIPE_BYTES) >= 0, "F_SETPIPE_SZ");
+}
+
 static void accept_all(int listener, int epoll) {
     int fd;
     while ((fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
@@ -253,10 +278,7 @@ static void accept_all(int listener, int epoll) {
         if (sndbuf) setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &sndbuf, sizeof sndbuf);
         if (lowat) setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &lowat, sizeof lowat);
         if (method == ZEROCOPY) setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on);
-        if (method == SPLICE) {
-            must(pipe2(c->pipe, O_NONBLOCK) == 0, "pipe2");
-            must(fcntl(c->pipe[1], F_SETPIPE_SZ, PIPE_BYTES) >= 0, "F_SETPIPE_SZ");
-        }
+        if (method == SPLICE) make_pipe(c->pipe);
         by_fd[fd] = c;
         struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLET, .data.fd = fd};
         must(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e) == 0, "epoll_ctl");
@@ -289,6 +311,10 @@ int main(int argc, char **argv) {
     if (argc < 4) return fprintf(stderr, "usage: bodies MODE PORT FILE [--chunk|--turn|--sndbuf|--lowat BYTES]\n"), 2;
     signal(SIGPIPE, SIG_IGN); /* sendfile and splice know no MSG_NOSIGNAL */
     choose(argv[1]);
+    if (method == SPLICE_SHARED) {
+        make_pipe(shared_pipe);
+        must((nowhere = open("/dev/null", O_WRONLY)) >= 0, "/dev/null");
+    }
     load_body(argv[1], argv[3]);
     for (int i = 4; i + 1 < argc; i += 2) {
         long value = atol(argv[i + 1]);

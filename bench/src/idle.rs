@@ -12,7 +12,7 @@ use crate::check;
 use crate::content::SMALL;
 use crate::groups::Bench;
 use crate::interrupt;
-use crate::limits::{IDLE_CONNECTIONS, IDLE_PER_ADDRESS};
+use crate::limits::{IDLE_CONNECTIONS, IDLE_PER_ADDRESS, IDLE_PORT_MIN};
 use crate::peers::{Peer, Role};
 use crate::results::{Idle, IdleRow, Results};
 use crate::wrk::Load;
@@ -56,7 +56,7 @@ fn measure(bench: &Bench, peer: &Peer, row: &mut IdleRow) -> Result<()> {
     let before = server.resident_bytes();
     let idle = open(server.port, IDLE_CONNECTIONS)?;
     let grown = server.resident_bytes().saturating_sub(before);
-    let beside = bench.measure(&mut server, LOAD)?;
+    let beside = bench.measure(&mut server, LOAD).context("beside the idle connections")?;
     let lost = idle.iter().filter(|stream| !is_open(stream)).count() as u64;
     let each = grown as f64 / f64::from(IDLE_CONNECTIONS);
     println!(
@@ -72,19 +72,20 @@ fn measure(bench: &Bench, peer: &Peer, row: &mut IdleRow) -> Result<()> {
 
 /// Opens connections, each from one of several loopback addresses, and asks
 /// once on each: what a server keeps for a connection shows after a request.
-fn open(port: u16, count: u32) -> Result<Vec<TcpStream>> {
-    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+fn open(server_port: u16, count: u32) -> Result<Vec<TcpStream>> {
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server_port));
     let mut streams = Vec::new();
     for number in 0..count {
         interrupt::check()?;
-        let nth = number / IDLE_PER_ADDRESS;
-        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(nth % 250)? + 1);
+        let (nth, port) = (number / IDLE_PER_ADDRESS, number % IDLE_PER_ADDRESS);
+        let from = Ipv4Addr::new(127, 0, 1, u8::try_from(nth)? + 1);
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        // Bound to the address alone: a bound port would be taken from every
-        // other client of this machine, also while it waits after closing.
-        socket.set_bind_address_no_port(true)?;
+        // Ports of our own, left at once by a reset: ports that the kernel
+        // chose would be missing to other clients for a minute.
+        socket.set_reuse_address(true)?;
         socket.set_linger(Some(Duration::ZERO))?;
-        socket.bind(&SocketAddrV4::new(from, 0).into())?;
+        let port = IDLE_PORT_MIN + u16::try_from(port)?;
+        socket.bind(&SocketAddrV4::new(from, port).into())?;
         socket.connect(&server.into()).with_context(|| format!("connection {number}"))?;
         let mut stream = TcpStream::from(socket);
         let answer = check::get_on(&mut stream, SMALL.0)

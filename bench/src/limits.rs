@@ -31,8 +31,10 @@ pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Idle connections held, as issue 2 asks.
 pub(crate) const IDLE_CONNECTIONS: u32 = 10_000;
 /// Idle connections from one loopback address: below any server's limit for
-/// one client.
+/// one client. 40 addresses then.
 pub(crate) const IDLE_PER_ADDRESS: u32 = 250;
+/// The first port of idle clients: below those that kernels give away (32768).
+pub(crate) const IDLE_PORT_MIN: u16 = 20_000;
 
 /// Descriptors that a process here may need: 10,000 idle connections, twice
 /// for a proxy, and room.

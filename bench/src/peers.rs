@@ -39,8 +39,8 @@ pub(crate) struct Setup {
 /// A server that may be measured.
 pub(crate) struct Peer {
     pub(crate) name: &'static str,
-    /// Debian's package, for those who lack it.
-    package: &'static str,
+    /// Where it comes from, for those who lack it.
+    source: &'static str,
     program: &'static str,
     version: &'static [&'static str],
     setups: &'static [Setup],
@@ -63,7 +63,7 @@ pub(crate) const SKEP: &str = "skep";
 pub(crate) const PEERS: &[Peer] = &[
     Peer {
         name: LIMIT,
-        package: "gcc",
+        source: "Debian package gcc",
         program: "@LIMIT@",
         version: &[],
         setups: &[
@@ -78,7 +78,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: SKEP,
-        package: "not a package: `cargo build --release --package skep`",
+        source: "`cargo build --release --package skep`",
         program: "@SKEP@",
         version: &["--version"],
         setups: &[
@@ -103,7 +103,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: "nginx",
-        package: "nginx-light",
+        source: "Debian package nginx-light",
         program: "nginx",
         version: &["-v"],
         setups: &[
@@ -115,7 +115,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: "h2o",
-        package: "h2o",
+        source: "Debian package h2o",
         program: "h2o",
         version: &["--version"],
         setups: &[Setup {
@@ -127,7 +127,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: "lighttpd",
-        package: "lighttpd",
+        source: "Debian package lighttpd",
         program: "lighttpd",
         version: &["-v"],
         setups: &[Setup {
@@ -139,7 +139,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: "haproxy",
-        package: "haproxy",
+        source: "Debian package haproxy",
         program: "haproxy",
         version: &["-v"],
         setups: &[
@@ -155,7 +155,7 @@ pub(crate) const PEERS: &[Peer] = &[
     },
     Peer {
         name: "varnish",
-        package: "varnish",
+        source: "Debian package varnish",
         program: "varnishd",
         version: &["-V"],
         setups: &[Setup {
@@ -203,8 +203,7 @@ impl Peer {
         if self.version.is_empty() {
             return Ok(String::new());
         }
-        version_of(&program, self.version)
-            .with_context(|| format!("not here (Debian: {})", self.package))
+        version_of(&program, self.version).with_context(|| format!("not here ({})", self.source))
     }
 
     /// Starts it on `core` with files in `dir` and waits for its first answer.

@@ -173,15 +173,19 @@ fn bodies_table(bodies: &Bodies) -> String {
 const BODIES_LESSONS: &str = "
 What follows from it:
 
-- Below 64 KiB a copy is as good as anything: head and body leave in one `writev`.
-- From there on bodies leave by `sendfile` from a memfd, in one call for all that is left. Huge \
-pages save another tenth, and filling them is three times faster than faulting in small ones, if \
-the range is collapsed before it is filled.
-- `vmsplice` is a little cheaper still, but needs a pipe for every reply in flight.
-- `SO_SNDBUF` is left to the kernel: a smaller one costs, a larger one gives nothing.
-- Pages in a socket's queue are the live pages of the memfd. Overwriting them, or punching a hole \
-into *part* of a huge page, changes what the client receives; closing the memfd, or punching out \
-whole huge pages, does not. So a segment is written once and then only dropped.
+- From about 16 KiB on, copying costs more than handing pages over.
+- The cheapest way needs no file: one pipe for each worker, `vmsplice` from memory into it and \
+`splice` from it into the socket, a mebibyte at a time. What the socket does not take is thrown \
+away (`splice` to `/dev/null`) and handed over again later, so no pipe waits for a slow client.
+- Huge pages help every way that hands pages over. A memfd is collapsed (`MADV_COLLAPSE`) before \
+it is filled, not after: that is three times cheaper than faulting in small pages.
+- `SO_SNDBUF` is left to the kernel: a smaller one costs, a larger one gives nothing. Small pieces \
+cost too.
+- Pages in a socket's queue are the live pages. Overwriting them changes what the client receives, \
+and so does punching a hole into *part* of a huge page of a memfd. Giving anonymous memory back \
+first (`MADV_DONTNEED` or `munmap`, whole or in part), closing the memfd or punching out whole \
+huge pages does not. So memory that was sent is given back to the kernel before it is written \
+again; memory of an allocator is never sent this way.
 ";
 
 fn method() -> String {

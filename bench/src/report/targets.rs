@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::idle_ratio;
 use crate::peers::{LIMIT, SKEP};
-use crate::results::{Cell, Results, Row, median};
+use crate::results::{Cell, Results, Row, Sample, median};
 
 /// CPU of a 1 KiB request against the bare loop's.
 const LIMIT_RATIO_MAX: f64 = 1.10;
@@ -12,9 +12,9 @@ const LIMIT_RATIO_MAX: f64 = 1.10;
 const PROXY_RATIO_MAX: f64 = 0.90;
 /// Resident memory of an idle connection, in bytes.
 const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
-/// "Unchanged": requests per second beside the idle ones to those alone. What
-/// is lost below this is more than the noise of two runs of one server.
-const IDLE_RATE_RATIO_MIN: f64 = 0.95;
+/// "Unchanged": CPU per request beside the idle ones to that alone. What is
+/// above this is more than the noise of two runs of one server.
+const IDLE_CPU_RATIO_MAX: f64 = 1.05;
 
 /// What was found for one target; `None` when it was not measured.
 type Finding = Option<(String, bool)>;
@@ -96,8 +96,11 @@ fn idle_findings(results: &Results) -> [(String, Finding); 2] {
         (format!("{bytes:.0} bytes"), bytes <= IDLE_BYTES_MAX)
     });
     let rate = row.map(|row| {
-        let ratio = idle_ratio(row);
-        (format!("{ratio:.2} x"), ratio >= IDLE_RATE_RATIO_MIN)
+        let cpu_us = |samples: &[Sample]| median(samples.iter().map(|sample| sample.cpu_us));
+        let ratio = cpu_us(&row.beside) / cpu_us(&row.alone);
+        let rate = idle_ratio(row);
+        let measured = format!("CPU per request {ratio:.2} x, requests per second {rate:.2} x");
+        (measured, ratio <= IDLE_CPU_RATIO_MAX)
     });
     [
         ("10,000 idle connections: at most 8 KiB of resident memory each".to_owned(), memory),
@@ -118,7 +121,6 @@ fn errors(results: &Results) -> Finding {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::results::Sample;
 
     fn cell(rows: &[(&str, f64)]) -> Cell {
         let row = |&(server, cpu_us): &(&str, f64)| Row {
