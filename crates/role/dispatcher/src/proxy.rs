@@ -62,9 +62,9 @@ impl DispatcherHandler {
         let upload = Upload::new(exchange.context().worker(), request, &forward);
         let began = Instant::now();
         let tried = SmallVec::new();
-        Trip { handler: self, request, forward, exchange, upload, tried, retries: 0, began }
-            .run()
-            .await
+        let mut trip =
+            Trip { handler: self, request, forward, exchange, upload, tried, retries: 0, began };
+        trip.run().await
     }
 }
 
@@ -101,7 +101,7 @@ enum Refusal {
 }
 
 impl<'a> Trip<'a, '_, '_, '_> {
-    async fn run(mut self) -> Result<(), ExchangeError> {
+    async fn run(&mut self) -> Result<(), ExchangeError> {
         let mut refusal = Refusal::NoNode;
         loop {
             let client = self.forward.client;
@@ -300,8 +300,8 @@ impl<'a> Trip<'a, '_, '_, '_> {
             counters.inc(Counter::UpstreamTimeouts);
         }
         self.report(target, Err(fault.failure()));
+        self.exchange.reply.write().summary().node = Some(Arc::clone(node));
         if self.exchange.reply.is_begun() {
-            self.exchange.reply.write().summary().node = Some(Arc::clone(node));
             return Err(ExchangeError::ReplyCutShort(fault.reason()));
         }
         let refusal = Refusal::Failed(fault);

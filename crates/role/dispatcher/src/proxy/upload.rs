@@ -26,6 +26,7 @@ pub(super) struct Upload {
     /// The kernel took some bytes.
     is_begun: bool,
     is_over: bool,
+    /// Bytes left when the node last stalled; `u64::MAX`: it does not.
     left: u64,
 }
 
@@ -91,11 +92,10 @@ impl Upload {
         while !self.is_over {
             let read = self.poll_body(cx, body)?;
             if self.output.is_empty() {
-                // Whether the client is too slow, its own deadline says.
-                node.timer().clear();
                 if self.is_body_read {
                     break;
                 }
+                // Whether the client is too slow, its own deadline says.
                 ready!(read);
                 continue;
             }
@@ -103,7 +103,12 @@ impl Upload {
             let sent = node.poll_send(cx, &mut self.output);
             self.is_begun |= self.output.len() < before;
             match sent {
-                Poll::Ready(Ok(())) => self.left = u64::MAX,
+                Poll::Ready(Ok(())) => {
+                    if self.left != u64::MAX {
+                        self.left = u64::MAX;
+                        node.timer().clear();
+                    }
+                }
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => {
                     body.pause();

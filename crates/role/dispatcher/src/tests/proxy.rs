@@ -213,6 +213,35 @@ fn a_node_that_is_late_is_a_504() {
 }
 
 #[test]
+fn a_node_that_stalls_in_its_body_is_cut() {
+    let node = FakeNode::new(|_, mut wire| {
+        let _ = wire.request();
+        wire.send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+        let _ = wire.rest();
+    });
+    let rig = Rig::new(&[&node], "response_timeout_ms = 1");
+    let mut client = rig.client();
+    assert!(client.wire.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let (all, _) = client.wire.rest();
+    assert!(all.ends_with(b"\r\n\r\nhalf"));
+    assert_eq!(rig.totals().upstream_timeouts, 1);
+}
+
+#[test]
+fn connections_to_a_drained_node_are_closed() {
+    let (saw, ended) = seen();
+    let node = FakeNode::new(move |_, mut wire| {
+        let _ = wire.request();
+        wire.send(ok("one"));
+        saw.send(wire.rest().0.len()).unwrap();
+    });
+    let rig = Rig::new(&[&node], "");
+    assert_eq!(rig.get("/").text(), "one");
+    rig.dispatcher.drain("n1").unwrap();
+    assert_eq!(next(&ended), 0);
+}
+
+#[test]
 fn more_connections_than_allowed_are_a_503_and_the_node_stays_up() {
     let (saw, arrived) = seen();
     let (release, released) = seen::<()>();

@@ -1,6 +1,8 @@
 //! Request bodies: both framings, expectations, early answers.
 
-use super::rig::{FakeNode, Rig, field, has, next, ok, seen};
+use std::io::Write;
+
+use super::rig::{FakeNode, Rig, fence, field, has, next, ok, seen};
 
 fn echo() -> FakeNode {
     FakeNode::answering(|head, body| {
@@ -145,4 +147,63 @@ fn a_node_that_takes_no_more_may_still_say_why() {
     client.wire.send(head + &body);
     let reply = client.reply(false);
     assert!(matches!(reply.status, 403 | 502), "{}", reply.head);
+}
+
+#[test]
+fn a_slow_node_makes_the_client_wait() {
+    const BODY_BYTES: usize = 64 * 1024 * 1024;
+    const HELD_BYTES_MAX: usize = 24 * 1024 * 1024;
+    let (go_on, waiting) = seen::<()>();
+    let waiting = std::sync::Mutex::new(waiting);
+    let node = FakeNode::new(move |_, mut wire| {
+        let Some(head) = wire.head() else { return };
+        if head.contains("/fence") {
+            wire.send(ok(""));
+            return;
+        }
+        next(&waiting.lock().unwrap());
+        let body = wire.exactly(BODY_BYTES).unwrap();
+        assert!(body.iter().enumerate().all(|(at, &byte)| byte == (at % 251) as u8));
+        wire.send(ok("all"));
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    let head = format!("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
+    assert!(client.wire.send(head));
+    let body: Vec<u8> = (0..BODY_BYTES).map(|at| (at % 251) as u8).collect();
+    let (mut sent, mut tries_without_progress) = (0, 0);
+    client.wire.stream.set_nonblocking(true).unwrap();
+    while tries_without_progress < 3 && sent < BODY_BYTES {
+        match client.wire.stream.write(&body[sent..]) {
+            Ok(n) => {
+                sent += n;
+                tries_without_progress = 0;
+            }
+            // The worker has had its turn and took nothing.
+            Err(_) => {
+                fence(rig.address);
+                tries_without_progress += 1;
+            }
+        }
+    }
+    assert!(sent < HELD_BYTES_MAX, "{sent} bytes taken, none of them read by the node");
+    go_on.send(()).unwrap();
+    client.wire.stream.set_nonblocking(false).unwrap();
+    assert!(client.wire.send(&body[sent..]));
+    assert_eq!(client.reply(false).text(), "all");
+}
+
+#[test]
+fn two_sides_that_wait_for_each_other_are_parted() {
+    let node = FakeNode::new(|_, mut wire| {
+        let Some(_) = wire.head() else { return };
+        wire.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n");
+        let _ = wire.rest();
+    });
+    let rig = Rig::new(&[&node], "response_timeout_ms = 1");
+    let mut client = rig.client();
+    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"));
+    let (all, _) = client.wire.rest();
+    assert!(all.ends_with(b"1\r\na\r\n"), "no end of the body");
+    assert_eq!(rig.totals().upstream_timeouts, 1);
 }
