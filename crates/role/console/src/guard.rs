@@ -45,7 +45,7 @@ pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     let peer = request.extensions().get::<Peer>().cloned();
     let verdict = judge(&door, &method, &uri, request.headers());
     let mut response = match verdict {
-        Ok(()) => in_time(next.run(request)).await,
+        Ok(()) => in_time(Duration::from_millis(REQUEST_MS), next.run(request)).await,
         Err(problem) => problem.into_response(),
     };
     audit::note(&peer.unwrap_or(Peer::Local { uid: None }), &method, &uri, response.status());
@@ -55,8 +55,10 @@ pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     response
 }
 
-async fn in_time(answer: impl Future<Output = Response>) -> Response {
-    match tokio::time::timeout(Duration::from_millis(REQUEST_MS), answer).await {
+/// The answer, or a refusal if it takes longer than `limit`, as with a body
+/// that stops coming.
+async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Response {
+    match tokio::time::timeout(limit, answer).await {
         Ok(response) => response,
         Err(_) => Problem::new(Kind::Timeout, "the request took too long").into_response(),
     }

@@ -52,6 +52,20 @@ impl Listener for UnixListener {
     }
 }
 
+/// How long a connection may take.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// For a request's head, and from one request to the next.
+    head: Duration,
+    /// For everything.
+    connection: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    head: Duration::from_millis(HEAD_MS),
+    connection: Duration::from_millis(CONNECTION_MS),
+};
+
 /// Serves what comes to `listener`, until dropped. Runs within a `LocalSet`.
 pub(crate) async fn serve(listener: impl Listener, router: Router) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -66,7 +80,7 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
         };
         match Arc::clone(&room).try_acquire_owned() {
             Ok(place) => {
-                let served = connection(TokioIo::new(stream), peer, router.clone());
+                let served = connection(TokioIo::new(stream), peer, router.clone(), PATIENCE);
                 tokio::task::spawn_local(async move {
                     served.await;
                     drop(place);
@@ -78,7 +92,12 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
     }
 }
 
-async fn connection(stream: impl Read + Write + Unpin, peer: Peer, router: Router) {
+async fn connection(
+    stream: impl Read + Write + Unpin,
+    peer: Peer,
+    router: Router,
+    patience: Patience,
+) {
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
@@ -86,13 +105,15 @@ async fn connection(stream: impl Read + Write + Unpin, peer: Peer, router: Route
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_millis(HEAD_MS))
+        .header_read_timeout(patience.head)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(stream, service);
-    let age = Duration::from_millis(CONNECTION_MS);
-    match tokio::time::timeout(age, connection).await {
+    match tokio::time::timeout(patience.connection, connection).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!(%error, "a connection to the admin API broke off"),
         Err(_) => tracing::debug!("a connection to the admin API was cut off by age"),
     }
 }
+
+#[cfg(test)]
+mod tests;

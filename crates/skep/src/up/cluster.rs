@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::Signal;
-use skep_config::Config;
+use skep_config::{Config, Dispatch};
 use skep_console::{Client, NodeState};
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -143,8 +143,17 @@ impl<'a> Cluster<'a> {
             Some(address) => format!("; management API on http://{address}"),
             None => String::new(),
         };
+        let service = &self.config.services[0];
+        let everywhere = service.listen[0].ip().is_unspecified();
+        let near = match service.dispatch {
+            Dispatch::Redirect if everywhere => {
+                "skep: redirects name 127.0.0.1, which only clients on this machine can follow; \
+                 give --listen one address of this machine\n"
+            }
+            _ => "",
+        };
         format!(
-            "skep: a dispatcher and {nodes} node{}{api}\n\
+            "{near}skep: a dispatcher and {nodes} node{}{api}\n\
              skep: `skep status`, `skep top`, `skep node list` in another terminal; Ctrl-C ends it",
             if nodes == 1 { "" } else { "s" },
         )

@@ -1,10 +1,10 @@
 //! The config of a cluster on this machine.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::Context;
-use skep_config::{AccessLog, Config, Dispatcher, Node, Service, Site};
+use skep_config::{AccessLog, Config, Dispatch, Dispatcher, Node, Service, Site};
 
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
@@ -17,8 +17,9 @@ pub(crate) const DISPATCHER: &str = "dispatcher";
 /// sockets.
 pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Result<Config> {
     let mut nodes = Vec::new();
+    let ip = node_ip(args);
     for number in 1..=args.nodes {
-        let address = ports.any(Ipv4Addr::LOCALHOST.into())?;
+        let address = ports.any(ip)?;
         nodes.push(Node { name: format!("node-{number}"), address, ..Node::default() });
     }
     let listen = match args.listen.port() {
@@ -28,6 +29,15 @@ pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Re
     let config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
     config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
     Ok(config)
+}
+
+/// Where nodes listen: for this machine alone, unless clients must reach them.
+/// Redirects can't name "every address".
+fn node_ip(args: &Up) -> IpAddr {
+    match (args.dispatch, args.listen.ip()) {
+        (Dispatch::Redirect, ip) if !ip.is_unspecified() => ip,
+        _ => Ipv4Addr::LOCALHOST.into(),
+    }
 }
 
 fn config(
@@ -109,6 +119,18 @@ mod tests {
         assert_eq!(Config::parse("skep.toml", &config.to_toml()).unwrap(), config);
         assert!(matches!(&config.log.access, AccessLog::File(path) if path.is_absolute()));
         assert_eq!(config.socket_of(DISPATCHER), folder.join("dispatcher.sock"));
+    }
+
+    #[test]
+    fn nodes_listen_where_those_who_call_them_are() {
+        for (options, ip) in [
+            ("--listen 127.0.0.2:0", [127, 0, 0, 1]),
+            ("--listen 127.0.0.2:0 --dispatch redirect", [127, 0, 0, 2]),
+            ("--listen 0.0.0.0:0 --dispatch redirect", [127, 0, 0, 1]),
+        ] {
+            let config = make(&up(options), &mut Ports::beside(&[]), Path::new("/tmp")).unwrap();
+            assert_eq!(config.nodes[0].address.ip(), IpAddr::from(ip), "{options}");
+        }
     }
 
     #[test]

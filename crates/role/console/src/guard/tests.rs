@@ -107,3 +107,9 @@ fn the_socket_asks_for_nothing_but_a_reasonable_length() {
     assert_eq!(verdict(&Door::Socket, Method::POST, "/", &length("65536")), 0);
     assert_eq!(verdict(&Door::Socket, Method::POST, "/", &length("65537")), 413);
 }
+
+#[tokio::test]
+async fn an_answer_that_never_comes_is_a_timeout() {
+    let response = in_time(Duration::from_millis(1), std::future::pending()).await;
+    assert_eq!(response.status(), 408);
+}
