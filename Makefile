@@ -8,6 +8,10 @@ SITE     ?= examples/site
 FUZZ_SECONDS ?= 600
 FUZZ := cargo run --release --manifest-path fuzz/Cargo.toml --
 
+# Chosen from the whole workspace, so that libraries are built once, with the
+# features that all later steps want.
+XTASK = cargo build --quiet --workspace --bin xtask && $(TARGET)/debug/xtask
+
 # Where rustup puts cargo, also for a shell that has not read its profile yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -34,8 +38,8 @@ lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, 
 	@xtask/need.sh cc cargo
 	cargo fmt --all --check
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo xtask tidy
-	cargo xtask deny
+	$(XTASK) tidy
+	$(XTASK) deny
 	examples/sidecars.sh --check
 	packaging/check.sh
 	cargo clippy --workspace --all-targets -- --deny warnings
