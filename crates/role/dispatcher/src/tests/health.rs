@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 
 use super::rig::{FakeNode, Rig, config, field, next, ok, seen, wait_until};
 
-const BRISK: &str = "health.interval_ms = 50\nhealth.timeout_ms = 50";
+const BRISK: &str = "health.interval_ms = 250\nhealth.timeout_ms = 250\nhealth.fall = 2";
 
 fn rig(node: &FakeNode, service: &str) -> Rig {
     let nodes = [("n1".to_owned(), node.address)];
