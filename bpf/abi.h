@@ -1,0 +1,155 @@
+/* What the packet programs and their loader share: maps and their values.
+ *
+ * Mirrored by crates/edge/datapath/src/abi.rs and modelled by
+ * crates/core/steer; words and limits are those of crates/base/wire/src/steer.rs.
+ * Numbers are in the order of this machine unless they are called `be`.
+ * IPv4 addresses are mapped: ::ffff:a.b.c.d.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define ROWS 65537u
+#define ROW_NODES 8
+#define CHOICES_MAX 4
+#define NODES_MAX 256
+#define SERVICES_MAX 64
+#define NO_NODE 0xffff
+
+enum verdict {
+	PASS_NOT_IP,
+	PASS_NOT_VIP,
+	PASS_NO_SERVICE,
+	PASS_NO_NODE,
+	PASS_LOCAL,
+	PASS_STEERED,
+	FORWARD_FLOW,
+	FORWARD_NEW,
+	FORWARD_ROW,
+	FORWARD_GUARDED,
+	FORWARD_ICMP,
+	ANSWER_ECHO,
+	ANSWER_TOO_BIG,
+	DROP_TRUNCATED,
+	DROP_MALFORMED,
+	DROP_FRAGMENT,
+	DROP_OPTIONS,
+	DROP_DENIED,
+	DROP_LOOP,
+	NODE_OWN,
+	NODE_HAND_ON,
+	NODE_LAST,
+	VERDICTS,
+};
+
+struct address { __u32 word[4]; };
+
+/* vips: HASH address -> __u32 (0) */
+
+/* services: HASH */
+struct service_key {
+	struct address vip;
+	__be16 port;
+	__u8 protocol;
+	__u8 zero;
+};
+
+enum measure { MEASURE_FIRST, MEASURE_TURNS, MEASURE_LOAD };
+
+struct service {
+	__u16 id;
+	__u8 choices;
+	__u8 measure;
+	__u8 by_address;
+	__u8 half; /* which of its two tables counts: swapped whole */
+	__u16 zero;
+};
+
+/* rows: ARRAY; row r of table half h of service s is at (s * 2 + h) * ROWS + r */
+struct row { __u16 node[ROW_NODES]; };
+
+/* nodes: ARRAY of NODES_MAX */
+enum node_state { NODE_DOWN, NODE_DRAINING, NODE_UP };
+
+struct node {
+	__u8 mac[6];
+	__u8 state;
+	__u8 is_local;
+	__u32 device_index;
+	__u32 mtu; /* largest IP packet; 0 is no limit */
+};
+
+/* steerers: HASH of MAC (6 bytes) -> __u32 (0): the other dispatchers and the
+ * nodes; what they send to a virtual address has been steered already */
+struct mac { __u8 byte[6]; };
+
+/* loads: ARRAY; node n of service s is at s * NODES_MAX + n */
+struct load {
+	__u64 reported;
+	__u64 assigned;           /* flows given to it, ever; the program adds */
+	__u64 assigned_at_report; /* value of `assigned` when `reported` came */
+	__u64 assigned_at_table;  /* value of `assigned` when the table came */
+	__u32 weight;
+	__u32 zero;
+};
+
+/* flows: LRU_HASH */
+struct flow_key {
+	struct address client;
+	__be16 port;
+	__u16 service;
+};
+
+enum flow_flag { FLOW_CLOSING = 1 }; /* a FIN was seen: a SYN begins anew */
+
+struct flow {
+	__u16 node;
+	__u16 flags;
+	__u32 networks_generation; /* of the check that let it in */
+};
+
+/* sources: LRU_HASH address -> rate; total: ARRAY of 1 */
+struct rate {
+	__u64 window_began_ns;
+	__u64 new_flows;
+};
+
+/* networks: LPM_TRIE -> __u32 enum admission */
+struct network_key {
+	__u32 prefix_bits; /* of the mapped address: 96 more for IPv4 */
+	struct address address;
+};
+
+enum admission { ADMISSION_ALLOW = 1, ADMISSION_DENY = 2 };
+
+/* settings: ARRAY of 1 */
+enum setting_flag {
+	SETTING_NETWORKS = 1,     /* `networks` has entries: look */
+	SETTING_ALLOW_LISTED = 2, /* who is in no network is denied */
+	SETTING_STREAM = 4,       /* report new flows to `events` */
+};
+
+struct settings {
+	__u64 hash_seed;
+	__u64 new_flows_max;            /* in a second, in total */
+	__u64 new_flows_per_source_max; /* in a second */
+	__u32 networks_generation;
+	__u32 flags;
+	__u32 own_device_index;
+	__u16 own_node; /* node program: which node this is */
+	__u8 own_mac[6];
+};
+
+/* verdicts: PERCPU_ARRAY of VERDICTS; service_counts: of SERVICES_MAX;
+ * node_counts: of NODES_MAX */
+struct count {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* events: RINGBUF */
+struct flow_event {
+	struct flow_key key;
+	__u16 node;
+	__u16 zero;
+};
