@@ -24,15 +24,18 @@
 mod least;
 mod limits;
 mod maglev;
+mod permutation;
 mod random;
 mod registry;
 mod rotation;
+mod rows;
 mod view;
 
 use skep_units::NodeId;
 
 pub use limits::{MAGLEV_ENTRIES, NODES_MAX, SLOW_START_PERMILLE_FULL};
 pub use registry::{PolicyInfo, UnknownPolicy, build, names, policies};
+pub use rows::{Member, rows};
 pub use view::{ClusterView, NodeView, RequestKey};
 
 /// Chooses a node for each request.

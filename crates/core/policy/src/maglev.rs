@@ -1,9 +1,8 @@
 //! `maglev-address` and `maglev-url`: each key sticks to a node.
 //!
-//! Maglev hashing (Eisenbud et al., NSDI 2016, section 3.4), weighted as in
-//! Envoy: a table that every machine with the same nodes and weights builds
-//! alike, in which each node owns its share of the entries and few entries
-//! change hands when a node comes or goes.
+//! Maglev hashing: a table that every machine with the same nodes and weights
+//! builds alike, in which each node owns its share of the entries and few
+//! entries change hands when a node comes or goes.
 //!
 //! The table depends on the set of nodes and their weights only. A node that
 //! is down, excluded or warming leaves it unchanged: its keys probe forward to
@@ -15,6 +14,7 @@ use std::net::IpAddr;
 use skep_units::{NodeId, stable_hash};
 
 use crate::limits::{MAGLEV_ENTRIES, NODES_MAX};
+use crate::permutation::{self, Claim};
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 /// What of a request sticks.
@@ -93,64 +93,13 @@ impl Key {
     }
 }
 
-/// A node's walk over the table while it is filled.
-struct Claimant {
-    position: u16,
-    weight: u64,
-    entry: usize,
-    skip: usize,
-    /// Takes its turn in round `r` when `r * weight` has come this far.
-    due: u64,
-}
-
-impl Claimant {
-    fn new(position: usize, node: &NodeView) -> Self {
-        let name = node.name_hash.to_le_bytes();
-        let below = |bound: usize, seed| (stable_hash(&name, seed) % bound as u64) as usize;
-        Self {
-            position: position as u16,
-            weight: node.weight_at_least_one(),
-            entry: below(MAGLEV_ENTRIES, 1),
-            skip: below(MAGLEV_ENTRIES - 1, 2) + 1,
-            due: 0,
-        }
-    }
-}
-
-/// Fills the table: in turns, each node claims the next free entry of its own
-/// permutation; a node of weight `w` takes a turn every `w_max / w` rounds.
-/// O(entries * log entries), about a millisecond, unless weights lie far apart:
-/// the lighter nodes are asked in each round of the heaviest.
 fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
-    const FREE: u16 = u16::MAX;
     assert!(nodes.len() <= NODES_MAX, "a view holds at most NODES_MAX nodes");
-    table.clear();
-    let mut claimants: Vec<Claimant> =
-        nodes.iter().enumerate().map(|(position, node)| Claimant::new(position, node)).collect();
-    let Some(weight_max) = claimants.iter().map(|claimant| claimant.weight).max() else { return };
-    // By name: machines may number and order the same nodes differently.
-    claimants.sort_by_key(|claimant| nodes[usize::from(claimant.position)].name_hash);
-    table.resize(MAGLEV_ENTRIES, FREE);
-    let mut free = MAGLEV_ENTRIES;
-    for round in 1.. {
-        for claimant in &mut claimants {
-            if round * claimant.weight < claimant.due {
-                continue;
-            }
-            claimant.due += weight_max;
-            while table[claimant.entry] != FREE {
-                claimant.entry += claimant.skip;
-                if claimant.entry >= MAGLEV_ENTRIES {
-                    claimant.entry -= MAGLEV_ENTRIES;
-                }
-            }
-            table[claimant.entry] = claimant.position;
-            free -= 1;
-            if free == 0 {
-                return;
-            }
-        }
-    }
+    let claims: Vec<Claim> = nodes
+        .iter()
+        .map(|node| Claim { name_hash: node.name_hash, weight: node.weight_at_least_one() })
+        .collect();
+    permutation::fill(table, &claims, 0, |_, _| true);
 }
 
 /// The table that these nodes give.

@@ -7,6 +7,7 @@ mod behaviour;
 mod maglev;
 mod properties;
 mod queueing;
+mod rows;
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,0 +1,111 @@
+//! How Maglev fills a table: nodes take turns, each along a permutation of its
+//! own.
+//!
+//! Eisenbud et al., NSDI 2016, section 3.4; weighted as in Envoy: a node of
+//! weight `w` takes a turn every `w_max / w` rounds. The result depends on names
+//! and weights only, not on the order or the numbers of the nodes.
+
+use skep_units::stable_hash;
+
+use crate::limits::MAGLEV_ENTRIES;
+
+/// An entry that no node could take.
+pub(crate) const FREE: u16 = u16::MAX;
+
+/// A node that takes part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    /// `stable_hash` of its name.
+    pub(crate) name_hash: u64,
+    /// Its share against the others', from 1.
+    pub(crate) weight: u64,
+}
+
+/// A table of positions in `claims`. `round` tells the permutations of several
+/// tables over the same nodes apart; `may_take(entry, position)` is whether a
+/// node may have an entry. What none may have, or none could reach, is [`FREE`].
+///
+/// O(entries * log entries), about a millisecond, unless weights lie far apart:
+/// the lighter nodes are asked in each round of the heaviest.
+pub(crate) fn fill(
+    table: &mut Vec<u16>,
+    claims: &[Claim],
+    round: u64,
+    may_take: impl Fn(usize, u16) -> bool,
+) {
+    table.clear();
+    let Some(weight_max) = claims.iter().map(|claim| claim.weight).max() else { return };
+    let mut claimants: Vec<Claimant> = claims
+        .iter()
+        .enumerate()
+        .map(|(position, claim)| Claimant::new(position as u16, claim, round))
+        .collect();
+    // By name: machines may number and order the same nodes differently.
+    claimants.sort_by_key(|claimant| claims[usize::from(claimant.position)].name_hash);
+    table.resize(MAGLEV_ENTRIES, FREE);
+    let mut free = MAGLEV_ENTRIES;
+    for turn in 1.. {
+        for claimant in &mut claimants {
+            if turn * claimant.weight < claimant.due {
+                continue;
+            }
+            claimant.due += weight_max;
+            let position = claimant.position;
+            if let Some(entry) = claimant.next(|e| table[e] == FREE && may_take(e, position)) {
+                table[entry] = position;
+                free -= 1;
+            }
+            if free == 0 {
+                return;
+            }
+        }
+        claimants.retain(|claimant| claimant.left > 0);
+        if claimants.is_empty() {
+            return;
+        }
+    }
+}
+
+/// A node's walk over the table.
+struct Claimant {
+    position: u16,
+    weight: u64,
+    entry: usize,
+    skip: usize,
+    /// Entries of its permutation that it has not looked at.
+    left: usize,
+    /// Takes its turn in turn `t` when `t * weight` has come this far.
+    due: u64,
+}
+
+impl Claimant {
+    fn new(position: u16, claim: &Claim, round: u64) -> Self {
+        let name = claim.name_hash.to_le_bytes();
+        let below = |bound: usize, seed| (stable_hash(&name, seed) % bound as u64) as usize;
+        Self {
+            position,
+            weight: claim.weight,
+            entry: below(MAGLEV_ENTRIES, 2 * round + 1),
+            skip: below(MAGLEV_ENTRIES - 1, 2 * round + 2) + 1,
+            left: MAGLEV_ENTRIES,
+            due: 0,
+        }
+    }
+
+    /// The next entry of its permutation that it may have. What it passes over
+    /// is never to be had again: entries only fill.
+    fn next(&mut self, may_have: impl Fn(usize) -> bool) -> Option<usize> {
+        while self.left > 0 {
+            let entry = self.entry;
+            self.left -= 1;
+            self.entry += self.skip;
+            if self.entry >= MAGLEV_ENTRIES {
+                self.entry -= MAGLEV_ENTRIES;
+            }
+            if may_have(entry) {
+                return Some(entry);
+            }
+        }
+        None
+    }
+}

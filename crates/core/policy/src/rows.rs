@@ -1,0 +1,89 @@
+//! The rows of direct dispatch: which nodes may own a flow, by its hash alone.
+//!
+//! Candidate 0 of all rows is a weighted Maglev table; each further candidate
+//! is another one, in which a node may not have a row that already names it.
+//! Behind the candidates stand the nodes that were candidates under earlier
+//! memberships, newest first: they may still have connections. So dispatchers
+//! and nodes that know the same memberships know the same rows, and find every
+//! flow's owner without remembering flows. (GLB's primary and secondary, made
+//! longer; here with weights and with policies that choose.)
+
+use skep_wire::steer::{CHOICES_MAX, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row};
+
+use crate::limits::MAGLEV_ENTRIES;
+use crate::permutation::{self, Claim, FREE};
+
+const _: () = assert!(ROWS == MAGLEV_ENTRIES);
+
+/// A node as a member of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its place in the tables.
+    pub index: NodeIndex,
+    /// `stable_hash` of its name.
+    pub name_hash: u64,
+    /// Its share against the others', from 1.
+    pub weight: u32,
+}
+
+/// The rows of a service. `memberships` are its members that take new flows,
+/// the present ones first, then those of earlier tables; each membership gives
+/// a row up to `choices` nodes.
+pub fn rows(choices: usize, memberships: &[Vec<Member>]) -> Vec<Row> {
+    assert!((1..=CHOICES_MAX).contains(&choices), "a row has 1 to {CHOICES_MAX} candidates");
+    let mut rows = vec![Row([NO_NODE; ROW_NODES]); ROWS];
+    for members in memberships {
+        let candidates = candidates(choices, members);
+        for (row, candidates) in rows.iter_mut().zip(&candidates) {
+            for &index in candidates.iter().filter(|&&index| index != NO_NODE) {
+                append(row, index);
+            }
+        }
+    }
+    rows
+}
+
+/// Puts a node at the end, unless it is there or the row is full.
+fn append(row: &mut Row, index: NodeIndex) {
+    let place = row.0.iter_mut().find(|place| **place == NO_NODE || **place == index);
+    if let Some(place) = place {
+        *place = index;
+    }
+}
+
+/// The candidates of each row under one membership.
+fn candidates(choices: usize, members: &[Member]) -> Vec<[NodeIndex; CHOICES_MAX]> {
+    let mut members = members.to_vec();
+    // By name, as the leftovers go by order: machines may order them differently.
+    members.sort_by_key(|member| member.name_hash);
+    let claims: Vec<Claim> = members
+        .iter()
+        .map(|member| Claim {
+            name_hash: member.name_hash,
+            weight: u64::from(member.weight.max(1)),
+        })
+        .collect();
+    let mut candidates = vec![[NO_NODE; CHOICES_MAX]; ROWS];
+    let mut table = Vec::new();
+    for choice in 0..choices.min(members.len()) {
+        let is_new = |row: usize, position: u16| {
+            !candidates[row][..choice].contains(&members[usize::from(position)].index)
+        };
+        permutation::fill(&mut table, &claims, choice as u64, is_new);
+        for (row, &position) in table.iter().enumerate() {
+            candidates[row][choice] = match position {
+                // Who might have had it came by before the others were gone.
+                FREE => leftover(&candidates[row][..choice], &members, row),
+                position => members[usize::from(position)].index,
+            };
+        }
+    }
+    candidates
+}
+
+/// A member that `taken` does not name; there is one, as `taken` is shorter.
+fn leftover(taken: &[NodeIndex], members: &[Member], row: usize) -> NodeIndex {
+    let (before, from_here) = members.split_at(row % members.len());
+    let mut indexes = from_here.iter().chain(before).map(|member| member.index);
+    indexes.find(|index| !taken.contains(index)).unwrap_or(NO_NODE)
+}
