@@ -79,14 +79,19 @@ struct node {
 	__u32 mtu; /* largest IP packet; 0 is no limit */
 };
 
-/* steerers: HASH of MAC (6 bytes) -> __u32 (0): the other dispatchers and the
- * nodes; what they send to a virtual address has been steered already */
+/* steerers: HASH of MAC (6 bytes) -> __u32 enum steerer: the other dispatchers
+ * and the nodes; what they send to a virtual address has been steered already */
 struct mac { __u8 byte[6]; };
 
-/* loads: ARRAY; node n of service s is at s * NODES_MAX + n */
+enum steerer { STEERER_DISPATCHER = 1, STEERER_NODE = 2 };
+
+/* assigned: ARRAY of __u64, flows given to a node, ever; node n of service s
+ * is at s * NODES_MAX + n. Only the program writes it, so that what the loader
+ * writes to `loads` loses no count. */
+
+/* loads: ARRAY, places as in `assigned`; only the loader writes it */
 struct load {
 	__u64 reported;
-	__u64 assigned;           /* flows given to it, ever; the program adds */
 	__u64 assigned_at_report; /* value of `assigned` when `reported` came */
 	__u64 assigned_at_table;  /* value of `assigned` when the table came */
 	__u32 weight;
@@ -108,7 +113,8 @@ struct flow {
 	__u32 networks_generation; /* of the check that let it in */
 };
 
-/* sources: LRU_HASH address -> rate; total: ARRAY of 1 */
+/* sources: LRU_HASH address (of IPv6 the first 64 bits) -> rate; total: ARRAY
+ * of 1 */
 struct rate {
 	__u64 window_began_ns;
 	__u64 new_flows;
@@ -131,8 +137,8 @@ enum setting_flag {
 
 struct settings {
 	__u64 hash_seed;
-	__u64 new_flows_max;            /* in a second, in total */
-	__u64 new_flows_per_source_max; /* in a second */
+	__u64 new_flows_max;            /* in a second, in total; 0 is no limit */
+	__u64 new_flows_per_source_max; /* in a second; 0 is no limit */
 	__u32 networks_generation;
 	__u32 flags;
 	__u32 own_device_index;
