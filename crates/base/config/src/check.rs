@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 
+use crate::config::AGENT_PORT;
 use crate::error::{ErrorKind, Fault};
 use crate::kind::Unit;
 use crate::number::plain;
@@ -12,7 +13,7 @@ use crate::raw::{Raw, RawValue, Span};
 use crate::schema::{Config, Service};
 use crate::suggest::did_you_mean;
 use crate::table::Row;
-use crate::words::Dispatch;
+use crate::words::{DIRECT_POLICY_NAMES, Dispatch, Store};
 
 /// Adds the contradictions of `config`, which was read from `raw`.
 pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
@@ -46,6 +47,11 @@ const CHECKS: &[(&[&str], Check)] = &[
         &["node.address", "service.listen", "dispatcher.name", "metrics.listen", "admin.listen"],
         listeners_do_not_overlap,
     ),
+    (&["service.dispatch", "service.listen"], virtual_addresses_are_real),
+    (&["service.dispatch", "service.policy"], direct_policies_see_no_requests),
+    (&["service.dispatch", "key_file"], direct_needs_a_key),
+    (&["service.dispatch", "dispatcher.address"], direct_dispatchers_can_be_reached),
+    (&["store", "etcd.endpoints"], etcd_has_endpoints),
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
@@ -270,6 +276,73 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     let same_family = a.is_ipv4() == b.is_ipv4();
     let same_ip = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
     a.port() != 0 && a.port() == b.port() && same_family && same_ip
+}
+
+fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, service) in config.direct_services() {
+        for (j, address) in service.listen.iter().enumerate() {
+            let ip = address.ip();
+            let own = config.nodes.iter().any(|node| node.address.ip() == ip);
+            if ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || address.port() == 0 {
+                let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
+                let expected = "a virtual address and port, because packets are steered by it";
+                let clash = Clash::new(&at, expected, format!("\"{address}\""));
+                let how = "take a free address of the nodes' network; it moves between dispatchers";
+                clashes.push(clash.hint(how.to_owned()));
+            } else if own {
+                let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
+                let expected = "a virtual address that is no machine's own";
+                let clash = Clash::new(&at, expected, format!("a node's address, {ip}"));
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+        }
+    }
+}
+
+fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, service) in config.direct_services() {
+        if !DIRECT_POLICY_NAMES.contains(&service.policy.as_str()) {
+            let at = [Key("service"), Nth(i), Key("policy")];
+            let expected = "a policy that reads no request, because dispatch is \"direct\"";
+            let clash = Clash::new(&at, expected, format!("{:?}", service.policy));
+            let known = format!("one of {}", DIRECT_POLICY_NAMES.join(", "));
+            clashes.push(clash.hint(known));
+        }
+    }
+}
+
+fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
+    if let (Some((i, _)), None) = (config.direct_services().next(), &config.key_file) {
+        let at = [Key("service"), Nth(i), Key("dispatch")];
+        let expected = "a `key_file` at the top of the file, because dispatch is \"direct\"";
+        let how = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
+        clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
+    }
+}
+
+fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.direct_services().next().is_none() {
+        return;
+    }
+    for (i, dispatcher) in config.dispatchers.iter().enumerate() {
+        let usable = |address: SocketAddr| !address.ip().is_unspecified() && address.port() != 0;
+        if !dispatcher.address.is_some_and(usable) {
+            let at = [Key("dispatcher"), Nth(i), Key("address")];
+            let expected =
+                "an `address` \"IP:PORT\" for heartbeats, because a service is \"direct\"";
+            let found =
+                dispatcher.address.map_or("none".to_owned(), |found| format!("\"{found}\""));
+            let how = format!("the machine's own IP address and a UDP port such as {AGENT_PORT}");
+            clashes.push(Clash::new(&at, expected, found).hint(how));
+        }
+    }
+}
+
+fn etcd_has_endpoints(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.store == Store::Etcd && config.etcd.endpoints.is_empty() {
+        let clash = Clash::new(&[Key("store")], "`endpoints` in [etcd]", "none");
+        clashes.push(clash.hint("endpoints = [\"10.0.0.5:2379\"]".to_owned()));
+    }
 }
 
 fn open_admin_needs_token(config: &Config, clashes: &mut Vec<Clash>) {

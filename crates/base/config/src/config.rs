@@ -1,5 +1,6 @@
 //! What a [`Config`] can do: be read, written, compared and asked.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use crate::check::check;
@@ -8,8 +9,11 @@ use crate::limits::TEXT_BYTES_MAX;
 use crate::raw::Raw;
 use crate::schema::{Config, Dispatcher, Node, Redirect, Service, Site};
 use crate::table::{Row, Section};
-use crate::words::AccessLog;
+use crate::words::{AccessLog, Dispatch};
 use crate::write::Writer;
+
+/// UDP port of a node's agent where the config names none.
+pub const AGENT_PORT: u16 = 7071;
 
 impl Config {
     /// The config that `text` says, or all that is wrong with it. `file_name`
@@ -66,6 +70,7 @@ impl Config {
             resolve(path);
         }
         self.admin.socket.iter_mut().for_each(resolve);
+        self.key_file.iter_mut().for_each(resolve);
         self.admin.token_file.iter_mut().for_each(resolve);
     }
 
@@ -86,6 +91,13 @@ impl Config {
         self.nodes.iter().enumerate().filter(move |(_, node)| is_behind(node))
     }
 
+    /// The services whose packets are steered, each with its place in
+    /// `services`.
+    pub fn direct_services(&self) -> impl Iterator<Item = (usize, &Service)> {
+        let services = self.services.iter().enumerate();
+        services.filter(|(_, service)| service.dispatch == Dispatch::Direct)
+    }
+
     /// The control socket of the process that runs as `name`.
     pub fn socket_of(&self, name: &str) -> PathBuf {
         let default = || self.state_dir.join(format!("{name}.sock"));
@@ -94,6 +106,11 @@ impl Config {
 }
 
 impl Node {
+    /// Where dispatchers reach this node's agent.
+    pub fn agent_address(&self) -> SocketAddr {
+        self.agent.unwrap_or_else(|| SocketAddr::new(self.address.ip(), AGENT_PORT))
+    }
+
     /// Host and port that clients reach this node at.
     pub fn client_authority(&self) -> String {
         self.public_address.clone().unwrap_or_else(|| self.address.to_string())

@@ -1,6 +1,6 @@
 //! What strings of each [`Form`] must look like, as tests of one string.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::kind::Form;
 use crate::limits::{NAME_BYTES_MAX, STRING_BYTES_MAX};
@@ -25,6 +25,7 @@ impl Form {
             Self::Authority => return authority(text),
             Self::HostPattern => return host_pattern(text),
             Self::FieldValue => field_value(text)?,
+            Self::Network => network(text)?,
         }
         Ok(text.to_owned())
     }
@@ -42,6 +43,7 @@ impl Form {
             Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
             Self::FieldValue => "the value of a header field",
             Self::AccessLog => "\"off\", \"-\" or a path",
+            Self::Network => "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\"",
         }
     }
 }
@@ -133,6 +135,18 @@ fn host_name(text: &str) -> Result<String, Option<String>> {
     let fits = text.len() <= 253 && text.split('.').all(label_fits);
     require(fits, "labels of letters, digits and `-`, with single dots between them")?;
     Ok(text.to_ascii_lowercase())
+}
+
+/// An IP address, or one and the number of its bits that count (RFC 4632).
+fn network(text: &str) -> Verdict {
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits)),
+        None => (text, None),
+    };
+    let address: IpAddr = address.parse().map_err(|_| None)?;
+    let bits_max = if address.is_ipv4() { 32 } else { 128 };
+    let fits = bits.is_none_or(|bits| bits.parse::<u8>().is_ok_and(|bits| bits <= bits_max));
+    require(fits, &format!("after `/` comes a number from 0 to {bits_max}"))
 }
 
 /// RFC 9110 section 5.5, without obs-text.

@@ -88,6 +88,8 @@ pub enum Form {
     FieldValue,
     /// `"off"`, `"-"` (standard output) or a path.
     AccessLog,
+    /// `IP` or `IP/BITS`.
+    Network,
 }
 
 /// A count within `limits`.

@@ -33,14 +33,17 @@ mod value;
 mod words;
 mod write;
 
-pub use config::changes_needing_restart;
+pub use config::{AGENT_PORT, changes_needing_restart};
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
 pub use kind::{Form, Kind, Unit};
 pub use number::{parse_duration_ms, parse_size};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
-    Admin, Cache, Config, Dispatcher, Health, Limits, Log, Machine, Metrics, Node, Redirect,
-    Service, Site, Timeouts,
+    Admin, Cache, Config, Direct, Dispatcher, Etcd, Health, Limits, Log, Machine, Metrics, Node,
+    Redirect, Service, Site, Timeouts,
 };
 pub use table::{Setting, TableDoc, setting, settings, tables};
-pub use words::{AccessLog, Dispatch, Level, LogFormat, POLICY_NAMES, Symlinks};
+pub use words::{
+    AccessLog, Attach, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES, Store,
+    Symlinks,
+};

@@ -11,7 +11,7 @@ use skep_units::{GIB, KIB, MIB};
 
 use crate::kind::{Form, Kind, Unit, bytes, count, ms, number, word};
 use crate::table::table;
-use crate::words::{AccessLog, Dispatch, Level, LogFormat, POLICY_NAMES, Symlinks};
+use crate::words::{AccessLog, Attach, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -28,6 +28,14 @@ table! {
         /// Folder of what a process keeps while it runs: its control socket
         /// and, in clusters that persist, its state.
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
+        /// File with the secret that the cluster's machines share: a line of
+        /// 32 characters or more. Machines trust whoever has it, and nobody
+        /// else. Needed for `dispatch = "direct"`.
+        key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
+        /// Where dispatchers keep what must outlive them, and who says which
+        /// of them is active when they cannot agree: `embedded` is a file of
+        /// each, `etcd` a cluster of etcd.
+        store: Store = Store::Embedded => word(Store::WORDS), restart;
     }
     tables {
         /// What a process takes of its machine.
@@ -35,6 +43,10 @@ table! {
         /// The processes that take the clients' requests; a file without one
         /// describes nodes that clients reach directly.
         dispatchers: Vec<Dispatcher>, restart;
+        /// How packets get to nodes where `dispatch = "direct"`.
+        direct: Direct, live;
+        /// The etcd of `store = "etcd"`.
+        etcd: Etcd, restart;
         /// The web servers.
         nodes: Vec<Node>, live;
         /// What dispatchers offer to clients.
@@ -71,6 +83,65 @@ table! {
     Dispatcher at "dispatcher" {
         /// Its name, for `--as`, logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
+        /// Where the other dispatchers and the nodes reach it, by UDP. Needed
+        /// for `dispatch = "direct"`.
+        address: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
+        /// Who of several dispatchers is active when all are well: the one
+        /// with the highest number.
+        priority: u32 = 100 => count(1..=255), restart;
+        /// The network device by which packets come in and go out; unset, the
+        /// one that has `address`.
+        device: Option<String> = None => Kind::Text(Form::Name), restart;
+    }
+}
+
+table! {
+    /// How packets get to nodes in services with `dispatch = "direct"`. The
+    /// address of such a service moves between dispatchers and is also on
+    /// every node, which answers clients itself; dispatchers and nodes are in
+    /// one layer-2 network.
+    Direct at "direct" {
+        /// Where in a dispatcher's kernel packets are steered. `auto` takes
+        /// the first of the others that the device can do, and says which.
+        attach: Attach = Attach::Auto => word(Attach::WORDS), restart;
+        /// Time from one heartbeat of a dispatcher to the next.
+        heartbeat_ms: u64 = 50 => ms(10..=10_000), restart;
+        /// Heartbeats missed in a row after which a standby takes over.
+        heartbeats_missed_max: u32 = 3 => count(2..=100), restart;
+        /// Time from one heartbeat of a node to the next.
+        node_heartbeat_ms: u64 = 100 => ms(10..=10_000), restart;
+        /// Heartbeats of a node missed in a row after which it gets no more
+        /// packets.
+        node_heartbeats_missed_max: u32 = 5 => count(2..=100), restart;
+        /// Whether a dispatcher that comes back takes over again because its
+        /// priority is higher. Else the active one stays.
+        preempt: bool = false => Kind::Switch, restart;
+        /// Flows that a dispatcher remembers, about 100 bytes each. Flows
+        /// beyond it, the longest unused, are found by their row.
+        flows_max: u32 = 524_288 => count(1024..=67_108_864), restart;
+        /// New flows a second that are remembered; over it, as under a flood
+        /// of SYNs, flows are steered by their row alone.
+        new_flows_per_s_max: u64 = 200_000 => count(1..=1_000_000_000), live;
+        /// The same for the flows of one client address.
+        new_flows_per_client_per_s_max: u64 = 20_000 => count(1..=1_000_000_000), live;
+        /// Networks that may come in, such as `["192.0.2.0/24"]`. Empty is
+        /// all. Packets steered here never meet the rules of the dispatcher's
+        /// own firewall.
+        allow: Vec<String> = Vec::new() => Kind::Texts(Form::Network), live;
+        /// Networks that may not come in. Of networks that contain each other
+        /// the smaller counts.
+        deny: Vec<String> = Vec::new() => Kind::Texts(Form::Network), live;
+    }
+}
+
+table! {
+    /// The etcd of `store = "etcd"`. Packets and requests go on without it.
+    Etcd at "etcd" {
+        /// Its members, such as `["10.0.0.5:2379"]`.
+        endpoints: Vec<String> = Vec::new() => Kind::Texts(Form::Authority), restart;
+        /// Time after which a dispatcher that is gone no longer leads in
+        /// etcd's eyes. Take-over does not wait for it.
+        lease_ms: u64 = 5000 => ms(1000..=60_000), restart;
     }
 }
 
@@ -87,6 +158,12 @@ table! {
         /// Where `dispatch = "redirect"` sends clients; unset, it is
         /// `address`.
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// Where dispatchers reach its agent, by UDP, for `dispatch =
+        /// "direct"`; unset, it is port 7071 of `address`.
+        agent: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
+        /// The network device that steered packets come in by; unset, the one
+        /// that has `address`.
+        device: Option<String> = None => Kind::Text(Form::Name), restart;
     }
 }
 
@@ -99,7 +176,8 @@ table! {
         /// Where the dispatchers listen for clients.
         listen: Vec<SocketAddr> => Kind::Addresses, restart;
         /// How a request gets to a node: `proxy` passes both ways through the
-        /// dispatcher, `redirect` sends the client to the node.
+        /// dispatcher, `redirect` sends the client to the node, `direct` steers
+        /// the client's packets to a node that answers by itself.
         dispatch: Dispatch = Dispatch::Proxy
             => Kind::Word { known: Dispatch::WORDS, later: Dispatch::WORDS_LATER }, live;
         /// How the node is chosen.

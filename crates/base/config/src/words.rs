@@ -14,8 +14,13 @@ pub const POLICY_NAMES: &[&str] = &[
     "least-outstanding",
     "power-of-two",
     "maglev-address",
+    "maglev-connection",
     "maglev-url",
 ];
+
+/// Those of them that look at nothing but addresses and loads, which is all
+/// that `dispatch = "direct"` sees.
+pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(POLICY_NAMES.len() - 1).0;
 
 /// An enum whose variants are words in the config file.
 macro_rules! words {
@@ -64,12 +69,15 @@ words! {
         Proxy = "proxy",
         /// The dispatcher answers with a redirect to the node.
         Redirect = "redirect",
+        /// The dispatcher steers the client's packets to a node, which answers
+        /// the client itself.
+        Direct = "direct",
     }
 }
 
 impl Dispatch {
     /// Words that later versions will know.
-    pub const WORDS_LATER: &'static [&'static str] = &["direct", "handoff"];
+    pub const WORDS_LATER: &'static [&'static str] = &["handoff"];
 }
 
 words! {
@@ -81,6 +89,30 @@ words! {
         Refuse = "refuse",
         /// All, wherever they lead.
         Follow = "follow",
+    }
+}
+
+words! {
+    /// Where dispatchers keep what must outlive them.
+    Store {
+        /// In a file of each dispatcher.
+        Embedded = "embedded",
+        /// In an etcd cluster, which also says who leads.
+        Etcd = "etcd",
+    }
+}
+
+words! {
+    /// Where in the kernel packets are steered.
+    Attach {
+        /// The first of the others that the device can do.
+        Auto = "auto",
+        /// In the device's driver.
+        XdpNative = "xdp-native",
+        /// Right behind the driver, for drivers without XDP.
+        XdpGeneric = "xdp-generic",
+        /// At the ingress hook of traffic control.
+        Tc = "tc",
     }
 }
 

@@ -13,7 +13,7 @@ fn built() -> Config {
         ..Node::default()
     };
     Config {
-        dispatchers: vec![Dispatcher { name: "gate".into() }],
+        dispatchers: vec![Dispatcher { name: "gate".into(), ..Dispatcher::default() }],
         nodes: vec![node("one", 8001), node("two", 8002)],
         services: vec![Service {
             name: "web".into(),

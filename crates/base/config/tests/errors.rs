@@ -239,9 +239,46 @@ fn an_empty_file_lacks_a_node_and_a_site() {
 
 #[test]
 fn words_of_later_versions_are_refused_as_such() {
-    for word in ["direct", "handoff"] {
+    for word in ["handoff"] {
         let told = only(&format!("{CLUSTER}dispatch = '{word}'\n"));
         assert!(told.ends_with(&format!("\"{word}\" is not in this version")), "{told}");
+    }
+}
+
+#[test]
+fn direct_dispatch_says_what_it_needs() {
+    let cluster = |key: &str, dispatcher: &str, listen: &str, policy: &str| {
+        format!(
+            "{key}[[dispatcher]]\nname = 'gate'\n{dispatcher}[[node]]\nname = 'one'\n\
+             address = '10.0.0.11:8080'\n[[site]]\nroot = '/srv'\n[[service]]\nname = 'web'\n\
+             dispatch = 'direct'\nlisten = '{listen}'\npolicy = '{policy}'\n"
+        )
+    };
+    let (key, address) = ("key_file = 'key'\n", "address = '10.0.0.1:7071'\n");
+    let vip = "10.0.0.100:80";
+    Config::parse("test", &cluster(key, address, vip, "round-robin")).unwrap();
+    for (text, setting, expected) in [
+        (cluster("", address, vip, "random"), "service.dispatch", "a `key_file`"),
+        (cluster(key, "", vip, "random"), "dispatcher.address", "an `address` \"IP:PORT\""),
+        (cluster(key, address, "0.0.0.0:80", "random"), "service.listen", "a virtual address"),
+        (cluster(key, address, "127.0.0.1:80", "random"), "service.listen", "a virtual address"),
+        (cluster(key, address, "10.0.0.11:80", "random"), "service.listen", "no machine's own"),
+        (cluster(key, address, vip, "maglev-url"), "service.policy", "reads no request"),
+    ] {
+        let all = refused(&text).errors;
+        assert_eq!(all.len(), 1, "{text}");
+        assert_eq!(all[0].setting, setting);
+        assert!(all[0].expected.contains(expected), "{}", all[0].expected);
+    }
+}
+
+#[test]
+fn networks_are_addresses_with_or_without_bits() {
+    let text = |networks: &str| format!("{BASE}[direct]\ndeny = {networks}\n");
+    let right = "['10.0.0.0/8', '192.0.2.1', '2001:db8::/32', '::/0']";
+    Config::parse("test", &text(right)).unwrap();
+    for wrong in ["10.0.0.0/33", "10.0.0/8", "::1/129", "10.0.0.0/", "example.org", "1.2.3.4/-1"] {
+        assert!(only(&text(&format!("'{wrong}'"))).contains("a network such as"), "{wrong}");
     }
 }
 

@@ -213,6 +213,7 @@ fn lists_take_one_value_for_a_list_of_one() {
         let one = match setting.kind {
             Kind::Addresses => "'127.0.0.1:1'",
             Kind::Texts(Form::Name) => "'one'",
+            Kind::Texts(Form::Network) => "'10.0.0.0/8'",
             Kind::Texts(_) => "'example.org'",
             _ => continue,
         };

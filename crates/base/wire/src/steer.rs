@@ -115,6 +115,17 @@ pub struct Load {
     pub load: u64,
 }
 
+/// A node as a member of a service: one that takes its new flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its place in the tables.
+    pub index: NodeIndex,
+    /// `stable_hash` of its name.
+    pub name_hash: u64,
+    /// Its share against the others', from 1.
+    pub weight: u32,
+}
+
 /// A network of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Network {

@@ -34,8 +34,8 @@ mod view;
 use skep_units::NodeId;
 
 pub use limits::{MAGLEV_ENTRIES, NODES_MAX, SLOW_START_PERMILLE_FULL};
-pub use registry::{PolicyInfo, UnknownPolicy, build, names, policies};
-pub use rows::{Member, rows};
+pub use registry::{Direct, DirectLoad, PolicyInfo, UnknownPolicy, build, names, policies};
+pub use rows::rows;
 pub use view::{ClusterView, NodeView, RequestKey};
 
 /// Chooses a node for each request.

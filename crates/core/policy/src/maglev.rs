@@ -1,4 +1,4 @@
-//! `maglev-address` and `maglev-url`: each key sticks to a node.
+//! `maglev-address`, `maglev-connection`, `maglev-url`: each key sticks to a node.
 //!
 //! Maglev hashing: a table that every machine with the same nodes and weights
 //! builds alike, in which each node owns its share of the entries and few
@@ -21,6 +21,7 @@ use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Address,
+    Connection,
     Url,
 }
 
@@ -79,10 +80,10 @@ impl Policy for Maglev {
 impl Key {
     fn hash(self, request: &RequestKey<'_>) -> u64 {
         match self {
-            Self::Address => match request.client.to_canonical() {
-                IpAddr::V4(address) => stable_hash(&address.octets(), 0),
-                IpAddr::V6(address) => stable_hash(&address.octets(), 0),
-            },
+            Self::Address => address_hash(request.client),
+            Self::Connection => {
+                stable_hash(&request.client_port.to_le_bytes(), address_hash(request.client))
+            }
             Self::Url => {
                 // Each part is hashed under the hash of those before it, so
                 // a byte that moves over a boundary changes the result.
@@ -93,6 +94,14 @@ impl Key {
     }
 }
 
+fn address_hash(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(address) => stable_hash(&address.octets(), 0),
+        IpAddr::V6(address) => stable_hash(&address.octets(), 0),
+    }
+}
+
+/// The table of these nodes.
 fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
     assert!(nodes.len() <= NODES_MAX, "a view holds at most NODES_MAX nodes");
     let claims: Vec<Claim> = nodes

@@ -1,6 +1,7 @@
 //! The table of policies: name, what it is for, how to make one.
 
 use skep_units::Rng;
+use skep_wire::steer::{self, CHOICES_MAX};
 
 use crate::Policy;
 use crate::least::{Least, Measure, PowerOfTwo};
@@ -21,7 +22,41 @@ pub struct PolicyInfo {
     pub content_aware: bool,
     /// Does it look at weights?
     pub weighted: bool,
+    /// What it is in dispatch mode `direct`.
+    pub direct: Option<Direct>,
     make: fn(&'static str, u64) -> Box<dyn Policy>,
+}
+
+/// A policy as rows of nodes and a measure among them, which is all that a
+/// packet program can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direct {
+    /// Candidates of a row.
+    pub choices: u8,
+    /// Which of them takes a new flow.
+    pub measure: steer::Measure,
+    /// What of a node is its load.
+    pub load: DirectLoad,
+    /// Whether all flows of a client stay together.
+    pub by_address: bool,
+}
+
+/// What counts as a node's load in dispatch mode `direct`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectLoad {
+    /// Client connections.
+    Connections,
+    /// Unanswered requests.
+    Requests,
+}
+
+const fn direct(choices: usize, measure: steer::Measure, load: DirectLoad) -> Option<Direct> {
+    Some(Direct { choices: choices as u8, measure, load, by_address: false })
+}
+
+const fn hashed(by_address: bool) -> Option<Direct> {
+    let (measure, load) = (steer::Measure::First, DirectLoad::Connections);
+    Some(Direct { choices: 1, measure, load, by_address })
 }
 
 /// No policy has this name.
@@ -64,6 +99,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "any node, with equal chances",
         content_aware: false,
         weighted: false,
+        direct: hashed(false),
         make: |name, seed| Box::new(Random::new(name, Rng::new(seed))),
     },
     PolicyInfo {
@@ -71,6 +107,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "one node after the other",
         content_aware: false,
         weighted: false,
+        direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(RoundRobin::new(name, Rng::new(seed))),
     },
     PolicyInfo {
@@ -78,6 +115,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "turns in proportion to weights, spread evenly",
         content_aware: false,
         weighted: true,
+        direct: direct(CHOICES_MAX, steer::Measure::Turns, DirectLoad::Connections),
         make: |name, seed| Box::new(WeightedRoundRobin::new(name, Rng::new(seed))),
     },
     PolicyInfo {
@@ -85,6 +123,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest client connections",
         content_aware: false,
         weighted: false,
+        direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| Box::new(Least::new(name, Measure::Connections, Rng::new(seed))),
     },
     PolicyInfo {
@@ -92,6 +131,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest client connections for its weight",
         content_aware: false,
         weighted: true,
+        direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Connections),
         make: |name, seed| {
             Box::new(Least::new(name, Measure::ConnectionsPerWeight, Rng::new(seed)))
         },
@@ -101,6 +141,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "the node with the fewest unanswered requests",
         content_aware: false,
         weighted: false,
+        direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
     },
     PolicyInfo {
@@ -108,6 +149,7 @@ const TABLE: &[PolicyInfo] = &[
         about: "of two random nodes, the one with fewer unanswered requests",
         content_aware: false,
         weighted: false,
+        direct: direct(2, steer::Measure::Load, DirectLoad::Requests),
         make: |name, seed| Box::new(PowerOfTwo::new(name, Rng::new(seed))),
     },
     PolicyInfo {
@@ -115,13 +157,23 @@ const TABLE: &[PolicyInfo] = &[
         about: "each client address sticks to a node, in proportion to weights",
         content_aware: false,
         weighted: true,
+        direct: hashed(true),
         make: |name, _| Box::new(Maglev::new(name, Key::Address)),
+    },
+    PolicyInfo {
+        name: "maglev-connection",
+        about: "each client connection gets a node by its hash, in proportion to weights",
+        content_aware: false,
+        weighted: true,
+        direct: hashed(false),
+        make: |name, _| Box::new(Maglev::new(name, Key::Connection)),
     },
     PolicyInfo {
         name: "maglev-url",
         about: "each URL sticks to a node, in proportion to weights",
         content_aware: true,
         weighted: true,
+        direct: None,
         make: |name, _| Box::new(Maglev::new(name, Key::Url)),
     },
 ];
@@ -169,14 +221,14 @@ mod tests {
             assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
-        assert_eq!(seen.len(), 9);
+        assert_eq!(seen.len(), 10);
     }
 
     #[test]
     fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
         let error = build("round_robbin", 1).err().unwrap();
         assert_eq!(error.did_you_mean, Some("round-robin"));
-        assert_eq!(error.known.len(), 9);
+        assert_eq!(error.known.len(), 10);
         let text = error.to_string();
         assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
         assert!(text.contains("maglev-url"));

@@ -8,23 +8,12 @@
 //! flow's owner without remembering flows. (GLB's primary and secondary, made
 //! longer; here with weights and with policies that choose.)
 
-use skep_wire::steer::{CHOICES_MAX, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row};
+use skep_wire::steer::{CHOICES_MAX, Member, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row};
 
 use crate::limits::MAGLEV_ENTRIES;
 use crate::permutation::{self, Claim, FREE};
 
 const _: () = assert!(ROWS == MAGLEV_ENTRIES);
-
-/// A node as a member of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its place in the tables.
-    pub index: NodeIndex,
-    /// `stable_hash` of its name.
-    pub name_hash: u64,
-    /// Its share against the others', from 1.
-    pub weight: u32,
-}
 
 /// The rows of a service. `memberships` are its members that take new flows,
 /// the present ones first, then those of earlier tables; each membership gives

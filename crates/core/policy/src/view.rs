@@ -10,9 +10,10 @@ use crate::limits::SLOW_START_PERMILLE_FULL;
 /// connection's buffer; nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestKey<'a> {
-    /// The client's address. (Without its port: all connections of one client
-    /// are to go the same way.)
+    /// The client's address.
     pub client: IpAddr,
+    /// The client's port, which tells its connections apart.
+    pub client_port: u16,
     /// Host name: lower case, without the port.
     pub host: &'a [u8],
     /// Normalised path, the same that routing and cache use.

@@ -1,7 +1,7 @@
 //! A worker's handler: one service's requests, in the service's mode.
 
 use std::cell::{RefCell, RefMut};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl DispatcherHandler {
     pub(crate) fn pick(
         &self,
         request: &RequestHead<'_, '_>,
-        client: IpAddr,
+        client: SocketAddr,
         exclude: &[NodeId],
     ) -> Option<Target> {
         self.lane().pick(request, client, exclude, self.now())
@@ -95,7 +95,7 @@ impl Handler for DispatcherHandler {
                 self.redirect(request, reply.client(), reply);
                 Quick::Done
             }
-            Dispatch::Proxy => Quick::Later,
+            Dispatch::Proxy | Dispatch::Direct => Quick::Later,
         }
     }
 
@@ -115,7 +115,8 @@ impl Handler for DispatcherHandler {
                 self.redirect(request, reply.client(), &mut reply);
                 Ok(())
             }
-            Dispatch::Proxy => self.proxy(request, exchange).await,
+            // Whose service became direct by a reload: proxied until the restart.
+            Dispatch::Proxy | Dispatch::Direct => self.proxy(request, exchange).await,
         }
     }
 }

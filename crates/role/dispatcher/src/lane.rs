@@ -5,7 +5,7 @@
 //! is cheaper than any scheme to avoid it.
 
 use std::borrow::Cow;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::ops::Deref;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Lane {
     pub(crate) fn pick(
         &mut self,
         request: &RequestHead<'_, '_>,
-        client: IpAddr,
+        client: SocketAddr,
         exclude: &[NodeId],
         now: Now,
     ) -> Option<Target> {
@@ -99,7 +99,14 @@ impl Lane {
             // What can't be normalised is the node's to refuse.
             path = path::normalise(request.path).unwrap_or(path);
         }
-        let key = RequestKey { client, host, path: &path, query: request.query, size_hint: None };
+        let key = RequestKey {
+            client: client.ip(),
+            client_port: client.port(),
+            host,
+            path: &path,
+            query: request.query,
+            size_hint: None,
+        };
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
         let index = self.view.nodes.iter().position(|node| node.id == id)?;

@@ -104,7 +104,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     async fn run(&mut self) -> Result<(), ExchangeError> {
         let mut refusal = Refusal::NoNode;
         loop {
-            let client = self.forward.client;
+            let client = self.exchange.conn().peer();
             let Some(target) = self.handler.pick(self.request, client, &self.tried) else {
                 break;
             };

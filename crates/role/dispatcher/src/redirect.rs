@@ -4,7 +4,7 @@
 //! target goes out as it came in; the parser let nothing through that could
 //! end a line.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 use skep_engine::Reply;
 use skep_http::RequestHead;
@@ -17,7 +17,7 @@ impl DispatcherHandler {
     pub(crate) fn redirect(
         &self,
         request: &RequestHead<'_, '_>,
-        client: IpAddr,
+        client: SocketAddr,
         reply: &mut Reply<'_>,
     ) {
         if request.path.first() != Some(&b'/') {

@@ -260,7 +260,7 @@ impl<'e, H: Handler> Connection<'e, H> {
                 &mut keep_alive,
                 request.version,
                 body_wanted(&request),
-                self.conn.peer().ip(),
+                self.conn.peer(),
             );
             if self.engine.handler.quick(&request, &mut reply) == Quick::Later {
                 return (consumed, Next::Slow(head_len));
@@ -387,7 +387,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         let mut keep_alive = false;
         let mut summary = Summary::default();
         let version = skep_http::Version::Http11;
-        let client = self.conn.peer().ip();
+        let client = self.conn.peer();
         Reply::new(output, context, &mut summary, &mut keep_alive, version, true, client)
             .plain(reject.status, extra);
         Next::Close(End::REJECT)

@@ -291,7 +291,7 @@ impl ReplySink<'_> {
             &mut self.keep_alive,
             self.version,
             self.body_wanted,
-            self.conn.peer().ip(),
+            self.conn.peer(),
         )
     }
 

@@ -4,7 +4,7 @@
 //! [`Reply::start`] or with bytes that were prepared when the object was cached
 //! ([`Reply::prebuilt`]); what changes from reply to reply comes behind.
 
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_http::{RequestHead, Version, encode};
@@ -41,7 +41,7 @@ pub struct Reply<'o> {
     version: Version,
     /// HEAD: the head is all there is.
     body_wanted: bool,
-    client: IpAddr,
+    client: SocketAddr,
 }
 
 impl<'o> Reply<'o> {
@@ -52,7 +52,7 @@ impl<'o> Reply<'o> {
         keep_alive: &'o mut bool,
         version: Version,
         body_wanted: bool,
-        client: IpAddr,
+        client: SocketAddr,
     ) -> Self {
         Self { output, context, summary, keep_alive, version, body_wanted, client }
     }
@@ -63,7 +63,7 @@ impl<'o> Reply<'o> {
     }
 
     /// The client's address.
-    pub fn client(&self) -> IpAddr {
+    pub fn client(&self) -> SocketAddr {
         self.client
     }
 

@@ -62,7 +62,7 @@ fn config(
     service.health.timeout_ms = CHECK_MS;
     let mut config = Config {
         state_dir: state_dir.to_owned(),
-        dispatchers: vec![Dispatcher { name: DISPATCHER.into() }],
+        dispatchers: vec![Dispatcher { name: DISPATCHER.into(), ..Dispatcher::default() }],
         nodes,
         services: vec![service],
         sites: vec![Site { root: absolute(&args.dir)?, ..Site::default() }],

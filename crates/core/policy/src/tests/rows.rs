@@ -1,9 +1,9 @@
 //! Balance, history and agreement of the rows of direct dispatch.
 
 use skep_units::stable_hash;
-use skep_wire::steer::{NO_NODE, ROWS, Row};
+use skep_wire::steer::{Member, NO_NODE, ROWS, Row};
 
-use crate::{Member, rows};
+use crate::rows;
 
 fn member(index: u16, weight: u32) -> Member {
     Member { index, name_hash: stable_hash(format!("node-{index}").as_bytes(), 0), weight }
