@@ -1,0 +1,179 @@
+//! What a serving process may ask of `skep netguard`, which holds the
+//! privileges that it does not have.
+//!
+//! Orders name no device, no file and no program: those are in the guard's own
+//! reading of the config. So whoever takes over the serving process can steer
+//! the packets of the configured services, and nothing else.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::steer::{Count, Flow, Load, Member, Network, Node, NodeIndex, Service, Verdict};
+
+/// Bytes of one order or answer, at most: what a unix socket takes as one
+/// message under Linux's default buffer of 208 KiB, with room to spare.
+pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+
+/// Flows of one order or answer, at most; 2,000 are about 80 KiB.
+pub const FLOWS_MAX: usize = 2_000;
+
+/// Which of the two packet programs is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Side {
+    /// The dispatcher's, which steers.
+    Dispatch,
+    /// The node's, which hands on what is another node's.
+    Node,
+}
+
+/// A machine of the cluster whose frames have been steered already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Steerer {
+    /// A dispatcher.
+    Dispatcher,
+    /// A node that handed on.
+    Node,
+}
+
+/// Numbers that both programs go by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Secret of the flows' hash, the same on all machines of a cluster.
+    pub hash_seed: u64,
+    /// New flows a second that the flow table takes.
+    pub new_flows_max: u64,
+    /// The same for one source address.
+    pub new_flows_per_source_max: u64,
+    /// Whether new flows are reported, for a standby.
+    pub stream: bool,
+    /// Node program: which node this machine is.
+    pub own_node: NodeIndex,
+}
+
+/// Something to do that takes privileges.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Order {
+    /// Load a program, or take over the one that an earlier process left, and
+    /// attach it to the config's device. Answered by [`Answer::Opened`].
+    Open(Side),
+    /// Set the numbers.
+    Settings(Side, Settings),
+    /// Set the services; those of before that are not named are gone.
+    Services(Side, Vec<Service>),
+    /// Build and set the rows of a service from its memberships, the present
+    /// one first.
+    Rows {
+        /// Which program's.
+        side: Side,
+        /// The service's place in the tables.
+        service: u16,
+        /// Candidates of a row.
+        choices: u8,
+        /// Members that take new flows, then those of earlier tables.
+        memberships: Vec<Vec<Member>>,
+    },
+    /// Set the nodes.
+    Nodes(Side, Vec<Node>),
+    /// Set whose frames are steered already, by MAC address.
+    Steerers(Side, Vec<([u8; 6], Steerer)>),
+    /// Set the loads and weights of a service's nodes.
+    Loads(u16, Vec<Load>),
+    /// Set which clients' networks may come in.
+    Networks {
+        /// These may; empty is all.
+        allow: Vec<Network>,
+        /// These may not.
+        deny: Vec<Network>,
+    },
+    /// Put flows into the flow table.
+    InsertFlows(Vec<Flow>),
+    /// Begin to list the flow table. Answered by [`Answer::Flows`].
+    FirstFlows,
+    /// List on. Answered by [`Answer::Flows`]; an empty one is the end.
+    NextFlows,
+    /// Flows begun since this was last asked. Answered by [`Answer::Flows`].
+    NewFlows,
+    /// Answered by [`Answer::Counters`].
+    Counters(Side),
+    /// Take the virtual addresses onto the dispatcher's device and announce
+    /// them.
+    Claim,
+    /// Announce them again.
+    Announce,
+    /// Give them up.
+    Release,
+    /// Ask who else answers for the virtual addresses, and what others claimed
+    /// since this was last asked. Answered by [`Answer::Owners`].
+    Owners {
+        /// Whether to ask the network, which takes up to
+        /// [`PROBE_MS`] for each address.
+        probe: bool,
+    },
+    /// Put the virtual addresses of this node's services on `lo`, silently.
+    Hold,
+    /// Look for what is wrong with devices, addresses and routes. Answered by
+    /// [`Answer::Complaints`].
+    Check(Side),
+    /// Detach and forget everything of a side: programs, maps, addresses,
+    /// settings of the kernel.
+    Close(Side),
+}
+
+/// How long an answer to a probe for a virtual address is waited for, in
+/// milliseconds: a machine in the same layer-2 network answers within few.
+pub const PROBE_MS: u64 = 100;
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The program runs.
+    Opened(Opened),
+    /// Flows, at most [`FLOWS_MAX`].
+    Flows(Vec<Flow>),
+    /// Counters.
+    Counters(Counters),
+    /// Machines that claim virtual addresses.
+    Owners(Vec<Owner>),
+    /// Sentences about what is wrong; empty when nothing is.
+    Complaints(Vec<String>),
+    /// It could not be done, and why.
+    Refused(String),
+}
+
+/// A program at its device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// How it is attached, for people: "native XDP".
+    pub how: String,
+    /// Name of the device.
+    pub device: String,
+    /// Number of the device.
+    pub device_index: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Its largest IP packet, in bytes.
+    pub mtu: u32,
+}
+
+/// A machine that claims a virtual address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The address.
+    pub vip: IpAddr,
+    /// Who says so.
+    pub mac: [u8; 6],
+}
+
+/// What a program has counted since it was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// By what became of packets.
+    pub verdicts: Vec<(Verdict, Count)>,
+    /// By service, in the order of their places.
+    pub services: Vec<Count>,
+    /// By node, in the order of their places.
+    pub nodes: Vec<Count>,
+}
