@@ -44,6 +44,8 @@ enum verdict {
 
 struct address { __u32 word[4]; };
 
+struct mac { __u8 byte[6]; };
+
 /* vips: HASH address -> __u32 (0) */
 
 /* services: HASH */
@@ -72,7 +74,7 @@ struct row { __u16 node[ROW_NODES]; };
 enum node_state { NODE_DOWN, NODE_DRAINING, NODE_UP };
 
 struct node {
-	__u8 mac[6];
+	struct mac mac;
 	__u8 state;
 	__u8 is_local;
 	__u32 device_index;
@@ -81,8 +83,6 @@ struct node {
 
 /* steerers: HASH of MAC (6 bytes) -> __u32 enum steerer: the other dispatchers
  * and the nodes; what they send to a virtual address has been steered already */
-struct mac { __u8 byte[6]; };
-
 enum steerer { STEERER_DISPATCHER = 1, STEERER_NODE = 2 };
 
 /* assigned: ARRAY of __u64, flows given to a node, ever; node n of service s
@@ -143,7 +143,7 @@ struct settings {
 	__u32 flags;
 	__u32 own_device_index;
 	__u16 own_node; /* node program: which node this is */
-	__u8 own_mac[6];
+	struct mac own_mac;
 };
 
 /* verdicts: PERCPU_ARRAY of VERDICTS; service_counts: of SERVICES_MAX;

@@ -1,26 +1,34 @@
-/* The dispatcher's program for tc. */
+/* The dispatcher's program for tc, at ingress. */
 #include "helpers.h"
 #include "maps.h"
 
-SEC("classifier") int dispatch_tc(struct __sk_buff *packet)
-{
-	__u32 zero = 0;
-	struct address a = {};
-	struct service_key service = {};
-	struct flow_key flow = {};
-	struct network_key network = {};
-	struct mac mac = {};
+typedef struct __sk_buff context;
 
-	if (!bpf_map_lookup_elem(&settings, &zero) || bpf_map_lookup_elem(&vips, &a) ||
-	    bpf_map_lookup_elem(&services, &service) || bpf_map_lookup_elem(&rows, &zero) ||
-	    bpf_map_lookup_elem(&nodes, &zero) || bpf_map_lookup_elem(&steerers, &mac) ||
-	    bpf_map_lookup_elem(&verdicts, &zero) || bpf_map_lookup_elem(&service_counts, &zero) ||
-	    bpf_map_lookup_elem(&node_counts, &zero) || bpf_map_lookup_elem(&flows, &flow) ||
-	    bpf_map_lookup_elem(&loads, &zero) || bpf_map_lookup_elem(&assigned, &zero) ||
-	    bpf_map_lookup_elem(&sources, &a) || bpf_map_lookup_elem(&total, &zero) ||
-	    bpf_map_lookup_elem(&networks, &network) || bpf_ringbuf_output(&events, &flow, 4, 0))
-		return -1;
-	return -1;
+/* Let the next program look, too: the node's, or somebody else's. */
+#define DO_PASS TC_ACT_UNSPEC
+#define DO_DROP TC_ACT_SHOT
+
+#include "packet.h"
+#include "skb.h"
+
+INLINE int resize(context *context, struct frame *frame, __u32 length)
+{
+	if (bpf_skb_change_tail(context, length, 0))
+		return 0;
+	read_frame(context, frame);
+	return frame->data + sizeof(struct ethernet) <= frame->end;
+}
+
+INLINE int transmit(__u32 device_index, const struct settings *settings)
+{
+	return bpf_redirect(device_index, 0);
+}
+
+#include "dispatch.h"
+
+SEC("classifier") int dispatch_tc(struct __sk_buff *context)
+{
+	return dispatch(context);
 }
 
 char program_license[] SEC("license") = "Dual MIT/GPL";

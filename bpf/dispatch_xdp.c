@@ -2,25 +2,40 @@
 #include "helpers.h"
 #include "maps.h"
 
-SEC("xdp") int dispatch_xdp(struct xdp_md *packet)
-{
-	__u32 zero = 0;
-	struct address a = {};
-	struct service_key service = {};
-	struct flow_key flow = {};
-	struct network_key network = {};
-	struct mac mac = {};
+typedef struct xdp_md context;
 
-	if (!bpf_map_lookup_elem(&settings, &zero) || bpf_map_lookup_elem(&vips, &a) ||
-	    bpf_map_lookup_elem(&services, &service) || bpf_map_lookup_elem(&rows, &zero) ||
-	    bpf_map_lookup_elem(&nodes, &zero) || bpf_map_lookup_elem(&steerers, &mac) ||
-	    bpf_map_lookup_elem(&verdicts, &zero) || bpf_map_lookup_elem(&service_counts, &zero) ||
-	    bpf_map_lookup_elem(&node_counts, &zero) || bpf_map_lookup_elem(&flows, &flow) ||
-	    bpf_map_lookup_elem(&loads, &zero) || bpf_map_lookup_elem(&assigned, &zero) ||
-	    bpf_map_lookup_elem(&sources, &a) || bpf_map_lookup_elem(&total, &zero) ||
-	    bpf_map_lookup_elem(&networks, &network) || bpf_ringbuf_output(&events, &flow, 4, 0))
-		return XDP_PASS;
-	return XDP_PASS;
+#define DO_PASS XDP_PASS
+#define DO_DROP XDP_DROP
+
+#include "packet.h"
+
+INLINE void read_frame(context *context, struct frame *frame)
+{
+	frame->data = (void *)(long)context->data;
+	frame->end = (void *)(long)context->data_end;
+	frame->length = frame->end - frame->data;
+}
+
+INLINE int resize(context *context, struct frame *frame, __u32 length)
+{
+	if (bpf_xdp_adjust_tail(context, (int)length - (int)frame->length))
+		return 0;
+	read_frame(context, frame);
+	return frame->data + sizeof(struct ethernet) <= frame->end;
+}
+
+INLINE int transmit(__u32 device_index, const struct settings *settings)
+{
+	if (device_index == settings->own_device_index)
+		return XDP_TX;
+	return bpf_redirect(device_index, 0);
+}
+
+#include "dispatch.h"
+
+SEC("xdp") int dispatch_xdp(struct xdp_md *context)
+{
+	return dispatch(context);
 }
 
 char program_license[] SEC("license") = "Dual MIT/GPL";
