@@ -1,0 +1,208 @@
+//! Leadership by lease: one key per cluster, bound to the lease of its writer.
+//!
+//! Whoever finds the key gone writes it; etcd removes it when the lease of its
+//! writer runs out. The revision of that write is the epoch: etcd's revisions
+//! only grow, so every reign has a greater one. (An etcd restored from a backup
+//! goes back; etcd's documentation says how to bump its revision then.)
+//!
+//! Invariant: a candidate says `Me` only within a lease that etcd confirmed,
+//! counted from before the question was sent, less a margin. So it has stopped
+//! when the next one starts, as far as clocks run alike. A process that was
+//! stopped for longer finds its view outdated when it looks at it.
+
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::messages::{
+    Empty, LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveResponse, LeaseRequest, PutRequest,
+};
+use super::{Etcd, KeyValue};
+use crate::error::StoreError;
+use crate::latest::Latest;
+use crate::limits::{LEASE_MARGIN_DIVISOR, LEASE_ROUNDS, RESIGN_TIMEOUT_MS, WATCH_RETRY_MS};
+use crate::types::{Expected, Held, Leader, LeaseView};
+
+const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
+const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
+
+/// The key of the leader, its name as the value.
+const LEADER: &str = "leader";
+
+/// One who wants to lead.
+pub(crate) struct Candidate {
+    name: String,
+    /// Length of a lease as it is asked for; etcd may grant a longer one.
+    ttl: Duration,
+    lease: Option<Lease>,
+    latest: Latest<Held>,
+}
+
+#[derive(Clone, Copy)]
+struct Lease {
+    id: i64,
+    /// When it may run out, counted from the question for it.
+    ends: Instant,
+}
+
+impl Candidate {
+    /// Wants to lead as `name` in leases of `ttl`; what it learns goes to
+    /// `latest`.
+    pub(crate) fn new(name: String, ttl: Duration, latest: Latest<Held>) -> Self {
+        Self { name, ttl, lease: None, latest }
+    }
+
+    /// Runs for leadership until the other end of `stop` is dropped, then gives
+    /// up what it has.
+    pub(crate) async fn run(mut self, etcd: &Etcd, mut stop: oneshot::Receiver<()>) {
+        loop {
+            let seen = tokio::select! {
+                _ = &mut stop => break,
+                seen = self.round(etcd) => seen,
+            };
+            let until = self.publish(&seen);
+            let as_of = seen.as_ref().ok().map(|(_, as_of)| *as_of);
+            let news = async {
+                match as_of {
+                    Some(as_of) => etcd.changed(LEADER, as_of).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = &mut stop => break,
+                () = news => {}
+                () = sleep_until(until) => {}
+            }
+        }
+        self.resign(etcd).await;
+    }
+
+    /// Renews the lease, looks who leads, and takes the place if it is empty.
+    /// What is known now, and as of which revision.
+    async fn round(&mut self, etcd: &Etcd) -> Result<(Held, u64), StoreError> {
+        let deadline = self.round_ends();
+        let lease = self.renew(etcd, deadline).await?;
+        let asked = Instant::now();
+        let (mut leader, mut as_of) = etcd.read(LEADER, deadline).await?;
+        if leader.is_none() {
+            let put = PutRequest {
+                key: etcd.key(LEADER),
+                value: self.name.clone().into_bytes(),
+                lease: lease.id,
+            };
+            let taken = etcd.put_if(put, Expected::Absent, deadline).await;
+            // A lease that etcd has forgotten is refused here.
+            if matches!(taken, Err(StoreError::Refused { .. })) {
+                self.lease = None;
+            }
+            match taken?.reply {
+                Ok(epoch) => return Ok((self.leading(lease, epoch), epoch)),
+                Err(found) => leader = found,
+            }
+            as_of = leader.as_ref().map_or(as_of, |leader| leader.create_revision as u64);
+        }
+        Ok((self.judge(leader, lease, asked), as_of))
+    }
+
+    /// What the leader's key means.
+    fn judge(&self, leader: Option<KeyValue>, lease: Lease, asked: Instant) -> Held {
+        let good_until = Some(asked + self.ttl);
+        let epoch = self.latest.get().view.epoch;
+        match leader {
+            Some(leader) if leader.lease == lease.id => {
+                self.leading(lease, leader.create_revision as u64)
+            }
+            Some(KeyValue { create_revision, value, .. }) => {
+                let leader = Leader::Other(String::from_utf8_lossy(&value).into_owned());
+                Held { view: LeaseView { leader, epoch: create_revision as u64 }, good_until }
+            }
+            None => Held { view: LeaseView { leader: Leader::Nobody, epoch }, good_until },
+        }
+    }
+
+    fn leading(&self, lease: Lease, epoch: u64) -> Held {
+        Held { view: LeaseView { leader: Leader::Me, epoch }, good_until: Some(lease.ends) }
+    }
+
+    /// Publishes what a round has seen, or that nothing is known any more; when
+    /// the next round is due.
+    fn publish(&mut self, seen: &Result<(Held, u64), StoreError>) -> Instant {
+        let now = Instant::now();
+        let before = self.latest.get();
+        match seen {
+            Ok((held, _)) => {
+                let is_news = held.view != before.view;
+                if is_news {
+                    tracing::info!(leader = ?held.view.leader, epoch = held.view.epoch, "leadership");
+                }
+                self.latest.publish(held.clone(), is_news);
+                now + self.ttl / LEASE_ROUNDS
+            }
+            Err(error) => {
+                let retry = now + Duration::from_millis(WATCH_RETRY_MS);
+                match before.good_until {
+                    Some(until) if until > now => retry.min(until),
+                    _ => {
+                        let is_news = before.view.leader != Leader::Unknown;
+                        if is_news {
+                            tracing::warn!(%error, "who leads is unknown");
+                        }
+                        self.latest.publish(Held::unknown(before.view.epoch), is_news);
+                        retry
+                    }
+                }
+            }
+        }
+    }
+
+    /// A round ends in time for the next one, and when what is known runs out.
+    fn round_ends(&self) -> Instant {
+        let now = Instant::now();
+        let ends = now + self.ttl / LEASE_ROUNDS;
+        let runs_out = self.latest.get().good_until.filter(|until| *until > now);
+        runs_out.map_or(ends, |until| ends.min(until))
+    }
+
+    /// Has etcd prolong the lease, or grant one.
+    async fn renew(&mut self, etcd: &Etcd, deadline: Instant) -> Result<Lease, StoreError> {
+        let asked = Instant::now();
+        if let Some(Lease { id, .. }) = self.lease {
+            let request = LeaseRequest { id };
+            let answer = etcd.call::<_, LeaseKeepAliveResponse>(KEEP_ALIVE, request, deadline);
+            let ttl_s = answer.await?.reply.ttl_s;
+            self.lease = Lease::new(id, asked, ttl_s);
+        }
+        if self.lease.is_none() {
+            let asked = Instant::now();
+            let request = LeaseGrantRequest { ttl_s: self.ttl.as_secs() as i64 };
+            let answer = etcd.call::<_, LeaseGrantResponse>(GRANT, request, deadline);
+            let LeaseGrantResponse { id, ttl_s } = answer.await?.reply;
+            self.lease = Lease::new(id, asked, ttl_s);
+        }
+        self.lease.ok_or(StoreError::Timeout)
+    }
+
+    /// Gives the lease back, so that the next one need not wait for its end.
+    async fn resign(self, etcd: &Etcd) {
+        let before = self.latest.get();
+        self.latest.publish(Held::unknown(before.view.epoch), false);
+        let Some(Lease { id, .. }) = self.lease else { return };
+        let deadline = Instant::now() + Duration::from_millis(RESIGN_TIMEOUT_MS);
+        let revoked = etcd.call::<_, Empty>(REVOKE, LeaseRequest { id }, deadline).await;
+        if let Err(error) = revoked {
+            tracing::warn!(%error, "the lease could not be given back; it runs out by itself");
+        }
+    }
+}
+
+impl Lease {
+    /// A lease of `ttl_s` seconds, at least from `asked` on; `None` for one that
+    /// has run out.
+    fn new(id: i64, asked: Instant, ttl_s: i64) -> Option<Self> {
+        let ttl = Duration::from_secs(u64::try_from(ttl_s).ok()?);
+        let counted = ttl - ttl / LEASE_MARGIN_DIVISOR;
+        (ttl_s > 0).then(|| Self { id, ends: asked + counted })
+    }
+}

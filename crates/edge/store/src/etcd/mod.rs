@@ -1,0 +1,260 @@
+//! `store = "etcd"`: API v3 over gRPC, without generated code.
+//!
+//! A call goes to the endpoint that answered last, then to the others, around
+//! and around until its deadline. So a call may be carried out more than once;
+//! every one of ours may (see `put`).
+
+mod campaign;
+mod endpoint;
+mod messages;
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use prost::Message;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+
+use crate::error::{OpenError, StoreError};
+use crate::file::Read;
+use crate::limits::{
+    ATTEMPT_TIMEOUT_MS, CALL_TIMEOUT_MS, ENDPOINTS_MAX, ROUND_PAUSE_MS, WATCH_RETRY_MS,
+};
+use crate::types::{Entry, Expected, Health};
+use endpoint::{Endpoint, describe, is_refusal};
+use messages::{
+    Compare, Empty, KeyValue, PutRequest, RangeRequest, RangeResponse, Request, RequestOp,
+    StatusResponse, TARGET_MOD, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest,
+    WatchResponse,
+};
+
+pub(crate) use campaign::Candidate;
+
+const RANGE: &str = "/etcdserverpb.KV/Range";
+const TXN: &str = "/etcdserverpb.KV/Txn";
+const WATCH: &str = "/etcdserverpb.Watch/Watch";
+const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+
+/// An etcd of one or more members.
+pub(crate) struct Etcd {
+    endpoints: Vec<Endpoint>,
+    /// Which endpoint answered last.
+    preferred: Cell<usize>,
+    /// Stands before every key, so that several clusters may share an etcd.
+    prefix: String,
+}
+
+/// A reply, and how it came about.
+struct Answer<R> {
+    reply: R,
+    /// An earlier attempt may have been carried out as well.
+    is_retry: bool,
+}
+
+impl Etcd {
+    /// For the cluster named `cluster`. Asks nobody yet. To be called within a
+    /// runtime.
+    pub(crate) fn new(endpoints: &[String], cluster: &str) -> Result<Self, OpenError> {
+        let found = endpoints.len();
+        if !(1..=ENDPOINTS_MAX).contains(&found) {
+            return Err(OpenError::Endpoints { found, max: ENDPOINTS_MAX });
+        }
+        let endpoints = endpoints.iter().map(|url| Endpoint::new(url));
+        Ok(Self {
+            endpoints: endpoints.collect::<Result<_, _>>()?,
+            preferred: Cell::new(0),
+            prefix: format!("/skep/{cluster}/"),
+        })
+    }
+
+    /// Reads the value at `key`; linearizable.
+    pub(crate) async fn get(&self, key: &str, deadline: Instant) -> Result<Read, StoreError> {
+        let (found, as_of) = self.read(key, deadline).await?;
+        Ok(Read { entry: found.map(entry), as_of })
+    }
+
+    /// Writes `value` at `key` if what is there is as expected; the revision.
+    pub(crate) async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        expected: Expected,
+        deadline: Instant,
+    ) -> Result<u64, StoreError> {
+        let put = PutRequest { key: self.key(key), value: value.to_owned(), lease: 0 };
+        let answer = self.put_if(put, expected, deadline).await?;
+        match answer.reply {
+            Ok(revision) => Ok(revision),
+            // What stands there is what an earlier attempt of this very call
+            // has put, or the same bytes of somebody else.
+            Err(Some(found)) if answer.is_retry && found.value == value => {
+                Ok(found.mod_revision as u64)
+            }
+            Err(found) => {
+                let found = found.map(|found| found.mod_revision as u64);
+                Err(StoreError::Conflict { key: key.to_owned(), found })
+            }
+        }
+    }
+
+    /// Returns when `key` may have been written after revision `as_of`.
+    pub(crate) async fn changed(&self, key: &str, as_of: u64) {
+        if self.wait_for_event(key, as_of).await.is_err() {
+            // The read that follows finds another endpoint, or says that there
+            // is none.
+            sleep(Duration::from_millis(WATCH_RETRY_MS)).await;
+        }
+    }
+
+    async fn wait_for_event(&self, key: &str, as_of: u64) -> Result<(), tonic::Status> {
+        let start_revision = as_of as i64 + 1;
+        let create = WatchCreateRequest { key: self.key(key), start_revision };
+        let request = WatchRequest { create: Some(create) };
+        let mut events =
+            self.endpoints[self.preferred.get()].follow::<_, WatchResponse>(WATCH, request).await?;
+        while let Some(event) = events.message().await? {
+            if !event.created || event.canceled {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every endpoint how it is.
+    pub(crate) async fn health(&self, deadline: Instant) -> Health {
+        let mut asked = JoinSet::new();
+        for (at, endpoint) in self.endpoints.iter().cloned().enumerate() {
+            let ask = async move { timeout_at(deadline, endpoint.ask(STATUS, Empty {})).await };
+            asked.spawn_local(async move { (at, ask.await) });
+        }
+        let mut answers = asked.join_all().await;
+        answers.sort_by_key(|(at, _)| *at);
+        let mut problems = Vec::new();
+        let (mut answering, mut cluster) = (0, None);
+        for (at, answer) in answers {
+            let problem = match answer {
+                Err(_) => Some("no answer".to_owned()),
+                Ok(Err(status)) => Some(describe(&status)),
+                Ok(Ok(status)) => {
+                    answering += 1;
+                    judge(&status, &mut cluster)
+                }
+            };
+            let url = &self.endpoints[at].url;
+            problems.extend(problem.map(|problem| format!("{url}: {problem}")));
+        }
+        Health { answering, of: self.endpoints.len(), what: "endpoints", problems }
+    }
+
+    /// The value at `key` with all that etcd knows of it, and as of when.
+    async fn read(
+        &self,
+        key: &str,
+        deadline: Instant,
+    ) -> Result<(Option<KeyValue>, u64), StoreError> {
+        let request = RangeRequest { key: self.key(key) };
+        let reply = self.call::<_, RangeResponse>(RANGE, request, deadline).await?.reply;
+        let as_of = reply.header.map_or(0, |header| header.revision as u64);
+        Ok((reply.kvs.into_iter().next(), as_of))
+    }
+
+    /// Puts if what is there is as expected: the revision, or what is there.
+    async fn put_if(
+        &self,
+        put: PutRequest,
+        expected: Expected,
+        deadline: Instant,
+    ) -> Result<Answer<Result<u64, Option<KeyValue>>>, StoreError> {
+        let key = put.key.clone();
+        let revision = match expected {
+            Expected::Any => None,
+            Expected::Absent => Some(0),
+            Expected::Revision(revision) => Some(revision as i64),
+        };
+        let compare = |mod_revision| Compare {
+            target: TARGET_MOD,
+            key: key.clone(),
+            mod_revision: Some(mod_revision),
+        };
+        let request = TxnRequest {
+            compare: revision.map(compare).into_iter().collect(),
+            success: vec![RequestOp { request: Some(Request::Put(put)) }],
+            failure: vec![RequestOp { request: Some(Request::Range(RangeRequest { key })) }],
+        };
+        let answer = self.call::<_, TxnResponse>(TXN, request, deadline).await?;
+        let TxnResponse { header, succeeded, responses } = answer.reply;
+        let reply = if succeeded {
+            Ok(header.map_or(0, |header| header.revision as u64))
+        } else {
+            let ranges = responses.into_iter().filter_map(|response| response.range);
+            Err(ranges.flat_map(|range| range.kvs).next())
+        };
+        Ok(Answer { reply, is_retry: answer.is_retry })
+    }
+
+    /// Asks one endpoint after the other until one answers or time is up.
+    async fn call<Q, R>(
+        &self,
+        method: &'static str,
+        request: Q,
+        deadline: Instant,
+    ) -> Result<Answer<R>, StoreError>
+    where
+        Q: Message + Clone + 'static,
+        R: Message + Default + 'static,
+    {
+        let started = Instant::now();
+        let count = self.endpoints.len();
+        let mut problems = vec!["not asked".to_owned(); count];
+        let mut is_retry = false;
+        while Instant::now() < deadline {
+            let first = self.preferred.get();
+            for at in (first..first + count).map(|at| at % count) {
+                let endpoint = &self.endpoints[at];
+                let attempt = Instant::now() + Duration::from_millis(ATTEMPT_TIMEOUT_MS);
+                let asked = endpoint.ask_led(method, request.clone());
+                match timeout_at(attempt.min(deadline), asked).await {
+                    Ok(Ok(reply)) => {
+                        self.preferred.set(at);
+                        return Ok(Answer { reply, is_retry });
+                    }
+                    Ok(Err(status)) if is_refusal(&status) => {
+                        let reason = status.message().to_owned();
+                        return Err(StoreError::Refused { endpoint: endpoint.url.clone(), reason });
+                    }
+                    Ok(Err(status)) => problems[at] = describe(&status),
+                    Err(_) => problems[at] = "no answer".to_owned(),
+                }
+                is_retry = true;
+            }
+            let pause = Instant::now() + Duration::from_millis(ROUND_PAUSE_MS);
+            sleep_until(pause.min(deadline)).await;
+        }
+        let problems = self.endpoints.iter().zip(problems);
+        let problems = problems.map(|(endpoint, what)| format!("{}: {what}", endpoint.url));
+        let after_ms = started.elapsed().as_millis() as u64;
+        let problems = problems.collect::<Vec<_>>().join("; ");
+        Err(StoreError::Unavailable { after_ms: after_ms.min(CALL_TIMEOUT_MS), problems })
+    }
+
+    fn key(&self, key: &str) -> Vec<u8> {
+        format!("{}{key}", self.prefix).into_bytes()
+    }
+}
+
+fn entry(found: KeyValue) -> Entry {
+    Entry { value: found.value, revision: found.mod_revision as u64 }
+}
+
+/// What is wrong with a member that answers. The first one says which etcd
+/// `cluster` is; members of another would elect a second leader.
+fn judge(status: &StatusResponse, cluster: &mut Option<u64>) -> Option<String> {
+    let id = status.header.as_ref().map_or(0, |header| header.cluster_id);
+    if *cluster.get_or_insert(id) != id {
+        return Some("is a member of another etcd than the endpoints before it".to_owned());
+    }
+    if !status.errors.is_empty() {
+        return Some(status.errors.join(", "));
+    }
+    (status.leader == 0).then(|| "knows no leader: most members are gone".to_owned())
+}

@@ -1,0 +1,200 @@
+//! The file behind `store = "embedded"`: a redb database with a format version.
+//!
+//! A write is on the disk before it is confirmed (redb syncs on commit), and a
+//! crash in the middle of one leaves the state before it. After any failure the
+//! database is dropped; the next operation opens it afresh, since redb refuses
+//! to go on after an I/O error. Nothing in a file makes us panic: what redb
+//! asserts is caught here and told as damage.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use redb::{
+    Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
+};
+
+use crate::error::{OpenError, StoreError};
+use crate::limits::FILE_CACHE_BYTES;
+use crate::types::{Entry, Expected};
+
+/// Format of the tables below. Another number stands for other tables.
+const FORMAT: u64 = 1;
+
+/// `format` and `revision` (of the last write).
+const META: TableDefinition<'static, &str, u64> = TableDefinition::new("skep.meta");
+
+/// Key to revision and value.
+const ENTRIES: TableDefinition<'static, &str, (u64, &[u8])> = TableDefinition::new("skep.entries");
+
+/// A value, or none, as of a revision of the whole store.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) entry: Option<Entry>,
+    pub(crate) as_of: u64,
+}
+
+/// The file, open unless the last operation failed.
+pub(crate) struct File {
+    path: PathBuf,
+    database: Option<Database>,
+}
+
+impl File {
+    /// Opens the file, or makes it; its directory must exist.
+    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+        let mut file = Self { path: path.to_owned(), database: None };
+        file.with(|_| Ok(()))?;
+        Ok(file)
+    }
+
+    /// Which file it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the value at `key`.
+    pub(crate) fn get(&mut self, key: &str) -> Result<Read, StoreError> {
+        Ok(self.with(|database| {
+            let reading = database.begin_read()?;
+            let entries = reading.open_table(ENTRIES)?;
+            let entry = entries.get(key)?.map(|stored| {
+                let (revision, value) = stored.value();
+                Entry { value: value.to_vec(), revision }
+            });
+            let as_of = reading.open_table(META)?.get("revision")?.map_or(0, |last| last.value());
+            Ok(Read { entry, as_of })
+        })?)
+    }
+
+    /// Writes `value` at `key` if what is there is as expected; the revision.
+    pub(crate) fn put(
+        &mut self,
+        key: &str,
+        value: &[u8],
+        expected: Expected,
+    ) -> Result<u64, StoreError> {
+        let written = self.with(|database| write(database, key, value, expected))?;
+        written.map_err(|found| StoreError::Conflict { key: key.to_owned(), found })
+    }
+
+    /// Runs `operation` on the database, which is opened if it is not. Whatever
+    /// goes wrong closes it.
+    fn with<T>(
+        &mut self,
+        operation: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, OpenError> {
+        let taken = self.database.take();
+        let path = &self.path;
+        // What unwinds is dropped whole, so no broken invariant is ever seen.
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let database = taken.map_or_else(|| open(path), Ok)?;
+            let value = operation(&database).map_err(|error| explain(path, error))?;
+            Ok((database, value))
+        }));
+        let broken = |_| OpenError::Corrupt {
+            file: path.clone(),
+            reason: "its pages contradict each other".to_owned(),
+        };
+        let (database, value) = outcome.map_err(broken)??;
+        self.database = Some(database);
+        Ok(value)
+    }
+}
+
+/// One write; `Err(found)` when something else is there than expected.
+fn write(
+    database: &Database,
+    key: &str,
+    value: &[u8],
+    expected: Expected,
+) -> Result<Result<u64, Option<u64>>, redb::Error> {
+    let writing = database.begin_write()?;
+    let revision = {
+        let mut entries = writing.open_table(ENTRIES)?;
+        let found = entries.get(key)?.map(|stored| stored.value().0);
+        if !expected.allows(found) {
+            return Ok(Err(found));
+        }
+        let mut meta = writing.open_table(META)?;
+        let revision = meta.get("revision")?.map_or(0, |last| last.value()) + 1;
+        meta.insert("revision", revision)?;
+        entries.insert(key, (revision, value))?;
+        revision
+    };
+    writing.commit()?;
+    Ok(Ok(revision))
+}
+
+/// Opens the file, or makes it, and checks its format.
+fn open(path: &Path) -> Result<Database, OpenError> {
+    let mut builder = Database::builder();
+    // The file is small and read whole anyway: damage is found now, not when
+    // the damaged page is needed.
+    builder.set_cache_size(FILE_CACHE_BYTES).set_check_integrity_on_open(true);
+    let database = builder.create(path).map_err(|error| explain_open(path, error))?;
+    let found = match format_of(&database) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
+            initialise(&database).map_err(|error| explain(path, error))?;
+            FORMAT
+        }
+        Err(error) => return Err(explain(path, error)),
+    };
+    if found == FORMAT {
+        return Ok(database);
+    }
+    Err(OpenError::Version { file: path.to_owned(), found: found.to_string(), expected: FORMAT })
+}
+
+/// The format that stands in the file; `None` in a file that is new. A file
+/// with tables of somebody else is no store.
+fn format_of(database: &Database) -> Result<Option<u64>, redb::Error> {
+    let reading = database.begin_read()?;
+    if reading.list_tables()?.next().is_none() {
+        return Ok(None);
+    }
+    let format = reading.open_table(META)?.get("format")?.map(|format| format.value());
+    format.map(Some).ok_or_else(|| redb::Error::Corrupted("no format number".to_owned()))
+}
+
+fn initialise(database: &Database) -> Result<(), redb::Error> {
+    let writing = database.begin_write()?;
+    writing.open_table(META)?.insert("format", FORMAT)?;
+    writing.open_table(ENTRIES)?;
+    writing.commit()?;
+    Ok(())
+}
+
+fn explain_open(path: &Path, error: DatabaseError) -> OpenError {
+    let file = path.to_owned();
+    match error {
+        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { file },
+        DatabaseError::UpgradeRequired(found) => {
+            OpenError::Version { file, found: format!("of redb {found}"), expected: FORMAT }
+        }
+        DatabaseError::Storage(StorageError::Io(reason)) => explain_io(file, reason),
+        other => OpenError::Corrupt { file, reason: other.to_string() },
+    }
+}
+
+fn explain(path: &Path, error: redb::Error) -> OpenError {
+    let file = path.to_owned();
+    match error {
+        redb::Error::Io(reason) => explain_io(file, reason),
+        other => OpenError::Corrupt { file, reason: other.to_string() },
+    }
+}
+
+/// A file that is too short or starts with other bytes is an I/O error to redb.
+fn explain_io(file: PathBuf, reason: io::Error) -> OpenError {
+    match reason.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+            OpenError::Corrupt { file, reason: reason.to_string() }
+        }
+        _ => OpenError::Io { file, reason },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! A value that one task replaces, others look at, and a callback hears of.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// Called on the store's thread with every new value. Must not block.
+pub(crate) type Notify<T> = Box<dyn Fn(&T) + Send>;
+
+/// The writing end.
+pub(crate) struct Latest<T> {
+    cell: Arc<ArcSwap<T>>,
+    notify: Notify<T>,
+}
+
+impl<T> Latest<T> {
+    /// Writes into `cell` and tells `notify`.
+    pub(crate) fn new(cell: Arc<ArcSwap<T>>, notify: Notify<T>) -> Self {
+        Self { cell, notify }
+    }
+
+    /// What was published last.
+    pub(crate) fn get(&self) -> Arc<T> {
+        self.cell.load_full()
+    }
+
+    /// Replaces the value. The callback hears of it if `is_news`.
+    pub(crate) fn publish(&self, value: T, is_news: bool) {
+        let value = Arc::new(value);
+        self.cell.store(Arc::clone(&value));
+        if is_news {
+            (self.notify)(&value);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Words of the store: entries, leaders, health.
+
+use std::fmt;
+
+use tokio::time::Instant;
+
+use crate::error::StoreError;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+
+/// A value and when it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The bytes, as they were put.
+    pub value: Vec<u8>,
+    /// Number of the write; grows with every write to the store, whatever the key.
+    pub revision: u64,
+}
+
+/// What a put expects to replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever is there.
+    Any,
+    /// There is no value yet.
+    Absent,
+    /// The value that was written as this revision.
+    Revision(u64),
+}
+
+impl Expected {
+    /// Whether a value at revision `found` may be replaced.
+    pub(crate) fn allows(self, found: Option<u64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => found.is_none(),
+            Self::Revision(revision) => found == Some(revision),
+        }
+    }
+}
+
+/// What a [`crate::Watch`] has seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// The last value known; `None` if there was none, or none was read yet.
+    pub entry: Option<Entry>,
+    /// Whether the store confirms it. False until the first read, and while the
+    /// store does not answer.
+    pub is_current: bool,
+}
+
+/// Who leads, as far as the store lets us know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leader {
+    /// The store elects nobody (`store = "embedded"`): decide otherwise.
+    NoOpinion,
+    /// The store does not answer, or the last answer is older than a lease.
+    /// Somebody may lead. Go on as before.
+    Unknown,
+    /// The store answers, and there is no leader.
+    Nobody,
+    /// This candidate, until its lease runs out.
+    Me,
+    /// Another candidate, by name. It may bear our own: what this process was
+    /// before a restart.
+    Other(String),
+}
+
+/// Who leads since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Who leads.
+    pub leader: Leader,
+    /// Number of the reign: greater with every one. Of an unknown leader, the
+    /// last one known; 0 before any.
+    pub epoch: u64,
+}
+
+impl LeaseView {
+    /// Whether this candidate may act as leader.
+    pub fn is_leading(&self) -> bool {
+        self.leader == Leader::Me
+    }
+}
+
+/// A view and how long it is worth something.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) view: LeaseView,
+    /// `None` for views that do not age.
+    pub(crate) good_until: Option<Instant>,
+}
+
+impl Held {
+    /// Nothing is known but the last epoch.
+    pub(crate) fn unknown(epoch: u64) -> Self {
+        Self { view: LeaseView { leader: Leader::Unknown, epoch }, good_until: None }
+    }
+
+    /// The view as of `now`.
+    pub(crate) fn at(&self, now: Instant) -> LeaseView {
+        match self.good_until {
+            Some(until) if until <= now => Self::unknown(self.view.epoch).view,
+            _ => self.view.clone(),
+        }
+    }
+}
+
+/// How the store does; says it in a line: `3 of 3 endpoints answer`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Endpoints (or files) that answer.
+    pub answering: usize,
+    /// Endpoints (or files) that there are.
+    pub of: usize,
+    /// `endpoints` or `files`.
+    pub what: &'static str,
+    /// What is wrong, each with the endpoint or file that it is wrong with.
+    pub problems: Vec<String>,
+}
+
+impl Health {
+    /// Whether nothing is wrong.
+    pub fn is_good(&self) -> bool {
+        self.answering == self.of && self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {} answer", self.answering, self.of, self.what)?;
+        self.problems.iter().try_for_each(|problem| write!(f, "; {problem}"))
+    }
+}
+
+/// Whether `key` is one: names in segments, nothing that a shell or a path
+/// would read otherwise.
+pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
+    let is_key = (1..=KEY_BYTES_MAX).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte));
+    let shortened = || key.chars().take(40).collect();
+    if is_key { Ok(()) } else { Err(StoreError::Key { key: shortened(), max: KEY_BYTES_MAX }) }
+}
+
+/// Whether `value` is small enough.
+pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    check_length("a value", value.len(), VALUE_BYTES_MAX)
+}
+
+/// Whether `what`, of `bytes` bytes, is at most `max` long.
+pub(crate) fn check_length(what: &'static str, bytes: usize, max: usize) -> Result<(), StoreError> {
+    if bytes <= max { Ok(()) } else { Err(StoreError::TooLarge { what, bytes, max }) }
+}
