@@ -1,0 +1,66 @@
+//! The serving process's end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order};
+
+use crate::error::GuardError;
+use crate::limits::ANSWER_MS;
+use crate::message::{put, take};
+
+/// A connection to the guard, for any thread; orders are done one by one.
+#[derive(Debug)]
+pub struct Guard {
+    line: Mutex<Line>,
+}
+
+#[derive(Debug)]
+struct Line {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Guard {
+    /// Connects to the guard that listens at `path`.
+    pub fn connect(path: &Path) -> Result<Self, GuardError> {
+        let socket =
+            dial(path).map_err(|error| GuardError::Unreachable { path: path.to_owned(), error })?;
+        Ok(Self { line: Mutex::new(Line { socket, buffer: Vec::new() }) })
+    }
+
+    /// Has `order` done and returns its answer. Blocks for as long as it takes,
+    /// at most ten seconds.
+    pub fn ask(&self, order: &Order) -> Result<Answer, GuardError> {
+        let message = postcard::to_allocvec(order).map_err(|_| GuardError::Foreign)?;
+        if message.len() > MESSAGE_BYTES_MAX {
+            return Err(GuardError::TooLong(message.len()));
+        }
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let Line { socket, buffer } = &mut *line;
+        put(socket.as_fd(), &message).map_err(GuardError::Gone)?;
+        let answer = take(socket.as_fd(), buffer).map_err(GuardError::Gone)?;
+        match postcard::from_bytes(answer).map_err(|_| GuardError::Foreign)? {
+            Answer::Refused(why) => Err(GuardError::Refused(why)),
+            answer => Ok(answer),
+        }
+    }
+}
+
+fn dial(path: &Path) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    let patience = Some(Duration::from_millis(ANSWER_MS));
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, patience)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}

@@ -1,0 +1,28 @@
+//! Messages in and out of a socket.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use skep_wire::guard::MESSAGE_BYTES_MAX;
+
+/// Sends one message whole.
+pub(crate) fn put(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
+    // NOSIGNAL: a peer that is gone is an error, not the end of this process.
+    rustix::io::retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
+    Ok(())
+}
+
+/// Receives one message into `buffer`. `UnexpectedEof` when the peer is gone,
+/// `InvalidData` when its message was longer than any may be.
+pub(crate) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+    // One byte more than may come, to tell what is too long.
+    buffer.resize(MESSAGE_BYTES_MAX + 1, 0);
+    let (_, len) =
+        rustix::io::retry_on_intr(|| recv(socket, buffer.as_mut_slice(), RecvFlags::TRUNC))?;
+    match len {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        1..=MESSAGE_BYTES_MAX => Ok(&buffer[..len]),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

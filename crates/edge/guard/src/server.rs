@@ -1,0 +1,103 @@
+//! The guard's end.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order};
+
+use crate::limits::WAITING_MAX;
+use crate::message::{put, take};
+
+/// A socket at a path, which goes when this does.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Users that are served.
+    users: Vec<u32>,
+}
+
+/// A peer that may give orders.
+#[derive(Debug)]
+pub struct Visit {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Listener {
+    /// Listens at `path` for processes of `users`. What a dead guard left there
+    /// is replaced; a living one is an error.
+    pub fn bind(path: &Path, users: Vec<u32>) -> io::Result<Self> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = unconnected()?;
+        if rustix::net::connect(unconnected()?, &address).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        rustix::net::bind(&socket, &address)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        rustix::net::listen(&socket, WAITING_MAX)?;
+        Ok(Self { socket, path: path.to_owned(), users })
+    }
+
+    /// Waits for a peer that may give orders; others are sent away.
+    pub fn accept(&self) -> io::Result<Visit> {
+        loop {
+            let socket = rustix::io::retry_on_intr(|| {
+                rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC)
+            })?;
+            let peer = sockopt::socket_peercred(&socket)?;
+            let (user, process) = (peer.uid.as_raw(), peer.pid.as_raw_pid());
+            if self.users.contains(&user) {
+                tracing::info!(user, process, "netguard takes orders");
+                return Ok(Visit { socket, buffer: Vec::new() });
+            }
+            tracing::warn!(user, process, allowed = ?self.users, "netguard refuses a stranger");
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Visit {
+    /// Does orders with `perform` until the peer is gone. What is no order is
+    /// refused, and the peer is heard on.
+    pub fn serve(mut self, mut perform: impl FnMut(Order) -> Answer) -> io::Result<()> {
+        loop {
+            let order = match take(self.socket.as_fd(), &mut self.buffer) {
+                Ok(message) => postcard::from_bytes(message).ok(),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let unknown = "no order of this version: restart netguard and the serving process";
+            let answer = order.map_or_else(|| Answer::Refused(unknown.to_owned()), &mut perform);
+            put(self.socket.as_fd(), &encode(&answer))?;
+        }
+    }
+}
+
+fn unconnected() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+fn encode(answer: &Answer) -> Vec<u8> {
+    let long = || Answer::Refused("the answer is too long for one message".to_owned());
+    match postcard::to_allocvec(answer) {
+        Ok(message) if message.len() <= MESSAGE_BYTES_MAX => message,
+        // A short text always fits.
+        _ => postcard::to_allocvec(&long()).unwrap_or_default(),
+    }
+}
