@@ -1,0 +1,56 @@
+//! Bounds of what is said between machines, with units and reasons.
+
+use crate::steer::{NODES_MAX, SERVICES_MAX};
+
+/// Longest datagram, in bytes: with IPv6 and UDP headers it fits an Ethernet
+/// frame (1500) with room for a tunnel or two around it.
+pub const DATAGRAM_BYTES_MAX: usize = 1_400;
+
+/// Machines that one endpoint knows: all nodes, all dispatchers, and as many
+/// again that were renamed since.
+pub const PEERS_MAX: usize = 2 * NODES_MAX;
+
+/// How far back, in datagrams of one sender, a late one is still told from a
+/// replayed one. The network of a cluster reorders a few at most.
+pub const REPLAY_WINDOW: u64 = 64;
+
+/// Shortest time between two answers to hellos of one machine, in
+/// milliseconds: less than a heartbeat, so that a restart costs none, and
+/// enough that replayed hellos get nothing worth having.
+pub const HELLO_ANSWER_INTERVAL_MS: u64 = 20;
+
+/// Least characters of a cluster's key: 128 bits if they are random hex.
+pub const KEY_CHARACTERS_MIN: usize = 32;
+
+/// Longest message, in bytes: a table of all nodes and all services with
+/// histories that have nothing in common takes two thirds of it.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Messages that an endpoint puts together at a time: a table for some senders.
+pub const PARTIALS_MAX: usize = 64;
+
+/// Bytes of all of them together: room for some of the longest.
+pub const PARTIALS_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
+
+/// Longest name of a machine or policy, in bytes: a DNS label fits.
+pub const NAME_BYTES_MAX: usize = 64;
+
+/// Dispatchers of a cluster. One is active; more than two or three serve
+/// nothing but experiments. Epochs are numbered in steps of it.
+pub const DISPATCHERS_MAX: usize = 8;
+
+/// Earlier memberships that a service remembers, the present one included: a
+/// row has no place for the owners of more.
+pub const HISTORY_MAX: usize = crate::steer::ROW_NODES;
+
+/// Memberships of a table: those of every service may differ.
+pub const MEMBERSHIPS_MAX: usize = HISTORY_MAX * SERVICES_MAX;
+
+/// Addresses that a node reports of its device.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// Flows in one batch: with IPv6 addresses they still fill a datagram.
+pub const FLOWS_PER_BATCH_MAX: usize = 48;
+
+/// Largest weight of a node. (That of `skep-cluster`.)
+pub const WEIGHT_MAX: u32 = 65_535;

@@ -1,0 +1,237 @@
+//! What dispatchers and nodes say to each other in sealed datagrams.
+//!
+//! Invariant: a message that was decoded keeps to the bounds of
+//! [`limits`](crate::limits), and the places in it lead somewhere.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, NAME_BYTES_MAX, WEIGHT_MAX};
+use crate::seal::PeerId;
+use crate::steer::{Flow, NODES_MAX, NodeIndex};
+use crate::table::{Table, TableVersion};
+
+/// The address of a network device.
+pub type Mac = [u8; 6];
+
+/// A message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// A dispatcher is alive.
+    Dispatcher(DispatcherBeat),
+    /// A node is alive.
+    Node(NodeBeat),
+    /// What the active dispatcher wants everybody to steer by.
+    Table(Table),
+    /// Flows of the active dispatcher, for a standby.
+    Flows(FlowBatch),
+    /// A standby has taken a batch.
+    FlowsTaken(FlowsTaken),
+}
+
+/// What a dispatcher does now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Stage {
+    /// Just started: it listens.
+    Joining,
+    /// Would take over.
+    Standby,
+    /// Holds the virtual addresses.
+    Active,
+    /// Lets them be: it stops, or a stranger holds them.
+    Leaving,
+}
+
+/// A dispatcher's heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DispatcherBeat {
+    /// Its name in the config.
+    pub name: Name,
+    /// What it does.
+    pub stage: Stage,
+    /// Of its reign if it is active; else the greatest that it has heard of.
+    pub epoch: u64,
+    /// Who is to be active when all are well: the highest.
+    pub priority: u32,
+    /// Whether it has all flows of the active dispatcher.
+    pub flows_synced: bool,
+    /// The table that it steers, or would steer, by.
+    pub table: TableVersion,
+    /// The active dispatcher that it hears.
+    pub hears: Option<Hears>,
+    /// Of its device; of two clusters with one address the lower wins.
+    pub mac: Mac,
+}
+
+/// That an active dispatcher was heard, by its own beat and not by hearsay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hears {
+    /// Whom.
+    pub dispatcher: PeerId,
+    /// Its epoch.
+    pub epoch: u64,
+    /// How long ago, in milliseconds.
+    pub ago_ms: u32,
+}
+
+/// A node's heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeBeat {
+    /// Its name in the config.
+    pub name: Name,
+    /// Its place in the table it applied.
+    pub index: Option<NodeIndex>,
+    /// Of the device that takes steered packets.
+    pub mac: Mac,
+    /// Largest IP packet of that device, in bytes.
+    pub mtu: u32,
+    /// Addresses of that device.
+    pub addresses: Vec<IpAddr>,
+    /// The table that it applied last.
+    pub table: TableVersion,
+    /// The active dispatcher that it hears.
+    pub hears: Option<Hears>,
+    /// Whether it is about to stop: no new flows, please.
+    pub is_leaving: bool,
+    /// Its load.
+    pub load: NodeLoad,
+}
+
+/// What a node has to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoad {
+    /// Connections open.
+    pub connections: u64,
+    /// Requests that are being answered.
+    pub requests_in_flight: u64,
+    /// Bytes of replies that are still to be sent.
+    pub bytes_outstanding: u64,
+    /// Use of its processors, in thousandths of all of them.
+    pub cpu_permille: u16,
+}
+
+/// Some flows. A dump begins with a batch that is `is_first`; batches after
+/// `is_last` are new flows. Numbers rise by one; whoever misses one asks for a
+/// new dump by taking nothing more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowBatch {
+    /// Which dump it belongs to or follows.
+    pub dump: u64,
+    /// Its number in the dump, from 0.
+    pub number: u64,
+    /// Whether the dump begins with it.
+    pub is_first: bool,
+    /// Whether the dump is complete with it.
+    pub is_last: bool,
+    /// At most [`FLOWS_PER_BATCH_MAX`].
+    pub flows: Vec<Flow>,
+}
+
+/// All batches of a dump up to a number have been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FlowsTaken {
+    /// Which dump.
+    pub dump: u64,
+    /// The number.
+    pub number: u64,
+}
+
+/// A name of at most [`NAME_BYTES_MAX`] bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Box<str>);
+
+/// A name is too long.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a name of at most {NAME_BYTES_MAX} bytes, found one of {bytes}: shorten it")]
+pub struct NameTooLong {
+    /// Its length.
+    pub bytes: usize,
+}
+
+/// Bytes that are no message, or one that is beyond its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no message")]
+pub struct NotAMessage;
+
+impl Message {
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        #[expect(clippy::expect_used, reason = "fails only for types that are not used here")]
+        postcard::to_allocvec(self).expect("maps and unsized sequences are not in any message")
+    }
+
+    /// The message that is `bytes`, all of them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, NotAMessage> {
+        let (message, rest) = postcard::take_from_bytes(bytes).map_err(|_| NotAMessage)?;
+        if rest.is_empty() && Self::is_sound(&message) { Ok(message) } else { Err(NotAMessage) }
+    }
+
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Dispatcher(_) | Self::FlowsTaken(_) => true,
+            Self::Node(beat) => {
+                beat.addresses.len() <= ADDRESSES_MAX && beat.index.is_none_or(is_index)
+            }
+            Self::Table(table) => table.is_sound(),
+            Self::Flows(batch) => {
+                let is_sound = |flow: &Flow| {
+                    is_index(flow.node) && usize::from(flow.service) < crate::steer::SERVICES_MAX
+                };
+                batch.flows.len() <= FLOWS_PER_BATCH_MAX && batch.flows.iter().all(is_sound)
+            }
+        }
+    }
+}
+
+impl Name {
+    /// The name `text`.
+    pub fn new(text: &str) -> Result<Self, NameTooLong> {
+        if text.len() > NAME_BYTES_MAX {
+            return Err(NameTooLong { bytes: text.len() });
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The machine of this name.
+    pub fn peer(&self) -> PeerId {
+        PeerId::of(&self.0)
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = NameTooLong;
+
+    fn try_from(text: String) -> Result<Self, NameTooLong> {
+        Self::new(&text)
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.into()
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether that is a place for a node.
+pub(crate) fn is_index(index: NodeIndex) -> bool {
+    usize::from(index) < NODES_MAX
+}
+
+/// Whether that is a weight of a node.
+pub(crate) fn is_weight(weight: u32) -> bool {
+    (1..=WEIGHT_MAX).contains(&weight)
+}

@@ -1,0 +1,105 @@
+//! The bytes of a sealed datagram: header, body, tag.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::endpoint::{OpenError, PeerId};
+use super::key::Key;
+use crate::limits::DATAGRAM_BYTES_MAX;
+
+/// Longest body of a datagram, in bytes.
+pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
+
+pub(super) const VERSION: u8 = 1;
+pub(super) const HEADER_BYTES: usize = 1 + 6 * 8;
+pub(super) const TAG_BYTES: usize = 16;
+
+/// Keeps tags of datagrams apart from any other use of the key.
+const DOMAIN: &[u8] = b"skep datagram 1\0";
+
+/// What stands before the body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) cluster: u64,
+    pub(super) sender: PeerId,
+    pub(super) receiver: PeerId,
+    pub(super) incarnation: u64,
+    pub(super) sequence: u64,
+    /// The receiver's incarnation as the sender knows it; 0 is unknown.
+    pub(super) echo: u64,
+}
+
+/// Makes and checks tags under one key.
+#[derive(Clone)]
+pub(super) struct Tagger(Hmac<Sha256>);
+
+impl Header {
+    /// Reads the header of what may be anything.
+    pub(super) fn read(datagram: &[u8]) -> Result<Self, OpenError> {
+        if datagram.len() > DATAGRAM_BYTES_MAX {
+            return Err(OpenError::TooLong);
+        }
+        let (&version, mut rest) = datagram.split_first().ok_or(OpenError::TooShort)?;
+        if version != VERSION {
+            return Err(OpenError::Version);
+        }
+        if datagram.len() < HEADER_BYTES + TAG_BYTES {
+            return Err(OpenError::TooShort);
+        }
+        let mut number = || {
+            let (bytes, after) = rest.split_first_chunk::<8>().ok_or(OpenError::TooShort)?;
+            rest = after;
+            Ok(u64::from_le_bytes(*bytes))
+        };
+        Ok(Self {
+            cluster: number()?,
+            sender: PeerId(number()?),
+            receiver: PeerId(number()?),
+            incarnation: number()?,
+            sequence: number()?,
+            echo: number()?,
+        })
+    }
+
+    fn write(&self, datagram: &mut Vec<u8>) {
+        datagram.push(VERSION);
+        for number in [
+            self.cluster,
+            self.sender.0,
+            self.receiver.0,
+            self.incarnation,
+            self.sequence,
+            self.echo,
+        ] {
+            datagram.extend_from_slice(&number.to_le_bytes());
+        }
+    }
+}
+
+impl Tagger {
+    pub(super) fn new(key: &Key) -> Self {
+        #[expect(clippy::expect_used, reason = "RFC 2104, 3: keys may have any length")]
+        let mut mac = Hmac::new_from_slice(key.bytes()).expect("HMAC takes keys of any length");
+        mac.update(DOMAIN);
+        Self(mac)
+    }
+
+    pub(super) fn seal(&self, header: &Header, body: &[u8]) -> Vec<u8> {
+        let mut datagram = Vec::with_capacity(HEADER_BYTES + body.len() + TAG_BYTES);
+        header.write(&mut datagram);
+        datagram.extend_from_slice(body);
+        let tag = self.0.clone().chain_update(&datagram).finalize().into_bytes();
+        datagram.extend_from_slice(&tag[..TAG_BYTES]);
+        datagram
+    }
+
+    /// The body of a datagram whose header was read, if its tag is right.
+    /// Takes the same time wherever a wrong tag differs.
+    pub(super) fn open<'a>(&self, datagram: &'a [u8]) -> Result<&'a [u8], OpenError> {
+        let split = datagram.split_last_chunk::<TAG_BYTES>();
+        let (sealed, tag) = split.ok_or(OpenError::TooShort)?;
+        let mac = self.0.clone().chain_update(sealed);
+        mac.verify_truncated_left(tag).map_err(|_| OpenError::BadTag)?;
+        sealed.get(HEADER_BYTES..).ok_or(OpenError::TooShort)
+    }
+}

@@ -1,0 +1,243 @@
+//! One machine's end: seals what it says, judges what it hears.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use skep_units::{Now, stable_hash};
+
+use super::datagram::{BODY_BYTES_MAX, Header, Tagger};
+use super::key::Key;
+use super::window::Window;
+use crate::limits::{DATAGRAM_BYTES_MAX, HELLO_ANSWER_INTERVAL_MS, KEY_CHARACTERS_MIN, PEERS_MAX};
+
+/// A machine of the cluster: the hash of its name.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct PeerId(pub u64);
+
+/// When its sender said it: of two datagrams of one sender the later has the
+/// greater stamp, whatever order they came in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Stamp {
+    /// The sender's start.
+    pub incarnation: u64,
+    /// Number of the datagram since then, from 1.
+    pub sequence: u64,
+}
+
+/// An authentic datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened<'a> {
+    /// Said to this very incarnation, for the first time: its body counts.
+    Live {
+        /// Who said it.
+        from: PeerId,
+        /// When.
+        stamp: Stamp,
+        /// What. Empty if it only answers a hello.
+        body: &'a [u8],
+    },
+    /// From somebody who does not know yet that this machine (re)started.
+    Hello {
+        /// Who.
+        from: PeerId,
+    },
+}
+
+/// A datagram that is due to a machine since its hello was heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Whom it is for: it goes to the address known for it, not to where the
+    /// hello seemed to come from.
+    pub to: PeerId,
+    /// Its bytes.
+    pub datagram: Vec<u8>,
+}
+
+/// A body does not fit a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a body of {bytes} bytes does not fit a datagram ({BODY_BYTES_MAX}): split it")]
+pub struct BodyTooLong {
+    /// Its length.
+    pub bytes: usize,
+}
+
+macro_rules! open_errors {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal: $message:literal,)+) => {
+        /// Why a datagram does not count.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+        pub enum OpenError {
+            $($(#[doc = $doc])+ #[error($message)] $variant,)+
+        }
+
+        impl OpenError {
+            /// All of them, in the order of their numbers (`as usize`).
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// Its name in metrics.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+open_errors! {
+    /// Ends before its header and tag do.
+    TooShort = "too_short": "shorter than a header and a tag",
+    /// Longer than any of ours.
+    TooLong = "too_long": "longer than {DATAGRAM_BYTES_MAX} bytes",
+    /// Of another format.
+    Version = "version": "of another version: run the same Skep on all machines",
+    /// Of another cluster.
+    ForeignCluster = "foreign_cluster": "of another cluster: give each its own port or name",
+    /// For another machine, or from one that has this machine's name.
+    Misaddressed = "misaddressed": "for another machine, or from one of the same name",
+    /// Sealed with another key, or changed on the way.
+    BadTag = "bad_tag": "sealed with another key (of {KEY_CHARACTERS_MIN} characters or more), or changed",
+    /// Said by an earlier incarnation of its sender.
+    StaleIncarnation = "stale_incarnation": "from before its sender's last start",
+    /// Heard before, or too old to tell.
+    Replayed = "replayed": "heard before",
+    /// From one machine more than can be.
+    TooManyPeers = "too_many_peers": "from one machine more than {PEERS_MAX}",
+    /// Authentic, but its body is no message.
+    MalformedBody = "malformed_body": "authentic, but no message",
+}
+
+/// One machine's end of all its conversations.
+///
+/// Invariants: knows at most [`PEERS_MAX`] machines, each by an authentic
+/// datagram or because it was spoken to; a sender's incarnation never falls;
+/// nothing is live twice.
+#[derive(Clone)]
+pub struct Endpoint {
+    tagger: Tagger,
+    cluster: u64,
+    own: PeerId,
+    incarnation: u64,
+    peers: BTreeMap<PeerId, Peer>,
+    answer: Option<Answer>,
+}
+
+/// What is known of a machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Peer {
+    /// Of the last datagram to it.
+    sequence: u64,
+    /// The latest heard of; 0 is none.
+    incarnation: u64,
+    /// What was heard of that incarnation.
+    window: Window,
+    answered_at: Option<Now>,
+}
+
+impl PeerId {
+    /// The machine of that name.
+    pub fn of(name: &str) -> Self {
+        Self(stable_hash(name.as_bytes(), 0))
+    }
+}
+
+impl Endpoint {
+    /// The end of the machine `name` in `cluster`, started at the wall-clock
+    /// time `incarnation`, in milliseconds (0 counts as 1).
+    pub fn new(key: &Key, cluster: &str, name: &str, incarnation: u64) -> Self {
+        Self {
+            tagger: Tagger::new(key),
+            cluster: stable_hash(cluster.as_bytes(), 0),
+            own: PeerId::of(name),
+            incarnation: incarnation.max(1),
+            peers: BTreeMap::new(),
+            answer: None,
+        }
+    }
+
+    /// This machine.
+    pub fn own(&self) -> PeerId {
+        self.own
+    }
+
+    /// Its incarnation: greater than at the start if its clock had gone back.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    /// A datagram to `to`.
+    pub fn seal(&mut self, to: PeerId, body: &[u8]) -> Result<Vec<u8>, BodyTooLong> {
+        if body.len() > BODY_BYTES_MAX {
+            return Err(BodyTooLong { bytes: body.len() });
+        }
+        let peer = self.peers.entry(to).or_default();
+        peer.sequence += 1;
+        let header = Header {
+            cluster: self.cluster,
+            sender: self.own,
+            receiver: to,
+            incarnation: self.incarnation,
+            sequence: peer.sequence,
+            echo: peer.incarnation,
+        };
+        Ok(self.tagger.seal(&header, body))
+    }
+
+    /// Judges a datagram. Whatever comes out, look for [`Endpoint::take_answer`]
+    /// afterwards.
+    pub fn open<'a>(&mut self, now: Now, datagram: &'a [u8]) -> Result<Opened<'a>, OpenError> {
+        let header = Header::read(datagram)?;
+        if header.cluster != self.cluster {
+            return Err(OpenError::ForeignCluster);
+        }
+        if header.receiver != self.own || header.sender == self.own {
+            return Err(OpenError::Misaddressed);
+        }
+        let body = self.tagger.open(datagram)?;
+        self.note(now, &header)?;
+        let from = header.sender;
+        if header.echo == self.incarnation {
+            let stamp = Stamp { incarnation: header.incarnation, sequence: header.sequence };
+            return Ok(Opened::Live { from, stamp, body });
+        }
+        if header.echo > self.incarnation {
+            // Only what we once were is echoed: our clock went back.
+            self.incarnation = header.echo.saturating_add(1);
+        }
+        self.plan_answer(now, from);
+        Ok(Opened::Hello { from })
+    }
+
+    /// The answer that the last datagram calls for.
+    pub fn take_answer(&mut self) -> Option<Answer> {
+        self.answer.take()
+    }
+
+    /// Takes note of an authentic header, if it is new.
+    fn note(&mut self, now: Now, header: &Header) -> Result<(), OpenError> {
+        let is_known = self.peers.contains_key(&header.sender);
+        if !is_known && self.peers.len() >= PEERS_MAX {
+            return Err(OpenError::TooManyPeers);
+        }
+        let peer = self.peers.entry(header.sender).or_default();
+        if header.incarnation < peer.incarnation.max(1) {
+            self.plan_answer(now, header.sender);
+            return Err(OpenError::StaleIncarnation);
+        }
+        if header.incarnation > peer.incarnation {
+            peer.incarnation = header.incarnation;
+            peer.window = Window::default();
+        }
+        if peer.window.admit(header.sequence) { Ok(()) } else { Err(OpenError::Replayed) }
+    }
+
+    fn plan_answer(&mut self, now: Now, to: PeerId) {
+        let peer = self.peers.entry(to).or_default();
+        let is_due = peer.answered_at.is_none_or(|at| now.since_ms(at) >= HELLO_ANSWER_INTERVAL_MS);
+        if is_due {
+            peer.answered_at = Some(now);
+            self.answer = self.seal(to, &[]).ok().map(|datagram| Answer { to, datagram });
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The secret that makes machines a cluster.
+
+use std::fmt;
+
+use hkdf::Hkdf;
+use sha2::Sha256;
+
+use crate::limits::KEY_CHARACTERS_MIN;
+
+/// Says what the derived key is for, so that the same secret can serve other
+/// ends one day without any of them helping against another.
+const PURPOSE: &[u8] = b"skep: sealed datagrams, 1";
+
+/// What datagrams of a cluster are sealed with. Not shown by `Debug`.
+#[derive(Clone)]
+pub struct Key([u8; 32]);
+
+/// Why a text is no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a cluster's key has at least {KEY_CHARACTERS_MIN} characters, this one has {characters}: \
+     make one with `openssl rand -hex 32` and give every machine of the cluster the same"
+)]
+pub struct KeyError {
+    /// Characters found, without the white space around them.
+    pub characters: usize,
+}
+
+impl Key {
+    /// The key that follows from `text`, the content of the key file: HKDF with
+    /// SHA-256 (RFC 5869) over what is left without white space around it.
+    pub fn from_text(text: &str) -> Result<Self, KeyError> {
+        let text = text.trim();
+        let characters = text.chars().count();
+        if characters < KEY_CHARACTERS_MIN {
+            return Err(KeyError { characters });
+        }
+        let mut key = [0; 32];
+        #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
+        Hkdf::<Sha256>::new(None, text.as_bytes())
+            .expand(PURPOSE, &mut key)
+            .expect("32 bytes are within HKDF's bound");
+        Ok(Self(key))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(..)")
+    }
+}

@@ -1,0 +1,135 @@
+//! The table: what all dispatchers and nodes of a cluster steer by.
+//!
+//! Its author is the active dispatcher; there is one for each version. Rows are
+//! not sent: everybody computes them from the memberships.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX};
+use crate::message::{Mac, Name, is_index, is_weight};
+use crate::steer::{CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICES_MAX, Service};
+
+/// Which table: later ones are greater, whoever made them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct TableVersion {
+    /// The reign of its author.
+    pub epoch: u64,
+    /// Its number in that reign, from 1.
+    pub generation: u64,
+}
+
+/// What all steer by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// Which one.
+    pub version: TableVersion,
+    /// In the order of their ids.
+    pub services: Vec<TableService>,
+    /// In the order of their indexes: those of the config that were heard of,
+    /// and those that are only remembered by a history.
+    pub nodes: Vec<TableNode>,
+    /// The memberships that the services' histories name.
+    pub memberships: Vec<Membership>,
+    /// Devices of the dispatchers.
+    pub dispatchers: Vec<Mac>,
+}
+
+/// A service.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableService {
+    /// As the packet programs know it.
+    pub service: Service,
+    /// Its policy's name.
+    pub policy: Name,
+    /// Places in [`Table::memberships`]: who takes its new flows, then who did
+    /// before, the latest first, none twice.
+    pub history: Vec<u16>,
+}
+
+/// Who took the new flows of a service at some time, in the order of indexes.
+pub type Membership = Vec<Share>;
+
+/// A node's part in a membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Share {
+    /// The node.
+    pub index: NodeIndex,
+    /// Its share against the others', from 1.
+    pub weight: u32,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableNode {
+    /// Its place in the tables; another node's only once no history names it.
+    pub index: NodeIndex,
+    /// Its name in the config.
+    pub name: Name,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// Its present weight.
+    pub weight: u32,
+    /// Whether it takes flows.
+    pub state: NodeState,
+    /// Where frames for it go; zero if it was never heard.
+    pub mac: Mac,
+    /// Largest IP packet that it takes, in bytes; 0 is no limit.
+    pub mtu: u32,
+}
+
+impl Table {
+    /// The node of that name.
+    pub fn node(&self, name: &str) -> Option<&TableNode> {
+        self.nodes.iter().find(|node| node.name.as_str() == name)
+    }
+
+    /// The memberships of a service, the present one first.
+    pub fn history<'a>(
+        &'a self,
+        service: &'a TableService,
+    ) -> impl Iterator<Item = &'a Membership> {
+        service.history.iter().filter_map(|&at| self.memberships.get(usize::from(at)))
+    }
+
+    /// The same as the policies take it to make rows. Nodes that the table does
+    /// not name are left out.
+    pub fn members(&self, service: &TableService) -> Vec<Vec<Member>> {
+        let member = |share: &Share| {
+            let node = self.nodes.iter().find(|node| node.index == share.index)?;
+            let name_hash = node.name.peer().0;
+            Some(Member { index: share.index, name_hash, weight: share.weight })
+        };
+        self.history(service).map(|shares| shares.iter().filter_map(member).collect()).collect()
+    }
+
+    /// Whether it keeps to the bounds and every place in it leads somewhere.
+    pub(crate) fn is_sound(&self) -> bool {
+        let is_bounded = self.services.len() <= SERVICES_MAX
+            && self.nodes.len() <= NODES_MAX
+            && self.memberships.len() <= MEMBERSHIPS_MAX
+            && self.dispatchers.len() <= DISPATCHERS_MAX;
+        is_bounded
+            && self.nodes.is_sorted_by(|a, b| a.index < b.index)
+            && self.nodes.iter().all(|node| is_index(node.index) && is_weight(node.weight))
+            && self.memberships.iter().all(|shares| self.knows(shares))
+            && self.services.is_sorted_by(|a, b| a.service.id < b.service.id)
+            && self.services.iter().all(|service| self.is_sound_service(service))
+    }
+
+    fn is_sound_service(&self, service: &TableService) -> bool {
+        usize::from(service.service.id) < SERVICES_MAX
+            && (1..=CHOICES_MAX).contains(&usize::from(service.service.choices))
+            && service.history.len() <= HISTORY_MAX
+            && service.history.iter().all(|&at| usize::from(at) < self.memberships.len())
+    }
+
+    fn knows(&self, shares: &Membership) -> bool {
+        let find = |index| self.nodes.binary_search_by_key(&index, |node| node.index);
+        shares.is_sorted_by(|a, b| a.index < b.index)
+            && shares.iter().all(|share| is_weight(share.weight) && find(share.index).is_ok())
+    }
+}
