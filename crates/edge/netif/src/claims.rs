@@ -1,0 +1,177 @@
+//! Who has an address on the segment: telling, asking, and listening for
+//! others who say it.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
+use socket2::SockFilter;
+
+use crate::device::Device;
+use crate::error::{Error, NET_RAW};
+use crate::frame::{self, Claim, TYPE_ARP, TYPE_IPV6};
+use crate::limits::{FRAME_BYTES_MAX, FRAMES_PER_LOOK_MAX, PROBES};
+use crate::mac::Mac;
+use crate::packet::PacketSocket;
+
+/// Tells everybody on the segment, `count` times, that this machine has `vip`
+/// from now on, so that frames for it come here. Returns at once; send again
+/// after a second, since frames get lost. Needs `CAP_NET_RAW`.
+pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
+    let socket = PacketSocket::open(device, ether_type(vip), &[])?;
+    let frames = frame::announcements(vip, socket.mac());
+    for _ in 0..count {
+        frames.iter().try_for_each(|frame| socket.send(frame))?;
+    }
+    Ok(())
+}
+
+/// Asks the segment who has `address`: the first other machine that answers
+/// within `wait`, or none. Needs `CAP_NET_RAW`. The question gives no address
+/// of ours, so asking disturbs nobody (RFC 5227 section 2.1.1).
+pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<Mac>, Error> {
+    let claims = ask(device, &[address], wait, |claims| !claims.is_empty())?;
+    Ok(claims.first().map(|claim| claim.mac))
+}
+
+/// Asks the segment who has each of `addresses`: all answers of other machines
+/// within `wait`, each once. Waits to the end: a second answer is what tells
+/// that an address is had twice.
+pub fn survey(device: &Device, addresses: &[IpAddr], wait: Duration) -> Result<Vec<Claim>, Error> {
+    ask(device, addresses, wait, |_| false)
+}
+
+/// Listens on one device for other machines that say that they have one of our
+/// virtual addresses: by ARP requests and replies, neighbour advertisements and
+/// solicitations. Poll its descriptor for reading. Needs `CAP_NET_RAW`.
+#[derive(Debug)]
+pub struct ClaimWatch {
+    either: OwnedFd,
+    arp: PacketSocket,
+    ndp: PacketSocket,
+    vips: Vec<IpAddr>,
+}
+
+impl ClaimWatch {
+    /// Begins to listen. What was said before is not heard.
+    pub fn open(device: &Device, vips: Vec<IpAddr>) -> Result<Self, Error> {
+        let arp = PacketSocket::open(device, TYPE_ARP, &[])?;
+        let ndp = PacketSocket::open(device, TYPE_IPV6, NDP_ONLY)?;
+        let either = either(&arp, &ndp).map_err(|errno| {
+            let action = format!("listen to frames of {}", device.name);
+            Error::refused(action, NET_RAW, errno)
+        })?;
+        Ok(Self { either, arp, ndp, vips })
+    }
+
+    /// Listens for these addresses from now on.
+    pub fn set_vips(&mut self, vips: Vec<IpAddr>) {
+        self.vips = vips;
+    }
+
+    /// Asks the segment who has `address`. The answers, if it is one of those
+    /// listened for, are claims.
+    pub fn ask(&self, address: IpAddr) -> Result<(), Error> {
+        let socket = if address.is_ipv4() { &self.arp } else { &self.ndp };
+        socket.send(&frame::question(address, socket.mac()))
+    }
+
+    /// What others have said since the last call, each once. Does not wait.
+    /// After very many frames it returns early and the descriptor stays
+    /// readable.
+    pub fn claims(&mut self) -> Result<Vec<Claim>, Error> {
+        let mut claims = Vec::new();
+        for socket in [&self.arp, &self.ndp] {
+            self.take(socket, &mut claims)?;
+        }
+        Ok(claims)
+    }
+
+    fn take(&self, socket: &PacketSocket, claims: &mut Vec<Claim>) -> Result<(), Error> {
+        let mut buffer = [0; FRAME_BYTES_MAX];
+        for _ in 0..FRAMES_PER_LOOK_MAX {
+            let Some(len) = socket.receive(&mut buffer)? else { break };
+            let Some(claim) = frame::claim(&buffer[..len]) else { continue };
+            let is_wanted = self.vips.contains(&claim.address) && claim.mac != socket.mac();
+            if is_wanted && !claims.contains(&claim) {
+                claims.push(claim);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether something came before `until`.
+    fn wait(&self, until: Instant) -> Result<bool, Error> {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut entries = [PollFd::new(&self.either, PollFlags::IN)];
+        match poll(&mut entries, Timespec::try_from(left).ok().as_ref()) {
+            Ok(ready) => Ok(ready > 0),
+            // A signal: look again, which costs nothing.
+            Err(Errno::INTR) => Ok(true),
+            Err(errno) => Err(Error::refused("wait for frames", NET_RAW, errno)),
+        }
+    }
+}
+
+impl AsFd for ClaimWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.either.as_fd()
+    }
+}
+
+/// Lets neighbour solicitations and advertisements pass and nothing else, so
+/// that a socket for IPv6 costs little while the segment is busy: classic BPF
+/// (`linux/filter.h`) over the next header at 20 and the ICMPv6 type at 54.
+const NDP_ONLY: &[SockFilter] = &[
+    SockFilter::new(LOAD_BYTE, 0, 0, 20),
+    SockFilter::new(JUMP_EQUAL, 0, 4, 58),
+    SockFilter::new(LOAD_BYTE, 0, 0, 54),
+    SockFilter::new(JUMP_EQUAL, 1, 0, 135),
+    SockFilter::new(JUMP_EQUAL, 0, 1, 136),
+    SockFilter::new(RETURN, 0, 0, u32::MAX),
+    SockFilter::new(RETURN, 0, 0, 0),
+];
+const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+
+/// A descriptor that is readable when either socket is.
+fn either(arp: &PacketSocket, ndp: &PacketSocket) -> Result<OwnedFd, Errno> {
+    let either = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for socket in [arp, ndp] {
+        epoll::add(&either, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(either)
+}
+
+fn ask(
+    device: &Device,
+    addresses: &[IpAddr],
+    wait: Duration,
+    is_enough: impl Fn(&[Claim]) -> bool,
+) -> Result<Vec<Claim>, Error> {
+    let mut watch = ClaimWatch::open(device, addresses.to_vec())?;
+    let mut all = Vec::new();
+    let began = Instant::now();
+    for round in 1..=PROBES {
+        addresses.iter().try_for_each(|address| watch.ask(*address))?;
+        let until = began + wait * round / PROBES;
+        while watch.wait(until)? {
+            let claims = watch.claims()?;
+            all.extend(claims.into_iter().filter(|claim| !all.contains(claim)).collect::<Vec<_>>());
+            if is_enough(&all) {
+                return Ok(all);
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn ether_type(ip: IpAddr) -> u16 {
+    if ip.is_ipv4() { TYPE_ARP } else { TYPE_IPV6 }
+}

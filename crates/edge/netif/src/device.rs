@@ -1,0 +1,204 @@
+//! Network devices and the addresses on them.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, LinkXdp, XdpAttached,
+};
+
+use crate::error::Error;
+use crate::mac::Mac;
+use crate::netif::Netif;
+
+/// The kernel's number of a device, in one network namespace.
+pub type DeviceIndex = u32;
+
+/// A network device, as it was when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number.
+    pub index: DeviceIndex,
+    /// Its name.
+    pub name: String,
+    /// What kind it is.
+    pub kind: Kind,
+    /// Its hardware address, if it is an Ethernet device.
+    pub mac: Option<Mac>,
+    /// Largest IP packet that it sends, in bytes.
+    pub mtu: u32,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// Whether there is somebody at the other end of its cable.
+    pub has_carrier: bool,
+    /// The packet program before the kernel's network stack.
+    pub xdp: Xdp,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
+}
+
+impl Device {
+    /// Whether it has this address, whatever the network.
+    pub fn has(&self, ip: IpAddr) -> bool {
+        self.addresses.iter().any(|address| address.ip == ip)
+    }
+}
+
+/// Kinds of devices that are treated differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `lo`.
+    Loopback,
+    /// One end of a virtual cable.
+    Veth {
+        /// The other end, when that is in the same network namespace.
+        peer: Option<DeviceIndex>,
+    },
+    /// Any other.
+    Other,
+}
+
+/// How a packet program is attached before the network stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Xdp {
+    /// There is none.
+    None,
+    /// In the driver.
+    Native,
+    /// After the driver, on the kernel's buffers.
+    Generic,
+    /// In the network card.
+    Offloaded,
+}
+
+/// An address of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of its network's prefix, in bits.
+    pub prefix_bits: u8,
+}
+
+impl Netif {
+    /// All devices with their addresses, in the order of their numbers.
+    pub fn devices(&mut self) -> Result<Vec<Device>, Error> {
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        let links = self.netlink.list("list network devices", &question)?;
+        let mut devices: Vec<Device> = links.iter().filter_map(device).collect();
+        devices.sort_by_key(|device| device.index);
+        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        for message in self.netlink.list("list addresses", &question)? {
+            let RouteNetlinkMessage::NewAddress(message) = message else { continue };
+            let index = message.header.index;
+            let owner = devices.iter_mut().find(|device| device.index == index);
+            if let (Some(device), Some(address)) = (owner, address(&message)) {
+                device.addresses.push(address);
+            }
+        }
+        Ok(devices)
+    }
+
+    /// The device of this name.
+    pub fn device(&mut self, name: &str) -> Result<Device, Error> {
+        self.find(format!("called {name}"), |device| device.name == name)
+    }
+
+    /// The device that has this address.
+    pub fn device_of(&mut self, ip: IpAddr) -> Result<Device, Error> {
+        self.find(format!("with the address {ip}"), |device| device.has(ip))
+    }
+
+    /// The device with this number.
+    pub fn device_at(&mut self, index: DeviceIndex) -> Result<Device, Error> {
+        self.find(format!("with the number {index}"), |device| device.index == index)
+    }
+
+    fn find(&mut self, wanted: String, fits: impl Fn(&Device) -> bool) -> Result<Device, Error> {
+        let devices = self.devices()?;
+        devices.iter().find(|device| fits(device)).cloned().ok_or_else(|| {
+            let describe = |device: &Device| {
+                let ips: Vec<_> = device.addresses.iter().map(|a| a.ip.to_string()).collect();
+                format!("{} ({})", device.name, ips.join(" "))
+            };
+            let found: Vec<_> = devices.iter().map(describe).collect();
+            Error::NoDevice { wanted, found: found.join(", ") }
+        })
+    }
+}
+
+fn device(message: &RouteNetlinkMessage) -> Option<Device> {
+    let RouteNetlinkMessage::NewLink(message) = message else { return None };
+    let flags = message.header.flags;
+    let is_loopback = flags.contains(LinkFlags::Loopback);
+    let mut device = Device {
+        index: message.header.index,
+        name: String::new(),
+        kind: if is_loopback { Kind::Loopback } else { Kind::Other },
+        mac: None,
+        mtu: 0,
+        is_up: flags.contains(LinkFlags::Up),
+        has_carrier: flags.contains(LinkFlags::LowerUp),
+        xdp: Xdp::None,
+        addresses: Vec::new(),
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => device.name.clone_from(name),
+            LinkAttribute::Address(bytes) if !is_loopback => {
+                device.mac = Mac::try_from(bytes.as_slice()).ok();
+            }
+            LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
+            LinkAttribute::Xdp(facts) => device.xdp = xdp(facts),
+            LinkAttribute::LinkInfo(infos) if infos.contains(&LinkInfo::Kind(InfoKind::Veth)) => {
+                device.kind = Kind::Veth { peer: visible_peer(message) };
+            }
+            _ => {}
+        }
+    }
+    Some(device)
+}
+
+/// The other end of a veth. Its number counts in its own namespace, which the
+/// kernel names only when it is another one.
+fn visible_peer(message: &LinkMessage) -> Option<DeviceIndex> {
+    let attributes = &message.attributes;
+    if attributes.iter().any(|attribute| matches!(attribute, LinkAttribute::LinkNetNsId(_))) {
+        return None;
+    }
+    attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Link(index) => Some(*index),
+        _ => None,
+    })
+}
+
+fn xdp(facts: &[LinkXdp]) -> Xdp {
+    let attached = facts.iter().find_map(|fact| match fact {
+        LinkXdp::Attached(attached) => Some(attached),
+        _ => None,
+    });
+    match attached {
+        None | Some(XdpAttached::None) => Xdp::None,
+        Some(XdpAttached::SocketBuffer) => Xdp::Generic,
+        Some(XdpAttached::Hardware) => Xdp::Offloaded,
+        // Several at once always include the driver's.
+        Some(_) => Xdp::Native,
+    }
+}
+
+/// Of an IPv4 address at one end of a point-to-point link, `Local` is ours and
+/// `Address` the other's; else only `Address` may be there.
+fn address(message: &AddressMessage) -> Option<Address> {
+    let attributes = &message.attributes;
+    let local = attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(ip) => Some(*ip),
+        _ => None,
+    });
+    let plain = attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(ip) => Some(*ip),
+        _ => None,
+    });
+    let ip = local.or(plain)?;
+    Some(Address { ip, prefix_bits: message.header.prefix_len })
+}

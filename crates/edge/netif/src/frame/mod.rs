@@ -1,0 +1,209 @@
+//! Frames that say who has an address: written for our own, read from others.
+//!
+//! Invariant: reading never panics, whatever the bytes; what is malformed says
+//! nothing.
+
+mod arp;
+mod ndp;
+
+use std::net::IpAddr;
+
+use crate::mac::Mac;
+
+pub(crate) const ETHERNET_BYTES: usize = 14;
+pub(crate) const TYPE_ARP: u16 = 0x0806;
+pub(crate) const TYPE_IPV6: u16 = 0x86dd;
+
+/// Somebody on the segment says that an address is theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The address.
+    pub address: IpAddr,
+    /// The hardware address that it is said to have.
+    pub mac: Mac,
+}
+
+/// The frames that tell the segment that `mac` has `vip` from now on.
+///
+/// IPv4: an ARP announcement as a request (RFC 5227 section 3) and as a reply,
+/// because there are receivers that believe only one of them. IPv6: an
+/// unsolicited neighbour advertisement that overrides (RFC 4861 section 7.2.6).
+pub(crate) fn announcements(vip: IpAddr, mac: Mac) -> Vec<Vec<u8>> {
+    match vip {
+        IpAddr::V4(vip) => {
+            vec![arp::announcement_request(vip, mac), arp::announcement_reply(vip, mac)]
+        }
+        IpAddr::V6(vip) => vec![ndp::advertisement(vip, mac)],
+    }
+}
+
+/// The frame that asks who has `address`, without giving one of ours: an ARP
+/// probe (RFC 5227 section 2.1.1), or a solicitation as of duplicate address
+/// detection (RFC 4862 section 5.4.2).
+pub(crate) fn question(address: IpAddr, mac: Mac) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => arp::probe(address, mac),
+        IpAddr::V6(address) => ndp::solicitation(address, mac),
+    }
+}
+
+/// What a frame says about who has an address; none if it says nothing of the
+/// kind, or is malformed. Questions without a sender's address claim nothing.
+pub(crate) fn claim(frame: &[u8]) -> Option<Claim> {
+    let (header, payload) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
+    let source = Mac::try_from(&header[6..12]).ok()?;
+    let claim = match u16::from_be_bytes([header[12], header[13]]) {
+        TYPE_ARP => arp::claim(payload),
+        TYPE_IPV6 => ndp::claim(payload, source),
+        _ => None,
+    }?;
+    claim.mac.is_single().then_some(claim)
+}
+
+fn ethernet(to: Mac, from: Mac, ether_type: u16) -> Vec<u8> {
+    [&to.0[..], &from.0, &ether_type.to_be_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
+
+    /// Hexadecimal, with spaces for the reader.
+    fn bytes(text: &str) -> Vec<u8> {
+        let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
+        digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8).collect()
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_ipv4_announcement_is_a_request_and_a_reply() {
+        let frames = announcements(ip("192.0.2.80"), OWN);
+        let head = "ffffffffffff 02000000000a 0806 0001 0800 06 04";
+        assert_eq!(
+            frames,
+            [
+                bytes(&format!("{head} 0001 02000000000a c0000250 000000000000 c0000250")),
+                bytes(&format!("{head} 0002 02000000000a c0000250 02000000000a c0000250")),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_ipv6_announcement_overrides() {
+        let frames = announcements(ip("2001:db8::80"), OWN);
+        let expected = "333300000001 02000000000a 86dd 60000000 0020 3a ff \
+             20010db8000000000000000000000080 ff020000000000000000000000000001 \
+             88 00 55fe 20000000 20010db8000000000000000000000080 02 01 02000000000a";
+        assert_eq!(frames, [bytes(expected)]);
+    }
+
+    #[test]
+    fn questions_name_no_address_of_ours() {
+        let arp = "ffffffffffff 02000000000a 0806 0001 0800 06 04 0001 \
+             02000000000a 00000000 000000000000 c0000250";
+        assert_eq!(question(ip("192.0.2.80"), OWN), bytes(arp));
+        let ndp = "3333ff000080 02000000000a 86dd 60000000 0018 3a ff \
+             00000000000000000000000000000000 ff0200000000000000000001ff000080 \
+             87 00 4da4 00000000 20010db8000000000000000000000080";
+        assert_eq!(question(ip("2001:db8::80"), OWN), bytes(ndp));
+    }
+
+    #[test]
+    fn announcements_claim_and_questions_do_not() {
+        for vip in [ip("192.0.2.80"), ip("2001:db8::80")] {
+            let expected = Some(Claim { address: vip, mac: OWN });
+            for frame in announcements(vip, OWN) {
+                assert_eq!(claim(&frame), expected);
+            }
+            assert_eq!(claim(&question(vip, OWN)), None);
+        }
+    }
+
+    #[test]
+    fn malformed_frames_say_nothing() {
+        let arp = announcements(ip("192.0.2.80"), OWN).remove(0);
+        let ndp = announcements(ip("2001:db8::80"), OWN).remove(0);
+        for (frame, at, value, what) in [
+            (&arp, 12, 0x81, "ethertype"),
+            (&arp, 15, 6, "hardware type"),
+            (&arp, 16, 0x86, "protocol type"),
+            (&arp, 18, 8, "length of hardware addresses"),
+            (&arp, 19, 16, "length of protocol addresses"),
+            (&arp, 21, 3, "operation"),
+            (&arp, 22, 0x03, "sender is a group"),
+            (&ndp, 14, 0x40, "version"),
+            (&ndp, 19, 0x21, "length, longer than the frame"),
+            (&ndp, 19, 0x17, "length, shorter than an advertisement"),
+            (&ndp, 20, 17, "next header"),
+            (&ndp, 21, 254, "hop limit: a router was passed"),
+            (&ndp, 54, 134, "type"),
+            (&ndp, 55, 1, "code"),
+            (&ndp, 57, 0xff, "checksum"),
+        ] {
+            let mut frame = frame.clone();
+            frame[at] = value;
+            assert_eq!(claim(&frame), None, "{what}");
+        }
+        for frame in [arp, ndp] {
+            for len in 0..frame.len() {
+                assert_eq!(claim(&frame[..len]), None, "{len} bytes");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_harm(frame in vec(any::<u8>(), 0..200)) {
+            let _ = claim(&frame);
+        }
+
+        /// Half of a frame right makes the reader look deeper than noise does.
+        #[test]
+        fn damaged_frames_are_read_without_harm(
+            is_ipv6: bool,
+            damage in vec((0usize..90, any::<u8>()), 0..6),
+            len in 0usize..100,
+            tail in vec(any::<u8>(), 0..40),
+        ) {
+            let vip = if is_ipv6 { ip("2001:db8::80") } else { ip("192.0.2.80") };
+            let mut frame = announcements(vip, OWN).remove(0);
+            frame.truncate(len);
+            frame.extend(tail);
+            for (at, value) in damage {
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            if let Some(claim) = claim(&frame) {
+                prop_assert!(claim.mac.is_single());
+                prop_assert!(!claim.address.is_unspecified() && !claim.address.is_multicast());
+            }
+        }
+
+        /// With a right checksum, options of every shape are reached.
+        #[test]
+        fn options_of_any_shape_are_read_without_harm(
+            options in vec(any::<u8>(), 0..80),
+            kind in prop_oneof![Just(135u8), Just(136u8)],
+            source: u128,
+            target: u128,
+        ) {
+            let frame = ndp::tests::message(kind, source, target, &options);
+            if let Some(claim) = claim(&frame) {
+                prop_assert!(claim.mac.is_single());
+                let said = if kind == 135 { source } else { target };
+                prop_assert_eq!(claim.address, IpAddr::V6(said.into()));
+            }
+        }
+    }
+}

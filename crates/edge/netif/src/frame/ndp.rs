@@ -1,0 +1,162 @@
+//! Neighbour discovery of IPv6 over Ethernet (RFC 4861, RFC 2464).
+
+use std::net::Ipv6Addr;
+
+use super::{Claim, TYPE_IPV6, ethernet};
+use crate::limits::OPTIONS_MAX;
+use crate::mac::Mac;
+
+const IPV6_BYTES: usize = 40;
+/// Type, code, checksum, flags and target address.
+const MESSAGE_BYTES: usize = 24;
+
+const ICMPV6: u8 = 58;
+/// Proves that no router was passed (RFC 4861 section 7.1).
+const HOP_LIMIT: u8 = 255;
+
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+/// "Believe me rather than what you know": first byte of the flags.
+const OVERRIDE: u8 = 0x20;
+
+const SOURCE_MAC: u8 = 1;
+const TARGET_MAC: u8 = 2;
+
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+/// Comes from the address itself, as the kernel's own do.
+pub(super) fn advertisement(vip: Ipv6Addr, mac: Mac) -> Vec<u8> {
+    let mut message = message(ADVERTISEMENT, OVERRIDE, vip);
+    message.extend([TARGET_MAC, 1]);
+    message.extend(mac.0);
+    frame(mac, vip, ALL_NODES, message)
+}
+
+/// Goes to the group that whoever has `address` listens to.
+pub(super) fn solicitation(address: Ipv6Addr, mac: Mac) -> Vec<u8> {
+    let [.., a, b, c] = address.octets();
+    let low = u16::from_be_bytes([b, c]);
+    let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low);
+    frame(mac, Ipv6Addr::UNSPECIFIED, group, message(SOLICITATION, 0, address))
+}
+
+/// An advertisement claims its target, a solicitation its sender's address.
+/// Checked as RFC 4861 sections 7.1.1 and 7.1.2 want. `source` is the frame's.
+pub(super) fn claim(packet: &[u8], source: Mac) -> Option<Claim> {
+    let (head, rest) = packet.split_first_chunk::<IPV6_BYTES>()?;
+    let len = u16::from_be_bytes([head[4], head[5]]);
+    let message = rest.get(..usize::from(len))?;
+    if head[0] >> 4 != 6 || head[6] != ICMPV6 || head[7] != HOP_LIMIT {
+        return None;
+    }
+    let (from, to) = (address(&head[8..24])?, address(&head[24..40])?);
+    let (fixed, options) = message.split_first_chunk::<MESSAGE_BYTES>()?;
+    let target = address(&fixed[8..24])?;
+    if fixed[1] != 0 || target.is_multicast() || checksum(from, to, message) != 0 {
+        return None;
+    }
+    let (address, option) = match fixed[0] {
+        ADVERTISEMENT => (target, TARGET_MAC),
+        SOLICITATION => (from, SOURCE_MAC),
+        _ => return None,
+    };
+    if address.is_unspecified() || address.is_multicast() {
+        return None;
+    }
+    let mac = mac_option(options, option)?.unwrap_or(source);
+    Some(Claim { address: address.into(), mac })
+}
+
+/// The hardware address in the options, if it is there; none if the options
+/// are malformed.
+fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
+    let mut found = None;
+    for _ in 0..OPTIONS_MAX {
+        let [kind, eights, ..] = *options else { break };
+        // A length of 0 would never end (RFC 4861 section 4.6).
+        let (option, rest) = options.split_at_checked(usize::from(eights) * 8)?;
+        if option.is_empty() {
+            return None;
+        }
+        if kind == wanted && found.is_none() {
+            found = Mac::try_from(&option[2..8]).ok();
+        }
+        options = rest;
+    }
+    Some(found)
+}
+
+fn address(bytes: &[u8]) -> Option<Ipv6Addr> {
+    <[u8; 16]>::try_from(bytes).ok().map(Ipv6Addr::from)
+}
+
+fn message(kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0, flags, 0, 0, 0];
+    message.extend(target.octets());
+    message
+}
+
+/// Puts Ethernet and IPv6 before `message`, and its checksum into it.
+fn frame(mac: Mac, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
+    let sum = checksum(from, to, &message).to_be_bytes();
+    message[2..4].copy_from_slice(&sum);
+    // Groups have hardware addresses made of their last four bytes (RFC 2464
+    // section 7).
+    let [.., a, b, c, d] = to.octets();
+    let mut frame = ethernet(Mac([0x33, 0x33, a, b, c, d]), mac, TYPE_IPV6);
+    let len = message.len() as u16;
+    frame.extend([0x60, 0, 0, 0]);
+    frame.extend(len.to_be_bytes());
+    frame.extend([ICMPV6, HOP_LIMIT]);
+    frame.extend(from.octets());
+    frame.extend(to.octets());
+    frame.extend(message);
+    frame
+}
+
+/// The checksum to put into `message`, or 0 if the one in it is right (RFC 8200
+/// section 8.1, RFC 1071).
+fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
+    let words = |bytes: &[u8]| -> u32 {
+        let word = |pair: &[u8]| {
+            u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
+        };
+        bytes.chunks(2).map(word).sum()
+    };
+    let len = message.len() as u32;
+    let mut sum =
+        words(&from.octets()) + words(&to.octets()) + len + u32::from(ICMPV6) + words(message);
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A frame with any addresses and options, and a right checksum.
+    pub(crate) fn message(kind: u8, source: u128, target: u128, options: &[u8]) -> Vec<u8> {
+        let mut message = super::message(kind, 0, target.into());
+        message.extend(options);
+        frame(Mac([2, 0, 0, 0, 0, 1]), source.into(), ALL_NODES, message)
+    }
+
+    #[test]
+    fn options_tell_the_mac_and_malformed_ones_discard_the_message() {
+        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        let option = [2, 1, 2, 0, 0, 0, 0, 9];
+        let other = [14, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        for (options, expected) in [
+            (vec![], Some(None)),
+            (option.to_vec(), Some(Some(mac))),
+            ([&other[..], &option].concat(), Some(Some(mac))),
+            ([1, 1, 2, 0, 0, 0, 0, 8].to_vec(), Some(None)),
+            ([2, 0, 2, 0, 0, 0, 0, 9].to_vec(), None),
+            ([2, 2, 2, 0, 0, 0, 0, 9].to_vec(), None),
+        ] {
+            assert_eq!(mac_option(&options, TARGET_MAC), expected, "{options:?}");
+        }
+    }
+}

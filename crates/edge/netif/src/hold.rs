@@ -1,0 +1,183 @@
+//! Virtual addresses on nodes: on `lo`, answered for by nobody, and undone
+//! without a trace.
+//!
+//! What is going to change is noted in a [`Record`] first, which the caller
+//! stores; then it is done. So after a crash at any point [`Netif::undo`] with
+//! the stored record restores what was.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::netif::Netif;
+use crate::sysctl::{self, ALL, Knob};
+use crate::vip::check_vip;
+
+/// What was changed on this machine, or is about to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    addresses: Vec<AddedAddress>,
+    settings: Vec<ChangedSetting>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct AddedAddress {
+    device: String,
+    vip: IpAddr,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct ChangedSetting {
+    knob: Knob,
+    device: String,
+    before: i32,
+    ours: i32,
+}
+
+impl Record {
+    /// Whether nothing is there to undo.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty() && self.settings.is_empty()
+    }
+
+    /// The addresses that were added.
+    pub fn vips(&self) -> impl Iterator<Item = IpAddr> {
+        self.addresses.iter().map(|added| added.vip)
+    }
+
+    fn note_setting(&mut self, knob: Knob, device: &str, ours: i32) -> Result<(), Error> {
+        let is_noted = |noted: &ChangedSetting| noted.knob == knob && noted.device == device;
+        if self.settings.iter().any(is_noted) {
+            return Ok(());
+        }
+        if let Some(before) = sysctl::read(knob, device)?.filter(|before| *before < ours) {
+            let device = device.to_owned();
+            self.settings.push(ChangedSetting { knob, device, before, ours });
+        }
+        Ok(())
+    }
+}
+
+impl Netif {
+    /// Notes in `record` what [`Netif::hold`] has to change so that this node
+    /// takes packets for `vip` that come in by `device`, yet neither answers
+    /// nor asks ARP with it. Changes nothing; what is noted already or needs no
+    /// change is not noted.
+    ///
+    /// `clients` are samples of where replies go: the reverse path filter is
+    /// loosened only if they leave by another device than `device`.
+    pub fn prepare_hold(
+        &mut self,
+        record: &mut Record,
+        device: &Device,
+        vip: IpAddr,
+        clients: &[IpAddr],
+    ) -> Result<(), Error> {
+        check_vip(vip)?;
+        let loopback = self.loopback()?;
+        let is_noted = record.addresses.iter().any(|added| added.vip == vip);
+        if !is_noted && !loopback.has(vip) {
+            record.addresses.push(AddedAddress { device: loopback.name, vip });
+        }
+        if vip.is_ipv6() {
+            return Ok(());
+        }
+        for place in [ALL, &device.name] {
+            record.note_setting(Knob::ArpIgnore, place, 1)?;
+            record.note_setting(Knob::ArpAnnounce, place, 2)?;
+        }
+        let is_strict = sysctl::in_force(Knob::RpFilter, &device.name)? == 1;
+        if is_strict && self.replies_leave_elsewhere(device, clients)? {
+            record.note_setting(Knob::RpFilter, &device.name, 2)?;
+        }
+        Ok(())
+    }
+
+    /// Does what `record` notes. Does no harm when it is done already.
+    pub fn hold(&mut self, record: &Record) -> Result<(), Error> {
+        // Settings first: an address must not be answered for, not even once.
+        for setting in &record.settings {
+            let now = sysctl::read(setting.knob, &setting.device)?;
+            if now.is_some_and(|now| now < setting.ours) {
+                sysctl::write(setting.knob, &setting.device, setting.ours)?;
+            }
+        }
+        for added in &record.addresses {
+            let device = self.device(&added.device)?;
+            self.claim(&device, added.vip)?;
+        }
+        Ok(())
+    }
+
+    /// Takes one address away again that `record` notes, and strikes it out.
+    /// Settings stay for the others.
+    pub fn undo_vip(&mut self, record: &mut Record, vip: IpAddr) -> Result<(), Error> {
+        while let Some(at) = record.addresses.iter().position(|added| added.vip == vip) {
+            self.undo_address(&record.addresses[at])?;
+            record.addresses.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Restores what was before all that `record` notes, and strikes out what
+    /// is restored. A setting that somebody changed since is left alone, and
+    /// so are devices that are gone. Goes on after a failure; the first is
+    /// returned, and what failed stays noted.
+    pub fn undo(&mut self, record: &mut Record) -> Result<(), Error> {
+        let mut first_failure = None;
+        let mut is_done = |done: Result<(), Error>| match done {
+            Ok(()) => true,
+            Err(error) => {
+                first_failure.get_or_insert(error);
+                false
+            }
+        };
+        record.addresses.retain(|added| !is_done(self.undo_address(added)));
+        // Settings last, for the reason given above; and none while an address
+        // could not be taken away.
+        if record.addresses.is_empty() {
+            record.settings.retain(|setting| !is_done(undo_setting(setting)));
+        }
+        first_failure.map_or(Ok(()), Err)
+    }
+
+    fn undo_address(&mut self, added: &AddedAddress) -> Result<(), Error> {
+        match self.device(&added.device) {
+            Ok(device) => self.release(&device, added.vip).map(drop),
+            Err(Error::NoDevice { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replies_leave_elsewhere(
+        &mut self,
+        device: &Device,
+        clients: &[IpAddr],
+    ) -> Result<bool, Error> {
+        for client in clients.iter().filter(|client| client.is_ipv4()) {
+            let route = self.route(*client, None)?;
+            if route.is_some_and(|route| route.device != device.index) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn loopback(&mut self) -> Result<Device, Error> {
+        let devices = self.devices()?;
+        let found = devices.into_iter().find(|device| device.kind == Kind::Loopback);
+        let missing =
+            || Error::NoDevice { wanted: "lo".to_owned(), found: "no loopback".to_owned() };
+        found.ok_or_else(missing)
+    }
+}
+
+fn undo_setting(setting: &ChangedSetting) -> Result<(), Error> {
+    let now = sysctl::read(setting.knob, &setting.device)?;
+    if now == Some(setting.ours) {
+        sysctl::write(setting.knob, &setting.device, setting.before)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! Every bound of this crate, with unit and reason.
+
+use std::time::Duration;
+
+/// One read of a netlink socket, in bytes: the kernel makes its answers fit
+/// what the reader offers, and uses at most 32 KiB of it.
+pub(crate) const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// How long the kernel may take for one part of an answer. It answers within
+/// the call; the bound is there so that nothing can hang for ever.
+pub(crate) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Times that a listing is begun anew because devices or addresses changed
+/// under it.
+pub(crate) const LISTINGS_MAX: u32 = 8;
+
+/// Bytes of a frame that are looked at: a neighbour advertisement with its
+/// options is 86 bytes; others that we want are shorter.
+pub(crate) const FRAME_BYTES_MAX: usize = 512;
+
+/// Frames that one look takes from a socket before the caller gets its thread
+/// back: whoever floods the segment with ARP must not hold the guard.
+pub(crate) const FRAMES_PER_LOOK_MAX: usize = 256;
+
+/// Questions about an address before silence is an answer (RFC 5227 section
+/// 1.1, `PROBE_NUM`).
+pub(crate) const PROBES: u32 = 3;
+
+/// Options of one neighbour discovery message that are looked at; real ones
+/// have one or two.
+pub(crate) const OPTIONS_MAX: usize = 16;

@@ -1,0 +1,57 @@
+//! News of devices: switched on or off, cable in or out, created or removed.
+
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use socket2::Socket;
+
+use crate::error::{Error, NET_ADMIN};
+use crate::netlink::raw_socket;
+
+/// Tells that some device changed. What changed is for [`crate::Netif::devices`]
+/// to say, so news that were lost in a burst do no harm. Poll its descriptor
+/// for reading; needs no privilege.
+#[derive(Debug)]
+pub struct LinkWatch {
+    socket: Socket,
+}
+
+impl LinkWatch {
+    /// Begins to listen.
+    pub fn open() -> Result<Self, Error> {
+        let open = || -> io::Result<_> {
+            let socket = raw_socket()?;
+            socket.set_nonblocking(true)?;
+            let groups = SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32);
+            rustix::net::bind(&socket, &groups)?;
+            Ok(socket)
+        };
+        let refused = |cause| Error::refused("listen to news of devices", NET_ADMIN, cause);
+        Ok(Self { socket: open().map_err(refused)? })
+    }
+
+    /// Whether any device changed since the last call. Does not wait.
+    pub fn has_changes(&mut self) -> Result<bool, Error> {
+        let mut has_changes = false;
+        // Contents do not matter, so they may be cut off.
+        let mut buffer = [0; 16];
+        loop {
+            match (&self.socket).read(&mut buffer) {
+                Ok(_) => has_changes = true,
+                // News were lost.
+                Err(cause) if cause.raw_os_error() == Some(libc::ENOBUFS) => has_changes = true,
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return Ok(has_changes),
+                Err(cause) => {
+                    return Err(Error::refused("hear news of devices", NET_ADMIN, cause));
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for LinkWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,43 @@
+//! Hardware addresses of Ethernet.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A hardware address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Everybody on the segment.
+    pub const BROADCAST: Self = Self([0xff; 6]);
+    /// "Not known yet" in questions.
+    pub const UNKNOWN: Self = Self([0; 6]);
+
+    /// Whether it can be the address of one machine: neither a group's (lowest
+    /// bit of the first byte) nor all zero.
+    pub fn is_single(self) -> bool {
+        self.0[0] & 1 == 0 && self != Self::UNKNOWN
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl TryFrom<&[u8]> for Mac {
+    type Error = std::array::TryFromSliceError;
+
+    fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {
+        Ok(Self(bytes.try_into()?))
+    }
+}

@@ -1,0 +1,110 @@
+//! Sockets that send and receive whole frames on one device (packet(7)).
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
+
+use crate::device::Device;
+use crate::error::{Error, NET_RAW};
+use crate::mac::Mac;
+
+/// Receives one type of frames of one device, without waiting.
+#[derive(Debug)]
+pub(crate) struct PacketSocket {
+    socket: Socket,
+    device: String,
+    mac: Mac,
+}
+
+impl PacketSocket {
+    /// Opens it for frames of `ether_type` that `filter` lets pass.
+    pub(crate) fn open(
+        device: &Device,
+        ether_type: u16,
+        filter: &[SockFilter],
+    ) -> Result<Self, Error> {
+        let open = || -> io::Result<_> {
+            // Without a protocol it receives nothing until it is bound, so no
+            // frame of another device and none that the filter has not seen.
+            let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
+            socket.set_nonblocking(true)?;
+            if !filter.is_empty() {
+                socket.attach_filter(filter)?;
+            }
+            socket.bind(&address(device.index, ether_type)?)?;
+            let mac = mac(&socket.local_addr()?);
+            Ok((socket, mac))
+        };
+        let action = format!("open a packet socket on {}", device.name);
+        match open() {
+            Ok((socket, Some(mac))) => Ok(Self { socket, device: device.name.clone(), mac }),
+            Ok((_, None)) => Err(Error::NotEthernet { action }),
+            Err(cause) => Err(Error::refused(action, NET_RAW, cause)),
+        }
+    }
+
+    /// The device's hardware address when the socket was opened.
+    pub(crate) fn mac(&self) -> Mac {
+        self.mac
+    }
+
+    pub(crate) fn send(&self, frame: &[u8]) -> Result<(), Error> {
+        let action = || format!("send a frame by {}", self.device);
+        let sent = (&self.socket).write(frame);
+        sent.map(drop).map_err(|cause| Error::refused(action(), NET_RAW, cause))
+    }
+
+    /// The next frame's length, cut to the buffer's; none if none is waiting.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
+        match (&self.socket).read(buffer) {
+            Ok(len) => Ok(Some(len)),
+            // Said once when the device goes down; after it came up, frames
+            // come again.
+            Err(cause) if cause.raw_os_error() == Some(libc::ENETDOWN) => Ok(None),
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(cause) => {
+                let action = format!("receive frames of {}", self.device);
+                Err(Error::refused(action, NET_RAW, cause))
+            }
+        }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// All frames of `ether_type` on the device with this number.
+#[expect(unsafe_code, reason = "socket2 has no type for these addresses; justified in place")]
+fn address(index: u32, ether_type: u16) -> io::Result<SockAddr> {
+    let index = i32::try_from(index).map_err(io::Error::other)?;
+    // SAFETY: `storage` is zeroed and as large as any address; as much of it as
+    // `len` says is made a `sockaddr_ll`, whose every bit pattern is valid.
+    let ((), address) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let address = &mut *storage.cast::<libc::sockaddr_ll>();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = ether_type.to_be();
+            address.sll_ifindex = index;
+            *len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            Ok(())
+        })?
+    };
+    Ok(address)
+}
+
+/// The hardware address in a bound socket's address, if it is Ethernet's.
+#[expect(unsafe_code, reason = "socket2 has no type for these addresses; justified in place")]
+fn mac(address: &SockAddr) -> Option<Mac> {
+    if address.family() != libc::AF_PACKET as libc::sa_family_t {
+        return None;
+    }
+    // SAFETY: a `SockAddr` owns storage as large and as aligned as any address,
+    // zero where the kernel wrote nothing; any bytes are a valid `sockaddr_ll`.
+    let address = unsafe { &*address.as_ptr().cast::<libc::sockaddr_ll>() };
+    let is_ethernet = address.sll_hatype == libc::ARPHRD_ETHER && address.sll_halen == 6;
+    is_ethernet.then(|| Mac::try_from(&address.sll_addr[..6]).ok()).flatten()
+}

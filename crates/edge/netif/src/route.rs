@@ -1,0 +1,99 @@
+//! Which way a packet would take.
+
+use std::net::IpAddr;
+
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+
+use crate::device::DeviceIndex;
+use crate::error::Error;
+use crate::netif::Netif;
+
+/// The way of a packet out of this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The device that it leaves by.
+    pub device: DeviceIndex,
+    /// The router that it goes to; none if its target is on the segment.
+    pub gateway: Option<IpAddr>,
+    /// The source address that the kernel would give it.
+    pub source: Option<IpAddr>,
+}
+
+impl Netif {
+    /// The way of a packet to `to`, from the address `from` of this machine if
+    /// given. None if there is no route, or one that refuses.
+    pub fn route(&mut self, to: IpAddr, from: Option<IpAddr>) -> Result<Option<Route>, Error> {
+        let question = RouteNetlinkMessage::GetRoute(question(to, from));
+        let answers = match self.netlink.ask(&format!("find the route to {to}"), 0, &question) {
+            Ok(answers) => answers,
+            Err(error) if is_unreachable(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(answers.iter().find_map(|answer| match answer {
+            RouteNetlinkMessage::NewRoute(message) => route(message),
+            _ => None,
+        }))
+    }
+}
+
+/// What the kernel says of routes that are missing, unreachable, prohibited
+/// or black holes.
+fn is_unreachable(error: &Error) -> bool {
+    const NONE: [i32; 3] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL];
+    // Prohibited routes say EACCES, and asking needs no privilege.
+    let is_prohibited = matches!(error, Error::Privilege { .. });
+    is_prohibited || error.errno().is_some_and(|errno| NONE.contains(&errno))
+}
+
+fn question(to: IpAddr, from: Option<IpAddr>) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(to);
+    message.header.destination_prefix_length = host_prefix_bits(to);
+    message.attributes.push(RouteAttribute::Destination(to.into()));
+    if let Some(from) = from {
+        message.header.source_prefix_length = host_prefix_bits(from);
+        message.attributes.push(RouteAttribute::Source(from.into()));
+    }
+    message
+}
+
+fn route(message: &RouteMessage) -> Option<Route> {
+    if !matches!(message.header.kind, RouteType::Unicast | RouteType::Local) {
+        return None;
+    }
+    let mut device = None;
+    let (mut gateway, mut source) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => device = Some(*index),
+            RouteAttribute::Gateway(address) => gateway = ip(address),
+            RouteAttribute::PrefSource(address) => source = ip(address),
+            _ => {}
+        }
+    }
+    Some(Route { device: device?, gateway, source })
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(ip) => Some((*ip).into()),
+        RouteAddress::Inet6(ip) => Some((*ip).into()),
+        _ => None,
+    }
+}
+
+pub(crate) fn family(ip: IpAddr) -> AddressFamily {
+    match ip {
+        IpAddr::V4(_) => AddressFamily::Inet,
+        IpAddr::V6(_) => AddressFamily::Inet6,
+    }
+}
+
+/// Length of the prefix that is one address, in bits.
+pub(crate) fn host_prefix_bits(ip: IpAddr) -> u8 {
+    match ip {
+        IpAddr::V4(_) => 32,
+        IpAddr::V6(_) => 128,
+    }
+}

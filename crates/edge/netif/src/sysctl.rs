@@ -1,0 +1,74 @@
+//! The three IPv4 settings that decide who answers for a virtual address
+//! (Linux, `Documentation/networking/ip-sysctl.rst`).
+//!
+//! Each exists for every device and for `all`; the larger of the two counts.
+//! IPv6 needs none of them: there a device answers for its own addresses only.
+
+use std::fs;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, NET_ADMIN};
+
+/// Where a setting counts for every device.
+pub(crate) const ALL: &str = "all";
+
+/// One of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Knob {
+    /// `arp_ignore`: 0 answers ARP for any address of the machine, 1 for those
+    /// of the device that is asked.
+    ArpIgnore,
+    /// `arp_announce`: 0 asks by ARP with any address of the machine as sender,
+    /// 2 with the best of the device.
+    ArpAnnounce,
+    /// `rp_filter`: 1 drops packets that come in by another device than
+    /// replies would leave by, 2 only those that no device leads back to.
+    RpFilter,
+}
+
+impl Knob {
+    /// Its name for operators, as `sysctl` takes it.
+    pub(crate) fn name(self, device: &str) -> String {
+        format!("net.ipv4.conf.{device}.{}", self.file())
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Self::ArpIgnore => "arp_ignore",
+            Self::ArpAnnounce => "arp_announce",
+            Self::RpFilter => "rp_filter",
+        }
+    }
+
+    fn path(self, device: &str) -> String {
+        format!("/proc/sys/net/ipv4/conf/{device}/{}", self.file())
+    }
+}
+
+/// The value for `device`; none if there is no such device.
+pub(crate) fn read(knob: Knob, device: &str) -> Result<Option<i32>, Error> {
+    let refused = |cause| Error::refused(format!("read {}", knob.name(device)), NET_ADMIN, cause);
+    match fs::read_to_string(knob.path(device)) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map(Some)
+            .map_err(|_| refused(io::Error::other(format!("it holds {text:?}, no number")))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+/// The value in force for `device`.
+pub(crate) fn in_force(knob: Knob, device: &str) -> Result<i32, Error> {
+    let (all, own) = (read(knob, ALL)?, read(knob, device)?);
+    Ok(all.unwrap_or(0).max(own.unwrap_or(0)))
+}
+
+pub(crate) fn write(knob: Knob, device: &str, value: i32) -> Result<(), Error> {
+    let action = format!("set {} = {value}", knob.name(device));
+    fs::write(knob.path(device), value.to_string())
+        .map_err(|cause| Error::refused(action, NET_ADMIN, cause))
+}

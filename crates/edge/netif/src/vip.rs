@@ -1,0 +1,116 @@
+//! Virtual addresses on devices: put there and taken away, one by one.
+//!
+//! Invariant: no address is touched but a /32 or /128 that the caller named.
+
+use std::net::IpAddr;
+
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{
+    AddressAttribute, AddressFlags, AddressMessage, AddressScope, CacheInfo,
+};
+
+use crate::device::{Device, Kind};
+use crate::error::Error;
+use crate::netif::Netif;
+use crate::route::{family, host_prefix_bits};
+
+/// A lifetime without end, in seconds (RFC 4861 section 4.6.2).
+const FOREVER_S: u32 = u32::MAX;
+
+impl Netif {
+    /// Puts `vip` on `device`, as a dispatcher does with its segment's device.
+    /// Says whether it was added; false if the device has it already, in
+    /// whatever network, and then nothing is changed.
+    pub fn claim(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
+        check_vip(vip)?;
+        if self.device_at(device.index)?.has(vip) {
+            return Ok(false);
+        }
+        let action = format!("put {vip} on {}", device.name);
+        let message = RouteNetlinkMessage::NewAddress(host_address(device, vip));
+        match self.netlink.ask(&action, NLM_F_CREATE | NLM_F_EXCL, &message) {
+            Ok(_) => Ok(true),
+            Err(error) if error.errno() == Some(libc::EEXIST) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Takes `vip` from `device`: the /32 or /128 that [`Netif::claim`] made,
+    /// and no other. Says whether it was there.
+    pub fn release(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
+        check_vip(vip)?;
+        let action = format!("take {vip} from {}", device.name);
+        let message = RouteNetlinkMessage::DelAddress(host_address(device, vip));
+        match self.netlink.ask(&action, 0, &message) {
+            Ok(_) => Ok(true),
+            Err(error) if error.errno() == Some(libc::EADDRNOTAVAIL) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Refuses what cannot be a virtual address.
+pub(crate) fn check_vip(vip: IpAddr) -> Result<(), Error> {
+    let is_special = match vip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.to_ipv4_mapped().is_some(),
+    };
+    if is_special || vip.is_unspecified() || vip.is_loopback() || vip.is_multicast() {
+        return Err(Error::NotAVip { address: vip });
+    }
+    Ok(())
+}
+
+/// `vip` as an address of its own. Nothing may choose it as the source of its
+/// own connections, whose replies would be steered to some node: IPv4 on `lo`
+/// has the scope of this host, IPv6 is deprecated from the beginning (RFC 6724
+/// section 5, rule 3). No duplicate address detection: it would keep the
+/// address silent for a second, and who else has it is for the caller to ask.
+fn host_address(device: &Device, vip: IpAddr) -> AddressMessage {
+    let mut message = AddressMessage::default();
+    message.header.family = family(vip);
+    message.header.prefix_len = host_prefix_bits(vip);
+    message.header.index = device.index;
+    message.attributes.push(AddressAttribute::Local(vip));
+    message.attributes.push(AddressAttribute::Address(vip));
+    if vip.is_ipv6() {
+        let mut lifetime = CacheInfo::default();
+        lifetime.ifa_preferred = 0;
+        lifetime.ifa_valid = FOREVER_S;
+        message.attributes.push(AddressAttribute::CacheInfo(lifetime));
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    } else if device.kind == Kind::Loopback {
+        message.header.scope = AddressScope::Host;
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_address_of_one_host_is_no_virtual_address() {
+        for (address, is_vip) in [
+            ("192.0.2.1", true),
+            ("10.0.0.1", true),
+            ("2001:db8::1", true),
+            ("fd00::1", true),
+            ("0.0.0.0", false),
+            ("127.0.0.2", false),
+            ("169.254.1.1", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("::", false),
+            ("::1", false),
+            ("fe80::1", false),
+            ("ff02::1", false),
+            ("::ffff:192.0.2.1", false),
+        ] {
+            assert_eq!(check_vip(address.parse().unwrap()).is_ok(), is_vip, "{address}");
+        }
+    }
+}
