@@ -82,8 +82,9 @@ struct node {
 };
 
 /* steerers: HASH of MAC (6 bytes) -> __u32 enum steerer: the other dispatchers
- * and the nodes; what they send to a virtual address has been steered already */
-enum steerer { STEERER_DISPATCHER = 1, STEERER_NODE = 2 };
+ * and the nodes, what they send to a virtual address has been steered already;
+ * and this machine, which would otherwise steer in circles */
+enum steerer { STEERER_DISPATCHER = 1, STEERER_NODE = 2, STEERER_SELF = 3 };
 
 /* assigned: ARRAY of __u64, flows given to a node, ever; node n of service s
  * is at s * NODES_MAX + n. Only the program writes it, so that what the loader
@@ -107,10 +108,14 @@ struct flow_key {
 
 enum flow_flag { FLOW_CLOSING = 1 }; /* a FIN was seen: a SYN begins anew */
 
+/* While `generation` is that of the settings, a packet of this flow with the
+ * source MAC `via` needs no look into `steerers` and `networks`. */
 struct flow {
 	__u16 node;
 	__u16 flags;
-	__u32 networks_generation; /* of the check that let it in */
+	__u32 generation; /* of the checks that let it in */
+	struct mac via;
+	__u16 zero;
 };
 
 /* sources: LRU_HASH address (of IPv6 the first 64 bits) -> rate; total: ARRAY
@@ -139,11 +144,12 @@ struct settings {
 	__u64 hash_seed;
 	__u64 new_flows_max;            /* in a second, in total; 0 is no limit */
 	__u64 new_flows_per_source_max; /* in a second; 0 is no limit */
-	__u32 networks_generation;
+	__u32 generation; /* another whenever `networks` or `steerers` change */
 	__u32 flags;
 	__u32 own_device_index;
 	__u16 own_node; /* node program: which node this is */
 	struct mac own_mac;
+	__u32 zero;
 };
 
 /* verdicts: PERCPU_ARRAY of VERDICTS; service_counts: of SERVICES_MAX;

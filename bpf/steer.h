@@ -117,14 +117,9 @@ INLINE struct node *owner_of(const struct flow *flow, const struct packet *packe
 	return node;
 }
 
-INLINE __u32 follow(const struct frame *frame, const struct packet *packet,
-		    const struct settings *settings, struct flow *flow, struct way *way)
+INLINE __u32 follow(const struct frame *frame, const struct packet *packet, struct flow *flow,
+		    struct way *way)
 {
-	if (flow->networks_generation != settings->networks_generation) {
-		if (is_denied(settings, &packet->ends->from.client))
-			return DROP_DENIED;
-		flow->networks_generation = settings->networks_generation;
-	}
 	way->node_index = flow->node;
 	if (packet->tcp_flags & TCP_RST)
 		bpf_map_delete_elem(&flows, &packet->ends->from);
@@ -134,9 +129,11 @@ INLINE __u32 follow(const struct frame *frame, const struct packet *packet,
 }
 
 /* Notes a new flow's owner, here and for who listens. */
-INLINE void store(const struct packet *packet, const struct settings *settings, __u16 node)
+INLINE void store(const struct frame *frame, const struct packet *packet,
+		  const struct settings *settings, __u16 node)
 {
-	struct flow flow = { node, 0, settings->networks_generation };
+	const struct ethernet *ethernet = (const void *)frame->data;
+	struct flow flow = { node, 0, settings->generation, ethernet->from, 0 };
 	struct flow_event event = { packet->ends->from, node, 0 };
 	__u32 place = packet->ends->from.service * NODES_MAX + node;
 	__u64 *flows_assigned = bpf_map_lookup_elem(&assigned, &place);
@@ -174,22 +171,33 @@ INLINE __u32 place(const struct frame *frame, const struct packet *packet,
 	if (!way->node)
 		return PASS_NO_NODE;
 	if (verdict == FORWARD_NEW)
-		store(packet, settings, way->node_index);
+		store(frame, packet, settings, way->node_index);
 	return deliver(frame, packet, way, verdict);
 }
 
-INLINE __u32 steer_flow(const struct frame *frame, struct packet *packet,
-			const struct settings *settings, const struct service *service,
-			struct way *way)
+/* Checks an old flow anew after the networks or the steerers have changed. */
+INLINE int is_admitted(const struct frame *frame, const struct packet *packet,
+		       const struct settings *settings, struct flow *flow)
 {
-	struct flow *flow;
+	const struct ethernet *ethernet = (const void *)frame->data;
 
-	way->service = packet->ends->from.service = service->id;
-	flow = bpf_map_lookup_elem(&flows, &packet->ends->from);
-	if (flow) {
-		way->node = owner_of(flow, packet);
-		if (way->node)
-			return follow(frame, packet, settings, flow, way);
+	if (flow->generation == settings->generation)
+		return 1;
+	if (is_denied(settings, &packet->ends->from.client))
+		return 0;
+	flow->via = ethernet->from;
+	flow->generation = settings->generation;
+	return 1;
+}
+
+INLINE __u32 steer_flow(const struct frame *frame, const struct packet *packet,
+			const struct settings *settings, const struct service *service,
+			struct flow *flow, struct way *way)
+{
+	if (flow && way->node) {
+		if (!is_admitted(frame, packet, settings, flow))
+			return DROP_DENIED;
+		return follow(frame, packet, flow, way);
 	}
 	return place(frame, packet, settings, service, way);
 }
@@ -240,12 +248,23 @@ INLINE __u32 steer_other(const struct frame *frame, struct packet *packet,
 	}
 }
 
+/* The short way of an established flow: all checks have been done. */
+INLINE int is_cleared(const struct frame *frame, const struct settings *settings,
+		      const struct flow *flow)
+{
+	const struct ethernet *ethernet = (const void *)frame->data;
+
+	return flow->generation == settings->generation &&
+	       is_same_mac(&ethernet->from, &flow->via);
+}
+
 INLINE __u32 steer(const struct frame *frame, struct packet *packet,
 		   const struct settings *settings, struct way *way)
 {
 	const struct ethernet *ethernet = (const void *)frame->data;
 	const struct service *service = 0;
-	__u32 verdict = read_link(frame, packet), fault;
+	struct flow *flow = 0;
+	__u32 verdict = read_link(frame, packet), fault, *steerer;
 
 	if (verdict != CLEAN)
 		return verdict;
@@ -257,15 +276,23 @@ INLINE __u32 steer(const struct frame *frame, struct packet *packet,
 	fault = read_transport(frame, packet);
 	if (fault == CLEAN && is_ported(packet->ends->to.protocol))
 		service = bpf_map_lookup_elem(&services, &packet->ends->to);
-	if (!service && !bpf_map_lookup_elem(&vips, &packet->ends->to.vip))
+	if (service) {
+		packet->ends->from.service = service->id;
+		flow = bpf_map_lookup_elem(&flows, &packet->ends->from);
+	} else if (!bpf_map_lookup_elem(&vips, &packet->ends->to.vip)) {
 		return PASS_NOT_VIP;
-	if (is_same_mac(&ethernet->from, &settings->own_mac))
-		return DROP_LOOP;
-	if (bpf_map_lookup_elem(&steerers, &ethernet->from))
-		return PASS_STEERED;
+	}
+	if (!flow || !is_cleared(frame, settings, flow)) {
+		steerer = bpf_map_lookup_elem(&steerers, &ethernet->from);
+		if (steerer)
+			return *steerer == STEERER_SELF ? DROP_LOOP : PASS_STEERED;
+	}
 	if (fault != CLEAN)
 		return fault;
-	if (service)
-		return steer_flow(frame, packet, settings, service, way);
-	return steer_other(frame, packet, settings, way);
+	if (!service)
+		return steer_other(frame, packet, settings, way);
+	way->service = service->id;
+	if (flow)
+		way->node = owner_of(flow, packet);
+	return steer_flow(frame, packet, settings, service, flow, way);
 }
