@@ -9,17 +9,8 @@
 #pragma once
 
 #include "answer.h"
+#include "count.h"
 #include "steer.h"
-
-INLINE void count(void *map, __u32 place, __u32 bytes)
-{
-	struct count *count = bpf_map_lookup_elem(map, &place);
-
-	if (!count)
-		return;
-	count->packets++;
-	count->bytes += bytes;
-}
 
 INLINE int tell_too_big(context *context, struct frame *frame, const struct packet *packet,
 			const struct settings *settings, const struct node *node)
@@ -68,7 +59,7 @@ INLINE int dispatch(context *context)
 	struct frame frame = {};
 	struct ends ends = {};
 	struct packet packet = { .ends = &ends };
-	struct way way = { 0, NO_NODE, SERVICES_MAX };
+	struct way way = NO_WAY;
 	__u32 zero = 0, verdict;
 	const struct settings *settings_now = bpf_map_lookup_elem(&settings, &zero);
 
@@ -76,10 +67,6 @@ INLINE int dispatch(context *context)
 		return DO_PASS;
 	read_frame(context, &frame);
 	verdict = steer(&frame, &packet, settings_now, &way);
-	count(&verdicts, verdict, frame.length);
-	if (way.service < SERVICES_MAX)
-		count(&service_counts, way.service, frame.length);
-	if (way.node)
-		count(&node_counts, way.node_index, frame.length);
+	count_all(verdict, &way, frame.length);
 	return act(context, &frame, &packet, settings_now, &way, verdict);
 }

@@ -1,22 +1,74 @@
-/* The node's program, at tc ingress. */
+/* The node's program, for tc at ingress. */
 #define SKEP_NODE
 #include "helpers.h"
 #include "maps.h"
 
-SEC("classifier") int node(struct __sk_buff *packet)
-{
-	__u32 zero = 0;
-	struct address a = {};
-	struct service_key service = {};
-	struct mac mac = {};
+typedef struct __sk_buff context;
 
-	if (!bpf_map_lookup_elem(&settings, &zero) || bpf_map_lookup_elem(&vips, &a) ||
-	    bpf_map_lookup_elem(&services, &service) || bpf_map_lookup_elem(&rows, &zero) ||
-	    bpf_map_lookup_elem(&nodes, &zero) || bpf_map_lookup_elem(&steerers, &mac) ||
-	    bpf_map_lookup_elem(&verdicts, &zero) || bpf_map_lookup_elem(&service_counts, &zero) ||
-	    bpf_map_lookup_elem(&node_counts, &zero))
-		return -1;
-	return -1;
+/* Let the next program look, too. */
+#define DO_PASS TC_ACT_UNSPEC
+#define DO_DROP TC_ACT_SHOT
+
+#include "packet.h"
+#include "skb.h"
+#include "table.h"
+
+INLINE int transmit(__u32 device_index, const struct settings *settings)
+{
+	return bpf_redirect(device_index, 0);
+}
+
+INLINE struct bpf_sock *find_socket(context *context, const struct packet *packet)
+{
+	const struct ends *ends = packet->ends;
+	struct bpf_sock_tuple tuple = {};
+
+	if (packet->is_ipv4) {
+		tuple.ipv4.saddr = ends->from.client.word[3];
+		tuple.ipv4.daddr = ends->to.vip.word[3];
+		tuple.ipv4.sport = ends->from.port;
+		tuple.ipv4.dport = ends->to.port;
+		return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS,
+					  0);
+	}
+	__builtin_memcpy(tuple.ipv6.saddr, &ends->from.client, sizeof(struct address));
+	__builtin_memcpy(tuple.ipv6.daddr, &ends->to.vip, sizeof(struct address));
+	tuple.ipv6.sport = ends->from.port;
+	tuple.ipv6.dport = ends->to.port;
+	return bpf_skc_lookup_tcp(context, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+}
+
+/* Whether this ends a handshake for which we sent a cookie and kept nothing. */
+INLINE int is_cookie(const struct frame *frame, const struct packet *packet,
+		     struct bpf_sock *listener)
+{
+	__u8 *ip = frame->data + packet->ip_at;
+	__u32 header = ip_header_bytes(packet);
+
+	if (ip + header + TCP_BYTES > frame->end)
+		return 0;
+	return !bpf_tcp_check_syncookie(listener, ip, header, ip + header, TCP_BYTES);
+}
+
+INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
+		      int is_error)
+{
+	struct bpf_sock *socket = find_socket(context, packet);
+	int is_found;
+
+	if (!socket)
+		return 0;
+	is_found = socket->state != BPF_TCP_LISTEN ||
+		   (!is_error && is_cookie(frame, packet, socket));
+	bpf_sk_release(socket);
+	return is_found;
+}
+
+#include "hand_on.h"
+
+SEC("classifier") int node(struct __sk_buff *context)
+{
+	return serve(context);
 }
 
 char program_license[] SEC("license") = "Dual MIT/GPL";

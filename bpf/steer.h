@@ -5,18 +5,10 @@
  */
 #pragma once
 
+#include "choice.h"
 #include "icmp.h"
-#include "packet.h"
-#include "table.h"
 
 #define SECOND_NS 1000000000ull
-
-/* Where a packet goes, and what it counts for. */
-struct way {
-	struct node *node;
-	__u16 node_index; /* NO_NODE: to none */
-	__u16 service;    /* SERVICES_MAX: of none */
-};
 
 INLINE int is_denied(const struct settings *settings, const struct address *client)
 {

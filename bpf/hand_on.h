@@ -1,0 +1,140 @@
+/* The node's second chance: a packet in the middle of a connection that this
+ * node does not have goes on along the row, to a node that may have it.
+ *
+ * Read `hand_on` first. Every hop costs the packet one of its TTL and goes
+ * forward in the row, so it ends: at an owner, or at a kernel that refuses it.
+ * Nothing is dropped here that the kernel would judge as well.
+ *
+ * Who includes this gives what dispatch.h asks for but `resize`, and
+ *   has_socket(context, frame, packet, is_error)  whether the flow lives here
+ */
+#pragma once
+
+#include "answer.h"
+#include "count.h"
+#include "icmp.h"
+
+/* The node that comes next, for a packet that has just come into the row or
+ * that a node before us has handed on. */
+INLINE __u16 next_of(const struct row *row, __u16 own, int is_handed_on)
+{
+	int is_candidate = !is_handed_on;
+
+	for (int i = 0; i < ROW_NODES; i++) {
+		const struct node *node;
+
+		if (row->node[i] == own) {
+			is_candidate = 1;
+			continue;
+		}
+		node = node_at(row->node[i]);
+		if (is_candidate && node && node->state != NODE_DOWN)
+			return row->node[i];
+	}
+	return NO_NODE;
+}
+
+INLINE int is_last_hop(const struct frame *frame, const struct packet *packet)
+{
+	const __u8 *ip = frame->data + packet->ip_at;
+
+	if (ip + IPV4_BYTES > frame->end)
+		return 1;
+	if (packet->is_ipv4)
+		return ((const struct ipv4 *)ip)->ttl <= 1;
+	return ((const struct ipv6 *)ip)->hop_limit <= 1;
+}
+
+INLINE __u32 hand_flow_on(const struct frame *frame, const struct packet *packet,
+			  const struct settings *settings, const struct service *service,
+			  struct way *way)
+{
+	const struct ethernet *ethernet = (const void *)frame->data;
+	const __u32 *steerer = bpf_map_lookup_elem(&steerers, &ethernet->from);
+	const struct row *row = row_of(&packet->ends->from, service, settings->hash_seed);
+
+	if (!row)
+		return NODE_LAST;
+	way->node_index =
+		next_of(row, settings->own_node, steerer && *steerer == STEERER_NODE);
+	way->node = node_at(way->node_index);
+	if (!way->node)
+		return NODE_LAST;
+	if (is_last_hop(frame, packet)) {
+		way->node = 0;
+		return DROP_LOOP;
+	}
+	return NODE_HAND_ON;
+}
+
+/* Whose packet this is; of an ICMP error, that of the flow that it is about. */
+INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet *packet,
+		     const struct settings *settings, struct way *way)
+{
+	const struct ethernet *ethernet = (const void *)frame->data;
+	const struct service *service = 0;
+	int is_error = 0;
+
+	if (read_link(frame, packet) != CLEAN)
+		return PASS_NOT_IP;
+	if (!is_same_mac(&ethernet->to, &settings->own_mac))
+		return PASS_NOT_VIP;
+	if (read_addresses(frame, packet) != CLEAN)
+		return PASS_NOT_IP;
+	if (!bpf_map_lookup_elem(&vips, &packet->ends->to.vip))
+		return PASS_NOT_VIP;
+	if (read_transport(frame, packet) != CLEAN)
+		return PASS_NO_SERVICE;
+	if (icmp_kind(frame, packet) == ICMP_ERROR) {
+		is_error = 1;
+		if (read_quoted(frame, packet) != CLEAN)
+			return PASS_NO_SERVICE;
+	}
+	if (is_ported(packet->ends->to.protocol))
+		service = bpf_map_lookup_elem(&services, &packet->ends->to);
+	if (!service)
+		return PASS_NO_SERVICE;
+	way->service = packet->ends->from.service = service->id;
+	/* UDP has no connections, and a SYN opens one wherever it comes. */
+	if (packet->ends->to.protocol != PROTOCOL_TCP || packet->opens ||
+	    has_socket(context, frame, packet, is_error))
+		return NODE_OWN;
+	return hand_flow_on(frame, packet, settings, service, way);
+}
+
+/* One hop less to live, and off to the next node. */
+INLINE int pass_on(struct frame *frame, const struct packet *packet,
+		   const struct settings *settings, const struct node *node)
+{
+	__u8 *ip = frame->data + packet->ip_at;
+
+	if (ip + IPV4_BYTES > frame->end)
+		return DO_DROP;
+	if (packet->is_ipv4)
+		set_ttl((struct ipv4 *)ip, ((struct ipv4 *)ip)->ttl - 1);
+	else
+		((struct ipv6 *)ip)->hop_limit--;
+	address_frame(frame->data, &settings->own_mac, &node->mac);
+	return transmit(node->device_index, settings);
+}
+
+INLINE int serve(context *context)
+{
+	struct frame frame = {};
+	struct ends ends = {};
+	struct packet packet = { .ends = &ends };
+	struct way way = NO_WAY;
+	__u32 zero = 0, verdict;
+	const struct settings *settings_now = bpf_map_lookup_elem(&settings, &zero);
+
+	if (!settings_now)
+		return DO_PASS;
+	read_frame(context, &frame);
+	verdict = hand_on(context, &frame, &packet, settings_now, &way);
+	count_all(verdict, &way, frame.length);
+	if (verdict == DROP_LOOP)
+		return DO_DROP;
+	if (verdict != NODE_HAND_ON)
+		return DO_PASS;
+	return pass_on(&frame, &packet, settings_now, way.node);
+}
