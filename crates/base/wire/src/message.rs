@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, NAME_BYTES_MAX, WEIGHT_MAX};
+use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, NAME_BYTES_MAX};
 use crate::seal::PeerId;
 use crate::steer::{Flow, NODES_MAX, NodeIndex};
 use crate::table::{Table, TableVersion};
@@ -229,9 +229,4 @@ impl fmt::Display for Name {
 /// Whether that is a place for a node.
 pub(crate) fn is_index(index: NodeIndex) -> bool {
     usize::from(index) < NODES_MAX
-}
-
-/// Whether that is a weight of a node.
-pub(crate) fn is_weight(weight: u32) -> bool {
-    (1..=WEIGHT_MAX).contains(&weight)
 }

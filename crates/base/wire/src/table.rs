@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX};
-use crate::message::{Mac, Name, is_index, is_weight};
+use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX, WEIGHT_MAX};
+use crate::message::{Mac, Name, is_index};
 use crate::steer::{CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICES_MAX, Service};
 
 /// Which table: later ones are greater, whoever made them.
@@ -71,10 +71,12 @@ pub struct TableNode {
     pub name: Name,
     /// Where it serves.
     pub address: SocketAddr,
-    /// Its present weight.
+    /// Its present weight; 0 drains it.
     pub weight: u32,
     /// Whether it takes flows.
     pub state: NodeState,
+    /// Whether the operator wants no new flows there.
+    pub is_drained: bool,
     /// Where frames for it go; zero if it was never heard.
     pub mac: Mac,
     /// Largest IP packet that it takes, in bytes; 0 is no limit.
@@ -114,7 +116,7 @@ impl Table {
             && self.dispatchers.len() <= DISPATCHERS_MAX;
         is_bounded
             && self.nodes.is_sorted_by(|a, b| a.index < b.index)
-            && self.nodes.iter().all(|node| is_index(node.index) && is_weight(node.weight))
+            && self.nodes.iter().all(|node| is_index(node.index) && node.weight <= WEIGHT_MAX)
             && self.memberships.iter().all(|shares| self.knows(shares))
             && self.services.is_sorted_by(|a, b| a.service.id < b.service.id)
             && self.services.iter().all(|service| self.is_sound_service(service))
@@ -130,6 +132,8 @@ impl Table {
     fn knows(&self, shares: &Membership) -> bool {
         let find = |index| self.nodes.binary_search_by_key(&index, |node| node.index);
         shares.is_sorted_by(|a, b| a.index < b.index)
-            && shares.iter().all(|share| is_weight(share.weight) && find(share.index).is_ok())
+            && shares
+                .iter()
+                .all(|share| (1..=WEIGHT_MAX).contains(&share.weight) && find(share.index).is_ok())
     }
 }

@@ -4,14 +4,24 @@
 //! - [`Membership`]: the table of nodes: add, remove, drain, resume, weights.
 //! - [`RetryBudget`]: how many retries the traffic may cost.
 //!
+//! And of dispatchers that steer packets:
+//!
+//! - [`duty`]: which of them is active.
+//! - [`beats`]: which nodes live, by their heartbeats.
+//! - [`keeper`]: the table that all steer by.
+//!
 //! Time comes in as `Now`, jitter as a seed; what happened goes out as
 //! [`Transition`]s and [`Event`]s for the log.
 
 #![forbid(unsafe_code)]
 
+pub mod beats;
 mod budget;
+pub mod duty;
 mod health;
+pub mod keeper;
 mod limits;
+mod listening;
 mod membership;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};

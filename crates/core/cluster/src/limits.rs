@@ -25,3 +25,20 @@ pub(crate) const RETRY_WINDOW_MS: u64 = 10_000;
 
 /// Slots the window is cut into: rights expire in steps of a tenth of it.
 pub(crate) const RETRY_SLOTS: usize = 10;
+
+/// When a dispatcher announces its addresses once more, in milliseconds: a
+/// switch or host that was busy then has a second chance (keepalived does so
+/// after five seconds).
+pub(crate) const ANNOUNCE_AGAIN_MS: u64 = 1_000;
+
+/// Shortest time between two defences of an address, in milliseconds: RFC 5227,
+/// 1.1 (DEFEND_INTERVAL).
+pub(crate) const DEFEND_INTERVAL_MS: u64 = 10_000;
+
+/// How long an address counts as a stranger's after it was seen there, in
+/// milliseconds. Then it is probed again.
+pub(crate) const STRANGER_HOLD_MS: u64 = 10_000;
+
+/// How long a standby has been one before it preempts, in milliseconds: less
+/// would let a dispatcher that keeps crashing take over each time.
+pub(crate) const PREEMPT_SETTLE_MS: u64 = 1_000;

@@ -1,0 +1,134 @@
+//! Which nodes live, by their heartbeats.
+//!
+//! A node lives from its first beat until `missed_max` intervals and a half have
+//! passed in silence, as far as this process was listening. One that says that it
+//! is leaving lives on, but wants no new flows.
+
+use std::collections::BTreeMap;
+
+use skep_units::Now;
+use skep_wire::message::{Name, NodeBeat};
+use skep_wire::seal::Stamp;
+use skep_wire::steer::NODES_MAX;
+
+use crate::listening::Listening;
+
+/// When a node counts as dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchSettings {
+    /// Time from one beat of a node to the next, in milliseconds.
+    pub interval_ms: u64,
+    /// Beats missed in a row after which it is dead.
+    pub missed_max: u32,
+}
+
+impl Default for WatchSettings {
+    /// Dead after 550 ms, so that it is out of the tables within a second.
+    fn default() -> Self {
+        Self { interval_ms: 100, missed_max: 5 }
+    }
+}
+
+/// What is known of a node's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Never heard.
+    Unheard,
+    /// Lives and takes flows.
+    Alive,
+    /// Lives, and finishes what it has.
+    Leaving,
+    /// Was heard once, and is silent.
+    Dead,
+}
+
+/// Watches the nodes.
+///
+/// Invariant: knows at most [`NODES_MAX`] nodes.
+#[derive(Clone, Debug)]
+pub struct NodeWatch {
+    settings: WatchSettings,
+    listening: Listening,
+    nodes: BTreeMap<Name, Watched>,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    beat: NodeBeat,
+    stamp: Stamp,
+    heard_at: Now,
+    is_alive: bool,
+}
+
+impl NodeWatch {
+    /// Watches nobody yet.
+    pub fn new(settings: WatchSettings) -> Self {
+        assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
+        let listening = Listening::new(settings.interval_ms);
+        Self { settings, listening, nodes: BTreeMap::new() }
+    }
+
+    /// Silence after which a node is dead, in milliseconds.
+    pub fn silence_ms(&self) -> u64 {
+        let interval_ms = self.settings.interval_ms;
+        interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
+    }
+
+    /// Whether it has been listening for as long as a node may be silent, so
+    /// that who was not heard is not there.
+    pub fn has_settled(&self) -> bool {
+        self.listening.total_ms() > self.silence_ms()
+    }
+
+    /// Keeps a beat that is authentic and fresh. False if it came after a later
+    /// one of the same node, or is from one node more than can be.
+    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> bool {
+        let heard_at = self.listening.at(now);
+        let known = self.nodes.get(&beat.name);
+        let is_old = known.is_some_and(|node| stamp <= node.stamp);
+        if is_old || (known.is_none() && self.nodes.len() >= NODES_MAX) {
+            return false;
+        }
+        let name = beat.name.clone();
+        self.nodes.insert(name, Watched { beat, stamp, heard_at, is_alive: true });
+        true
+    }
+
+    /// Time went on: who died of it.
+    pub fn tick(&mut self, now: Now) -> Vec<Name> {
+        let (listened, silence_ms) = (self.listening.at(now), self.silence_ms());
+        let mut dead = Vec::new();
+        for (name, node) in &mut self.nodes {
+            if node.is_alive && listened.since_ms(node.heard_at) > silence_ms {
+                node.is_alive = false;
+                dead.push(name.clone());
+            }
+        }
+        dead
+    }
+
+    /// What is known of a node's life.
+    pub fn life(&self, name: &Name) -> Life {
+        match self.nodes.get(name) {
+            None => Life::Unheard,
+            Some(node) if !node.is_alive => Life::Dead,
+            Some(node) if node.beat.is_leaving => Life::Leaving,
+            Some(_) => Life::Alive,
+        }
+    }
+
+    /// The last beat of a node, dead or alive.
+    pub fn beat(&self, name: &Name) -> Option<&NodeBeat> {
+        self.nodes.get(name).map(|node| &node.beat)
+    }
+
+    /// The last beats of those that live.
+    pub fn living(&self) -> impl Iterator<Item = &NodeBeat> {
+        self.nodes.values().filter(|node| node.is_alive).map(|node| &node.beat)
+    }
+
+    /// Forgets all nodes but these.
+    pub fn retain(&mut self, mut is_wanted: impl FnMut(&Name) -> bool) {
+        self.nodes.retain(|name, _| is_wanted(name));
+    }
+}

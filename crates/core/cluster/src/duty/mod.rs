@@ -1,0 +1,576 @@
+//! Who is the active dispatcher: the duty of one of them, as a state machine.
+//!
+//! ```text
+//!            heard an active one, or             silence, and nobody fitter
+//!            listened for a takeover time        claims; or preemption
+//!  Joining ------------------------------> Standby -----------------> Active
+//!     ^                                     |  ^                        |
+//!     +--- the stranger's hold is over -----+  +--- a better claim -----+
+//! ```
+//!
+//! All dispatchers beat every interval. A standby that hears no active one for
+//! `missed_max` intervals and a half **claims**: it becomes active in a new
+//! epoch, later than all that it ever heard of. Of standbys that hear each other
+//! the fittest claims first: who has the flows, then who has the priority; each
+//! of the others waits a takeover time more.
+//!
+//! Nobody votes, so parted dispatchers may all be active; that is harmless, since
+//! their tables are made of the same nodes, and nodes follow the latest epoch.
+//! When they hear each other again, only the best claim stays: latest epoch, then
+//! priority, then name. An epoch's remainder by [`DISPATCHERS_MAX`] is its
+//! owner's place in the config, so no two dispatchers ever claim the same.
+//!
+//! **Witnesses.** Nodes and standbys say whom they hear themselves and how long
+//! ago. That keeps a standby back which lost some beats, or the way to the active
+//! one, while others still hear it.
+//!
+//! **The store**, if there is one, restrains and never compels: who sees that
+//! another one leads there with a later epoch steps back; so does who cannot get
+//! the lease for long. Takeover does not wait for it.
+//!
+//! **Strangers** (RFC 5227): who is not active claims nothing while a machine
+//! outside the cluster holds an address. Of two that are active the one with the
+//! higher MAC steps back.
+//!
+//! Invariants: epochs of claims rise, and are persisted before they are used;
+//! without `preempt`, nobody claims while an active one is known to live; silence
+//! counts only while this dispatcher was listening.
+
+mod output;
+mod peers;
+
+use skep_units::Now;
+use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::message::{DispatcherBeat, Hears, Mac, Name, Stage};
+use skep_wire::seal::{PeerId, Stamp};
+use skep_wire::table::TableVersion;
+
+pub use output::{Cause, Note, Output, Stranger, Why};
+
+use crate::limits::{ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS, STRANGER_HOLD_MS};
+use crate::listening::Listening;
+use peers::{Claim, Fitness, Peers};
+
+/// What a dispatcher is set to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DutySettings {
+    /// Its name in the config.
+    pub name: Name,
+    /// Its place among the dispatchers of the config, below
+    /// [`DISPATCHERS_MAX`]; that of no other.
+    pub place: u8,
+    /// Who is to be active when all are well: the highest.
+    pub priority: u32,
+    /// Of the device that gets the virtual addresses.
+    pub mac: Mac,
+    /// Time from one beat to the next, in milliseconds.
+    pub interval_ms: u64,
+    /// Beats missed in a row after which a standby takes over.
+    pub missed_max: u32,
+    /// Whether to take over from an active one of lower priority.
+    pub preempt: bool,
+    /// How long the store may name another dispatcher while this one is
+    /// active, in milliseconds: more than the lifetime of a lease there.
+    pub lease_patience_ms: u64,
+}
+
+/// What a store says about who leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseView {
+    /// Who holds the lease.
+    pub leader: PeerId,
+    /// The epoch that it wrote there.
+    pub epoch: u64,
+}
+
+/// A dispatcher's duty. Call [`Duty::tick`] every [`Duty::tick_ms`], and carry
+/// out what every call returns, in its order.
+#[derive(Clone, Debug)]
+pub struct Duty {
+    settings: DutySettings,
+    own: PeerId,
+    listening: Listening,
+    state: State,
+    peers: Peers,
+    /// The active one other than this, while it is taken to live.
+    active: Option<Seen>,
+    /// When the post became vacant, if nobody is active.
+    vacant_since: Now,
+    /// Who let the post go last, and in which epoch.
+    let_go: Option<(PeerId, u64)>,
+    /// The latest epoch heard of.
+    epoch_seen: u64,
+    /// Since when there is a later epoch than that of this active one.
+    outdated_since: Option<Now>,
+    flows_synced: bool,
+    stranger: Option<(Stranger, Now)>,
+    defended_at: Option<Now>,
+    lease: Option<LeaseView>,
+    /// Since when the lease is another's.
+    lease_lost_since: Option<Now>,
+    /// Stepped back for the lease, and it is still another's.
+    is_restrained: bool,
+    beat_at: Now,
+    outputs: Vec<Output>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Joining { since: Now },
+    Standby { since: Now },
+    Active { epoch: u64, announce_at: Option<Now> },
+    Stopped,
+}
+
+/// An active dispatcher, by its own beats or by hearsay.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    id: PeerId,
+    epoch: u64,
+    at: Now,
+}
+
+impl Duty {
+    /// A dispatcher that starts at `now`; `epoch` is the last that was
+    /// persisted, or 0. It probes the addresses and listens first.
+    pub fn new(settings: DutySettings, now: Now, epoch: u64) -> (Self, Vec<Output>) {
+        assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
+        assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
+        let mut listening = Listening::new(settings.interval_ms);
+        let since = listening.at(now);
+        let mut duty = Self {
+            own: settings.name.peer(),
+            settings,
+            listening,
+            state: State::Joining { since },
+            peers: Peers::default(),
+            active: None,
+            vacant_since: since,
+            let_go: None,
+            epoch_seen: epoch,
+            outdated_since: None,
+            flows_synced: false,
+            stranger: None,
+            defended_at: None,
+            lease: None,
+            lease_lost_since: None,
+            is_restrained: false,
+            beat_at: now,
+            outputs: vec![Output::Probe],
+        };
+        duty.beat_soon(now);
+        let outputs = duty.drain();
+        (duty, outputs)
+    }
+
+    /// How often to call [`Duty::tick`], in milliseconds.
+    pub fn tick_ms(&self) -> u64 {
+        (self.settings.interval_ms / 2).max(1)
+    }
+
+    /// Silence after which an active dispatcher is taken for dead, in
+    /// milliseconds: half an interval more than the beats that may be missed,
+    /// so that the last of them may be late.
+    pub fn takeover_ms(&self) -> u64 {
+        let interval_ms = self.settings.interval_ms;
+        interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
+    }
+
+    /// What it does.
+    pub fn stage(&self) -> Stage {
+        match self.state {
+            State::Stopped => Stage::Leaving,
+            State::Active { .. } => Stage::Active,
+            _ if self.stranger.is_some() => Stage::Leaving,
+            State::Joining { .. } => Stage::Joining,
+            State::Standby { .. } => Stage::Standby,
+        }
+    }
+
+    /// Its epoch if it is active, else the latest that it has heard of.
+    pub fn epoch(&self) -> u64 {
+        match self.state {
+            State::Active { epoch, .. } => epoch,
+            _ => self.epoch_seen,
+        }
+    }
+
+    /// The active dispatcher that it knows of, itself included.
+    pub fn active(&self) -> Option<PeerId> {
+        match self.state {
+            State::Active { .. } => Some(self.own),
+            _ => self.active.map(|seen| seen.id),
+        }
+    }
+
+    /// Its heartbeat.
+    pub fn beat(&self, now: Now, table: TableVersion) -> DispatcherBeat {
+        DispatcherBeat {
+            name: self.settings.name.clone(),
+            stage: self.stage(),
+            epoch: self.epoch(),
+            priority: self.settings.priority,
+            flows_synced: self.flows_synced,
+            table,
+            hears: self.hears(now),
+            mac: self.settings.mac,
+        }
+    }
+
+    /// Whether it has all flows of the active dispatcher.
+    pub fn set_flows_synced(&mut self, is_synced: bool) {
+        self.flows_synced = is_synced;
+    }
+
+    /// Time went on.
+    pub fn tick(&mut self, now: Now) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        self.let_stranger_go(listened);
+        match self.state {
+            State::Joining { since } => {
+                if listened.since_ms(since) > self.takeover_ms() {
+                    self.state = State::Standby { since: listened };
+                    self.vacant_since = listened;
+                    self.stand_by(now, listened);
+                }
+            }
+            State::Standby { .. } => self.stand_by(now, listened),
+            State::Active { .. } => self.reign(now, listened),
+            State::Stopped => return Vec::new(),
+        }
+        if now >= self.beat_at {
+            self.beat_soon(now);
+        }
+        self.drain()
+    }
+
+    /// A dispatcher's beat came. Beats must be authentic and fresh.
+    pub fn heard(
+        &mut self,
+        now: Now,
+        beat: &DispatcherBeat,
+        from: PeerId,
+        stamp: Stamp,
+    ) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        if from == self.own || self.state == State::Stopped {
+            return Vec::new();
+        }
+        let Some(before) = self.peers.hear((now, listened), beat, from, stamp) else {
+            return Vec::new();
+        };
+        if before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms())) {
+            self.log(Note::Heard(beat.name.clone()));
+        }
+        self.note_epoch(listened, beat.epoch);
+        if beat.stage == Stage::Active {
+            self.heard_active(now, listened, beat, from);
+        } else {
+            self.heard_other(listened, beat, from);
+            if let Some(hears) = beat.hears {
+                self.hearsay(listened, hears);
+            }
+        }
+        self.drain()
+    }
+
+    /// A node's beat said whom it hears, and which table it has applied.
+    pub fn witness(&mut self, now: Now, hears: Option<Hears>, table: TableVersion) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        self.note_epoch(listened, table.epoch);
+        if let Some(hears) = hears {
+            self.hearsay(listened, hears);
+        }
+        self.drain()
+    }
+
+    /// What the store says; `None` if nobody leads there or it does not answer.
+    pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        self.lease = lease;
+        let others = lease.filter(|lease| lease.leader != self.own);
+        let Some(other) = others else {
+            self.lease_lost_since = None;
+            self.is_restrained = false;
+            return self.drain();
+        };
+        self.lease_lost_since.get_or_insert(listened);
+        if let State::Active { epoch, .. } = self.state
+            && other.epoch > epoch
+        {
+            self.is_restrained = true;
+            self.step_back(listened, Why::Lease { epoch: other.epoch });
+        }
+        self.note_epoch(listened, other.epoch);
+        self.drain()
+    }
+
+    /// A machine that is not a dispatcher of this cluster holds a virtual
+    /// address, or wants to.
+    pub fn conflict(&mut self, now: Now, stranger: Stranger) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        let is_ours = stranger.mac == self.settings.mac || self.peers.owns(stranger.mac);
+        if is_ours || self.state == State::Stopped {
+            return Vec::new();
+        }
+        match self.state {
+            State::Active { .. } if self.settings.mac < stranger.mac => {
+                self.defend(listened, stranger);
+            }
+            _ => self.give_way(listened, stranger),
+        }
+        self.drain()
+    }
+
+    /// The process stops: whoever stands by may take over at once.
+    pub fn stop(&mut self, now: Now) -> Vec<Output> {
+        let listened = self.listening.at(now);
+        if matches!(self.state, State::Active { .. }) {
+            self.step_back(listened, Why::Stopping);
+        }
+        self.state = State::Stopped;
+        self.beat_soon(now);
+        self.drain()
+    }
+
+    // --- what beats say ---
+
+    fn heard_active(&mut self, now: Now, listened: Now, beat: &DispatcherBeat, from: PeerId) {
+        let seen = Seen { id: from, epoch: beat.epoch, at: listened };
+        let State::Active { epoch, announce_at } = self.state else {
+            return self.follow(listened, seen);
+        };
+        let theirs: Claim = (beat.epoch, beat.priority, from);
+        if theirs > (epoch, self.settings.priority, self.own) {
+            self.step_back(listened, Why::Outranked { epoch: beat.epoch });
+            self.follow(listened, seen);
+        } else if announce_at.is_none() {
+            // It steps back on our next beat; what it announced is still
+            // believed. Once a second is enough while it does not hear us.
+            self.log(Note::Stays { name: beat.name.clone(), epoch: beat.epoch });
+            self.announce(listened);
+            self.beat_soon(now);
+        }
+    }
+
+    fn heard_other(&mut self, listened: Now, beat: &DispatcherBeat, from: PeerId) {
+        // A beat from before its claim knows nothing of that epoch yet.
+        let is_over = |seen: &Seen| seen.id == from && beat.epoch >= seen.epoch;
+        if let Some(seen) = self.active.filter(is_over) {
+            self.let_go = Some((from, seen.epoch));
+            self.active = None;
+            self.vacant_since = listened;
+            self.log(Note::LetGo(beat.name.clone()));
+        }
+    }
+
+    fn hearsay(&mut self, listened: Now, hears: Hears) {
+        self.note_epoch(listened, hears.epoch);
+        let ago_ms = u64::from(hears.ago_ms);
+        let is_over = ago_ms > self.takeover_ms()
+            || self
+                .let_go
+                .is_some_and(|(id, epoch)| id == hears.dispatcher && epoch >= hears.epoch);
+        if hears.dispatcher == self.own || is_over {
+            return;
+        }
+        let at = Now(listened.0.saturating_sub(ago_ms));
+        let seen = Seen { id: hears.dispatcher, epoch: hears.epoch, at };
+        match self.state {
+            State::Active { epoch, .. } if epoch < hears.epoch => {
+                self.step_back(listened, Why::Outranked { epoch: hears.epoch });
+                self.follow(listened, seen);
+            }
+            State::Active { .. } | State::Stopped => {}
+            State::Joining { .. } | State::Standby { .. } => self.follow(listened, seen),
+        }
+    }
+
+    /// Somebody else is active.
+    fn follow(&mut self, listened: Now, seen: Seen) {
+        let is_fresh = |known: &Seen| listened.since_ms(known.at) <= self.takeover_ms();
+        self.active = match self.active.filter(is_fresh) {
+            Some(known) if known.id == seen.id && known.epoch == seen.epoch => {
+                Some(Seen { at: known.at.max(seen.at), ..seen })
+            }
+            Some(known) if known.epoch > seen.epoch => Some(known),
+            _ => Some(seen),
+        };
+        if self.lease.is_some_and(|lease| lease.leader == seen.id) {
+            // Its silence means something again.
+            self.is_restrained = false;
+        }
+        if matches!(self.state, State::Joining { .. }) {
+            self.state = State::Standby { since: listened };
+        }
+    }
+
+    fn note_epoch(&mut self, listened: Now, epoch: u64) {
+        self.epoch_seen = self.epoch_seen.max(epoch);
+        if let State::Active { epoch, .. } = self.state
+            && epoch < self.epoch_seen
+        {
+            self.outdated_since.get_or_insert(listened);
+        }
+    }
+
+    // --- what time brings ---
+
+    fn stand_by(&mut self, now: Now, listened: Now) {
+        let takeover_ms = self.takeover_ms();
+        if let Some(seen) = self.active {
+            let ms = listened.since_ms(seen.at);
+            if ms <= takeover_ms {
+                if self.would_preempt(listened, seen) {
+                    self.claim(now, listened, Cause::Priority);
+                }
+                return;
+            }
+            let name = self.peers.get(seen.id).map(|peer| peer.beat.name.clone());
+            self.log(Note::Silent { name, ms });
+            self.active = None;
+            self.vacant_since = listened;
+            if let Some((id, epoch, at)) = self.peers.active(listened, takeover_ms) {
+                return self.follow(listened, Seen { id, epoch, at });
+            }
+        }
+        let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
+        let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
+        if is_turn && self.stranger.is_none() && !self.is_restrained {
+            self.claim(now, listened, Cause::Vacancy);
+        }
+    }
+
+    fn reign(&mut self, now: Now, listened: Now) {
+        let State::Active { epoch, announce_at } = self.state else { return };
+        if let (Some(since), Some(lease)) = (self.lease_lost_since, self.lease)
+            && listened.since_ms(since) > self.settings.lease_patience_ms
+        {
+            self.is_restrained = true;
+            return self.step_back(listened, Why::Lease { epoch: lease.epoch });
+        }
+        let waited = |since| listened.since_ms(since) > self.takeover_ms();
+        if self.outdated_since.is_some_and(waited) {
+            // Nobody who is active says so any more: it was a reign that ended
+            // unheard. Nodes follow its tables unless a later one comes.
+            return self.claim(now, listened, Cause::LaterEpoch);
+        }
+        if announce_at.is_some_and(|at| listened >= at) {
+            self.state = State::Active { epoch, announce_at: None };
+            self.outputs.push(Output::Announce);
+        }
+    }
+
+    fn would_preempt(&self, listened: Now, seen: Seen) -> bool {
+        let State::Standby { since } = self.state else { return false };
+        let outranks = self
+            .peers
+            .get(seen.id)
+            .is_some_and(|peer| peer.is_active() && peer.beat.priority < self.settings.priority);
+        let may = self.settings.preempt && self.stranger.is_none() && !self.is_restrained;
+        let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
+        may && outranks
+            && has_settled
+            && self.flows_synced
+            && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
+    }
+
+    fn let_stranger_go(&mut self, listened: Now) {
+        if self.stranger.is_none_or(|(_, until)| listened < until) {
+            return;
+        }
+        self.stranger = None;
+        if !matches!(self.state, State::Active { .. } | State::Stopped) && self.active.is_none() {
+            // Asks again before it claims.
+            self.state = State::Joining { since: listened };
+            self.outputs.push(Output::Probe);
+        }
+    }
+
+    // --- what follows ---
+
+    fn claim(&mut self, now: Now, listened: Now, cause: Cause) {
+        let epoch = self.next_epoch();
+        self.epoch_seen = epoch;
+        self.state = State::Active { epoch, announce_at: None };
+        self.active = None;
+        self.outdated_since = None;
+        if self.lease_lost_since.is_some() {
+            self.lease_lost_since = Some(listened);
+        }
+        self.outputs.push(Output::PersistEpoch(epoch));
+        self.outputs.push(Output::Claim { epoch });
+        self.announce(listened);
+        self.beat_soon(now);
+        self.log(Note::Claimed { epoch, cause });
+    }
+
+    /// The first epoch after all that were seen whose remainder is our place.
+    fn next_epoch(&self) -> u64 {
+        let (step, place) = (DISPATCHERS_MAX as u64, u64::from(self.settings.place));
+        let after = self.epoch_seen.saturating_add(1);
+        after.saturating_add((place + step - after % step) % step)
+    }
+
+    fn announce(&mut self, listened: Now) {
+        if let State::Active { announce_at, .. } = &mut self.state {
+            *announce_at = Some(listened.plus_ms(ANNOUNCE_AGAIN_MS));
+            self.outputs.push(Output::Announce);
+        }
+    }
+
+    fn step_back(&mut self, listened: Now, why: Why) {
+        self.state = State::Standby { since: listened };
+        self.vacant_since = listened;
+        self.outdated_since = None;
+        self.flows_synced = false;
+        // The next beat says so without waiting for its time.
+        self.outputs.push(Output::StepBack { why: why.clone() });
+        self.outputs.push(Output::SendBeat);
+        self.log(Note::SteppedBack(why));
+    }
+
+    fn defend(&mut self, listened: Now, stranger: Stranger) {
+        let is_due = |at| listened.since_ms(at) >= DEFEND_INTERVAL_MS;
+        if self.defended_at.is_none_or(is_due) {
+            self.defended_at = Some(listened);
+            self.announce(listened);
+            self.log(Note::InUse { stranger, is_defended: true });
+        }
+    }
+
+    fn give_way(&mut self, listened: Now, stranger: Stranger) {
+        let until = listened.plus_ms(STRANGER_HOLD_MS);
+        let is_news = self.stranger.is_none_or(|(known, _)| known != stranger);
+        self.stranger = Some((stranger, until));
+        if matches!(self.state, State::Active { .. }) {
+            self.step_back(listened, Why::Stranger(stranger));
+        } else if is_news {
+            self.log(Note::InUse { stranger, is_defended: false });
+        }
+    }
+
+    fn hears(&self, now: Now) -> Option<Hears> {
+        let seen = self.active?;
+        let peer = self.peers.get(seen.id).filter(|peer| peer.is_active())?;
+        let ago_ms = u32::try_from(peer.silent_ms(now)).ok()?;
+        Some(Hears { dispatcher: seen.id, epoch: peer.beat.epoch, ago_ms })
+    }
+
+    fn fitness(&self) -> Fitness {
+        (self.flows_synced, self.settings.priority, self.own)
+    }
+
+    fn beat_soon(&mut self, now: Now) {
+        self.beat_at = now.plus_ms(self.settings.interval_ms);
+        self.outputs.push(Output::SendBeat);
+    }
+
+    fn log(&mut self, note: Note) {
+        self.outputs.push(Output::Log(note));
+    }
+
+    fn drain(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+}

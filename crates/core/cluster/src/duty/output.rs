@@ -1,0 +1,174 @@
+//! What a dispatcher is to do, and the sentences for its log.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use skep_wire::message::{Mac, Name};
+
+/// What is to be done, in the order in which it comes out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Send `Duty::beat` to all dispatchers and nodes, now.
+    SendBeat,
+    /// Ask the network whether a stranger holds a virtual address (RFC 5227,
+    /// 2.1.1), and tell `Duty::conflict` if so.
+    Probe,
+    /// Put this where a restart finds it, before anything that follows.
+    PersistEpoch(u64),
+    /// Take the virtual addresses; tables are made in this epoch from now on.
+    Claim {
+        /// Of this reign.
+        epoch: u64,
+    },
+    /// Tell the network where the virtual addresses are (gratuitous ARP,
+    /// unsolicited neighbour advertisements).
+    Announce,
+    /// Let the virtual addresses go.
+    StepBack {
+        /// Why.
+        why: Why,
+    },
+    /// Say this in the log.
+    Log(Note),
+}
+
+/// Why a dispatcher steps back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Another dispatcher of the cluster is active by a better claim.
+    Outranked {
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// The store says for long that another one leads.
+    Lease {
+        /// The epoch that it has there.
+        epoch: u64,
+    },
+    /// A machine that is not of the cluster holds a virtual address.
+    Stranger(Stranger),
+    /// This process stops.
+    Stopping,
+}
+
+/// A machine outside the cluster that holds one of its virtual addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// The address.
+    pub address: IpAddr,
+    /// The machine's.
+    pub mac: Mac,
+}
+
+/// Something for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A dispatcher is heard (again).
+    Heard(Name),
+    /// An active dispatcher is not heard any more.
+    Silent {
+        /// Its name, if it was ever heard itself.
+        name: Option<Name>,
+        /// For how long.
+        ms: u64,
+    },
+    /// The active dispatcher let go.
+    LetGo(Name),
+    /// This one takes over.
+    Claimed {
+        /// Its new epoch.
+        epoch: u64,
+        /// What for.
+        cause: Cause,
+    },
+    /// This one stays active although another one is, too.
+    Stays {
+        /// The other.
+        name: Name,
+        /// Its epoch.
+        epoch: u64,
+    },
+    /// This one stops being active.
+    SteppedBack(Why),
+    /// A stranger holds an address that this one wanted, or has.
+    InUse {
+        /// Who and what.
+        stranger: Stranger,
+        /// Whether this one defends the address.
+        is_defended: bool,
+    },
+}
+
+/// Why a dispatcher takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Nobody is active.
+    Vacancy,
+    /// The active one has a lower priority, and this one is asked to preempt.
+    Priority,
+    /// Already active, it hears of epochs later than its own.
+    LaterEpoch,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outranked { epoch } => {
+                write!(f, "another dispatcher is active with epoch {epoch}")
+            }
+            Self::Lease { epoch } => {
+                write!(f, "the store names another dispatcher, with epoch {epoch}")
+            }
+            Self::Stranger(stranger) => write!(f, "{stranger}"),
+            Self::Stopping => f.write_str("this process stops"),
+        }
+    }
+}
+
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.mac;
+        let address = self.address;
+        write!(
+            f,
+            "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}, a machine outside this cluster, \
+             holds the virtual address {address}"
+        )
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Heard(name) => write!(f, "dispatcher {name} is heard"),
+            Self::Silent { name: Some(name), ms } => {
+                write!(f, "active dispatcher {name} is silent for {ms} ms")
+            }
+            Self::Silent { name: None, ms } => {
+                write!(f, "nobody has heard the active dispatcher for {ms} ms")
+            }
+            Self::LetGo(name) => write!(f, "dispatcher {name} is not active any more"),
+            Self::Claimed { epoch, cause } => write!(f, "active with epoch {epoch}: {cause}"),
+            Self::Stays { name, epoch } => {
+                write!(f, "dispatcher {name} is active, too, with epoch {epoch}: it will step back")
+            }
+            Self::SteppedBack(why) => write!(f, "not active any more: {why}"),
+            Self::InUse { stranger, is_defended: true } => {
+                write!(f, "{stranger}, too: give each cluster its own; keeping it for now")
+            }
+            Self::InUse { stranger, is_defended: false } => {
+                write!(f, "{stranger}: not taking it; give each cluster its own")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Vacancy => "no other dispatcher is",
+            Self::Priority => "its priority is higher, and direct.preempt is on",
+            Self::LaterEpoch => "there were later epochs than its own",
+        })
+    }
+}

@@ -1,0 +1,91 @@
+//! The other dispatchers, as their beats tell of them.
+
+use std::collections::BTreeMap;
+
+use skep_units::Now;
+use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::message::{DispatcherBeat, Mac, Stage};
+use skep_wire::seal::{PeerId, Stamp};
+
+/// How good a claim to being active is: the greatest wins.
+pub(super) type Claim = (u64, u32, PeerId);
+
+/// How fit a dispatcher is to take over: it has the flows, then its priority.
+pub(super) type Fitness = (bool, u32, PeerId);
+
+/// Another dispatcher.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    pub(super) beat: DispatcherBeat,
+    stamp: Stamp,
+    /// In time spent listening.
+    heard_at: Now,
+    /// In the process's time.
+    heard_at_real: Now,
+}
+
+/// All that were ever heard, at most [`DISPATCHERS_MAX`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Peers(BTreeMap<PeerId, Peer>);
+
+impl Peers {
+    /// Keeps the beat; what was said before it, or `None` if the beat is older
+    /// than one that came already, or from one dispatcher more than can be.
+    pub(super) fn hear(
+        &mut self,
+        (real, listened): (Now, Now),
+        beat: &DispatcherBeat,
+        from: PeerId,
+        stamp: Stamp,
+    ) -> Option<Option<Peer>> {
+        let is_old = self.0.get(&from).is_some_and(|peer| stamp <= peer.stamp);
+        let is_crowded = self.0.len() >= DISPATCHERS_MAX && !self.0.contains_key(&from);
+        if is_old || is_crowded {
+            return None;
+        }
+        let peer = Peer { beat: beat.clone(), stamp, heard_at: listened, heard_at_real: real };
+        Some(self.0.insert(from, peer))
+    }
+
+    pub(super) fn get(&self, id: PeerId) -> Option<&Peer> {
+        self.0.get(&id)
+    }
+
+    pub(super) fn owns(&self, mac: Mac) -> bool {
+        self.0.values().any(|peer| peer.beat.mac == mac)
+    }
+
+    /// Who was heard to be active within the last `ms`: the latest epoch, and
+    /// when.
+    pub(super) fn active(&self, listened: Now, ms: u64) -> Option<(PeerId, u64, Now)> {
+        let fresh =
+            self.0.iter().filter(|(_, peer)| peer.is_active() && peer.is_fresh(listened, ms));
+        let best = fresh.max_by_key(|(_, peer)| peer.beat.epoch);
+        best.map(|(id, peer)| (*id, peer.beat.epoch, peer.heard_at))
+    }
+
+    /// Those heard within the last `ms` who would take over before `own`.
+    pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
+        let is_fitter = |(id, peer): &(&PeerId, &Peer)| {
+            let would = matches!(peer.beat.stage, Stage::Standby | Stage::Joining);
+            let fitness = (peer.beat.flows_synced, peer.beat.priority, **id);
+            would && peer.is_fresh(listened, ms) && fitness > own
+        };
+        self.0.iter().filter(is_fitter).count() as u64
+    }
+}
+
+impl Peer {
+    pub(super) fn is_active(&self) -> bool {
+        self.beat.stage == Stage::Active
+    }
+
+    pub(super) fn is_fresh(&self, listened: Now, ms: u64) -> bool {
+        listened.since_ms(self.heard_at) <= ms
+    }
+
+    /// How long ago it was heard, pauses of ours included, in milliseconds.
+    pub(super) fn silent_ms(&self, real: Now) -> u64 {
+        real.since_ms(self.heard_at_real)
+    }
+}

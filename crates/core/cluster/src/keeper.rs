@@ -1,0 +1,437 @@
+//! The table that all steer by: made of the plan, of who lives, and of what the
+//! operator wants.
+//!
+//! The active dispatcher is its author and makes a new generation whenever
+//! something in it changes. A standby adopts it, so that it goes on from there
+//! when it takes over: with the same indexes and histories.
+//!
+//! Invariants: one table for each version; versions rise; a node keeps its index
+//! as long as it is planned or any history names it, and nobody else has that
+//! index meanwhile; a service's history names no membership twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use skep_units::Now;
+use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
+use skep_wire::message::{Mac, Name, NodeBeat};
+use skep_wire::seal::Stamp;
+use skep_wire::steer::{NODES_MAX, NodeIndex, NodeState, Protocol, Service};
+use skep_wire::table::{Membership, Share, Table, TableNode, TableService, TableVersion};
+
+use crate::beats::{Life, NodeWatch, WatchSettings};
+
+/// What the config says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The services, in the order of their ids.
+    pub services: Vec<ServicePlan>,
+    /// All nodes.
+    pub nodes: Vec<NodePlan>,
+    /// Devices of the dispatchers.
+    pub dispatchers: Vec<Mac>,
+}
+
+/// A service in the config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServicePlan {
+    /// As the packet programs know it.
+    pub service: Service,
+    /// Its policy's name.
+    pub policy: Name,
+    /// The nodes behind it.
+    pub nodes: Vec<Name>,
+}
+
+/// A node in the config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodePlan {
+    /// Its name.
+    pub name: Name,
+    /// Where it serves.
+    pub address: SocketAddr,
+    /// Its share against the others'; 0 drains it.
+    pub weight: u32,
+}
+
+/// Something for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A node is heard for the first time.
+    Came(Name),
+    /// A node that was dead is heard again.
+    Back(Name),
+    /// A node says that it stops.
+    Leaving(Name),
+    /// A node is silent.
+    Dead {
+        /// Its name.
+        name: Name,
+        /// For how long at least, in milliseconds.
+        ms: u64,
+    },
+    /// A node is not in the config.
+    Unplanned(Name),
+    /// There is no index left for a node.
+    NoIndex(Name),
+}
+
+/// Keeps the table.
+#[derive(Clone, Debug)]
+pub struct TableKeeper {
+    watch: NodeWatch,
+    plan: Plan,
+    /// The nodes of the plan.
+    planned: BTreeMap<Name, NodePlan>,
+    /// Those with an index.
+    nodes: BTreeMap<Name, Known>,
+    histories: BTreeMap<Key, Vec<Membership>>,
+    /// Whom a note of refusal was about: one each is enough.
+    refused: BTreeSet<Name>,
+    is_author: bool,
+    table: Arc<Table>,
+}
+
+/// All indexes are taken.
+struct NoIndexLeft;
+
+/// What makes services of two plans the same: the address, and whether UDP.
+type Key = (SocketAddr, bool);
+
+/// A node with an index.
+#[derive(Clone, Debug)]
+struct Known {
+    index: NodeIndex,
+    address: SocketAddr,
+    weight: u32,
+    mac: Mac,
+    mtu: u32,
+    /// The operator wants no new flows there.
+    is_drained: bool,
+    /// What the last author took it for: believed until we have listened.
+    adopted: NodeState,
+}
+
+impl TableKeeper {
+    /// Keeps an empty table, of nobody's authorship.
+    pub fn new(settings: WatchSettings) -> Self {
+        Self {
+            watch: NodeWatch::new(settings),
+            plan: Plan::default(),
+            planned: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            is_author: false,
+            table: Arc::default(),
+        }
+    }
+
+    /// The present table: made here, or adopted.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The lives and loads of the nodes.
+    pub fn watch(&self) -> &NodeWatch {
+        &self.watch
+    }
+
+    /// The config is (now) this. A weight that the operator set stays until the
+    /// config's own changes.
+    pub fn set_plan(&mut self, plan: Plan) {
+        for node in &plan.nodes {
+            let before = self.planned.get(&node.name);
+            if let Some(known) = self.nodes.get_mut(&node.name) {
+                known.address = node.address;
+                if before.is_some_and(|before| before.weight != node.weight) {
+                    known.weight = node.weight;
+                }
+            }
+        }
+        let planned = plan.nodes.iter().map(|node| (node.name.clone(), node.clone()));
+        self.planned = planned.collect();
+        self.plan = plan;
+        self.refused.clear();
+        let (planned, nodes) = (&self.planned, &self.nodes);
+        self.watch.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
+        self.remake();
+    }
+
+    /// A node's beat came. Beats must be authentic and fresh.
+    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> Vec<Note> {
+        let name = beat.name.clone();
+        if !self.planned.contains_key(&name) && !self.nodes.contains_key(&name) {
+            return self.refuse(name, Note::Unplanned);
+        }
+        let (life_before, version) = (self.watch.life(&name), beat.table);
+        if !self.watch.heard(now, beat, stamp) {
+            return Vec::new();
+        }
+        let life = self.watch.life(&name);
+        let note = match (life_before, life) {
+            (Life::Unheard, _) => Some(Note::Came(name.clone())),
+            (Life::Dead, _) => Some(Note::Back(name.clone())),
+            (Life::Alive, Life::Leaving) => Some(Note::Leaving(name.clone())),
+            _ => None,
+        };
+        let mut notes: Vec<Note> = note.into_iter().collect();
+        if self.is_author {
+            match self.learn(&name) {
+                Ok(is_news) if is_news || life != life_before => self.remake(),
+                Ok(_) => {}
+                Err(NoIndexLeft) => notes.extend(self.refuse(name, Note::NoIndex)),
+            }
+            self.outrun(version);
+        }
+        notes
+    }
+
+    /// Time went on.
+    pub fn tick(&mut self, now: Now) -> Vec<Note> {
+        let (ms, had_settled) = (self.watch.silence_ms(), self.watch.has_settled());
+        let dead = self.watch.tick(now);
+        if !dead.is_empty() || self.watch.has_settled() != had_settled {
+            self.remake();
+        }
+        dead.into_iter().map(|name| Note::Dead { name, ms }).collect()
+    }
+
+    /// The operator wants no new flows there (or wants them again). False if
+    /// the node has never been heard.
+    pub fn set_drained(&mut self, name: &Name, is_drained: bool) -> bool {
+        self.change(name, |node| node.is_drained = is_drained)
+    }
+
+    /// The operator wants another weight; 0 drains. False if the node has never
+    /// been heard.
+    pub fn set_weight(&mut self, name: &Name, weight: u32) -> bool {
+        self.change(name, |node| node.weight = weight)
+    }
+
+    /// This dispatcher is active now: it is the author, in its `epoch`.
+    pub fn reign(&mut self, epoch: u64) {
+        self.is_author = true;
+        let living: Vec<Name> = self.watch.living().map(|beat| beat.name.clone()).collect();
+        for name in &living {
+            // Who finds no index now says so at its next beat.
+            let _ = self.learn(name);
+        }
+        self.publish(TableVersion { epoch, generation: 1 });
+    }
+
+    /// It is not active any more.
+    pub fn abdicate(&mut self) {
+        self.is_author = false;
+    }
+
+    /// Takes over the table of another author, if it is later than what is here.
+    pub fn adopt(&mut self, table: Table) -> bool {
+        if table.version <= self.table.version || self.is_author {
+            return false;
+        }
+        self.nodes = table.nodes.iter().map(|node| (node.name.clone(), Known::of(node))).collect();
+        let histories = table
+            .services
+            .iter()
+            .map(|service| (key(&service.service), table.history(service).cloned().collect()));
+        self.histories = histories.collect();
+        self.table = Arc::new(table);
+        true
+    }
+
+    fn change(&mut self, name: &Name, change: impl FnOnce(&mut Known)) -> bool {
+        let Some(node) = self.nodes.get_mut(name) else { return false };
+        change(node);
+        self.remake();
+        true
+    }
+
+    /// A note about a node, unless there was one already.
+    fn refuse(&mut self, name: Name, note: impl FnOnce(Name) -> Note) -> Vec<Note> {
+        let is_news = self.refused.len() < NODES_MAX && self.refused.insert(name.clone());
+        if is_news { vec![note(name)] } else { Vec::new() }
+    }
+
+    /// Gives a node that was heard its index, and keeps what it said of itself:
+    /// whether that was news.
+    fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
+        let Some(beat) = self.watch.beat(name) else { return Ok(false) };
+        let (mac, mtu, wished) = (beat.mac, beat.mtu, beat.index);
+        if let Some(known) = self.nodes.get_mut(name) {
+            let is_news = (known.mac, known.mtu) != (mac, mtu);
+            (known.mac, known.mtu) = (mac, mtu);
+            return Ok(is_news);
+        }
+        let Some(NodePlan { address, weight, .. }) = self.planned.get(name).cloned() else {
+            return Ok(false);
+        };
+        let index = self.free_index(wished).ok_or(NoIndexLeft)?;
+        let adopted = NodeState::Down;
+        let known = Known { index, address, weight, mac, mtu, is_drained: false, adopted };
+        self.nodes.insert(name.clone(), known);
+        Ok(true)
+    }
+
+    /// An index that nobody has: the wished one, else the least. If all are
+    /// taken, the oldest memberships are forgotten until one is free.
+    fn free_index(&mut self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
+        loop {
+            let mut taken = [false; NODES_MAX];
+            self.nodes.values().for_each(|node| taken[usize::from(node.index)] = true);
+            let is_free = |index: &NodeIndex| taken.get(usize::from(*index)) == Some(&false);
+            let least = (0..NODES_MAX as NodeIndex).find(|index| is_free(index));
+            if let Some(index) = wished.filter(is_free).or(least) {
+                return Some(index);
+            }
+            let oldest = self.histories.values_mut().max_by_key(|history| history.len());
+            oldest.filter(|history| history.len() > 1)?.pop();
+            self.forget();
+        }
+    }
+
+    /// A node says it has a later table of this reign than there is: what was
+    /// persisted of it here is lost. Goes beyond it.
+    fn outrun(&mut self, version: TableVersion) {
+        let own = self.table.version;
+        if version.epoch == own.epoch && version > own {
+            let generation = version.generation.saturating_add(1);
+            self.publish(TableVersion { epoch: own.epoch, generation });
+        }
+    }
+
+    /// Makes the next table if it would differ from the present one.
+    fn remake(&mut self) {
+        if !self.is_author {
+            return;
+        }
+        self.remember();
+        let version = self.table.version;
+        let table = self.make(version);
+        if table != *self.table {
+            let generation = version.generation.saturating_add(1);
+            let version = TableVersion { generation, ..version };
+            self.table = Arc::new(Table { version, ..table });
+        }
+    }
+
+    fn publish(&mut self, version: TableVersion) {
+        self.remember();
+        self.table = Arc::new(self.make(version));
+    }
+
+    /// Brings the histories up to the present memberships.
+    fn remember(&mut self) {
+        let mut histories = std::mem::take(&mut self.histories);
+        let planned = self.plan.services.iter().map(|service| {
+            let key = key(&service.service);
+            let present = self.membership(service);
+            let before = histories.remove(&key).unwrap_or_default();
+            let earlier = before.into_iter().filter(|it| !it.is_empty() && *it != present);
+            let history = std::iter::once(present.clone()).chain(earlier).take(HISTORY_MAX);
+            (key, history.collect())
+        });
+        self.histories = planned.collect();
+        self.forget();
+    }
+
+    /// Drops nodes that neither the plan nor a history names.
+    fn forget(&mut self) {
+        let mut is_named = [false; NODES_MAX];
+        for share in self.histories.values().flatten().flatten() {
+            is_named[usize::from(share.index)] = true;
+        }
+        let planned = &self.planned;
+        self.nodes
+            .retain(|name, node| planned.contains_key(name) || is_named[usize::from(node.index)]);
+    }
+
+    /// Who takes the new flows of a service.
+    fn membership(&self, service: &ServicePlan) -> Membership {
+        let up = service.nodes.iter().filter_map(|name| {
+            let node = self.nodes.get(name)?;
+            let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
+            (self.state(name, node) == NodeState::Up).then_some(share)
+        });
+        let mut membership: Membership = up.collect();
+        membership.sort();
+        membership.dedup();
+        membership
+    }
+
+    fn state(&self, name: &Name, node: &Known) -> NodeState {
+        let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
+        match self.watch.life(name) {
+            Life::Unheard if !self.watch.has_settled() => match node.adopted {
+                NodeState::Up if !is_wanted => NodeState::Draining,
+                adopted => adopted,
+            },
+            Life::Unheard | Life::Dead => NodeState::Down,
+            Life::Alive if is_wanted => NodeState::Up,
+            Life::Alive | Life::Leaving => NodeState::Draining,
+        }
+    }
+
+    fn make(&self, version: TableVersion) -> Table {
+        let mut memberships: Vec<Membership> = Vec::new();
+        let mut place = |membership: &Membership| {
+            let at = memberships.iter().position(|known| known == membership);
+            at.unwrap_or_else(|| {
+                memberships.push(membership.clone());
+                memberships.len() - 1
+            }) as u16
+        };
+        let services = self.plan.services.iter().map(|planned| {
+            let history = self
+                .histories
+                .get(&key(&planned.service))
+                .into_iter()
+                .flatten()
+                .map(&mut place)
+                .collect();
+            TableService { service: planned.service, policy: planned.policy.clone(), history }
+        });
+        let services = services.collect();
+        let nodes = self.nodes.iter().map(|(name, node)| node.row(name, self.state(name, node)));
+        let mut nodes: Vec<TableNode> = nodes.collect();
+        nodes.sort_by_key(|node| node.index);
+        let dispatchers = self.plan.dispatchers.clone();
+        Table { version, services, nodes, memberships, dispatchers }
+    }
+}
+
+impl Known {
+    fn of(node: &TableNode) -> Self {
+        let TableNode { index, address, weight, mac, mtu, is_drained, state, .. } = *node;
+        Self { index, address, weight, mac, mtu, is_drained, adopted: state }
+    }
+
+    fn row(&self, name: &Name, state: NodeState) -> TableNode {
+        let Self { index, address, weight, mac, mtu, is_drained, .. } = *self;
+        let weight = weight.min(WEIGHT_MAX);
+        TableNode { index, name: name.clone(), address, weight, state, is_drained, mac, mtu }
+    }
+}
+
+fn key(service: &Service) -> Key {
+    (service.address, service.protocol == Protocol::Udp)
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Came(name) => write!(f, "node {name} is heard"),
+            Self::Back(name) => write!(f, "node {name} is heard again"),
+            Self::Leaving(name) => write!(f, "node {name} is about to stop: no new flows there"),
+            Self::Dead { name, ms } => write!(f, "node {name} is silent for {ms} ms: out"),
+            Self::Unplanned(name) => write!(
+                f,
+                "a node calls itself {name}, which is not in this dispatcher's config: \
+                 give all machines the same config"
+            ),
+            Self::NoIndex(name) => write!(f, "node {name} is one more than {NODES_MAX}: left out"),
+        }
+    }
+}
