@@ -1,0 +1,59 @@
+//! What came, what went, and what was refused and why.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skep_wire::seal::OpenError;
+
+/// Counters of one socket; read from any thread.
+#[derive(Debug, Default)]
+pub struct Counts {
+    sent: AtomicU64,
+    unsent: AtomicU64,
+    live: AtomicU64,
+    hellos: AtomicU64,
+    refused: [AtomicU64; OpenError::ALL.len()],
+}
+
+impl Counts {
+    /// Datagrams that the kernel took.
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that it did not: no route, no room.
+    pub fn unsent(&self) -> u64 {
+        self.unsent.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams that count as said to this start of this process.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Authentic datagrams that do not know of this start yet.
+    pub fn hellos(&self) -> u64 {
+        self.hellos.load(Ordering::Relaxed)
+    }
+
+    /// Datagrams refused for that reason.
+    pub fn refused(&self, reason: OpenError) -> u64 {
+        self.refused[reason as usize].load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_sent(&self, is_sent: bool) {
+        let counter = if is_sent { &self.sent } else { &self.unsent };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_live(&self) {
+        self.live.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_hello(&self) {
+        self.hellos.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_refused(&self, reason: OpenError) {
+        self.refused[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,19 @@
+//! How the machines of a cluster talk: a UDP socket of sealed datagrams, and a
+//! thread for it that does not starve.
+//!
+//! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
+//! - [`Waker`]: ends a wait of the socket from another thread.
+//! - [`Counts`]: what came, what went, and what was refused and why.
+//! - [`beat_thread`]: a thread with the best priority that it can get.
+//!
+//! Invariants: what it hands out is authentic, new, and said to this start of
+//! this process; nothing that comes from the network makes it panic or grow.
+
+mod counts;
+mod limits;
+mod socket;
+mod thread;
+
+pub use counts::Counts;
+pub use socket::{BindError, Received, SendError, Socket, SocketSettings, Waker};
+pub use thread::{Priority, beat_thread};

@@ -1,0 +1,313 @@
+//! The socket: messages in, messages out, and nothing else let through.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use skep_units::Now;
+use skep_wire::limits::DATAGRAM_BYTES_MAX;
+use skep_wire::message::Message;
+use skep_wire::parts::{MessageTooLong, Reassembler, split};
+use skep_wire::seal::{Endpoint, Key, OpenError, Opened, PeerId, Stamp};
+use socket2::{Domain, Protocol, Type};
+
+use crate::counts::Counts;
+use crate::limits::{
+    DATAGRAMS_PER_WAIT_MAX, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
+};
+
+/// Whose socket it is.
+#[derive(Clone, Debug)]
+pub struct SocketSettings {
+    /// Where it listens; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The cluster's key.
+    pub key: Key,
+    /// The cluster's name.
+    pub cluster: String,
+    /// This machine's name in the cluster's config.
+    pub name: String,
+    /// The clock of this process.
+    pub clock: fn() -> Now,
+}
+
+/// A message as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Who said it.
+    pub from: PeerId,
+    /// When, in its own order; of a long message: when its last part came.
+    pub stamp: Stamp,
+    /// What.
+    pub message: Message,
+}
+
+/// The socket. One thread owns it; others may hold its [`Waker`] and
+/// [`Counts`].
+pub struct Socket {
+    udp: UdpSocket,
+    wake: Arc<OwnedFd>,
+    endpoint: Endpoint,
+    reassembler: Reassembler,
+    peers: BTreeMap<PeerId, SocketAddr>,
+    counts: Arc<Counts>,
+    clock: fn() -> Now,
+    buffer: Box<[u8; DATAGRAM_BYTES_MAX + 1]>,
+}
+
+/// Ends a wait of its socket.
+#[derive(Clone, Debug)]
+pub struct Waker(Arc<OwnedFd>);
+
+/// The socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen for heartbeats on {address} (UDP): {error}")]
+pub struct BindError {
+    /// Where it was to be.
+    pub address: SocketAddr,
+    /// What the system says.
+    #[source]
+    pub error: io::Error,
+}
+
+/// A message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// No address is known for that machine.
+    #[error("no address is known for this machine")]
+    Unknown,
+    /// It is longer than any message.
+    #[error(transparent)]
+    TooLong(#[from] MessageTooLong),
+    /// The system did not take it, or not all of it.
+    #[error("not sent to {address}: {error}")]
+    System {
+        /// Where it was to go.
+        address: SocketAddr,
+        /// What the system says.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl Socket {
+    /// Listens. The incarnation is the wall-clock time now.
+    pub fn bind(settings: &SocketSettings) -> Result<Self, BindError> {
+        let address = settings.address;
+        let opened = open(address).and_then(|udp| {
+            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            Ok((udp, Arc::new(wake)))
+        });
+        let (udp, wake) = opened.map_err(|error| BindError { address, error })?;
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let incarnation = u64::try_from(started.as_millis()).unwrap_or(u64::MAX);
+        let SocketSettings { key, cluster, name, .. } = settings;
+        Ok(Self {
+            udp,
+            wake,
+            endpoint: Endpoint::new(key, cluster, name, incarnation),
+            reassembler: Reassembler::default(),
+            peers: BTreeMap::new(),
+            counts: Arc::default(),
+            clock: settings.clock,
+            buffer: Box::new([0; DATAGRAM_BYTES_MAX + 1]),
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.udp.local_addr()
+    }
+
+    /// This machine.
+    pub fn own(&self) -> PeerId {
+        self.endpoint.own()
+    }
+
+    /// Its counters.
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// What ends its waits.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::clone(&self.wake))
+    }
+
+    /// Where a machine is to be reached. Datagrams are never sent anywhere
+    /// else, wherever its own seem to come from.
+    pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
+        self.peers.insert(PeerId::of(name), address);
+    }
+
+    /// Speaks to that machine no more.
+    pub fn forget_peer(&mut self, name: &str) {
+        self.peers.remove(&PeerId::of(name));
+    }
+
+    /// Sends a message, in as many datagrams as it takes. Whether it arrives,
+    /// nobody knows.
+    pub fn send(&mut self, to: PeerId, message: &Message) -> Result<(), SendError> {
+        self.send_bytes(to, &message.encode())
+    }
+
+    /// Sends the same message to many, encoded once. Failures are counted.
+    pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
+        let bytes = message.encode();
+        for to in to {
+            // The next beat tries again, and the counter tells.
+            let _ = self.send_bytes(to, &bytes);
+        }
+    }
+
+    /// Waits for a message; `None` when the time is up, when somebody woke the
+    /// socket, or after many datagrams that were none.
+    pub fn receive(&mut self, timeout: Duration) -> io::Result<Option<Received>> {
+        let deadline = (self.clock)().plus_ms(timeout.as_millis().try_into().unwrap_or(u64::MAX));
+        for _ in 0..DATAGRAMS_PER_WAIT_MAX {
+            let bytes = match self.udp.recv(&mut self.buffer[..]) {
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let left_ms = deadline.since_ms((self.clock)());
+                    if left_ms == 0 || self.wait(left_ms)? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                Err(error) if is_of_no_matter(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            if let Some(received) = self.judge(bytes) {
+                return Ok(Some(received));
+            }
+        }
+        Ok(None)
+    }
+
+    fn send_bytes(&mut self, to: PeerId, message: &[u8]) -> Result<(), SendError> {
+        let &address = self.peers.get(&to).ok_or(SendError::Unknown)?;
+        for body in split(message)? {
+            // Parts fit by construction.
+            let Ok(datagram) = self.endpoint.seal(to, &body) else { continue };
+            self.transmit(address, &datagram)?;
+        }
+        Ok(())
+    }
+
+    fn transmit(&self, address: SocketAddr, datagram: &[u8]) -> Result<(), SendError> {
+        let sent = self.udp.send_to(datagram, address);
+        self.counts.count_sent(sent.is_ok());
+        sent.map(drop).map_err(|error| SendError::System { address, error })
+    }
+
+    /// Judges the datagram in the buffer.
+    fn judge(&mut self, bytes: usize) -> Option<Received> {
+        let datagram = &self.buffer[..bytes];
+        let received = match self.endpoint.open((self.clock)(), datagram) {
+            Ok(Opened::Live { from, stamp, body }) => {
+                self.counts.count_live();
+                let message = read(&mut self.reassembler, from, body);
+                if message.is_err() {
+                    self.counts.count_refused(OpenError::MalformedBody);
+                }
+                message.ok().flatten().map(|message| Received { from, stamp, message })
+            }
+            Ok(Opened::Hello { .. }) => {
+                self.counts.count_hello();
+                None
+            }
+            Err(reason) => {
+                self.counts.count_refused(reason);
+                None
+            }
+        };
+        if let Some(answer) = self.endpoint.take_answer()
+            && let Some(&address) = self.peers.get(&answer.to)
+        {
+            // A hello that stays without answer is said again.
+            let _ = self.transmit(address, &answer.datagram);
+        }
+        received
+    }
+
+    /// Waits until there is something to read: true if it was somebody's wish.
+    fn wait(&self, timeout_ms: u64) -> io::Result<bool> {
+        let mut fds =
+            [PollFd::new(&self.udp, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
+        let timeout = Timespec::try_from(Duration::from_millis(timeout_ms)).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        let is_woken = !fds[1].revents().is_empty();
+        if is_woken {
+            // Empties the counter; if another took it, all the better.
+            let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        }
+        Ok(is_woken)
+    }
+}
+
+impl fmt::Debug for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("udp", &self.udp).finish_non_exhaustive()
+    }
+}
+
+impl Waker {
+    /// Ends the present wait, or else the next one.
+    pub fn wake(&self) {
+        // Fails only if the counter is full: then the socket is woken already.
+        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+    }
+}
+
+/// The message that a body completes, if any. An empty body says only that its
+/// sender is there.
+fn read(
+    reassembler: &mut Reassembler,
+    from: PeerId,
+    body: &[u8],
+) -> Result<Option<Message>, OpenError> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let whole = reassembler.take(from, body).map_err(|_| OpenError::MalformedBody)?;
+    let message = whole.map(|bytes| Message::decode(&bytes)).transpose();
+    message.map_err(|_| OpenError::MalformedBody)
+}
+
+fn open(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket =
+        socket2::Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    // These four only make things better where they are granted.
+    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_BYTES);
+    let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
+    let _ = match address {
+        SocketAddr::V4(_) => socket.set_tos_v4(TRAFFIC_CLASS),
+        SocketAddr::V6(_) => socket.set_tclass_v6(TRAFFIC_CLASS),
+    };
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Errors that say something of the network or of an earlier datagram, and
+/// nothing of the socket.
+fn is_of_no_matter(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::NetworkDown
+    )
+}
