@@ -87,12 +87,10 @@ INLINE void turn_ipv4(struct ipv4 *ip)
 
 INLINE void turn_ipv6(struct ipv6 *ip)
 {
-	for (int i = 0; i < 4; i++) {
-		__be32 word = ip->from[i];
+	struct ipv6_address from = ip->from;
 
-		ip->from[i] = ip->to[i];
-		ip->to[i] = word;
-	}
+	ip->from = ip->to;
+	ip->to = from;
 	ip->hop_limit = ANSWER_TTL;
 }
 
@@ -180,16 +178,14 @@ INLINE void write_too_big_ipv6(struct too_big_ipv6 *answer, const struct quote *
 	ip->payload_length = length;
 	ip->next = PROTOCOL_ICMPV6;
 	ip->hop_limit = ANSWER_TTL;
-	for (int i = 0; i < 4; i++) {
-		ip->from[i] = quote->ipv6.to[i];
-		ip->to[i] = quote->ipv6.from[i];
-	}
+	ip->from = quote->ipv6.to;
+	ip->to = quote->ipv6.from;
 	icmp->type = ICMPV6_TOO_BIG;
 	icmp->word = be16(mtu >> 16);
 	icmp->mtu = be16(mtu);
 	/* With the pseudo-header of RFC 8200, 8.1. */
 	icmp->checksum = checksum_of(length + be16(PROTOCOL_ICMPV6) +
-				     sum_of(ip->from, 2 * sizeof(struct address)) +
+				     sum_of(&ip->from, 2 * sizeof(ip->from)) +
 				     sum_of(icmp, sizeof(*answer) - IPV6_BYTES));
 }
 

@@ -91,8 +91,8 @@ INLINE __u32 read_quoted_ipv6(const struct frame *frame, struct packet *packet, 
 		return DROP_TRUNCATED;
 	if (ip->version_class >> 4 != 6)
 		return DROP_MALFORMED;
-	copy_ipv6(&packet->ends->from.client, ip->to);
-	copy_ipv6(&packet->ends->to.vip, ip->from);
+	copy_ipv6(&packet->ends->from.client, &ip->to);
+	copy_ipv6(&packet->ends->to.vip, &ip->from);
 	packet->ends->to.protocol = ip->next;
 	*at += IPV6_BYTES;
 	return CLEAN;

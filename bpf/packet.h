@@ -56,12 +56,16 @@ struct ipv4 {
 	__be32 from, to;
 } WIRE;
 
+struct ipv6_address {
+	__be32 word[4];
+} WIRE;
+
 struct ipv6 {
 	__u8 version_class, class_label;
 	__be16 label;
 	__be16 payload_length;
 	__u8 next, hop_limit;
-	__be32 from[4], to[4];
+	struct ipv6_address from, to;
 } WIRE;
 
 struct ports {
@@ -174,12 +178,10 @@ INLINE void map_ipv4(struct address *address, __be32 ipv4)
 	address->word[3] = ipv4;
 }
 
-INLINE void copy_ipv6(struct address *address, const __be32 *ipv6)
+INLINE void copy_ipv6(struct address *address, const struct ipv6_address *ipv6)
 {
-	address->word[0] = ipv6[0];
-	address->word[1] = ipv6[1];
-	address->word[2] = ipv6[2];
-	address->word[3] = ipv6[3];
+	for (int i = 0; i < 4; i++)
+		address->word[i] = ipv6->word[i];
 }
 
 /* Ethernet and at most TAGS_MAX tags: where IP begins, and which. */
@@ -229,8 +231,8 @@ INLINE __u32 read_ipv6_addresses(const struct frame *frame, struct packet *packe
 		return DROP_TRUNCATED;
 	if (ip->version_class >> 4 != 6)
 		return PASS_NOT_IP;
-	copy_ipv6(&packet->ends->from.client, ip->from);
-	copy_ipv6(&packet->ends->to.vip, ip->to);
+	copy_ipv6(&packet->ends->from.client, &ip->from);
+	copy_ipv6(&packet->ends->to.vip, &ip->to);
 	packet->ends->to.protocol = ip->next;
 	return CLEAN;
 }
