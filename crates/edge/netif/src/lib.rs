@@ -6,6 +6,7 @@
 //!   takes them away again.
 //! - [`announce`], [`probe`], [`survey`], [`ClaimWatch`]: the segment's talk of
 //!   who has an address, by ARP and IPv6 neighbour discovery.
+//! - [`check`]: what operators of direct dispatch get wrong, as sentences.
 //!
 //! Everything blocks briefly and nothing runs on its own. What a call needs of
 //! capabilities its doc says; without them it fails with [`Error::Privilege`].
@@ -13,6 +14,7 @@
 //! Invariants: no address, setting or device is changed that the caller did not
 //! name; no frame is sent but announcements and questions.
 
+mod check;
 mod claims;
 mod device;
 mod error;
@@ -27,8 +29,11 @@ mod offload;
 mod packet;
 mod route;
 mod sysctl;
+#[cfg(test)]
+mod tests;
 mod vip;
 
+pub use check::{CheckInput, Complaint, Dispatching, Facts, Fault, Peer, check, gather, judge};
 pub use claims::{ClaimWatch, announce, probe, survey};
 pub use device::{Address, Device, DeviceIndex, Kind, Xdp};
 pub use error::Error;
@@ -39,4 +44,3 @@ pub use mac::Mac;
 pub use netif::Netif;
 pub use offload::{Offloads, offloads, set_tx_checksum};
 pub use route::Route;
-pub use sysctl::Knob;

@@ -16,7 +16,7 @@ pub(crate) const ALL: &str = "all";
 
 /// One of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Knob {
+pub(crate) enum Knob {
     /// `arp_ignore`: 0 answers ARP for any address of the machine, 1 for those
     /// of the device that is asked.
     ArpIgnore,

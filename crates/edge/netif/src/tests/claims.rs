@@ -1,0 +1,167 @@
+//! The segment's talk of who has an address.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::bed::{LONG, Lan, Machine, SHORT, ip, neighbour, set_neighbour, vips, wait_until};
+use crate::frame::{self, TYPE_ARP, TYPE_IPV6};
+use crate::packet::PacketSocket;
+use crate::{Claim, ClaimWatch, Mac, Record, announce, probe, survey};
+
+const STALE: Mac = Mac([2, 0, 0, 0, 9, 9]);
+
+#[test]
+fn each_announcement_by_itself_turns_a_neighbour_to_us() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [us, client] = &lan.machines;
+    for vip in vips() {
+        for frame in frame::announcements(vip, us.mac) {
+            client.run(|netif, eth0| set_neighbour(netif, eth0, vip, STALE));
+            us.run(|_, eth0| {
+                let ether_type = if vip.is_ipv4() { TYPE_ARP } else { TYPE_IPV6 };
+                PacketSocket::open(eth0, ether_type, &[]).unwrap().send(&frame).unwrap();
+            });
+            client.run(|netif, _| {
+                let is_turned = || neighbour(netif, vip) == Some(us.mac);
+                wait_until(&format!("{frame:02x?} is believed"), is_turned);
+            });
+        }
+    }
+}
+
+#[test]
+fn announcing_turns_a_neighbour_from_the_old_dispatcher_to_the_new() {
+    let Some(lan) = Lan::<3>::new() else { return };
+    let [old, new, client] = &lan.machines;
+    for vip in vips() {
+        for dispatcher in [old, new, old] {
+            client.run(|netif, eth0| match neighbour(netif, vip) {
+                Some(_) => {}
+                None => set_neighbour(netif, eth0, vip, STALE),
+            });
+            dispatcher.run(|_, eth0| announce(eth0, vip, 3).unwrap());
+            client.run(|netif, _| {
+                wait_until("neighbour", || neighbour(netif, vip) == Some(dispatcher.mac));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_probe_finds_the_owner_or_nobody() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [a, b] = &lan.machines;
+    a.run(|_, eth0| {
+        for owned in [b.v4, b.v6] {
+            assert_eq!(probe(eth0, owned, LONG).unwrap(), Some(b.mac));
+        }
+        for free in vips() {
+            assert_eq!(probe(eth0, free, SHORT).unwrap(), None);
+        }
+        for own in [a.v4, a.v6] {
+            assert_eq!(probe(eth0, own, SHORT).unwrap(), None, "we do not answer ourselves");
+        }
+    });
+}
+
+/// Who answers for the virtual addresses, asked together with a machine that
+/// answers for sure.
+fn answerers(client: &Machine, other: &Machine) -> Vec<(Claim, bool)> {
+    let mut asked = vips().to_vec();
+    asked.extend([other.v4, other.v6]);
+    let claims = client.run(|_, eth0| survey(eth0, &asked, SHORT).unwrap());
+    for own in [other.v4, other.v6] {
+        assert!(claims.contains(&Claim { address: own, mac: other.mac }), "{claims:?}");
+    }
+    let of_vips = claims.into_iter().filter(|claim| vips().contains(&claim.address));
+    of_vips.map(|claim| (claim, claim.mac == other.mac)).collect()
+}
+
+#[test]
+fn a_node_that_holds_an_address_is_silent_and_the_dispatcher_answers() {
+    let Some(lan) = Lan::<3>::new() else { return };
+    let [dispatcher, node, client] = &lan.machines;
+    let [v4, v6] = vips();
+    // On lo alone, a node answers for IPv4: what holding is there to prevent.
+    node.run(|netif, _| {
+        let lo = netif.device("lo").unwrap();
+        assert!(netif.claim(&lo, v4).unwrap() && netif.claim(&lo, v6).unwrap());
+    });
+    assert_eq!(answerers(client, node), [(Claim { address: v4, mac: node.mac }, true)]);
+    node.run(|netif, eth0| {
+        let lo = netif.device("lo").unwrap();
+        assert!(netif.release(&lo, v4).unwrap() && netif.release(&lo, v6).unwrap());
+        let mut record = Record::default();
+        for vip in vips() {
+            netif.prepare_hold(&mut record, eth0, vip, &[]).unwrap();
+        }
+        netif.hold(&record).unwrap();
+    });
+    assert_eq!(answerers(client, node), []);
+    dispatcher.run(|netif, eth0| {
+        for vip in vips() {
+            netif.claim(eth0, vip).unwrap();
+        }
+    });
+    let mut answered = answerers(client, node);
+    answered.sort_by_key(|(claim, _)| claim.address);
+    let from_dispatcher = |address| (Claim { address, mac: dispatcher.mac }, false);
+    assert_eq!(answered, [from_dispatcher(v4), from_dispatcher(v6)]);
+}
+
+#[test]
+fn a_foreign_claim_is_heard_and_our_own_is_not() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [us, foreign] = &lan.machines;
+    for vip in vips() {
+        us.run(|_, eth0| {
+            let mut watch = ClaimWatch::open(eth0, vec![vip]).unwrap();
+            announce(eth0, vip, 2).unwrap();
+            foreign.run(|_, eth0| {
+                announce(eth0, ip("10.7.0.99"), 1).unwrap();
+                announce(eth0, ip("fd07::99"), 1).unwrap();
+                announce(eth0, vip, 2).unwrap();
+            });
+            let mut heard = Vec::new();
+            while heard.is_empty() {
+                poll(&mut [PollFd::new(&watch, PollFlags::IN)], None).unwrap();
+                heard = watch.claims().unwrap();
+            }
+            assert_eq!(heard, [Claim { address: vip, mac: foreign.mac }]);
+        });
+    }
+}
+
+#[test]
+fn answers_come_to_who_asks_by_the_watch() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [us, foreign] = &lan.machines;
+    us.run(|_, eth0| {
+        let mut watch = ClaimWatch::open(eth0, vec![]).unwrap();
+        for address in [foreign.v4, foreign.v6] {
+            watch.set_vips(vec![address]);
+            watch.ask(address).unwrap();
+            let expected = [Claim { address, mac: foreign.mac }];
+            wait_until("the answer", || watch.claims().unwrap() == expected);
+        }
+    });
+}
+
+#[test]
+fn a_watch_survives_its_device_going_down_and_up() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [us, foreign] = &lan.machines;
+    us.run(|netif, eth0| {
+        let mut watch = ClaimWatch::open(eth0, vec![foreign.v4]).unwrap();
+        super::bed::set_link(netif, eth0.index, false, vec![]);
+        assert_eq!(watch.claims().unwrap(), []);
+        assert!(watch.ask(foreign.v4).is_err(), "nothing can be asked meanwhile");
+        super::bed::set_link(netif, eth0.index, true, vec![]);
+        let expected = [Claim { address: foreign.v4, mac: foreign.mac }];
+        wait_until("the answer", || {
+            watch.ask(foreign.v4).unwrap();
+            watch.claims().unwrap() == expected
+        });
+    });
+}

@@ -1,0 +1,87 @@
+//! Virtual addresses come and go, and nothing else does.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use rustix::thread::set_thread_uid;
+
+use super::bed::{Lan, add_address, ip, vips};
+use crate::{Error, announce, probe};
+
+#[test]
+fn claiming_and_releasing_twice_is_as_once() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [a, b] = &lan.machines;
+    a.run(|netif, eth0| {
+        let before = netif.devices().unwrap();
+        for vip in vips() {
+            assert!(netif.claim(eth0, vip).unwrap());
+            assert!(!netif.claim(eth0, vip).unwrap());
+            assert!(netif.device("eth0").unwrap().has(vip));
+            assert_eq!(netif.device_of(vip).unwrap().index, eth0.index);
+        }
+        // Its own connections do not come from there.
+        for (neighbour, own) in [(b.v4, a.v4), (b.v6, a.v6)] {
+            assert_eq!(netif.route(neighbour, None).unwrap().unwrap().source, Some(own));
+        }
+        for vip in vips() {
+            assert!(netif.release(eth0, vip).unwrap());
+            assert!(!netif.release(eth0, vip).unwrap());
+        }
+        assert_eq!(netif.devices().unwrap(), before);
+    });
+}
+
+#[test]
+fn an_address_of_the_operators_is_left_as_it_is() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        for (vip, prefix_bits) in vips().into_iter().zip([24, 64]) {
+            add_address(netif, eth0, vip, prefix_bits);
+        }
+        let before = netif.devices().unwrap();
+        for vip in vips() {
+            assert!(!netif.claim(eth0, vip).unwrap());
+            assert!(!netif.release(eth0, vip).unwrap());
+        }
+        assert_eq!(netif.devices().unwrap(), before);
+    });
+}
+
+#[test]
+fn a_claimed_address_answers_at_once() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [a, b] = &lan.machines;
+    for vip in vips() {
+        a.run(|netif, eth0| netif.claim(eth0, vip).unwrap());
+        let owner = b.run(|_, eth0| probe(eth0, vip, super::bed::LONG).unwrap());
+        assert_eq!(owner, Some(a.mac), "{vip}");
+    }
+}
+
+#[test]
+fn what_is_no_virtual_address_is_refused() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        let error = netif.claim(eth0, ip("224.0.0.1")).unwrap_err();
+        assert!(matches!(error, Error::NotAVip { .. }), "{error}");
+    });
+}
+
+#[test]
+fn without_capabilities_the_error_names_the_one_that_is_missing() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        // Of this thread only, which ends here.
+        set_thread_uid(rustix::process::Uid::from_raw(65_534)).unwrap();
+        let vip = vips()[0];
+        let error = netif.claim(eth0, vip).unwrap_err().to_string();
+        let expected = "cannot put 10.7.0.80 on eth0: needs CAP_NET_ADMIN, which this process";
+        assert!(error.starts_with(expected), "{error}");
+        let error = announce(eth0, vip, 1).unwrap_err().to_string();
+        assert!(error.contains("needs CAP_NET_RAW"), "{error}");
+        let mut record = crate::Record::default();
+        netif.prepare_hold(&mut record, eth0, vip, &[]).unwrap();
+        let error = netif.hold(&record).unwrap_err().to_string();
+        assert!(error.contains("net.ipv4.conf.all.arp_ignore = 1: needs CAP_NET_ADMIN"), "{error}");
+    });
+}
