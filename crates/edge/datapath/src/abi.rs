@@ -1,0 +1,387 @@
+//! The values of the maps, byte for byte as in `bpf/abi.h`, and the way to and
+//! from the plain types of [`skep_wire::steer`].
+//!
+//! **Invariants:** no type has padding that is not a field, so all of its bytes
+//! are told to the kernel; a test compiles `abi.h` and compares.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use aya::Pod;
+use aya::maps::lpm_trie;
+use skep_wire::guard::Steerer;
+use skep_wire::steer::{self, Measure, NodeState, Protocol};
+
+/// IPv4 is mapped, `::ffff:a.b.c.d`; in the order of the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C, align(4))]
+pub(crate) struct Address(pub(crate) [u8; 16]);
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        Self(match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+            IpAddr::V6(address) => address.octets(),
+        })
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> Self {
+        Ipv6Addr::from(address.0).to_canonical()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub(crate) struct ServiceKey {
+    pub(crate) vip: Address,
+    pub(crate) port_be: [u8; 2],
+    pub(crate) protocol: u8,
+    pub(crate) zero: u8,
+}
+
+impl From<&steer::Service> for ServiceKey {
+    fn from(service: &steer::Service) -> Self {
+        Self {
+            vip: service.address.ip().into(),
+            port_be: service.address.port().to_be_bytes(),
+            protocol: match service.protocol {
+                Protocol::Tcp => 6,
+                Protocol::Udp => 17,
+            },
+            zero: 0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Service {
+    pub(crate) id: u16,
+    pub(crate) choices: u8,
+    pub(crate) measure: u8,
+    pub(crate) by_address: u8,
+    /// Which of its two tables counts.
+    pub(crate) half: u8,
+    pub(crate) zero: u16,
+}
+
+impl Service {
+    pub(crate) fn new(service: &steer::Service, half: u8) -> Self {
+        let measure = match service.measure {
+            Measure::First => 0,
+            Measure::Turns => 1,
+            Measure::Load => 2,
+        };
+        let by_address = service.by_address.into();
+        Self { id: service.id, choices: service.choices, measure, by_address, half, zero: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Row(pub(crate) [u16; steer::ROW_NODES]);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Node {
+    pub(crate) mac: [u8; 6],
+    pub(crate) state: u8,
+    pub(crate) is_local: u8,
+    pub(crate) device_index: u32,
+    pub(crate) mtu: u32,
+}
+
+impl From<&steer::Node> for Node {
+    fn from(node: &steer::Node) -> Self {
+        Self {
+            mac: node.mac,
+            state: match node.state {
+                NodeState::Down => 0,
+                NodeState::Draining => 1,
+                NodeState::Up => 2,
+            },
+            is_local: node.is_local.into(),
+            device_index: node.device_index,
+            mtu: node.mtu,
+        }
+    }
+}
+
+/// `enum steerer`: this machine, which must not meet its own frames.
+pub(crate) const STEERER_SELF: u32 = 3;
+
+pub(crate) fn steerer(steerer: Steerer) -> u32 {
+    match steerer {
+        Steerer::Dispatcher => 1,
+        Steerer::Node => 2,
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Load {
+    pub(crate) reported: u64,
+    pub(crate) assigned_at_report: u64,
+    pub(crate) assigned_at_table: u64,
+    pub(crate) weight: u32,
+    pub(crate) zero: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub(crate) struct FlowKey {
+    pub(crate) client: Address,
+    pub(crate) port_be: [u8; 2],
+    pub(crate) service: u16,
+}
+
+impl From<&steer::Flow> for FlowKey {
+    fn from(flow: &steer::Flow) -> Self {
+        Self {
+            client: flow.client.ip().into(),
+            port_be: flow.client.port().to_be_bytes(),
+            service: flow.service,
+        }
+    }
+}
+
+impl FlowKey {
+    pub(crate) fn owned_by(self, node: u16) -> steer::Flow {
+        let client = SocketAddr::new(self.client.into(), u16::from_be_bytes(self.port_be));
+        steer::Flow { client, service: self.service, node }
+    }
+}
+
+/// Generation 0 and no `via`: to be checked when its next packet comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Flow {
+    pub(crate) node: u16,
+    pub(crate) flags: u16,
+    pub(crate) generation: u32,
+    pub(crate) via: [u8; 6],
+    pub(crate) zero: u16,
+}
+
+pub(crate) type NetworkKey = lpm_trie::Key<Address>;
+
+/// Of the mapped address: 96 bits more for IPv4. Host bits are cleared.
+pub(crate) fn network_key(network: &steer::Network) -> NetworkKey {
+    let bits = u32::from(network.prefix_bits) + if network.address.is_ipv4() { 96 } else { 0 };
+    let bits = bits.min(128);
+    let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
+    let address = u128::from_be_bytes(Address::from(network.address).0) & mask;
+    NetworkKey::new(bits, Address(address.to_be_bytes()))
+}
+
+/// `enum admission`.
+pub(crate) const ADMISSION_ALLOW: u32 = 1;
+pub(crate) const ADMISSION_DENY: u32 = 2;
+
+/// `enum setting_flag`.
+pub(crate) const SETTING_NETWORKS: u32 = 1;
+pub(crate) const SETTING_ALLOW_LISTED: u32 = 2;
+pub(crate) const SETTING_STREAM: u32 = 4;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Settings {
+    pub(crate) hash_seed: u64,
+    pub(crate) new_flows_max: u64,
+    pub(crate) new_flows_per_source_max: u64,
+    pub(crate) generation: u32,
+    pub(crate) flags: u32,
+    pub(crate) own_device_index: u32,
+    pub(crate) own_node: u16,
+    pub(crate) own_mac: [u8; 6],
+    pub(crate) zero: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct Count {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(crate) struct FlowEvent {
+    pub(crate) key: FlowKey,
+    pub(crate) node: u16,
+    pub(crate) zero: u16,
+}
+
+impl FlowEvent {
+    /// Of a record of the ring; `None` when it has another length.
+    pub(crate) fn read(record: &[u8]) -> Option<Self> {
+        let bytes: &[u8; size_of::<Self>()] = record.try_into().ok()?;
+        let (client, rest) = bytes.split_first_chunk::<16>()?;
+        let (port_be, rest) = rest.split_first_chunk::<2>()?;
+        let (service, rest) = rest.split_first_chunk::<2>()?;
+        let (node, _) = rest.split_first_chunk::<2>()?;
+        let key = FlowKey {
+            client: Address(*client),
+            port_be: *port_be,
+            service: u16::from_ne_bytes(*service),
+        };
+        Some(Self { key, node: u16::from_ne_bytes(*node), zero: 0 })
+    }
+}
+
+macro_rules! plain {
+    ($($name:ident),+) => {
+        $(
+            #[expect(unsafe_code, reason = "keys and values of maps are their bytes")]
+            // SAFETY: `repr(C)`, of integers and arrays of them; without padding,
+            // as the test below shows; every pattern of bits is a value.
+            unsafe impl Pod for $name {}
+        )+
+    };
+}
+
+plain!(Address, ServiceKey, Service, Row, Node, Load, FlowKey, Flow, Settings, Count);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use std::fs;
+    use std::mem::offset_of;
+    use std::path::Path;
+    use std::process::Command;
+
+    use steer::{CHOICES_MAX, NO_NODE, NODES_MAX, ROW_NODES, ROWS, SERVICES_MAX, Verdict};
+
+    use super::*;
+
+    const ABI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../bpf/abi.h");
+
+    /// Facts as this crate has them, each with its expression in C.
+    fn facts() -> Vec<(String, usize)> {
+        let mut facts = Vec::new();
+        macro_rules! layout {
+            ($name:ident = $c:literal, $($field:ident $($c_field:ident)?),+) => {
+                facts.push((format!("sizeof(struct {})", $c), size_of::<$name>()));
+                facts.push((format!("_Alignof(struct {})", $c), align_of::<$name>()));
+                let fields = [$((
+                    *[stringify!($field) $(, stringify!($c_field))?].last().unwrap(),
+                    offset_of!($name, $field),
+                )),+];
+                for (field, offset) in fields {
+                    facts.push((format!("offsetof(struct {}, {field})", $c), offset));
+                }
+                // All fields are told, and nothing follows the last.
+                let bytes = fields.map(|(field, _)| format!("sizeof(((struct {} *)0)->{field})", $c));
+                facts.push((bytes.join(" + "), size_of::<$name>()));
+            };
+        }
+        layout!(ServiceKey = "service_key", vip, port_be port, protocol, zero);
+        layout!(Service = "service", id, choices, measure, by_address, half, zero);
+        layout!(Node = "node", mac, state, is_local, device_index, mtu);
+        layout!(Load = "load", reported, assigned_at_report, assigned_at_table, weight, zero);
+        layout!(FlowKey = "flow_key", client, port_be port, service);
+        layout!(Flow = "flow", node, flags, generation, via, zero);
+        layout!(
+            Settings = "settings",
+            hash_seed,
+            new_flows_max,
+            new_flows_per_source_max,
+            generation,
+            flags,
+            own_device_index,
+            own_node,
+            own_mac,
+            zero
+        );
+        layout!(Count = "count", packets, bytes);
+        layout!(FlowEvent = "flow_event", key, node, zero);
+        facts.extend([
+            ("sizeof(struct address)".to_owned(), size_of::<Address>()),
+            ("_Alignof(struct address)".to_owned(), align_of::<Address>()),
+            ("sizeof(struct row)".to_owned(), size_of::<Row>()),
+            ("sizeof(struct network_key)".to_owned(), size_of::<NetworkKey>()),
+        ]);
+        facts.extend(numbers());
+        facts
+    }
+
+    fn numbers() -> Vec<(String, usize)> {
+        let mut numbers = vec![
+            ("ROWS", ROWS),
+            ("ROW_NODES", ROW_NODES),
+            ("CHOICES_MAX", CHOICES_MAX),
+            ("NODES_MAX", NODES_MAX),
+            ("SERVICES_MAX", SERVICES_MAX),
+            ("NO_NODE", NO_NODE.into()),
+            ("VERDICTS", Verdict::ALL.len()),
+            ("NODE_DOWN", 0),
+            ("NODE_DRAINING", 1),
+            ("NODE_UP", 2),
+            ("MEASURE_FIRST", 0),
+            ("MEASURE_TURNS", 1),
+            ("MEASURE_LOAD", 2),
+            ("STEERER_SELF", STEERER_SELF as usize),
+            ("ADMISSION_ALLOW", ADMISSION_ALLOW as usize),
+            ("ADMISSION_DENY", ADMISSION_DENY as usize),
+            ("SETTING_NETWORKS", SETTING_NETWORKS as usize),
+            ("SETTING_ALLOW_LISTED", SETTING_ALLOW_LISTED as usize),
+            ("SETTING_STREAM", SETTING_STREAM as usize),
+            ("STEERER_DISPATCHER", steerer(Steerer::Dispatcher) as usize),
+            ("STEERER_NODE", steerer(Steerer::Node) as usize),
+        ];
+        for verdict in Verdict::ALL {
+            numbers.push((verdict.name(), *verdict as usize));
+        }
+        numbers.into_iter().map(|(name, number)| (name.to_uppercase(), number)).collect()
+    }
+
+    #[test]
+    fn layouts_are_those_of_the_packet_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = format!("#include <stddef.h>\n#include {ABI:?}\n");
+        for (expression, value) in facts() {
+            program += &format!("_Static_assert({expression} == {value}, \"not {value}\");\n");
+        }
+        let source = folder.path().join("facts.c");
+        fs::write(&source, program).unwrap();
+        assert!(Path::new(ABI).exists());
+        let Ok(output) = Command::new("cc").arg("-fsyntax-only").arg(&source).output() else {
+            eprintln!("SKIPPED: no C compiler, `cc`, to read bpf/abi.h with");
+            return;
+        };
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    #[test]
+    fn addresses_of_both_families_come_back() {
+        for text in ["192.0.2.1", "2001:db8::1", "::"] {
+            let address: IpAddr = text.parse().unwrap();
+            assert_eq!(IpAddr::from(Address::from(address)), address);
+        }
+    }
+
+    #[test]
+    fn networks_count_their_bits_in_the_mapped_address() {
+        let key = |text: &str, bits| {
+            network_key(&steer::Network { address: text.parse().unwrap(), prefix_bits: bits })
+        };
+        assert_eq!(key("192.0.2.77", 24).prefix_len(), 120);
+        let first = Address::from("192.0.2.0".parse::<IpAddr>().unwrap());
+        assert_eq!(key("192.0.2.77", 24).data(), first);
+        assert_eq!(key("2001:db8::1", 128).prefix_len(), 128);
+        assert_eq!(key("::", 0).data(), Address::default());
+        assert_eq!(key("0.0.0.0", 0).prefix_len(), 96);
+    }
+
+    #[test]
+    fn an_event_of_another_length_is_no_event() {
+        let mut record = vec![0; size_of::<FlowEvent>()];
+        record[16..22].copy_from_slice(&[0x1f, 0x90, 3, 0, 7, 0]);
+        let event = FlowEvent::read(&record).unwrap();
+        let flow = event.key.owned_by(event.node);
+        assert_eq!((flow.client.port(), flow.service, flow.node), (8080, 3, 7));
+        assert_eq!(FlowEvent::read(&record[1..]), None);
+    }
+}

@@ -1,0 +1,350 @@
+//! The dispatcher's program and its maps: flows, loads, networks and events
+//! besides those that the node's program has, too.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::{Array, LpmTrie, MapData, RingBuf};
+use aya::{TestRun, TestRunOptions};
+use skep_wire::guard::{Counters, Settings, Steerer};
+use skep_wire::steer::{Flow, Load, NODES_MAX, Network, Node, ROWS, Row, SERVICES_MAX, Service};
+
+use crate::device::Device;
+use crate::limits::{TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
+use crate::links::{self, Attached, How, Programs};
+use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
+use crate::sys::{self, Hook};
+use crate::tables::{Tables, check};
+use crate::{DatapathError, Place, abi, pass};
+
+/// How much the maps hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Flows that are remembered; the one not used for longest goes first. 150
+    /// bytes of the kernel's memory each.
+    pub flows_max: u32,
+    /// Clients whose rate of new flows is known.
+    pub sources_max: u32,
+    /// Services; 2 MiB each, for their two tables.
+    pub services_max: u32,
+}
+
+/// Which of the two builds of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// For XDP.
+    Xdp,
+    /// For tc.
+    Tc,
+}
+
+/// What came of a frame in [`Dispatch::test_run`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// What the program returned: `XDP_*` or `TC_ACT_*`.
+    pub returned: u32,
+    /// The frame after it.
+    pub frame: Vec<u8>,
+    /// Time of one run in nanoseconds, the mean of all.
+    pub ns: u64,
+}
+
+/// The dispatcher's program.
+pub struct Dispatch {
+    place: Place,
+    xdp: Loaded,
+    tc: Loaded,
+    tables: Tables,
+    flows: MapData,
+    loads: Array<MapData, abi::Load>,
+    assigned: Array<MapData, u64>,
+    networks: LpmTrie<MapData, abi::Address, u32>,
+    events: RingBuf<MapData>,
+    replaced: Vec<String>,
+}
+
+impl Dispatch {
+    /// Loads the program, with the maps that are pinned at `place`: flows and
+    /// tables are as the last process left them. Maps of another shape (other
+    /// sizes, another version of Skep) are replaced, see [`Self::replaced`];
+    /// flows move over. Mounts bpffs at /sys/fs/bpf if nobody has.
+    ///
+    /// A program that is attached already goes on with the maps that it has
+    /// until [`Self::attach`].
+    pub fn open(place: &Place, sizes: Sizes) -> Result<Self, DatapathError> {
+        pass::prepare()?;
+        let map_sizes = map_sizes(sizes)?;
+        let misfits = object::prepare(place, &object::DISPATCH_XDP, &map_sizes)?;
+        let mut loader = Loader::new(Some(place), &map_sizes);
+        let mut xdp = loader.load(&object::DISPATCH_XDP)?;
+        let tc = loader.load(&object::DISPATCH_TC)?;
+        let dispatch = Self {
+            place: place.clone(),
+            tables: Tables::take(&mut xdp, sizes.services_max)?,
+            flows: xdp.data("flows")?,
+            loads: xdp.map("loads")?,
+            assigned: xdp.map("assigned")?,
+            networks: xdp.map("networks")?,
+            events: xdp.map("events")?,
+            replaced: misfits.iter().map(|(name, _)| name.clone()).collect(),
+            xdp,
+            tc,
+        };
+        dispatch.move_flows(&misfits)?;
+        Ok(dispatch)
+    }
+
+    /// The names of maps that were replaced by [`Self::open`].
+    pub fn replaced(&self) -> &[String] {
+        &self.replaced
+    }
+
+    /// Puts the program on a device and takes it off every other. If it is there
+    /// in the same way, it is exchanged for this one: packets meet the old or
+    /// the new. From one way to another there is no gap either.
+    ///
+    /// An XDP program of somebody else stays: [`How::Auto`] then goes to tc,
+    /// where packets come that it lets pass; any other is refused.
+    pub fn attach(&mut self, device: &str, how: How) -> Result<Attached, DatapathError> {
+        let programs = Programs {
+            xdp: Some(self.xdp.xdp_fd()?),
+            tc: self.tc.tc_fd()?,
+            // Before the node's program, which hands on what has no socket here.
+            tc_hook: Hook::TcFirst,
+        };
+        let device = Device::named(device)?;
+        self.tables.set_own(device.index, device.mac)?;
+        links::attach(&self.place, &device, how, &programs)
+    }
+
+    /// Says which device the program is on, for [`Self::test_run`];
+    /// [`Self::attach`] does the same.
+    pub fn set_own(&mut self, device_index: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
+        self.tables.set_own(device_index, mac)
+    }
+
+    /// Takes the program off its device and removes all that is pinned at
+    /// `place`. Nothing there is no error.
+    pub fn detach(place: &Place) -> Result<(), DatapathError> {
+        place.remove()
+    }
+
+    /// Changes the settings, at once for packets.
+    pub fn set_settings(&mut self, settings: &Settings) -> Result<(), DatapathError> {
+        self.tables.set_settings(settings)
+    }
+
+    /// Makes these all services there are, and their addresses all virtual
+    /// addresses. Flows of those that are gone are forgotten. A new one has no
+    /// nodes before [`Self::set_rows`], which may come first.
+    pub fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+        let before = self.tables.services()?;
+        self.tables.set_services(services)?;
+        let gone: HashSet<_> = before
+            .into_iter()
+            .filter(|id| !services.iter().any(|service| service.id == *id))
+            .collect();
+        if gone.is_empty() { Ok(()) } else { self.forget_flows(&gone) }
+    }
+
+    /// Exchanges the table of a service, all [`ROWS`] rows at once for packets.
+    pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
+        self.tables.write_rows(service, rows)?;
+        for node in 0..NODES_MAX as u16 {
+            self.change_load(service, node, |load, assigned| load.assigned_at_table = assigned)?;
+        }
+        self.tables.flip(service)
+    }
+
+    /// Makes these all nodes there are; others are down.
+    pub fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), DatapathError> {
+        self.tables.set_nodes(nodes)
+    }
+
+    /// Makes these all machines whose packets are steered already, by their
+    /// hardware addresses.
+    pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
+        self.tables.set_steerers(steerers)
+    }
+
+    /// Notes what nodes reported; what is assigned from now on counts on top.
+    /// Nodes that are not told stay as they are.
+    pub fn set_loads(&mut self, service: u16, loads: &[Load]) -> Result<(), DatapathError> {
+        self.tables.check_service(service)?;
+        for load in loads {
+            check("place of a node", load.node, 0, NODES_MAX as u64 - 1)?;
+            check("weight of a node", load.weight, 1, u64::from(u32::MAX))?;
+            self.change_load(service, load.node, |now, assigned| {
+                now.reported = load.load;
+                now.assigned_at_report = assigned;
+                now.weight = load.weight;
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes these all networks that are allowed and denied; of several around
+    /// an address the smallest counts, and of two alike the denial. With any
+    /// that is allowed, all that is in none is denied.
+    pub fn set_networks(
+        &mut self,
+        allow: &[Network],
+        deny: &[Network],
+    ) -> Result<(), DatapathError> {
+        for network in allow.iter().chain(deny) {
+            let bits_max = if network.address.is_ipv4() { 32 } else { 128 };
+            check("prefix of a network", network.prefix_bits, 0, bits_max)?;
+        }
+        let failed = DatapathError::map("networks");
+        let mut wanted = HashSet::new();
+        let lists = [(allow, abi::ADMISSION_ALLOW), (deny, abi::ADMISSION_DENY)];
+        for (network, admission) in
+            lists.into_iter().flat_map(|(list, admission)| list.iter().map(move |n| (n, admission)))
+        {
+            let key = abi::network_key(network);
+            self.networks.insert(&key, admission, 0).map_err(&failed)?;
+            wanted.insert((key.prefix_len(), key.data()));
+        }
+        let mut flags = if wanted.is_empty() { 0 } else { abi::SETTING_NETWORKS };
+        flags |= if allow.is_empty() { 0 } else { abi::SETTING_ALLOW_LISTED };
+        // Before old ones go: without the flag nobody needs to be in one.
+        self.tables.change_settings(false, |now| {
+            now.flags = now.flags & abi::SETTING_STREAM | flags;
+        })?;
+        let there: Vec<_> = self.networks.keys().collect::<Result<_, _>>().map_err(&failed)?;
+        for key in there.iter().filter(|key| !wanted.contains(&(key.prefix_len(), key.data()))) {
+            self.networks.remove(key).map_err(&failed)?;
+        }
+        self.tables.change_settings(true, |_| ())
+    }
+
+    /// Remembers flows, as another dispatcher told them; the next packet of each
+    /// is checked as if it were the first.
+    pub fn insert_flows(&self, flows: &[Flow]) -> Result<(), DatapathError> {
+        let keys: Vec<_> = flows.iter().map(abi::FlowKey::from).collect();
+        let values: Vec<_> = flows
+            .iter()
+            .map(|flow| abi::Flow { node: flow.node, ..abi::Flow::default() })
+            .collect();
+        sys::update_batch(self.flows.fd().as_fd(), &keys, &values)
+            .map_err(DatapathError::map_io("flows"))
+    }
+
+    /// Shows all flows that are remembered. Those that come or go meanwhile are
+    /// shown or not.
+    pub fn flows(&self, mut show: impl FnMut(Flow)) -> Result<(), DatapathError> {
+        let show = |key: abi::FlowKey, flow: abi::Flow| show(key.owned_by(flow.node));
+        sys::each(self.flows.fd().as_fd(), show).map_err(DatapathError::map_io("flows"))
+    }
+
+    /// Takes the next new flows, at most `max`, in the order in which they came;
+    /// see [`Settings::stream`]. What comes while the ring of 1 MiB is
+    /// full is not told.
+    pub fn next_flow_events(&mut self, max: usize) -> Result<Vec<Flow>, DatapathError> {
+        let mut flows = Vec::new();
+        while flows.len() < max
+            && let Some(record) = self.events.next()
+        {
+            let event = abi::FlowEvent::read(&record);
+            flows.extend(event.map(|event| event.key.owned_by(event.node)));
+        }
+        Ok(flows)
+    }
+
+    /// Readable when there are new flows to take.
+    pub fn events_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+
+    /// What has been counted since the maps were made.
+    pub fn counters(&self) -> Result<Counters, DatapathError> {
+        self.tables.counters()
+    }
+
+    /// Runs the program over a frame, `repeat` times; the flow table and the
+    /// counters take note. The frame is not made anew for the next run: one
+    /// that is forwarded is on its second run a frame for somebody else.
+    pub fn test_run(&self, build: Build, frame: &[u8], repeat: u32) -> Result<Run, DatapathError> {
+        let mut room = vec![0; frame.len() + TEST_FRAME_ROOM];
+        let mut options = TestRunOptions::new();
+        options.data_in = Some(frame);
+        options.data_out = Some(&mut room);
+        options.repeat = repeat;
+        let (program, result) = match build {
+            Build::Xdp => ("dispatch_xdp", self.xdp.xdp()?.test_run(options)),
+            Build::Tc => ("dispatch_tc", self.tc.tc()?.test_run(options)),
+        };
+        let result = result.map_err(|error| DatapathError::TestRun {
+            program,
+            bytes: frame.len(),
+            source: std::io::Error::other(error),
+        })?;
+        room.truncate(result.data_size_out as usize);
+        let ns = result.duration.as_nanos() as u64;
+        Ok(Run { returned: result.return_value, frame: room, ns })
+    }
+
+    fn change_load(
+        &mut self,
+        service: u16,
+        node: u16,
+        change: impl FnOnce(&mut abi::Load, u64),
+    ) -> Result<(), DatapathError> {
+        let place = u32::from(service) * NODES_MAX as u32 + u32::from(node);
+        let assigned = self.assigned.get(&place, 0).map_err(DatapathError::map("assigned"))?;
+        let mut load = self.loads.get(&place, 0).map_err(DatapathError::map("loads"))?;
+        change(&mut load, assigned);
+        self.loads.set(place, load, 0).map_err(DatapathError::map("loads"))
+    }
+
+    fn forget_flows(&self, services: &HashSet<u16>) -> Result<(), DatapathError> {
+        let mut keys = Vec::new();
+        let map = self.flows.fd().as_fd();
+        let note = |key: abi::FlowKey, _: abi::Flow| {
+            if services.contains(&key.service) {
+                keys.push(key);
+            }
+        };
+        sys::each(map, note)
+            .and_then(|()| keys.iter().try_for_each(|key| sys::delete(map, key)))
+            .map_err(DatapathError::map_io("flows"))
+    }
+
+    /// From a flow table of another size, if the flows have the same form.
+    fn move_flows(&self, misfits: &Misfits) -> Result<(), DatapathError> {
+        let Some((_, old)) = misfits.iter().find(|(name, _)| name == "flows") else {
+            return Ok(());
+        };
+        let info = old.info().map_err(DatapathError::map("flows"))?;
+        let has_form = info.key_size() as usize == size_of::<abi::FlowKey>()
+            && info.value_size() as usize == size_of::<abi::Flow>();
+        if !has_form {
+            return Ok(());
+        }
+        let (mut keys, mut values) = (Vec::new(), Vec::new());
+        sys::each(old.fd().as_fd(), |key: abi::FlowKey, flow: abi::Flow| {
+            keys.push(key);
+            values.push(flow);
+        })
+        .and_then(|()| sys::update_batch(self.flows.fd().as_fd(), &keys, &values))
+        .map_err(DatapathError::map_io("flows"))
+    }
+}
+
+/// Two halves for each service.
+const ROWS_OF_SERVICE: u32 = 2 * ROWS as u32;
+
+fn map_sizes(sizes: Sizes) -> Result<MapSizes, DatapathError> {
+    let most = u64::from(TABLE_ENTRIES_MAX);
+    check("size of the flow table", sizes.flows_max, 1, most)?;
+    check("size of the table of sources", sizes.sources_max, 1, most)?;
+    let mut map_sizes = table_sizes(sizes.services_max)?;
+    map_sizes.extend([("flows", sizes.flows_max), ("sources", sizes.sources_max)]);
+    Ok(map_sizes)
+}
+
+/// Of the maps that the node's program has, too.
+pub(crate) fn table_sizes(services_max: u32) -> Result<MapSizes, DatapathError> {
+    check("number of services", services_max, 1, SERVICES_MAX as u64)?;
+    Ok(vec![("rows", services_max * ROWS_OF_SERVICE)])
+}

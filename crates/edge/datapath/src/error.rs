@@ -1,0 +1,203 @@
+//! What can go wrong, as sentences for whoever set the machine up.
+
+use std::io;
+use std::path::PathBuf;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::limits::VERIFIER_BYTES_MAX;
+use crate::links::Attached;
+
+/// Why packets cannot be steered.
+#[derive(Debug, Error)]
+pub enum DatapathError {
+    /// The process lacks capabilities.
+    #[error(
+        "skep needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to {doing}, and the kernel refuses: \
+         run it as root, or `skep netguard` with these capabilities"
+    )]
+    NoPermission {
+        /// What was refused.
+        doing: &'static str,
+    },
+    /// The kernel was built without what is needed, or is too old.
+    #[error(
+        "the kernel cannot {doing} ({source}): direct dispatch needs Linux 6.6 or newer with \
+         CONFIG_BPF_SYSCALL; use another dispatch mode on this machine"
+    )]
+    NoBpf {
+        /// What it cannot do.
+        doing: &'static str,
+        /// What it answered.
+        source: io::Error,
+    },
+    /// No file system to pin maps and links in.
+    #[error(
+        "there is no bpffs at {path}, and mounting it failed ({source}): \
+         run `mount -t bpf bpf {path}` as root, once after each start of the machine"
+    )]
+    NoBpffs {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why it could not be mounted.
+        source: io::Error,
+    },
+    /// A folder for pins that is on another file system.
+    #[error("{path} is not in a bpffs: maps and links can be pinned below /sys/fs/bpf only")]
+    NotBpffs {
+        /// The folder asked for.
+        path: PathBuf,
+    },
+    /// A pin could not be made, read or removed.
+    #[error("cannot {doing} {path}: {source}")]
+    Pin {
+        /// What was tried.
+        doing: &'static str,
+        /// With which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// There is no such network device.
+    #[error("there is no network device {device} here; there are {}", list(.devices))]
+    NoSuchDevice {
+        /// The name asked for.
+        device: String,
+        /// The names that there are.
+        devices: Vec<String>,
+    },
+    /// Somebody else's XDP program is on the device; it stays.
+    #[error(
+        "{device} has an XDP program already, {owner}, which skep does not replace: \
+         remove it with `ip link set {device} xdp off`, or set dispatch.attach = \"tc\""
+    )]
+    Busy {
+        /// The device.
+        device: String,
+        /// Name and number of its program.
+        owner: String,
+    },
+    /// The device takes no program this way.
+    #[error("{device} does not take a program by {mode} ({source}): {}", advice(*.mode))]
+    Refused {
+        /// The device.
+        device: String,
+        /// The way tried.
+        mode: Attached,
+        /// What the kernel answered.
+        source: io::Error,
+    },
+    /// The network devices could not be read.
+    #[error("cannot read the network devices from the kernel: {0}")]
+    Devices(#[source] io::Error),
+    /// The kernel's verifier refuses a packet program.
+    #[error("the kernel does not take the packet program {program}: {reason}")]
+    Load {
+        /// The program.
+        program: &'static str,
+        /// What it says.
+        reason: String,
+    },
+    /// A map could not be read or written.
+    #[error("cannot use the map {map} of the packet programs: {source}")]
+    Map {
+        /// The map.
+        map: &'static str,
+        /// Why not.
+        source: Box<MapError>,
+    },
+    /// A number that the tables have no place for.
+    #[error("{what} {found} is out of range: expected {expected}")]
+    OutOfRange {
+        /// What is numbered.
+        what: &'static str,
+        /// The number given.
+        found: u64,
+        /// What would do.
+        expected: String,
+    },
+    /// A program could not be run over a frame.
+    #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {source}")]
+    TestRun {
+        /// The program.
+        program: &'static str,
+        /// Length of the frame.
+        bytes: usize,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl DatapathError {
+    /// What the kernel said to something without which nothing works.
+    pub(crate) fn refusal(doing: &'static str, source: io::Error) -> Self {
+        match Errno::from_io_error(&source) {
+            Some(Errno::PERM | Errno::ACCESS) => Self::NoPermission { doing },
+            _ => Self::NoBpf { doing, source },
+        }
+    }
+
+    pub(crate) fn load(program: &'static str, error: EbpfError) -> Self {
+        match error {
+            EbpfError::ProgramError(error) => Self::verify(program, error),
+            other => Self::Load { program, reason: chain(&other) },
+        }
+    }
+
+    pub(crate) fn verify(program: &'static str, error: ProgramError) -> Self {
+        match error {
+            ProgramError::LoadError { io_error, verifier_log } => {
+                match Errno::from_io_error(&io_error) {
+                    Some(Errno::PERM) => Self::NoPermission { doing: "load packet programs" },
+                    _ => Self::Load { program, reason: end_of(&verifier_log.to_string()) },
+                }
+            }
+            other => Self::Load { program, reason: chain(&other) },
+        }
+    }
+
+    pub(crate) fn map(map: &'static str) -> impl Fn(MapError) -> Self {
+        move |source| Self::Map { map, source: Box::new(source) }
+    }
+
+    /// As [`Self::map`], of calls that are made without the library.
+    pub(crate) fn map_io(map: &'static str) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Map { map, source: Box::new(source.into()) }
+    }
+}
+
+fn list(devices: &[String]) -> String {
+    if devices.is_empty() { "none".to_owned() } else { devices.join(", ") }
+}
+
+fn advice(mode: Attached) -> &'static str {
+    match mode {
+        Attached::XdpNative => {
+            "its driver has no native XDP, or not with this MTU or number of queues; \
+             set dispatch.attach to \"auto\" or \"xdp-generic\""
+        }
+        Attached::XdpGeneric => "set dispatch.attach to \"auto\" or \"tc\"",
+        Attached::Tc => "programs at tc need Linux 6.6 or newer (tcx)",
+    }
+}
+
+/// An error with its causes: libraries tell the cause in `source` only.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+fn end_of(log: &str) -> String {
+    let log = log.trim();
+    let from = log.ceil_char_boundary(log.len().saturating_sub(VERIFIER_BYTES_MAX));
+    log[from..].to_owned()
+}

@@ -1,0 +1,35 @@
+//! The packet programs of direct dispatch: loads them, puts them on a device,
+//! fills their maps and reads their counters.
+//!
+//! [`Dispatch`] is the dispatcher's program, [`NodeSide`] the node's. Both are
+//! handles: programs and maps are pinned in bpffs, so packets go on being
+//! steered when the process dies, and a later [`Dispatch::open`] finds the flow
+//! table as it was. Only [`Dispatch::detach`] ends that. The programs are C, in
+//! `bpf/`; their objects are part of this crate.
+//!
+//! Calls block for microseconds, [`Dispatch::set_rows`] for milliseconds. They
+//! act in the network namespace of the thread that makes them.
+//!
+//! **Invariants:** packets never meet half a change of a table. An XDP program
+//! of somebody else is never replaced. Numbers from outside are checked, since
+//! they come from a process with fewer rights.
+
+mod abi;
+mod device;
+mod dispatch;
+mod error;
+pub mod limits;
+mod links;
+mod node_side;
+mod object;
+mod pass;
+mod pins;
+mod sys;
+mod tables;
+
+pub use dispatch::{Build, Dispatch, Run, Sizes};
+pub use error::DatapathError;
+pub use links::{Attached, How};
+pub use node_side::NodeSide;
+pub use pass::{Pass, attach_pass, prepare};
+pub use pins::Place;

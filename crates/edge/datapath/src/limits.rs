@@ -1,0 +1,28 @@
+//! Every bound of this crate, with unit and reason.
+
+/// Elements that one call of the kernel takes or gives: what a table's 65,537
+/// rows need in 9 calls, while keys and values of a call stay below 400 KiB.
+pub(crate) const BATCH_ELEMENTS: usize = 8192;
+
+/// Calls that find all of a hash table without getting on, at most; the kernel
+/// refuses a batch that is smaller than one of its chains.
+pub(crate) const BATCH_GROWTHS_MAX: u32 = 8;
+
+/// Entries that the flow table and the table of sources may have: 4 million
+/// are 600 MB of the kernel's memory.
+pub const TABLE_ENTRIES_MAX: u32 = 4 << 20;
+
+/// Bytes that one reading of a netlink socket takes: the kernel packs at most
+/// 32 KiB into one message.
+pub(crate) const NETLINK_BYTES: usize = 64 * 1024;
+
+/// Devices that an error names.
+pub(crate) const DEVICES_NAMED_MAX: usize = 16;
+
+/// Bytes of what the kernel's verifier says that an error shows: its end tells
+/// the reason.
+pub(crate) const VERIFIER_BYTES_MAX: usize = 2048;
+
+/// Bytes that a program may add to a frame in a test run: an ICMP error is
+/// longer than a short packet.
+pub(crate) const TEST_FRAME_ROOM: usize = 256;

@@ -1,0 +1,266 @@
+//! Which programs are on which device, and in which way; pinned, so that they
+//! stay there when the process has gone.
+//!
+//! **Invariants:** a program of somebody else is never replaced. While a link of
+//! ours is pinned, packets always meet a program of ours: it is exchanged within
+//! the link, and where the kernel cannot do that, another stands in meanwhile.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::io::Errno;
+
+use crate::device::Device;
+use crate::sys::{self, Hook};
+use crate::{DatapathError, Place};
+
+/// How a program is to be put on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The first that works of native XDP, generic XDP and tc; the way that is
+    /// in use already, if it is one of XDP.
+    Auto,
+    /// In the driver, before the kernel makes a packet of the frame.
+    XdpNative,
+    /// After that, whatever the driver.
+    XdpGeneric,
+    /// At tc's ingress (tcx), beside programs of others.
+    Tc,
+}
+
+/// How a program is on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Attached {
+    /// See [`How::XdpNative`].
+    XdpNative,
+    /// See [`How::XdpGeneric`].
+    XdpGeneric,
+    /// See [`How::Tc`].
+    Tc,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::XdpNative => "native XDP",
+            Self::XdpGeneric => "generic XDP",
+            Self::Tc => "tc",
+        })
+    }
+}
+
+impl Attached {
+    const ALL: [Self; 3] = [Self::XdpNative, Self::XdpGeneric, Self::Tc];
+
+    fn pin_name(self) -> &'static str {
+        match self {
+            Self::XdpNative => "link-xdp-native",
+            Self::XdpGeneric => "link-xdp-generic",
+            Self::Tc => "link-tc",
+        }
+    }
+}
+
+/// One program in its two builds.
+pub(crate) struct Programs<'fd> {
+    /// `None` if it is built for tc only.
+    pub(crate) xdp: Option<BorrowedFd<'fd>>,
+    pub(crate) tc: BorrowedFd<'fd>,
+    /// Where it stands among those of others at tc.
+    pub(crate) tc_hook: Hook,
+}
+
+/// A link of ours that was pinned.
+pub(crate) struct Found {
+    mode: Attached,
+    path: PathBuf,
+    link: OwnedFd,
+    device_index: u32,
+}
+
+/// Puts `programs` on the device and takes them off every other.
+pub(crate) fn attach(
+    place: &Place,
+    device: &Device,
+    how: How,
+    programs: &Programs<'_>,
+) -> Result<Attached, DatapathError> {
+    let attaching = Attaching { place, device, programs, found: found(place)? };
+    let mut refusal = None;
+    for mode in attaching.modes(how) {
+        match attaching.by(mode) {
+            Ok(()) => return Ok(mode),
+            Err(error) => {
+                if how == How::Auto {
+                    tracing::info!("{error}");
+                }
+                // The first is the way that the user would rather have.
+                refusal.get_or_insert(error);
+            }
+        }
+    }
+    Err(refusal.unwrap_or_else(|| unreachable!("there is at least one way")))
+}
+
+/// The links that are pinned in a folder.
+pub(crate) fn found(place: &Place) -> Result<Vec<Found>, DatapathError> {
+    let mut found = Vec::new();
+    for mode in Attached::ALL {
+        let path = place.pins.join(mode.pin_name());
+        let link = match sys::pinned(&path) {
+            Ok(link) => link,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(pin_failed("read the pinned link", path)(error)),
+        };
+        let device_index = sys::link_device(link.as_fd())
+            .map_err(pin_failed("ask for the device of the pinned link", path.clone()))?;
+        found.push(Found { mode, path, link, device_index });
+    }
+    Ok(found)
+}
+
+/// Takes programs off their devices, and the pins away.
+pub(crate) fn remove(links: &[Found]) -> Result<(), DatapathError> {
+    links.iter().try_for_each(Found::remove)
+}
+
+struct Attaching<'a> {
+    place: &'a Place,
+    device: &'a Device,
+    programs: &'a Programs<'a>,
+    found: Vec<Found>,
+}
+
+impl Attaching<'_> {
+    fn modes(&self, how: How) -> Vec<Attached> {
+        match how {
+            How::Auto if self.programs.xdp.is_none() => vec![Attached::Tc],
+            // A driver that refused native XDP would do so again, at the price
+            // of taking the generic program off meanwhile.
+            How::Auto if self.here(Attached::XdpGeneric).is_some() => {
+                vec![Attached::XdpGeneric, Attached::Tc]
+            }
+            How::Auto => Attached::ALL.to_vec(),
+            How::XdpNative => vec![Attached::XdpNative],
+            How::XdpGeneric => vec![Attached::XdpGeneric],
+            How::Tc => vec![Attached::Tc],
+        }
+    }
+
+    /// Attaches in this way, and cleans up all others.
+    fn by(&self, mode: Attached) -> Result<(), DatapathError> {
+        if let Some(found) = self.here(mode) {
+            sys::update_link(found.link.as_fd(), self.program(mode)?)
+                .map_err(pin_failed("exchange the program of the link", found.path.clone()))?;
+            return self.others(mode).try_for_each(Found::remove);
+        }
+        let link = match self.other_xdp(mode) {
+            Some(other) => self.exchange_xdp(other, mode)?,
+            None => self.create(mode)?,
+        };
+        // One of the same way on another device is in the way of the pin.
+        self.found.iter().filter(|found| !self.is_here(found)).try_for_each(Found::remove)?;
+        let path = self.place.pins.join(mode.pin_name());
+        sys::pin(link.as_fd(), &path).map_err(pin_failed("pin the link", path))?;
+        self.others(mode).filter(|found| self.is_here(found)).try_for_each(Found::remove)
+    }
+
+    /// The kernel has one XDP program on a device, in one mode; from one to the
+    /// other there is a moment without. Then a program at tc does the work.
+    fn exchange_xdp(&self, other: &Found, mode: Attached) -> Result<OwnedFd, DatapathError> {
+        let meanwhile = match self.here(Attached::Tc) {
+            Some(_) => None,
+            None => Some(self.create(Attached::Tc)?),
+        };
+        other.remove()?;
+        let created = self.create(mode);
+        if created.is_err() {
+            let link = self.create(other.mode)?;
+            sys::pin(link.as_fd(), &other.path)
+                .map_err(pin_failed("pin the link again", other.path.clone()))?;
+        }
+        if let Some(link) = meanwhile {
+            sys::detach_link(link.as_fd()).map_err(self.place.failed("end the detour by tc of"))?;
+        }
+        created
+    }
+
+    fn create(&self, mode: Attached) -> Result<OwnedFd, DatapathError> {
+        let hook = match mode {
+            Attached::XdpNative => Hook::XdpNative,
+            Attached::XdpGeneric => Hook::XdpGeneric,
+            Attached::Tc => self.programs.tc_hook,
+        };
+        sys::create_link(self.program(mode)?, self.device.index, hook)
+            .map_err(|source| self.refused(mode, source))
+    }
+
+    fn refused(&self, mode: Attached, source: io::Error) -> DatapathError {
+        let device = self.device.name.clone();
+        match Errno::from_io_error(&source) {
+            Some(Errno::PERM) => DatapathError::NoPermission { doing: "attach packet programs" },
+            Some(Errno::BUSY | Errno::EXIST) => {
+                DatapathError::Busy { device, owner: self.device.xdp_owner() }
+            }
+            _ => DatapathError::Refused { device, mode, source },
+        }
+    }
+
+    fn program(&self, mode: Attached) -> Result<BorrowedFd<'_>, DatapathError> {
+        match mode {
+            Attached::Tc => Ok(self.programs.tc),
+            _ => self.programs.xdp.ok_or_else(|| {
+                let source = io::Error::from(io::ErrorKind::Unsupported);
+                DatapathError::Refused { device: self.device.name.clone(), mode, source }
+            }),
+        }
+    }
+
+    fn here(&self, mode: Attached) -> Option<&Found> {
+        self.found.iter().find(|found| found.mode == mode && self.is_here(found))
+    }
+
+    fn other_xdp(&self, mode: Attached) -> Option<&Found> {
+        match mode {
+            Attached::XdpNative => self.here(Attached::XdpGeneric),
+            Attached::XdpGeneric => self.here(Attached::XdpNative),
+            Attached::Tc => None,
+        }
+    }
+
+    fn others(&self, mode: Attached) -> impl Iterator<Item = &Found> {
+        self.found.iter().filter(move |found| found.mode != mode || !self.is_here(found))
+    }
+
+    fn is_here(&self, found: &Found) -> bool {
+        found.device_index == self.device.index
+    }
+}
+
+impl Found {
+    /// Done before is done, too.
+    fn remove(&self) -> Result<(), DatapathError> {
+        if self.device_index != 0 {
+            // To unpin would do it as well, but some time later.
+            match sys::detach_link(self.link.as_fd()) {
+                Err(error) if Errno::from_io_error(&error) != Some(Errno::NOLINK) => {
+                    return Err(pin_failed("detach the link", self.path.clone())(error));
+                }
+                _ => {}
+            }
+        }
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(pin_failed("unpin the link", self.path.clone())(error))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn pin_failed(doing: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> DatapathError {
+    move |source| DatapathError::Pin { doing, path, source }
+}

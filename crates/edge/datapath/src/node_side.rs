@@ -1,0 +1,89 @@
+//! The node's program: hands on what belongs to another node.
+
+use skep_wire::guard::{Counters, Settings, Steerer};
+use skep_wire::steer::{Node, Row, Service};
+
+use crate::device::Device;
+use crate::dispatch::table_sizes;
+use crate::links::{self, How, Programs};
+use crate::object::{self, Loaded, Loader};
+use crate::sys::Hook;
+use crate::tables::Tables;
+use crate::{DatapathError, Place, Sizes, pass};
+
+/// The node's program. What its calls do is told at those of
+/// [`crate::Dispatch`].
+pub struct NodeSide {
+    place: Place,
+    program: Loaded,
+    tables: Tables,
+    replaced: Vec<String>,
+}
+
+impl NodeSide {
+    /// See [`crate::Dispatch::open`]; of the sizes the number of services counts.
+    pub fn open(place: &Place, sizes: Sizes) -> Result<Self, DatapathError> {
+        let services_max = sizes.services_max;
+        pass::prepare()?;
+        let sizes = table_sizes(services_max)?;
+        let misfits = object::prepare(place, &object::NODE, &sizes)?;
+        let mut program = Loader::new(Some(place), &sizes).load(&object::NODE)?;
+        Ok(Self {
+            place: place.clone(),
+            tables: Tables::take(&mut program, services_max)?,
+            program,
+            replaced: misfits.into_iter().map(|(name, _)| name).collect(),
+        })
+    }
+
+    /// The names of maps that were replaced by [`Self::open`].
+    pub fn replaced(&self) -> &[String] {
+        &self.replaced
+    }
+
+    /// Puts the program on a device, at tc's ingress after all other programs,
+    /// and takes it off every other; see [`crate::Dispatch::attach`].
+    pub fn attach(&mut self, device: &str) -> Result<(), DatapathError> {
+        let programs = Programs { xdp: None, tc: self.program.tc_fd()?, tc_hook: Hook::TcLast };
+        let device = Device::named(device)?;
+        self.tables.set_own(device.index, device.mac)?;
+        links::attach(&self.place, &device, How::Tc, &programs).map(drop)
+    }
+
+    /// See [`crate::Dispatch::detach`].
+    pub fn detach(place: &Place) -> Result<(), DatapathError> {
+        place.remove()
+    }
+
+    /// See [`crate::Dispatch::set_settings`].
+    pub fn set_settings(&mut self, settings: &Settings) -> Result<(), DatapathError> {
+        self.tables.set_settings(settings)
+    }
+
+    /// See [`crate::Dispatch::set_services`].
+    pub fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+        self.tables.set_services(services)
+    }
+
+    /// See [`crate::Dispatch::set_rows`].
+    pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
+        self.tables.write_rows(service, rows)?;
+        self.tables.flip(service)
+    }
+
+    /// See [`crate::Dispatch::set_nodes`].
+    pub fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), DatapathError> {
+        self.tables.set_nodes(nodes)
+    }
+
+    /// The other nodes and the dispatchers: which hop a packet is on depends on
+    /// who sent it.
+    pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
+        self.tables.set_steerers(steerers)
+    }
+
+    /// See [`crate::Dispatch::counters`].
+    pub fn counters(&self) -> Result<Counters, DatapathError> {
+        self.tables.counters()
+    }
+}

@@ -1,0 +1,152 @@
+//! The compiled programs, and how they come into the kernel.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use aya::maps::{Map, MapData, MapError};
+use aya::programs::{ProgramError, SchedClassifier, Xdp};
+use aya::{Ebpf, EbpfLoader};
+use aya_obj::Object;
+
+use crate::{DatapathError, Place};
+
+/// A program as clang made it.
+pub(crate) struct Compiled {
+    /// Of the object and of its one function.
+    pub(crate) name: &'static str,
+    pub(crate) bytes: &'static [u8],
+}
+
+macro_rules! compiled {
+    ($name:literal) => {
+        Compiled {
+            name: $name,
+            bytes: aya::include_bytes_aligned!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../../bpf/objects/",
+                $name,
+                ".o"
+            )),
+        }
+    };
+}
+
+pub(crate) static DISPATCH_XDP: Compiled = compiled!("dispatch_xdp");
+pub(crate) static DISPATCH_TC: Compiled = compiled!("dispatch_tc");
+pub(crate) static NODE: Compiled = compiled!("node");
+pub(crate) static PASS: Compiled = compiled!("pass");
+
+/// Entries of the maps whose size is a setting.
+pub(crate) type MapSizes = Vec<(&'static str, u32)>;
+
+/// A program in the kernel, with its maps.
+pub(crate) struct Loaded {
+    name: &'static str,
+    object: Ebpf,
+}
+
+/// Loads programs that share maps; the first call makes or finds those.
+pub(crate) struct Loader<'a> {
+    library: EbpfLoader<'a>,
+}
+
+impl Compiled {
+    pub(crate) fn parse(&self) -> Result<Object, DatapathError> {
+        Object::parse(self.bytes).map_err(|error| DatapathError::load(self.name, error.into()))
+    }
+}
+
+impl Loader<'_> {
+    pub(crate) fn new(place: Option<&Place>, sizes: &MapSizes) -> Self {
+        let mut library = EbpfLoader::new();
+        // The programs read packets only, nothing whose layout is the kernel's.
+        library.btf(None);
+        if let Some(place) = place {
+            library.default_map_pin_directory(&place.pins);
+        }
+        for (map, entries_max) in sizes {
+            library.map_max_entries(map, *entries_max);
+        }
+        Self { library }
+    }
+
+    pub(crate) fn load(&mut self, compiled: &Compiled) -> Result<Loaded, DatapathError> {
+        let name = compiled.name;
+        let failed = |error| DatapathError::load(name, error);
+        let mut object = self.library.load(compiled.bytes).map_err(failed)?;
+        for (_, program) in object.programs_mut() {
+            match program {
+                aya::programs::Program::Xdp(program) => program.load(),
+                aya::programs::Program::SchedClassifier(program) => program.load(),
+                _ => Err(ProgramError::UnexpectedProgramType),
+            }
+            .map_err(|error| DatapathError::verify(name, error))?;
+        }
+        Ok(Loaded { name, object })
+    }
+}
+
+impl Loaded {
+    pub(crate) fn xdp(&self) -> Result<&Xdp, DatapathError> {
+        self.program()
+    }
+
+    pub(crate) fn tc(&self) -> Result<&SchedClassifier, DatapathError> {
+        self.program()
+    }
+
+    pub(crate) fn xdp_fd(&self) -> Result<BorrowedFd<'_>, DatapathError> {
+        let fd = self.xdp()?.fd().map_err(|error| DatapathError::verify(self.name, error))?;
+        Ok(fd.as_fd())
+    }
+
+    pub(crate) fn tc_fd(&self) -> Result<BorrowedFd<'_>, DatapathError> {
+        let fd = self.tc()?.fd().map_err(|error| DatapathError::verify(self.name, error))?;
+        Ok(fd.as_fd())
+    }
+
+    fn program<'a, P>(&'a self) -> Result<&'a P, DatapathError>
+    where
+        &'a P: TryFrom<&'a aya::programs::Program, Error = ProgramError>,
+    {
+        let program = self.object.program(self.name).ok_or(ProgramError::NotLoaded);
+        program.and_then(TryInto::try_into).map_err(|error| DatapathError::verify(self.name, error))
+    }
+
+    /// Takes a map out, as the type that it is used as.
+    pub(crate) fn map<M>(&mut self, name: &'static str) -> Result<M, DatapathError>
+    where
+        M: TryFrom<Map, Error = MapError>,
+    {
+        let map = self.object.take_map(name).ok_or(MapError::ElementNotFound);
+        map.and_then(TryInto::try_into).map_err(DatapathError::map(name))
+    }
+
+    /// Takes a map out that is used in batches.
+    pub(crate) fn data(&mut self, name: &'static str) -> Result<MapData, DatapathError> {
+        match self.object.take_map(name) {
+            Some(Map::Array(map) | Map::LruHashMap(map)) => Ok(map),
+            _ => Err(DatapathError::map(name)(MapError::ElementNotFound)),
+        }
+    }
+}
+
+/// Maps of another shape that were pinned and are no more.
+pub(crate) type Misfits = Vec<(String, MapData)>;
+
+/// Makes the folder of pins ready for `compiled`; says what had to go.
+pub(crate) fn prepare(
+    place: &Place,
+    compiled: &Compiled,
+    sizes: &MapSizes,
+) -> Result<Misfits, DatapathError> {
+    place.make()?;
+    let misfits = place.unpin_misfits(&compiled.parse()?, sizes)?;
+    for (name, _) in &misfits {
+        tracing::warn!(
+            "the pinned map {} has another shape than this version or these settings want: \
+             it begins anew",
+            place.pins.join(name).display()
+        );
+    }
+    Ok(misfits)
+}

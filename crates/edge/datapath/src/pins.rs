@@ -1,0 +1,136 @@
+//! The folder in bpffs where maps and links stay when the process has gone.
+//!
+//! **Invariant:** maps that a loader reuses have the shape that its programs
+//! were built for; what has another shape is replaced, never read.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use aya::maps::{MapData, MapInfo};
+use aya_obj::Object;
+use aya_obj::maps::PinningType;
+use rustix::mount::{MountFlags, mount};
+
+use crate::DatapathError;
+use crate::links;
+
+/// Where the packet programs of one role of one process are pinned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. Nobody else
+    /// may use it; two processes on one machine need two.
+    pub pins: PathBuf,
+}
+
+/// Where bpffs is mounted, by convention.
+const BPFFS: &str = "/sys/fs/bpf";
+
+/// `BPF_FS_MAGIC` of linux/magic.h.
+const BPFFS_MAGIC: i64 = 0xcafe_4a11;
+
+/// Mounts bpffs if there is none.
+pub(crate) fn ensure_bpffs() -> Result<(), DatapathError> {
+    if is_bpffs(Path::new(BPFFS)) {
+        return Ok(());
+    }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount("bpf", BPFFS, "bpf", flags, c"mode=0700")
+        .map_err(|errno| DatapathError::NoBpffs { path: BPFFS.into(), source: errno.into() })
+}
+
+impl Place {
+    /// Makes the folder.
+    pub(crate) fn make(&self) -> Result<(), DatapathError> {
+        if self.pins.starts_with(BPFFS) {
+            ensure_bpffs()?;
+        }
+        if !self.pins.ancestors().find(|path| path.exists()).is_some_and(is_bpffs) {
+            return Err(DatapathError::NotBpffs { path: self.pins.clone() });
+        }
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.pins)
+            .map_err(self.failed("make the folder"))
+    }
+
+    /// Unpins the maps of another shape than `object` has, with `sizes` in place
+    /// of its own; gives their names and what was in them, for as long as it is
+    /// kept.
+    pub(crate) fn unpin_misfits(
+        &self,
+        object: &Object,
+        sizes: &[(&'static str, u32)],
+    ) -> Result<Vec<(String, MapData)>, DatapathError> {
+        let mut misfits = Vec::new();
+        for (name, map) in &object.maps {
+            let path = self.pins.join(name);
+            if map.pinning() != PinningType::ByName || !path.exists() {
+                continue;
+            }
+            let size = sizes.iter().find(|(sized, _)| sized == name);
+            let entries_max = size.map_or(map.max_entries(), |(_, entries_max)| *entries_max);
+            let old = MapData::from_pin(&path).map_err(|error| self.pin_error(name, error))?;
+            let info = old.info().map_err(|error| self.pin_error(name, error))?;
+            if !is_shaped(&info, map, entries_max) {
+                fs::remove_file(&path).map_err(self.failed("unpin a map of"))?;
+                misfits.push((name.clone(), old));
+            }
+        }
+        Ok(misfits)
+    }
+
+    /// Takes programs off their devices and removes all pins, then the folders
+    /// that are empty by it. Nothing to remove is no error.
+    pub(crate) fn remove(&self) -> Result<(), DatapathError> {
+        let entries = match fs::read_dir(&self.pins) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(self.failed("read the folder")(error)),
+        };
+        if !is_bpffs(&self.pins) {
+            return Err(DatapathError::NotBpffs { path: self.pins.clone() });
+        }
+        links::remove(&links::found(self)?)?;
+        for entry in entries {
+            let path = entry.map_err(self.failed("read the folder"))?.path();
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(self.failed("empty the folder")(error));
+                }
+                _ => {}
+            }
+        }
+        // Up to the first that others use; the last is the mount itself.
+        for folder in self.pins.ancestors().take_while(|folder| is_bpffs(folder)) {
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn failed(&self, doing: &'static str) -> impl Fn(io::Error) -> DatapathError {
+        let path = self.pins.clone();
+        move |source| DatapathError::Pin { doing, path: path.clone(), source }
+    }
+
+    fn pin_error(&self, name: &str, error: aya::maps::MapError) -> DatapathError {
+        let path = self.pins.join(name);
+        DatapathError::Pin { doing: "read the pinned map", path, source: io::Error::other(error) }
+    }
+}
+
+fn is_bpffs(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|found| found.f_type == BPFFS_MAGIC)
+}
+
+fn is_shaped(info: &MapInfo, map: &aya_obj::Map, entries_max: u32) -> bool {
+    info.map_type().is_ok_and(|kind| kind as u32 == map.map_type())
+        && info.key_size() == map.key_size()
+        && info.value_size() == map.value_size()
+        && info.max_entries() == entries_max
+        && info.map_flags() == map.map_flags()
+}

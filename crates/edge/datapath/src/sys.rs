@@ -1,0 +1,244 @@
+//! The few calls of `bpf(2)` that the library does not make: links by number of
+//! the device, and maps in batches.
+//!
+//! **Invariant:** all unsafe code of these calls is here. Every attribute lives
+//! as long as its call, and so does all memory that it points to.
+
+use std::ffi::{CString, c_long};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use aya::Pod;
+use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_map_type};
+use rustix::io::Errno;
+
+use crate::limits::{BATCH_ELEMENTS, BATCH_GROWTHS_MAX};
+
+/// Where a link puts a program.
+#[derive(Clone, Copy)]
+pub(crate) enum Hook {
+    XdpNative,
+    XdpGeneric,
+    /// tcx at ingress, before all other programs.
+    TcFirst,
+    /// tcx at ingress, after all other programs.
+    TcLast,
+}
+
+/// Makes the smallest map and forgets it: whether there is BPF at all.
+pub(crate) fn try_map() -> io::Result<()> {
+    #[repr(C)]
+    struct Attr {
+        kind: u32,
+        key_bytes: u32,
+        value_bytes: u32,
+        entries_max: u32,
+    }
+    let kind = bpf_map_type::BPF_MAP_TYPE_ARRAY as u32;
+    let mut attr = Attr { kind, key_bytes: 4, value_bytes: 4, entries_max: 1 };
+    descriptor(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(drop)
+}
+
+/// Puts a program on a device, for as long as the link is open or pinned.
+pub(crate) fn create_link(
+    program: BorrowedFd<'_>,
+    device_index: u32,
+    hook: Hook,
+) -> io::Result<OwnedFd> {
+    #[repr(C)]
+    struct Attr {
+        program: i32,
+        device_index: u32,
+        attach_type: u32,
+        flags: u32,
+        relative: u32,
+        zero: u32,
+        revision: u64,
+    }
+    const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    const BPF_F_BEFORE: u32 = 1 << 3;
+    let (attach_type, flags) = match hook {
+        Hook::XdpNative => (bpf_attach_type::BPF_XDP, XDP_FLAGS_DRV_MODE),
+        Hook::XdpGeneric => (bpf_attach_type::BPF_XDP, XDP_FLAGS_SKB_MODE),
+        Hook::TcFirst => (bpf_attach_type::BPF_TCX_INGRESS, BPF_F_BEFORE),
+        Hook::TcLast => (bpf_attach_type::BPF_TCX_INGRESS, 0),
+    };
+    let mut attr = Attr {
+        program: program.as_raw_fd(),
+        device_index,
+        attach_type: attach_type as u32,
+        flags,
+        relative: 0,
+        zero: 0,
+        revision: 0,
+    };
+    descriptor(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
+/// Puts another program in the place of a link's; packets meet the old one or
+/// the new one.
+pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = [link.as_raw_fd(), program.as_raw_fd(), 0, 0];
+    done(bpf_cmd::BPF_LINK_UPDATE, &mut attr)
+}
+
+/// Takes the program off the device now, whoever else holds the link.
+pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
+    done(bpf_cmd::BPF_LINK_DETACH, &mut [link.as_raw_fd()])
+}
+
+/// The device of a link; 0 when it is gone.
+pub(crate) fn link_device(link: BorrowedFd<'_>) -> io::Result<u32> {
+    #[repr(C)]
+    struct Attr {
+        link: i32,
+        info_bytes: u32,
+        info: u64,
+    }
+    // Kind, number of the link, program, padding, then the device for XDP and
+    // tcx alike. The kernel fills as much as there is room for.
+    let mut info = [0_u32; 6];
+    let mut attr = Attr {
+        link: link.as_raw_fd(),
+        info_bytes: size_of_val(&info) as u32,
+        info: info.as_mut_ptr() as u64,
+    };
+    done(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(info[4])
+}
+
+pub(crate) fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = PinAttr { path: path.as_ptr() as u64, object: object.as_raw_fd(), flags: 0 };
+    done(bpf_cmd::BPF_OBJ_PIN, &mut attr)
+}
+
+pub(crate) fn pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = PinAttr { path: path.as_ptr() as u64, object: 0, flags: 0 };
+    descriptor(bpf_cmd::BPF_OBJ_GET, &mut attr)
+}
+
+#[repr(C)]
+struct PinAttr {
+    path: u64,
+    object: i32,
+    flags: u32,
+}
+
+/// Writes elements, in batches. What stands in the map when this fails is part
+/// of it.
+pub(crate) fn update_batch<K: Pod, V: Pod>(
+    map: BorrowedFd<'_>,
+    keys: &[K],
+    values: &[V],
+) -> io::Result<()> {
+    assert_eq!(keys.len(), values.len(), "a value for each key");
+    for (keys, values) in keys.chunks(BATCH_ELEMENTS).zip(values.chunks(BATCH_ELEMENTS)) {
+        let mut attr = BatchAttr {
+            keys: keys.as_ptr() as u64,
+            values: values.as_ptr() as u64,
+            count: keys.len() as u32,
+            map: map.as_raw_fd(),
+            ..BatchAttr::default()
+        };
+        done(bpf_cmd::BPF_MAP_UPDATE_BATCH, &mut attr)?;
+    }
+    Ok(())
+}
+
+/// Deletes an element; one that is not there is deleted.
+pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
+    #[repr(C)]
+    struct Attr {
+        map: i32,
+        zero: u32,
+        key: u64,
+    }
+    let key = std::ptr::from_ref(key) as u64;
+    let mut attr = Attr { map: map.as_raw_fd(), zero: 0, key };
+    match done(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Shows every element of a hash table. Elements that come or go meanwhile are
+/// shown or not.
+pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
+    map: BorrowedFd<'_>,
+    mut show: impl FnMut(K, V),
+) -> io::Result<()> {
+    let mut keys = vec![K::default(); BATCH_ELEMENTS];
+    let mut values = vec![V::default(); BATCH_ELEMENTS];
+    let (mut at, mut next, mut is_first, mut growths) = (0_u32, 0_u32, true, 0);
+    loop {
+        let mut attr = BatchAttr {
+            at: if is_first { 0 } else { &raw mut at as u64 },
+            next: &raw mut next as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: keys.len() as u32,
+            map: map.as_raw_fd(),
+            ..BatchAttr::default()
+        };
+        let outcome = done(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr);
+        let errno = outcome.as_ref().err().and_then(Errno::from_io_error);
+        if errno == Some(Errno::NOSPC) && growths < BATCH_GROWTHS_MAX {
+            growths += 1;
+            keys.resize(keys.len() * 2, K::default());
+            values.resize(values.len() * 2, V::default());
+            continue;
+        }
+        if errno != Some(Errno::NOENT) {
+            outcome?;
+        }
+        for (key, value) in keys.iter().zip(&values).take(attr.count as usize) {
+            show(*key, *value);
+        }
+        if errno.is_some() {
+            return Ok(());
+        }
+        (at, is_first) = (next, false);
+    }
+}
+
+#[derive(Default)]
+#[repr(C)]
+struct BatchAttr {
+    at: u64,
+    next: u64,
+    keys: u64,
+    values: u64,
+    count: u32,
+    map: i32,
+    element_flags: u64,
+    flags: u64,
+}
+
+fn done<A>(command: bpf_cmd, attr: &mut A) -> io::Result<()> {
+    bpf(command, attr).map(drop)
+}
+
+#[expect(unsafe_code, reason = "the kernel gives descriptors as numbers")]
+fn descriptor<A>(command: bpf_cmd, attr: &mut A) -> io::Result<OwnedFd> {
+    let number = bpf(command, attr)?;
+    // SAFETY: the commands that come here answer with a new descriptor, which
+    // nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
+}
+
+/// The system call. The caller's part: `attr` is what the kernel reads and
+/// writes for `command`, and its pointers hold for the call.
+#[expect(unsafe_code, reason = "rustix has no bpf(2)")]
+fn bpf<A>(command: bpf_cmd, attr: &mut A) -> io::Result<c_long> {
+    // SAFETY: the kernel stays within the bytes of `attr` and, as all callers
+    // in this file make them, within the arrays that it points to.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command as u32, std::ptr::from_mut(attr), size_of::<A>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
