@@ -9,6 +9,7 @@
 //! - [`duty`]: which of them is active.
 //! - [`beats`]: which nodes live, by their heartbeats.
 //! - [`keeper`]: the table that all steer by.
+//! - [`flows`]: the flow table on its way to a standby.
 //!
 //! Time comes in as `Now`, jitter as a seed; what happened goes out as
 //! [`Transition`]s and [`Event`]s for the log.
@@ -18,6 +19,7 @@
 pub mod beats;
 mod budget;
 pub mod duty;
+pub mod flows;
 mod health;
 pub mod keeper;
 mod limits;

@@ -42,3 +42,15 @@ pub(crate) const STRANGER_HOLD_MS: u64 = 10_000;
 /// How long a standby has been one before it preempts, in milliseconds: less
 /// would let a dispatcher that keeps crashing take over each time.
 pub(crate) const PREEMPT_SETTLE_MS: u64 = 1_000;
+
+/// Batches of flows on their way to a standby at a time: some 12,000 flows, a
+/// third of a megabyte, which a receive buffer holds.
+pub(crate) const FLOW_WINDOW: usize = 256;
+
+/// Silence after which batches are sent again, in milliseconds: some times the
+/// way to a standby and back, with its work in between.
+pub(crate) const FLOW_RESEND_MS: u64 = 200;
+
+/// Batches that wait for a standby, at most: the flows of a full table of the
+/// default size, and as many again that began meanwhile.
+pub(crate) const FLOW_BATCHES_KEPT_MAX: usize = 24_000;

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod apply;
 mod client;
 mod error;
 mod limits;
@@ -14,6 +15,7 @@ mod message;
 pub mod privileges;
 mod server;
 
+pub use apply::Applier;
 pub use client::Guard;
 pub use error::GuardError;
 pub use server::{Listener, Visit};
