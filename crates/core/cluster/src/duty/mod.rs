@@ -36,6 +36,7 @@
 //! without `preempt`, nobody claims while an active one is known to live; silence
 //! counts only while this dispatcher was listening.
 
+mod ear;
 mod output;
 mod peers;
 
@@ -45,6 +46,7 @@ use skep_wire::message::{DispatcherBeat, Hears, Mac, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
+pub use ear::Ear;
 pub use output::{Cause, Note, Output, Stranger, Why};
 
 use crate::limits::{ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS, STRANGER_HOLD_MS};
@@ -74,12 +76,14 @@ pub struct DutySettings {
     pub lease_patience_ms: u64,
 }
 
-/// What a store says about who leads.
+/// What a store says about who leads. A dispatcher is to run for the lease
+/// while it is active, and only then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseView {
     /// Who holds the lease.
     pub leader: PeerId,
-    /// The epoch that it wrote there.
+    /// The last epoch that was recorded there: of a claim, by whomever; not a
+    /// number of the store's own.
     pub epoch: u64,
 }
 
@@ -285,23 +289,26 @@ impl Duty {
     }
 
     /// What the store says; `None` if nobody leads there or it does not answer.
+    /// May be told again and again.
     pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<Output> {
         let listened = self.listening.at(now);
         self.lease = lease;
-        let others = lease.filter(|lease| lease.leader != self.own);
-        let Some(other) = others else {
+        let Some(lease) = lease else {
             self.lease_lost_since = None;
             self.is_restrained = false;
             return self.drain();
         };
-        self.lease_lost_since.get_or_insert(listened);
-        if let State::Active { epoch, .. } = self.state
-            && other.epoch > epoch
-        {
-            self.is_restrained = true;
-            self.step_back(listened, Why::Lease { epoch: other.epoch });
+        if lease.leader == self.own {
+            self.lease_lost_since = None;
+            self.is_restrained = false;
+        } else {
+            self.lease_lost_since.get_or_insert(listened);
+            if matches!(self.state, State::Active { epoch, .. } if epoch < lease.epoch) {
+                self.is_restrained = true;
+                self.step_back(listened, Why::Lease { epoch: lease.epoch });
+            }
         }
-        self.note_epoch(listened, other.epoch);
+        self.note_epoch(listened, lease.epoch);
         self.drain()
     }
 
@@ -358,8 +365,7 @@ impl Duty {
         let is_over = |seen: &Seen| seen.id == from && beat.epoch >= seen.epoch;
         if let Some(seen) = self.active.filter(is_over) {
             self.let_go = Some((from, seen.epoch));
-            self.active = None;
-            self.vacant_since = listened;
+            self.lose_active(listened);
             self.log(Note::LetGo(beat.name.clone()));
         }
     }
@@ -405,6 +411,15 @@ impl Duty {
         }
     }
 
+    /// Who was active is not: another one that is heard, or nobody.
+    fn lose_active(&mut self, listened: Now) {
+        self.active = None;
+        self.vacant_since = listened;
+        if let Some((id, epoch, at)) = self.peers.active(listened, self.takeover_ms()) {
+            self.follow(listened, Seen { id, epoch, at });
+        }
+    }
+
     fn note_epoch(&mut self, listened: Now, epoch: u64) {
         self.epoch_seen = self.epoch_seen.max(epoch);
         if let State::Active { epoch, .. } = self.state
@@ -428,10 +443,9 @@ impl Duty {
             }
             let name = self.peers.get(seen.id).map(|peer| peer.beat.name.clone());
             self.log(Note::Silent { name, ms });
-            self.active = None;
-            self.vacant_since = listened;
-            if let Some((id, epoch, at)) = self.peers.active(listened, takeover_ms) {
-                return self.follow(listened, Seen { id, epoch, at });
+            self.lose_active(listened);
+            if self.active.is_some() {
+                return;
             }
         }
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
@@ -521,7 +535,7 @@ impl Duty {
 
     fn step_back(&mut self, listened: Now, why: Why) {
         self.state = State::Standby { since: listened };
-        self.vacant_since = listened;
+        self.lose_active(listened);
         self.outdated_since = None;
         self.flows_synced = false;
         // The next beat says so without waiting for its time.

@@ -1,0 +1,46 @@
+//! Whom a node hears: what it may witness, and whose tables it waits for.
+
+use std::collections::BTreeMap;
+
+use skep_units::Now;
+use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::message::{DispatcherBeat, Hears, Stage};
+use skep_wire::seal::{PeerId, Stamp};
+
+/// Remembers the last beat of each dispatcher.
+#[derive(Clone, Debug, Default)]
+pub struct Ear {
+    last: BTreeMap<PeerId, Heard>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    stamp: Stamp,
+    stage: Stage,
+    epoch: u64,
+    at: Now,
+}
+
+impl Ear {
+    /// A dispatcher's beat came. Beats must be authentic and fresh. False if it
+    /// came after a later one, or is from one dispatcher more than can be.
+    pub fn heard(&mut self, now: Now, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) -> bool {
+        let known = self.last.get(&from);
+        let is_old = known.is_some_and(|heard| stamp <= heard.stamp);
+        if is_old || (known.is_none() && self.last.len() >= DISPATCHERS_MAX) {
+            return false;
+        }
+        self.last.insert(from, Heard { stamp, stage: beat.stage, epoch: beat.epoch, at: now });
+        true
+    }
+
+    /// The active dispatcher heard last; if several are, the latest epoch of
+    /// those heard within `fresh_ms`.
+    pub fn hears(&self, now: Now, fresh_ms: u64) -> Option<Hears> {
+        let active = self.last.iter().filter(|(_, heard)| heard.stage == Stage::Active);
+        let rank = |heard: &Heard| (now.since_ms(heard.at) <= fresh_ms, heard.epoch, heard.at);
+        let (&dispatcher, heard) = active.max_by_key(|(_, heard)| rank(heard))?;
+        let ago_ms = u32::try_from(now.since_ms(heard.at)).unwrap_or(u32::MAX);
+        Some(Hears { dispatcher, epoch: heard.epoch, ago_ms })
+    }
+}

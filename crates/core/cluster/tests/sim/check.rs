@@ -1,0 +1,290 @@
+//! The promises, held against everything that happens.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use skep_wire::message::{DispatcherBeat, Message, Stage};
+use skep_wire::seal::Stamp;
+use skep_wire::steer::NodeState;
+use skep_wire::table::{Table, TableVersion};
+
+use crate::machine::{Dispatcher, LEASE_MS};
+use crate::net::Id;
+use crate::scenario::Fault;
+use crate::world::{Totals, World};
+
+/// Silence after which a dispatcher is taken for dead, at the fastest clock.
+const TAKEOVER_MS_MIN: u64 = 172;
+/// At the slowest, with the steps of its timer.
+const TAKEOVER_MS_MAX: u64 = 205;
+/// How long two dispatchers that reach each other may both be active.
+const DOUBLE_MS_MAX: u64 = 2_000;
+/// How long a dead node may be in a table.
+const DEAD_MS_MAX: u64 = 1_000;
+/// How often nodes are looked at.
+const LOOK_MS: u64 = 25;
+
+/// What one dispatcher has heard from another.
+#[derive(Clone, Copy, Default)]
+struct Heard {
+    stamp: Stamp,
+    /// When it was last heard to be active, if it still was at its last beat.
+    active_at: Option<u64>,
+}
+
+/// What must hold, and what is remembered for it.
+#[derive(Default)]
+pub struct Check {
+    disturbed_at: u64,
+    vacant_since: Option<u64>,
+    pairs: Vec<Vec<Option<u64>>>,
+    active_since: Vec<u64>,
+    heard: Vec<Vec<Heard>>,
+    epoch_heard: Vec<u64>,
+    last_claim: Vec<u64>,
+    claims: BTreeMap<u64, Id>,
+    tables: BTreeMap<TableVersion, Arc<Table>>,
+    last_table: Vec<Arc<Table>>,
+    node_versions: Vec<TableVersion>,
+    looked_at: u64,
+    most: Totals,
+}
+
+impl Check {
+    pub fn new(dispatchers: usize) -> Self {
+        Self {
+            pairs: vec![vec![None; dispatchers]; dispatchers],
+            active_since: vec![0; dispatchers],
+            heard: vec![vec![Heard::default(); dispatchers]; dispatchers],
+            epoch_heard: vec![0; dispatchers],
+            last_claim: vec![0; dispatchers],
+            last_table: vec![Arc::default(); dispatchers],
+            ..Self::default()
+        }
+    }
+
+    /// Something befell a dispatcher, its network or the store.
+    pub fn disturbed(&mut self, at: u64, fault: &Fault, dispatchers: usize) {
+        let is_of_nodes = match fault {
+            Fault::Crash(id) | Fault::Start(id) | Fault::Pause(id, _) => *id >= dispatchers,
+            Fault::Leave(_) => true,
+            _ => false,
+        };
+        if !is_of_nodes {
+            self.disturbed_at = at;
+        }
+    }
+
+    pub fn restarted(&mut self, id: Id) {
+        self.heard[id].fill(Heard::default());
+        self.epoch_heard[id] = 0;
+    }
+
+    /// A dispatcher takes note of another's beat.
+    pub fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
+        let heard = &mut self.heard[id][from];
+        if stamp > heard.stamp {
+            heard.stamp = stamp;
+            heard.active_at = (beat.stage == Stage::Active).then_some(at);
+            self.epoch_heard[id] = self.epoch_heard[id].max(beat.epoch);
+        }
+    }
+
+    /// A dispatcher is about to claim.
+    pub fn claim(&mut self, world: &World, id: Id, epoch: u64) -> Result<(), String> {
+        if let Some(other) = self.claims.insert(epoch, id) {
+            return Err(format!("d{id} claims epoch {epoch}, as d{other} did"));
+        }
+        let known = self.last_claim[id].max(self.epoch_heard[id]);
+        if epoch <= known {
+            return Err(format!("d{id} claims epoch {epoch}, but knew {known}"));
+        }
+        self.last_claim[id] = epoch;
+        let dispatcher = &world.dispatchers[id];
+        if dispatcher.persisted != epoch {
+            return Err(format!("d{id} claims epoch {epoch} without persisting it"));
+        }
+        if world.scenario.preempt || dispatcher.is_active {
+            return Ok(());
+        }
+        self.active_since[id] = world.at;
+        let heard =
+            |heard: &Heard| heard.active_at.is_some_and(|at| world.at - at < TAKEOVER_MS_MIN);
+        match self.heard[id].iter().position(heard) {
+            Some(other) => Err(format!("d{id} claims, although d{other} is active and heard")),
+            None => Ok(()),
+        }
+    }
+
+    /// All that must hold now.
+    pub fn now(&mut self, world: &World) -> Result<(), String> {
+        let runs = world.dispatchers.iter().filter(|it| it.body.runs(world.at));
+        let quiet_since =
+            runs.map(|it| it.body.runs_since).max().map(|at| at.max(self.disturbed_at));
+        let Some(quiet_since) = quiet_since else {
+            self.vacant_since = None;
+            return Ok(());
+        };
+        self.vacancy(world, quiet_since)?;
+        self.doubles(world, quiet_since)?;
+        self.new_tables(world)?;
+        if world.at >= self.looked_at + LOOK_MS {
+            self.looked_at = world.at;
+            self.dead_nodes(world)?;
+            self.applied_tables(world)?;
+        }
+        Ok(())
+    }
+
+    /// Never nobody active for longer than a takeover, as long as one lives.
+    fn vacancy(&mut self, world: &World, quiet_since: u64) -> Result<(), String> {
+        if world.dispatchers.iter().any(|it| is_active(world, it)) {
+            self.vacant_since = None;
+            return Ok(());
+        }
+        let since = (*self.vacant_since.get_or_insert(world.at)).max(quiet_since);
+        let turns = world.scenario.dispatchers as u64 + 1;
+        let of_store = if world.scenario.has_store { LEASE_MS + 500 } else { 0 };
+        let ms = world.at.saturating_sub(since);
+        self.most.vacancy_ms_max = self.most.vacancy_ms_max.max(ms);
+        if ms > turns * TAKEOVER_MS_MAX + of_store {
+            return Err(format!("nobody is active for {ms} ms"));
+        }
+        Ok(())
+    }
+
+    /// Two are active only while parted or for a moment after.
+    fn doubles(&mut self, world: &World, quiet_since: u64) -> Result<(), String> {
+        let strict = world.net.loss_percent == 0 && !world.scenario.preempt;
+        let is_quiet = strict && world.net.is_whole() && world.at > quiet_since + DOUBLE_MS_MAX;
+        for (a, first) in world.dispatchers.iter().enumerate() {
+            for (b, second) in world.dispatchers.iter().enumerate().skip(a + 1) {
+                let both = is_active(world, first) && is_active(world, second);
+                if !both || !world.net.joins(a, b) {
+                    self.pairs[a][b] = None;
+                    continue;
+                }
+                if is_quiet {
+                    return Err(format!("d{a} and d{b} are both active, and nothing was amiss"));
+                }
+                let since = *self.pairs[a][b].get_or_insert(world.at);
+                let since = since.max(first.body.runs_since).max(second.body.runs_since);
+                let ms = world.at - since;
+                self.most.double_ms_max = self.most.double_ms_max.max(ms);
+                if ms > DOUBLE_MS_MAX {
+                    return Err(format!("d{a} and d{b} are both active for {ms} ms"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Generations grow within an epoch; one table for each version.
+    fn new_tables(&mut self, world: &World) -> Result<(), String> {
+        for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+            let table = dispatcher.keeper.table();
+            if !is_active(world, dispatcher) || Arc::ptr_eq(table, &self.last_table[id]) {
+                continue;
+            }
+            let (before, version) = (self.last_table[id].version, table.version);
+            if version <= before {
+                return Err(format!("d{id} goes from table {before:?} to {version:?}"));
+            }
+            if version.epoch != dispatcher.duty.epoch() {
+                return Err(format!("d{id} makes a table of epoch {}", version.epoch));
+            }
+            let known = self.tables.insert(version, Arc::clone(table));
+            if known.is_some_and(|known| known != *table) {
+                return Err(format!("two tables {version:?}"));
+            }
+            self.last_table[id] = Arc::clone(table);
+            self.most.tables += 1;
+            if self.tables.len().is_multiple_of(8) {
+                let message = Message::Table(Table::clone(table));
+                if Message::decode(&message.encode()) != Ok(message) {
+                    return Err(format!("table {version:?} does not travel"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A dead node is out of the table of whoever is active.
+    fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
+        for node in &world.nodes {
+            let Some(dead_since) = node.dead_since else { continue };
+            for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+                if !is_active(world, dispatcher) || !is_in(dispatcher.keeper.table(), node) {
+                    continue;
+                }
+                let since = dead_since.max(dispatcher.body.runs_since).max(self.active_since[id]);
+                let ms = world.at - since;
+                self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
+                if ms > DEAD_MS_MAX {
+                    return Err(format!("{} is dead and in d{id}'s table", node.body.name));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes never go back to an earlier table.
+    fn applied_tables(&mut self, world: &World) -> Result<(), String> {
+        self.node_versions.resize(world.nodes.len(), TableVersion::default());
+        for (node, before) in world.nodes.iter().zip(&mut self.node_versions) {
+            if node.version() < *before {
+                return Err(format!("{} went back from table {before:?}", node.body.name));
+            }
+            *before = node.version();
+        }
+        Ok(())
+    }
+
+    /// Once all is mended, the cluster is well.
+    pub fn at_the_end(&self, world: &World) -> Result<(), String> {
+        let active: Vec<&Dispatcher> =
+            world.dispatchers.iter().filter(|it| is_active(world, it)).collect();
+        let [active] = active[..] else {
+            return Err(format!("{} are active at the end", active.len()));
+        };
+        let best = world.dispatchers.iter().map(Dispatcher::priority).max();
+        if world.scenario.preempt && Some(active.priority()) != best {
+            return Err(format!("{} is active, not the one of highest priority", active.body.name));
+        }
+        let table = active.keeper.table();
+        for other in &world.dispatchers {
+            if other.duty.active() != Some(active.body.peer) {
+                return Err(format!("{} follows {:?}", other.body.name, other.duty.active()));
+            }
+        }
+        for node in &world.nodes {
+            let name = &node.body.name;
+            if table.node(name.as_str()).is_none_or(|node| node.state != NodeState::Up) {
+                return Err(format!("{name} is not up at the end"));
+            }
+            if node.version() != table.version {
+                return Err(format!("{name} has not the table of the end"));
+            }
+        }
+        let members = table.services.first().and_then(|service| table.history(service).next());
+        if members.map(Vec::len) != Some(world.nodes.len()) {
+            return Err(format!("the first service has not all nodes: {members:?}"));
+        }
+        Ok(())
+    }
+
+    pub fn fill(&self, totals: &mut Totals) {
+        totals.add(&self.most);
+    }
+}
+
+fn is_active(world: &World, dispatcher: &Dispatcher) -> bool {
+    dispatcher.is_active && dispatcher.body.runs(world.at)
+}
+
+/// Whether a node may still get packets by that table.
+fn is_in(table: &Table, node: &crate::machine::Node) -> bool {
+    let Some(row) = table.node(node.body.name.as_str()) else { return false };
+    let present = table.services.iter().filter_map(|service| table.history(service).next());
+    row.state != NodeState::Down || present.flatten().any(|share| share.index == row.index)
+}

@@ -1,0 +1,53 @@
+//! Dispatchers and nodes under a virtual clock and network, seeded.
+//!
+//! Every seed is a cluster, a network (loss, delay, reordering, duplicates) and
+//! a list of misfortunes: crashes, pauses, partitions, a store that goes. While
+//! it runs, `check` holds the cluster to its promises; at the end everything is
+//! mended, and the cluster must be well.
+//!
+//! `SKEP_SIM_SEED=n` runs one seed and tells its story; `SKEP_SIM_SEEDS=n` runs
+//! so many.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod check;
+mod machine;
+mod net;
+mod scenario;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use world::{Totals, World};
+
+/// Seeds that `cargo test` runs.
+const SEEDS: u64 = 2_400;
+
+#[test]
+fn promises_are_kept_whatever_happens() {
+    if let Some(seed) = number("SKEP_SIM_SEED") {
+        World::new(seed, true).run().unwrap();
+        return;
+    }
+    let mut totals = Totals::default();
+    for seed in 0..number("SKEP_SIM_SEEDS").unwrap_or(SEEDS) {
+        let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, false).run()));
+        let failure = match result {
+            Ok(Ok(of_seed)) => {
+                totals.add(&of_seed);
+                continue;
+            }
+            Ok(Err(broken)) => broken,
+            Err(_) => "panic, see above".to_owned(),
+        };
+        panic!(
+            "seed {seed}: {failure}\nagain, with its story:\n  \
+             SKEP_SIM_SEED={seed} cargo test -p skep-cluster --test sim -- --nocapture"
+        );
+    }
+    eprintln!("{totals}");
+    assert!(totals.claims > 0 && totals.takeovers > 0, "nothing happened");
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
+}

@@ -1,0 +1,77 @@
+//! The network: who reaches whom, and what becomes of a datagram.
+
+use skep_units::Rng;
+
+/// A dispatcher or node: dispatchers come first.
+pub type Id = usize;
+
+/// How the network treats datagrams.
+#[derive(Clone, Debug)]
+pub struct Net {
+    /// Lost, in percent.
+    pub loss_percent: u64,
+    /// Come twice, in percent.
+    pub twice_percent: u64,
+    /// Longest delay, in milliseconds: each has its own, so they overtake.
+    pub delay_ms_max: u64,
+    /// `cut[a][b]`: nothing comes from `a` to `b`.
+    cut: Vec<Vec<bool>>,
+}
+
+impl Net {
+    /// A whole network, with faults that last.
+    pub fn new(machines: usize, rng: &mut Rng) -> Self {
+        let pick = |rng: &mut Rng, of: &[u64]| of[rng.below(of.len() as u64) as usize];
+        Self {
+            loss_percent: pick(rng, &[0, 0, 0, 5, 15, 30]),
+            twice_percent: pick(rng, &[0, 0, 10]),
+            delay_ms_max: pick(rng, &[1, 2, 10, 30]),
+            cut: vec![vec![false; machines]; machines],
+        }
+    }
+
+    /// When the copies of a datagram sent now arrive: none, one or two delays.
+    pub fn send(&self, from: Id, to: Id, rng: &mut Rng) -> impl Iterator<Item = u64> + use<> {
+        let is_lost = self.cut[from][to] || rng.below(100) < self.loss_percent;
+        let copies = if rng.below(100) < self.twice_percent { 2 } else { 1 };
+        let mut delay = || rng.below(self.delay_ms_max) + 1;
+        let delays = [delay(), delay()];
+        delays.into_iter().take(if is_lost { 0 } else { copies })
+    }
+
+    /// Whether both reach each other.
+    pub fn joins(&self, a: Id, b: Id) -> bool {
+        !self.cut[a][b] && !self.cut[b][a]
+    }
+
+    /// Whether all reach all.
+    pub fn is_whole(&self) -> bool {
+        !self.cut.iter().flatten().any(|cut| *cut)
+    }
+
+    /// Parts those of `side` from all others.
+    pub fn part(&mut self, side: &[bool]) {
+        for a in 0..side.len() {
+            for b in 0..side.len() {
+                self.cut[a][b] |= side[a] != side[b];
+            }
+        }
+    }
+
+    /// Cuts the way from `a` to `b`, and that back if `both`.
+    pub fn cut(&mut self, a: Id, b: Id, both: bool) {
+        self.cut[a][b] = true;
+        self.cut[b][a] |= both;
+    }
+
+    /// Makes it whole.
+    pub fn heal(&mut self) {
+        self.cut.iter_mut().flatten().for_each(|cut| *cut = false);
+    }
+
+    /// Makes it perfect.
+    pub fn mend(&mut self) {
+        self.heal();
+        (self.loss_percent, self.twice_percent) = (0, 0);
+    }
+}

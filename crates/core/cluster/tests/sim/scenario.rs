@@ -1,0 +1,104 @@
+//! What a seed is made of: a cluster, and the misfortunes that befall it.
+
+use skep_units::Rng;
+
+use crate::net::Id;
+
+/// When misfortunes end, in milliseconds; then the cluster is mended.
+pub const FAULTS_END_MS: u64 = 9_000;
+
+/// When the simulation ends: time enough to be well again.
+pub const END_MS: u64 = FAULTS_END_MS + 4_000;
+
+/// The cluster of a seed.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    pub dispatchers: usize,
+    pub nodes: usize,
+    pub preempt: bool,
+    pub has_store: bool,
+    /// When what happens, in order.
+    pub faults: Vec<(u64, Fault)>,
+}
+
+/// A misfortune, or its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Crash(Id),
+    Start(Id),
+    /// Does not run for so many milliseconds.
+    Pause(Id, u64),
+    /// A node says that it stops.
+    Leave(Id),
+    /// A dispatcher stops in good order.
+    Stop(Id),
+    /// Those of the side and the others do not reach each other.
+    Part(Vec<bool>),
+    /// Nothing comes from one to another; nor back.
+    Cut(Id, Id, bool),
+    Heal,
+    /// A dispatcher does not reach the store (or does again).
+    Store(Id, bool),
+    /// All is mended.
+    Mend,
+}
+
+impl Scenario {
+    pub fn new(rng: &mut Rng) -> Self {
+        let dispatchers = 2 + rng.below(3) as usize;
+        let nodes = match rng.below(8) {
+            0 => 16,
+            _ => 1 + rng.below(6) as usize,
+        };
+        let (preempt, has_store) = (rng.below(5) == 0, rng.below(4) == 0);
+        let mut scenario = Self { dispatchers, nodes, preempt, has_store, faults: Vec::new() };
+        // Many seeds have few misfortunes, so that each has its full effect.
+        let count = [0, 1, 1, 2, 3, 5, 8, 12][rng.below(8) as usize];
+        for _ in 0..count {
+            scenario.add_fault(rng);
+        }
+        scenario.faults.push((FAULTS_END_MS, Fault::Mend));
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    fn machines(&self) -> usize {
+        self.dispatchers + self.nodes
+    }
+
+    fn add_fault(&mut self, rng: &mut Rng) {
+        let at = rng.below(FAULTS_END_MS - 1_000);
+        let until = at + 20 + rng.below(3_000);
+        let dispatcher = rng.below(self.dispatchers as u64) as usize;
+        let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
+        let faults = &mut self.faults;
+        match rng.below(12) {
+            0 | 1 => {
+                faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
+            }
+            2 => faults.extend([(at, Fault::Stop(dispatcher)), (until, Fault::Start(dispatcher))]),
+            3 | 4 => faults.push((at, Fault::Pause(dispatcher, 1 + rng.below(5_000)))),
+            5 | 6 => {
+                let side = (0..self.machines()).map(|_| rng.below(2) == 0).collect();
+                self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
+            }
+            7 => {
+                // One dispatcher alone.
+                let side = (0..self.machines()).map(|machine| machine == dispatcher).collect();
+                self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
+            }
+            8 => {
+                let other = (dispatcher + 1) % self.dispatchers;
+                let cut = Fault::Cut(dispatcher, other, rng.below(2) == 0);
+                faults.extend([(at, cut), (until, Fault::Heal)]);
+            }
+            9 => faults.extend([(at, Fault::Crash(node)), (until, Fault::Start(node))]),
+            10 => faults.extend([(at, Fault::Leave(node)), (until, Fault::Start(node))]),
+            _ if self.has_store => faults.extend([
+                (at, Fault::Store(dispatcher, false)),
+                (until, Fault::Store(dispatcher, true)),
+            ]),
+            _ => faults.push((at, Fault::Pause(node, 1 + rng.below(2_000)))),
+        }
+    }
+}

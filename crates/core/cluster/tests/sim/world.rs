@@ -1,0 +1,496 @@
+//! The world: events in the order of time, machines, network, store.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::Arc;
+
+use skep_cluster::duty::{LeaseView, Output};
+use skep_units::Rng;
+use skep_wire::message::{NodeBeat, Stage};
+use skep_wire::seal::PeerId;
+use skep_wire::table::Table;
+
+use crate::check::Check;
+use crate::machine::{Body, Dispatcher, LEASE_MS, NODE_INTERVAL_MS, Node, Said};
+use crate::net::{Id, Net};
+use crate::scenario::{END_MS, Fault, Scenario};
+
+/// What happens at a time.
+enum Event {
+    Tick(Id, u64),
+    Beat(Id, u64),
+    Arrive { from: Id, to: Id, said: Said },
+    Wake(Id),
+    Fault(Fault),
+    Store,
+}
+
+/// What came of seeds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    pub seeds: u64,
+    pub events: u64,
+    pub claims: u64,
+    pub takeovers: u64,
+    pub tables: u64,
+    pub vacancy_ms_max: u64,
+    pub double_ms_max: u64,
+    pub dead_ms_max: u64,
+}
+
+/// The etcd of a seed that has one.
+#[derive(Default)]
+struct Store {
+    epoch: u64,
+    leader: Option<(PeerId, u64)>,
+}
+
+pub struct World {
+    pub at: u64,
+    pub scenario: Scenario,
+    pub net: Net,
+    pub dispatchers: Vec<Dispatcher>,
+    pub nodes: Vec<Node>,
+    store: Store,
+    rng: Rng,
+    queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    events: Vec<Option<Event>>,
+    free: Vec<usize>,
+    scheduled: u64,
+    check: Check,
+    totals: Totals,
+    tells: bool,
+}
+
+impl World {
+    pub fn new(seed: u64, tells: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let scenario = Scenario::new(&mut rng);
+        let net = Net::new(scenario.dispatchers + scenario.nodes, &mut rng);
+        let nodes = (0..scenario.nodes).map(|number| Node::new(number, &mut rng)).collect();
+        if tells {
+            eprintln!("{scenario:#?}\nloss {} %, delay {} ms", net.loss_percent, net.delay_ms_max);
+        }
+        let mut world = Self {
+            at: 0,
+            check: Check::new(scenario.dispatchers),
+            net,
+            dispatchers: Vec::new(),
+            nodes,
+            store: Store::default(),
+            rng,
+            queue: BinaryHeap::new(),
+            events: Vec::new(),
+            free: Vec::new(),
+            scheduled: 0,
+            totals: Totals { seeds: 1, ..Totals::default() },
+            tells,
+            scenario,
+        };
+        world.start();
+        world
+    }
+
+    /// Runs to the end; what promise was broken.
+    pub fn run(mut self) -> Result<Totals, String> {
+        while let Some(Reverse((at, _, slot))) = self.queue.pop() {
+            if at > END_MS {
+                break;
+            }
+            self.at = at;
+            let event = self.events[slot].take().expect("scheduled");
+            self.free.push(slot);
+            self.totals.events += 1;
+            self.happen(event)?;
+            let mut check = std::mem::take(&mut self.check);
+            let checked = check.now(&self);
+            self.check = check;
+            checked.map_err(|broken| format!("at {at} ms: {broken}"))?;
+        }
+        self.check.at_the_end(&self)?;
+        self.check.fill(&mut self.totals);
+        Ok(self.totals)
+    }
+
+    pub fn tell(&self, what: impl fmt::Display) {
+        if self.tells {
+            eprintln!("{:>6} {what}", self.at);
+        }
+    }
+
+    fn start(&mut self) {
+        for (at, fault) in self.scenario.faults.clone() {
+            self.schedule(at, Event::Fault(fault));
+        }
+        for place in 0..self.scenario.dispatchers {
+            let (dispatcher, outputs) = Dispatcher::new(place, &self.scenario, &mut self.rng);
+            self.dispatchers.push(dispatcher);
+            let at = self.rng.below(25);
+            self.schedule(at, Event::Tick(place, 1));
+            // Nobody listens yet: what it says now is lost.
+            drop(outputs);
+        }
+        for node in self.scenario.dispatchers..self.scenario.dispatchers + self.scenario.nodes {
+            let at = self.rng.below(NODE_INTERVAL_MS);
+            self.schedule(at, Event::Beat(node, 1));
+        }
+        if self.scenario.has_store {
+            self.schedule(0, Event::Store);
+        }
+    }
+
+    fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.events.push(None);
+            self.events.len() - 1
+        });
+        self.events[slot] = Some(event);
+        self.queue.push(Reverse((at, self.scheduled, slot)));
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Tick(id, life) => self.tick(id, life),
+            Event::Beat(id, life) => {
+                self.node_beat(id, life);
+                Ok(())
+            }
+            Event::Arrive { from, to, said } => self.arrive(from, to, said),
+            Event::Wake(id) => self.wake(id),
+            Event::Fault(fault) => self.befall(&fault),
+            Event::Store => self.ask_store(),
+        }
+    }
+
+    // --- dispatchers ---
+
+    fn tick(&mut self, id: Id, life: u64) -> Result<(), String> {
+        let at = self.at;
+        let dispatcher = &mut self.dispatchers[id];
+        if dispatcher.body.life != life || !dispatcher.body.is_alive {
+            return Ok(());
+        }
+        let jitter_ms = self.rng.below(6);
+        let next = dispatcher.duty.tick_ms() - 3 + jitter_ms;
+        if dispatcher.body.runs(at) {
+            dispatcher.sync_flows(at);
+            let now = dispatcher.body.clock.at(at);
+            dispatcher.keeper.tick(now);
+            let outputs = dispatcher.duty.tick(now);
+            self.carry_out(id, outputs)?;
+        }
+        self.schedule(at + next, Event::Tick(id, life));
+        Ok(())
+    }
+
+    fn carry_out(&mut self, id: Id, outputs: Vec<Output>) -> Result<(), String> {
+        for output in outputs {
+            match output {
+                Output::SendBeat => self.dispatcher_beat(id),
+                Output::PersistEpoch(epoch) => {
+                    self.dispatchers[id].persisted = epoch;
+                    if self.dispatchers[id].reaches_store {
+                        self.store.epoch = self.store.epoch.max(epoch);
+                    }
+                }
+                Output::Claim { epoch } => {
+                    self.totals.claims += 1;
+                    self.totals.takeovers += u64::from(self.at > 1_000);
+                    let mut check = std::mem::take(&mut self.check);
+                    let checked = check.claim(self, id, epoch);
+                    self.check = check;
+                    checked.map_err(|broken| format!("at {} ms: {broken}", self.at))?;
+                    self.dispatchers[id].is_active = true;
+                    self.dispatchers[id].keeper.reign(epoch);
+                }
+                Output::StepBack { .. } => {
+                    self.dispatchers[id].is_active = false;
+                    self.dispatchers[id].keeper.abdicate();
+                }
+                Output::Log(note) => self.tell(format_args!("d{id}: {note}")),
+                Output::Probe | Output::Announce => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn dispatcher_beat(&mut self, id: Id) {
+        let dispatcher = &mut self.dispatchers[id];
+        let version = dispatcher.keeper.table().version;
+        let beat = dispatcher.duty.beat(dispatcher.body.clock.at(self.at), version);
+        let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
+        for to in 0..self.dispatchers.len() + self.nodes.len() {
+            if to != id {
+                self.send(id, to, said.clone());
+            }
+        }
+    }
+
+    fn dispatcher_hears(&mut self, id: Id, from: Id, said: Said) -> Result<(), String> {
+        let peer = self.peer(from);
+        let dispatcher = &mut self.dispatchers[id];
+        let now = dispatcher.body.clock.at(self.at);
+        let theirs = match &said {
+            Said::Dispatcher(beat, _) => Some(beat.table),
+            Said::Node(beat, _) => Some(beat.table),
+            Said::Table(_) => None,
+        };
+        let outputs = match said {
+            Said::Dispatcher(beat, stamp) => {
+                self.check.heard(self.at, id, from, &beat, stamp);
+                dispatcher.duty.heard(now, &beat, peer, stamp)
+            }
+            Said::Node(beat, stamp) => {
+                let outputs = dispatcher.duty.witness(now, beat.hears, beat.table);
+                dispatcher.keeper.heard(now, NodeBeat::clone(&beat), stamp);
+                outputs
+            }
+            Said::Table(table) => {
+                let version = table.version;
+                dispatcher.keeper.adopt(Table::clone(&table));
+                dispatcher.duty.witness(now, None, version)
+            }
+        };
+        self.carry_out(id, outputs)?;
+        let dispatcher = &self.dispatchers[id];
+        let table = dispatcher.keeper.table();
+        if dispatcher.is_active && theirs.is_some_and(|theirs| theirs < table.version) {
+            let said = Said::Table(Arc::clone(table));
+            self.send(id, from, said);
+        }
+        Ok(())
+    }
+
+    // --- nodes ---
+
+    fn node_beat(&mut self, id: Id, life: u64) {
+        let at = self.at;
+        let node = &mut self.nodes[id - self.scenario.dispatchers];
+        if node.body.life != life || !node.body.is_alive {
+            return;
+        }
+        if node.body.runs(at) {
+            let said = Said::Node(Arc::new(node.beat(at)), node.body.next_stamp());
+            for to in 0..self.scenario.dispatchers {
+                self.send(id, to, said.clone());
+            }
+        }
+        let jitter_ms = self.rng.below(8);
+        self.schedule(at + NODE_INTERVAL_MS - 4 + jitter_ms, Event::Beat(id, life));
+    }
+
+    fn node_hears(&mut self, id: Id, from: Id, said: &Said) {
+        let peer = self.peer(from);
+        let node = &mut self.nodes[id - self.scenario.dispatchers];
+        let now = node.body.clock.at(self.at);
+        match said {
+            Said::Dispatcher(beat, stamp) => {
+                node.ear.heard(now, beat, peer, *stamp);
+            }
+            Said::Table(table) => node.offer(table),
+            Said::Node(..) => {}
+        }
+    }
+
+    // --- network ---
+
+    fn send(&mut self, from: Id, to: Id, said: Said) {
+        let delays: Vec<u64> = self.net.send(from, to, &mut self.rng).collect();
+        for delay_ms in delays {
+            self.schedule(self.at + delay_ms, Event::Arrive { from, to, said: said.clone() });
+        }
+    }
+
+    fn arrive(&mut self, from: Id, to: Id, said: Said) -> Result<(), String> {
+        let at = self.at;
+        let body = self.body(to);
+        if !body.is_alive {
+            return Ok(());
+        }
+        if !body.runs(at) {
+            body.inbox.push_back((from, said));
+            return Ok(());
+        }
+        self.hear(from, to, said)
+    }
+
+    fn hear(&mut self, from: Id, to: Id, said: Said) -> Result<(), String> {
+        if to < self.scenario.dispatchers {
+            return self.dispatcher_hears(to, from, said);
+        }
+        self.node_hears(to, from, &said);
+        Ok(())
+    }
+
+    /// Runs again after a pause: its timers may be first, or its inbox.
+    fn wake(&mut self, id: Id) -> Result<(), String> {
+        let at = self.at;
+        let body = self.body(id);
+        if !body.runs(at) {
+            return Ok(());
+        }
+        body.runs_since = at;
+        let inbox = std::mem::take(&mut body.inbox);
+        if self.rng.below(2) == 0 && id < self.scenario.dispatchers {
+            let now = self.dispatchers[id].body.clock.at(at);
+            let outputs = self.dispatchers[id].duty.tick(now);
+            self.carry_out(id, outputs)?;
+        }
+        for (from, said) in inbox {
+            self.hear(from, id, said)?;
+        }
+        Ok(())
+    }
+
+    fn body(&mut self, id: Id) -> &mut Body {
+        match id.checked_sub(self.scenario.dispatchers) {
+            None => &mut self.dispatchers[id].body,
+            Some(node) => &mut self.nodes[node].body,
+        }
+    }
+
+    fn peer(&mut self, id: Id) -> PeerId {
+        self.body(id).peer
+    }
+
+    // --- misfortune ---
+
+    fn befall(&mut self, fault: &Fault) -> Result<(), String> {
+        self.tell(format_args!("*** {fault:?}"));
+        self.check.disturbed(self.at, fault, self.scenario.dispatchers);
+        match fault {
+            Fault::Crash(id) => self.crash(*id),
+            Fault::Start(id) => return self.restart(*id),
+            Fault::Pause(id, ms) => {
+                let until = self.at + ms;
+                self.body(*id).paused_until = until;
+                self.schedule(until, Event::Wake(*id));
+            }
+            Fault::Leave(id) => self.nodes[id - self.scenario.dispatchers].is_leaving = true,
+            Fault::Stop(id) => {
+                if self.dispatchers[*id].body.runs(self.at) {
+                    let now = self.dispatchers[*id].body.clock.at(self.at);
+                    let outputs = self.dispatchers[*id].duty.stop(now);
+                    self.carry_out(*id, outputs)?;
+                }
+                self.crash(*id);
+            }
+            Fault::Part(side) => self.net.part(side),
+            Fault::Cut(a, b, both) => self.net.cut(*a, *b, *both),
+            Fault::Heal => self.net.heal(),
+            Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
+            Fault::Mend => return self.mend(),
+        }
+        Ok(())
+    }
+
+    fn crash(&mut self, id: Id) {
+        let at = self.at;
+        self.body(id).is_alive = false;
+        match id.checked_sub(self.scenario.dispatchers) {
+            None => self.dispatchers[id].is_active = false,
+            Some(node) => {
+                self.nodes[node].dead_since.get_or_insert(at);
+            }
+        }
+    }
+
+    fn restart(&mut self, id: Id) -> Result<(), String> {
+        let at = self.at;
+        match id.checked_sub(self.scenario.dispatchers) {
+            None if !self.dispatchers[id].body.is_alive => {
+                let outputs = self.dispatchers[id].restart(at);
+                let life = self.dispatchers[id].body.life;
+                self.check.restarted(id);
+                self.schedule(at + 1, Event::Tick(id, life));
+                return self.carry_out(id, outputs);
+            }
+            Some(node) if !self.nodes[node].body.is_alive || self.nodes[node].is_leaving => {
+                self.nodes[node].restart(at);
+                let life = self.nodes[node].body.life;
+                self.schedule(at + 1, Event::Beat(id, life));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn mend(&mut self) -> Result<(), String> {
+        self.net.mend();
+        for id in 0..self.scenario.dispatchers + self.scenario.nodes {
+            self.restart(id)?;
+            if self.body(id).paused_until > self.at {
+                self.body(id).paused_until = self.at;
+                self.wake(id)?;
+            }
+        }
+        self.dispatchers.iter_mut().for_each(|dispatcher| dispatcher.reaches_store = true);
+        Ok(())
+    }
+
+    // --- the store ---
+
+    /// Leases as etcd keeps them: whoever is active and finds nobody gets it.
+    fn ask_store(&mut self) -> Result<(), String> {
+        let at = self.at;
+        for id in 0..self.dispatchers.len() {
+            let dispatcher = &self.dispatchers[id];
+            if !dispatcher.body.runs(at) {
+                continue;
+            }
+            let view = dispatcher.reaches_store.then(|| {
+                let own = dispatcher.body.peer;
+                let leader = self.store.leader.filter(|(_, until)| *until > at);
+                let may_lead = leader.is_none_or(|(leader, _)| leader == own);
+                if dispatcher.duty.stage() == Stage::Active && may_lead {
+                    self.store.leader = Some((own, at + LEASE_MS));
+                } else if leader.is_some_and(|(leader, _)| leader == own) {
+                    self.store.leader = None;
+                }
+                let epoch = self.store.epoch;
+                let leader = self.store.leader.filter(|(_, until)| *until > at);
+                leader.map(|(leader, _)| LeaseView { leader, epoch })
+            });
+            let now = dispatcher.body.clock.at(at);
+            let outputs = self.dispatchers[id].duty.lease(now, view.flatten());
+            self.carry_out(id, outputs)?;
+        }
+        let next = at + 150 + self.rng.below(100);
+        self.schedule(next, Event::Store);
+        Ok(())
+    }
+}
+
+impl Totals {
+    pub fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.claims += other.claims;
+        self.takeovers += other.takeovers;
+        self.tables += other.tables;
+        self.vacancy_ms_max = self.vacancy_ms_max.max(other.vacancy_ms_max);
+        self.double_ms_max = self.double_ms_max.max(other.double_ms_max);
+        self.dead_ms_max = self.dead_ms_max.max(other.dead_ms_max);
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} seeds, {} events, {} claims ({} of them takeovers), {} tables; at most: {} ms \
+             without an active dispatcher, {} ms with two that reach each other, {} ms with a dead \
+             node in a table",
+            self.seeds,
+            self.events,
+            self.claims,
+            self.takeovers,
+            self.tables,
+            self.vacancy_ms_max,
+            self.double_ms_max,
+            self.dead_ms_max,
+        )
+    }
+}
