@@ -17,15 +17,11 @@ use crate::mac::Mac;
 use crate::packet::PacketSocket;
 
 /// Tells everybody on the segment, `count` times, that this machine has `vip`
-/// from now on, so that frames for it come here. Returns at once; send again
-/// after a second, since frames get lost. Needs `CAP_NET_RAW`.
+/// from now on, so that frames for it come here. Send again after a second,
+/// since frames get lost. Needs `CAP_NET_RAW`. Takes some 15 ms, in which the
+/// kernel closes the socket; [`ClaimWatch::announce`] has one open.
 pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
-    let socket = PacketSocket::open(device, ether_type(vip), &[])?;
-    let frames = frame::announcements(vip, socket.mac());
-    for _ in 0..count {
-        frames.iter().try_for_each(|frame| socket.send(frame))?;
-    }
-    Ok(())
+    send_announcements(&PacketSocket::open(device, ether_type(vip), &[])?, vip, count)
 }
 
 /// Asks the segment who has `address`: the first other machine that answers
@@ -57,7 +53,7 @@ pub struct ClaimWatch {
 impl ClaimWatch {
     /// Begins to listen. What was said before is not heard.
     pub fn open(device: &Device, vips: Vec<IpAddr>) -> Result<Self, Error> {
-        let arp = PacketSocket::open(device, TYPE_ARP, &[])?;
+        let arp = PacketSocket::open(device, TYPE_ARP, ARP_ONLY)?;
         let ndp = PacketSocket::open(device, TYPE_IPV6, NDP_ONLY)?;
         let either = either(&arp, &ndp).map_err(|errno| {
             let action = format!("listen to frames of {}", device.name);
@@ -74,8 +70,13 @@ impl ClaimWatch {
     /// Asks the segment who has `address`. The answers, if it is one of those
     /// listened for, are claims.
     pub fn ask(&self, address: IpAddr) -> Result<(), Error> {
-        let socket = if address.is_ipv4() { &self.arp } else { &self.ndp };
-        socket.send(&frame::question(address, socket.mac()))
+        let socket = self.socket(address);
+        socket.send(&frame::question(address, socket.mac()?))
+    }
+
+    /// As [`announce`], without the time that opening and closing takes.
+    pub fn announce(&self, vip: IpAddr, count: u32) -> Result<(), Error> {
+        send_announcements(self.socket(vip), vip, count)
     }
 
     /// What others have said since the last call, each once. Does not wait.
@@ -89,12 +90,17 @@ impl ClaimWatch {
         Ok(claims)
     }
 
+    fn socket(&self, address: IpAddr) -> &PacketSocket {
+        if address.is_ipv4() { &self.arp } else { &self.ndp }
+    }
+
     fn take(&self, socket: &PacketSocket, claims: &mut Vec<Claim>) -> Result<(), Error> {
+        let own = socket.mac()?;
         let mut buffer = [0; FRAME_BYTES_MAX];
         for _ in 0..FRAMES_PER_LOOK_MAX {
             let Some(len) = socket.receive(&mut buffer)? else { break };
             let Some(claim) = frame::claim(&buffer[..len]) else { continue };
-            let is_wanted = self.vips.contains(&claim.address) && claim.mac != socket.mac();
+            let is_wanted = self.vips.contains(&claim.address) && claim.mac != own;
             if is_wanted && !claims.contains(&claim) {
                 claims.push(claim);
             }
@@ -121,10 +127,22 @@ impl AsFd for ClaimWatch {
     }
 }
 
-/// Lets neighbour solicitations and advertisements pass and nothing else, so
-/// that a socket for IPv6 costs little while the segment is busy: classic BPF
-/// (`linux/filter.h`) over the next header at 20 and the ICMPv6 type at 54.
+/// Classic BPF (`linux/filter.h`): frames that are for this machine. Those of a
+/// VLAN that it has no device for say nothing about this segment; the kernel
+/// takes their tags off and marks them as another host's.
+const ARP_ONLY: &[SockFilter] = &[
+    SockFilter::new(LOAD_BYTE, 0, 0, PACKET_TYPE),
+    SockFilter::new(JUMP_EQUAL, 1, 0, libc::PACKET_OTHERHOST as u32),
+    SockFilter::new(RETURN, 0, 0, u32::MAX),
+    SockFilter::new(RETURN, 0, 0, 0),
+];
+
+/// Of those, neighbour solicitations and advertisements and nothing else, so that a
+/// socket for IPv6 costs little while the segment is busy: the next header is
+/// at 20, the ICMPv6 type at 54.
 const NDP_ONLY: &[SockFilter] = &[
+    SockFilter::new(LOAD_BYTE, 0, 0, PACKET_TYPE),
+    SockFilter::new(JUMP_EQUAL, 6, 0, libc::PACKET_OTHERHOST as u32),
     SockFilter::new(LOAD_BYTE, 0, 0, 20),
     SockFilter::new(JUMP_EQUAL, 0, 4, 58),
     SockFilter::new(LOAD_BYTE, 0, 0, 54),
@@ -136,6 +154,8 @@ const NDP_ONLY: &[SockFilter] = &[
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
 const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+/// Not one of the bytes, but what the kernel knows of the frame.
+const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
 /// A descriptor that is readable when either socket is.
 fn either(arp: &PacketSocket, ndp: &PacketSocket) -> Result<OwnedFd, Errno> {
@@ -144,6 +164,14 @@ fn either(arp: &PacketSocket, ndp: &PacketSocket) -> Result<OwnedFd, Errno> {
         epoll::add(&either, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
     Ok(either)
+}
+
+fn send_announcements(socket: &PacketSocket, vip: IpAddr, count: u32) -> Result<(), Error> {
+    let frames = frame::announcements(vip, socket.mac()?);
+    for _ in 0..count {
+        frames.iter().try_for_each(|frame| socket.send(frame))?;
+    }
+    Ok(())
 }
 
 fn ask(

@@ -37,6 +37,17 @@ pub enum Error {
         /// What was to be done.
         action: String,
     },
+    /// The device takes no IPv6 addresses.
+    #[error(
+        "cannot {action}: IPv6 is switched off there. Switch it on: \
+         sysctl -w net.ipv6.conf.{device}.disable_ipv6=0"
+    )]
+    Ipv6Off {
+        /// What was to be done.
+        action: String,
+        /// The device's name.
+        device: String,
+    },
     /// The address cannot be a virtual address.
     #[error(
         "{address} cannot be a virtual address: expected an address of one host that is neither \
@@ -77,8 +88,9 @@ impl Error {
         cause: impl Into<io::Error>,
     ) -> Self {
         let (action, cause) = (action.into(), cause.into());
-        match cause.kind() {
-            io::ErrorKind::PermissionDenied => Self::Privilege { action, capability },
+        // Not EACCES, by which routing says "prohibited" and IPv6 "switched off".
+        match cause.raw_os_error() {
+            Some(libc::EPERM) => Self::Privilege { action, capability },
             _ => Self::Kernel { action, cause },
         }
     }

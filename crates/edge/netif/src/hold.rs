@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::{Device, Kind};
 use crate::error::Error;
 use crate::netif::Netif;
+use crate::route::clients_of;
 use crate::sysctl::{self, ALL, Knob};
 use crate::vip::check_vip;
 
@@ -66,7 +67,8 @@ impl Netif {
     /// nor asks ARP with it. Changes nothing; what is noted already or needs no
     /// change is not noted.
     ///
-    /// `clients` are samples of where replies go: the reverse path filter is
+    /// `clients` are samples of where replies go; if there is none, an address
+    /// far away in the Internet stands for all. The reverse path filter is
     /// loosened only if they leave by another device than `device`.
     pub fn prepare_hold(
         &mut self,
@@ -89,7 +91,7 @@ impl Netif {
             record.note_setting(Knob::ArpAnnounce, place, 2)?;
         }
         let is_strict = sysctl::in_force(Knob::RpFilter, &device.name)? == 1;
-        if is_strict && self.replies_leave_elsewhere(device, clients)? {
+        if is_strict && self.replies_leave_elsewhere(device, &clients_of(vip, clients))? {
             record.note_setting(Knob::RpFilter, &device.name, 2)?;
         }
         Ok(())
@@ -156,7 +158,7 @@ impl Netif {
         device: &Device,
         clients: &[IpAddr],
     ) -> Result<bool, Error> {
-        for client in clients.iter().filter(|client| client.is_ipv4()) {
+        for client in clients {
             let route = self.route(*client, None)?;
             if route.is_some_and(|route| route.device != device.index) {
                 return Ok(true);

@@ -14,7 +14,6 @@ use crate::mac::Mac;
 pub(crate) struct PacketSocket {
     socket: Socket,
     device: String,
-    mac: Mac,
 }
 
 impl PacketSocket {
@@ -33,20 +32,22 @@ impl PacketSocket {
                 socket.attach_filter(filter)?;
             }
             socket.bind(&address(device.index, ether_type)?)?;
-            let mac = mac(&socket.local_addr()?);
-            Ok((socket, mac))
+            Ok(socket)
         };
         let action = format!("open a packet socket on {}", device.name);
-        match open() {
-            Ok((socket, Some(mac))) => Ok(Self { socket, device: device.name.clone(), mac }),
-            Ok((_, None)) => Err(Error::NotEthernet { action }),
-            Err(cause) => Err(Error::refused(action, NET_RAW, cause)),
-        }
+        let socket = open().map_err(|cause| Error::refused(action, NET_RAW, cause))?;
+        let socket = Self { socket, device: device.name.clone() };
+        socket.mac()?;
+        Ok(socket)
     }
 
-    /// The device's hardware address when the socket was opened.
-    pub(crate) fn mac(&self) -> Mac {
-        self.mac
+    /// The device's hardware address now; those of bonds change.
+    pub(crate) fn mac(&self) -> Result<Mac, Error> {
+        let action = || format!("read the hardware address of {}", self.device);
+        match self.socket.local_addr() {
+            Ok(address) => mac(&address).ok_or_else(|| Error::NotEthernet { action: action() }),
+            Err(cause) => Err(Error::refused(action(), NET_RAW, cause)),
+        }
     }
 
     pub(crate) fn send(&self, frame: &[u8]) -> Result<(), Error> {

@@ -1,6 +1,6 @@
 //! Which way a packet would take.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
@@ -40,10 +40,8 @@ impl Netif {
 /// What the kernel says of routes that are missing, unreachable, prohibited
 /// or black holes.
 fn is_unreachable(error: &Error) -> bool {
-    const NONE: [i32; 3] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL];
-    // Prohibited routes say EACCES, and asking needs no privilege.
-    let is_prohibited = matches!(error, Error::Privilege { .. });
-    is_prohibited || error.errno().is_some_and(|errno| NONE.contains(&errno))
+    const NONE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
+    error.errno().is_some_and(|errno| NONE.contains(&errno))
 }
 
 fn question(to: IpAddr, from: Option<IpAddr>) -> RouteMessage {
@@ -81,6 +79,23 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
         RouteAddress::Inet6(ip) => Some((*ip).into()),
         _ => None,
     }
+}
+
+/// Where "the Internet" is for looking up a route to it; nothing is sent there.
+/// It is the root name server A: an address that no router holds for bogus.
+const FAR_AWAY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
+    IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
+];
+
+/// Addresses of the family of `vip` that replies go to: those of `clients`, or
+/// one far away if there is none.
+pub(crate) fn clients_of(vip: IpAddr, clients: &[IpAddr]) -> Vec<IpAddr> {
+    let of_family = |all: &[IpAddr]| -> Vec<IpAddr> {
+        all.iter().copied().filter(|ip| ip.is_ipv4() == vip.is_ipv4()).collect()
+    };
+    let given = of_family(clients);
+    if given.is_empty() { of_family(&FAR_AWAY) } else { given }
 }
 
 pub(crate) fn family(ip: IpAddr) -> AddressFamily {

@@ -69,6 +69,11 @@ pub(crate) fn in_force(knob: Knob, device: &str) -> Result<i32, Error> {
 
 pub(crate) fn write(knob: Knob, device: &str, value: i32) -> Result<(), Error> {
     let action = format!("set {} = {value}", knob.name(device));
-    fs::write(knob.path(device), value.to_string())
-        .map_err(|cause| Error::refused(action, NET_ADMIN, cause))
+    match fs::write(knob.path(device), value.to_string()) {
+        // Files say so by EACCES.
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Error::Privilege { action, capability: NET_ADMIN })
+        }
+        written => written.map_err(|cause| Error::refused(action, NET_ADMIN, cause)),
+    }
 }

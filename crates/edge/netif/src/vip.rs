@@ -32,6 +32,9 @@ impl Netif {
         match self.netlink.ask(&action, NLM_F_CREATE | NLM_F_EXCL, &message) {
             Ok(_) => Ok(true),
             Err(error) if error.errno() == Some(libc::EEXIST) => Ok(false),
+            Err(error) if error.errno() == Some(libc::EACCES) && vip.is_ipv6() => {
+                Err(Error::Ipv6Off { action, device: device.name.clone() })
+            }
             Err(error) => Err(error),
         }
     }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::frame::Claim;
 use crate::netif::Netif;
 use crate::offload::offloads;
-use crate::route::Route;
+use crate::route::{Route, clients_of};
 use crate::sysctl::{self, Knob};
 
 /// What there is, on this machine and its segment.
@@ -48,14 +48,7 @@ pub fn gather(netif: &mut Netif, input: &CheckInput) -> Result<Facts, Error> {
     facts.arp_announce = sysctl::in_force(Knob::ArpAnnounce, &device.name)?;
     facts.rp_filter = sysctl::in_force(Knob::RpFilter, &device.name)?;
     facts.feeder_leaves_checksums = feeder_leaves_checksums(&facts.devices, &device)?;
-    for client in input.sampled_clients() {
-        // Rules may route by source, but the kernel refuses sources that are
-        // not here.
-        let is_here = |vip: &&IpAddr| facts.devices.iter().any(|device| device.has(**vip));
-        let same_family = input.vips.iter().filter(|vip| vip.is_ipv4() == client.is_ipv4());
-        let source = same_family.copied().find(|vip| is_here(&vip));
-        facts.routes.push((client, netif.route(client, source)?));
-    }
+    facts.routes = routes(netif, input, &facts.devices)?;
     if is_usable(&device) {
         let peers = input.peers.iter().map(|peer| peer.address);
         let asked: Vec<_> = input.vips.iter().copied().chain(peers).collect();
@@ -65,6 +58,26 @@ pub fn gather(netif: &mut Netif, input: &CheckInput) -> Result<Facts, Error> {
         };
     }
     Ok(facts)
+}
+
+/// The ways of replies to clients, for each family of virtual addresses.
+fn routes(
+    netif: &mut Netif,
+    input: &CheckInput,
+    devices: &[Device],
+) -> Result<Vec<(IpAddr, Option<Route>)>, Error> {
+    let mut routes = Vec::new();
+    for is_ipv4 in [true, false] {
+        let vips = || input.vips.iter().copied().filter(|vip| vip.is_ipv4() == is_ipv4);
+        let Some(first) = vips().next() else { continue };
+        // Rules may route by source, but the kernel refuses sources that are
+        // not here.
+        let source = vips().find(|vip| devices.iter().any(|device| device.has(*vip)));
+        for client in clients_of(first, &input.clients) {
+            routes.push((client, netif.route(client, source)?));
+        }
+    }
+    Ok(routes)
 }
 
 /// Whether frames can be sent and received.

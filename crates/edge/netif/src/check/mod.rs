@@ -9,7 +9,7 @@ mod judge;
 mod tests;
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::Error;
@@ -132,29 +132,3 @@ impl fmt::Display for Complaint {
 pub fn check(netif: &mut Netif, input: &CheckInput) -> Result<Vec<Complaint>, Error> {
     Ok(judge(input, &gather(netif, input)?))
 }
-
-impl CheckInput {
-    /// Addresses that replies go to, one at least for each family of virtual
-    /// addresses.
-    fn sampled_clients(&self) -> Vec<IpAddr> {
-        let mut samples = Vec::new();
-        for far in FAR_AWAY {
-            if self.vips.iter().any(|vip| vip.is_ipv4() == far.is_ipv4()) {
-                let given = self.clients.iter().filter(|client| client.is_ipv4() == far.is_ipv4());
-                let before = samples.len();
-                samples.extend(given);
-                if samples.len() == before {
-                    samples.push(far);
-                }
-            }
-        }
-        samples
-    }
-}
-
-/// Where "the Internet" is for looking up a route to it; nothing is sent there.
-/// It is the root name server A: an address that no router holds for bogus.
-const FAR_AWAY: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
-    IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
-];

@@ -30,7 +30,7 @@ use crate::{Device, DeviceIndex, Mac, Netif, probe};
 /// A wait that is to end by an answer, not by itself.
 pub(super) const LONG: Duration = Duration::from_secs(20);
 /// A wait for answers that should not come; they take microseconds.
-pub(super) const SHORT: Duration = Duration::from_millis(150);
+pub(super) const SHORT: Duration = Duration::from_millis(200);
 
 /// A network namespace.
 pub(super) struct Namespace(OwnedFd);

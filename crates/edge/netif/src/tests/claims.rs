@@ -117,7 +117,7 @@ fn a_foreign_claim_is_heard_and_our_own_is_not() {
     for vip in vips() {
         us.run(|_, eth0| {
             let mut watch = ClaimWatch::open(eth0, vec![vip]).unwrap();
-            announce(eth0, vip, 2).unwrap();
+            watch.announce(vip, 2).unwrap();
             foreign.run(|_, eth0| {
                 announce(eth0, ip("10.7.0.99"), 1).unwrap();
                 announce(eth0, ip("fd07::99"), 1).unwrap();
@@ -164,4 +164,30 @@ fn a_watch_survives_its_device_going_down_and_up() {
             watch.claims().unwrap() == expected
         });
     });
+}
+
+#[test]
+fn claims_on_another_vlan_are_not_ours() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [us, foreign] = &lan.machines;
+    for (vip, ether_type) in vips().into_iter().zip([TYPE_ARP, TYPE_IPV6]) {
+        us.run(|_, eth0| {
+            let mut watch = ClaimWatch::open(eth0, vec![vip]).unwrap();
+            foreign.run(|_, eth0| {
+                let socket = PacketSocket::open(eth0, ether_type, &[]).unwrap();
+                let tag =
+                    |frame: Vec<u8>| [&frame[..12], &[0x81, 0, 0, 200], &frame[12..]].concat();
+                for frame in frame::announcements(vip, STALE) {
+                    socket.send(&tag(frame)).unwrap();
+                }
+                announce(eth0, vip, 1).unwrap();
+            });
+            let mut heard = Vec::new();
+            wait_until("the claim on our own", || {
+                heard.extend(watch.claims().unwrap());
+                !heard.is_empty()
+            });
+            assert_eq!(heard, [Claim { address: vip, mac: foreign.mac }]);
+        });
+    }
 }

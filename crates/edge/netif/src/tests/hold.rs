@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::net::IpAddr;
+
 use netlink_packet_route::route::RouteType;
 
-use super::bed::{Lan, add_address, add_route, ip, new_second, vips};
+use super::bed::{LONG, Lan, SHORT, add_address, add_route, ip, new_second, vips};
 use crate::sysctl::{self, Knob};
-use crate::{Device, Netif, Record};
+use crate::{Device, Netif, Record, probe};
 
 const KNOBS: [Knob; 3] = [Knob::ArpIgnore, Knob::ArpAnnounce, Knob::RpFilter];
 
@@ -123,9 +125,9 @@ fn what_somebody_changed_meanwhile_is_left_alone() {
 fn the_reverse_path_filter_is_loosened_only_where_replies_leave_elsewhere() {
     on_a_node(|netif, eth0| {
         let client = ip("198.51.100.7");
-        let hold = |netif: &mut Netif| {
+        let hold = |netif: &mut Netif, clients: &[IpAddr]| {
             let mut record = Record::default();
-            netif.prepare_hold(&mut record, eth0, vips()[0], &[client]).unwrap();
+            netif.prepare_hold(&mut record, eth0, vips()[0], clients).unwrap();
             netif.hold(&record).unwrap();
             let value = sysctl::read(Knob::RpFilter, "eth0").unwrap();
             netif.undo(&mut record).unwrap();
@@ -134,11 +136,41 @@ fn the_reverse_path_filter_is_loosened_only_where_replies_leave_elsewhere() {
         sysctl::write(Knob::RpFilter, "all", 0).unwrap();
         sysctl::write(Knob::RpFilter, "eth0", 1).unwrap();
         add_route(netif, (ip("198.51.0.0"), 16), RouteType::Unicast, Some(ip("10.7.0.200")));
-        assert_eq!(hold(netif), Some(1), "replies leave by eth0");
+        assert_eq!(hold(netif, &[client]), Some(1), "replies leave by eth0");
         let wan = new_second(netif, "wan");
         add_address(netif, &wan, ip("10.8.0.1"), 24);
         add_route(netif, (ip("198.51.100.0"), 24), RouteType::Unicast, Some(ip("10.8.0.2")));
-        assert_eq!(hold(netif), Some(2), "replies leave by wan");
+        assert_eq!(hold(netif, &[client]), Some(2), "replies leave by wan");
+        assert_eq!(hold(netif, &[]), Some(1), "nothing leads to the Internet");
+        add_route(netif, (ip("0.0.0.0"), 0), RouteType::Unicast, Some(ip("10.8.0.2")));
+        assert_eq!(hold(netif, &[]), Some(2), "wan does");
         assert_eq!(sysctl::read(Knob::RpFilter, "eth0").unwrap(), Some(1));
     });
+}
+
+#[test]
+fn a_node_that_is_also_the_dispatcher_answers_while_it_is_active() {
+    let Some(lan) = Lan::<2>::new() else { return };
+    let [both, client] = &lan.machines;
+    let owner = |vip, wait| client.run(|_, eth0| probe(eth0, vip, wait).unwrap());
+    let mut record = both.run(|netif, eth0| {
+        let record = prepared(netif, eth0);
+        netif.hold(&record).unwrap();
+        record
+    });
+    for vip in vips() {
+        assert_eq!(owner(vip, SHORT), None);
+        both.run(|netif, eth0| assert!(netif.claim(eth0, vip).unwrap()));
+        assert_eq!(owner(vip, LONG), Some(both.mac));
+        both.run(|netif, eth0| assert!(netif.release(eth0, vip).unwrap()));
+        assert_eq!(owner(vip, SHORT), None);
+        both.run(|netif, eth0| {
+            let lo = netif.device("lo").unwrap();
+            assert!(lo.has(vip));
+            let route = netif.route(vip, None).unwrap().unwrap();
+            assert_eq!(route.device, lo.index, "it still takes packets for {vip}");
+            assert!(!netif.device_at(eth0.index).unwrap().has(vip));
+        });
+    }
+    both.run(|netif, _| netif.undo(&mut record).unwrap());
 }

@@ -68,6 +68,18 @@ fn what_is_no_virtual_address_is_refused() {
 }
 
 #[test]
+fn where_ipv6_is_off_the_error_says_so() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        std::fs::write("/proc/sys/net/ipv6/conf/eth0/disable_ipv6", "1").unwrap();
+        let error = netif.claim(eth0, vips()[1]).unwrap_err().to_string();
+        let expected = "cannot put fd07::80 on eth0: IPv6 is switched off there. Switch it on: \
+             sysctl -w net.ipv6.conf.eth0.disable_ipv6=0";
+        assert_eq!(error, expected);
+    });
+}
+
+#[test]
 fn without_capabilities_the_error_names_the_one_that_is_missing() {
     let Some(lan) = Lan::<1>::new() else { return };
     lan.machines[0].run(|netif, eth0| {
