@@ -81,10 +81,8 @@ pub enum OpenError {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// No endpoint gave an answer in time. A put may have happened.
-    #[error("no store endpoint answered within {after_ms} ms: {problems}")]
+    #[error("no store endpoint answered in time: {problems}")]
     Unavailable {
-        /// How long the call tried, in milliseconds.
-        after_ms: u64,
         /// What each endpoint said last.
         problems: String,
     },

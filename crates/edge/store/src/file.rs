@@ -6,6 +6,7 @@
 //! to go on after an I/O error. Nothing in a file makes us panic: what redb
 //! asserts is caught here and told as damage.
 
+use std::fs::{self, TryLockError};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -41,7 +42,8 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens the file, or makes it; its directory must exist.
+    /// Opens the file, or makes it; its directory must exist. An empty file is
+    /// no store: what was in it is lost, and somebody should know.
     pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
         let mut file = Self { path: path.to_owned(), database: None };
         file.with(|_| Ok(()))?;
@@ -128,34 +130,62 @@ fn write(
 
 /// Opens the file, or makes it, and checks its format.
 fn open(path: &Path) -> Result<Database, OpenError> {
+    match path.try_exists() {
+        Ok(true) => {}
+        Ok(false) => make(path)?,
+        Err(reason) => return Err(OpenError::Io { file: path.to_owned(), reason }),
+    }
+    let database = builder().open(path).map_err(|error| explain_open(path, error))?;
+    let found = format_of(&database).map_err(|error| explain(path, error))?;
+    if found == FORMAT {
+        return Ok(database);
+    }
+    let found = found.to_string();
+    Err(OpenError::Version { file: path.to_owned(), found, expected: FORMAT })
+}
+
+/// Makes the file under another name first: redb cannot open a file that it was
+/// making when the process died or the disk was full.
+fn make(path: &Path) -> Result<(), OpenError> {
+    let io = |reason| OpenError::Io { file: path.to_owned(), reason };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = fs::File::open(parent.unwrap_or(Path::new("."))).map_err(io)?;
+    // One process at a time; the lock goes with `directory`.
+    match directory.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { file: path.to_owned() }),
+        Err(TryLockError::Error(reason)) => return Err(io(reason)),
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    match fs::remove_file(&unfinished) {
+        Err(reason) if reason.kind() != io::ErrorKind::NotFound => return Err(io(reason)),
+        _ => {}
+    }
+    let made = builder().create(&unfinished).map_err(|error| explain_open(path, error));
+    let made =
+        made.and_then(|database| initialise(&database).map_err(|error| explain(path, error)));
+    if let Err(error) = made {
+        // The first error counts; the next attempt removes it again.
+        let _ = fs::remove_file(&unfinished);
+        return Err(error);
+    }
+    fs::rename(&unfinished, path).and_then(|()| directory.sync_all()).map_err(io)
+}
+
+fn builder() -> redb::Builder {
     let mut builder = Database::builder();
     // The file is small and read whole anyway: damage is found now, not when
     // the damaged page is needed.
     builder.set_cache_size(FILE_CACHE_BYTES).set_check_integrity_on_open(true);
-    let database = builder.create(path).map_err(|error| explain_open(path, error))?;
-    let found = match format_of(&database) {
-        Ok(Some(found)) => found,
-        Ok(None) => {
-            initialise(&database).map_err(|error| explain(path, error))?;
-            FORMAT
-        }
-        Err(error) => return Err(explain(path, error)),
-    };
-    if found == FORMAT {
-        return Ok(database);
-    }
-    Err(OpenError::Version { file: path.to_owned(), found: found.to_string(), expected: FORMAT })
+    builder
 }
 
-/// The format that stands in the file; `None` in a file that is new. A file
-/// with tables of somebody else is no store.
-fn format_of(database: &Database) -> Result<Option<u64>, redb::Error> {
+/// The format that stands in the file. A file without one is no store.
+fn format_of(database: &Database) -> Result<u64, redb::Error> {
     let reading = database.begin_read()?;
-    if reading.list_tables()?.next().is_none() {
-        return Ok(None);
-    }
     let format = reading.open_table(META)?.get("format")?.map(|format| format.value());
-    format.map(Some).ok_or_else(|| redb::Error::Corrupted("no format number".to_owned()))
+    format.ok_or_else(|| redb::Error::Corrupted("no format number".to_owned()))
 }
 
 fn initialise(database: &Database) -> Result<(), redb::Error> {

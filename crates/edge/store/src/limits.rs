@@ -5,6 +5,10 @@
 /// that was made meanwhile should see the outcome.
 pub const CALL_TIMEOUT_MS: u64 = 5_000;
 
+/// So much before the end of a call the endpoints are given up, in
+/// milliseconds, that what was wrong with them still reaches the caller in time.
+pub(crate) const CALL_MARGIN_MS: u64 = 100;
+
 /// How long one endpoint may take before the next one is asked, in milliseconds:
 /// so that three dead ones leave time within a call.
 pub(crate) const ATTEMPT_TIMEOUT_MS: u64 = 1_000;

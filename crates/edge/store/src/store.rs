@@ -20,9 +20,9 @@ use crate::etcd::{Candidate, Etcd};
 use crate::file::File;
 use crate::latest::{Latest, Notify};
 use crate::limits::{
-    ATTEMPT_TIMEOUT_MS, CALL_TIMEOUT_MS, CALLS_MAX, CONFIG_BYTES_MAX, HEALTH_INTERVAL_MS,
-    KEY_BYTES_MAX, LEASE_TTL_MAX_S, LEASE_TTL_MIN_S, RESIGN_TIMEOUT_MS, RESOLVER_THREADS_MAX,
-    STARTS_MAX, WATCH_REREAD_MS, WATCH_RETRY_MS,
+    ATTEMPT_TIMEOUT_MS, CALL_MARGIN_MS, CALL_TIMEOUT_MS, CALLS_MAX, CONFIG_BYTES_MAX,
+    HEALTH_INTERVAL_MS, KEY_BYTES_MAX, LEASE_TTL_MAX_S, LEASE_TTL_MIN_S, RESIGN_TIMEOUT_MS,
+    RESOLVER_THREADS_MAX, STARTS_MAX, WATCH_REREAD_MS, WATCH_RETRY_MS,
 };
 use crate::pending::{Pending, wait_until};
 use crate::types::{
@@ -231,7 +231,8 @@ impl Store {
     /// `timeout`: leases are given back, the file is closed. Whether it has. It
     /// does not while other handles, campaigns or watches are alive.
     pub fn close(self, timeout: Duration) -> bool {
-        let Self { mut ended, .. } = self;
+        let mut ended = self.ended.clone();
+        drop(self);
         let deadline = std::time::Instant::now() + timeout;
         wait_until(deadline, async { while ended.changed().await.is_ok() {} }).is_some()
     }
@@ -254,7 +255,8 @@ impl Store {
         operation: impl AsyncFnOnce(&Backend, Instant) -> Result<T, StoreError> + Send + 'static,
     ) -> Pending<T> {
         let (reply, pending) = Pending::new();
-        let deadline = Instant::from_std(pending.deadline());
+        let margin = Duration::from_millis(CALL_MARGIN_MS);
+        let deadline = Instant::from_std(pending.deadline()) - margin;
         let task: Task = Box::new(move |backend| {
             Box::pin(async move {
                 // The caller may have stopped waiting.

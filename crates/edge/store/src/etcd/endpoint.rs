@@ -1,7 +1,6 @@
 //! One endpoint of etcd: its address, its connection, and what it says.
 
 use std::error::Error;
-use std::io;
 use std::time::Duration;
 
 use prost::Message;
@@ -123,10 +122,10 @@ pub(super) fn describe(status: &Status) -> String {
         };
     };
     let end = chain_end(source);
-    if is_in_chain::<ConnectError>(source) || end.is::<io::Error>() {
+    if is_in_chain::<ConnectError>(source) {
         return end.to_string();
     }
-    format!("{end}: answers, but not as etcd does; is this its client port, and without TLS?")
+    format!("{end}: does not speak as etcd does; is this its client port, and without TLS?")
 }
 
 fn chain_end<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {

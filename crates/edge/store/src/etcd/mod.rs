@@ -8,7 +8,7 @@ mod campaign;
 mod endpoint;
 mod messages;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use prost::Message;
@@ -17,9 +17,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::error::{OpenError, StoreError};
 use crate::file::Read;
-use crate::limits::{
-    ATTEMPT_TIMEOUT_MS, CALL_TIMEOUT_MS, ENDPOINTS_MAX, ROUND_PAUSE_MS, WATCH_RETRY_MS,
-};
+use crate::limits::{ATTEMPT_TIMEOUT_MS, ENDPOINTS_MAX, ROUND_PAUSE_MS, WATCH_RETRY_MS};
 use crate::types::{Entry, Expected, Health};
 use endpoint::{Endpoint, describe, is_refusal};
 use messages::{
@@ -38,8 +36,10 @@ const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 /// An etcd of one or more members.
 pub(crate) struct Etcd {
     endpoints: Vec<Endpoint>,
-    /// Which endpoint answered last.
+    /// Which endpoint is asked next: the one that answered last, if any did.
     preferred: Cell<usize>,
+    /// Why the last call to each endpoint failed, if it did.
+    problems: RefCell<Vec<Option<String>>>,
     /// Stands before every key, so that several clusters may share an etcd.
     prefix: String,
 }
@@ -63,6 +63,7 @@ impl Etcd {
         Ok(Self {
             endpoints: endpoints.collect::<Result<_, _>>()?,
             preferred: Cell::new(0),
+            problems: RefCell::new(vec![None; found]),
             prefix: format!("/skep/{cluster}/"),
         })
     }
@@ -203,38 +204,58 @@ impl Etcd {
         Q: Message + Clone + 'static,
         R: Message + Default + 'static,
     {
-        let started = Instant::now();
-        let count = self.endpoints.len();
-        let mut problems = vec!["not asked".to_owned(); count];
-        let mut is_retry = false;
+        let mut attempts = 0;
         while Instant::now() < deadline {
-            let first = self.preferred.get();
-            for at in (first..first + count).map(|at| at % count) {
-                let endpoint = &self.endpoints[at];
-                let attempt = Instant::now() + Duration::from_millis(ATTEMPT_TIMEOUT_MS);
-                let asked = endpoint.ask_led(method, request.clone());
-                match timeout_at(attempt.min(deadline), asked).await {
-                    Ok(Ok(reply)) => {
-                        self.preferred.set(at);
-                        return Ok(Answer { reply, is_retry });
-                    }
-                    Ok(Err(status)) if is_refusal(&status) => {
-                        let reason = status.message().to_owned();
-                        return Err(StoreError::Refused { endpoint: endpoint.url.clone(), reason });
-                    }
-                    Ok(Err(status)) => problems[at] = describe(&status),
-                    Err(_) => problems[at] = "no answer".to_owned(),
+            let at = self.preferred.get();
+            let attempt = timeout_at(self.attempt_ends(deadline), async {
+                self.endpoints[at].ask_led(method, request.clone()).await
+            });
+            let problem = match attempt.await {
+                Ok(Ok(reply)) => {
+                    self.problems.borrow_mut()[at] = None;
+                    return Ok(Answer { reply, is_retry: attempts > 0 });
                 }
-                is_retry = true;
+                Ok(Err(status)) if is_refusal(&status) => return Err(self.refusal(at, &status)),
+                Ok(Err(status)) => describe(&status),
+                Err(_) => "no answer".to_owned(),
+            };
+            self.pass_over(at, problem);
+            attempts += 1;
+            if attempts % self.endpoints.len() == 0 {
+                let pause = Instant::now() + Duration::from_millis(ROUND_PAUSE_MS);
+                sleep_until(pause.min(deadline)).await;
             }
-            let pause = Instant::now() + Duration::from_millis(ROUND_PAUSE_MS);
-            sleep_until(pause.min(deadline)).await;
         }
-        let problems = self.endpoints.iter().zip(problems);
-        let problems = problems.map(|(endpoint, what)| format!("{}: {what}", endpoint.url));
-        let after_ms = started.elapsed().as_millis() as u64;
-        let problems = problems.collect::<Vec<_>>().join("; ");
-        Err(StoreError::Unavailable { after_ms: after_ms.min(CALL_TIMEOUT_MS), problems })
+        Err(StoreError::Unavailable { problems: self.problems() })
+    }
+
+    /// One that hangs must leave time for all others.
+    fn attempt_ends(&self, deadline: Instant) -> Instant {
+        let now = Instant::now();
+        let share = deadline.saturating_duration_since(now) / self.endpoints.len() as u32;
+        now + share.min(Duration::from_millis(ATTEMPT_TIMEOUT_MS))
+    }
+
+    fn refusal(&self, at: usize, status: &tonic::Status) -> StoreError {
+        let endpoint = self.endpoints[at].url.clone();
+        StoreError::Refused { endpoint, reason: status.message().to_owned() }
+    }
+
+    /// Goes on to the next endpoint, unless another call has done so.
+    fn pass_over(&self, at: usize, problem: String) {
+        self.problems.borrow_mut()[at] = Some(problem);
+        if self.preferred.get() == at {
+            self.preferred.set((at + 1) % self.endpoints.len());
+        }
+    }
+
+    /// What each endpoint said last.
+    fn problems(&self) -> String {
+        let problems = self.problems.borrow();
+        let told = self.endpoints.iter().zip(problems.iter()).map(|(endpoint, problem)| {
+            format!("{}: {}", endpoint.url, problem.as_deref().unwrap_or("not asked again"))
+        });
+        told.collect::<Vec<_>>().join("; ")
     }
 
     fn key(&self, key: &str) -> Vec<u8> {
@@ -253,8 +274,9 @@ fn judge(status: &StatusResponse, cluster: &mut Option<u64>) -> Option<String> {
     if *cluster.get_or_insert(id) != id {
         return Some("is a member of another etcd than the endpoints before it".to_owned());
     }
-    if !status.errors.is_empty() {
-        return Some(status.errors.join(", "));
+    // etcd lists this among its errors as well.
+    if status.leader == 0 {
+        return Some("knows no leader: most members are gone".to_owned());
     }
-    (status.leader == 0).then(|| "knows no leader: most members are gone".to_owned())
+    (!status.errors.is_empty()).then(|| status.errors.join(", "))
 }
