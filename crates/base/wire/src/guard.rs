@@ -112,12 +112,36 @@ pub enum Order {
     },
     /// Put the virtual addresses of this node's services on `lo`, silently.
     Hold,
-    /// Look for what is wrong with devices, addresses and routes. Answered by
-    /// [`Answer::Complaints`].
-    Check(Side),
+    /// Look for what is wrong with devices, addresses and routes, which takes
+    /// up to [`PROBE_MS`]. Answered by [`Answer::Complaints`].
+    Check(Side, Expectations),
     /// Detach and forget everything of a side: programs, maps, addresses,
     /// settings of the kernel.
     Close(Side),
+}
+
+/// What a machine knows of the others, for a check of what it finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectations {
+    /// Whether this machine is the active dispatcher.
+    pub is_active: bool,
+    /// Device of the active dispatcher, if it is known and another machine's.
+    pub active: Option<[u8; 6]>,
+    /// The other machines that must be on the segment.
+    pub peers: Vec<Peer>,
+}
+
+/// Another machine, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Its own address on the segment.
+    pub address: IpAddr,
+    /// Its device there.
+    pub mac: [u8; 6],
+    /// Largest IP packet of that device, in bytes; 0 if it is not known.
+    pub mtu: u32,
 }
 
 /// How long an answer to a probe for a virtual address is waited for, in

@@ -91,6 +91,8 @@ pub struct TableKeeper {
     /// Whom a note of refusal was about: one each is enough.
     refused: BTreeSet<Name>,
     is_author: bool,
+    /// The table was made anew since the watch has listened for long enough.
+    has_settled: bool,
     table: Arc<Table>,
 }
 
@@ -125,6 +127,7 @@ impl TableKeeper {
             histories: BTreeMap::new(),
             refused: BTreeSet::new(),
             is_author: false,
+            has_settled: false,
             table: Arc::default(),
         }
     }
@@ -191,9 +194,11 @@ impl TableKeeper {
 
     /// Time went on.
     pub fn tick(&mut self, now: Now) -> Vec<Note> {
-        let (ms, had_settled) = (self.watch.silence_ms(), self.watch.has_settled());
+        let ms = self.watch.silence_ms();
         let dead = self.watch.tick(now);
-        if !dead.is_empty() || self.watch.has_settled() != had_settled {
+        let settles = self.watch.has_settled() && !self.has_settled;
+        self.has_settled |= settles;
+        if !dead.is_empty() || settles {
             self.remake();
         }
         dead.into_iter().map(|name| Note::Dead { name, ms }).collect()

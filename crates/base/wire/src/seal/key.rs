@@ -43,6 +43,17 @@ impl Key {
         Ok(Self(key))
     }
 
+    /// Secret of the hash that spreads flows, the same on all machines: whoever
+    /// knew it could make flows that all go to one node.
+    pub fn hash_seed(&self) -> u64 {
+        let mut seed = [0; 8];
+        #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
+        Hkdf::<Sha256>::new(None, &self.0)
+            .expand(b"skep: hash of flows, 1", &mut seed)
+            .expect("8 bytes are within HKDF's bound");
+        u64::from_le_bytes(seed)
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
