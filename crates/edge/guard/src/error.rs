@@ -23,6 +23,9 @@ pub enum GuardError {
     /// The answer is not one; the guard is of another version.
     #[error("netguard speaks another version of the protocol: restart it")]
     Foreign,
+    /// More is being asked of the guard than it has done.
+    #[error("netguard is busy: try again")]
+    Busy,
     /// The order is too long for one message.
     #[error("an order of {0} bytes is too long for netguard")]
     TooLong(usize),

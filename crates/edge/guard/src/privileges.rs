@@ -42,6 +42,11 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives up every capability of this thread.
+pub fn keep_nothing() -> io::Result<()> {
+    keep_only(CapabilitySet::empty())
+}
+
 /// Whether this thread has all of `wanted`.
 pub fn has(wanted: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|held| held.effective.contains(wanted))

@@ -26,6 +26,8 @@
 
 mod checks;
 mod control;
+mod direct;
+mod direct_view;
 mod dispatcher;
 mod gauges;
 mod handler;
@@ -44,6 +46,8 @@ mod status;
 mod tests;
 
 pub use control::ControlError;
+pub use direct::{Direct, DirectError, DirectParts, DirectStatus, PeerStatus};
+pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
 pub use gauges::register_gauges;
 pub use handler::DispatcherHandler;

@@ -58,3 +58,34 @@ pub(crate) const SUGGESTION_EDITS_MAX: usize = 2;
 
 /// Weight of one request in the moving average of latencies, as a divisor.
 pub(crate) const LATENCY_SMOOTHING: u64 = 16;
+
+/// How long a dispatcher that starts waits for all nodes' heartbeats before it
+/// steers by a table without those that it has not heard, in milliseconds: ten
+/// heartbeats.
+pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
+
+/// How often the packet programs' counters are read, in milliseconds.
+pub(crate) const COUNTERS_MS: u64 = 500;
+
+/// How often others' claims of the virtual addresses are looked for, in
+/// milliseconds.
+pub(crate) const OWNERS_MS: u64 = 100;
+
+/// How often the network is asked for them, in milliseconds: two clusters with
+/// one address may both be silent.
+pub(crate) const PROBE_OWNERS_MS: u64 = 5000;
+
+/// How often new flows are fetched for a standby, in milliseconds: what began
+/// since is found by its row if the dispatcher dies.
+pub(crate) const STREAM_MS: u64 = 20;
+
+/// Time in which a standby must have taken the flow table, in milliseconds;
+/// after it the table is sent anew.
+pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
+
+/// Jobs for the guard that wait: tables, claims, batches of flows. More is the
+/// sign of a guard that is stuck, and waits in the thread that beats.
+pub(crate) const JOBS_MAX: usize = 1024;
+
+/// News of jobs that wait for the thread that beats.
+pub(crate) const NEWS_MAX: usize = 64;

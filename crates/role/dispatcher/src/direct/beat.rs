@@ -1,0 +1,398 @@
+//! The thread that beats: hears dispatchers and nodes, keeps the duty and the
+//! table, and never waits for anything but datagrams.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
+use std::time::Duration;
+
+use skep_cluster::duty::{Duty, Output, Stranger};
+use skep_cluster::flows::FlowSink;
+use skep_cluster::keeper::{Plan, TableKeeper};
+use skep_config::AGENT_PORT;
+use skep_peer::{Received, Socket};
+use skep_policy::{DirectLoad, policies};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::message::{DispatcherBeat, Mac, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::seal::{PeerId, Stamp};
+use skep_wire::steer::{Load, Measure};
+use skep_wire::table::Table;
+
+use super::hands::{Job, News, strangers};
+use super::plan::{Address, closed, is_weighted, plan};
+use super::status::{PeerStatus, Shared, View, stage_word};
+use super::sync::Streams;
+use crate::limits::PATIENCE_AT_START_MS;
+
+/// See the module.
+pub(crate) struct Beat {
+    pub(crate) socket: Socket,
+    pub(crate) duty: Duty,
+    pub(crate) keeper: TableKeeper,
+    pub(crate) addresses: Vec<Address>,
+    /// The other dispatchers.
+    pub(crate) others: BTreeMap<PeerId, Other>,
+    /// Agents of the nodes in the config, by name.
+    pub(crate) agents: BTreeMap<Name, SocketAddr>,
+    pub(crate) own_mac: Mac,
+    pub(crate) started: Now,
+    pub(crate) jobs: SyncSender<Job>,
+    /// Jobs that found the queue full: the guard is slow or gone.
+    pub(crate) backlog: VecDeque<Job>,
+    pub(crate) news: Receiver<News>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) plan: Plan,
+    pub(crate) told: Arc<Table>,
+    pub(crate) applied: skep_wire::table::TableVersion,
+    pub(crate) sink: FlowSink,
+    pub(crate) streams: Streams,
+}
+
+/// Another dispatcher.
+pub(crate) struct Other {
+    pub(crate) name: Name,
+    pub(crate) beat: Option<(DispatcherBeat, Now)>,
+}
+
+impl Beat {
+    /// Beats until told to stop; then lets another take over at once.
+    pub(crate) fn run(mut self, first: Vec<Output>) {
+        self.carry_out(first);
+        let tick = Duration::from_millis(self.duty.tick_ms());
+        let mut ticked_at = now();
+        while !self.stop.load(Ordering::Relaxed) {
+            match self.socket.receive(tick) {
+                Ok(Some(received)) => self.hear(received),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(%error, "heartbeats cannot be received");
+                    std::thread::sleep(tick);
+                }
+            }
+            self.hear_news();
+            let now = now();
+            if now.since_ms(ticked_at) >= self.duty.tick_ms() {
+                ticked_at = now;
+                self.tick(now);
+            }
+        }
+        let outputs = self.duty.stop(now());
+        self.carry_out(outputs);
+        self.show(now());
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.hand_over();
+        self.look_at_plan();
+        for note in self.keeper.tick(now) {
+            if let skep_cluster::keeper::Note::Dead { name, .. } = &note {
+                self.addresses.iter().for_each(|address| address.dispatcher.miss(name.as_str()));
+            }
+            tracing::warn!("{note}");
+        }
+        let outputs = self.duty.tick(now);
+        self.carry_out(outputs);
+        self.publish(now);
+        self.stream(now);
+        self.show(now);
+    }
+
+    fn hear(&mut self, received: Received) {
+        let Received { from, stamp, message } = received;
+        let now = now();
+        match message {
+            Message::Dispatcher(beat) => self.hear_dispatcher(now, beat, from, stamp),
+            Message::Node(beat) if beat.name.peer() == from => self.hear_node(now, beat, stamp),
+            Message::Table(table) => self.hear_table(table, from),
+            // What is not taken is sent again.
+            Message::Flows(batch)
+                if self.duty.active() == Some(from) && self.backlog.is_empty() =>
+            {
+                let (flows, taken) = self.sink.take(batch);
+                if !flows.is_empty() {
+                    self.job(Job::Insert(flows));
+                }
+                if let Some(taken) = taken {
+                    self.send(from, &Message::FlowsTaken(taken));
+                }
+                self.duty.set_flows_synced(self.sink.is_synced());
+            }
+            Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
+            Message::Node(_) | Message::Flows(_) => {}
+        }
+    }
+
+    fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
+        let Some(other) = self.others.get_mut(&from) else { return };
+        other.beat = Some((beat.clone(), now));
+        let was_active = self.duty.active();
+        let outputs = self.duty.heard(now, &beat, from, stamp);
+        self.carry_out(outputs);
+        if self.duty.active() != was_active {
+            self.sink.reset();
+            self.duty.set_flows_synced(false);
+        }
+        if self.is_active() {
+            if beat.table < self.keeper.table().version {
+                self.send_table(from);
+            }
+            let wants = beat.stage == Stage::Standby && !beat.flows_synced;
+            if self.streams.heard(now, from, wants) {
+                self.job(Job::Stream(true));
+                self.job(Job::List);
+            }
+        }
+    }
+
+    fn hear_node(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) {
+        let outputs = self.duty.witness(now, beat.hears, beat.table);
+        self.carry_out(outputs);
+        let (name, load, version) = (beat.name.clone(), beat.load, beat.table);
+        for note in self.keeper.heard(now, beat, stamp) {
+            tracing::info!("{note}");
+        }
+        for address in &self.addresses {
+            address.dispatcher.hear_load(name.as_str(), &load);
+        }
+        if self.is_active() && version < self.keeper.table().version && self.may_publish(now) {
+            self.send_table(name.peer());
+        }
+    }
+
+    /// A standby steers by the active dispatcher's table, and remembers what its
+    /// operator wants.
+    fn hear_table(&mut self, table: Table, from: PeerId) {
+        if self.is_active() || !self.others.contains_key(&from) {
+            return;
+        }
+        let before = Arc::clone(self.keeper.table());
+        if !self.keeper.adopt(table) {
+            return;
+        }
+        let table = Arc::clone(self.keeper.table());
+        for node in &table.nodes {
+            let name = node.name.as_str();
+            let was_drained = before.node(name).is_some_and(|node| node.is_drained);
+            if node.is_drained != was_drained {
+                self.addresses.iter().for_each(|address| {
+                    // Unknown here: the config files differ, which is said elsewhere.
+                    let _ = match node.is_drained {
+                        true => address.dispatcher.drain(name),
+                        false => address.dispatcher.resume(name),
+                    };
+                });
+            }
+        }
+        self.told = Arc::clone(&table);
+        self.job(Job::Apply(table));
+    }
+
+    fn hear_news(&mut self) {
+        while let Ok(news) = self.news.try_recv() {
+            match news {
+                News::Owners(owners) => {
+                    for (address, mac) in strangers(owners) {
+                        let outputs = self.duty.conflict(now(), Stranger { address, mac });
+                        self.carry_out(outputs);
+                    }
+                }
+                News::Listed(flows) => self.streams.list(&flows),
+                News::Begun(flows) => self.streams.begin(&flows),
+                News::Applied(version) => self.applied = version,
+            }
+        }
+    }
+
+    /// Does what the duty wants, in its order.
+    fn carry_out(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::SendBeat => self.send_beat(),
+                Output::Probe => self.job(Job::Probe),
+                Output::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
+                Output::Claim { epoch } => {
+                    self.keeper.reign(epoch);
+                    self.job(Job::Claim);
+                }
+                Output::Announce => self.job(Job::Announce),
+                Output::StepBack { .. } => {
+                    self.keeper.abdicate();
+                    self.streams.clear();
+                    self.job(Job::Stream(false));
+                    self.job(Job::Release);
+                }
+                Output::Log(note) => tracing::info!("{note}"),
+            }
+        }
+    }
+
+    fn send_beat(&mut self) {
+        let beat = self.duty.beat(now(), self.keeper.table().version);
+        let message = Message::Dispatcher(beat);
+        let to: Vec<PeerId> = self.others.keys().copied().chain(self.nodes()).collect();
+        self.socket.send_all(to, &message);
+    }
+
+    /// Takes up what the config and the operator have changed.
+    fn look_at_plan(&mut self) {
+        let macs = self.macs();
+        match plan(&self.addresses, &macs) {
+            Ok(plan) if plan != self.plan => {
+                for node in &plan.nodes {
+                    let usual = SocketAddr::new(node.address.ip(), AGENT_PORT);
+                    let agent = self.agents.get(&node.name).copied().unwrap_or(usual);
+                    self.socket.set_peer(node.name.as_str(), agent);
+                }
+                self.keeper.set_plan(plan.clone());
+                self.plan = plan;
+            }
+            Ok(_) => {}
+            Err(error) => tracing::error!("{error}"),
+        }
+        if self.is_active() {
+            for (name, is_closed) in closed(&self.addresses) {
+                let Ok(name) = Name::new(&name) else { continue };
+                let is_drained = self.keeper.table().node(name.as_str()).map(|it| it.is_drained);
+                if is_drained.is_some_and(|is_drained| is_drained != is_closed) {
+                    self.keeper.set_drained(&name, is_closed);
+                }
+            }
+        }
+    }
+
+    /// Tells everybody of a new table, and steers by it.
+    fn publish(&mut self, now: Now) {
+        if !self.is_active() || !self.may_publish(now) {
+            return;
+        }
+        let table = Arc::clone(self.keeper.table());
+        if !Arc::ptr_eq(&table, &self.told) {
+            self.told = Arc::clone(&table);
+            let to: Vec<PeerId> = self.nodes().chain(self.others.keys().copied()).collect();
+            self.socket.send_all(to, &Message::Table(Table::clone(&table)));
+            self.job(Job::Apply(table));
+        }
+        self.tell_loads();
+    }
+
+    /// Not before all nodes were heard, or had time to be: an earlier process's
+    /// table steers on, and must not be replaced by one without nodes.
+    fn may_publish(&self, now: Now) -> bool {
+        let is_heard =
+            |node: &skep_cluster::keeper::NodePlan| self.keeper.watch().beat(&node.name).is_some();
+        now.since_ms(self.started) >= PATIENCE_AT_START_MS || self.plan.nodes.iter().all(is_heard)
+    }
+
+    fn tell_loads(&mut self) {
+        let told = Arc::clone(&self.told);
+        for service in &told.services {
+            if service.service.measure != Measure::Load {
+                continue;
+            }
+            let policy = service.policy.as_str();
+            let measured = policies().iter().find(|info| info.name == policy);
+            let measured = measured.and_then(|info| info.direct).map(|direct| direct.load);
+            let load_of = |load: &NodeLoad| match measured {
+                Some(DirectLoad::Requests) => load.requests_in_flight,
+                _ => load.connections,
+            };
+            let loads = told.nodes.iter().filter_map(|node| {
+                let beat = self.keeper.watch().beat(&node.name)?;
+                let weight = if is_weighted(policy) { node.weight.max(1) } else { 1 };
+                Some(Load { node: node.index, weight, load: load_of(&beat.load) })
+            });
+            let loads = loads.collect();
+            self.job(Job::Loads(service.service.id, loads));
+        }
+    }
+
+    fn stream(&mut self, now: Now) {
+        for (to, batch) in self.streams.due(now) {
+            self.send(to, &Message::Flows(batch));
+        }
+    }
+
+    fn show(&self, now: Now) {
+        let active = self.duty.active().map(|id| match self.others.get(&id) {
+            Some(other) => other.name.to_string(),
+            None => "this one".to_owned(),
+        });
+        let silent_max_ms = self.duty.takeover_ms();
+        let peers = self.others.values().map(|other| {
+            let silent_ms = other.beat.as_ref().map(|(_, at)| now.since_ms(*at));
+            let stage = match &other.beat {
+                Some((beat, at)) if now.since_ms(*at) <= silent_max_ms => stage_word(beat.stage),
+                _ => "silent",
+            };
+            PeerStatus {
+                name: other.name.to_string(),
+                stage: stage.to_owned(),
+                silent_ms: silent_ms.unwrap_or(now.since_ms(self.started)),
+            }
+        });
+        self.shared.set_view(View {
+            stage: self.duty.stage(),
+            epoch: self.duty.epoch(),
+            active,
+            flows_synced: self.sink.is_synced(),
+            peers: peers.collect(),
+            table: Arc::clone(self.keeper.table()),
+            applied: self.applied,
+        });
+    }
+
+    fn is_active(&self) -> bool {
+        self.duty.stage() == Stage::Active
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = PeerId> {
+        self.plan.nodes.iter().map(|node| node.name.peer())
+    }
+
+    /// Devices of the dispatchers, as far as they were heard.
+    fn macs(&self) -> Vec<Mac> {
+        let beats = self.others.values().filter_map(|other| other.beat.as_ref());
+        let mut macs: Vec<Mac> = beats.map(|(beat, _)| beat.mac).collect();
+        macs.push(self.own_mac);
+        macs.sort_unstable();
+        macs.dedup();
+        macs
+    }
+
+    fn send_table(&mut self, to: PeerId) {
+        let table = Table::clone(self.keeper.table());
+        self.send(to, &Message::Table(table));
+    }
+
+    fn send(&mut self, to: PeerId, message: &Message) {
+        // The next beat tries again, and a counter tells.
+        let _ = self.socket.send(to, message);
+    }
+
+    fn job(&mut self, job: Job) {
+        self.backlog.push_back(job);
+        self.hand_over();
+    }
+
+    /// Gives jobs to whoever does them, without waiting. Of those that find no
+    /// room, only loads may be forgotten: the next ones come soon.
+    fn hand_over(&mut self) {
+        while let Some(job) = self.backlog.pop_front() {
+            match self.jobs.try_send(job) {
+                Ok(()) | Err(TrySendError::Full(Job::Loads(..))) => {}
+                Err(TrySendError::Full(job)) => return self.backlog.push_front(job),
+                // Whoever does them has ended: so will this thread.
+                Err(TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+}
+
+/// Time of this process.
+pub(crate) fn now() -> Now {
+    Now(monotonic_ms())
+}

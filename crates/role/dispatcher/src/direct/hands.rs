@@ -1,0 +1,233 @@
+//! The thread that does what takes the guard: it may wait, so that the thread
+//! that beats never does.
+//!
+//! Jobs are done in the order of their coming; a table that a later one has
+//! overtaken is skipped, an epoch or a claim never is.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::time::{Duration, Instant};
+
+use skep_guard::{Applier, Guard, GuardError};
+use skep_wire::guard::{Answer, Order, Owner, Side};
+use skep_wire::steer::{Flow, Load};
+use skep_wire::table::Table;
+
+use super::plan::{is_weighted, networks};
+use super::status::Shared;
+use crate::limits::{COUNTERS_MS, OWNERS_MS, PROBE_OWNERS_MS};
+
+/// Something to do.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// Keep this epoch where a restart finds it.
+    Persist(u64),
+    Claim,
+    Announce,
+    Release,
+    /// Ask the network who has the virtual addresses.
+    Probe,
+    /// Steer by this table.
+    Apply(Arc<Table>),
+    /// Loads of the nodes of a service, by its place.
+    Loads(u16, Vec<Load>),
+    /// Networks that may come in, and that may not.
+    Networks(Vec<String>, Vec<String>),
+    /// Flows of another dispatcher.
+    Insert(Vec<Flow>),
+    /// List the flow table into [`News::Flows`].
+    List,
+    /// Watch for new flows, or no longer.
+    Stream(bool),
+}
+
+/// What came of jobs, for the thread that beats.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// Other machines that claim the virtual addresses.
+    Owners(Vec<Owner>),
+    /// A piece of the list of flows; an empty one is its end.
+    Listed(Vec<Flow>),
+    /// Flows begun since.
+    Begun(Vec<Flow>),
+    /// The program goes by a table now.
+    Applied(skep_wire::table::TableVersion),
+}
+
+/// Keeps epochs; [`std::io::Error`]s are said once and lived with.
+pub(crate) type Persist = Box<dyn FnMut(u64) -> std::io::Result<()> + Send>;
+
+/// See the module.
+pub(crate) struct Hands {
+    pub(crate) guard: Arc<Guard>,
+    pub(crate) own_mac: [u8; 6],
+    pub(crate) persist: Persist,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) jobs: Receiver<Job>,
+    pub(crate) news: SyncSender<News>,
+}
+
+impl Hands {
+    /// Works until nobody gives jobs any more.
+    pub(crate) fn run(mut self) {
+        let mut applier =
+            Applier::new(Arc::clone(&self.guard), Side::Dispatch, self.own_mac, is_weighted);
+        let mut waiting = VecDeque::new();
+        let mut rounds = Rounds::default();
+        loop {
+            let first = match self.jobs.recv_timeout(rounds.until_next()) {
+                Ok(job) => Some(job),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            waiting.extend(first.into_iter().chain(self.jobs.try_iter()));
+            while let Some(job) = waiting.pop_front() {
+                let is_overtaken = matches!(job, Job::Apply(_))
+                    && waiting.iter().any(|later| matches!(later, Job::Apply(_)));
+                if !is_overtaken && let Err(error) = self.perform(&mut applier, &mut rounds, job) {
+                    self.shared.complain(&error);
+                }
+                waiting.extend(self.jobs.try_iter());
+            }
+            self.look_around(&mut rounds);
+        }
+    }
+
+    fn perform(
+        &mut self,
+        applier: &mut Applier,
+        rounds: &mut Rounds,
+        job: Job,
+    ) -> Result<(), GuardError> {
+        match job {
+            Job::Persist(epoch) => {
+                if let Err(error) = (self.persist)(epoch) {
+                    // The next start takes an epoch from what it hears.
+                    tracing::warn!(epoch, %error, "the epoch cannot be kept");
+                }
+            }
+            Job::Claim => self.ask(&Order::Claim)?,
+            Job::Announce => self.ask(&Order::Announce)?,
+            Job::Release => self.ask(&Order::Release)?,
+            Job::Probe => self.look_for_owners(true)?,
+            Job::Apply(table) => {
+                applier.apply(&table)?;
+                self.tell(News::Applied(table.version));
+            }
+            Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads))?,
+            Job::Networks(allow, deny) => {
+                let (allow, deny) = (networks(&allow), networks(&deny));
+                self.ask(&Order::Networks { allow, deny })?;
+            }
+            Job::Insert(flows) => self.ask(&Order::InsertFlows(flows))?,
+            Job::List => self.list()?,
+            Job::Stream(on) => rounds.streams = on,
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> Result<(), GuardError> {
+        let mut order = Order::FirstFlows;
+        loop {
+            let Answer::Flows(flows) = self.guard.ask(&order)? else { return Ok(()) };
+            let is_end = flows.is_empty();
+            self.tell(News::Listed(flows));
+            if is_end {
+                return Ok(());
+            }
+            order = Order::NextFlows;
+        }
+    }
+
+    /// What is asked of the guard without a job.
+    fn look_around(&mut self, rounds: &mut Rounds) {
+        let looked = rounds.due(Instant::now()).into_iter().try_for_each(|round| match round {
+            Round::Counters => {
+                let answer = self.guard.ask(&Order::Counters(Side::Dispatch))?;
+                if let Answer::Counters(counters) = answer {
+                    self.shared.set_counters(counters);
+                }
+                Ok(())
+            }
+            Round::Owners { probe } => self.look_for_owners(probe),
+            Round::Stream => {
+                if let Answer::Flows(flows) = self.guard.ask(&Order::NewFlows)?
+                    && !flows.is_empty()
+                {
+                    self.tell(News::Begun(flows));
+                }
+                Ok(())
+            }
+        });
+        if let Err(error) = looked {
+            self.shared.complain(&error);
+        }
+    }
+
+    fn look_for_owners(&self, probe: bool) -> Result<(), GuardError> {
+        if let Answer::Owners(owners) = self.guard.ask(&Order::Owners { probe })?
+            && !owners.is_empty()
+        {
+            self.tell(News::Owners(owners));
+        }
+        Ok(())
+    }
+
+    fn ask(&self, order: &Order) -> Result<(), GuardError> {
+        self.guard.ask(order).map(drop)
+    }
+
+    fn tell(&self, news: News) {
+        // Whoever beats has ended: so will this thread.
+        let _ = self.news.send(news);
+    }
+}
+
+/// When to look around for what.
+#[derive(Debug, Default)]
+struct Rounds {
+    streams: bool,
+    counters_at: Option<Instant>,
+    owners_at: Option<Instant>,
+    probe_at: Option<Instant>,
+}
+
+enum Round {
+    Counters,
+    Owners { probe: bool },
+    Stream,
+}
+
+impl Rounds {
+    fn until_next(&self) -> Duration {
+        Duration::from_millis(if self.streams { crate::limits::STREAM_MS } else { OWNERS_MS })
+    }
+
+    fn due(&mut self, now: Instant) -> Vec<Round> {
+        let is_due = |at: &mut Option<Instant>, every_ms| {
+            let due = at.is_none_or(|at| now >= at);
+            if due {
+                *at = Some(now + Duration::from_millis(every_ms));
+            }
+            due
+        };
+        let mut rounds = Vec::new();
+        if self.streams {
+            rounds.push(Round::Stream);
+        }
+        if is_due(&mut self.counters_at, COUNTERS_MS) {
+            rounds.push(Round::Counters);
+        }
+        if is_due(&mut self.owners_at, OWNERS_MS) {
+            rounds.push(Round::Owners { probe: is_due(&mut self.probe_at, PROBE_OWNERS_MS) });
+        }
+        rounds
+    }
+}
+
+/// The virtual address that a machine claims, as a duty takes it.
+pub(crate) fn strangers(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
+    owners.into_iter().map(|owner| (owner.vip, owner.mac))
+}

@@ -1,0 +1,272 @@
+//! Direct dispatch: packets are steered by a program in the kernel; this keeps
+//! the program's table, and says which dispatcher is the active one.
+//!
+//! ```text
+//!   nodes, dispatchers --datagrams--> Beat (own thread, high priority)
+//!                                      duty, table     |  ^
+//!   services' states --plan------------^          jobs v  | news
+//!                                                     Hands --orders--> netguard
+//! ```
+//!
+//! Invariants: the thread that beats waits for nothing but datagrams. When this
+//! process or its guard is gone, packets are steered by the last table.
+
+mod beat;
+mod hands;
+mod plan;
+mod status;
+mod sync;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use skep_cluster::beats::WatchSettings;
+use skep_cluster::duty::{Duty, DutySettings};
+use skep_cluster::flows::FlowSink;
+use skep_cluster::keeper::{Plan, TableKeeper};
+use skep_config::Config;
+use skep_guard::{Guard, GuardError};
+use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
+use skep_wire::guard::{Answer, Opened, Order, Settings, Side};
+use skep_wire::message::{Name, NameTooLong};
+use skep_wire::seal::Key;
+
+use crate::dispatcher::Dispatcher;
+use crate::limits::{JOBS_MAX, NEWS_MAX};
+use beat::{Beat, Other, now};
+use hands::{Hands, Job};
+use status::Shared;
+pub use status::{DirectStatus, PeerStatus};
+use sync::Streams;
+
+/// What direct dispatch needs to begin.
+pub struct DirectParts {
+    /// Name of this dispatcher.
+    pub name: String,
+    /// The cluster's key.
+    pub key: Key,
+    /// The way to netguard.
+    pub guard: Arc<Guard>,
+    /// The services' states; those in direct dispatch are used.
+    pub dispatchers: Vec<Arc<Dispatcher>>,
+    /// The last epoch that was kept, or 0.
+    pub last_epoch: u64,
+    /// Keeps an epoch.
+    pub persist: Box<dyn FnMut(u64) -> io::Result<()> + Send>,
+}
+
+/// Direct dispatch cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectError {
+    /// The config has no such dispatcher, or none with an address.
+    #[error("the config has no dispatcher {0:?} with an `address`")]
+    NoSuchDispatcher(String),
+    /// A name is too long for the wire.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// The socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The guard.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// A thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// Direct dispatch of one process. Ends when dropped: another dispatcher may
+/// take over at once; packets are steered on by the last table.
+pub struct Direct {
+    shared: Arc<Shared>,
+    counts: Arc<Counts>,
+    jobs: SyncSender<Job>,
+    guard: Arc<Guard>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Direct {
+    /// Begins: attaches the program, then listens, then takes part.
+    pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
+        let DirectParts { name, key, guard, dispatchers, last_epoch, persist } = parts;
+        let no_such = || DirectError::NoSuchDispatcher(name.clone());
+        let place = config.dispatchers.iter().position(|it| it.name == name);
+        let place = place.ok_or_else(no_such)?;
+        let own = &config.dispatchers[place];
+        let address = own.address.ok_or_else(no_such)?;
+        let mut socket = Socket::bind(&SocketSettings {
+            address,
+            key: key.clone(),
+            cluster: config.cluster.clone(),
+            name: name.clone(),
+            clock: now,
+        })?;
+        let opened = open(&guard)?;
+        guard.ask(&Order::Settings(Side::Dispatch, settings(config, &key)))?;
+        let direct = &config.direct;
+        let networks = (plan::networks(&direct.allow), plan::networks(&direct.deny));
+        guard.ask(&Order::Networks { allow: networks.0, deny: networks.1 })?;
+
+        let mut others = BTreeMap::new();
+        for other in config.dispatchers.iter().filter(|it| it.name != name) {
+            let Some(address) = other.address else { continue };
+            socket.set_peer(&other.name, address);
+            let other = Other { name: Name::new(&other.name)?, beat: None };
+            others.insert(other.name.peer(), other);
+        }
+        let started = now();
+        let (duty, first) = Duty::new(
+            DutySettings {
+                name: Name::new(&name)?,
+                place: place as u8,
+                priority: own.priority,
+                mac: opened.mac,
+                interval_ms: direct.heartbeat_ms,
+                missed_max: direct.heartbeats_missed_max,
+                preempt: direct.preempt,
+                lease_patience_ms: 3 * config.etcd.lease_ms,
+            },
+            started,
+            last_epoch,
+        );
+        let keeper = TableKeeper::new(WatchSettings {
+            interval_ms: direct.node_heartbeat_ms,
+            missed_max: direct.node_heartbeats_missed_max,
+        });
+        let agents = config
+            .nodes
+            .iter()
+            .filter_map(|node| Some((Name::new(&node.name).ok()?, node.agent_address())));
+        let (jobs, to_do) = sync_channel(JOBS_MAX);
+        let (news, heard) = sync_channel(NEWS_MAX);
+        let shared = Arc::new(Shared::new(opened.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (waker, counts) = (socket.waker(), socket.counts());
+        let beat = Beat {
+            socket,
+            duty,
+            keeper,
+            addresses: plan::addresses(config, &dispatchers),
+            others,
+            agents: agents.collect(),
+            own_mac: opened.mac,
+            started,
+            jobs: jobs.clone(),
+            backlog: VecDeque::new(),
+            news: heard,
+            shared: Arc::clone(&shared),
+            stop: Arc::clone(&stop),
+            plan: Plan::default(),
+            told: Arc::default(),
+            applied: Default::default(),
+            sink: FlowSink::default(),
+            streams: Streams::new(wall_clock_ms()),
+        };
+        let hands = Hands {
+            guard: Arc::clone(&guard),
+            own_mac: opened.mac,
+            persist,
+            shared: Arc::clone(&shared),
+            jobs: to_do,
+            news,
+        };
+        let beats = beat_thread("skep-beat", move |priority| {
+            tracing::info!("heartbeats have {priority}");
+            give_up_privileges();
+            beat.run(first);
+        })?;
+        let hands = std::thread::Builder::new().name("skep-hands".into()).spawn(move || {
+            give_up_privileges();
+            hands.run();
+        })?;
+        let threads = Mutex::new(vec![beats, hands]);
+        Ok(Self { shared, counts, jobs, guard, stop, waker, threads })
+    }
+
+    /// What is shown of it.
+    pub fn status(&self) -> DirectStatus {
+        self.shared.status()
+    }
+
+    /// Packets by what became of them, by service and by node.
+    pub fn counters(&self) -> Arc<skep_wire::guard::Counters> {
+        self.shared.counters()
+    }
+
+    /// The names of the nodes by their places in the counters.
+    pub fn node_names(&self) -> Vec<(u16, String)> {
+        let view = self.shared.view();
+        view.table.nodes.iter().map(|node| (node.index, node.name.to_string())).collect()
+    }
+
+    /// Datagrams in, out and refused.
+    pub fn datagrams(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Takes up what a new config says of packets; nodes and policies come by
+    /// the services' states.
+    pub fn reload(&self, config: &Config, key: &Key) -> Result<(), GuardError> {
+        self.guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
+        let direct = &config.direct;
+        let networks = Job::Networks(direct.allow.clone(), direct.deny.clone());
+        match self.jobs.try_send(networks) {
+            Err(TrySendError::Full(_)) => Err(GuardError::Busy),
+            // Nobody works any more when the process ends.
+            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+        }
+    }
+
+    /// Lets another dispatcher take over at once. Returns when this one has
+    /// let go.
+    pub fn leave(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+        let beats = self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..1).next();
+        if let Some(beats) = beats {
+            let _ = beats.join();
+        }
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+fn open(guard: &Guard) -> Result<Opened, DirectError> {
+    match guard.ask(&Order::Open(Side::Dispatch))? {
+        Answer::Opened(opened) => Ok(opened),
+        _ => Err(GuardError::Foreign.into()),
+    }
+}
+
+fn settings(config: &Config, key: &Key) -> Settings {
+    Settings {
+        hash_seed: key.hash_seed(),
+        new_flows_max: config.direct.new_flows_per_s_max,
+        new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
+        stream: config.dispatchers.len() > 1,
+        own_node: skep_wire::steer::NO_NODE,
+    }
+}
+
+/// These threads were started with the privileges of the process's start.
+fn give_up_privileges() {
+    if let Err(error) = skep_guard::privileges::keep_nothing() {
+        tracing::warn!(%error, "a thread keeps privileges that it does not need");
+    }
+}
+
+fn wall_clock_ms() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0))
+}

@@ -1,0 +1,142 @@
+//! What is shown of direct dispatch: `skep status`, metrics.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
+use skep_guard::GuardError;
+use skep_wire::guard::{Counters, Opened};
+use skep_wire::message::Stage;
+use skep_wire::table::{Table, TableVersion};
+
+/// A dispatcher at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DirectStatus {
+    /// `joining`, `standby`, `active` or `leaving`.
+    pub stage: String,
+    /// Of its own reign, or the latest that it has heard of.
+    pub epoch: u64,
+    /// Name of the active dispatcher, if there is one.
+    pub active: Option<String>,
+    /// Generation of the table that packets are steered by.
+    pub table_generation: u64,
+    /// Whether a standby has all flows of the active dispatcher.
+    pub flows_synced: bool,
+    /// How packets are steered: "native XDP".
+    pub attached: String,
+    /// The device.
+    pub device: String,
+    /// The other dispatchers.
+    pub peers: Vec<PeerStatus>,
+    /// What is wrong, in sentences.
+    pub complaints: Vec<String>,
+}
+
+/// Another dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// As [`DirectStatus::stage`], or `silent`.
+    pub stage: String,
+    /// Time since it was heard, in milliseconds.
+    pub silent_ms: u64,
+}
+
+/// What the threads of direct dispatch tell everybody else.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    opened: Opened,
+    view: ArcSwap<View>,
+    counters: ArcSwap<Counters>,
+    /// The last thing that went wrong between this process and its guard.
+    complaint: Mutex<Option<String>>,
+}
+
+/// What the thread that beats knows.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) stage: Stage,
+    pub(crate) epoch: u64,
+    pub(crate) active: Option<String>,
+    pub(crate) flows_synced: bool,
+    pub(crate) peers: Vec<PeerStatus>,
+    pub(crate) table: Arc<Table>,
+    pub(crate) applied: TableVersion,
+}
+
+impl Shared {
+    pub(crate) fn new(opened: Opened) -> Self {
+        let view = View {
+            stage: Stage::Joining,
+            epoch: 0,
+            active: None,
+            flows_synced: false,
+            peers: Vec::new(),
+            table: Arc::default(),
+            applied: TableVersion::default(),
+        };
+        Self {
+            opened,
+            view: ArcSwap::from_pointee(view),
+            counters: ArcSwap::default(),
+            complaint: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn set_view(&self, view: View) {
+        self.view.store(Arc::new(view));
+    }
+
+    pub(crate) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    pub(crate) fn set_counters(&self, counters: Counters) {
+        self.counters.store(Arc::new(counters));
+        *self.complaint() = None;
+    }
+
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        self.counters.load_full()
+    }
+
+    /// Says what went wrong, once for each sentence in a row.
+    pub(crate) fn complain(&self, error: &GuardError) {
+        let sentence = error.to_string();
+        let mut last = self.complaint();
+        if last.as_ref() != Some(&sentence) {
+            tracing::error!("direct dispatch: {sentence}");
+            *last = Some(sentence);
+        }
+    }
+
+    pub(crate) fn status(&self) -> DirectStatus {
+        let view = self.view.load();
+        DirectStatus {
+            stage: stage_word(view.stage).to_owned(),
+            epoch: view.epoch,
+            active: view.active.clone(),
+            table_generation: view.applied.generation,
+            flows_synced: view.flows_synced,
+            attached: self.opened.how.clone(),
+            device: self.opened.device.clone(),
+            peers: view.peers.clone(),
+            complaints: self.complaint().iter().cloned().collect(),
+        }
+    }
+
+    fn complaint(&self) -> MutexGuard<'_, Option<String>> {
+        self.complaint.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The word for what a dispatcher does.
+pub(crate) fn stage_word(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Joining => "joining",
+        Stage::Standby => "standby",
+        Stage::Active => "active",
+        Stage::Leaving => "leaving",
+    }
+}

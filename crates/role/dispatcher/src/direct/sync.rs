@@ -1,0 +1,84 @@
+//! Flow tables on their way to the standbys, one source for each.
+
+use std::collections::BTreeMap;
+
+use skep_cluster::flows::FlowSource;
+use skep_units::Now;
+use skep_wire::message::{FlowBatch, FlowsTaken};
+use skep_wire::seal::PeerId;
+use skep_wire::steer::Flow;
+
+use crate::limits::FLOW_DUMP_PATIENCE_MS;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    sources: BTreeMap<PeerId, Source>,
+    /// Number of the next dump; never one of an earlier process, as it begins
+    /// with the time.
+    dump: u64,
+}
+
+#[derive(Debug)]
+struct Source {
+    source: FlowSource,
+    began: Now,
+    /// A list of the whole table is on its way to it.
+    is_listing: bool,
+}
+
+impl Streams {
+    /// No standby yet; `seed` differs from process to process and grows.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { sources: BTreeMap::new(), dump: seed }
+    }
+
+    /// A standby was heard, which wants all flows or has them. True if the table
+    /// has to be listed for it.
+    pub(crate) fn heard(&mut self, now: Now, from: PeerId, wants: bool) -> bool {
+        let known = self.sources.get(&from);
+        let is_stuck = known.is_some_and(|known| {
+            known.source.is_hopeless() || now.since_ms(known.began) > FLOW_DUMP_PATIENCE_MS
+        });
+        let is_needed = wants && (known.is_none() || is_stuck);
+        // One list at a time: it goes to all who wait for one.
+        if !is_needed || self.sources.values().any(|source| source.is_listing) {
+            return false;
+        }
+        self.dump += 1;
+        let source = FlowSource::new(now, self.dump);
+        self.sources.insert(from, Source { source, began: now, is_listing: true });
+        true
+    }
+
+    pub(crate) fn list(&mut self, flows: &[Flow]) {
+        for source in self.sources.values_mut().filter(|source| source.is_listing) {
+            source.source.list(flows);
+            source.is_listing = !flows.is_empty();
+        }
+    }
+
+    pub(crate) fn begin(&mut self, flows: &[Flow]) {
+        self.sources.values_mut().for_each(|source| source.source.begin(flows));
+        // Who takes nothing gets a new dump when it is heard again.
+        self.sources.retain(|_, source| !source.source.is_hopeless());
+    }
+
+    pub(crate) fn taken(&mut self, now: Now, from: PeerId, taken: FlowsTaken) {
+        if let Some(source) = self.sources.get_mut(&from) {
+            source.source.taken(now, taken);
+        }
+    }
+
+    pub(crate) fn due(&mut self, now: Now) -> Vec<(PeerId, FlowBatch)> {
+        let due = |(to, source): (&PeerId, &mut Source)| {
+            let to = *to;
+            source.source.due(now).into_iter().map(move |batch| (to, batch)).collect::<Vec<_>>()
+        };
+        self.sources.iter_mut().flat_map(due).collect()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.sources.clear();
+    }
+}

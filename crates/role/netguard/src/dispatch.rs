@@ -1,0 +1,233 @@
+//! The dispatcher's side: its program, its virtual addresses.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use skep_datapath::Dispatch;
+use skep_netif::{CheckInput, ClaimWatch, Device, Dispatching, Mac, Netif};
+use skep_wire::guard::{Answer, Expectations, FLOWS_MAX, Opened, Order, Owner, PROBE_MS};
+use skep_wire::steer::{Flow, Load, NODES_MAX, Node, SERVICES_MAX, Service};
+
+use crate::error::NetguardError;
+use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
+use crate::plan::Plan;
+
+/// Name of the folder of its pins.
+const SIDE: &str = "dispatch";
+
+/// The open program and what it stands on.
+pub(crate) struct DispatchSide {
+    program: Dispatch,
+    device: Device,
+    opened: Opened,
+    watch: ClaimWatch,
+    /// Of a listing of the flow table, what was not handed out yet.
+    listing: VecDeque<Flow>,
+}
+
+impl DispatchSide {
+    /// Loads the program, or takes over what an earlier process left.
+    pub(crate) fn open(plan: &Plan, netif: &mut Netif) -> Result<Self, NetguardError> {
+        let device = plan.dispatch.device(netif)?;
+        let mut program = Dispatch::open(&plan.place(SIDE), plan.sizes)?;
+        let how = program.attach(&device.name, plan.how)?;
+        let watch = ClaimWatch::open(&device, plan.dispatch.vips.clone())?;
+        let opened = opened(&device, how.to_string());
+        Ok(Self { program, device, opened, watch, listing: VecDeque::new() })
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Does one of its orders.
+    pub(crate) fn perform(
+        &mut self,
+        order: Order,
+        plan: &Plan,
+        netif: &mut Netif,
+    ) -> Result<Answer, NetguardError> {
+        match order {
+            Order::Settings(_, settings) => self.program.set_settings(&settings)?,
+            Order::Services(_, services) => {
+                check_services(&services, |vip| plan.dispatch.check(vip))?;
+                self.program.set_services(&services)?;
+            }
+            Order::Rows { service, choices, memberships, .. } => {
+                self.program.set_rows(service, &rows(service, choices, &memberships)?)?;
+            }
+            Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
+            Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
+            Order::Loads(service, loads) => {
+                check_loads(service, &loads)?;
+                self.program.set_loads(service, &loads)?;
+            }
+            Order::Networks { allow, deny } => self.program.set_networks(&allow, &deny)?,
+            Order::InsertFlows(flows) => self.program.insert_flows(&flows)?,
+            Order::FirstFlows => return self.first_flows(),
+            Order::NextFlows => return Ok(self.next_flows()),
+            Order::NewFlows => return Ok(Answer::Flows(self.program.next_flow_events(FLOWS_MAX)?)),
+            Order::Counters(_) => return Ok(Answer::Counters(self.program.counters()?)),
+            Order::Claim => {
+                for &vip in &plan.dispatch.vips {
+                    netif.claim(&self.device, vip)?;
+                }
+                self.announce(&plan.dispatch.vips)?;
+            }
+            Order::Announce => self.announce(&plan.dispatch.vips)?,
+            Order::Release => release(plan, netif, &self.device)?,
+            Order::Owners { probe } => return self.owners(&plan.dispatch.vips, probe),
+            Order::Check(_, expected) => {
+                let dispatching = match expected.is_active {
+                    true => Dispatching::Active,
+                    false => Dispatching::Standby,
+                };
+                return check(netif, &self.device, &plan.dispatch.vips, dispatching, expected);
+            }
+            Order::Open(_) | Order::Close(_) | Order::Hold => return Err(NetguardError::WrongSide),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn announce(&self, vips: &[IpAddr]) -> Result<(), NetguardError> {
+        for &vip in vips {
+            skep_netif::announce(&self.device, vip, ANNOUNCEMENTS)?;
+        }
+        Ok(())
+    }
+
+    fn first_flows(&mut self) -> Result<Answer, NetguardError> {
+        self.listing.clear();
+        let listing = &mut self.listing;
+        self.program.flows(|flow| listing.push_back(flow))?;
+        Ok(self.next_flows())
+    }
+
+    fn next_flows(&mut self) -> Answer {
+        let count = self.listing.len().min(FLOWS_MAX);
+        Answer::Flows(self.listing.drain(..count).collect())
+    }
+
+    fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<Answer, NetguardError> {
+        let mut claims = self.watch.claims()?;
+        if probe {
+            let wait = Duration::from_millis(PROBE_MS);
+            claims.extend(skep_netif::survey(&self.device, vips, wait)?);
+        }
+        let own = Mac(self.opened.mac);
+        let others = claims.into_iter().filter(|claim| claim.mac != own);
+        let mut owners: Vec<Owner> =
+            others.map(|claim| Owner { vip: claim.address, mac: claim.mac.0 }).collect();
+        owners.sort_unstable_by_key(|owner| (owner.vip, owner.mac));
+        owners.dedup();
+        Ok(Answer::Owners(owners))
+    }
+}
+
+/// Takes away all that a dispatcher of this plan left on the machine.
+pub(crate) fn close(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
+    if let Ok(device) = plan.dispatch.device(netif) {
+        release(plan, netif, &device)?;
+    }
+    Ok(Dispatch::detach(&plan.place(SIDE))?)
+}
+
+fn release(plan: &Plan, netif: &mut Netif, device: &Device) -> Result<(), NetguardError> {
+    for &vip in &plan.dispatch.vips {
+        netif.release(device, vip)?;
+    }
+    Ok(())
+}
+
+/// A program at a device, for the serving process.
+pub(crate) fn opened(device: &Device, how: String) -> Opened {
+    tracing::info!(device = device.name, "packets are steered by {how}");
+    Opened {
+        how,
+        device: device.name.clone(),
+        device_index: device.index,
+        mac: device.mac.map_or([0; 6], |mac| mac.0),
+        mtu: device.mtu,
+    }
+}
+
+/// What is wrong on this machine and its segment.
+pub(crate) fn check(
+    netif: &mut Netif,
+    device: &Device,
+    vips: &[IpAddr],
+    dispatching: Dispatching,
+    expected: Expectations,
+) -> Result<Answer, NetguardError> {
+    let peer = |peer: skep_wire::guard::Peer| skep_netif::Peer {
+        name: peer.name,
+        address: peer.address,
+        mac: Mac(peer.mac),
+        mtu: peer.mtu,
+    };
+    let complaints = skep_netif::check(
+        netif,
+        &CheckInput {
+            device: device.name.clone(),
+            vips: vips.to_vec(),
+            is_node: dispatching == Dispatching::No,
+            dispatching,
+            active: expected.active.map(Mac),
+            peers: expected.peers.into_iter().map(peer).collect(),
+            clients: Vec::new(),
+            wait: Duration::from_millis(PROBE_MS),
+        },
+    )?;
+    Ok(Answer::Complaints(complaints.iter().map(ToString::to_string).collect()))
+}
+
+/// Services within the tables, at addresses that `check` lets pass.
+pub(crate) fn check_services(
+    services: &[Service],
+    check: impl Fn(IpAddr) -> Result<(), NetguardError>,
+) -> Result<(), NetguardError> {
+    services.iter().try_for_each(|service| {
+        in_bounds("service", usize::from(service.id), SERVICES_MAX)?;
+        check(service.address.ip())
+    })
+}
+
+/// The nodes, reached by this machine's device, whatever the order says.
+pub(crate) fn own(nodes: Vec<Node>, device: &Device) -> Result<Vec<Node>, NetguardError> {
+    let own = |node: Node| {
+        in_bounds("node", usize::from(node.index), NODES_MAX)?;
+        Ok(Node { device_index: device.index, ..node })
+    };
+    nodes.into_iter().map(own).collect()
+}
+
+/// The rows of a service, within the tables.
+pub(crate) fn rows(
+    service: u16,
+    choices: u8,
+    memberships: &[Vec<skep_wire::steer::Member>],
+) -> Result<Vec<skep_wire::steer::Row>, NetguardError> {
+    in_bounds("service", usize::from(service), SERVICES_MAX)?;
+    in_bounds("choice", usize::from(choices.max(1)) - 1, skep_wire::steer::CHOICES_MAX)?;
+    for member in memberships.iter().flatten() {
+        in_bounds("node", usize::from(member.index), NODES_MAX)?;
+        in_bounds("weight", member.weight as usize, WEIGHT_MAX as usize + 1)?;
+    }
+    Ok(skep_policy::rows(usize::from(choices.max(1)), memberships))
+}
+
+fn check_loads(service: u16, loads: &[Load]) -> Result<(), NetguardError> {
+    in_bounds("service", usize::from(service), SERVICES_MAX)?;
+    loads.iter().try_for_each(|load| {
+        in_bounds("node", usize::from(load.node), NODES_MAX)?;
+        in_bounds("weight", load.weight as usize, WEIGHT_MAX as usize + 1)
+    })
+}
+
+fn in_bounds(what: &'static str, number: usize, limit: usize) -> Result<(), NetguardError> {
+    match number < limit {
+        true => Ok(()),
+        false => Err(NetguardError::OutOfBounds { what, number, limit }),
+    }
+}

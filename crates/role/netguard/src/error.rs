@@ -1,0 +1,59 @@
+//! Why an order cannot be done.
+
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// See the module. Sentences for operators.
+#[derive(Debug, thiserror::Error)]
+pub enum NetguardError {
+    /// The config has nobody of this name.
+    #[error("the config names no dispatcher and no node {0:?}")]
+    NoSuchName(String),
+    /// An order for what was not opened.
+    #[error("the {0} side is not open: open it first")]
+    NotOpen(&'static str),
+    /// An order about an address that the config does not give to this machine.
+    #[error(
+        "{0} is no virtual address of this machine's services: restart netguard after a change of the config"
+    )]
+    ForeignAddress(IpAddr),
+    /// An order beyond the bounds of the tables.
+    #[error("{what} {number} is beyond the tables' {limit}")]
+    OutOfBounds {
+        /// What.
+        what: &'static str,
+        /// Which.
+        number: usize,
+        /// First one that is not there.
+        limit: usize,
+    },
+    /// Programs and maps.
+    #[error(transparent)]
+    Datapath(#[from] skep_datapath::DatapathError),
+    /// Devices and addresses.
+    #[error(transparent)]
+    Netif(#[from] skep_netif::Error),
+    /// The socket for orders.
+    #[error("cannot take orders at {path}: {error}")]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The record of what was changed on this machine.
+    #[error("cannot keep the record {path} of what was changed on this machine: {error}")]
+    Record {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Privileges could not be given up.
+    #[error("cannot give up privileges: {0}")]
+    Privileges(io::Error),
+    /// An order for the other side, or one that the guard itself does.
+    #[error("this order is not for this side")]
+    WrongSide,
+}

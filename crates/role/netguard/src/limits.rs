@@ -1,0 +1,12 @@
+//! Bounds of the guard, with units and reasons.
+
+/// Announcements of a virtual address in a row, when it is taken: a switch may
+/// lose one while it learns.
+pub(crate) const ANNOUNCEMENTS: u32 = 3;
+
+/// Sources whose rate of new flows is watched at once. An LRU: of more sources
+/// the most active stay.
+pub(crate) const SOURCES_MAX: u32 = 65_536;
+
+/// Weight of a node in the packet programs, at most.
+pub(crate) const WEIGHT_MAX: u32 = 65_536;

@@ -1,0 +1,109 @@
+//! The node's side: virtual addresses that it answers by but not for, and the
+//! program that hands on what is another node's.
+
+use std::fs;
+use std::io;
+
+use skep_datapath::NodeSide as Program;
+use skep_netif::{Device, Dispatching, Netif, Record};
+use skep_wire::guard::{Answer, Opened, Order};
+
+use crate::dispatch::{check, check_services, opened, own, rows};
+use crate::error::NetguardError;
+use crate::plan::Plan;
+
+/// Name of the folder of its pins.
+const SIDE: &str = "node";
+
+/// The open program and its device.
+pub(crate) struct NodeSide {
+    program: Program,
+    device: Device,
+    opened: Opened,
+}
+
+impl NodeSide {
+    /// Loads the program, or takes over what an earlier process left.
+    pub(crate) fn open(plan: &Plan, netif: &mut Netif) -> Result<Self, NetguardError> {
+        let device = plan.node.device(netif)?;
+        let mut program = Program::open(&plan.place(SIDE), plan.sizes)?;
+        program.attach(&device.name)?;
+        let opened = opened(&device, "tc".to_owned());
+        Ok(Self { program, device, opened })
+    }
+
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// Does one of its orders.
+    pub(crate) fn perform(
+        &mut self,
+        order: Order,
+        plan: &Plan,
+        netif: &mut Netif,
+    ) -> Result<Answer, NetguardError> {
+        match order {
+            Order::Settings(_, settings) => self.program.set_settings(&settings)?,
+            Order::Services(_, services) => {
+                check_services(&services, |vip| plan.node.check(vip))?;
+                self.program.set_services(&services)?;
+            }
+            Order::Rows { service, choices, memberships, .. } => {
+                self.program.set_rows(service, &rows(service, choices, &memberships)?)?;
+            }
+            Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
+            Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
+            Order::Counters(_) => return Ok(Answer::Counters(self.program.counters()?)),
+            Order::Check(_, expected) => {
+                let vips = &plan.node.vips;
+                return check(netif, &self.device, vips, Dispatching::No, expected);
+            }
+            _ => return Err(NetguardError::WrongSide),
+        }
+        Ok(Answer::Done)
+    }
+}
+
+/// Puts the node's virtual addresses on `lo`. What has to be changed is noted in
+/// a file first, so that a guard that dies in between leaves nothing unknown.
+pub(crate) fn hold(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
+    let device = plan.node.device(netif)?;
+    let mut record = read(plan)?;
+    for &vip in &plan.node.vips {
+        netif.prepare_hold(&mut record, &device, vip, &[])?;
+    }
+    write(plan, &record)?;
+    Ok(netif.hold(&record)?)
+}
+
+/// Takes away all that a node of this plan left on the machine.
+pub(crate) fn close(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
+    Program::detach(&plan.place(SIDE))?;
+    let mut record = read(plan)?;
+    let undone = netif.undo(&mut record);
+    write(plan, &record)?;
+    Ok(undone?)
+}
+
+fn read(plan: &Plan) -> Result<Record, NetguardError> {
+    let failed = |error| NetguardError::Record { path: plan.record.clone(), error };
+    match fs::read(&plan.record) {
+        Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(error.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Record::default()),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+fn write(plan: &Plan, record: &Record) -> Result<(), NetguardError> {
+    let failed = |error| NetguardError::Record { path: plan.record.clone(), error };
+    if record.is_empty() {
+        return match fs::remove_file(&plan.record) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Ok(()),
+        };
+    }
+    let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
+    let new = plan.record.with_extension("new");
+    fs::write(&new, text).and_then(|()| fs::rename(&new, &plan.record)).map_err(failed)
+}

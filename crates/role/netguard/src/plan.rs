@@ -1,0 +1,134 @@
+//! What the config gives to this machine: the bounds of every order.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use skep_config::{Attach, Config, Service};
+use skep_datapath::{How, Place, Sizes};
+use skep_netif::{Device, Netif};
+
+use crate::error::NetguardError;
+use crate::limits::SOURCES_MAX;
+
+/// Root of the pins in bpffs; below it a folder for each cluster.
+const PINS: &str = "/sys/fs/bpf/skep";
+
+/// What one machine may do to itself.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// For folders and messages.
+    pub(crate) cluster: String,
+    pub(crate) how: How,
+    pub(crate) sizes: Sizes,
+    /// As dispatcher.
+    pub(crate) dispatch: Part,
+    /// As node.
+    pub(crate) node: Part,
+    /// Where the record of changed addresses and settings is.
+    pub(crate) record: PathBuf,
+}
+
+/// A machine's part in one role.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    /// Virtual addresses, each once.
+    pub(crate) vips: Vec<IpAddr>,
+    /// Name of the device, if the config has one.
+    device: Option<String>,
+    /// An address of the device.
+    address: Option<IpAddr>,
+}
+
+/// The socket at which the guard of the process `name` takes orders.
+pub fn socket_of(config: &Config, name: &str) -> PathBuf {
+    config.state_dir.join(format!("{name}.netguard.sock"))
+}
+
+/// The user that this process runs as.
+pub(crate) fn own_user() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+impl Plan {
+    /// What `config` gives to the process called `name`.
+    pub fn of(config: &Config, name: &str) -> Result<Self, NetguardError> {
+        let (dispatcher, node) = (config.dispatcher(name), config.node(name));
+        if dispatcher.is_none() && node.is_none() {
+            return Err(NetguardError::NoSuchName(name.to_owned()));
+        }
+        let dispatch = dispatcher.map(|dispatcher| Part {
+            vips: vips(config.direct_services().map(|(_, service)| service)),
+            device: dispatcher.device.clone(),
+            address: dispatcher.address.map(|address| address.ip()),
+        });
+        let node = node.map(|node| {
+            let is_behind = |service: &Service| config.nodes_of(service).any(|(_, n)| n == node);
+            let services = config.direct_services().map(|(_, service)| service);
+            Part {
+                vips: vips(services.filter(|service| is_behind(service))),
+                device: node.device.clone(),
+                address: Some(node.address.ip()),
+            }
+        });
+        Ok(Self {
+            cluster: config.cluster.clone(),
+            how: how(config.direct.attach),
+            sizes: Sizes {
+                flows_max: config.direct.flows_max,
+                sources_max: SOURCES_MAX,
+                services_max: services_max(config),
+            },
+            dispatch: dispatch.unwrap_or_default(),
+            node: node.unwrap_or_default(),
+            record: config.state_dir.join(format!("{name}.netguard.json")),
+        })
+    }
+
+    /// Where the pins of one side are.
+    pub(crate) fn place(&self, side: &str) -> Place {
+        Place { pins: PathBuf::from(PINS).join(&self.cluster).join(side) }
+    }
+}
+
+impl Part {
+    /// The device that packets come in by.
+    pub(crate) fn device(&self, netif: &mut Netif) -> Result<Device, NetguardError> {
+        match (&self.device, self.address) {
+            (Some(name), _) => Ok(netif.device(name)?),
+            (None, Some(address)) => Ok(netif.device_of(address)?),
+            (None, None) => Err(NetguardError::WrongSide),
+        }
+    }
+
+    /// Refuses addresses that are not this machine's.
+    pub(crate) fn check(&self, vip: IpAddr) -> Result<(), NetguardError> {
+        match self.vips.contains(&vip) {
+            true => Ok(()),
+            false => Err(NetguardError::ForeignAddress(vip)),
+        }
+    }
+}
+
+fn vips<'a>(services: impl Iterator<Item = &'a Service>) -> Vec<IpAddr> {
+    let mut vips: Vec<IpAddr> =
+        services.flat_map(|service| service.listen.iter().map(|listen| listen.ip())).collect();
+    vips.sort_unstable();
+    vips.dedup();
+    vips
+}
+
+/// Places for services: one for each address, as many as a power of two.
+fn services_max(config: &Config) -> u32 {
+    let addresses: usize = config.direct_services().map(|(_, service)| service.listen.len()).sum();
+    let places = addresses.next_power_of_two().clamp(4, skep_wire::steer::SERVICES_MAX);
+    places as u32
+}
+
+fn how(attach: Attach) -> How {
+    match attach {
+        Attach::Auto => How::Auto,
+        Attach::XdpNative => How::XdpNative,
+        Attach::XdpGeneric => How::XdpGeneric,
+        Attach::Tc => How::Tc,
+    }
+}
