@@ -51,7 +51,7 @@ const IMPURE: &[&str] = &[
 const OUTERMOST: &[&str] =
     &["anyhow", "axum", "clap", "crossterm", "hyper", "hyper-util", "ratatui", "utoipa"];
 
-const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role"];
+const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role", "lab"];
 
 /// The one table of allowed arrows; the first row that fits a crate counts.
 const LAYERS: &[Layer] = &[
@@ -79,6 +79,7 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "xtask", may_use: &["crates/base", "crates/role/console"], banned: &[] },
     Layer { folder: "bench", may_use: &["crates/base", "crates/core"], banned: &[] },
     Layer { folder: "tests", may_use: &["crates/base"], banned: &[] },
+    Layer { folder: "lab", may_use: &["crates/base"], banned: &[] },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 

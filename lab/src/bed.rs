@@ -1,0 +1,214 @@
+//! A bed: machines that exist as long as it does.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::Command;
+use std::sync::Arc;
+
+use crate::error::{LabError, Tried};
+use crate::frames;
+use crate::ground::Ground;
+use crate::janitor::Janitor;
+use crate::limits::VIPS_MAX;
+use crate::machine::Machine;
+use crate::namespace;
+use crate::plan::{self, Lan, Link, Role, V4_BITS, V6_BITS};
+use crate::registry::{BedInfo, Slot};
+use crate::switch::{Switch, mac_text};
+use crate::tool;
+use crate::topology::{Frames, Topology};
+
+/// A test bed. When it is dropped, or its owner dies in whatever way, all
+/// processes in it are killed and nothing of it stays.
+pub struct Bed {
+    machines: Vec<Machine>,
+    ground: Arc<Ground>,
+    notes: Vec<String>,
+}
+
+impl Bed {
+    /// Makes a bed, ready to use.
+    pub fn new(topology: &Topology) -> Result<Self, LabError> {
+        topology.check()?;
+        if !rustix::process::geteuid().is_root() {
+            return Err(LabError::NotRoot);
+        }
+        let slot = Slot::claim()?;
+        let plans = plan::machines(topology, slot.number);
+        check_names(topology, &plans)?;
+        let (mut janitor, leash) = Janitor::start(&slot)?;
+
+        let switch = namespace::start("switch", &leash)?;
+        let start = |plan: &plan::MachinePlan| namespace::start(&plan.name, &leash);
+        let starting: Vec<_> = plans.iter().map(start).collect::<Result<_, _>>()?;
+        let switch = switch.finish()?;
+        let inode =
+            switch.entrance().inode().tried(|| "cannot tell the switch apart".to_owned())?;
+        janitor.knows_net(inode, switch.pid())?;
+        let holders: Vec<_> =
+            starting.into_iter().map(|it| it.finish()).collect::<Result<_, _>>()?;
+
+        let lans: &[_] = if topology.router { &[Lan::Inner, Lan::Outer] } else { &[Lan::Inner] };
+        let switch = Switch::new(switch, topology.frames, lans)?;
+        let ground = Arc::new(Ground::new(slot, (janitor, leash), switch, topology.frames)?);
+        ground.wire(&plans.iter().zip(&holders).collect::<Vec<_>>())?;
+        let described = plans
+            .iter()
+            .zip(&holders)
+            .map(|(plan, holder)| Ground::describe_new(plan, holder.pid()));
+        ground.describe(|info| info.machines = described.collect())?;
+
+        let machine = |(plan, holder)| Machine::new(plan, holder, Arc::clone(&ground));
+        let machines = plans.into_iter().zip(holders).map(machine).collect();
+        let mut bed = Self { machines, ground, notes: Vec::new() };
+        bed.apply_limits(topology)?;
+        Ok(bed)
+    }
+
+    /// All machines: clients, router, dispatchers, nodes, origin.
+    pub fn machines(&self) -> &[Machine] {
+        &self.machines
+    }
+
+    /// The machine of this name.
+    pub fn machine(&self, name: &str) -> Option<&Machine> {
+        self.machines.iter().find(|machine| machine.name() == name)
+    }
+
+    /// The machines with this role.
+    pub fn with_role(&self, role: Role) -> &[Machine] {
+        let begin = self.machines.partition_point(|machine| machine.role() < role);
+        let end = self.machines.partition_point(|machine| machine.role() <= role);
+        &self.machines[begin..end]
+    }
+
+    /// `client-1`, `client-2`, …
+    pub fn clients(&self) -> &[Machine] {
+        self.with_role(Role::Client)
+    }
+
+    /// `dispatcher-1`, …
+    pub fn dispatchers(&self) -> &[Machine] {
+        self.with_role(Role::Dispatcher)
+    }
+
+    /// `node-1`, …
+    pub fn nodes(&self) -> &[Machine] {
+        self.with_role(Role::Node)
+    }
+
+    /// `router`, if there is one.
+    pub fn router(&self) -> Option<&Machine> {
+        self.with_role(Role::Router).first()
+    }
+
+    /// `origin`, if there is one.
+    pub fn origin(&self) -> Option<&Machine> {
+        self.with_role(Role::Origin).first()
+    }
+
+    /// An address that no machine has, on the LAN of the nodes; `index` is
+    /// below [`VIPS_MAX`].
+    pub fn vip(&self, index: usize) -> (Ipv4Addr, Ipv6Addr) {
+        assert!(index < VIPS_MAX, "a bed has {VIPS_MAX} virtual addresses");
+        plan::vip(self.ground.slot, index)
+    }
+
+    /// What the bed goes without here, in sentences.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The bed as `skep-lab list` shows it.
+    pub fn info(&self) -> BedInfo {
+        self.ground.info()
+    }
+
+    /// Lets no frame pass between two machines of one LAN, in either direction.
+    pub fn partition(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
+        let (a, b) = ports(a, b)?;
+        self.ground.switch.change_rules(|rules| rules.cut(a, b))
+    }
+
+    /// Ends a partition of two machines.
+    pub fn heal(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
+        let (a, b) = ports(a, b)?;
+        self.ground.switch.change_rules(|rules| rules.mend(a, b))
+    }
+
+    /// Ends all partitions.
+    pub fn heal_all(&self) -> Result<(), LabError> {
+        self.ground.switch.change_rules(|rules| rules.mend_all())
+    }
+
+    /// Puts the host itself, the network of the calling thread, on the LAN of
+    /// the nodes, with a route to `address`. It goes with the bed.
+    pub fn to_host(&self, address: IpAddr) -> Result<(), LabError> {
+        let (slot, switch) = (self.ground.slot, &self.ground.switch);
+        let (link, device) = (plan::host_link(slot), plan::host_device(slot));
+        self.ground.tell_janitor(|janitor| janitor.knows_link(&device))?;
+        host_ip(&host_lines(&link, &device, switch.pid(), address))?;
+        switch.adopt(&link)?;
+        if self.ground.frames == Frames::Wire {
+            let done = frames::complete_checksums(&device);
+            done.tried(|| format!("cannot switch checksum offload off on {device}"))?;
+        }
+        switch.await_ready(&[&link.port])
+    }
+
+    fn apply_limits(&mut self, topology: &Topology) -> Result<(), LabError> {
+        for machine in &self.machines {
+            let limits = topology.limits_of(machine.name(), machine.role().name());
+            let note = machine.apply(limits)?;
+            self.notes.extend(note.filter(|note| !self.notes.contains(note)));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        self.ground.end();
+    }
+}
+
+/// Whether each name with limits is that of a machine or of a role.
+fn check_names(topology: &Topology, plans: &[plan::MachinePlan]) -> Result<(), LabError> {
+    let is_known =
+        |name: &str| plans.iter().any(|plan| plan.name == name || plan.role.name() == name);
+    match topology.limits.keys().find(|name| !is_known(name)) {
+        None => Ok(()),
+        Some(name) => {
+            let said = format!("limits.{name}: there is no such machine or role in this bed");
+            Err(LabError::Topology(said))
+        }
+    }
+}
+
+/// The ports of two machines on a LAN that both are on.
+fn ports<'a>(a: &'a Machine, b: &'a Machine) -> Result<(&'a str, &'a str), LabError> {
+    let on = |lan| Some((a.port(lan)?, b.port(lan)?));
+    let apart = || LabError::Apart(a.name().to_owned(), b.name().to_owned());
+    on(Lan::Inner).or_else(|| on(Lan::Outer)).ok_or_else(apart)
+}
+
+fn host_ip(lines: &str) -> Result<(), LabError> {
+    let mut ip = Command::new("ip");
+    ip.args(["-batch", "-"]);
+    tool::run(ip, "on the host", lines).map(drop)
+}
+
+/// Lines for `ip -batch` on the host.
+fn host_lines(link: &Link, device: &str, switch: u32, address: IpAddr) -> String {
+    let (port, mac) = (&link.port, mac_text(&link.mac));
+    let mut lines = format!(
+        "link add name {device} address {mac} type veth peer name {port} netns {switch}\n\
+         address add {}/{V4_BITS} dev {device}\n",
+        link.ipv4
+    );
+    // A host may be without IPv6.
+    if std::path::Path::new("/proc/sys/net/ipv6").exists() {
+        lines += &format!("address add {}/{V6_BITS} dev {device} nodad\n", link.ipv6);
+    }
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    lines + &format!("link set dev {device} up\nroute replace {address}/{bits} dev {device}\n")
+}

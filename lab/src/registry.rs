@@ -1,0 +1,141 @@
+//! `/run/skep-lab`: which beds there are, for this program and for its user.
+//!
+//! A bed is one file, named after its slot: JSON that says what is in it. The
+//! file is locked as long as the bed or its janitor lives, and gone after.
+//! Invariant: who holds the lock of a file that is in the folder owns the slot.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LabError, Tried};
+use crate::limits::SLOTS;
+use crate::plan::Role;
+
+const FOLDER: &str = "/run/skep-lab";
+
+/// Begin in the upper half: 198.18.0.0/16 is where some VPN and proxy clients
+/// have their made-up addresses.
+const FIRST: u16 = SLOTS / 2;
+
+/// A network of the plan that is ours.
+pub(crate) struct Slot {
+    pub(crate) number: u16,
+    pub(crate) path: PathBuf,
+    file: File,
+}
+
+/// What a bed tells about itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BedInfo {
+    /// Number of its network: 198.18.0.0/24 is 0, 198.19.255.0/24 is 511.
+    pub slot: u16,
+    /// The process that owns it.
+    pub owner: u32,
+    /// Process that holds the namespace of the bridges.
+    pub switch: u32,
+    /// Its machines.
+    pub machines: Vec<MachineInfo>,
+}
+
+/// What a bed tells about a machine.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MachineInfo {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub role: Role,
+    /// Process that holds its namespaces; `None` while it is dead.
+    pub pid: Option<u32>,
+    /// Its address.
+    pub ipv4: Ipv4Addr,
+    /// Its other address.
+    pub ipv6: Ipv6Addr,
+    /// Its device's address, as six numbers in hex.
+    pub mac: String,
+    /// Its control group, if it has a CPU quota.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// A bed's file, and whether anybody still holds it.
+pub(crate) struct Entry {
+    pub(crate) slot: u16,
+    pub(crate) path: PathBuf,
+    pub(crate) is_alive: bool,
+    /// What it says; nothing while a bed is being made.
+    pub(crate) info: Option<BedInfo>,
+}
+
+impl Slot {
+    /// Takes a free network.
+    pub(crate) fn claim() -> Result<Self, LabError> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))?;
+        for offset in 0..SLOTS {
+            let number = (FIRST + offset) % SLOTS;
+            if let Some(slot) = Self::try_claim(number)? {
+                return Ok(slot);
+            }
+        }
+        Err(LabError::NoFreeNetwork(SLOTS))
+    }
+
+    fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
+        let path = Path::new(FOLDER).join(format!("{number}.json"));
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).open(&path);
+        let file = file.tried(|| format!("cannot make {}", path.display()))?;
+        let is_ours = file.try_lock().is_ok() && is_still(&file, &path);
+        Ok(is_ours.then_some(Self { number, path, file }))
+    }
+
+    /// The lock, for a process that is to hold it too.
+    pub(crate) fn share(&self) -> Result<File, LabError> {
+        self.file.try_clone().tried(|| format!("cannot share {}", self.path.display()))
+    }
+
+    /// Says what is in the bed.
+    pub(crate) fn describe(&mut self, info: &BedInfo) -> Result<(), LabError> {
+        let path = self.path.display().to_string();
+        let text = serde_json::to_string(info).map_err(io::Error::other);
+        let text = text.tried(|| format!("cannot write {path}"))?;
+        let mut write = || {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            self.file.write_all(text.as_bytes())
+        };
+        write().tried(|| format!("cannot write {path}"))
+    }
+}
+
+/// All files of beds, in the order of their slots.
+pub(crate) fn entries() -> Vec<Entry> {
+    let Ok(folder) = fs::read_dir(FOLDER) else { return Vec::new() };
+    let mut entries: Vec<_> = folder.filter_map(|it| entry(it.ok()?.path())).collect();
+    entries.sort_by_key(|entry| entry.slot);
+    entries
+}
+
+fn entry(path: PathBuf) -> Option<Entry> {
+    let slot = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
+    let file = File::open(&path).ok()?;
+    // A shared lock fails while the owner has it and bothers no other reader.
+    let is_alive = file.try_lock_shared().is_err();
+    let text = fs::read_to_string(&path).unwrap_or_default();
+    Some(Entry { slot, path, is_alive, info: serde_json::from_str(&text).ok() })
+}
+
+/// Whether `path` is still this file: its last owner may have removed it
+/// between our opening and our locking.
+fn is_still(file: &File, path: &Path) -> bool {
+    let of = |it: fs::Metadata| (it.dev(), it.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(ours), Ok(there)) => of(ours) == of(there),
+        _ => false,
+    }
+}

@@ -1,0 +1,225 @@
+//! The machine of the bridges: where links end, and where they are cut,
+//! slowed and made lossy.
+
+use std::fs;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::{LabError, Tried};
+use crate::frames::{self, PassProgram};
+use crate::limits::{BUCKET_BYTES_MIN, LINK_READY_MS, POLL_MS, QUEUE_MS};
+use crate::namespace::{Entrance, Holder};
+use crate::plan::{Lan, Link};
+use crate::rules::Rules;
+use crate::tool;
+use crate::topology::Frames;
+
+const PLACE: &str = "in the switch";
+
+/// State of a bridge's port that takes part (`linux/if_bridge.h`).
+const FORWARDING: &str = "3";
+
+/// A namespace with nothing but bridges.
+pub(crate) struct Switch {
+    holder: Holder,
+    frames: Frames,
+    rules: Mutex<Rules>,
+}
+
+/// A link to be, and the process at whose network it begins.
+pub(crate) struct Plug<'a> {
+    pub(crate) link: &'a Link,
+    pub(crate) pid: u32,
+    /// Whether an XDP program may send from there.
+    pub(crate) takes_xdp: bool,
+}
+
+impl Switch {
+    /// Makes the bridges.
+    pub(crate) fn new(holder: Holder, frames: Frames, lans: &[Lan]) -> Result<Self, LabError> {
+        let switch = Self { holder, frames, rules: Mutex::default() };
+        // Frames are to pass no rules but ours; some kernels have no such thing.
+        switch.inside(|| {
+            for table in ["iptables", "ip6tables", "arptables"] {
+                let _ = fs::write(format!("/proc/sys/net/bridge/bridge-nf-call-{table}"), "0");
+            }
+        })?;
+        let make = |lan: &Lan| {
+            let name = lan.name();
+            format!(
+                "link add name {name} type bridge forward_delay 0 stp_state 0 mcast_snooping 0\n\
+                 link set dev {name} up\n"
+            )
+        };
+        switch.ip(&lans.iter().map(make).collect::<String>())?;
+        Ok(switch)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.holder.pid()
+    }
+
+    pub(crate) fn entrance(&self) -> &Arc<Entrance> {
+        self.holder.entrance()
+    }
+
+    /// Makes the links, up on this side.
+    pub(crate) fn plug(&self, plugs: &[Plug<'_>]) -> Result<(), LabError> {
+        let pass = PassProgram::new().tried(|| "cannot make a memory file".to_owned())?;
+        let mut lines = String::new();
+        for Plug { link, pid, takes_xdp } in plugs {
+            let Link { port, device, lan, mac, .. } = link;
+            let (mac, lan) = (mac_text(mac), lan.name());
+            lines += &format!(
+                "link add name {port} type veth peer name {device} address {mac} netns {pid}\n\
+                 link set dev {port} master {lan}\n"
+            );
+            if self.frames == Frames::Wire && *takes_xdp {
+                lines += &pass.attach(port);
+            }
+            lines += &format!("link set dev {port} up\n");
+        }
+        self.ip(&lines)?;
+        self.finish_ports(plugs.iter().map(|plug| plug.link.port.as_str()))
+    }
+
+    /// Takes over the port of a link that somebody else made here.
+    pub(crate) fn adopt(&self, link: &Link) -> Result<(), LabError> {
+        let (port, lan) = (&link.port, link.lan.name());
+        self.ip(&format!("link set dev {port} master {lan} up\n"))?;
+        self.finish_ports([port.as_str()].into_iter())
+    }
+
+    fn finish_ports<'a>(
+        &self,
+        mut ports: impl Iterator<Item = &'a str> + Send,
+    ) -> Result<(), LabError> {
+        if self.frames == Frames::Large {
+            return Ok(());
+        }
+        let done = self.inside(|| ports.try_for_each(frames::complete_checksums))?;
+        done.tried(|| "cannot switch checksum offload off in the switch".to_owned())
+    }
+
+    /// Ends a link, device and all.
+    pub(crate) fn unplug(&self, port: &str) -> Result<(), LabError> {
+        self.ip(&format!("link delete dev {port}\n"))
+    }
+
+    /// Pulls the cable of a port, or puts it in again and waits until it
+    /// carries frames.
+    pub(crate) fn set_cable(&self, port: &str, is_in: bool) -> Result<(), LabError> {
+        let state = if is_in { "up" } else { "down" };
+        self.ip(&format!("link set dev {port} {state}\n"))?;
+        if is_in { self.await_ready(&[port]) } else { Ok(()) }
+    }
+
+    /// Waits until the bridge forwards through all these ports.
+    pub(crate) fn await_ready(&self, ports: &[&str]) -> Result<(), LabError> {
+        let file = |port: &str| format!("/sys/class/net/{port}/brport/state");
+        await_files(self.entrance(), ports.iter().copied().map(file).collect(), FORWARDING)
+    }
+
+    /// Changes what is dropped, at once for all rules.
+    pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules)) -> Result<(), LabError> {
+        let mut rules = lock(&self.rules);
+        let before = rules.text();
+        change(&mut rules);
+        let text = rules.text();
+        if text == before {
+            return Ok(());
+        }
+        let mut nft = self.entrance().command("nft".as_ref());
+        nft.args(["-f", "-"]);
+        tool::run(nft, PLACE, &text).map(drop)
+    }
+
+    /// Limits, or no longer limits, what goes out through a port.
+    pub(crate) fn set_rate(&self, port: &str, bits_s: Option<u64>) -> Result<(), LabError> {
+        set_rate(self.entrance(), PLACE, port, bits_s)
+    }
+
+    fn ip(&self, lines: &str) -> Result<(), LabError> {
+        ip(self.entrance(), PLACE, lines)
+    }
+
+    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+        self.entrance().run(work).tried(|| "cannot enter the switch".to_owned())
+    }
+}
+
+/// Runs `ip -batch` inside.
+pub(crate) fn ip(entrance: &Arc<Entrance>, place: &str, lines: &str) -> Result<(), LabError> {
+    start_ip(entrance, place, lines)?.finish().map(drop)
+}
+
+/// Starts `ip -batch` inside, to be waited for later.
+pub(crate) fn start_ip(
+    entrance: &Arc<Entrance>,
+    place: &str,
+    lines: &str,
+) -> Result<tool::Running, LabError> {
+    let mut ip = entrance.command("ip".as_ref());
+    ip.args(["-batch", "-"]);
+    tool::start(ip, place, lines)
+}
+
+/// Limits what goes out through a device: a token bucket in front of it.
+pub(crate) fn set_rate(
+    entrance: &Arc<Entrance>,
+    place: &str,
+    device: &str,
+    bits_s: Option<u64>,
+) -> Result<(), LabError> {
+    let mut tc = entrance.command("tc".as_ref());
+    match bits_s {
+        Some(rate) => {
+            // What passes in 10 ms, more than two ticks of a slow kernel.
+            let burst = (rate / 8 / 100).max(BUCKET_BYTES_MIN);
+            let limit = format!("rate {rate}bit burst {burst} latency {QUEUE_MS}ms");
+            tc.args(["qdisc", "replace", "dev", device, "root", "tbf"]).args(limit.split(' '));
+        }
+        // The default one, which a device has that was never limited.
+        None => {
+            tc.args(["qdisc", "replace", "dev", device, "root", "pfifo_fast"]);
+        }
+    }
+    tool::run(tc, place, "").map(drop)
+}
+
+/// Waits until each of the files, as seen inside, says `state`.
+pub(crate) fn await_files(
+    entrance: &Arc<Entrance>,
+    files: Vec<String>,
+    state: &str,
+) -> Result<(), LabError> {
+    let deadline = Instant::now() + Duration::from_millis(LINK_READY_MS);
+    let waited = entrance.run(|| {
+        files.into_iter().find_map(|file| {
+            loop {
+                let found = fs::read_to_string(&file).unwrap_or_default();
+                if found.trim() == state {
+                    return None;
+                }
+                if Instant::now() > deadline {
+                    return Some(format!("{file} says {found:?} instead of {state:?}"));
+                }
+                thread::sleep(Duration::from_millis(POLL_MS));
+            }
+        })
+    });
+    let late = waited.tried(|| "cannot enter a machine".to_owned())?;
+    late.map_or(Ok(()), |what| Err(LabError::TooLate(what)))
+}
+
+/// As `ip` writes it.
+pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// A lock's content, also after a panic of another thread: each holder leaves
+/// it whole at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
