@@ -1,0 +1,229 @@
+//! The agent of a node in direct dispatch: says that the node lives and what it
+//! has to do, and brings the active dispatcher's table to the node's program.
+//!
+//! ```text
+//!   dispatchers <--NodeBeat-- Report (own thread, high priority)
+//!   dispatchers --Table-----> Report --tables--> Obey --orders--> netguard
+//! ```
+//!
+//! Invariants: of tables the latest version counts, whoever sent it. The thread
+//! that reports waits for nothing but datagrams.
+
+#![forbid(unsafe_code)]
+
+mod limits;
+mod obey;
+mod report;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use skep_config::Config;
+use skep_guard::{Guard, GuardError};
+use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::guard::{Answer, Counters, Opened, Order, Settings, Side};
+use skep_wire::message::{Name, NameTooLong, NodeLoad};
+use skep_wire::seal::Key;
+use skep_wire::steer::NO_NODE;
+use skep_wire::table::TableVersion;
+
+use limits::TABLES_WAITING_MAX;
+use obey::Obey;
+use report::Report;
+
+/// What an agent needs to begin.
+pub struct AgentParts {
+    /// Name of the node.
+    pub name: String,
+    /// The cluster's key.
+    pub key: Key,
+    /// The way to netguard.
+    pub guard: Arc<Guard>,
+    /// What the node has to do now.
+    pub load: Box<dyn Fn() -> NodeLoad + Send>,
+    /// Told when the dispatchers want no more new work here, and when they do
+    /// again.
+    pub on_drained: Box<dyn Fn(bool) + Send>,
+}
+
+/// The agent cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The config has no such node.
+    #[error("the config has no node {0:?}")]
+    NoSuchNode(String),
+    /// A name is too long for the wire.
+    #[error(transparent)]
+    Name(#[from] NameTooLong),
+    /// The socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The guard.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
+    /// A thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// What an agent shows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentStatus {
+    /// Generation of the table that the node goes by; 0 is none yet.
+    pub table_generation: u64,
+    /// What is wrong on this machine, in sentences.
+    pub complaints: Vec<String>,
+}
+
+/// The agent of one node. Ends when dropped.
+pub struct Agent {
+    opened: Opened,
+    counts: Arc<Counts>,
+    shared: Arc<Shared>,
+    waker: Waker,
+}
+
+/// What the agent's threads share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) stop: AtomicBool,
+    pub(crate) is_leaving: AtomicBool,
+    pub(crate) status: Mutex<AgentStatus>,
+    /// The table that the program goes by.
+    applied: Mutex<TableVersion>,
+    pub(crate) counters: arc_swap::ArcSwap<Counters>,
+}
+
+impl Shared {
+    pub(crate) fn applied(&self) -> TableVersion {
+        *self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_applied(&self, version: TableVersion) {
+        *self.applied.lock().unwrap_or_else(PoisonError::into_inner) = version;
+    }
+}
+
+impl Agent {
+    /// Puts the virtual addresses on the node, so that it can listen there.
+    /// Comes before [`Agent::start`].
+    pub fn hold_addresses(guard: &Guard) -> Result<(), GuardError> {
+        guard.ask(&Order::Hold).map(drop)
+    }
+
+    /// Begins: attaches the node's program, then reports.
+    pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
+        let AgentParts { name, key, guard, load, on_drained } = parts;
+        let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
+        let mut socket = Socket::bind(&SocketSettings {
+            address: node.agent_address(),
+            key: key.clone(),
+            cluster: config.cluster.clone(),
+            name: name.clone(),
+            clock: now,
+        })?;
+        let mut dispatchers = Vec::new();
+        for dispatcher in &config.dispatchers {
+            let Some(address) = dispatcher.address else { continue };
+            socket.set_peer(&dispatcher.name, address);
+            dispatchers.push(Name::new(&dispatcher.name)?.peer());
+        }
+        let opened = match guard.ask(&Order::Open(Side::Node))? {
+            Answer::Opened(opened) => opened,
+            _ => return Err(GuardError::Foreign.into()),
+        };
+        let settings = settings(config, &key);
+        guard.ask(&Order::Settings(Side::Node, settings))?;
+
+        let (tables, to_apply) = sync_channel(TABLES_WAITING_MAX);
+        let shared = Arc::new(Shared::default());
+        let (waker, counts) = (socket.waker(), socket.counts());
+        let report = Report {
+            socket,
+            dispatchers,
+            name: Name::new(&name)?,
+            address: node.address.ip(),
+            opened: opened.clone(),
+            interval_ms: config.direct.node_heartbeat_ms,
+            load,
+            tables,
+            waiting: None,
+            table: Arc::default(),
+            hears: None,
+            shared: Arc::clone(&shared),
+        };
+        let obey = Obey::new(&guard, &name, &opened, settings, on_drained, Arc::clone(&shared));
+        beat_thread("skep-report", move |priority| {
+            tracing::info!("heartbeats have {priority}");
+            give_up_privileges();
+            report.run();
+        })?;
+        std::thread::Builder::new().name("skep-obey".into()).spawn(move || {
+            give_up_privileges();
+            obey.run(&to_apply);
+        })?;
+        Ok(Self { opened, counts, shared, waker })
+    }
+
+    /// How the node's program is attached.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// What is shown of it.
+    pub fn status(&self) -> AgentStatus {
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        status.table_generation = self.shared.applied().generation;
+        status
+    }
+
+    /// Packets by what became of them.
+    pub fn counters(&self) -> Arc<Counters> {
+        self.shared.counters.load_full()
+    }
+
+    /// Datagrams in, out and refused.
+    pub fn datagrams(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Says that the node is about to stop: no new flows, please.
+    pub fn leave(&self) {
+        self.shared.is_leaving.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+fn settings(config: &Config, key: &Key) -> Settings {
+    Settings {
+        hash_seed: key.hash_seed(),
+        // The node's program remembers no flows.
+        new_flows_max: config.direct.new_flows_per_s_max,
+        new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
+        stream: false,
+        own_node: NO_NODE,
+    }
+}
+
+/// These threads were started with the privileges of the process's start.
+fn give_up_privileges() {
+    if let Err(error) = skep_guard::privileges::keep_nothing() {
+        tracing::warn!(%error, "a thread keeps privileges that it does not need");
+    }
+}
+
+/// Time of this process.
+pub(crate) fn now() -> Now {
+    Now(monotonic_ms())
+}

@@ -1,0 +1,15 @@
+//! Bounds of the agent, with units and reasons.
+
+/// Tables that wait to be applied: the latest counts, one is being applied.
+pub(crate) const TABLES_WAITING_MAX: usize = 16;
+
+/// How often the node's machine is looked over, in milliseconds: what is wrong
+/// there is wrong for minutes.
+pub(crate) const CHECK_MS: u64 = 30_000;
+
+/// How often the node program's counters are read, in milliseconds.
+pub(crate) const COUNTERS_MS: u64 = 500;
+
+/// A dispatcher that was silent for longer than this is not named as heard, in
+/// milliseconds.
+pub(crate) const HEARS_MS_MAX: u64 = 60_000;

@@ -1,0 +1,145 @@
+//! The thread that obeys: brings tables to the node's program, and looks over
+//! the machine.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use skep_guard::{Applier, Guard, GuardError};
+use skep_policy::policies;
+use skep_wire::guard::{Answer, Expectations, Opened, Order, Peer, Settings, Side};
+use skep_wire::steer::{NO_NODE, NodeState};
+use skep_wire::table::Table;
+
+use crate::Shared;
+use crate::limits::{CHECK_MS, COUNTERS_MS};
+
+/// See the module.
+pub(crate) struct Obey {
+    guard: Arc<Guard>,
+    applier: Applier,
+    name: String,
+    settings: Settings,
+    on_drained: Box<dyn Fn(bool) + Send>,
+    is_drained: bool,
+    shared: Arc<Shared>,
+    /// Of the last table: who is to be found on the segment.
+    expectations: Expectations,
+    /// What was said last to be wrong.
+    complaint: Option<String>,
+}
+
+impl Obey {
+    pub(crate) fn new(
+        guard: &Arc<Guard>,
+        name: &str,
+        opened: &Opened,
+        settings: Settings,
+        on_drained: Box<dyn Fn(bool) + Send>,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            guard: Arc::clone(guard),
+            applier: Applier::new(Arc::clone(guard), Side::Node, opened.mac, is_weighted),
+            name: name.to_owned(),
+            settings,
+            on_drained,
+            is_drained: false,
+            shared,
+            expectations: Expectations::default(),
+            complaint: None,
+        }
+    }
+
+    /// Works until nobody gives tables any more.
+    pub(crate) fn run(mut self, tables: &Receiver<Arc<Table>>) {
+        let mut check_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
+        loop {
+            match tables.recv_timeout(Duration::from_millis(COUNTERS_MS)) {
+                Ok(first) => {
+                    // Those in between were overtaken.
+                    let table = tables.try_iter().last().unwrap_or(first);
+                    let applied = self.apply(&table);
+                    self.note(applied);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let counted = self.count();
+            self.note(counted);
+            if Instant::now() >= check_at {
+                check_at = Instant::now() + Duration::from_millis(CHECK_MS);
+                let checked = self.check();
+                self.note(checked);
+            }
+        }
+    }
+
+    fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
+        let own = table.node(&self.name);
+        let own_node = own.map_or(NO_NODE, |node| node.index);
+        if own_node != self.settings.own_node {
+            self.settings.own_node = own_node;
+            self.guard.ask(&Order::Settings(Side::Node, self.settings))?;
+        }
+        self.applier.apply(table)?;
+        self.shared.set_applied(self.applier.version());
+        let is_drained = own.is_some_and(|node| node.state == NodeState::Draining);
+        if is_drained != self.is_drained {
+            self.is_drained = is_drained;
+            (self.on_drained)(is_drained);
+        }
+        self.expectations.peers = peers(table, &self.name);
+        Ok(())
+    }
+
+    fn count(&self) -> Result<(), GuardError> {
+        if let Answer::Counters(counters) = self.guard.ask(&Order::Counters(Side::Node))? {
+            self.shared.counters.store(Arc::new(counters));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), GuardError> {
+        let order = Order::Check(Side::Node, self.expectations.clone());
+        if let Answer::Complaints(complaints) = self.guard.ask(&order)? {
+            let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+            for complaint in complaints.iter().filter(|it| !status.complaints.contains(it)) {
+                tracing::warn!("{complaint}");
+            }
+            status.complaints = complaints;
+        }
+        Ok(())
+    }
+
+    /// Says what went wrong, once for each sentence in a row.
+    fn note(&mut self, done: Result<(), GuardError>) {
+        match done {
+            Ok(()) => self.complaint = None,
+            Err(error) => {
+                let sentence = error.to_string();
+                if self.complaint.as_ref() != Some(&sentence) {
+                    tracing::error!("direct dispatch: {sentence}");
+                    self.complaint = Some(sentence);
+                }
+            }
+        }
+    }
+}
+
+fn peers(table: &Table, own: &str) -> Vec<Peer> {
+    let others = table.nodes.iter().filter(|node| {
+        node.name.as_str() != own && node.state != NodeState::Down && node.mac != [0; 6]
+    });
+    let peer = |node: &skep_wire::table::TableNode| Peer {
+        name: node.name.to_string(),
+        address: node.address.ip(),
+        mac: node.mac,
+        mtu: node.mtu,
+    };
+    others.map(peer).collect()
+}
+
+fn is_weighted(policy: &str) -> bool {
+    policies().iter().any(|info| info.name == policy && info.weighted)
+}
