@@ -39,6 +39,8 @@ pub(crate) enum Command {
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Hold the privileges of a process in direct dispatch; `skep run` starts it
+    Netguard(Netguard),
 }
 
 #[derive(Args, Debug)]
@@ -263,6 +265,23 @@ pub(crate) struct Run {
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// End when standard input does: with whoever holds its other end
+    #[arg(long, hide = true)]
+    pub(crate) leashed: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Netguard {
+    /// Config file of the cluster
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// The dispatcher or node of the file whose guard this is
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: String,
+    /// Take away what direct dispatch left on this machine: programs, virtual
+    /// addresses, settings of the kernel; then end
+    #[arg(long)]
+    pub(crate) clear: bool,
+    /// End when standard input does, or with the first process served
     #[arg(long, hide = true)]
     pub(crate) leashed: bool,
 }

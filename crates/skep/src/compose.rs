@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
-use skep_config::Config;
+use skep_config::{Config, Dispatch};
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
 use skep_engine::{Context, Engine, Handler};
@@ -22,6 +22,7 @@ use skep_serve::{Admission, ListenerGroup, Worker, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Registry};
 
 use crate::control::start_console;
+use crate::direct::Directing;
 use crate::running::{Roles, Running};
 use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
@@ -57,9 +58,8 @@ impl Process {
         skep_serve::raise_descriptor_limit();
         let threads = threads(&config);
         let registry = Arc::new(Registry::new());
-        let access_log =
-            AccessLog::start(log_target(&config), log_format(&config), registry.core())
-                .context("cannot start the access log")?;
+        // Before anything listens: it puts virtual addresses on this machine.
+        let directing = Directing::prepare(&config, &roles, file.as_deref())?;
         let admission = Admission::new(admission_limits(&config));
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 
@@ -69,16 +69,28 @@ impl Process {
         if let (Some(node), Some(node_config)) = (&node, node_config) {
             parts.push((Part::Node(Arc::clone(node)), bind(node_config.address, threads)?));
         }
+        if let Some(node) = &node {
+            for address in directing.node_addresses(&config, &roles) {
+                parts.push((Part::Node(Arc::clone(node)), bind(address, threads)?));
+            }
+        }
         let mut dispatchers = Vec::new();
         for service in config.services.iter().filter(|_| roles.services) {
             let dispatcher = Dispatcher::new(&config, &service.name, seed())?;
-            for &address in &service.listen {
+            // In direct dispatch packets pass by here without being seen.
+            let own = service.listen.iter().filter(|_| service.dispatch != Dispatch::Direct);
+            for &address in own {
                 let part = Part::Service(Arc::clone(&dispatcher));
                 parts.push((part, bind(address, threads)?));
             }
             dispatchers.push(dispatcher);
         }
 
+        let directing = directing.start(&config, &roles, &dispatchers, &admission, &registry)?;
+        // Threads from here on have none of the privileges of the start.
+        let access_log =
+            AccessLog::start(log_target(&config), log_format(&config), registry.core())
+                .context("cannot start the access log")?;
         let workers = Workers::start(threads, &admission)?;
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);
@@ -95,6 +107,7 @@ impl Process {
             access_log.handle(),
             node,
             dispatchers,
+            directing,
         );
         let running = Arc::new(running);
         let console = start_console(&running)?;

@@ -17,6 +17,7 @@ use skep_serve::Admission;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
+use crate::direct::Directing;
 use crate::settings::{admission_limits, engine_settings, threads};
 
 /// What a process is of its cluster.
@@ -38,6 +39,7 @@ pub(crate) struct Running {
     pub(crate) started_at: SystemTime,
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
+    pub(crate) directing: Directing,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
@@ -62,6 +64,7 @@ impl Running {
         log: LogHandle,
         node: Option<Arc<Node>>,
         dispatchers: Vec<Arc<Dispatcher>>,
+        directing: Directing,
     ) -> Self {
         if let Some(node) = &node {
             register_node_gauges(&registry, node);
@@ -73,6 +76,7 @@ impl Running {
             started_at: SystemTime::now(),
             node,
             dispatchers,
+            directing,
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),
@@ -130,6 +134,7 @@ impl Running {
     /// take to notice: two rounds of checks.
     pub(crate) fn leave(&self) -> Duration {
         self.leaving.store(true, Ordering::Relaxed);
+        self.directing.leave();
         let (Some(node), config) = (&self.node, self.config()) else { return Duration::ZERO };
         node.leave();
         let rounds_ms = config.services.iter().map(|service| 2 * service.health.interval_ms).max();
@@ -172,6 +177,7 @@ impl Running {
         for dispatcher in &self.dispatchers {
             dispatcher.reload(&config);
         }
+        self.directing.reload(&config)?;
         self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
         self.admission.set_limits(admission_limits(&config));
         *in_force = Arc::new(config);

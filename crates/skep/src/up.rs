@@ -15,6 +15,7 @@ mod limits;
 mod plan;
 mod ports;
 
+pub(crate) use child::this_program;
 pub(crate) use cluster::run;
 pub(crate) use folder::running as running_clusters;
 pub(crate) use plan::DISPATCHER;

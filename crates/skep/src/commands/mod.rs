@@ -1,6 +1,7 @@
 //! One file a command.
 
 mod config;
+mod netguard;
 mod node;
 mod reload;
 mod run;
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Service(command) => service::service(command),
         Command::Reload(args) => reload::reload(&args),
         Command::Config(command) => config::config(command),
+        Command::Netguard(args) => netguard::run(&args),
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
 
 /// Drains as soon as standard input ends: whoever started this process holds
 /// the other end, and lets go of it even by kill -9.
-fn end_with_stdin() -> anyhow::Result<()> {
+pub(super) fn end_with_stdin() -> anyhow::Result<()> {
     let watch = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);

@@ -235,7 +235,7 @@ fn describe(status: io::Result<ExitStatus>) -> String {
 
 /// This program, by the name that `ps` shows; by what it was started from if
 /// there is no such file any more.
-pub(super) fn this_program() -> PathBuf {
+pub(crate) fn this_program() -> PathBuf {
     match std::env::current_exe() {
         Ok(path) if path.exists() => path,
         _ => Path::new("/proc/self/exe").to_owned(),

@@ -1,0 +1,55 @@
+//! The netguard of this process: found or started, and connected to.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use skep_config::Config;
+use skep_guard::Guard;
+use skep_netguard::socket_of;
+
+use crate::up::this_program;
+
+/// A connection to netguard, and the child if this process has started it.
+pub(crate) struct Guardian {
+    pub(crate) guard: Arc<Guard>,
+    /// Ends when its standard input does, however this process ends.
+    _child: Option<Child>,
+}
+
+impl Guardian {
+    /// Connects to the netguard of `name`: one that runs already (as a service
+    /// of its own), else a child.
+    pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
+        let socket = socket_of(config, name);
+        if let Ok(guard) = Guard::connect(&socket) {
+            return Ok(Self { guard: Arc::new(guard), _child: None });
+        }
+        let child = spawn(file, name)?;
+        let guard = Arc::new(Guard::connect(&socket)?);
+        Ok(Self { guard, _child: Some(child) })
+    }
+}
+
+/// Starts a netguard and waits until it listens.
+fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
+    let mut child = Command::new(this_program())
+        .arg("netguard")
+        .arg("--config")
+        .arg(file)
+        .args(["--as", name, "--leashed"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start netguard")?;
+    let out = child.stdout.take().context("netguard has no standard output")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line).context("cannot hear netguard")?;
+    if line.is_empty() {
+        let status = child.wait().context("netguard is out of sight")?;
+        bail!("netguard did not start ({status}); what it said is above");
+    }
+    Ok(child)
+}
