@@ -10,7 +10,11 @@
 
 #ifdef SKEP_HOST
 #include "host/maps.h"
+#define ROWS_DEFAULT (SERVICES_MAX * 2 * ROWS)
 #else
+
+/* Of one service; the loader knows how many there are. */
+#define ROWS_DEFAULT (2 * ROWS)
 
 #define NUMBER(field, number) int(*field)[number]
 #define PINNED NUMBER(pinning, 1 /* LIBBPF_PIN_BY_NAME */)
@@ -40,7 +44,7 @@
 MAP(settings, ARRAY, __u32, struct settings, 1);
 MAP(vips, HASH, struct address, __u32, SERVICES_MAX);
 MAP(services, HASH, struct service_key, struct service, SERVICES_MAX);
-MAP(rows, ARRAY, __u32, struct row, 2 * ROWS);
+MAP(rows, ARRAY, __u32, struct row, ROWS_DEFAULT);
 MAP(nodes, ARRAY, __u32, struct node, NODES_MAX);
 MAP(steerers, HASH, struct mac, __u32, 2 * NODES_MAX);
 MAP(verdicts, PERCPU_ARRAY, __u32, struct count, VERDICTS);

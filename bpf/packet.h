@@ -11,9 +11,10 @@
 
 #define CLEAN VERDICTS
 
-/* Bytes that must lie linear: two tags, IPv6, ICMPv6, and of the packet that an
- * error is about the longest header and eight bytes, rounded up. */
-#define HEADERS_MAX 128u
+/* Bytes that must lie linear. Of what comes in, two tags, IPv6, ICMPv6, and of
+ * the packet that an error is about the longest header and both ports; of what
+ * goes out, two tags and an answer by IPv6 (130 bytes). Rounded up. */
+#define HEADERS_MAX 144u
 
 #define TAGS_MAX 2
 

@@ -5,7 +5,8 @@
  * of its own of exactly its size, so that a read past its end is seen.
  *
  * Requests on standard input, numbers in the order of this machine:
- *   S name key value            set an entry
+ *   C                           clear all maps but rows
+ *   S name key value            set an entry, or, of an array, those from key on
  *   P linear(4) now_ns(8) frame run the program; only `linear` bytes lie
  *                               linear, at least HEADERS_MAX
  *   D name                      what a map holds
@@ -33,6 +34,7 @@ typedef struct {
 
 static __u64 now_ns;
 static __u32 device_of_last, verdict_of_last;
+static struct count counted[VERDICTS]; /* before the last frame */
 
 static __u64 bpf_ktime_get_ns(void)
 {
@@ -168,14 +170,28 @@ static struct host_map *take_map(void)
 	return found;
 }
 
+static int set_values(struct host_map *map, const __u8 *key, const __u8 *value, __u32 value_size)
+{
+	__u32 index;
+
+	if (value_size == map->value_size)
+		return !bpf_map_update_elem(map, key, value, 0);
+	memcpy(&index, key, sizeof(index));
+	if (map->kind != HOST_ARRAY || value_size % map->value_size ||
+	    index + value_size / map->value_size > map->entries_max)
+		return 0;
+	make_storage(map);
+	memcpy(map->values + (size_t)index * map->value_size, value, value_size);
+	return 1;
+}
+
 static void set_entry(void)
 {
 	struct host_map *map = take_map();
 	__u32 key_size, value_size;
 	__u8 *key = take_block(&key_size), *value = take_block(&value_size);
 
-	if (key_size != map->key_size || value_size != map->value_size ||
-	    bpf_map_update_elem(map, key, value, 0)) {
+	if (key_size != map->key_size || !set_values(map, key, value, value_size)) {
 		fprintf(stderr, "%s: no entry of %u and %u bytes\n", map->name, key_size,
 			value_size);
 		exit(2);
@@ -190,6 +206,17 @@ static int is_zero(const __u8 *bytes, __u32 length)
 		if (bytes[i])
 			return 0;
 	return 1;
+}
+
+static void clear_maps(void)
+{
+	for (size_t i = 0; i < sizeof(all_maps) / sizeof(*all_maps); i++)
+		if (all_maps[i] != &rows)
+			clear_map(all_maps[i]);
+#ifndef SKEP_NODE
+	events_reported = 0;
+#endif
+	memset(counted, 0, sizeof(counted));
 }
 
 static void dump_map(void)
@@ -217,15 +244,13 @@ static void dump_map(void)
 /* The verdict is the one counter that went up. */
 static void find_verdict(void)
 {
-	static struct count before[VERDICTS];
-
 	verdict_of_last = VERDICTS;
 	for (__u32 i = 0; i < VERDICTS; i++) {
 		const struct count *count = bpf_map_lookup_elem(&verdicts, &i);
 
-		if (count->packets != before[i].packets)
+		if (count->packets != counted[i].packets)
 			verdict_of_last = i;
-		before[i] = *count;
+		counted[i] = *count;
 	}
 }
 
@@ -260,6 +285,9 @@ int main(void)
 {
 	for (;;) {
 		switch (getchar()) {
+		case 'C':
+			clear_maps();
+			break;
 		case 'S':
 			set_entry();
 			break;

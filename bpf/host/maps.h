@@ -155,3 +155,19 @@ static long bpf_map_delete_elem(void *any, const void *key)
 	free(entry);
 	return 0;
 }
+
+static void clear_map(struct host_map *map)
+{
+	make_storage(map);
+	if (map->kind == HOST_ARRAY) {
+		memset(map->values, 0, (size_t)map->entries_max * map->value_size);
+		return;
+	}
+	for (__u32 i = 0; i < BUCKETS; i++)
+		while (map->bucket[i]) {
+			struct host_entry *entry = map->bucket[i];
+
+			map->bucket[i] = entry->next;
+			free(entry);
+		}
+}
