@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use skep_units::Now;
+use skep_wire::limits::PEERS_MAX;
 use skep_wire::message::{Name, NodeBeat};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::NODES_MAX;
 
 use crate::listening::Listening;
 
@@ -44,7 +44,7 @@ pub enum Life {
 
 /// Watches the nodes.
 ///
-/// Invariant: knows at most [`NODES_MAX`] nodes.
+/// Invariant: knows at most [`PEERS_MAX`] nodes.
 #[derive(Clone, Debug)]
 pub struct NodeWatch {
     settings: WatchSettings,
@@ -86,7 +86,7 @@ impl NodeWatch {
         let heard_at = self.listening.at(now);
         let known = self.nodes.get(&beat.name);
         let is_old = known.is_some_and(|node| stamp <= node.stamp);
-        if is_old || (known.is_none() && self.nodes.len() >= NODES_MAX) {
+        if is_old || (known.is_none() && self.nodes.len() >= PEERS_MAX) {
             return false;
         }
         let name = beat.name.clone();

@@ -158,9 +158,8 @@ impl TableKeeper {
         self.planned = planned.collect();
         self.plan = plan;
         self.refused.clear();
-        let (planned, nodes) = (&self.planned, &self.nodes);
-        self.watch.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
         self.remake();
+        self.forget();
     }
 
     /// A node's beat came. Beats must be authentic and fresh.
@@ -348,9 +347,9 @@ impl TableKeeper {
         for share in self.histories.values().flatten().flatten() {
             is_named[usize::from(share.index)] = true;
         }
-        let planned = &self.planned;
-        self.nodes
-            .retain(|name, node| planned.contains_key(name) || is_named[usize::from(node.index)]);
+        let (planned, nodes) = (&self.planned, &mut self.nodes);
+        nodes.retain(|name, node| planned.contains_key(name) || is_named[usize::from(node.index)]);
+        self.watch.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
     }
 
     /// Who takes the new flows of a service.

@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod budget;
+mod duty;
 mod flows;
 mod health;
+mod keeper;
 mod membership;
 
 use crate::HealthSettings;

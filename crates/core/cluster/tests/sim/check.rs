@@ -34,7 +34,7 @@ struct Heard {
 
 /// What must hold, and what is remembered for it.
 #[derive(Default)]
-pub struct Check {
+pub(crate) struct Check {
     disturbed_at: u64,
     vacant_since: Option<u64>,
     pairs: Vec<Vec<Option<u64>>>,
@@ -51,7 +51,7 @@ pub struct Check {
 }
 
 impl Check {
-    pub fn new(dispatchers: usize) -> Self {
+    pub(crate) fn new(dispatchers: usize) -> Self {
         Self {
             pairs: vec![vec![None; dispatchers]; dispatchers],
             active_since: vec![0; dispatchers],
@@ -64,7 +64,7 @@ impl Check {
     }
 
     /// Something befell a dispatcher, its network or the store.
-    pub fn disturbed(&mut self, at: u64, fault: &Fault, dispatchers: usize) {
+    pub(crate) fn disturbed(&mut self, at: u64, fault: &Fault, dispatchers: usize) {
         let is_of_nodes = match fault {
             Fault::Crash(id) | Fault::Start(id) | Fault::Pause(id, _) => *id >= dispatchers,
             Fault::Leave(_) => true,
@@ -75,13 +75,13 @@ impl Check {
         }
     }
 
-    pub fn restarted(&mut self, id: Id) {
+    pub(crate) fn restarted(&mut self, id: Id) {
         self.heard[id].fill(Heard::default());
         self.epoch_heard[id] = 0;
     }
 
     /// A dispatcher takes note of another's beat.
-    pub fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
+    pub(crate) fn heard(&mut self, at: u64, id: Id, from: Id, beat: &DispatcherBeat, stamp: Stamp) {
         let heard = &mut self.heard[id][from];
         if stamp > heard.stamp {
             heard.stamp = stamp;
@@ -91,7 +91,7 @@ impl Check {
     }
 
     /// A dispatcher is about to claim.
-    pub fn claim(&mut self, world: &World, id: Id, epoch: u64) -> Result<(), String> {
+    pub(crate) fn claim(&mut self, world: &World, id: Id, epoch: u64) -> Result<(), String> {
         if let Some(other) = self.claims.insert(epoch, id) {
             return Err(format!("d{id} claims epoch {epoch}, as d{other} did"));
         }
@@ -117,7 +117,7 @@ impl Check {
     }
 
     /// All that must hold now.
-    pub fn now(&mut self, world: &World) -> Result<(), String> {
+    pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
         let runs = world.dispatchers.iter().filter(|it| it.body.runs(world.at));
         let quiet_since =
             runs.map(|it| it.body.runs_since).max().map(|at| at.max(self.disturbed_at));
@@ -241,7 +241,7 @@ impl Check {
     }
 
     /// Once all is mended, the cluster is well.
-    pub fn at_the_end(&self, world: &World) -> Result<(), String> {
+    pub(crate) fn at_the_end(&self, world: &World) -> Result<(), String> {
         let active: Vec<&Dispatcher> =
             world.dispatchers.iter().filter(|it| is_active(world, it)).collect();
         let [active] = active[..] else {
@@ -273,7 +273,7 @@ impl Check {
         Ok(())
     }
 
-    pub fn fill(&self, totals: &mut Totals) {
+    pub(crate) fn fill(&self, totals: &mut Totals) {
         totals.add(&self.most);
     }
 }

@@ -9,7 +9,7 @@ use skep_cluster::beats::WatchSettings;
 use skep_cluster::duty::{Duty, DutySettings, Ear, Output};
 use skep_cluster::keeper::{NodePlan, Plan, ServicePlan, TableKeeper};
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, Protocol, Service};
 use skep_wire::table::{Table, TableVersion};
@@ -17,13 +17,13 @@ use skep_wire::table::{Table, TableVersion};
 use crate::net::Id;
 use crate::scenario::Scenario;
 
-pub const INTERVAL_MS: u64 = 50;
-pub const NODE_INTERVAL_MS: u64 = 100;
-pub const LEASE_MS: u64 = 2_000;
+pub(crate) const INTERVAL_MS: u64 = 50;
+pub(crate) const NODE_INTERVAL_MS: u64 = 100;
+pub(crate) const LEASE_MS: u64 = 2_000;
 
 /// What travels.
 #[derive(Clone, Debug)]
-pub enum Said {
+pub(crate) enum Said {
     Dispatcher(Arc<DispatcherBeat>, Stamp),
     Node(Arc<NodeBeat>, Stamp),
     Table(Arc<Table>),
@@ -31,41 +31,41 @@ pub enum Said {
 
 /// A machine's own clock: started anywhere, and a little fast or slow.
 #[derive(Clone, Copy, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     offset_ms: u64,
     permille: u64,
 }
 
 impl Clock {
-    pub fn new(rng: &mut Rng) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         Self { offset_ms: rng.below(1 << 40), permille: 990 + rng.below(21) }
     }
 
-    pub fn at(&self, real_ms: u64) -> Now {
+    pub(crate) fn at(&self, real_ms: u64) -> Now {
         Now(self.offset_ms + real_ms * self.permille / 1_000)
     }
 }
 
 /// What dispatchers and nodes have in common.
 #[derive(Clone, Debug)]
-pub struct Body {
-    pub name: Name,
-    pub peer: PeerId,
-    pub clock: Clock,
-    pub is_alive: bool,
+pub(crate) struct Body {
+    pub(crate) name: Name,
+    pub(crate) peer: PeerId,
+    pub(crate) clock: Clock,
+    pub(crate) is_alive: bool,
     /// Does not run until then.
-    pub paused_until: u64,
+    pub(crate) paused_until: u64,
     /// What came while it did not run.
-    pub inbox: VecDeque<(Id, Said)>,
-    pub stamp: Stamp,
+    pub(crate) inbox: VecDeque<(Id, Said)>,
+    pub(crate) stamp: Stamp,
     /// Counts starts, so that timers of an earlier life do nothing.
-    pub life: u64,
+    pub(crate) life: u64,
     /// Since when it runs without a break.
-    pub runs_since: u64,
+    pub(crate) runs_since: u64,
 }
 
 impl Body {
-    pub fn new(name: &str, rng: &mut Rng) -> Self {
+    pub(crate) fn new(name: &str, rng: &mut Rng) -> Self {
         let name = Name::new(name).unwrap();
         Self {
             peer: name.peer(),
@@ -80,16 +80,16 @@ impl Body {
         }
     }
 
-    pub fn runs(&self, at: u64) -> bool {
+    pub(crate) fn runs(&self, at: u64) -> bool {
         self.is_alive && at >= self.paused_until
     }
 
-    pub fn next_stamp(&mut self) -> Stamp {
+    pub(crate) fn next_stamp(&mut self) -> Stamp {
         self.stamp.sequence += 1;
         self.stamp
     }
 
-    pub fn restart(&mut self, at: u64) {
+    pub(crate) fn restart(&mut self, at: u64) {
         self.is_alive = true;
         self.paused_until = 0;
         self.inbox.clear();
@@ -100,23 +100,23 @@ impl Body {
 }
 
 /// A dispatcher.
-pub struct Dispatcher {
-    pub body: Body,
+pub(crate) struct Dispatcher {
+    pub(crate) body: Body,
     settings: DutySettings,
     plan: Plan,
-    pub duty: Duty,
-    pub keeper: TableKeeper,
+    pub(crate) duty: Duty,
+    pub(crate) keeper: TableKeeper,
     /// Survives restarts.
-    pub persisted: u64,
+    pub(crate) persisted: u64,
     /// As its outputs say.
-    pub is_active: bool,
+    pub(crate) is_active: bool,
     /// Whom it follows, and since when.
-    pub follows: Option<(PeerId, u64)>,
-    pub reaches_store: bool,
+    pub(crate) follows: Option<(PeerId, u64)>,
+    pub(crate) reaches_store: bool,
 }
 
 impl Dispatcher {
-    pub fn new(place: usize, scenario: &Scenario, rng: &mut Rng) -> (Self, Vec<Output>) {
+    pub(crate) fn new(place: usize, scenario: &Scenario, rng: &mut Rng) -> (Self, Vec<Output>) {
         let body = Body::new(&format!("d{place}"), rng);
         let settings = DutySettings {
             name: body.name.clone(),
@@ -145,7 +145,7 @@ impl Dispatcher {
         (dispatcher, outputs)
     }
 
-    pub fn restart(&mut self, at: u64) -> Vec<Output> {
+    pub(crate) fn restart(&mut self, at: u64) -> Vec<Output> {
         self.body.restart(at);
         let now = self.body.clock.at(at);
         let (duty, outputs) = Duty::new(self.settings.clone(), now, self.persisted);
@@ -157,12 +157,12 @@ impl Dispatcher {
         outputs
     }
 
-    pub fn priority(&self) -> u32 {
+    pub(crate) fn priority(&self) -> u32 {
         self.settings.priority
     }
 
     /// Flows are synced some time after it began to follow somebody.
-    pub fn sync_flows(&mut self, at: u64) {
+    pub(crate) fn sync_flows(&mut self, at: u64) {
         let active = self.duty.active().filter(|active| *active != self.body.peer);
         match (active, self.follows) {
             (Some(active), Some((followed, since))) if active == followed => {
@@ -176,25 +176,21 @@ impl Dispatcher {
             }
         }
     }
-
-    pub fn is_stopped(&self) -> bool {
-        self.duty.stage() == Stage::Leaving
-    }
 }
 
 /// A node.
-pub struct Node {
-    pub body: Body,
-    pub ear: Ear,
-    pub table: Arc<Table>,
-    pub is_leaving: bool,
+pub(crate) struct Node {
+    pub(crate) body: Body,
+    pub(crate) ear: Ear,
+    pub(crate) table: Arc<Table>,
+    pub(crate) is_leaving: bool,
     /// Since when it is dead.
-    pub dead_since: Option<u64>,
+    pub(crate) dead_since: Option<u64>,
     mac: [u8; 6],
 }
 
 impl Node {
-    pub fn new(number: usize, rng: &mut Rng) -> Self {
+    pub(crate) fn new(number: usize, rng: &mut Rng) -> Self {
         Self {
             body: Body::new(&format!("n{number}"), rng),
             ear: Ear::default(),
@@ -206,14 +202,14 @@ impl Node {
     }
 
     /// Its process comes back; packets were steered by its table all the time.
-    pub fn restart(&mut self, at: u64) {
+    pub(crate) fn restart(&mut self, at: u64) {
         self.body.restart(at);
         self.ear = Ear::default();
         self.is_leaving = false;
         self.dead_since = None;
     }
 
-    pub fn beat(&self, at: u64) -> NodeBeat {
+    pub(crate) fn beat(&self, at: u64) -> NodeBeat {
         let now = self.body.clock.at(at);
         NodeBeat {
             name: self.body.name.clone(),
@@ -229,13 +225,13 @@ impl Node {
     }
 
     /// Applies a table if it is later than its own.
-    pub fn offer(&mut self, table: &Arc<Table>) {
+    pub(crate) fn offer(&mut self, table: &Arc<Table>) {
         if table.version > self.table.version {
             self.table = Arc::clone(table);
         }
     }
 
-    pub fn version(&self) -> TableVersion {
+    pub(crate) fn version(&self) -> TableVersion {
         self.table.version
     }
 }

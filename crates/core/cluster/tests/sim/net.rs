@@ -3,24 +3,24 @@
 use skep_units::Rng;
 
 /// A dispatcher or node: dispatchers come first.
-pub type Id = usize;
+pub(crate) type Id = usize;
 
 /// How the network treats datagrams.
 #[derive(Clone, Debug)]
-pub struct Net {
+pub(crate) struct Net {
     /// Lost, in percent.
-    pub loss_percent: u64,
+    pub(crate) loss_percent: u64,
     /// Come twice, in percent.
-    pub twice_percent: u64,
+    pub(crate) twice_percent: u64,
     /// Longest delay, in milliseconds: each has its own, so they overtake.
-    pub delay_ms_max: u64,
+    pub(crate) delay_ms_max: u64,
     /// `cut[a][b]`: nothing comes from `a` to `b`.
     cut: Vec<Vec<bool>>,
 }
 
 impl Net {
     /// A whole network, with faults that last.
-    pub fn new(machines: usize, rng: &mut Rng) -> Self {
+    pub(crate) fn new(machines: usize, rng: &mut Rng) -> Self {
         let pick = |rng: &mut Rng, of: &[u64]| of[rng.below(of.len() as u64) as usize];
         Self {
             loss_percent: pick(rng, &[0, 0, 0, 5, 15, 30]),
@@ -31,7 +31,12 @@ impl Net {
     }
 
     /// When the copies of a datagram sent now arrive: none, one or two delays.
-    pub fn send(&self, from: Id, to: Id, rng: &mut Rng) -> impl Iterator<Item = u64> + use<> {
+    pub(crate) fn send(
+        &self,
+        from: Id,
+        to: Id,
+        rng: &mut Rng,
+    ) -> impl Iterator<Item = u64> + use<> {
         let is_lost = self.cut[from][to] || rng.below(100) < self.loss_percent;
         let copies = if rng.below(100) < self.twice_percent { 2 } else { 1 };
         let mut delay = || rng.below(self.delay_ms_max) + 1;
@@ -40,17 +45,17 @@ impl Net {
     }
 
     /// Whether both reach each other.
-    pub fn joins(&self, a: Id, b: Id) -> bool {
+    pub(crate) fn joins(&self, a: Id, b: Id) -> bool {
         !self.cut[a][b] && !self.cut[b][a]
     }
 
     /// Whether all reach all.
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         !self.cut.iter().flatten().any(|cut| *cut)
     }
 
     /// Parts those of `side` from all others.
-    pub fn part(&mut self, side: &[bool]) {
+    pub(crate) fn part(&mut self, side: &[bool]) {
         for a in 0..side.len() {
             for b in 0..side.len() {
                 self.cut[a][b] |= side[a] != side[b];
@@ -59,18 +64,18 @@ impl Net {
     }
 
     /// Cuts the way from `a` to `b`, and that back if `both`.
-    pub fn cut(&mut self, a: Id, b: Id, both: bool) {
+    pub(crate) fn cut(&mut self, a: Id, b: Id, both: bool) {
         self.cut[a][b] = true;
         self.cut[b][a] |= both;
     }
 
     /// Makes it whole.
-    pub fn heal(&mut self) {
+    pub(crate) fn heal(&mut self) {
         self.cut.iter_mut().flatten().for_each(|cut| *cut = false);
     }
 
     /// Makes it perfect.
-    pub fn mend(&mut self) {
+    pub(crate) fn mend(&mut self) {
         self.heal();
         (self.loss_percent, self.twice_percent) = (0, 0);
     }

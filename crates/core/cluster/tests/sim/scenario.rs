@@ -5,25 +5,25 @@ use skep_units::Rng;
 use crate::net::Id;
 
 /// When misfortunes end, in milliseconds; then the cluster is mended.
-pub const FAULTS_END_MS: u64 = 9_000;
+pub(crate) const FAULTS_END_MS: u64 = 9_000;
 
 /// When the simulation ends: time enough to be well again.
-pub const END_MS: u64 = FAULTS_END_MS + 4_000;
+pub(crate) const END_MS: u64 = FAULTS_END_MS + 4_000;
 
 /// The cluster of a seed.
 #[derive(Clone, Debug)]
-pub struct Scenario {
-    pub dispatchers: usize,
-    pub nodes: usize,
-    pub preempt: bool,
-    pub has_store: bool,
+pub(crate) struct Scenario {
+    pub(crate) dispatchers: usize,
+    pub(crate) nodes: usize,
+    pub(crate) preempt: bool,
+    pub(crate) has_store: bool,
     /// When what happens, in order.
-    pub faults: Vec<(u64, Fault)>,
+    pub(crate) faults: Vec<(u64, Fault)>,
 }
 
 /// A misfortune, or its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     Crash(Id),
     Start(Id),
     /// Does not run for so many milliseconds.
@@ -44,7 +44,7 @@ pub enum Fault {
 }
 
 impl Scenario {
-    pub fn new(rng: &mut Rng) -> Self {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
         let dispatchers = 2 + rng.below(3) as usize;
         let nodes = match rng.below(8) {
             0 => 16,

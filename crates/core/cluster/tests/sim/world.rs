@@ -28,15 +28,15 @@ enum Event {
 
 /// What came of seeds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
-    pub seeds: u64,
-    pub events: u64,
-    pub claims: u64,
-    pub takeovers: u64,
-    pub tables: u64,
-    pub vacancy_ms_max: u64,
-    pub double_ms_max: u64,
-    pub dead_ms_max: u64,
+pub(crate) struct Totals {
+    pub(crate) seeds: u64,
+    pub(crate) events: u64,
+    pub(crate) claims: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) tables: u64,
+    pub(crate) vacancy_ms_max: u64,
+    pub(crate) double_ms_max: u64,
+    pub(crate) dead_ms_max: u64,
 }
 
 /// The etcd of a seed that has one.
@@ -46,12 +46,12 @@ struct Store {
     leader: Option<(PeerId, u64)>,
 }
 
-pub struct World {
-    pub at: u64,
-    pub scenario: Scenario,
-    pub net: Net,
-    pub dispatchers: Vec<Dispatcher>,
-    pub nodes: Vec<Node>,
+pub(crate) struct World {
+    pub(crate) at: u64,
+    pub(crate) scenario: Scenario,
+    pub(crate) net: Net,
+    pub(crate) dispatchers: Vec<Dispatcher>,
+    pub(crate) nodes: Vec<Node>,
     store: Store,
     rng: Rng,
     queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
@@ -64,7 +64,7 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(seed: u64, tells: bool) -> Self {
+    pub(crate) fn new(seed: u64, tells: bool) -> Self {
         let mut rng = Rng::new(seed);
         let scenario = Scenario::new(&mut rng);
         let net = Net::new(scenario.dispatchers + scenario.nodes, &mut rng);
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Runs to the end; what promise was broken.
-    pub fn run(mut self) -> Result<Totals, String> {
+    pub(crate) fn run(mut self) -> Result<Totals, String> {
         while let Some(Reverse((at, _, slot))) = self.queue.pop() {
             if at > END_MS {
                 break;
@@ -113,7 +113,7 @@ impl World {
         Ok(self.totals)
     }
 
-    pub fn tell(&self, what: impl fmt::Display) {
+    pub(crate) fn tell(&self, what: impl fmt::Display) {
         if self.tells {
             eprintln!("{:>6} {what}", self.at);
         }
@@ -464,7 +464,7 @@ impl World {
 }
 
 impl Totals {
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.events += other.events;
         self.claims += other.claims;

@@ -1,0 +1,386 @@
+//! The duty of dispatchers: who claims when, and who steps back.
+
+use skep_units::Now;
+use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
+use skep_wire::seal::{PeerId, Stamp};
+use skep_wire::table::TableVersion;
+
+use crate::duty::{Cause, Duty, DutySettings, Ear, LeaseView, Note, Output, Stranger, Why};
+
+const TICK_MS: u64 = 25;
+const TAKEOVER_MS: u64 = 175;
+
+fn settings(place: u8, priority: u32) -> DutySettings {
+    DutySettings {
+        name: Name::new(&format!("d{place}")).unwrap(),
+        place,
+        priority,
+        mac: [2, 0, 0, 0, 0, 10 + place],
+        interval_ms: 50,
+        missed_max: 3,
+        preempt: false,
+        lease_patience_ms: 6_000,
+    }
+}
+
+/// One dispatcher with its clock, and others played by hand.
+struct Bench {
+    duty: Duty,
+    now: Now,
+    sequence: u64,
+}
+
+impl Bench {
+    fn new(settings: DutySettings, epoch: u64) -> Self {
+        let (duty, outputs) = Duty::new(settings, Now(1_000), epoch);
+        assert_eq!(outputs, [Output::Probe, Output::SendBeat]);
+        assert_eq!((duty.stage(), duty.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
+        Self { duty, now: Now(1_000), sequence: 0 }
+    }
+
+    /// Of the highest priority, and active with epoch 8.
+    fn active() -> Self {
+        let mut bench = Self::new(settings(0, 200), 0);
+        assert_eq!(claimed(&bench.run(200)), [8]);
+        bench
+    }
+
+    /// Lets time go by, listening.
+    fn run(&mut self, ms: u64) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for _ in 0..ms / TICK_MS {
+            self.now = self.now.plus_ms(TICK_MS);
+            outputs.extend(self.duty.tick(self.now));
+        }
+        outputs
+    }
+
+    /// The same, while another one beats.
+    fn run_with(&mut self, ms: u64, beat: &DispatcherBeat) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for _ in 0..ms / 50 {
+            outputs.extend(self.hear(beat));
+            outputs.extend(self.run(50));
+        }
+        outputs
+    }
+
+    fn hear(&mut self, beat: &DispatcherBeat) -> Vec<Output> {
+        self.sequence += 1;
+        self.hear_as(beat, Stamp { incarnation: 1, sequence: self.sequence })
+    }
+
+    fn hear_as(&mut self, beat: &DispatcherBeat, stamp: Stamp) -> Vec<Output> {
+        self.duty.heard(self.now, beat, beat.name.peer(), stamp)
+    }
+
+    fn witness(&mut self, dispatcher: &str, epoch: u64, ago_ms: u32) -> Vec<Output> {
+        let hears = Hears { dispatcher: PeerId::of(dispatcher), epoch, ago_ms };
+        self.duty.witness(self.now, Some(hears), TableVersion::default())
+    }
+}
+
+fn beat(name: &str, stage: Stage, epoch: u64) -> DispatcherBeat {
+    DispatcherBeat {
+        name: Name::new(name).unwrap(),
+        stage,
+        epoch,
+        priority: 100,
+        flows_synced: false,
+        table: TableVersion::default(),
+        hears: None,
+        mac: [2, 0, 0, 0, 0, 99],
+    }
+}
+
+fn claimed(outputs: &[Output]) -> Vec<u64> {
+    let epoch = |output: &Output| match output {
+        Output::Claim { epoch } => Some(*epoch),
+        _ => None,
+    };
+    outputs.iter().filter_map(epoch).collect()
+}
+
+fn stepped_back(outputs: &[Output]) -> Option<&Why> {
+    outputs.iter().find_map(|output| match output {
+        Output::StepBack { why } => Some(why),
+        _ => None,
+    })
+}
+
+fn count(outputs: &[Output], wanted: &Output) -> usize {
+    outputs.iter().filter(|output| *output == wanted).count()
+}
+
+#[test]
+fn alone_it_listens_persists_claims_and_announces_twice() {
+    let mut bench = Bench::new(settings(3, 100), 0);
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS)), [0; 0]);
+    let outputs = bench.run(TICK_MS);
+    let claim = [
+        Output::PersistEpoch(3),
+        Output::Claim { epoch: 3 },
+        Output::Announce,
+        Output::SendBeat,
+        Output::Log(Note::Claimed { epoch: 3, cause: Cause::Vacancy }),
+    ];
+    assert_eq!(outputs[..5], claim);
+    assert_eq!(bench.duty.stage(), Stage::Active);
+    let outputs = bench.run(3_000);
+    assert_eq!(count(&outputs, &Output::Announce), 1, "once more after a second");
+    assert_eq!(count(&outputs, &Output::SendBeat), 60);
+    assert_eq!(claimed(&outputs), [0; 0]);
+}
+
+#[test]
+fn epochs_are_the_next_of_its_place() {
+    let step = DISPATCHERS_MAX as u64;
+    for (place, seen, claim) in
+        [(0, 0, step), (1, 0, 1), (1, 1, step + 1), (7, 8, 15), (2, 100, 106), (4, 99, 100)]
+    {
+        let mut bench = Bench::new(settings(place, 100), seen);
+        assert_eq!(claimed(&bench.run(250)), [claim], "place {place}, seen {seen}");
+    }
+}
+
+#[test]
+fn it_follows_an_active_one_and_takes_over_from_silence() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    let outputs = bench.run_with(2_000, &beat("d1", Stage::Active, 9));
+    assert_eq!(claimed(&outputs), [0; 0], "whatever the priority");
+    assert_eq!(bench.duty.active(), Some(PeerId::of("d1")));
+    // The last beat is 50 ms old.
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS - 50)), [0; 0]);
+    assert_eq!(claimed(&bench.run(TICK_MS)), [16]);
+}
+
+#[test]
+fn it_takes_over_at_once_from_one_that_lets_go() {
+    for stage in [Stage::Leaving, Stage::Standby, Stage::Joining] {
+        let mut bench = Bench::new(settings(0, 200), 0);
+        bench.run_with(500, &beat("d1", Stage::Active, 9));
+        bench.hear(&beat("d1", Stage::Leaving, 9));
+        let outputs = bench.run(TICK_MS);
+        assert_eq!(claimed(&outputs), [16], "{stage:?}");
+    }
+}
+
+#[test]
+fn the_fittest_of_several_goes_first() {
+    // What the other standby is; how many takeover times it is waited for.
+    for (priority, is_synced, is_waited) in
+        [(200, false, true), (50, true, true), (50, false, false)]
+    {
+        let mut bench = Bench::new(settings(0, 100), 0);
+        let active = beat("d1", Stage::Active, 9);
+        let other =
+            DispatcherBeat { priority, flows_synced: is_synced, ..beat("d2", Stage::Standby, 9) };
+        bench.run_with(500, &active);
+        let outputs = bench.run_with(250, &other);
+        assert_eq!(claimed(&outputs).is_empty(), is_waited, "{priority} {is_synced}");
+        // It lives, and does not claim: something is wrong with it.
+        let outputs = bench.run_with(200, &other);
+        assert_eq!(!claimed(&outputs).is_empty(), is_waited, "{priority} {is_synced}");
+    }
+}
+
+#[test]
+fn a_pause_of_its_own_is_no_silence_of_others() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.run_with(500, &beat("d1", Stage::Active, 9));
+    bench.now = bench.now.plus_ms(5_000);
+    assert_eq!(claimed(&bench.duty.tick(bench.now)), [0; 0]);
+    assert_eq!(claimed(&bench.run(50)), [0; 0]);
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS)), [16], "it listened now");
+}
+
+#[test]
+fn the_better_claim_stays_and_announces_again() {
+    for (epoch, priority, name, is_better) in
+        [(9, 1, "d1", true), (7, 250, "d1", false), (8, 250, "d1", true), (8, 1, "d1", false)]
+    {
+        let mut bench = Bench::active();
+        bench.run(2_000);
+        let other = DispatcherBeat { priority, ..beat(name, Stage::Active, epoch) };
+        let outputs = bench.hear(&other);
+        let why = stepped_back(&outputs);
+        assert_eq!(why, is_better.then_some(&Why::Outranked { epoch }), "{epoch} {priority}");
+        if is_better {
+            assert!(outputs.contains(&Output::SendBeat), "says so at once");
+            assert_eq!(bench.duty.active(), Some(PeerId::of(name)));
+            continue;
+        }
+        assert!(outputs.contains(&Output::Announce) && outputs.contains(&Output::SendBeat));
+        let outputs = bench.run_with(900, &other);
+        assert_eq!(count(&outputs, &Output::Announce), 0, "once a second is enough");
+        assert_eq!(count(&bench.run(200), &Output::Announce), 1);
+    }
+}
+
+#[test]
+fn late_beats_of_before_change_nothing() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    let stamp = |sequence| Stamp { incarnation: 5, sequence };
+    bench.hear_as(&beat("d1", Stage::Active, 9), stamp(10));
+    bench.hear_as(&beat("d1", Stage::Leaving, 9), stamp(9));
+    assert_eq!(bench.duty.active(), Some(PeerId::of("d1")));
+    // A later start counts, whatever its number.
+    let later = Stamp { incarnation: 6, sequence: 1 };
+    bench.hear_as(&beat("d1", Stage::Joining, 9), later);
+    assert_eq!(bench.duty.active(), None);
+}
+
+#[test]
+fn witnesses_hold_it_back_until_their_word_is_old() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.run_with(500, &beat("d1", Stage::Active, 9));
+    for _ in 0..20 {
+        assert_eq!(claimed(&bench.run(100)), [0; 0], "a node hears d1");
+        bench.witness("d1", 9, 30);
+    }
+    let outputs = bench.run(150);
+    assert_eq!(claimed(&outputs), [16], "30 ms and 150");
+    // Hearsay of the reign before does not touch this one.
+    assert_eq!(stepped_back(&bench.witness("d1", 9, 170)), None);
+}
+
+#[test]
+fn hearsay_of_a_later_reign_is_believed_and_of_one_that_ended_is_not() {
+    let mut bench = Bench::active();
+    assert_eq!(stepped_back(&bench.witness("d1", 9, 200)), None, "too old");
+    let outputs = bench.witness("d1", 17, 20);
+    assert_eq!(stepped_back(&outputs), Some(&Why::Outranked { epoch: 17 }));
+    bench.hear(&beat("d1", Stage::Leaving, 17));
+    bench.witness("d1", 17, 40);
+    assert_eq!(claimed(&bench.run(TICK_MS)), [24], "d1 itself said that it left");
+}
+
+#[test]
+fn later_epochs_without_anybody_active_make_it_claim_anew() {
+    let mut bench = Bench::active();
+    bench.duty.witness(bench.now, None, TableVersion { epoch: 33, generation: 4 });
+    let outputs = bench.run(TAKEOVER_MS + TICK_MS);
+    let note = Output::Log(Note::Claimed { epoch: 40, cause: Cause::LaterEpoch });
+    assert_eq!(claimed(&outputs), [40]);
+    assert!(outputs.contains(&note) && outputs.contains(&Output::PersistEpoch(40)));
+    assert_eq!(stepped_back(&outputs), None);
+}
+
+#[test]
+fn preemption_wants_permission_priority_flows_and_time() {
+    for (preempt, priority, is_synced, takes) in [
+        (true, 200, true, true),
+        (false, 200, true, false),
+        (true, 100, true, false),
+        (true, 200, false, false),
+    ] {
+        let mut bench = Bench::new(DutySettings { preempt, ..settings(0, priority) }, 0);
+        bench.duty.set_flows_synced(is_synced);
+        let active = beat("d1", Stage::Active, 9);
+        assert_eq!(claimed(&bench.run_with(1_000, &active)), [0; 0], "not at once");
+        let outputs = bench.run_with(200, &active);
+        assert_eq!(!claimed(&outputs).is_empty(), takes, "{preempt} {priority} {is_synced}");
+    }
+}
+
+#[test]
+fn a_newcomer_claims_nothing_that_a_stranger_holds() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    let stranger = Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 9, 9] };
+    let outputs = bench.duty.conflict(bench.now, stranger);
+    let note = Note::InUse { stranger, is_defended: false };
+    assert!(note.to_string().contains("02:00:00:00:09:09"), "{note}");
+    assert!(note.to_string().contains("192.0.2.1"), "{note}");
+    assert_eq!(outputs, [Output::Log(note)]);
+    assert_eq!(bench.duty.conflict(bench.now, stranger), [], "said once");
+    assert_eq!(bench.duty.stage(), Stage::Leaving);
+    assert_eq!(claimed(&bench.run(9_900)), [0; 0]);
+    let outputs = bench.run(150);
+    assert_eq!(count(&outputs, &Output::Probe), 1, "asks again first");
+    assert_eq!(claimed(&bench.run(250)), [8], "nobody there any more");
+}
+
+#[test]
+fn of_two_running_clusters_the_higher_mac_steps_back() {
+    for (last, steps_back) in [(9, true), (11, false)] {
+        let mut bench = Bench::active();
+        bench.run(2_000);
+        let stranger =
+            Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, last] };
+        let outputs = bench.duty.conflict(bench.now, stranger);
+        assert_eq!(stepped_back(&outputs).is_some(), steps_back);
+        assert_eq!(count(&outputs, &Output::Announce), usize::from(!steps_back));
+        let outputs = bench.duty.conflict(bench.now, stranger);
+        assert_eq!(count(&outputs, &Output::Announce), 0, "RFC 5227, 2.4 (b): no war");
+        let claims = claimed(&bench.run(9_000));
+        assert_eq!(claims, [0; 0]);
+    }
+    // Its own cluster's machines are no strangers.
+    let mut bench = Bench::active();
+    bench.hear(&beat("d1", Stage::Standby, 8));
+    let ours = Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
+    assert_eq!(bench.duty.conflict(bench.now, ours), []);
+}
+
+#[test]
+fn the_store_restrains_and_its_silence_does_not() {
+    let others = |epoch| Some(LeaseView { leader: PeerId::of("d1"), epoch });
+    // A later epoch there: somebody took over unheard.
+    let mut bench = Bench::active();
+    let outputs = bench.duty.lease(bench.now, others(9));
+    assert_eq!(stepped_back(&outputs), Some(&Why::Lease { epoch: 9 }));
+    assert_eq!(claimed(&bench.run(3_000)), [0; 0], "it leads, though unheard");
+    bench.run_with(100, &beat("d1", Stage::Active, 9));
+    assert_eq!(claimed(&bench.run(200)), [16], "heard, and then silent: no waiting for the lease");
+    // An earlier one: the lease of a dead one, or of one that is only unheard.
+    let mut bench = Bench::active();
+    assert_eq!(stepped_back(&bench.duty.lease(bench.now, others(1))), None);
+    assert_eq!(stepped_back(&bench.run(5_900)), None);
+    assert!(stepped_back(&bench.run(200)).is_some(), "patience has an end");
+    assert_eq!(claimed(&bench.run(3_000)), [0; 0]);
+    bench.duty.lease(bench.now, None);
+    assert_eq!(claimed(&bench.run(50)), [16], "nobody leads there, or it is gone");
+}
+
+#[test]
+fn who_stops_says_so_once() {
+    let mut bench = Bench::active();
+    let outputs = bench.duty.stop(bench.now);
+    assert_eq!(stepped_back(&outputs), Some(&Why::Stopping));
+    assert_eq!(outputs.last(), Some(&Output::SendBeat));
+    let last = bench.duty.beat(bench.now, TableVersion::default());
+    assert_eq!((last.stage, last.epoch), (Stage::Leaving, 8));
+    assert_eq!(bench.run(1_000), []);
+    assert_eq!(bench.hear(&beat("d1", Stage::Active, 3)), []);
+}
+
+#[test]
+fn dispatchers_are_bounded() {
+    let mut bench = Bench::active();
+    for number in 0..100 {
+        bench.hear(&beat(&format!("x{number}"), Stage::Standby, 0));
+    }
+    let crowd = beat("one-more", Stage::Active, 1_000);
+    assert_eq!(bench.hear(&crowd), [], "one of more than there can be");
+}
+
+#[test]
+fn an_ear_tells_of_the_latest_epoch_that_it_hears_now() {
+    let mut ear = Ear::default();
+    let hear = |ear: &mut Ear, at, name: &str, stage, epoch, sequence| {
+        let stamp = Stamp { incarnation: 1, sequence };
+        ear.heard(Now(at), &beat(name, stage, epoch), PeerId::of(name), stamp)
+    };
+    assert_eq!(ear.hears(Now(0), 175), None);
+    assert!(hear(&mut ear, 100, "d0", Stage::Active, 8, 2));
+    assert!(!hear(&mut ear, 100, "d0", Stage::Standby, 8, 1), "said before");
+    assert!(hear(&mut ear, 120, "d1", Stage::Active, 17, 1));
+    let d1 = Hears { dispatcher: PeerId::of("d1"), epoch: 17, ago_ms: 80 };
+    assert_eq!(ear.hears(Now(200), 175), Some(d1));
+    assert!(hear(&mut ear, 300, "d0", Stage::Active, 8, 3));
+    let d0 = Hears { dispatcher: PeerId::of("d0"), epoch: 8, ago_ms: 10 };
+    assert_eq!(ear.hears(Now(310), 175), Some(d0), "d1 is silent");
+    assert!(hear(&mut ear, 320, "d0", Stage::Standby, 17, 4));
+    assert_eq!(ear.hears(Now(400), 175).map(|hears| hears.ago_ms), Some(280));
+}
