@@ -22,9 +22,10 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{
     RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
-use crate::route::family;
+use crate::route::{family, host_prefix_bits};
 use crate::{Device, DeviceIndex, Mac, Netif, probe};
 
 /// A wait that is to end by an answer, not by itself.
@@ -216,16 +217,38 @@ pub(super) fn add_route(
     kind: RouteType,
     gateway: Option<IpAddr>,
 ) {
+    add_route_in(netif, RouteHeader::RT_TABLE_MAIN, to, kind, gateway);
+}
+
+/// A route in another table than the main one.
+pub(super) fn add_route_in(
+    netif: &mut Netif,
+    table: u8,
+    to: (IpAddr, u8),
+    kind: RouteType,
+    gateway: Option<IpAddr>,
+) {
     let mut message = RouteMessage::default();
     message.header.address_family = family(to.0);
     message.header.destination_prefix_length = to.1;
-    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.table = table;
     message.header.protocol = RouteProtocol::Static;
     message.header.scope = RouteScope::Universe;
     message.header.kind = kind;
     message.attributes.push(RouteAttribute::Destination(to.0.into()));
     message.attributes.extend(gateway.map(|ip| RouteAttribute::Gateway(ip.into())));
     create(netif, RouteNetlinkMessage::NewRoute(message));
+}
+
+/// Routes what comes from `source` by the tables that `table` names.
+pub(super) fn add_rule(netif: &mut Netif, source: IpAddr, table: u8) {
+    let mut message = RuleMessage::default();
+    message.header.family = family(source);
+    message.header.src_len = host_prefix_bits(source);
+    message.header.action = RuleAction::ToTable;
+    message.header.table = table;
+    message.attributes.push(RuleAttribute::Source(source));
+    create(netif, RouteNetlinkMessage::NewRule(message));
 }
 
 /// Has the machine believe that `ip` is at `mac`.

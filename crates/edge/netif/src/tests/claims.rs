@@ -119,6 +119,12 @@ fn a_foreign_claim_is_heard_and_our_own_is_not() {
             let mut watch = ClaimWatch::open(eth0, vec![vip]).unwrap();
             watch.announce(vip, 2).unwrap();
             foreign.run(|_, eth0| {
+                // A switch that gives our own frames back.
+                let ether_type = if vip.is_ipv4() { TYPE_ARP } else { TYPE_IPV6 };
+                let socket = PacketSocket::open(eth0, ether_type, &[]).unwrap();
+                for frame in frame::announcements(vip, us.mac) {
+                    socket.send(&frame).unwrap();
+                }
                 announce(eth0, ip("10.7.0.99"), 1).unwrap();
                 announce(eth0, ip("fd07::99"), 1).unwrap();
                 announce(eth0, vip, 2).unwrap();

@@ -9,7 +9,8 @@ use netlink_packet_route::link::{LinkAttribute, LinkXdp};
 use netlink_packet_route::route::RouteType;
 
 use super::bed::{
-    Lan, Machine, Namespace, SHORT, add_address, add_route, ip, new_second, set_link, vips,
+    Lan, Machine, Namespace, SHORT, add_address, add_route, add_route_in, add_rule, ip, new_second,
+    set_link, vips,
 };
 use crate::check::Fault;
 use crate::sysctl::{self, Knob};
@@ -188,6 +189,26 @@ fn a_node_without_a_route_to_clients_is_found() {
         return;
     };
     assert_eq!(found, [vec![], vec![Fault::NoRouteBack, Fault::NoRouteBack]]);
+}
+
+#[test]
+fn a_route_for_the_virtual_addresses_alone_is_enough() {
+    const TABLE: u8 = 100;
+    let Some(found) = with_mistake(|netif, _| {
+        for (vip, router) in vips().into_iter().zip(["10.7.0.250", "fd07::250"]) {
+            let (network, bits) = match vip.is_ipv4() {
+                true => (ip("198.0.0.0"), 8),
+                false => (ip("2001:500::"), 24),
+            };
+            add_route(netif, (network, bits), RouteType::Unreachable, None);
+            let gateway = Some(ip(router));
+            add_route_in(netif, TABLE, (network, bits), RouteType::Unicast, gateway);
+            add_rule(netif, vip, TABLE);
+        }
+    }) else {
+        return;
+    };
+    assert_eq!(found, [vec![], vec![]]);
 }
 
 #[test]

@@ -2,10 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::net::IpAddr;
+
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use rustix::thread::set_thread_uid;
 
-use super::bed::{Lan, add_address, ip, vips};
-use crate::{Error, announce, probe};
+use super::bed::{LONG, Lan, add_address, ip, vips};
+use crate::{Error, Netif, announce, probe};
 
 #[test]
 fn claiming_and_releasing_twice_is_as_once() {
@@ -47,13 +51,44 @@ fn an_address_of_the_operators_is_left_as_it_is() {
     });
 }
 
+/// Flags and scope of an address, which only the kernel looks at.
+fn traits(netif: &mut Netif, vip: IpAddr) -> (AddressFlags, AddressScope) {
+    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    let messages = netif.netlink.list("list addresses", &question).unwrap();
+    let found = messages.iter().find_map(|message| {
+        let RouteNetlinkMessage::NewAddress(message) = message else { return None };
+        message.attributes.contains(&AddressAttribute::Address(vip)).then_some(())?;
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Flags(flags) => Some((*flags, message.header.scope)),
+            _ => None,
+        })
+    });
+    found.unwrap()
+}
+
 #[test]
-fn a_claimed_address_answers_at_once() {
+fn an_address_is_in_force_at_once_and_no_source_of_our_own() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        std::fs::write("/proc/sys/net/ipv6/conf/eth0/accept_dad", "1").unwrap();
+        let lo = netif.device("lo").unwrap();
+        let [v4, v6] = vips();
+        netif.claim(eth0, v6).unwrap();
+        let (flags, _) = traits(netif, v6);
+        assert!(!flags.contains(AddressFlags::Tentative), "{flags:?}");
+        assert!(flags.contains(AddressFlags::Deprecated), "{flags:?}");
+        netif.claim(&lo, v4).unwrap();
+        assert_eq!(traits(netif, v4).1, AddressScope::Host);
+    });
+}
+
+#[test]
+fn a_claimed_address_is_answered_for() {
     let Some(lan) = Lan::<2>::new() else { return };
     let [a, b] = &lan.machines;
     for vip in vips() {
         a.run(|netif, eth0| netif.claim(eth0, vip).unwrap());
-        let owner = b.run(|_, eth0| probe(eth0, vip, super::bed::LONG).unwrap());
+        let owner = b.run(|_, eth0| probe(eth0, vip, LONG).unwrap());
         assert_eq!(owner, Some(a.mac), "{vip}");
     }
 }
