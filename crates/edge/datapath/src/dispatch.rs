@@ -10,7 +10,8 @@ use skep_wire::guard::{Counters, Settings, Steerer};
 use skep_wire::steer::{Flow, Load, NODES_MAX, Network, Node, ROWS, Row, SERVICES_MAX, Service};
 
 use crate::device::Device;
-use crate::limits::{TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
+use crate::error::chain;
+use crate::limits::{NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
 use crate::links::{self, Attached, How, Programs};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::sys::{self, Hook};
@@ -113,8 +114,14 @@ impl Dispatch {
             tc_hook: Hook::TcFirst,
         };
         let device = Device::named(device)?;
+        let before = self.tables.own()?;
         self.tables.set_own(device.index, device.mac)?;
-        links::attach(&self.place, &device, how, &programs)
+        let attached = links::attach(&self.place, &device, how, &programs);
+        if attached.is_err() {
+            // It may still be where it was.
+            self.tables.set_own(before.0, before.1)?;
+        }
+        attached
     }
 
     /// Says which device the program is on, for [`Self::test_run`];
@@ -191,6 +198,7 @@ impl Dispatch {
         allow: &[Network],
         deny: &[Network],
     ) -> Result<(), DatapathError> {
+        check("number of networks", (allow.len() + deny.len()) as u64, 0, NETWORKS_MAX as u64)?;
         for network in allow.iter().chain(deny) {
             let bits_max = if network.address.is_ipv4() { 32 } else { 128 };
             check("prefix of a network", network.prefix_bits, 0, bits_max)?;
@@ -262,8 +270,10 @@ impl Dispatch {
     }
 
     /// Runs the program over a frame, `repeat` times; the flow table and the
-    /// counters take note. The frame is not made anew for the next run: one
-    /// that is forwarded is on its second run a frame for somebody else.
+    /// counters take note. The kernel does not make the frame anew for the next
+    /// run: one that was forwarded is then a frame for somebody else. Unless all
+    /// hardware addresses are zero: the frame's, the node's and this machine's
+    /// ([`Self::set_own`]).
     pub fn test_run(&self, build: Build, frame: &[u8], repeat: u32) -> Result<Run, DatapathError> {
         let mut room = vec![0; frame.len() + TEST_FRAME_ROOM];
         let mut options = TestRunOptions::new();
@@ -277,7 +287,7 @@ impl Dispatch {
         let result = result.map_err(|error| DatapathError::TestRun {
             program,
             bytes: frame.len(),
-            source: std::io::Error::other(error),
+            reason: chain(&error),
         })?;
         room.truncate(result.data_size_out as usize);
         let ns = result.duration.as_nanos() as u64;

@@ -26,25 +26,25 @@ pub enum DatapathError {
     },
     /// The kernel was built without what is needed, or is too old.
     #[error(
-        "the kernel cannot {doing} ({source}): direct dispatch needs Linux 6.6 or newer with \
+        "the kernel cannot {doing} ({error}): direct dispatch needs Linux 6.6 or newer with \
          CONFIG_BPF_SYSCALL; use another dispatch mode on this machine"
     )]
     NoBpf {
         /// What it cannot do.
         doing: &'static str,
         /// What it answered.
-        source: io::Error,
+        error: io::Error,
     },
     /// No file system to pin maps and links in.
     #[error(
-        "there is no bpffs at {path}, and mounting it failed ({source}): \
+        "there is no bpffs at {path}, and mounting it failed ({error}): \
          run `mount -t bpf bpf {path}` as root, once after each start of the machine"
     )]
     NoBpffs {
         /// Where it was looked for.
         path: PathBuf,
         /// Why it could not be mounted.
-        source: io::Error,
+        error: io::Error,
     },
     /// A folder for pins that is on another file system.
     #[error("{path} is not in a bpffs: maps and links can be pinned below /sys/fs/bpf only")]
@@ -53,14 +53,14 @@ pub enum DatapathError {
         path: PathBuf,
     },
     /// A pin could not be made, read or removed.
-    #[error("cannot {doing} {path}: {source}")]
+    #[error("cannot {doing} {path}: {error}")]
     Pin {
         /// What was tried.
         doing: &'static str,
         /// With which file.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        error: io::Error,
     },
     /// There is no such network device.
     #[error("there is no network device {device} here; there are {}", list(.devices))]
@@ -82,18 +82,18 @@ pub enum DatapathError {
         owner: String,
     },
     /// The device takes no program this way.
-    #[error("{device} does not take a program by {mode} ({source}): {}", advice(*.mode))]
+    #[error("{device} does not take a program by {mode} ({error}): {}", advice(*.mode))]
     Refused {
         /// The device.
         device: String,
         /// The way tried.
         mode: Attached,
         /// What the kernel answered.
-        source: io::Error,
+        error: io::Error,
     },
     /// The network devices could not be read.
     #[error("cannot read the network devices from the kernel: {0}")]
-    Devices(#[source] io::Error),
+    Devices(io::Error),
     /// The kernel's verifier refuses a packet program.
     #[error("the kernel does not take the packet program {program}: {reason}")]
     Load {
@@ -103,12 +103,12 @@ pub enum DatapathError {
         reason: String,
     },
     /// A map could not be read or written.
-    #[error("cannot use the map {map} of the packet programs: {source}")]
+    #[error("cannot use the map {map} of the packet programs: {reason}")]
     Map {
         /// The map.
         map: &'static str,
         /// Why not.
-        source: Box<MapError>,
+        reason: String,
     },
     /// A number that the tables have no place for.
     #[error("{what} {found} is out of range: expected {expected}")]
@@ -121,23 +121,23 @@ pub enum DatapathError {
         expected: String,
     },
     /// A program could not be run over a frame.
-    #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {source}")]
+    #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {reason}")]
     TestRun {
         /// The program.
         program: &'static str,
         /// Length of the frame.
         bytes: usize,
         /// Why not.
-        source: io::Error,
+        reason: String,
     },
 }
 
 impl DatapathError {
     /// What the kernel said to something without which nothing works.
-    pub(crate) fn refusal(doing: &'static str, source: io::Error) -> Self {
-        match Errno::from_io_error(&source) {
+    pub(crate) fn refusal(doing: &'static str, error: io::Error) -> Self {
+        match Errno::from_io_error(&error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::NoPermission { doing },
-            _ => Self::NoBpf { doing, source },
+            _ => Self::NoBpf { doing, error },
         }
     }
 
@@ -161,12 +161,12 @@ impl DatapathError {
     }
 
     pub(crate) fn map(map: &'static str) -> impl Fn(MapError) -> Self {
-        move |source| Self::Map { map, source: Box::new(source) }
+        move |error| Self::Map { map, reason: chain(&error) }
     }
 
     /// As [`Self::map`], of calls that are made without the library.
     pub(crate) fn map_io(map: &'static str) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Map { map, source: Box::new(source.into()) }
+        move |error| Self::Map { map, reason: chain(&error) }
     }
 }
 
@@ -186,7 +186,7 @@ fn advice(mode: Attached) -> &'static str {
 }
 
 /// An error with its causes: libraries tell the cause in `source` only.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,6 +12,14 @@ pub(crate) const BATCH_GROWTHS_MAX: u32 = 8;
 /// are 600 MB of the kernel's memory.
 pub const TABLE_ENTRIES_MAX: u32 = 4 << 20;
 
+/// Networks that are allowed or denied: half of what the map holds, so that new
+/// ones come in before old ones go.
+pub const NETWORKS_MAX: usize = 32_768;
+
+/// Machines whose packets are steered already: what the map holds beside this
+/// machine itself.
+pub const STEERERS_MAX: usize = 511;
+
 /// Bytes that one reading of a netlink socket takes: the kernel packs at most
 /// 32 KiB into one message.
 pub(crate) const NETLINK_BYTES: usize = 64 * 1024;

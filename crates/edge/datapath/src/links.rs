@@ -195,17 +195,17 @@ impl Attaching<'_> {
             Attached::Tc => self.programs.tc_hook,
         };
         sys::create_link(self.program(mode)?, self.device.index, hook)
-            .map_err(|source| self.refused(mode, source))
+            .map_err(|error| self.refused(mode, error))
     }
 
-    fn refused(&self, mode: Attached, source: io::Error) -> DatapathError {
+    fn refused(&self, mode: Attached, error: io::Error) -> DatapathError {
         let device = self.device.name.clone();
-        match Errno::from_io_error(&source) {
+        match Errno::from_io_error(&error) {
             Some(Errno::PERM) => DatapathError::NoPermission { doing: "attach packet programs" },
             Some(Errno::BUSY | Errno::EXIST) => {
                 DatapathError::Busy { device, owner: self.device.xdp_owner() }
             }
-            _ => DatapathError::Refused { device, mode, source },
+            _ => DatapathError::Refused { device, mode, error },
         }
     }
 
@@ -213,8 +213,8 @@ impl Attaching<'_> {
         match mode {
             Attached::Tc => Ok(self.programs.tc),
             _ => self.programs.xdp.ok_or_else(|| {
-                let source = io::Error::from(io::ErrorKind::Unsupported);
-                DatapathError::Refused { device: self.device.name.clone(), mode, source }
+                let error = io::Error::from(io::ErrorKind::Unsupported);
+                DatapathError::Refused { device: self.device.name.clone(), mode, error }
             }),
         }
     }
@@ -262,5 +262,5 @@ impl Found {
 }
 
 fn pin_failed(doing: &'static str, path: PathBuf) -> impl FnOnce(io::Error) -> DatapathError {
-    move |source| DatapathError::Pin { doing, path, source }
+    move |error| DatapathError::Pin { doing, path, error }
 }

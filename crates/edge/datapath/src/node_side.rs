@@ -46,8 +46,13 @@ impl NodeSide {
     pub fn attach(&mut self, device: &str) -> Result<(), DatapathError> {
         let programs = Programs { xdp: None, tc: self.program.tc_fd()?, tc_hook: Hook::TcLast };
         let device = Device::named(device)?;
+        let before = self.tables.own()?;
         self.tables.set_own(device.index, device.mac)?;
-        links::attach(&self.place, &device, How::Tc, &programs).map(drop)
+        let attached = links::attach(&self.place, &device, How::Tc, &programs);
+        if attached.is_err() {
+            self.tables.set_own(before.0, before.1)?;
+        }
+        attached.map(drop)
     }
 
     /// See [`crate::Dispatch::detach`].

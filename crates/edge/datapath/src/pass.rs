@@ -24,10 +24,10 @@ pub fn attach_pass(device: &str) -> Result<Pass, DatapathError> {
     let device = Device::named(device)?;
     let loaded = Loader::new(None, &Vec::new()).load(&object::PASS)?;
     let link = sys::create_link(loaded.xdp_fd()?, device.index, Hook::XdpNative);
-    let link = link.map_err(|source| DatapathError::Refused {
+    let link = link.map_err(|error| DatapathError::Refused {
         device: device.name,
         mode: Attached::XdpNative,
-        source,
+        error,
     })?;
     Ok(Pass { link })
 }

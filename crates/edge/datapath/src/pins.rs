@@ -14,6 +14,7 @@ use aya_obj::maps::PinningType;
 use rustix::mount::{MountFlags, mount};
 
 use crate::DatapathError;
+use crate::error::chain;
 use crate::links;
 
 /// Where the packet programs of one role of one process are pinned.
@@ -37,7 +38,7 @@ pub(crate) fn ensure_bpffs() -> Result<(), DatapathError> {
     }
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     mount("bpf", BPFFS, "bpf", flags, c"mode=0700")
-        .map_err(|errno| DatapathError::NoBpffs { path: BPFFS.into(), source: errno.into() })
+        .map_err(|errno| DatapathError::NoBpffs { path: BPFFS.into(), error: errno.into() })
 }
 
 impl Place {
@@ -114,12 +115,13 @@ impl Place {
 
     pub(crate) fn failed(&self, doing: &'static str) -> impl Fn(io::Error) -> DatapathError {
         let path = self.pins.clone();
-        move |source| DatapathError::Pin { doing, path: path.clone(), source }
+        move |error| DatapathError::Pin { doing, path: path.clone(), error }
     }
 
     fn pin_error(&self, name: &str, error: aya::maps::MapError) -> DatapathError {
         let path = self.pins.join(name);
-        DatapathError::Pin { doing: "read the pinned map", path, source: io::Error::other(error) }
+        let error = io::Error::other(chain(&error));
+        DatapathError::Pin { doing: "read the pinned map", path, error }
     }
 }
 

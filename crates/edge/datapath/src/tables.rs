@@ -13,9 +13,11 @@ use aya::Pod;
 use aya::maps::{Array, MapData, MapError, PerCpuArray};
 use skep_wire::guard::{Counters, Settings, Steerer};
 use skep_wire::steer::{
-    CHOICES_MAX, Count, NO_NODE, NODES_MAX, Node, ROW_NODES, ROWS, Row, Service, Verdict,
+    CHOICES_MAX, Count, NO_NODE, NODES_MAX, Node, ROW_NODES, ROWS, Row, SERVICES_MAX, Service,
+    Verdict,
 };
 
+use crate::limits::STEERERS_MAX;
 use crate::object::Loaded;
 use crate::{DatapathError, abi, sys};
 
@@ -81,6 +83,12 @@ impl Tables {
         })
     }
 
+    /// Number and hardware address of the device that the program is on.
+    pub(crate) fn own(&self) -> Result<(u32, [u8; 6]), DatapathError> {
+        let settings = self.settings.get(&0, 0).map_err(DatapathError::map("settings"))?;
+        Ok((settings.own_device_index, settings.own_mac))
+    }
+
     /// Says which device the program is on.
     pub(crate) fn set_own(&mut self, device: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         let failed = DatapathError::map("steerers");
@@ -95,6 +103,7 @@ impl Tables {
     }
 
     pub(crate) fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+        check("number of services", services.len() as u64, 0, SERVICES_MAX as u64)?;
         let mut wanted = HashMap::new();
         for service in services {
             self.check_service(service.id)?;
@@ -166,10 +175,10 @@ impl Tables {
         &mut self,
         steerers: &[([u8; 6], Steerer)],
     ) -> Result<(), DatapathError> {
+        check("number of steerers", steerers.len() as u64, 0, STEERERS_MAX as u64)?;
         let mut wanted: HashMap<_, _> =
             steerers.iter().map(|(mac, steerer)| (*mac, abi::steerer(*steerer))).collect();
-        let settings = self.settings.get(&0, 0).map_err(DatapathError::map("settings"))?;
-        wanted.extend(own(settings.own_mac));
+        wanted.extend(own(self.own()?.1));
         if replace(&mut self.steerers, &wanted).map_err(DatapathError::map("steerers"))? {
             self.change_settings(true, |_| ())?;
         }

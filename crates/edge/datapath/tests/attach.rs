@@ -52,6 +52,11 @@ fn auto_takes_the_best_way_that_the_driver_knows() {
         assert!(error.starts_with("lo does not take a program by native XDP"), "{error}");
         assert!(ip("link show dev lo").contains("xdpgeneric"), "the one before is back");
         assert!(bed.place.pins.join("link-xdp-generic").exists());
+        // A device that refuses does not unsettle the one that works.
+        let segment = Segment::new();
+        dispatch.attach("skep0", How::XdpGeneric).unwrap();
+        dispatch.attach("lo", How::XdpNative).unwrap_err();
+        assert_eq!(segment.exchange(&frame(4000, 80, SYN)), 0);
     });
 }
 

@@ -228,6 +228,15 @@ fn known_flows_are_checked_anew_when_steerers_or_networks_change() {
             dispatch.set_networks(&allow, &deny).unwrap();
             assert_eq!(verdict(&dispatch, &packet), expected, "{allow:?} {deny:?}");
         }
+        let many: Vec<_> = (0..32_768_u32)
+            .map(|n| Network { address: (n << 13).to_be_bytes().into(), prefix_bits: 19 })
+            .collect();
+        dispatch.set_networks(&[], &many).unwrap();
+        let others: Vec<_> = many.iter().map(|n| Network { prefix_bits: 20, ..*n }).collect();
+        dispatch.set_networks(&others, &[]).unwrap();
+        assert_eq!(verdict(&dispatch, &packet), Verdict::ForwardFlow);
+        let error = dispatch.set_networks(&many, &[all]).unwrap_err().to_string();
+        assert_eq!(error, "number of networks 32769 is out of range: expected 0 to 32768");
         let error = dispatch.set_networks(&[network("10.0.0.0", 33)], &[]).unwrap_err().to_string();
         assert_eq!(error, "prefix of a network 33 is out of range: expected 0 to 32");
     });

@@ -47,7 +47,8 @@ pub(crate) fn in_bed(work: impl FnOnce(&Bed) + Send + 'static) {
             eprintln!("SKIPPED: needs root, to make namespaces");
             return;
         }
-        if let Err(error @ skep_datapath::DatapathError::NoBpf { .. }) = skep_datapath::prepare() {
+        use skep_datapath::DatapathError::{NoBpf, NoPermission};
+        if let Err(error @ (NoBpf { .. } | NoPermission { .. })) = skep_datapath::prepare() {
             eprintln!("SKIPPED: {error}");
             return;
         }
