@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -138,10 +139,10 @@ pub struct FlowsTaken {
     pub number: u64,
 }
 
-/// A name of at most [`NAME_BYTES_MAX`] bytes.
+/// A name of at most [`NAME_BYTES_MAX`] bytes; cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(Box<str>);
+pub struct Name(Arc<str>);
 
 /// A name is too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -216,7 +217,7 @@ impl TryFrom<String> for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> Self {
-        name.0.into()
+        name.as_str().to_owned()
     }
 }
 

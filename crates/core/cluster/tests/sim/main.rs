@@ -28,10 +28,29 @@ fn promises_are_kept_whatever_happens() {
         World::new(seed, true).run().unwrap();
         return;
     }
+    let seeds = number("SKEP_SIM_SEEDS").unwrap_or(SEEDS);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let totals = std::thread::scope(|scope| {
+        let run = |first: u64| move || run_all((first..seeds).step_by(threads as usize));
+        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(run(first))).collect();
+        let mut totals = Totals::default();
+        for thread in threads {
+            totals.add(
+                &thread.join().expect("its panics are caught").unwrap_or_else(|e| panic!("{e}")),
+            );
+        }
+        totals
+    });
+    eprintln!("{totals}");
+    assert!(totals.claims > 0 && totals.takeovers > 0, "nothing happened");
+}
+
+/// Runs seeds up to the first that breaks a promise.
+fn run_all(seeds: impl Iterator<Item = u64>) -> Result<Totals, String> {
     let mut totals = Totals::default();
-    for seed in 0..number("SKEP_SIM_SEEDS").unwrap_or(SEEDS) {
+    for seed in seeds {
         let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, false).run()));
-        let failure = match result {
+        let broken = match result {
             Ok(Ok(of_seed)) => {
                 totals.add(&of_seed);
                 continue;
@@ -39,13 +58,12 @@ fn promises_are_kept_whatever_happens() {
             Ok(Err(broken)) => broken,
             Err(_) => "panic, see above".to_owned(),
         };
-        panic!(
-            "seed {seed}: {failure}\nagain, with its story:\n  \
+        return Err(format!(
+            "seed {seed}: {broken}\nagain, with its story:\n  \
              SKEP_SIM_SEED={seed} cargo test -p skep-cluster --test sim -- --nocapture"
-        );
+        ));
     }
-    eprintln!("{totals}");
-    assert!(totals.claims > 0 && totals.takeovers > 0, "nothing happened");
+    Ok(totals)
 }
 
 fn number(variable: &str) -> Option<u64> {

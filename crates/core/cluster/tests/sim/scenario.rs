@@ -5,7 +5,7 @@ use skep_units::Rng;
 use crate::net::Id;
 
 /// When misfortunes end, in milliseconds; then the cluster is mended.
-pub(crate) const FAULTS_END_MS: u64 = 9_000;
+pub(crate) const FAULTS_END_MS: u64 = 7_000;
 
 /// When the simulation ends: time enough to be well again.
 pub(crate) const END_MS: u64 = FAULTS_END_MS + 4_000;
