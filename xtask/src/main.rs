@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bpf;
 mod deny;
 mod generated;
 mod repo;
@@ -24,6 +25,7 @@ cargo xtask COMMAND
   tidy   layers, module docs, sizes, absences, links, generated files
   gen    write the files that are generated from code
   deny   licences, duplicate versions and sources of dependencies
+  bpf    compile the packet programs; with --check, compare with what is committed
   help   this text
 ";
 
@@ -33,6 +35,11 @@ fn main() -> ExitCode {
         "tidy" => Repo::load().and_then(|repo| tidy::run(&repo)),
         "gen" => generated::write(&repo::root()),
         "deny" => deny::run(&repo::root()),
+        "bpf" => match std::env::args().nth(2).as_deref() {
+            None => bpf::build(&repo::root()),
+            Some("--check") => bpf::check(&repo::root()),
+            Some(other) => Err(anyhow::anyhow!("bpf: expected --check or nothing, found {other}")),
+        },
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             return ExitCode::SUCCESS;

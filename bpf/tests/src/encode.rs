@@ -3,10 +3,12 @@
 //! Written a second time on purpose, apart from the loader's: a layout that
 //! only one side has changed fails here.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use skep_steer::{Admission, FlowEntry, FlowKey, NodeLoad, Rate, Steerer, Tables};
-use skep_wire::steer::{Count, Measure, NODES_MAX, Node, NodeState, Protocol, ROWS, Row, Service};
+use skep_wire::steer::{
+    Count, Flow, Measure, NODES_MAX, Node, NodeState, Protocol, ROWS, Row, Service,
+};
 
 /// An entry of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,8 +160,7 @@ fn service_value(service: &Service) -> Vec<u8> {
         Measure::Turns => 1,
         Measure::Load => 2,
     };
-    let bytes =
-        [service.choices, measure, u8::from(service.by_address), half(service.id), 0, 0];
+    let bytes = [service.choices, measure, u8::from(service.by_address), half(service.id), 0, 0];
     [&service.id.to_ne_bytes()[..], &bytes].concat()
 }
 
@@ -247,6 +248,13 @@ pub fn read_flow(key: &[u8], value: &[u8]) -> (FlowKey, FlowEntry) {
     (key, entry)
 }
 
+/// A flow that the program reported.
+pub fn read_event(event: &[u8]) -> Flow {
+    let (key, _) = read_flow(event, &[0; 16]);
+    let client = SocketAddr::new(IpAddr::V6(key.client).to_canonical(), key.port);
+    Flow { client, service: key.service, node: u16::from_ne_bytes(take(event, 20)) }
+}
+
 /// The place that a key of an array names.
 pub fn read_index(key: &[u8]) -> u32 {
     u32::from_ne_bytes(take(key, 0))
@@ -261,10 +269,7 @@ pub fn read_assigned(key: &[u8], value: &[u8]) -> ((u16, u16), u64) {
 
 /// A counter.
 pub fn read_count(value: &[u8]) -> Count {
-    Count {
-        packets: u64::from_ne_bytes(take(value, 0)),
-        bytes: u64::from_ne_bytes(take(value, 8)),
-    }
+    Count { packets: u64::from_ne_bytes(take(value, 0)), bytes: u64::from_ne_bytes(take(value, 8)) }
 }
 
 /// A rate.

@@ -4,6 +4,7 @@
 //! the descriptor, whatever becomes of the process. Nothing is attached.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,6 +100,14 @@ impl Kernel {
         Ok(read_rate(&total.get(&0, 0)?))
     }
 
+    /// The windows of new flows of sources, as the guard has them.
+    pub fn sources(&mut self) -> Result<BTreeMap<Ipv6Addr, skep_steer::Rate>> {
+        let sources: HashMap<_, [u8; 16], [u8; 16]> = HashMap::try_from(self.map("sources")?)?;
+        let rates =
+            sources.iter().map(|entry| entry.map(|(key, rate)| (key.into(), read_rate(&rate))));
+        Ok(rates.collect::<Result<_, _>>()?)
+    }
+
     /// The flow events that have been reported since the last call.
     pub fn events(&mut self) -> Result<Vec<Vec<u8>>> {
         let map = self.programs.map_mut("events").context("no map events")?;
@@ -111,8 +120,12 @@ impl Kernel {
     }
 
     fn test_run(&mut self, frame: &[u8], out: &mut [u8], repeat: u32) -> Result<TestRunResult> {
-        let options =
-            TestRunOptions { data_in: Some(frame), data_out: Some(out), repeat, ..Default::default() };
+        let options = TestRunOptions {
+            data_in: Some(frame),
+            data_out: Some(out),
+            repeat,
+            ..Default::default()
+        };
         let result = match self.object {
             Object::DispatchXdp => xdp(&mut self.programs)?.test_run(options),
             object => tc(&mut self.programs, object)?.test_run(options),
@@ -254,9 +267,8 @@ impl Kernel {
 
     /// The verdict whose counter went up.
     fn take_verdict(&mut self) -> Result<Verdict> {
-        let counts: PerCpuArray<_, [u8; 16]> = PerCpuArray::try_from(
-            self.programs.map_mut("verdicts").context("no map verdicts")?,
-        )?;
+        let counts: PerCpuArray<_, [u8; 16]> =
+            PerCpuArray::try_from(self.programs.map_mut("verdicts").context("no map verdicts")?)?;
         for ((place, &verdict), counted) in (0..).zip(Verdict::ALL).zip(&mut self.counted) {
             let packets = sum(&counts.get(&place, 0)?).packets;
             if packets != *counted {
@@ -286,7 +298,9 @@ impl Kernel {
     fn action(&self, return_value: u32, frame: &[u8]) -> Result<Action> {
         // aya gives what the program returned, -1 as the largest number.
         Ok(match (self.object, return_value) {
-            (Object::DispatchXdp, 2) | (Object::DispatchTc | Object::Node, u32::MAX) => Action::Pass,
+            (Object::DispatchXdp, 2) | (Object::DispatchTc | Object::Node, u32::MAX) => {
+                Action::Pass
+            }
             (Object::DispatchXdp, 1) | (Object::DispatchTc | Object::Node, 2) => Action::Drop,
             (Object::DispatchXdp, 3) => Action::Transmit { device_index: OWN_DEVICE },
             (Object::DispatchXdp, 4) => Action::Transmit { device_index: OTHER_DEVICE },

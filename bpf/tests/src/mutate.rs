@@ -5,10 +5,10 @@ use skep_steer::{Admission, Tables};
 use skep_units::Rng;
 use skep_wire::steer::Network;
 
+use crate::fixtures;
 use crate::frames::IP_AT;
 use crate::machine::Program;
 use crate::world::{CLIENT, CLIENT6, OWN_MAC, STANDBY_MAC, node_mac};
-use crate::fixtures;
 
 /// Where headers lie; most changes fall there.
 const HEADER_BYTES: u64 = 110;
@@ -182,7 +182,11 @@ impl Mutator {
             to.copy_from_slice(&OWN_MAC);
         }
         if let Some(ethertype) = frame.get_mut(12..14) {
-            ethertype.copy_from_slice(if length % 2 == 0 { &[8, 0] } else { &[0x86, 0xdd] });
+            ethertype.copy_from_slice(if length.is_multiple_of(2) {
+                &[8, 0]
+            } else {
+                &[0x86, 0xdd]
+            });
         }
         frame
     }

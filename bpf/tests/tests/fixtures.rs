@@ -23,9 +23,13 @@ fn there_are_many_and_their_names_differ() {
 #[test]
 fn the_model_meets_each() {
     for program in [Program::Dispatch, Program::Node] {
-        check(program, |_| Model::new(program), |model, fixture| {
-            model.set_sockets(&fixture.sockets);
-        });
+        check(
+            program,
+            |_| Model::new(program),
+            |model, fixture| {
+                model.set_sockets(&fixture.sockets);
+            },
+        );
     }
 }
 

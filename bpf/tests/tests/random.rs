@@ -142,7 +142,8 @@ fn compare_state(machine: &mut impl Machine, model: &mut Model) -> Result<(), St
     if got == wanted {
         return Ok(());
     }
-    let flows: Vec<_> = wanted.flows.iter().filter(|(key, _)| !got.flows.contains_key(key)).collect();
+    let flows: Vec<_> =
+        wanted.flows.iter().filter(|(key, _)| !got.flows.contains_key(key)).collect();
     Err(format!(
         "tables differ\n  got   {:?} {:?}\n  model {:?} {:?}\n  flows missing: {flows:?}",
         got.counters, got.assigned, wanted.counters, wanted.assigned

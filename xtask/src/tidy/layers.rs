@@ -79,6 +79,7 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "xtask", may_use: &["crates/base", "crates/role/console"], banned: &[] },
     Layer { folder: "bench", may_use: &["crates/base", "crates/core"], banned: &[] },
     Layer { folder: "tests", may_use: &["crates/base"], banned: &[] },
+    Layer { folder: "bpf", may_use: &["crates/base", "crates/core", "crates/edge"], banned: &[] },
     Layer { folder: "lab", may_use: &["crates/base"], banned: &[] },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];

@@ -6,9 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use skep_wire::steer::{Node, NodeIndex, Row, Service, Verdict};
 
 use crate::icmp::{IcmpKind, icmp_kind, read_quoted};
-use crate::packet::{
-    PROTOCOL_TCP, Packet, macs, read_addresses, read_link, read_transport,
-};
+use crate::packet::{PROTOCOL_TCP, Packet, macs, read_addresses, read_link, read_transport};
 use crate::tables::{FlowKey, Mac, Steerer, Tables};
 use crate::{Action, Outcome, answer};
 

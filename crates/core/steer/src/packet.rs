@@ -89,11 +89,7 @@ pub(crate) fn read_link(frame: &[u8]) -> Result<(usize, bool), Verdict> {
 }
 
 /// The fixed part of the IP header: addresses and protocol.
-pub(crate) fn read_addresses(
-    frame: &[u8],
-    ip_at: usize,
-    is_ipv4: bool,
-) -> Result<Packet, Verdict> {
+pub(crate) fn read_addresses(frame: &[u8], ip_at: usize, is_ipv4: bool) -> Result<Packet, Verdict> {
     let ip = frame.get(ip_at..).unwrap_or_default();
     let addresses = if is_ipv4 { ipv4_addresses(ip) } else { ipv6_addresses(ip) };
     let (version, protocol, client, vip) = addresses.ok_or(Verdict::DropTruncated)?;
