@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use netlink_packet_route::route::RouteType;
 
-use super::bed::{LONG, Lan, SHORT, add_address, add_route, ip, new_second, vips};
+use super::bed::{Lan, SHORT, add_address, add_route, ip, new_second, vips, wait_until};
 use crate::sysctl::{self, Knob};
 use crate::{Device, Netif, Record, probe};
 
@@ -152,18 +152,18 @@ fn the_reverse_path_filter_is_loosened_only_where_replies_leave_elsewhere() {
 fn a_node_that_is_also_the_dispatcher_answers_while_it_is_active() {
     let Some(lan) = Lan::<2>::new() else { return };
     let [both, client] = &lan.machines;
-    let owner = |vip, wait| client.run(|_, eth0| probe(eth0, vip, wait).unwrap());
+    let owner = |vip| client.run(|_, eth0| probe(eth0, vip, SHORT).unwrap());
     let mut record = both.run(|netif, eth0| {
         let record = prepared(netif, eth0);
         netif.hold(&record).unwrap();
         record
     });
     for vip in vips() {
-        assert_eq!(owner(vip, SHORT), None);
+        assert_eq!(owner(vip), None);
         both.run(|netif, eth0| assert!(netif.claim(eth0, vip).unwrap()));
-        assert_eq!(owner(vip, LONG), Some(both.mac));
+        wait_until("it answers", || owner(vip) == Some(both.mac));
         both.run(|netif, eth0| assert!(netif.release(eth0, vip).unwrap()));
-        assert_eq!(owner(vip, SHORT), None);
+        assert_eq!(owner(vip), None);
         both.run(|netif, eth0| {
             let lo = netif.device("lo").unwrap();
             assert!(lo.has(vip));
