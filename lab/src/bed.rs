@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::Arc;
 
-use crate::error::{LabError, Tried};
+use crate::error::{LabError, Tried, check_root};
 use crate::frames;
 use crate::ground::Ground;
 use crate::janitor::Janitor;
@@ -29,9 +29,7 @@ impl Bed {
     /// Makes a bed, ready to use.
     pub fn new(topology: &Topology) -> Result<Self, LabError> {
         topology.check()?;
-        if !rustix::process::geteuid().is_root() {
-            return Err(LabError::NotRoot);
-        }
+        check_root()?;
         let slot = Slot::claim()?;
         let plans = plan::machines(topology, slot.number);
         check_names(topology, &plans)?;

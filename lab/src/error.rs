@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Namespaces need privileges.
-    #[error("making network namespaces needs root: run it with sudo")]
+    #[error("network namespaces need root: run it with sudo")]
     NotRoot,
     /// A topology that cannot be.
     #[error("{0}")]
@@ -68,4 +68,9 @@ impl<T, E: Into<io::Error>> Tried<T> for Result<T, E> {
     fn tried(self, what: impl FnOnce() -> String) -> Result<T, LabError> {
         self.map_err(|error| LabError::Io { what: what(), source: error.into() })
     }
+}
+
+/// Whether this process may make namespaces, and see those of others.
+pub(crate) fn check_root() -> Result<(), LabError> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
 }

@@ -51,10 +51,13 @@ impl PassProgram {
 
 /// Has checksums completed before frames leave by `device`, a device of this
 /// thread's network; segmentation goes with it.
-#[expect(unsafe_code, reason = "there is no safe form of this ioctl")]
 pub(crate) fn complete_checksums(device: &str) -> io::Result<()> {
+    ethtool(device, Value { command: SET_TX_CHECKSUM, data: 0 }).map(drop)
+}
+
+#[expect(unsafe_code, reason = "there is no safe form of this ioctl")]
+fn ethtool(device: &str, mut value: Value) -> io::Result<u32> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
-    let mut value = Value { command: SET_TX_CHECKSUM, data: 0 };
     // SAFETY: `ifreq` is plain data for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     // The last byte stays zero: it ends the name.
@@ -62,10 +65,38 @@ pub(crate) fn complete_checksums(device: &str) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = (&raw mut value).cast();
-    // SAFETY: SIOCETHTOOL reads the name and, with this command, reads and
-    // writes one `ethtool_value` behind the pointer; both outlive the call.
+    // SAFETY: SIOCETHTOOL reads the name and, with commands of one number,
+    // reads and writes one `ethtool_value` behind the pointer; both outlive
+    // the call.
     match unsafe { libc::ioctl(socket.as_raw_fd(), ETHTOOL as _, &mut request) } {
-        0 => Ok(()),
+        0 => Ok(value.data),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::{Bed, Frames, Topology};
+
+    /// `ETHTOOL_GTXCSUM`.
+    const GET_TX_CHECKSUM: u32 = 0x16;
+
+    #[test]
+    fn machines_complete_their_checksums_where_frames_are_as_on_a_wire() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("SKIPPED: machines_complete_their_checksums needs root");
+            return;
+        }
+        for (frames, offloaded) in [(Frames::Wire, 0), (Frames::Large, 1)] {
+            let bed = Bed::new(&Topology { frames, ..Topology::default() }).unwrap();
+            for machine in bed.machines() {
+                let value = Value { command: GET_TX_CHECKSUM, data: 7 };
+                let found = machine.run(|| ethtool(machine.device(), value)).unwrap();
+                assert_eq!(found.unwrap(), offloaded);
+            }
+        }
+        assert!(complete_checksums("no-such-device-with-such-a-name").is_err());
     }
 }

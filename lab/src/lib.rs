@@ -9,7 +9,7 @@
 //! ```
 //!
 //! [`Bed::new`] makes one; [`Machine`] is what tests and experiments work
-//! with. Programs needed: `ip` and `tc`
+//! with; [`load`] has the clients that they run. Programs needed: `ip` and `tc`
 //! (package iproute2), `nft` (nftables), `sh`, `unshare`, `mount`, `find`. The
 //! kernel needs namespaces, bridges and `veth`; `tbf` for rates, nftables in
 //! bridges for losses and partitions, a `cpu` control group for quotas.
@@ -30,6 +30,7 @@ mod frames;
 mod ground;
 mod janitor;
 mod limits;
+pub mod load;
 mod machine;
 mod namespace;
 mod plan;
@@ -38,11 +39,13 @@ mod rules;
 mod switch;
 mod tool;
 mod topology;
+mod visit;
 
 pub use bed::Bed;
 pub use error::LabError;
-pub use limits::{CLIENTS_MAX, DISPATCHERS_MAX, NODES_MAX, VIPS_MAX};
+pub use limits::{CLIENTS_MAX, DISPATCHERS_MAX, IN_FLIGHT_MAX, NODES_MAX, VIPS_MAX};
 pub use machine::Machine;
 pub use plan::Role;
 pub use registry::{BedInfo, MachineInfo};
 pub use topology::{Frames, Limits, Topology};
+pub use visit::{beds, clean, command_in};

@@ -213,9 +213,9 @@ impl Machine {
         let entrance = self.entrance()?;
         self.plan.links.iter().try_for_each(|link| {
             self.ground.switch.set_cable(&link.port, is_in)?;
-            let state = if is_in { "up" } else { "lowerlayerdown" };
+            // Pulling is seen at once, putting in when the kernel comes to it.
             let file = format!("/sys/class/net/{}/operstate", link.device);
-            await_files(&entrance, vec![file], state)
+            if is_in { await_files(&entrance, vec![file], "up") } else { Ok(()) }
         })
     }
 

@@ -16,7 +16,7 @@ use crate::error::{LabError, Tried};
 use crate::limits::SLOTS;
 use crate::plan::Role;
 
-const FOLDER: &str = "/run/skep-lab";
+pub(crate) const FOLDER: &str = "/run/skep-lab";
 
 /// Begin in the upper half: 198.18.0.0/16 is where some VPN and proxy clients
 /// have their made-up addresses.
@@ -32,7 +32,8 @@ pub(crate) struct Slot {
 /// What a bed tells about itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BedInfo {
-    /// Number of its network: 198.18.0.0/24 is 0, 198.19.255.0/24 is 511.
+    /// Number of its network, by which it is called: 198.18.0.0/24 is 0,
+    /// 198.19.255.0/24 is 511.
     pub slot: u16,
     /// The process that owns it.
     pub owner: u32,
@@ -64,7 +65,6 @@ pub struct MachineInfo {
 /// A bed's file, and whether anybody still holds it.
 pub(crate) struct Entry {
     pub(crate) slot: u16,
-    pub(crate) path: PathBuf,
     pub(crate) is_alive: bool,
     /// What it says; nothing while a bed is being made.
     pub(crate) info: Option<BedInfo>,
@@ -73,9 +73,6 @@ pub(crate) struct Entry {
 impl Slot {
     /// Takes a free network.
     pub(crate) fn claim() -> Result<Self, LabError> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))?;
         for offset in 0..SLOTS {
             let number = (FIRST + offset) % SLOTS;
             if let Some(slot) = Self::try_claim(number)? {
@@ -85,7 +82,11 @@ impl Slot {
         Err(LabError::NoFreeNetwork(SLOTS))
     }
 
-    fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
+    /// Takes this network; `None` if somebody has it.
+    pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700);
+        builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))?;
         let path = Path::new(FOLDER).join(format!("{number}.json"));
         let mut options = OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).open(&path);
@@ -127,7 +128,7 @@ fn entry(path: PathBuf) -> Option<Entry> {
     // A shared lock fails while the owner has it and bothers no other reader.
     let is_alive = file.try_lock_shared().is_err();
     let text = fs::read_to_string(&path).unwrap_or_default();
-    Some(Entry { slot, path, is_alive, info: serde_json::from_str(&text).ok() })
+    Some(Entry { slot, is_alive, info: serde_json::from_str(&text).ok() })
 }
 
 /// Whether `path` is still this file: its last owner may have removed it

@@ -57,9 +57,12 @@ impl Rules {
             let _ = writeln!(text, "iifname \"{from}\" oifname \"{to}\" drop");
         }
         for (port, parts) in &self.losses {
+            let chance = match *parts {
+                LOSS_PARTS => String::new(),
+                parts => format!("numgen random mod {LOSS_PARTS} < {parts} "),
+            };
             for way in ["iifname", "oifname"] {
-                let chance = format!("numgen random mod {LOSS_PARTS} < {parts}");
-                let _ = writeln!(text, "{way} \"{port}\" {chance} drop");
+                let _ = writeln!(text, "{way} \"{port}\" {chance}drop");
             }
         }
         text + "}\n}\n"
@@ -90,6 +93,8 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+        rules.lose("node-3", 100.0);
+        assert!(rules.text().contains("iifname \"node-3\" drop"));
         rules.mend("node-1", "node-2");
         rules.lose("node-3", 0.0);
         assert_eq!(rules.text(), empty);

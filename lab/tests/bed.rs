@@ -121,10 +121,10 @@ fn owner_that_waits_to_be_killed() {
     let topology = Topology::from_toml("[limits.node-1]\ncpu_cores = 0.5\n").unwrap();
     let bed = Bed::new(&topology).unwrap();
     bed.to_host(bed.vip(0).0.into()).unwrap();
-    bed.nodes()[0].command("sleep").arg("1000").spawn().unwrap();
+    let mut sleep = bed.nodes()[0].command("sleep").arg("1000").spawn().unwrap();
     bed.nodes()[1].command("sh").args(["-c", "setsid sleep 1000 &"]).status().unwrap();
     println!("\n{}", serde_json::to_string(&bed.info()).unwrap());
-    thread::park();
+    sleep.wait().unwrap();
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! A client that asks for one path and forgives nothing: requests, heads and
+//! bodies with a length. Not for chunked bodies, which files do not have.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::Target;
+use super::pattern::Pattern;
+use super::report::Failure;
+use crate::limits::{FIELDS_MAX, HEAD_BYTES_MAX};
+
+/// A connection to a server.
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// What came after a head.
+    ahead: Vec<u8>,
+}
+
+/// A response's head, as far as it matters.
+pub(super) struct Head {
+    pub(super) body_bytes: u64,
+    /// The node that the response names.
+    pub(super) node: Option<String>,
+    /// Whether the server will close after it.
+    pub(super) closes: bool,
+}
+
+/// A body on its way, checked as it comes.
+pub(super) struct Body {
+    pub(super) received: u64,
+    expected: u64,
+    pattern: Option<Pattern>,
+}
+
+impl Connection {
+    /// Connects, from `source` if one is given, with room for so many bytes
+    /// in the kernel (0: as it likes).
+    pub(super) async fn open(
+        to: SocketAddr,
+        source: Option<IpAddr>,
+        receive_bytes: u32,
+    ) -> Result<Self, Failure> {
+        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        if receive_bytes > 0 {
+            socket.set_recv_buffer_size(receive_bytes)?;
+        }
+        if let Some(source) = source {
+            socket.bind((source, 0).into())?;
+        }
+        let stream = socket.connect(to).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, ahead: Vec::new() })
+    }
+
+    /// Sends a request and reads the head of its response; other statuses than
+    /// 200 are failures.
+    pub(super) async fn ask(&mut self, target: &Target, is_last: bool) -> Result<Head, Failure> {
+        let Target { host, path, .. } = target;
+        let close = if is_last { "Connection: close\r\n" } else { "" };
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n");
+        self.stream.write_all(request.as_bytes()).await?;
+        let mut buffer = std::mem::take(&mut self.ahead);
+        loop {
+            if let Some((head, len)) = parse(&buffer)? {
+                self.ahead = buffer.split_off(len);
+                return Ok(head);
+            }
+            if buffer.len() >= HEAD_BYTES_MAX {
+                return Err(Failure::Malformed("the head of the response does not end"));
+            }
+            if self.stream.read_buf(&mut buffer).await? == 0 {
+                return Err(match buffer.len() {
+                    0 => Failure::NoResponse,
+                    _ => Failure::Malformed("ended within the head of the response"),
+                });
+            }
+        }
+    }
+
+    /// Reads some bytes of a body, at least one and at most a `buffer` full.
+    pub(super) async fn read(
+        &mut self,
+        body: &mut Body,
+        buffer: &mut [u8],
+    ) -> Result<u64, Failure> {
+        let room = (body.left() as usize).min(buffer.len());
+        let count = if self.ahead.is_empty() {
+            self.stream.read(&mut buffer[..room]).await?
+        } else {
+            let count = self.ahead.len().min(room);
+            buffer[..count].copy_from_slice(&self.ahead[..count]);
+            self.ahead.drain(..count);
+            count
+        };
+        body.take(&buffer[..count])?;
+        Ok(count as u64)
+    }
+
+    /// Waits for the server to close; anything else is a failure.
+    pub(super) async fn end(mut self) -> Result<(), Failure> {
+        if !self.ahead.is_empty() || self.stream.read(&mut [0]).await? != 0 {
+            return Err(Failure::Malformed("bytes after the end of the response"));
+        }
+        Ok(())
+    }
+
+    /// Whether bytes are here that nobody has asked for.
+    pub(super) fn has_surplus(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+}
+
+impl Body {
+    pub(super) fn new(head: &Head, pattern: Option<Pattern>) -> Self {
+        Self { received: 0, expected: head.body_bytes, pattern }
+    }
+
+    /// Bytes that are still to come.
+    pub(super) fn left(&self) -> u64 {
+        self.expected - self.received
+    }
+
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        if bytes.is_empty() {
+            return Err(Failure::Truncated { found: self.received, expected: self.expected });
+        }
+        let wrong = self.pattern.and_then(|it| it.first_wrong(self.received, bytes));
+        self.received += bytes.len() as u64;
+        wrong.map_or(Ok(()), |at| Err(Failure::WrongByte(at)))
+    }
+}
+
+/// The head at the beginning of `bytes`, and its length; `None` if it has not
+/// come to its end.
+fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
+    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut fields);
+    let parsed = response.parse(bytes).map_err(|_| Failure::Malformed("this is no HTTP"))?;
+    let httparse::Status::Complete(len) = parsed else { return Ok(None) };
+    match response.code {
+        Some(200) => {}
+        code => return Err(Failure::Status(code.unwrap_or_default())),
+    }
+    let field = |name: &str| {
+        let found = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case(name));
+        found.and_then(|it| std::str::from_utf8(it.value).ok())
+    };
+    let length = field("content-length").and_then(|it| it.trim().parse().ok());
+    let body_bytes = length.ok_or(Failure::Malformed("a response without Content-Length"))?;
+    let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
+    Ok(Some((Head { body_bytes, node: field("x-skep-node").map(str::to_owned), closes }, len)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn heads_are_read_whole_or_refused() {
+        let text = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nX-Skep-Node: b\r\n\r\nhello";
+        for end in 0..text.len() - 5 {
+            assert!(parse(&text[..end]).unwrap().is_none());
+        }
+        let (head, len) = parse(text).unwrap().unwrap();
+        assert_eq!((head.body_bytes, len, head.closes), (5, text.len() - 5, false));
+        assert_eq!(head.node.as_deref(), Some("b"));
+        let failure = |text: &str| parse(text.as_bytes()).err().unwrap();
+        assert!(matches!(failure("HTTP/1.1 503 No\r\n\r\n"), Failure::Status(503)));
+        assert!(matches!(failure("HTTP/1.1 200 OK\r\n\r\n"), Failure::Malformed(_)));
+        assert!(matches!(failure("SSH-2.0\r\n\r\n"), Failure::Malformed(_)));
+    }
+}

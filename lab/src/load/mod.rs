@@ -1,0 +1,180 @@
+//! Clients for tests and experiments: they load a service and say what its
+//! users would have seen.
+//!
+//! - [`Downloads`]: connections that last, each byte of them checked.
+//! - [`Requests`]: a stream of short requests that shows gaps.
+//!
+//! A load runs on one thread of its own, in a machine; [`Running`] is how the
+//! test follows and stops it, [`Report`] what came of it. A load is bounded in
+//! number and time by its plan. It makes no claims: the test does, from the
+//! report.
+
+mod downloads;
+mod http;
+mod pattern;
+mod report;
+mod requests;
+mod watch;
+
+use std::io;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::task::JoinSet;
+
+pub use downloads::Downloads;
+pub use pattern::Pattern;
+pub use report::{Report, Times};
+pub use requests::Requests;
+pub use watch::Progress;
+
+use crate::error::{LabError, Tried};
+use crate::limits::IN_FLIGHT_MAX;
+use crate::machine::Machine;
+use report::Tally;
+use watch::Watch;
+
+/// What clients ask for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// Where.
+    pub address: SocketAddr,
+    /// The name in `Host`.
+    pub host: String,
+    /// The path, from its slash on.
+    pub path: String,
+}
+
+impl Target {
+    /// `path` at `address`, by the address as name.
+    pub fn new(address: SocketAddr, path: &str) -> Self {
+        Self { address, host: address.to_string(), path: path.to_owned() }
+    }
+}
+
+/// A load as the code that runs it sees it.
+trait Load: Send + 'static {
+    /// Sockets at once.
+    fn in_flight(&self) -> usize;
+
+    /// Runs to the end, or until the watch says stop.
+    fn play(self, watch: Watch) -> impl Future<Output = Tally>;
+}
+
+/// A load that runs; it is stopped when dropped.
+pub struct Running {
+    watch: Watch,
+    thread: Option<JoinHandle<io::Result<io::Result<Report>>>>,
+}
+
+impl Downloads {
+    /// Begins them in a machine.
+    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+        start(self, machine)
+    }
+
+    /// Runs them on this thread, in its network.
+    pub fn run(self) -> Result<Report, LabError> {
+        run(self)
+    }
+}
+
+impl Requests {
+    /// Begins them in a machine.
+    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+        start(self, machine)
+    }
+
+    /// Runs them on this thread, in its network.
+    pub fn run(self) -> Result<Report, LabError> {
+        run(self)
+    }
+}
+
+impl Running {
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        self.watch.progress()
+    }
+
+    /// Counts [`Progress::flowing`] anew from here.
+    pub fn mark(&self) {
+        self.watch.mark();
+    }
+
+    /// Whether it has come to its end.
+    pub fn is_finished(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Result<Report, LabError> {
+        let ended = match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(entered)) => entered.flatten(),
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => Err(io::Error::other("it was waited for twice")),
+        };
+        ended.tried(|| "cannot run a load".to_owned())
+    }
+
+    /// Stops it: what is under way is given up (downloads) or finished
+    /// (requests), and counts as no failure.
+    pub fn stop(self) -> Result<Report, LabError> {
+        self.watch.stop();
+        self.finish()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.watch.stop();
+    }
+}
+
+fn start(load: impl Load, machine: &Machine) -> Result<Running, LabError> {
+    prepare(&load)?;
+    let watch = Watch::new();
+    let thread = machine.spawn({
+        let watch = watch.clone();
+        move || play(load, watch)
+    })?;
+    Ok(Running { watch, thread: Some(thread) })
+}
+
+fn run(load: impl Load) -> Result<Report, LabError> {
+    prepare(&load)?;
+    play(load, Watch::new()).tried(|| "cannot run a load".to_owned())
+}
+
+/// Whether so many sockets can be, after asking the kernel for as many as it
+/// gives.
+fn prepare(load: &impl Load) -> Result<(), LabError> {
+    let in_flight = load.in_flight();
+    if !(1..=IN_FLIGHT_MAX).contains(&in_flight) {
+        let said = format!("a load of {in_flight} at once: expected 1 to {IN_FLIGHT_MAX}");
+        return Err(LabError::Unusable(said));
+    }
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).tried(|| "cannot open more files".to_owned())
+}
+
+fn play(load: impl Load, watch: Watch) -> io::Result<Report> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let tally = runtime.block_on(load.play(watch.clone()));
+    let (elapsed_ms, longest_gap_ms) = watch.finish();
+    Ok(tally.finish(elapsed_ms, longest_gap_ms))
+}
+
+/// Waits for all tasks of a load and adds up what they counted.
+async fn sum(mut tasks: JoinSet<Tally>) -> Tally {
+    let mut sum = Tally::new();
+    while let Some(ended) = tasks.join_next().await {
+        match ended {
+            Ok(tally) => sum.add(tally),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    sum
+}

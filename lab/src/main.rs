@@ -1,0 +1,232 @@
+//! `skep-lab`: test beds of network namespaces by hand.
+//!
+//! A bed lives as long as the `skep-lab up` that made it; the other commands
+//! find it in `/run/skep-lab`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use skep_lab::{Bed, BedInfo, Frames, MachineInfo, Topology};
+use tokio::signal::unix::{SignalKind, signal};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
+/// origin on this machine. Needs root.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage; `exec` has that of its command.\n\
+                  Programs needed: ip, tc (package iproute2), nft (package nftables)."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a bed and keep it until Ctrl-C
+    Up(Up),
+    /// Run a command in a machine, in the same folder
+    Exec {
+        /// The bed, by the number that `list` shows; not needed if there is one
+        #[arg(long)]
+        bed: Option<u16>,
+        /// The machine: node-1, dispatcher-2, …
+        machine: String,
+        /// The command with its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Show the beds that are up and their machines
+    List {
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take away what beds left that could not clean up (there should be nothing)
+    Clean,
+}
+
+/// Make a bed and keep it until Ctrl-C
+#[derive(Debug, Args)]
+struct Up {
+    /// A topology as TOML; the options below count more
+    topology: Option<PathBuf>,
+    /// Clients
+    #[arg(long)]
+    clients: Option<usize>,
+    /// Put the clients behind a router, on a LAN of their own
+    #[arg(long)]
+    router: bool,
+    /// Dispatchers
+    #[arg(long)]
+    dispatchers: Option<usize>,
+    /// Nodes
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Add an origin
+    #[arg(long)]
+    origin: bool,
+    /// What frames look like: as on a wire (XDP works), or large and cheap
+    #[arg(long, value_enum)]
+    frames: Option<FramesArg>,
+    /// Put this host on the bed's LAN, with a route to this address
+    #[arg(long, value_name = "ADDRESS")]
+    host: Option<IpAddr>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum FramesArg {
+    Wire,
+    Large,
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Up(up) => run_up(&up),
+        Command::Exec { bed, machine, command } => run_exec(bed, &machine, &command),
+        Command::List { json } => run_list(json),
+        Command::Clean => run_clean(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has read enough.
+        Err(error) if is_closed_pipe(&*error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("skep-lab: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_up(up: &Up) -> Result<(), Failure> {
+    let bed = Bed::new(&topology(up)?)?;
+    if let Some(address) = up.host {
+        bed.to_host(address)?;
+    }
+    for note in bed.notes() {
+        eprintln!("skep-lab: {note}");
+    }
+    show(&bed.info())?;
+    writeln!(io::stdout(), "skep-lab: bed {} is up, Ctrl-C ends it", bed.info().slot)?;
+    wait_for_end()?;
+    Ok(())
+}
+
+/// The file's topology under what the options say.
+fn topology(up: &Up) -> Result<Topology, Failure> {
+    let mut topology = match &up.topology {
+        Some(path) => {
+            let text = fs::read_to_string(path)
+                .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+            Topology::from_toml(&text).map_err(|error| format!("{}: {error}", path.display()))?
+        }
+        None => Topology::default(),
+    };
+    for (count, option) in [
+        (&mut topology.clients, up.clients),
+        (&mut topology.dispatchers, up.dispatchers),
+        (&mut topology.nodes, up.nodes),
+    ] {
+        *count = option.unwrap_or(*count);
+    }
+    topology.router |= up.router;
+    topology.origin |= up.origin;
+    topology.frames = match up.frames {
+        None => topology.frames,
+        Some(FramesArg::Wire) => Frames::Wire,
+        Some(FramesArg::Large) => Frames::Large,
+    };
+    Ok(topology)
+}
+
+/// Waits for SIGINT or SIGTERM.
+fn wait_for_end() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+fn run_exec(bed: Option<u16>, name: &str, command: &[String]) -> Result<(), Failure> {
+    let bed = choose(skep_lab::beds()?, bed)?;
+    let machine = bed.machines.iter().find(|machine| machine.name == name);
+    let machine = machine.ok_or_else(|| {
+        let names: Vec<_> = bed.machines.iter().map(|it| it.name.as_str()).collect();
+        format!("there is no machine {name} in bed {}: it has {}", bed.slot, names.join(", "))
+    })?;
+    let [program, arguments @ ..] = command else { return Err("no command".into()) };
+    let error = skep_lab::command_in(machine, program)?.args(arguments).exec();
+    Err(format!("cannot run `{program}` in {name}: {error}").into())
+}
+
+/// The bed with this number, or the only one.
+fn choose(mut beds: Vec<BedInfo>, slot: Option<u16>) -> Result<BedInfo, Failure> {
+    let numbers = beds.iter().map(|bed| bed.slot.to_string()).collect::<Vec<_>>().join(", ");
+    beds.retain(|bed| slot.is_none_or(|slot| bed.slot == slot));
+    match (beds.len(), slot) {
+        (1, _) => Ok(beds.remove(0)),
+        (0, Some(slot)) => Err(format!("there is no bed {slot}; beds: [{numbers}]").into()),
+        (0, None) => Err("there is no bed: make one by `skep-lab up`".into()),
+        _ => Err(format!("there are beds {numbers}: say which by --bed").into()),
+    }
+}
+
+fn run_list(json: bool) -> Result<(), Failure> {
+    let beds = skep_lab::beds()?;
+    if json {
+        writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&beds)?)?;
+        return Ok(());
+    }
+    for bed in &beds {
+        writeln!(io::stdout(), "bed {} of process {}", bed.slot, bed.owner)?;
+        show(bed)?;
+    }
+    if beds.is_empty() {
+        writeln!(io::stdout(), "no beds")?;
+    }
+    Ok(())
+}
+
+/// Its machines, one a line, with how to enter each.
+fn show(bed: &BedInfo) -> io::Result<()> {
+    let enter = |pid: Option<u32>| match pid {
+        Some(pid) => format!("nsenter --target {pid} --net --mount"),
+        None => "killed".to_owned(),
+    };
+    let mut out = io::stdout().lock();
+    for MachineInfo { name, ipv4, ipv6, mac, pid, .. } in &bed.machines {
+        let (ipv4, ipv6) = (ipv4.to_string(), ipv6.to_string());
+        writeln!(out, "  {name:<13} {ipv4:<15} {ipv6:<24} {mac}  {}", enter(*pid))?;
+    }
+    writeln!(out, "  {:<13} {:<59}  {}", "(bridges)", "", enter(Some(bed.switch)))
+}
+
+fn run_clean() -> Result<(), Failure> {
+    let cleaned = skep_lab::clean()?;
+    for slot in &cleaned {
+        writeln!(io::stdout(), "cleaned up after bed {slot}")?;
+    }
+    if cleaned.is_empty() {
+        writeln!(io::stdout(), "nothing to clean up")?;
+    }
+    Ok(())
+}
+
+fn is_closed_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let io = error.downcast_ref::<io::Error>();
+    io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
