@@ -1,13 +1,14 @@
 //! Fuzz targets: plain functions from bytes to nothing that panic when an
-//! invariant of the codec breaks. Two drivers call them:
+//! invariant of a codec breaks. Two drivers call them:
 //!
 //! - libFuzzer (`fuzz_targets/`, feature `libfuzzer`, nightly): follows coverage;
 //! - [`drive`]: mutates the seeds in a loop, the same for the same seed; stable
 //!   compiler, no further tools. `make test` runs it for seconds.
 //!
-//! The seeds are the codec's own case tables (`crates/core/http/tests/cases`)
-//! and `regressions/`, inputs that once broke something.
+//! The seeds are the codec's own case tables (`crates/core/http/tests/cases`),
+//! what machines really say ([`machines`]), and `regressions/`, inputs that once broke something.
 
 pub mod drive;
+pub mod machines;
 pub mod seeds;
 pub mod targets;

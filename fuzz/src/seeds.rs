@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use crate::machines;
+
 #[path = "../../crates/core/http/tests/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
 mod table;
@@ -31,6 +33,8 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "range_conditions" => {
             [column(RANGES, 3), column(CONDITIONS, 3), column(CODINGS, 3)].concat()
         }
+        "datagram" => machines::datagrams(),
+        "message" => machines::messages(),
         other => panic!("there is no target {other}"),
     };
     seeds.into_iter().filter(|seed| seed.len() <= SEED_BYTES_MAX).collect()

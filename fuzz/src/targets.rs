@@ -14,6 +14,8 @@ use skep_http::{
 };
 use skep_units::stable_hash;
 
+use crate::machines;
+
 /// Takes any bytes; panics when an invariant breaks.
 pub type Target = fn(&[u8]);
 
@@ -24,6 +26,8 @@ pub const ALL: &[(&str, Target)] = &[
     ("response_head", response_head),
     ("path", path),
     ("range_conditions", range_conditions),
+    ("datagram", machines::datagram),
+    ("message", machines::message),
 ];
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {
