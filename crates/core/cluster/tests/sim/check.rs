@@ -110,10 +110,20 @@ impl Check {
         self.active_since[id] = world.at;
         let heard =
             |heard: &Heard| heard.active_at.is_some_and(|at| world.at - at < TAKEOVER_MS_MIN);
-        match self.heard[id].iter().position(heard) {
-            Some(other) => Err(format!("d{id} claims, although d{other} is active and heard")),
-            None => Ok(()),
+        if let Some(other) = self.heard[id].iter().position(heard) {
+            return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
+        // Its own pause is no silence of others.
+        let is_back = world.at - dispatcher.body.runs_since < 100 && world.net.loss_percent == 0;
+        let lives = |(other, heard): (Id, &Heard)| {
+            heard.active_at.is_some()
+                && is_active(world, &world.dispatchers[other])
+                && world.net.joins(id, other)
+        };
+        if is_back && self.heard[id].iter().enumerate().any(lives) {
+            return Err(format!("d{id} claims as soon as it runs again"));
+        }
+        Ok(())
     }
 
     /// All that must hold now.
