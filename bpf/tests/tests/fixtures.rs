@@ -9,6 +9,7 @@ use skep_bpf_tests::fixtures::{self, Fixture};
 use skep_bpf_tests::world::node_mac;
 use skep_bpf_tests::{Host, Kernel, Machine, Model, Object, Program};
 use skep_steer::{Action, Outcome};
+use skep_wire::steer::Verdict;
 
 /// Enough of them, and no name twice.
 #[test]
@@ -138,4 +139,15 @@ fn differ(name: &str, got: &Outcome, wanted: &Outcome) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{name} and model differ\n  got    {got:02x?}\n  wanted {wanted:02x?}"))
+}
+
+/// Nothing that the programs say goes untried; the guard is tried where time
+/// can be told, in `random.rs` and `kernel.rs`.
+#[test]
+fn every_verdict_is_met() {
+    let met: BTreeSet<_> = fixtures::all().iter().map(|fixture| fixture.verdict as u32).collect();
+    for &verdict in Verdict::ALL {
+        let is_met = met.contains(&(verdict as u32)) || verdict == Verdict::ForwardGuarded;
+        assert!(is_met, "{verdict:?}");
+    }
 }

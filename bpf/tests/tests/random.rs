@@ -65,7 +65,7 @@ fn host_batch(host: &mut Host, program: Program, seed: u64) -> Result<(), String
     mutator.seed(seed);
     let mut tables = mutator.tables(&fixtures::base());
     // Its time is ours, so the guard can be tried, too.
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         mutator.limit(&mut tables);
     }
     let mut model = Model::new(program);
