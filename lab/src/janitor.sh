@@ -8,13 +8,14 @@
 # processes. Holders stay until we end, which they learn by their leash, our
 # stderr: while they live, no other network gets the number of theirs.
 
-nets= holders= cgroups= links=
+# Words `INODE:HOLDER`.
+nets= cgroups= links=
 while read -r kind value holder; do
     case $kind in
-    net) nets="$nets $value" holders="$holders $holder" ;;
+    net) nets="$nets $value:$holder" ;;
     gone)
         rest=
-        for net in $nets; do [ "$net" = "$value" ] || rest="$rest $net"; done
+        for net in $nets; do [ "${net%:*}" = "$value" ] || rest="$rest $net"; done
         nets=$rest
         ;;
     cgroup) cgroups="$cgroups $value" ;;
@@ -25,8 +26,10 @@ done
 living() {
     find /proc/[0-9]*/ns/net -maxdepth 0 -printf '%h %l\n' 2>/dev/null |
         while IFS='/ []' read -r _ _ pid _ _ net _; do
-            case "$holders " in *" $pid "*) continue ;; esac
-            case "$nets " in *" $net "*) echo "$pid" ;; esac
+            case "$nets " in
+            *" $net:$pid "*) ;;
+            *" $net:"*) echo "$pid" ;;
+            esac
         done
 }
 

@@ -116,10 +116,8 @@ impl Machine {
         let links = &self.plan.links;
         // No word to anybody: not even the FIN of a dying process.
         links.iter().try_for_each(|link| self.ground.switch.set_cable(&link.port, false))?;
-        let inode = holder.entrance().inode();
-        let inode = inode.tried(|| format!("cannot tell {} apart", self.name()))?;
         kill_all(&holder, self.name())?;
-        self.ground.tell_janitor(|janitor| janitor.forgets_net(inode))?;
+        self.forget(&holder)?;
         links.iter().try_for_each(|link| self.ground.switch.unplug(&link.port))?;
         drop(holder);
         self.ground.describe_machine(self.name(), |info| info.pid = None)
@@ -133,7 +131,10 @@ impl Machine {
             return Ok(());
         }
         let holder = self.ground.start(self.name())?;
-        self.ground.wire(&[(&self.plan, &holder)])?;
+        if let Err(error) = self.ground.wire(&[(&self.plan, &holder)]) {
+            self.forget(&holder)?;
+            return Err(error);
+        }
         let pid = holder.pid();
         *slot = Some(holder);
         drop(slot);
@@ -207,6 +208,13 @@ impl Machine {
     pub(crate) fn port(&self, lan: Lan) -> Option<&str> {
         let link = self.plan.links.iter().find(|link| link.lan == lan);
         link.map(|link| link.port.as_str())
+    }
+
+    /// Before a holder ends, after which its network's number may be another's.
+    fn forget(&self, holder: &Holder) -> Result<(), LabError> {
+        let inode = holder.entrance().inode();
+        let inode = inode.tried(|| format!("cannot tell {} apart", self.name()))?;
+        self.ground.tell_janitor(|janitor| janitor.forgets_net(inode))
     }
 
     fn set_cables(&self, is_in: bool) -> Result<(), LabError> {

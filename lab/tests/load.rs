@@ -250,7 +250,7 @@ fn serve_many(address: SocketAddr, len: usize, open: Arc<AtomicUsize>) {
             let (body, open) = (Arc::clone(&body), Arc::clone(&open));
             tokio::spawn(async move {
                 open.fetch_add(1, Ordering::Relaxed);
-                stream.read(&mut [0; 4096]).await.unwrap();
+                assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
                 let _ = stream.write_all(&body).await;
                 open.fetch_sub(1, Ordering::Relaxed);
             });
