@@ -23,7 +23,7 @@ const LOST: Duration = Duration::from_secs(2);
 pub fn root_or_skip() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: {:?} needs root", thread::current().name());
+        eprintln!("SKIPPED: {} needs root", thread::current().name().unwrap_or("a test"));
     }
     is_root
 }
