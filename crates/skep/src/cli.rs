@@ -75,14 +75,16 @@ pub(crate) struct Up {
     #[arg(long, value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
     pub(crate) nodes: u16,
-    /// How a request gets to a node: proxy or redirect
+    /// How a request gets to a node: proxy, redirect, or direct (needs root:
+    /// machines are network namespaces)
     #[arg(long, value_name = "MODE", default_value = "proxy", value_parser = dispatch)]
     pub(crate) dispatch: Dispatch,
     /// How the node is chosen
     #[arg(long, value_name = "NAME", default_value = "round-robin",
           value_parser = PossibleValuesParser::new(POLICY_NAMES))]
     pub(crate) policy: String,
-    /// Address for clients; port 0 takes a free one
+    /// Address for clients; port 0 takes a free one. With `--dispatch direct`
+    /// only the port counts: the address is a virtual one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
     /// Name the node that answered in each response, as `X-Skep-Node`

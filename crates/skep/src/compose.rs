@@ -22,7 +22,7 @@ use skep_serve::{Admission, ListenerGroup, Worker, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Registry};
 
 use crate::control::start_console;
-use crate::direct::Directing;
+use crate::direct::{Directing, config_of_node};
 use crate::running::{Roles, Running};
 use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
@@ -65,7 +65,8 @@ impl Process {
 
         let mut parts = Vec::new();
         let node_config = roles.node.as_ref().and_then(|name| config.node(name));
-        let node = node_config.map(|_| Node::start(&config)).transpose()?;
+        let node =
+            node_config.map(|_| Node::start(&config_of_node(&config, &roles))).transpose()?;
         if let (Some(node), Some(node_config)) = (&node, node_config) {
             parts.push((Part::Node(Arc::clone(node)), bind(node_config.address, threads)?));
         }

@@ -74,6 +74,7 @@ impl Control for Management {
             traffic: Traffic::from(&snapshot),
             node: local_node(running, &config, &snapshot),
             services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
+            direct: running.directing.status(),
         }
     }
 

@@ -8,12 +8,15 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
+use skep_console::{DirectPeer, DirectStatus, PacketCount};
 use skep_dispatcher::{Direct, DirectParts, Dispatcher};
 use skep_guard::privileges;
 use skep_serve::Admission;
 use skep_telemetry::Registry;
+use skep_wire::guard::Counters;
 use skep_wire::message::NodeLoad;
-use skep_wire::seal::Key;
+use skep_wire::seal::{Key, OpenError};
+use skep_wire::steer::{Count, Verdict};
 
 use crate::epoch::EpochFile;
 use crate::guardian::Guardian;
@@ -24,8 +27,8 @@ use crate::running::Roles;
 pub(crate) struct Directing {
     guardian: Option<Guardian>,
     key: Option<Key>,
-    pub(crate) direct: Option<Direct>,
-    pub(crate) agent: Option<Agent>,
+    direct: Option<Arc<Direct>>,
+    agent: Option<Arc<Agent>>,
 }
 
 impl Directing {
@@ -72,18 +75,20 @@ impl Directing {
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
         if let Some(name) = &roles.node {
-            let (admission, registry) = (Arc::clone(admission), Arc::clone(registry));
+            let (admission, counted) = (Arc::clone(admission), Arc::clone(registry));
             let parts = AgentParts {
                 name: name.clone(),
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
-                load: Box::new(move || load(&admission, &registry)),
+                load: Box::new(move || load(&admission, &counted)),
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
                     tracing::info!("the dispatcher sends {what} to this node");
                 }),
             };
-            self.agent = Some(Agent::start(config, parts)?);
+            let agent = Arc::new(Agent::start(config, parts)?);
+            register_agent(registry, &agent);
+            self.agent = Some(agent);
         }
         if let Some(name) = dispatcher_name(config, roles) {
             let (mut file, last_epoch) = EpochFile::open(config, &name)?;
@@ -95,7 +100,9 @@ impl Directing {
                 last_epoch,
                 persist: Box::new(move |epoch| file.keep(epoch)),
             };
-            self.direct = Some(Direct::start(config, parts)?);
+            let direct = Arc::new(Direct::start(config, parts)?);
+            register_direct(registry, &direct);
+            self.direct = Some(direct);
         }
         privileges::keep_nothing().context("cannot give up privileges")?;
         Ok(self)
@@ -109,6 +116,41 @@ impl Directing {
         Ok(())
     }
 
+    /// What is shown of it, if this process has a part in it.
+    pub(crate) fn status(&self) -> Option<DirectStatus> {
+        if let Some(direct) = &self.direct {
+            let shown = direct.status();
+            let peer = |peer: skep_dispatcher::PeerStatus| DirectPeer {
+                name: peer.name,
+                stage: peer.stage,
+                silent_ms: peer.silent_ms,
+            };
+            return Some(DirectStatus {
+                stage: shown.stage,
+                epoch: shown.epoch,
+                active: shown.active,
+                table_generation: shown.table_generation,
+                flows_synced: shown.flows_synced,
+                attached: shown.attached,
+                device: shown.device,
+                peers: shown.peers.into_iter().map(peer).collect(),
+                packets: packets(&direct.counters()),
+                complaints: shown.complaints,
+            });
+        }
+        let agent = self.agent.as_ref()?;
+        let status = agent.status();
+        Some(DirectStatus {
+            stage: "node".to_owned(),
+            table_generation: status.table_generation,
+            attached: agent.opened().how.clone(),
+            device: agent.opened().device.clone(),
+            packets: packets(&agent.counters()),
+            complaints: status.complaints,
+            ..DirectStatus::default()
+        })
+    }
+
     /// Lets others take over, before this process takes nothing new any more.
     pub(crate) fn leave(&self) {
         if let Some(agent) = &self.agent {
@@ -118,6 +160,92 @@ impl Directing {
             direct.leave();
         }
     }
+}
+
+fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
+    let own = Arc::clone(agent);
+    register_packets(registry, move || own.counters());
+    let own = Arc::clone(agent);
+    register_datagrams(registry, move |reason| own.datagrams().refused(reason));
+}
+
+fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
+    let own = Arc::clone(direct);
+    register_packets(registry, move || own.counters());
+    let own = Arc::clone(direct);
+    register_datagrams(registry, move |reason| own.datagrams().refused(reason));
+    let own = Arc::clone(direct);
+    let help = "Packets steered to a node since the program was loaded.";
+    registry.register_gauges(
+        "skep_direct_node_packets",
+        help,
+        Box::new(move || {
+            let counters = own.counters();
+            let count = |(index, name): (u16, String)| {
+                let count = counters.nodes.get(usize::from(index)).copied().unwrap_or_default();
+                (vec![("node".to_owned(), name)], count.packets as f64)
+            };
+            own.node_names().into_iter().map(count).collect()
+        }),
+    );
+    let own = Arc::clone(direct);
+    let help = "Whether this dispatcher is the active one.";
+    let read = move || f64::from(u8::from(own.status().stage == "active"));
+    registry.register_gauge("skep_direct_active", &[], help, Box::new(read));
+    let own = Arc::clone(direct);
+    let help = "Epoch of the active dispatcher, as far as it is known here.";
+    let read = move || own.status().epoch as f64;
+    registry.register_gauge("skep_direct_epoch", &[], help, Box::new(read));
+}
+
+fn register_packets(
+    registry: &Registry,
+    counters: impl Fn() -> Arc<Counters> + Send + Sync + 'static,
+) {
+    let help = "Packets by what became of them since the program was loaded.";
+    let sample = |(verdict, count): &(Verdict, Count)| {
+        (vec![("verdict".to_owned(), verdict.name().to_owned())], count.packets as f64)
+    };
+    let read = move || counters().verdicts.iter().map(sample).collect();
+    registry.register_gauges("skep_direct_packets", help, Box::new(read));
+}
+
+fn register_datagrams(
+    registry: &Registry,
+    refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
+) {
+    let help = "Heartbeats and tables refused, by reason.";
+    let read = move || {
+        let sample = |&reason: &OpenError| {
+            (vec![("reason".to_owned(), reason.name().to_owned())], refused(reason) as f64)
+        };
+        OpenError::ALL.iter().map(sample).collect()
+    };
+    registry.register_gauges("skep_direct_datagrams_refused", help, Box::new(read));
+}
+
+/// Fates that some packet met.
+fn packets(counters: &Counters) -> Vec<PacketCount> {
+    let met = counters.verdicts.iter().filter(|(_, count)| count.packets > 0);
+    let count = |(verdict, count): &(Verdict, Count)| PacketCount {
+        verdict: verdict.name().to_owned(),
+        packets: count.packets,
+        bytes: count.bytes,
+    };
+    met.map(count).collect()
+}
+
+/// The config as a node reads it: in direct dispatch it is the node that names
+/// itself in responses, as nobody else sees them.
+pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
+    let mut config = config.clone();
+    let is_named = config.direct_services().any(|(_, service)| service.node_header);
+    if let Some(name) = roles.node.as_ref().filter(|_| is_named) {
+        for site in &mut config.sites {
+            site.headers.push(("X-Skep-Node".to_owned(), name.clone()));
+        }
+    }
+    config
 }
 
 /// The dispatcher of the config that this process is.

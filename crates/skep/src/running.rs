@@ -17,7 +17,7 @@ use skep_serve::Admission;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
-use crate::direct::Directing;
+use crate::direct::{Directing, config_of_node};
 use crate::settings::{admission_limits, engine_settings, threads};
 
 /// What a process is of its cluster.
@@ -169,7 +169,7 @@ impl Running {
             config.node(name).with_context(|| format!("the new config has no node {name:?}"))?;
         }
         if let Some(node) = &self.node {
-            node.reload(&config)?;
+            node.reload(&config_of_node(&config, roles))?;
         }
         for setting in skep_config::changes_needing_restart(&in_force, &config) {
             tracing::warn!("{setting} changed; it takes effect at the next restart");

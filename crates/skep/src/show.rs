@@ -6,7 +6,9 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use skep_console::{Latency, NodeSource, NodeState, NodeStatus, ProcessStatus, ServiceStatus};
+use skep_console::{
+    DirectStatus, Latency, NodeSource, NodeState, NodeStatus, ProcessStatus, ServiceStatus,
+};
 
 mod number;
 mod table;
@@ -58,12 +60,47 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
         let cache = format!("cache {used} of {max}, hits {hits}");
         line(&mut out, &format!("node on {}, {sites}, {cache}", node.address));
     }
+    if let Some(part) = &status.direct {
+        direct(&mut out, part);
+    }
     for service in &status.services {
         out.push('\n');
         line(&mut out, &service_line(service));
         out.push_str(&matrix(service, status.uptime_ms, paint));
     }
     out
+}
+
+/// A part in direct dispatch, and what is wrong with it.
+fn direct(out: &mut String, part: &DirectStatus) {
+    let place = format!("{} on {}, table {}", part.attached, part.device, part.table_generation);
+    let duty = match (part.stage.as_str(), &part.active) {
+        ("node", _) => "direct: node".to_owned(),
+        ("active", _) => format!("direct: active, epoch {}", part.epoch),
+        (stage, Some(active)) => {
+            format!("direct: {stage}, {active} is active, epoch {}", part.epoch)
+        }
+        (stage, None) => format!("direct: {stage}, nobody is active"),
+    };
+    line(out, &format!("{duty}, {place}"));
+    for peer in &part.peers {
+        let silence = match peer.stage.as_str() {
+            "silent" => format!(" for {}", duration(peer.silent_ms)),
+            _ => String::new(),
+        };
+        line(out, &format!("dispatcher {}: {}{silence}", peer.name, peer.stage));
+    }
+    let packets: Vec<String> = part
+        .packets
+        .iter()
+        .map(|fate| format!("{} {}", fate.verdict.replace('_', " "), count(fate.packets)))
+        .collect();
+    if !packets.is_empty() {
+        line(out, &format!("packets: {}", packets.join(", ")));
+    }
+    for complaint in &part.complaints {
+        line(out, &format!("wrong: {complaint}"));
+    }
 }
 
 /// The services, one a line.

@@ -4,6 +4,9 @@
 //! sockets, [`ports`] picks addresses, [`child`] keeps one process running,
 //! and [`cluster`] is the order in which all this happens.
 //!
+//! With `--dispatch direct` every process gets a machine of its own, a network
+//! namespace in a test bed ([`ground`]).
+//!
 //! Invariants: nothing is left behind, however this process ends. Children
 //! hold a pipe whose other end is here alone, and end when it closes; a folder
 //! that stayed after kill -9 is taken away by the next `skep up`.
@@ -11,6 +14,7 @@
 mod child;
 mod cluster;
 mod folder;
+mod ground;
 mod limits;
 mod plan;
 mod ports;

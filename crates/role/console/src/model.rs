@@ -35,6 +35,57 @@ pub struct ProcessStatus {
     pub node: Option<NodeLocalStatus>,
     /// Its services, if it has a dispatcher.
     pub services: Vec<ServiceStatus>,
+    /// Its part in direct dispatch, if it has one.
+    #[serde(default)]
+    pub direct: Option<DirectStatus>,
+}
+
+/// A process's part in direct dispatch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DirectStatus {
+    /// Whether it steers: `active`, `standby`, `joining` or `leaving`; `node`
+    /// for a node alone.
+    pub stage: String,
+    /// Number of the active dispatcher's reign, as far as it is known here.
+    pub epoch: u64,
+    /// Name of the active dispatcher, if one is heard.
+    pub active: Option<String>,
+    /// Number of the table in that reign by which packets are steered.
+    pub table_generation: u64,
+    /// Whether a standby has all flows of the active dispatcher.
+    pub flows_synced: bool,
+    /// How the packet program is attached, such as `native XDP`.
+    pub attached: String,
+    /// The network device that it is attached to.
+    pub device: String,
+    /// The other dispatchers.
+    pub peers: Vec<DirectPeer>,
+    /// Packets by what became of them, since the program was loaded.
+    pub packets: Vec<PacketCount>,
+    /// What is wrong on this machine, in sentences.
+    pub complaints: Vec<String>,
+}
+
+/// Another dispatcher, as it is heard here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DirectPeer {
+    /// Its name.
+    pub name: String,
+    /// As `stage` of a process, or `silent`.
+    pub stage: String,
+    /// Time since it was heard, in milliseconds.
+    pub silent_ms: u64,
+}
+
+/// Packets with one fate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PacketCount {
+    /// What became of them, such as `forward_flow`.
+    pub verdict: String,
+    /// How many.
+    pub packets: u64,
+    /// Bytes of their frames.
+    pub bytes: u64,
 }
 
 /// What a process does.

@@ -33,6 +33,9 @@ impl DispatchSide {
         let mut program = Dispatch::open(&plan.place(SIDE), plan.sizes)?;
         let how = program.attach(&device.name, plan.how)?;
         let watch = ClaimWatch::open(&device, plan.dispatch.vips.clone())?;
+        if !program.replaced().is_empty() {
+            tracing::warn!(maps = ?program.replaced(), "maps of another shape were replaced");
+        }
         let opened = opened(&device, how.to_string());
         Ok(Self { program, device, opened, watch, listing: VecDeque::new() })
     }
@@ -92,7 +95,7 @@ impl DispatchSide {
 
     fn announce(&self, vips: &[IpAddr]) -> Result<(), NetguardError> {
         for &vip in vips {
-            skep_netif::announce(&self.device, vip, ANNOUNCEMENTS)?;
+            self.watch.announce(vip, ANNOUNCEMENTS)?;
         }
         Ok(())
     }

@@ -50,6 +50,7 @@ pub(crate) fn process() -> ProcessStatus {
             ..Traffic::default()
         },
         node: None,
+        direct: None,
         services: vec![ServiceStatus {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8080).into()],

@@ -4,6 +4,7 @@
 //! the dispatcher first, so that no request meets a node that is gone.
 
 use std::io::PipeWriter;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use anyhow::{Context, bail};
 use rustix::process::Signal;
 use skep_config::{Config, Dispatch};
 use skep_console::{Client, NodeState};
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::child::{Event, Nest, Order, keep, this_program};
 use super::folder::{ClusterFolder, Turn};
+use super::ground::{Ground, write_key};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
 use super::plan::{self, DISPATCHER};
 use super::ports::Ports;
@@ -28,21 +31,24 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
     if !std::fs::metadata(&args.dir).with_context(|| format!("cannot serve {dir}"))?.is_dir() {
         bail!("cannot serve {dir}: it is not a folder");
     }
-    if args.listen.port() != 0 {
+    if args.listen.port() != 0 && args.dispatch != Dispatch::Direct {
         // Told here, it is one sentence, before anything was started.
         drop(skep_serve::bind(args.listen, 1)?);
     }
-    let (config, folder) = prepare(args)?;
+    let ground = Ground::make(args)?;
+    let (config, folder) = prepare(args, &ground)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder)?.live())
+    LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder, ground)?.live())
 }
 
 /// The config, and the folder that it is in.
-fn prepare(args: &Up) -> anyhow::Result<(Config, ClusterFolder)> {
+fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder)> {
     let turn = Turn::take()?;
     let folder = turn.make_folder()?;
     let mut ports = Ports::beside(&turn.running_configs());
-    let made = plan::make(args, &mut ports, folder.path()).and_then(|config| {
+    let places = ground.places(args);
+    let made = plan::make(args, &mut ports, places, folder.path()).and_then(|config| {
+        config.key_file.iter().try_for_each(|path| write_key(path))?;
         std::fs::write(folder.config(), config.to_toml()).context("cannot write the config")?;
         Ok(config)
     });
@@ -64,10 +70,12 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    fn new(config: &'a Config, folder: &ClusterFolder) -> anyhow::Result<Self> {
+    fn new(config: &'a Config, folder: &ClusterFolder, ground: Ground) -> anyhow::Result<Self> {
         let (leash, held) = std::io::pipe().context("cannot make a pipe")?;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        let nest = Nest { program: this_program(), config: folder.config(), leash, events: sender };
+        ground.notes().iter().for_each(|note| eprintln!("skep: {note}"));
+        let (program, config_file) = (this_program(), folder.config());
+        let nest = Nest { program, ground, config: config_file, leash, events: sender };
         Ok(Self {
             config,
             nest: Rc::new(nest),
@@ -107,10 +115,11 @@ impl<'a> Cluster<'a> {
             }
             let nodes = self.config.nodes.len();
             ready(&mut self.events, nodes).await?;
-            self.dispatcher.add(&self.nest, DISPATCHER);
-            ready(&mut self.events, 1).await?;
+            let dispatchers = &self.config.dispatchers;
+            dispatchers.iter().for_each(|it| self.dispatcher.add(&self.nest, &it.name));
+            ready(&mut self.events, dispatchers.len()).await?;
             tokio::select! {
-                () = healthy(&self.client, nodes) => Ok(()),
+                () = healthy(&self.client, self.config) => Ok(()),
                 died = ready(&mut self.events, usize::MAX) => died,
             }
         });
@@ -143,6 +152,10 @@ impl<'a> Cluster<'a> {
             Some(address) => format!("; management API on http://{address}"),
             None => String::new(),
         };
+        let dispatchers = match self.config.dispatchers.len() {
+            1 => "a dispatcher",
+            _ => "an active dispatcher, one that stands by",
+        };
         let service = &self.config.services[0];
         let everywhere = service.listen[0].ip().is_unspecified();
         let near = match service.dispatch {
@@ -153,7 +166,7 @@ impl<'a> Cluster<'a> {
             _ => "",
         };
         format!(
-            "{near}skep: a dispatcher and {nodes} node{}{api}\n\
+            "{near}skep: {dispatchers} and {nodes} node{}{api}\n\
              skep: `skep status`, `skep top`, `skep node list` in another terminal; Ctrl-C ends it",
             if nodes == 1 { "" } else { "s" },
         )
@@ -218,17 +231,27 @@ async fn ready(events: &mut mpsc::Receiver<Event>, count: usize) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits until the dispatcher sees that all nodes are up.
-async fn healthy(client: &Client, nodes: usize) {
+/// Waits until the dispatcher sees that all nodes are up, and somebody answers
+/// where clients will ask.
+async fn healthy(client: &Client, config: &Config) {
     loop {
         if let Ok(status) = client.status_async().await {
             let all = status.services.iter().flat_map(|service| &service.nodes);
-            if all.filter(|node| node.state == NodeState::Up).count() == nodes {
+            let up = all.filter(|node| node.state == NodeState::Up).count();
+            if up == config.nodes.len() && answers(config.services[0].listen[0]).await {
                 return;
             }
         }
         tokio::time::sleep(Duration::from_millis(READY_POLL_MS)).await;
     }
+}
+
+/// Whether a connection to `address` is taken. One that is everywhere is not
+/// asked: it listens since its dispatcher is ready.
+async fn answers(address: SocketAddr) -> bool {
+    let patience = Duration::from_millis(READY_POLL_MS * 4);
+    let connected = tokio::time::timeout(patience, TcpStream::connect(address));
+    address.ip().is_unspecified() || connected.await.is_ok_and(|connected| connected.is_ok())
 }
 
 fn report(event: &Event) -> String {

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use anyhow::Context;
-use skep_config::{AccessLog, Config, Dispatch, Dispatcher, Node, Service, Site};
+use anyhow::{Context, bail};
+use skep_config::{AGENT_PORT, AccessLog, Config, Dispatch, Dispatcher, Node, Service, Site};
 
+use super::ground::Places;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
 use crate::cli::{Admin, Up};
@@ -13,9 +14,23 @@ use crate::cli::{Admin, Up};
 /// Name of the dispatcher.
 pub(crate) const DISPATCHER: &str = "dispatcher";
 
+/// Name of the one that stands by, in direct dispatch.
+pub(super) const STANDBY: &str = "standby";
+
+/// Where nodes serve for checks in direct dispatch, beside the virtual address.
+const NODE_PORT: u16 = 8081;
+
 /// What `args` ask for, with addresses that are free and `state_dir` for
 /// sockets.
-pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Result<Config> {
+pub(super) fn make(
+    args: &Up,
+    ports: &mut Ports,
+    places: Option<Places>,
+    state_dir: &Path,
+) -> anyhow::Result<Config> {
+    if let Some(places) = places {
+        return make_direct(args, &places, state_dir);
+    }
     let mut nodes = Vec::new();
     let ip = node_ip(args);
     for number in 1..=args.nodes {
@@ -27,6 +42,33 @@ pub(super) fn make(args: &Up, ports: &mut Ports, state_dir: &Path) -> anyhow::Re
         _ => args.listen,
     };
     let config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
+    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    Ok(config)
+}
+
+/// The config of a cluster in a bed. Its key is in `state_dir`.
+fn make_direct(args: &Up, places: &Places, state_dir: &Path) -> anyhow::Result<Config> {
+    if let Some(Admin::On(address)) = args.admin {
+        bail!(
+            "--admin {address}: with --dispatch direct the management API is in a network \
+             namespace; leave it out, the commands find the cluster by its socket"
+        );
+    }
+    let node = |(number, &ip): (usize, &IpAddr)| Node {
+        name: format!("node-{}", number + 1),
+        address: (ip, NODE_PORT).into(),
+        ..Node::default()
+    };
+    let nodes = places.nodes.iter().enumerate().map(node).collect();
+    let mut config = config(args, nodes, places.vip, None, state_dir)?;
+    let names = [DISPATCHER, STANDBY].into_iter().zip(&places.dispatchers);
+    let dispatcher = |(name, &ip): (&str, &IpAddr)| Dispatcher {
+        name: name.into(),
+        address: Some((ip, AGENT_PORT).into()),
+        ..Dispatcher::default()
+    };
+    config.dispatchers = names.map(dispatcher).collect();
+    config.key_file = Some(state_dir.join("key"));
     config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
     Ok(config)
 }
@@ -111,7 +153,7 @@ mod tests {
         let folder = Path::new("/tmp/state");
         let args = up("--nodes 2 --dispatch redirect --policy random --listen 127.0.0.1:0 \
                        --cache-size 8MiB --threads 2 --access-log a.log --admin off");
-        let config = make(&args, &mut Ports::beside(&[]), folder).unwrap();
+        let config = make(&args, &mut Ports::beside(&[]), None, folder).unwrap();
         let names: Vec<_> = config.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["node-1", "node-2"]);
         assert_ne!(config.services[0].listen[0].port(), 0);
@@ -128,7 +170,8 @@ mod tests {
             ("--listen 127.0.0.2:0 --dispatch redirect", [127, 0, 0, 2]),
             ("--listen 0.0.0.0:0 --dispatch redirect", [127, 0, 0, 1]),
         ] {
-            let config = make(&up(options), &mut Ports::beside(&[]), Path::new("/tmp")).unwrap();
+            let config =
+                make(&up(options), &mut Ports::beside(&[]), None, Path::new("/tmp")).unwrap();
             assert_eq!(config.nodes[0].address.ip(), IpAddr::from(ip), "{options}");
         }
     }
@@ -139,10 +182,10 @@ mod tests {
         let first = Config::default();
         assert!(first.admin.listen.is_some());
         let mut ports = Ports::beside(&[first]);
-        let second = make(&up(""), &mut ports, folder).unwrap();
+        let second = make(&up(""), &mut ports, None, folder).unwrap();
         assert_eq!(second.admin.listen, None);
         let own: SocketAddr = ([127, 0, 0, 1], 9).into();
-        let third = make(&up("--admin 127.0.0.1:9"), &mut ports, folder).unwrap();
+        let third = make(&up("--admin 127.0.0.1:9"), &mut ports, None, folder).unwrap();
         assert_eq!(third.admin.listen, Some(own));
     }
 }

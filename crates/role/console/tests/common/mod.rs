@@ -107,6 +107,7 @@ impl Control for Fake {
                 cache_lookups_total: 2,
                 sites: vec!["*".into()],
             }),
+            direct: None,
             services: vec![ServiceStatus {
                 name: "web".into(),
                 listen: vec![([127, 0, 0, 1], 80).into()],

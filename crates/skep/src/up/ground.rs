@@ -1,0 +1,87 @@
+//! Where the processes of a cluster run: on this machine, or, in direct
+//! dispatch, each on a machine of its own in a bed of network namespaces.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Context;
+use skep_config::Dispatch;
+use skep_lab::{Bed, Machine, Topology};
+
+use super::plan::{DISPATCHER, STANDBY};
+use crate::cli::Up;
+
+/// See the module.
+pub(super) struct Ground(Option<Bed>);
+
+/// Addresses of a cluster in a bed.
+pub(super) struct Places {
+    /// The virtual address.
+    pub(super) vip: SocketAddr,
+    /// By dispatcher, in order.
+    pub(super) dispatchers: Vec<IpAddr>,
+    /// By node, in order.
+    pub(super) nodes: Vec<IpAddr>,
+}
+
+impl Ground {
+    /// What `args` need.
+    pub(super) fn make(args: &Up) -> anyhow::Result<Self> {
+        if args.dispatch != Dispatch::Direct {
+            return Ok(Self(None));
+        }
+        let nodes = usize::from(args.nodes);
+        let topology = Topology { clients: 0, dispatchers: 2, nodes, ..Topology::default() };
+        let bed = Bed::new(&topology).context("--dispatch direct")?;
+        bed.to_host(bed.vip(0).0.into()).context("cannot reach the cluster from this machine")?;
+        Ok(Self(Some(bed)))
+    }
+
+    /// Where everything is, if it is in a bed.
+    pub(super) fn places(&self, args: &Up) -> Option<Places> {
+        let bed = self.0.as_ref()?;
+        let port = if args.listen.port() == 0 { 80 } else { args.listen.port() };
+        let addresses = |machines: &[Machine]| {
+            machines.iter().map(|machine| machine.ipv4().into()).collect::<Vec<IpAddr>>()
+        };
+        Some(Places {
+            vip: (bed.vip(0).0, port).into(),
+            dispatchers: addresses(bed.dispatchers()),
+            nodes: addresses(bed.nodes()),
+        })
+    }
+
+    /// A command of the process called `name`, on its machine.
+    pub(super) fn command(&self, program: &Path, name: &str) -> Command {
+        let machine = self.0.as_ref().and_then(|bed| match name {
+            DISPATCHER => bed.machine("dispatcher-1"),
+            STANDBY => bed.machine("dispatcher-2"),
+            node => bed.machine(node),
+        });
+        match machine {
+            Some(machine) => machine.command(program),
+            None => Command::new(program),
+        }
+    }
+
+    /// What the bed goes without, in sentences.
+    pub(super) fn notes(&self) -> &[String] {
+        self.0.as_ref().map_or(&[], Bed::notes)
+    }
+}
+
+/// A key for a cluster that nobody else shall join, in a file for root alone.
+pub(super) fn write_key(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let write = || {
+        let mut secret = [0; 32];
+        std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut secret)?;
+        let text: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut options = std::fs::OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+        writeln!(file, "{text}")
+    };
+    write().with_context(|| format!("cannot write the cluster's key {}", path.display()))
+}
