@@ -23,11 +23,16 @@ help: ## This text
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=proxy SITE=DIR
-	@xtask/need.sh cc cargo
+	@xtask/need.sh cc cargo $(if $(filter direct,$(DISPATCH)),ip:iproute2 tc:iproute2 nft:nftables)
 	cargo build --release --package skep
 	$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
 
+# What tests run beside Skep: network namespaces, and real peers.
+PEERS := ip:iproute2 tc:iproute2 nft:nftables unshare:util-linux setpriv:util-linux etcd:etcd-server clang llvm-strip:llvm
+
 test: lint ## Every check that a change must pass
+	@xtask/need.sh $(PEERS)
+	$(XTASK) bpf --check
 	cargo build --workspace --all-targets
 	cargo test --workspace --doc
 	cargo test --release --manifest-path fuzz/Cargo.toml
