@@ -10,6 +10,7 @@
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
 //! - [`Load`]: many requests at once, every body verified.
 //! - [`Crowd`]: the right to thousands of connections.
+//! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
 //! Invariants: each test owns its folder and its ports, so tests run in any
@@ -23,6 +24,7 @@
 
 mod client;
 pub mod content;
+pub mod direct;
 mod load;
 mod node;
 mod port;

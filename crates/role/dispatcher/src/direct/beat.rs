@@ -23,6 +23,7 @@ use skep_wire::table::Table;
 
 use super::hands::{Job, News, strangers};
 use super::plan::{Address, closed, is_weighted, plan};
+use super::referee::Referee;
 use super::status::{PeerStatus, Shared, View, stage_word};
 use super::sync::Streams;
 use crate::limits::PATIENCE_AT_START_MS;
@@ -50,6 +51,9 @@ pub(crate) struct Beat {
     pub(crate) applied: skep_wire::table::TableVersion,
     pub(crate) sink: FlowSink,
     pub(crate) streams: Streams,
+    pub(crate) referee: Option<Referee>,
+    /// An earlier process may have left the virtual addresses on this machine.
+    pub(crate) has_remains: bool,
 }
 
 /// Another dispatcher.
@@ -94,11 +98,21 @@ impl Beat {
             }
             tracing::warn!("{note}");
         }
+        self.ask_referee(now);
         let outputs = self.duty.tick(now);
         self.carry_out(outputs);
+        self.tidy_up();
         self.publish(now);
         self.stream(now);
         self.show(now);
+    }
+
+    fn ask_referee(&mut self, now: Now) {
+        if let Some(referee) = &mut self.referee {
+            let view = referee.view();
+            let outputs = self.duty.lease(now, view);
+            self.carry_out(outputs);
+        }
     }
 
     fn hear(&mut self, received: Received) {
@@ -216,11 +230,13 @@ impl Beat {
                 Output::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
                 Output::Claim { epoch } => {
                     self.keeper.reign(epoch);
+                    self.referee.iter_mut().for_each(|referee| referee.claim(epoch));
                     self.job(Job::Claim);
                 }
                 Output::Announce => self.job(Job::Announce),
                 Output::StepBack { .. } => {
                     self.keeper.abdicate();
+                    self.referee.iter_mut().for_each(Referee::release);
                     self.streams.clear();
                     self.job(Job::Stream(false));
                     self.job(Job::Release);
@@ -228,6 +244,20 @@ impl Beat {
                 Output::Log(note) => tracing::info!("{note}"),
             }
         }
+    }
+
+    /// Lets go of addresses that an earlier, killed process held, once they are
+    /// another's. Until then they stay: this one may be the next to have them.
+    fn tidy_up(&mut self) {
+        let is_others = match self.duty.stage() {
+            Stage::Standby => self.duty.active().is_some(),
+            Stage::Joining | Stage::Active => false,
+            Stage::Leaving => true,
+        };
+        if self.has_remains && is_others {
+            self.job(Job::Release);
+        }
+        self.has_remains &= !is_others && !self.is_active();
     }
 
     fn send_beat(&mut self) {
@@ -339,6 +369,7 @@ impl Beat {
             epoch: self.duty.epoch(),
             active,
             flows_synced: self.sink.is_synced(),
+            store: self.referee.as_ref().map(Referee::health),
             peers: peers.collect(),
             table: Arc::clone(self.keeper.table()),
             applied: self.applied,

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
+use skep_store::StoreError;
 use skep_wire::guard::{Answer, Order, Owner, Side};
 use skep_wire::steer::{Flow, Load};
 use skep_wire::table::Table;
@@ -56,8 +57,8 @@ pub(crate) enum News {
     Applied(skep_wire::table::TableVersion),
 }
 
-/// Keeps epochs; [`std::io::Error`]s are said once and lived with.
-pub(crate) type Persist = Box<dyn FnMut(u64) -> std::io::Result<()> + Send>;
+/// Keeps epochs; what goes wrong is said and lived with.
+pub(crate) type Persist = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
 
 /// See the module.
 pub(crate) struct Hands {

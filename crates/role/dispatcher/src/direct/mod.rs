@@ -14,6 +14,7 @@
 mod beat;
 mod hands;
 mod plan;
+mod referee;
 mod status;
 mod sync;
 
@@ -31,6 +32,7 @@ use skep_cluster::keeper::{Plan, TableKeeper};
 use skep_config::Config;
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
+use skep_store::{Store, StoreError};
 use skep_wire::guard::{Answer, Opened, Order, Settings, Side};
 use skep_wire::message::{Name, NameTooLong};
 use skep_wire::seal::Key;
@@ -39,6 +41,7 @@ use crate::dispatcher::Dispatcher;
 use crate::limits::{JOBS_MAX, NEWS_MAX};
 use beat::{Beat, Other, now};
 use hands::{Hands, Job};
+use referee::Referee;
 use status::Shared;
 pub use status::{DirectStatus, PeerStatus};
 use sync::Streams;
@@ -55,8 +58,10 @@ pub struct DirectParts {
     pub dispatchers: Vec<Arc<Dispatcher>>,
     /// The last epoch that was kept, or 0.
     pub last_epoch: u64,
-    /// Keeps an epoch.
-    pub persist: Box<dyn FnMut(u64) -> io::Result<()> + Send>,
+    /// Keeps an epoch, where it has to be kept before it is used.
+    pub persist: Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>,
+    /// A store that several dispatchers share, if there is one.
+    pub referee: Option<Store>,
 }
 
 /// Direct dispatch cannot begin.
@@ -74,6 +79,9 @@ pub enum DirectError {
     /// The guard.
     #[error(transparent)]
     Guard(#[from] GuardError),
+    /// The shared store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// A thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
@@ -94,7 +102,7 @@ pub struct Direct {
 impl Direct {
     /// Begins: attaches the program, then listens, then takes part.
     pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
-        let DirectParts { name, key, guard, dispatchers, last_epoch, persist } = parts;
+        let DirectParts { name, key, guard, dispatchers, last_epoch, persist, referee } = parts;
         let no_such = || DirectError::NoSuchDispatcher(name.clone());
         let place = config.dispatchers.iter().position(|it| it.name == name);
         let place = place.ok_or_else(no_such)?;
@@ -120,6 +128,8 @@ impl Direct {
             let other = Other { name: Name::new(&other.name)?, beat: None };
             others.insert(other.name.peer(), other);
         }
+        let ttl_s = config.etcd.lease_ms.div_ceil(1000);
+        let referee = referee.map(|store| Referee::new(store, &name, ttl_s)).transpose()?;
         let started = now();
         let (duty, first) = Duty::new(
             DutySettings {
@@ -167,6 +177,8 @@ impl Direct {
             applied: Default::default(),
             sink: FlowSink::default(),
             streams: Streams::new(wall_clock_ms()),
+            referee,
+            has_remains: true,
         };
         let hands = Hands {
             guard: Arc::clone(&guard),

@@ -26,6 +26,8 @@ pub struct DirectStatus {
     pub attached: String,
     /// The device.
     pub device: String,
+    /// How the shared store does, if there is one: `3 of 3 endpoints answer`.
+    pub store: Option<String>,
     /// The other dispatchers.
     pub peers: Vec<PeerStatus>,
     /// What is wrong, in sentences.
@@ -60,6 +62,8 @@ pub(crate) struct View {
     pub(crate) epoch: u64,
     pub(crate) active: Option<String>,
     pub(crate) flows_synced: bool,
+    /// How the shared store does, in a line.
+    pub(crate) store: Option<String>,
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
@@ -72,6 +76,7 @@ impl Shared {
             epoch: 0,
             active: None,
             flows_synced: false,
+            store: None,
             peers: Vec::new(),
             table: Arc::default(),
             applied: TableVersion::default(),
@@ -121,6 +126,7 @@ impl Shared {
             flows_synced: view.flows_synced,
             attached: self.opened.how.clone(),
             device: self.opened.device.clone(),
+            store: view.store.clone(),
             peers: view.peers.clone(),
             complaints: self.complaint().iter().cloned().collect(),
         }

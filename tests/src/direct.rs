@@ -1,0 +1,505 @@
+//! Clusters in direct dispatch: real processes on the machines of a test bed.
+//!
+//! [`DirectCluster`] has a bed of its own (or shares one), a folder of its own
+//! with config, key, site and sockets, and runs `skep run` on each machine as
+//! an operator would. All of it goes when it is dropped. Only one test of a
+//! process has a bed at a time: they would take the processor from each other.
+//!
+//! Each node puts its name into its responses, by a field of its site, so
+//! clients tell who has served them.
+
+use std::cell::{Ref, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::process::Signal;
+use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
+use skep_lab::{Bed, Machine, Topology};
+
+use crate::client::RawClient;
+use crate::process::{Finished, Skep};
+use crate::site::Site;
+use crate::wait::{PATIENCE, poll_until, skip};
+
+/// Port of the service.
+const PORT: u16 = 80;
+
+/// Port of the nodes at their own addresses.
+const NODE_PORT: u16 = 8080;
+
+/// Port of heartbeats.
+const BEAT_PORT: u16 = 7071;
+
+/// The path of a small file, and its length in bytes.
+pub const SHORT: (&str, u64) = ("/short", 512);
+
+/// The path of a file that lasts, and its length in bytes: more than sockets
+/// hold on the way.
+pub const LONG: (&str, u64) = ("/long", 4 * 1024 * 1024);
+
+/// Content of both.
+const PATTERN: Pattern = Pattern { seed: 3 };
+
+/// Rate of a long download, in bytes per second: small, so that thousands of
+/// them leave the machine time for all else.
+const DOWNLOAD_BYTES_S: u64 = 4 * 1024;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// What a cluster is made of.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The bed's machines, if the cluster makes one.
+    pub topology: Topology,
+    /// The cluster's name.
+    pub cluster: String,
+    /// Numbers of the machines that dispatch, from 1.
+    pub dispatchers: Vec<usize>,
+    /// Numbers of the machines that are nodes in the config, from 1, with
+    /// their weights.
+    pub nodes: Vec<(usize, u32)>,
+    /// The policy's name.
+    pub policy: String,
+    /// Whether the service has an IPv6 address, too.
+    pub ipv6: bool,
+    /// Lines of `[direct]`.
+    pub direct: String,
+    /// Lines before all tables.
+    pub lines: String,
+}
+
+impl Default for Setup {
+    /// Two dispatchers and three nodes, two clients.
+    fn default() -> Self {
+        Self::of(2, 3)
+    }
+}
+
+impl Setup {
+    /// So many dispatchers and nodes, and two clients, all on one LAN.
+    pub fn of(dispatchers: usize, nodes: usize) -> Self {
+        Self {
+            topology: Topology { clients: 2, dispatchers, nodes, ..Topology::default() },
+            cluster: "lab".into(),
+            dispatchers: (1..=dispatchers).collect(),
+            nodes: (1..=nodes).map(|number| (number, 100)).collect(),
+            policy: "round-robin".into(),
+            ipv6: false,
+            direct: String::new(),
+            lines: String::new(),
+        }
+    }
+}
+
+/// A running cluster; killed when dropped.
+pub struct DirectCluster {
+    daemons: RefCell<BTreeMap<String, Skep>>,
+    setup: RefCell<Setup>,
+    folder: Site,
+    bed: Arc<Bed>,
+    _turn: Option<MutexGuard<'static, ()>>,
+}
+
+/// Says a figure, also where the output of tests that pass is not shown.
+pub fn figure(text: &str) {
+    let _ = writeln!(std::io::stderr(), "FIGURE {text}");
+}
+
+/// Whether a test bed can be; says it loudly if not.
+pub fn root_or_skip() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skip("network namespaces and packet programs need root");
+    }
+    is_root
+}
+
+impl DirectCluster {
+    /// A bed with a cluster that serves; `None`, said loudly, without root.
+    #[track_caller]
+    pub fn start(setup: Setup) -> Option<Self> {
+        let cluster = Self::prepare(setup)?;
+        cluster.run_all();
+        cluster.wait_serving();
+        Some(cluster)
+    }
+
+    /// A bed and a folder for a cluster of which nothing runs yet.
+    pub fn prepare(setup: Setup) -> Option<Self> {
+        if !root_or_skip() {
+            return None;
+        }
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let bed = Arc::new(Bed::new(&setup.topology).expect("a test bed"));
+        Some(Self { _turn: Some(turn), ..Self::prepare_on(&bed, setup) })
+    }
+
+    /// A folder for a cluster on machines of a bed that has others, too.
+    pub fn prepare_on(bed: &Arc<Bed>, setup: Setup) -> Self {
+        // Cut to what a key has at least.
+        let key = format!("{:-<32}", setup.cluster);
+        let folder = Site::new().with("key", key);
+        let site = folder.path("site");
+        std::fs::create_dir(&site).expect("the folder is ours");
+        for (path, len) in [SHORT, LONG] {
+            PATTERN.write(&site.join(&path[1..]), len).expect("the folder is ours");
+        }
+        let (daemons, setup) = (RefCell::default(), RefCell::new(setup));
+        let cluster = Self { daemons, setup, folder, bed: Arc::clone(bed), _turn: None };
+        cluster.write_configs();
+        cluster
+    }
+
+    // --- what it is ---
+
+    /// The bed.
+    pub fn bed(&self) -> &Arc<Bed> {
+        &self.bed
+    }
+
+    /// A machine of the bed.
+    #[track_caller]
+    pub fn machine(&self, name: &str) -> &Machine {
+        self.bed.machine(name).unwrap_or_else(|| panic!("the bed has no {name}"))
+    }
+
+    /// The service's address.
+    pub fn vip(&self) -> SocketAddr {
+        (self.bed.vip(0).0, PORT).into()
+    }
+
+    /// The service's other address.
+    pub fn vip6(&self) -> SocketAddr {
+        (self.bed.vip(0).1, PORT).into()
+    }
+
+    /// A path in the cluster's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path(name)
+    }
+
+    /// Changes the config files; a reload makes it known.
+    pub fn reconfigure(&self, change: impl FnOnce(&mut Setup)) {
+        change(&mut self.setup.borrow_mut());
+        self.write_configs();
+    }
+
+    /// What the process of this name has said so far.
+    pub fn log(&self, name: &str) -> String {
+        self.daemon(name).stderr_text()
+    }
+
+    /// Waits until the process of this name has said this.
+    #[track_caller]
+    pub fn wait_log(&self, name: &str, words: &str) {
+        poll_until(PATIENCE, &format!("{words:?} from {name}"), || self.log(name).contains(words));
+    }
+
+    /// A running process.
+    #[track_caller]
+    pub fn daemon(&self, name: &str) -> Ref<'_, Skep> {
+        Ref::map(self.daemons.borrow(), |daemons| {
+            daemons.get(name).unwrap_or_else(|| panic!("{name} does not run"))
+        })
+    }
+
+    // --- processes ---
+
+    /// Starts all processes, up to their ready lines.
+    #[track_caller]
+    pub fn run_all(&self) {
+        let names = self.names();
+        names.iter().for_each(|name| self.spawn(name));
+        names.iter().for_each(|name| self.wait_ready(name));
+    }
+
+    /// Starts one process, up to its ready line.
+    #[track_caller]
+    pub fn run(&self, name: &str) {
+        self.spawn(name);
+        self.wait_ready(name);
+    }
+
+    /// Starts one process, which takes the name's place.
+    pub fn spawn(&self, name: &str) {
+        let (config, machine) = (self.config(name), self.machine(name));
+        let mut command = machine.command(Skep::binary());
+        command.arg("run").arg("--config").arg(config).args(["--as", name]);
+        let daemon = Skep::start_command(&mut command);
+        self.daemons.borrow_mut().insert(name.to_owned(), daemon);
+    }
+
+    /// Waits for a process's ready line.
+    #[track_caller]
+    pub fn wait_ready(&self, name: &str) {
+        poll_until(PATIENCE, &format!("ready line of {name}"), || {
+            let mut daemons = self.daemons.borrow_mut();
+            let daemon = daemons.get_mut(name).expect("it was started");
+            daemon.assert_running();
+            daemon.stdout_text().lines().any(|line| line.starts_with("skep: ready on"))
+        });
+    }
+
+    /// Kills a process and its netguard, by SIGKILL.
+    pub fn kill(&self, name: &str) {
+        drop(self.daemons.borrow_mut().remove(name));
+    }
+
+    /// Kills a process only; its netguard is on its own.
+    pub fn kill_alone(&self, name: &str) {
+        self.daemon(name).signal(Signal::KILL);
+        self.kill(name);
+    }
+
+    /// Ends a process by SIGTERM.
+    #[track_caller]
+    pub fn terminate(&self, name: &str) -> Finished {
+        let daemon = self.daemons.borrow_mut().remove(name).expect("it runs");
+        daemon.signal(Signal::TERM);
+        daemon.finish()
+    }
+
+    /// `skep ARGUMENTS --socket ...` at a dispatcher; what it says on success.
+    #[track_caller]
+    pub fn control(&self, dispatcher: &str, arguments: &[&str]) -> String {
+        let socket = self.path("state").join(format!("{dispatcher}.sock"));
+        let mut command = std::process::Command::new(Skep::binary());
+        command.args(arguments).arg("--socket").arg(socket);
+        let finished = Skep::start_command(&mut command).finish();
+        let Finished { code, stdout, stderr } = finished;
+        assert_eq!(code, Some(0), "skep {arguments:?} at {dispatcher}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// Runs a program on a machine; what it says on success.
+    #[track_caller]
+    pub fn tool(&self, machine: &str, program: &str, arguments: &[&str]) -> String {
+        let output = self.machine(machine).command(program).args(arguments).output();
+        let output = output.unwrap_or_else(|error| panic!("cannot run {program}: {error}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?} on {machine}: {stderr}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    // --- who is active ---
+
+    /// The dispatchers' machines on which the virtual address is.
+    pub fn holders(&self) -> Vec<String> {
+        let vip = self.vip().ip();
+        let names = self.dispatcher_names();
+        names.into_iter().filter(|name| is_local(self.machine(name), vip)).collect()
+    }
+
+    /// Waits until one dispatcher has the virtual address, and says which.
+    #[track_caller]
+    pub fn wait_active(&self) -> String {
+        let mut holders = Vec::new();
+        poll_until(PATIENCE, "one dispatcher holds the virtual address", || {
+            holders = self.holders();
+            holders.len() == 1
+        });
+        holders.remove(0)
+    }
+
+    /// The dispatcher that is not active; for clusters with two.
+    #[track_caller]
+    pub fn standby(&self) -> String {
+        let active = self.wait_active();
+        let names = self.dispatcher_names();
+        names.into_iter().find(|name| *name != active).expect("a second dispatcher")
+    }
+
+    /// Waits until a standby has taken all flows: what it says when it has.
+    #[track_caller]
+    pub fn wait_serving(&self) {
+        self.wait_active();
+        let planned: BTreeSet<String> = self.node_names().into_iter().collect();
+        self.wait_nodes("client-1", &planned);
+    }
+
+    /// Waits until exactly these nodes answer a client's new connections.
+    #[track_caller]
+    pub fn wait_nodes(&self, client: &str, wanted: &BTreeSet<String>) {
+        let mut last = String::new();
+        poll_until(PATIENCE, &format!("answers by {wanted:?}"), || {
+            let asked = (0..4 * wanted.len()).map(|_| self.ask(client, self.vip(), SHORT.0));
+            match asked.collect::<Result<BTreeSet<String>, String>>() {
+                Ok(seen) if seen == *wanted => return true,
+                seen => last = format!("{seen:?}"),
+            }
+            false
+        });
+    }
+
+    // --- clients ---
+
+    /// One request by a client, on a connection of its own: the node that has
+    /// answered it.
+    pub fn ask(&self, client: &str, address: SocketAddr, path: &str) -> Result<String, String> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let asked = self.machine(client).run(|| {
+            let mut client = RawClient::try_connect(address)?;
+            client.send(request);
+            client.try_response()
+        });
+        let response = asked.map_err(|error| error.to_string())?;
+        let response = response.map_err(|error| error.to_string())?;
+        let node = response.header("x-skep-node").unwrap_or("nobody").to_owned();
+        if response.status == 200 { Ok(node) } else { Err(format!("status {}", response.status)) }
+    }
+
+    /// Long downloads, slow on purpose, not begun yet.
+    pub fn downloads(&self, count: usize) -> Downloads {
+        Downloads {
+            rate_bytes_s: DOWNLOAD_BYTES_S,
+            pattern: Some(PATTERN),
+            silence_ms: 30_000,
+            deadline_ms: 300_000,
+            ..Downloads::new(Target::new(self.vip(), LONG.0), count)
+        }
+    }
+
+    /// Short requests, a new connection each, not begun yet.
+    pub fn requests(&self, count: u64) -> Requests {
+        Requests {
+            duration_ms: 300_000,
+            timeout_ms: 30_000,
+            pattern: Some(PATTERN),
+            ..Requests::new(Target::new(self.vip(), SHORT.0), count)
+        }
+    }
+
+    /// A stream of short requests at an even rate, which shows gaps.
+    pub fn stream(&self, per_second: u32) -> Requests {
+        // So many that those in a gap do not keep others from being sent.
+        let workers = 1000;
+        Requests { per_second: Some(per_second), workers, ..self.requests(u64::MAX) }
+    }
+
+    // --- insides ---
+
+    fn config(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.toml"))
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.node_names().into_iter().chain(self.dispatcher_names()).collect()
+    }
+
+    fn dispatcher_names(&self) -> Vec<String> {
+        self.setup.borrow().dispatchers.iter().map(|it| format!("dispatcher-{it}")).collect()
+    }
+
+    fn node_names(&self) -> Vec<String> {
+        self.setup.borrow().nodes.iter().map(|(number, _)| format!("node-{number}")).collect()
+    }
+
+    /// Writes a config for each machine that the cluster may have: they differ
+    /// in what nodes say of themselves.
+    fn write_configs(&self) {
+        let setup = self.setup.borrow();
+        let (v4, v6) = (self.vip(), self.vip6());
+        let listen = if setup.ipv6 { format!("[\"{v4}\", \"{v6}\"]") } else { format!("\"{v4}\"") };
+        let root = self.folder.root().display();
+        let Setup { cluster, policy, direct, lines, .. } = &*setup;
+        let head = format!(
+            "cluster = \"{cluster}\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
+             {lines}\n[direct]\n{direct}\n\
+             [[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
+             policy = \"{policy}\"\n{}",
+            setup
+                .dispatchers
+                .iter()
+                .map(|&number| self.dispatcher_lines(number))
+                .collect::<String>()
+        );
+        let node_lines = |&(number, weight): &(usize, u32)| self.node_lines(number, weight);
+        let nodes: String = setup.nodes.iter().map(node_lines).collect();
+        let planned = |number| setup.nodes.iter().any(|(planned, _)| *planned == number);
+        for machine in self.bed.dispatchers().iter().chain(self.bed.nodes()) {
+            let name = machine.name();
+            let number = name.rsplit('-').next().and_then(|number| number.parse().ok());
+            // A node that is added while the cluster runs knows itself.
+            let is_new = name.starts_with("node-") && number.is_some_and(|it| !planned(it));
+            let own = number.filter(|_| is_new).map(|number| self.node_lines(number, 100));
+            let site = format!(
+                "[[site]]\nroot = \"{root}/site\"\nheaders = {{ \"X-Skep-Node\" = \"{name}\" }}\n"
+            );
+            let own = own.unwrap_or_default();
+            self.folder.replace(&format!("{name}.toml"), format!("{head}{nodes}{own}{site}"));
+        }
+    }
+
+    fn dispatcher_lines(&self, number: usize) -> String {
+        let name = format!("dispatcher-{number}");
+        let address = self.machine(&name).ipv4();
+        format!("[[dispatcher]]\nname = \"{name}\"\naddress = \"{address}:{BEAT_PORT}\"\n")
+    }
+
+    fn node_lines(&self, number: usize, weight: u32) -> String {
+        let name = format!("node-{number}");
+        let address = self.node_address(&name);
+        format!("[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nweight = {weight}\n")
+    }
+
+    /// Where a node serves by itself.
+    pub fn node_address(&self, name: &str) -> SocketAddr {
+        (self.machine(name).ipv4(), NODE_PORT).into()
+    }
+}
+
+/// Whether an address is one of a machine's own.
+fn is_local(machine: &Machine, address: IpAddr) -> bool {
+    machine.run(|| UdpSocket::bind((address, 0)).is_ok()).unwrap_or(false)
+}
+
+/// Loads that run together.
+pub struct Loads(Vec<Running>);
+
+impl Loads {
+    /// Begins a load on each of some machines.
+    pub fn start<'a>(
+        machines: impl IntoIterator<Item = &'a Machine>,
+        begin: impl Fn(&Machine) -> Running,
+    ) -> Self {
+        Self(machines.into_iter().map(begin).collect())
+    }
+
+    /// Successes so far.
+    pub fn succeeded(&self) -> u64 {
+        self.0.iter().map(|load| load.progress().succeeded).sum()
+    }
+
+    /// Failures so far.
+    pub fn failed(&self) -> u64 {
+        self.0.iter().map(|load| load.progress().failed).sum()
+    }
+
+    /// Waits until so many more requests have succeeded.
+    #[track_caller]
+    pub fn wait_for_more(&self, more: u64) {
+        let goal = self.succeeded() + more;
+        poll_until(PATIENCE, &format!("{more} more good replies"), || {
+            self.succeeded() >= goal || self.0.iter().all(Running::is_finished)
+        });
+        assert!(self.succeeded() >= goal, "the load has ended, {} failed", self.failed());
+    }
+
+    /// Waits until each of so many downloads has got bytes from now on, or has
+    /// failed.
+    #[track_caller]
+    pub fn wait_flowing(&self, count: u64) {
+        self.0.iter().for_each(Running::mark);
+        let flowing = || self.0.iter().map(|load| load.progress().flowing).sum::<u64>();
+        poll_until(PATIENCE, "bytes in every download", || flowing() + self.failed() >= count);
+    }
+
+    /// Ends them.
+    #[track_caller]
+    pub fn stop(self) -> Vec<Report> {
+        self.0.into_iter().map(|load| load.stop().expect("a load that ran")).collect()
+    }
+}
