@@ -198,7 +198,7 @@ INLINE int write_too_big(const struct frame *frame, const struct packet *packet,
 	if (packet->is_ipv4) {
 		if (ip + sizeof(struct too_big_ipv4) > frame->end)
 			return 0;
-		write_too_big_ipv4((void *)ip, quote, mtu > 0xffff ? 0xffff : mtu);
+		write_too_big_ipv4((void *)ip, quote, mtu); /* < what it took: 16 bits */
 	} else {
 		if (ip + sizeof(struct too_big_ipv6) > frame->end)
 			return 0;

@@ -87,7 +87,8 @@ fn write_ipv4(answer: &mut Vec<u8>, quoted: &[u8], mtu: u32) {
     ip[16..20].copy_from_slice(&quoted[12..16]);
     let checksum = internet_checksum(&[&ip]);
     ip[10..12].copy_from_slice(&checksum.to_be_bytes());
-    let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+    // Less than the packet's length, which has 16 bits.
+    let mtu = mtu as u16;
     let mut icmp = [UNREACHABLE, UNREACHABLE_TOO_BIG, 0, 0, 0, 0, 0, 0];
     icmp[6..].copy_from_slice(&mtu.to_be_bytes());
     let checksum = internet_checksum(&[&icmp, quoted]);
