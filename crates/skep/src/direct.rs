@@ -18,9 +18,9 @@ use skep_wire::message::NodeLoad;
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
-use crate::epoch::EpochFile;
 use crate::guardian::Guardian;
 use crate::running::Roles;
+use crate::stores::Stores;
 
 /// Parts of this process in direct dispatch; empty where there is none.
 #[derive(Default)]
@@ -91,14 +91,23 @@ impl Directing {
             self.agent = Some(agent);
         }
         if let Some(name) = dispatcher_name(config, roles) {
-            let (mut file, last_epoch) = EpochFile::open(config, &name)?;
+            let stores = Stores::open(config, &name)?;
+            let (last_epoch, local, referee) = (stores.last_epoch(), stores.local, stores.shared);
+            let shared = referee.clone();
             let parts = DirectParts {
                 name,
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
                 dispatchers: dispatchers.to_vec(),
                 last_epoch,
-                persist: Box::new(move |epoch| file.keep(epoch)),
+                persist: Box::new(move |epoch| {
+                    if let Some(shared) = &shared {
+                        // Not waited for: the local one is enough to go on.
+                        drop(shared.record_epoch(epoch));
+                    }
+                    local.record_epoch(epoch).wait()
+                }),
+                referee,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
             register_direct(registry, &direct);
@@ -133,6 +142,7 @@ impl Directing {
                 flows_synced: shown.flows_synced,
                 attached: shown.attached,
                 device: shown.device,
+                store: shown.store,
                 peers: shown.peers.into_iter().map(peer).collect(),
                 packets: packets(&direct.counters()),
                 complaints: shown.complaints,

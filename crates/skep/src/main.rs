@@ -10,13 +10,13 @@ mod commands;
 mod compose;
 mod control;
 mod direct;
-mod epoch;
 mod guardian;
 mod logging;
 mod running;
 mod settings;
 mod show;
 mod signals;
+mod stores;
 mod top;
 mod up;
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use skep_wire::guard::{Order, Side, Steerer};
-use skep_wire::steer::{Load, Member, Node};
+use skep_wire::steer::{Load, Member, Node, NodeState};
 use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::client::Guard;
@@ -55,14 +55,13 @@ impl Applier {
         self.version
     }
 
-    /// Makes the program go by `table`. Nodes come before the rows that name
-    /// them, rows before the services that lead to them.
+    /// Makes the program go by `table`. What nodes may take comes before the
+    /// rows that give it to them, what they may no longer after the rows that
+    /// did: a row whose only node just closed would refuse clients. Rows come
+    /// before the services that lead to them.
     pub fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
         let nodes: Vec<Node> = table.nodes.iter().map(|node| self.node(node)).collect();
-        if nodes != self.nodes {
-            self.guard.ask(&Order::Nodes(self.side, nodes.clone()))?;
-            self.nodes = nodes;
-        }
+        self.apply_nodes(openest(&self.nodes, &nodes))?;
         let steerers = self.steerers_of(table);
         if steerers != self.steerers {
             self.guard.ask(&Order::Steerers(self.side, steerers.clone()))?;
@@ -71,12 +70,21 @@ impl Applier {
         for service in &table.services {
             self.apply_rows(table, service)?;
         }
+        self.apply_nodes(nodes)?;
         let services: Vec<_> = table.services.iter().map(|service| service.service).collect();
         if services != self.services {
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
             self.services = services;
         }
         self.version = table.version;
+        Ok(())
+    }
+
+    fn apply_nodes(&mut self, nodes: Vec<Node>) -> Result<(), GuardError> {
+        if nodes != self.nodes {
+            self.guard.ask(&Order::Nodes(self.side, nodes.clone()))?;
+            self.nodes = nodes;
+        }
         Ok(())
     }
 
@@ -131,5 +139,46 @@ impl Applier {
         steerers.sort_by_key(|(mac, steerer)| (*mac, *steerer == Steerer::Dispatcher));
         steerers.dedup_by_key(|(mac, _)| *mac);
         steerers
+    }
+}
+
+/// All nodes of both lists; those in both as the later one has them, but with
+/// the state that takes more.
+fn openest(before: &[Node], after: &[Node]) -> Vec<Node> {
+    let takes = |state: NodeState| match state {
+        NodeState::Up => 2,
+        NodeState::Draining => 1,
+        NodeState::Down => 0,
+    };
+    let is_same = |a: &Node, b: &Node| (a.index, a.mac) == (b.index, b.mac);
+    let open = |node: &Node| {
+        let known = before.iter().find(|known| is_same(known, node)).map(|known| known.state);
+        let state = known.filter(|known| takes(*known) > takes(node.state));
+        Node { state: state.unwrap_or(node.state), ..*node }
+    };
+    let gone = before.iter().filter(|known| after.iter().all(|node| node.index != known.index));
+    after.iter().map(open).chain(gone.copied()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_tables_nodes_may_take_what_either_lets_them() {
+        use NodeState::{Down, Draining, Up};
+        let node = |index: u16, state| Node {
+            index,
+            mac: [2, 0, 0, 0, 0, index as u8],
+            device_index: 0,
+            mtu: 1500,
+            state,
+            is_local: false,
+        };
+        let before = [node(0, Up), node(1, Down), node(2, Draining), node(3, Up)];
+        let another = Node { mac: [2, 0, 0, 0, 1, 0], ..node(2, Down) };
+        let after = [node(0, Draining), node(1, Up), another, node(4, Up)];
+        let between = [node(0, Up), node(1, Up), another, node(4, Up), node(3, Up)];
+        assert_eq!(openest(&before, &after), between);
     }
 }

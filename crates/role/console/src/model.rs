@@ -58,6 +58,8 @@ pub struct DirectStatus {
     pub attached: String,
     /// The network device that it is attached to.
     pub device: String,
+    /// How the store does that dispatchers share, if there is one.
+    pub store: Option<String>,
     /// The other dispatchers.
     pub peers: Vec<DirectPeer>,
     /// Packets by what became of them, since the program was loaded.

@@ -1,0 +1,52 @@
+//! What a dispatcher keeps beyond its own life: a file of its own, and an etcd if
+//! the config has one.
+
+use anyhow::Context;
+use skep_config::Config;
+use skep_guard::privileges;
+use skep_store::{Settings, Store};
+
+/// See the module.
+pub(crate) struct Stores {
+    /// A file of this machine: what must be kept before it is used.
+    pub(crate) local: Store,
+    /// What dispatchers share: asked, not waited for.
+    pub(crate) shared: Option<Store>,
+}
+
+impl Stores {
+    /// Opens those of the dispatcher `name`.
+    pub(crate) fn open(config: &Config, name: &str) -> anyhow::Result<Self> {
+        let file = config.state_dir.join(format!("{name}.redb"));
+        let local = open(Settings::Embedded { file })?;
+        let etcd = Settings::Etcd {
+            endpoints: config.etcd.endpoints.iter().map(|it| format!("http://{it}")).collect(),
+            cluster: config.cluster.clone(),
+        };
+        let is_shared = config.store == skep_config::Store::Etcd;
+        let shared = is_shared.then(|| open(etcd)).transpose()?;
+        Ok(Self { local, shared })
+    }
+
+    /// The greatest epoch that any of them knows. An etcd that does not answer
+    /// says nothing: the other dispatchers' heartbeats will.
+    pub(crate) fn last_epoch(&self) -> u64 {
+        let asked = [Some(&self.local), self.shared.as_ref()];
+        let epochs = asked.into_iter().flatten().map(|store| {
+            store.last_epoch().wait().unwrap_or_else(|error| {
+                tracing::warn!("the last epoch is not known: {error}");
+                0
+            })
+        });
+        epochs.max().unwrap_or(0)
+    }
+}
+
+/// Opens a store whose thread has no privileges, unlike this one.
+fn open(settings: Settings) -> anyhow::Result<Store> {
+    let opened = std::thread::spawn(move || {
+        privileges::keep_nothing().context("cannot give up privileges")?;
+        Store::open(&settings).map_err(anyhow::Error::from)
+    });
+    opened.join().map_err(|_| anyhow::anyhow!("the store's thread has panicked"))?
+}
