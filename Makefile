@@ -51,8 +51,9 @@ lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, 
 	cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- --deny warnings
 
 bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
-	@xtask/need.sh cc cargo wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish
-	cargo build --release --package skep --package skep-bench
+	@xtask/need.sh cc cargo ip:iproute2 nft:nftables wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish \
+		/usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
+	cargo build --release --package skep --package skep-bench --package skep-bpf-tests
 	$(TARGET)/release/skep-bench $(BENCH)
 
 fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each

@@ -2,7 +2,7 @@
 //! it is measured. A client of trusted servers: no limits but the obvious.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -28,6 +28,12 @@ impl Answer {
 /// Asks a server of this machine for a path, on a connection of its own.
 pub(crate) fn get(port: u16, path: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    get_on(&mut stream, path).with_context(|| format!("GET {path}"))
+}
+
+/// Asks a server somewhere else.
+pub(crate) fn get_at(server: SocketAddr, path: &str) -> Result<Answer> {
+    let mut stream = TcpStream::connect_timeout(&server, ANSWER_TIMEOUT)?;
     get_on(&mut stream, path).with_context(|| format!("GET {path}"))
 }
 

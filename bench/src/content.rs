@@ -18,6 +18,9 @@ pub(crate) const MEDIUM: (&str, usize) = ("/22k.bin", 22_132);
 /// A download's size.
 pub(crate) const LARGE: (&str, usize) = ("/541k.bin", 541_761);
 
+/// A download that lasts; in direct dispatch alone.
+pub(crate) const HUGE: (&str, usize) = ("/16m.bin", 16 * 1024 * 1024);
+
 /// WebBench's classes: bytes, and probability in 1/1000. They add up to 999, as
 /// published (`workloads.md`).
 const MIX: [(usize, u64); 10] = [
@@ -35,8 +38,13 @@ const MIX: [(usize, u64); 10] = [
 
 /// Writes all files below `root`.
 pub(crate) fn write_files(root: &Path) -> Result<()> {
+    write(root, all_files())
+}
+
+/// Writes these files below `root`.
+pub(crate) fn write(root: &Path, files: impl IntoIterator<Item = (String, usize)>) -> Result<()> {
     let mut rng = Rng::new(SEED);
-    for (path, bytes) in all_files() {
+    for (path, bytes) in files {
         let file = root.join(path.trim_start_matches('/'));
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;

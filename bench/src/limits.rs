@@ -51,3 +51,15 @@ pub(crate) const SEED: u64 = 2;
 /// Weight of our processes among the sessions of this machine (autogroup), so
 /// that other work disturbs less: 1 % of a core is left to it.
 pub(crate) const SESSION_NICENESS: i32 = -19;
+
+/// Nodes behind a dispatcher in direct dispatch; wrk has a thread for each.
+pub(crate) const DIRECT_NODES: usize = 3;
+/// Connections at once for short requests, a multiple of the nodes.
+pub(crate) const SHORT_CONNECTIONS: u32 = 60;
+/// Downloads at once: few, so that each makes headway.
+pub(crate) const DOWNLOAD_CONNECTIONS: u32 = 12;
+/// Link of each node and of the dispatcher where links have a rate, in bits per
+/// second: so low that two cores can fill three of them and links are the bound.
+pub(crate) const LINK_BITS_S: u64 = 200_000_000;
+/// Ports of clients that open connections without end.
+pub(crate) const CLIENT_PORTS: &str = "1024 65535";

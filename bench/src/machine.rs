@@ -52,15 +52,13 @@ impl Drop for Congestion {
     }
 }
 
-/// Pins this process, and all that it starts, to the client's core, and gives
-/// its session weight. Servers are moved to their own core one by one.
+/// Pins this process, and all that it starts, to the client's core. Servers are
+/// moved to their own core one by one.
 pub(crate) fn claim_the_client_core() -> Result<()> {
     let mut core = CpuSet::new();
     core.set(CLIENT_CORE);
     sched_setaffinity(None, &core)
-        .with_context(|| format!("cores {SERVER_CORE} and {CLIENT_CORE} are needed"))?;
-    prefer_session("self");
-    Ok(())
+        .with_context(|| format!("cores {SERVER_CORE} and {CLIENT_CORE} are needed"))
 }
 
 /// Raises the weight of a process's session; without the right to, leaves it.

@@ -9,6 +9,7 @@
 mod bodies;
 mod check;
 mod content;
+mod direct;
 mod drain;
 mod groups;
 mod idle;
@@ -33,7 +34,7 @@ use crate::results::Results;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// static, proxy, redirect and idle
+    /// static, proxy, redirect, idle and direct
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
@@ -43,6 +44,8 @@ enum What {
     Redirect,
     /// 10,000 idle connections: their memory, and what they cost the active ones
     Idle,
+    /// Direct dispatch in a test bed, beside two-way proxies: needs root
+    Direct,
     /// Ways to send a large body, in C, without a server around them
     Bodies,
 }
@@ -104,26 +107,18 @@ fn run(args: &Args) -> Result<usize> {
     let mut results = if dry { Results::default() } else { Results::read(&args.json)? };
     machine::raise_file_limit();
     let congestion = machine::Congestion::set(&args.congestion)?;
-    machine::claim_the_client_core()?;
+    machine::prefer_session("self");
     results.machine = machine::describe(&congestion)?;
-    let bench = Bench::prepare(rounds, seconds, &args.only, &args.skep)?;
 
     let mut failures = 0;
-    let all = args.what == What::All;
-    if all || args.what == What::Static {
-        failures += groups::files(&bench, &mut results)?;
+    // First, since nothing is pinned in it.
+    if [What::All, What::Direct].contains(&args.what) && args.only.is_empty() {
+        failures += direct::run(rounds, seconds, &args.skep, &mut results)?;
     }
-    if all || args.what == What::Proxy {
-        failures += groups::proxy(&bench, &mut results)?;
-    }
-    if all || args.what == What::Redirect {
-        failures += groups::redirect(&bench, &mut results)?;
-    }
-    if all || args.what == What::Idle {
-        failures += idle::run(&bench, &mut results)?;
-    }
-    if args.what == What::Bodies {
-        bodies::run(&bench, &mut results)?;
+    if args.what != What::Direct {
+        machine::claim_the_client_core()?;
+        let bench = Bench::prepare(rounds, seconds, &args.only, &args.skep)?;
+        failures += on_one_core(&bench, args.what, &mut results)?;
     }
     let page = report::page(&results);
     if dry {
@@ -132,6 +127,28 @@ fn run(args: &Args) -> Result<usize> {
         results.write(&args.json)?;
         std::fs::write(&args.out, page).with_context(|| args.out.display().to_string())?;
         println!("skep-bench: wrote {} and {}", args.out.display(), args.json.display());
+    }
+    Ok(failures)
+}
+
+/// The groups in which every server has one core.
+fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize> {
+    let mut failures = 0;
+    let all = what == What::All;
+    if all || what == What::Static {
+        failures += groups::files(bench, results)?;
+    }
+    if all || what == What::Proxy {
+        failures += groups::proxy(bench, results)?;
+    }
+    if all || what == What::Redirect {
+        failures += groups::redirect(bench, results)?;
+    }
+    if all || what == What::Idle {
+        failures += idle::run(bench, results)?;
+    }
+    if what == What::Bodies {
+        bodies::run(bench, results)?;
     }
     Ok(failures)
 }

@@ -281,7 +281,8 @@ fn find_version(said: &str) -> Option<String> {
     words.find(|word| is_version(word)).map(str::to_owned)
 }
 
-fn fill(text: &str, names: &[(&str, String)], places: &Places) -> String {
+/// `text` with what its `@NAMES@` stand for.
+pub(crate) fn fill(text: &str, names: &[(&str, String)], places: &Places) -> String {
     let text = text
         .replace("@ROOT@", &places.root.display().to_string())
         .replace("@LIMIT@", &places.limit.display().to_string())
@@ -305,7 +306,7 @@ pub(crate) fn wait_for_answer(server: &mut Server) -> Result<()> {
 }
 
 /// The end of what a server wrote before it failed.
-fn last_words(dir: &Path) -> String {
+pub(crate) fn last_words(dir: &Path) -> String {
     let said = fs::read_to_string(dir.join("output.log")).unwrap_or_default();
     let lines: Vec<&str> = said.lines().rev().take(5).collect();
     let mut words = String::from("it said: ");

@@ -26,18 +26,16 @@ pub(crate) struct Server {
 impl Server {
     /// Starts `argv` on one core. Its output goes to `output.log` in `dir`.
     pub(crate) fn start(argv: &[String], dir: &Path, core: usize, port: u16) -> Result<Self> {
+        let mut command = Command::new("taskset");
+        command.arg("-c").arg(core.to_string()).args(argv);
+        Self::launch(command, dir, port).with_context(|| format!("cannot start {}", argv.join(" ")))
+    }
+
+    /// Starts a command, wherever it runs. Its output goes to `output.log` in `dir`.
+    pub(crate) fn launch(mut command: Command, dir: &Path, port: u16) -> Result<Self> {
         let log = File::create(dir.join("output.log")).context("output.log")?;
-        let child = Command::new("taskset")
-            .arg("-c")
-            .arg(core.to_string())
-            .args(argv)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", argv.join(" ")))?;
-        Ok(Self { child, port })
+        let command = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(Self { child: command.process_group(0).spawn()?, port })
     }
 
     /// An error once the process has ended.
@@ -53,8 +51,13 @@ impl Server {
     /// comes the softirq work that the kernel moved to its own thread for the
     /// server's core. A thread that ended is no longer counted.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        let tree: u64 = self.tree().iter().map(|&pid| threads_ns(pid)).sum();
-        tree + softirq_thread().map_or(0, threads_ns)
+        let core = crate::limits::SERVER_CORE;
+        self.tree_ns() + softirq_ns(&format!("ksoftirqd/{core}\n"))
+    }
+
+    /// The same without the kernel's own thread.
+    pub(crate) fn tree_ns(&self) -> u64 {
+        self.tree().iter().map(|&pid| threads_ns(pid)).sum()
     }
 
     /// Resident memory of the tree, in bytes.
@@ -150,11 +153,13 @@ fn threads_ns(pid: u32) -> u64 {
         .sum()
 }
 
-/// The kernel's thread for softirq work on the server's core.
-fn softirq_thread() -> Option<u32> {
-    let name = format!("ksoftirqd/{}\n", crate::limits::SERVER_CORE);
-    pids()
-        .find(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == name))
+/// Time of the kernel's threads for softirq work whose names begin like this,
+/// in nanoseconds.
+pub(crate) fn softirq_ns(name: &str) -> u64 {
+    let is_one = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.starts_with(name))
+    };
+    pids().filter(is_one).map(threads_ns).sum()
 }
 
 fn resident_bytes(pid: u32) -> u64 {

@@ -1,6 +1,7 @@
 //! `docs/benchmarks.md`, written from the samples alone: targets first, then
 //! the tables, the rows that Skep loses included.
 
+mod direct;
 mod targets;
 
 use std::fmt::Write as _;
@@ -62,7 +63,11 @@ pub(crate) fn page(results: &Results) -> String {
     if let Some(bodies) = &results.bodies {
         page += &bodies_table(bodies);
     }
-    page + &method()
+    page += &method();
+    if let Some(direct) = &results.direct {
+        page += &direct::section(direct);
+    }
+    page
 }
 
 fn machine(machine: &Machine) -> String {

@@ -14,6 +14,7 @@ pub(crate) struct Results {
     pub(crate) cells: BTreeMap<String, Cell>,
     pub(crate) idle: Option<Idle>,
     pub(crate) bodies: Option<Bodies>,
+    pub(crate) direct: Option<Direct>,
 }
 
 /// The machine and what ran on it.
@@ -107,6 +108,75 @@ pub(crate) struct BodyWay {
     pub(crate) cpu_us: Vec<Vec<f64>>,
 }
 
+/// Direct dispatch in a test bed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Direct {
+    pub(crate) date: String,
+    pub(crate) rounds: u32,
+    pub(crate) seconds: u32,
+    pub(crate) tables: Vec<DirectTable>,
+    /// What a packet costs in the programs, where that was measured.
+    pub(crate) packets: Option<Packets>,
+}
+
+/// One load, through all that may stand before the nodes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DirectTable {
+    pub(crate) key: String,
+    pub(crate) rows: Vec<DirectRow>,
+}
+
+/// One way to the nodes.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct DirectRow {
+    pub(crate) way: String,
+    pub(crate) version: String,
+    /// Why there are no samples, or fewer than there should be.
+    pub(crate) trouble: Option<String>,
+    pub(crate) samples: Vec<Pair>,
+}
+
+/// Two measurements, one right after the other.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Pair {
+    /// Nodes addressed directly.
+    pub(crate) nodes: Flow,
+    /// The same nodes behind the way.
+    pub(crate) way: Flow,
+}
+
+/// One measurement in a test bed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Flow {
+    pub(crate) seconds: f64,
+    pub(crate) requests: u64,
+    /// Received by the client, heads included.
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+    /// CPU time of the bed: client, dispatcher, nodes and their kernels, in seconds.
+    pub(crate) bed_cpu_s: f64,
+    /// Of it, that of processes in the dispatcher's machine.
+    pub(crate) dispatcher_cpu_s: f64,
+    /// What all else on this machine took, in percent of all cores.
+    pub(crate) others_percent: f64,
+}
+
+/// Nanoseconds of a packet in the packet programs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Packets {
+    /// Sizes of the cluster.
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<PacketCost>,
+}
+
+/// One kind of packet.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct PacketCost {
+    pub(crate) case: String,
+    /// By size of the cluster.
+    pub(crate) ns: Vec<f64>,
+}
+
 impl Results {
     /// Reads what earlier runs left; nothing when there is no file yet.
     pub(crate) fn read(path: &Path) -> Result<Self> {
@@ -172,6 +242,71 @@ impl IdleRow {
     /// Whether there is nothing to hide.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+impl DirectTable {
+    /// The row of a way, with samples or not.
+    pub(crate) fn row_mut(&mut self, way: &str) -> Option<&mut DirectRow> {
+        self.rows.iter_mut().find(|row| row.way == way)
+    }
+
+    /// The row of a way, if it was measured.
+    pub(crate) fn row(&self, way: &str) -> Option<&DirectRow> {
+        self.rows.iter().find(|row| row.way == way && !row.samples.is_empty())
+    }
+
+    /// All measurements at the nodes themselves.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = &Flow> + Clone {
+        self.rows.iter().flat_map(|row| &row.samples).map(|pair| &pair.nodes)
+    }
+}
+
+impl DirectRow {
+    /// Measurements through the way.
+    pub(crate) fn through(&self) -> impl Iterator<Item = &Flow> + Clone {
+        self.samples.iter().map(|pair| &pair.way)
+    }
+
+    /// Median of what the way has, compared with the nodes right before it.
+    pub(crate) fn compared(&self, compare: impl Fn(&Flow, &Flow) -> f64) -> f64 {
+        median(self.samples.iter().map(|pair| compare(&pair.way, &pair.nodes)))
+    }
+
+    /// Errors of all rounds, those at the nodes themselves included.
+    pub(crate) fn errors(&self) -> u64 {
+        self.samples.iter().map(|pair| pair.way.errors + pair.nodes.errors).sum()
+    }
+
+    /// Whether there is nothing to hide.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+impl Flow {
+    pub(crate) fn requests_per_s(&self) -> f64 {
+        self.requests as f64 / self.seconds
+    }
+
+    /// Received, in Mbit/s.
+    pub(crate) fn mbit_s(&self) -> f64 {
+        self.bytes as f64 * 8.0 / 1e6 / self.seconds
+    }
+
+    /// CPU time of the bed for one request, in microseconds.
+    pub(crate) fn bed_us(&self) -> f64 {
+        self.bed_cpu_s * 1e6 / self.requests as f64
+    }
+
+    /// CPU time of the bed for one mebibyte, in microseconds.
+    pub(crate) fn bed_us_per_mib(&self) -> f64 {
+        self.bed_cpu_s * 1e6 * 1048576.0 / self.bytes as f64
+    }
+
+    /// CPU time of the dispatcher's processes for one request, in microseconds.
+    pub(crate) fn dispatcher_us(&self) -> f64 {
+        self.dispatcher_cpu_s * 1e6 / self.requests as f64
     }
 }
 

@@ -1,8 +1,8 @@
-//! The targets of issue 2, section 5, each with what was measured.
+//! The targets of issue 2, section 5, and of issue 3, each with what was measured.
 
 use std::fmt::Write as _;
 
-use super::idle_ratio;
+use super::{direct, idle_ratio};
 use crate::peers::{LIMIT, SKEP};
 use crate::results::{Cell, Results, Row, Sample, median};
 
@@ -17,7 +17,7 @@ const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 const IDLE_CPU_RATIO_MAX: f64 = 1.05;
 
 /// What was found for one target; `None` when it was not measured.
-type Finding = Option<(String, bool)>;
+pub(super) type Finding = Option<(String, bool)>;
 
 /// One line for each target.
 pub(super) fn table(results: &Results) -> String {
@@ -61,6 +61,7 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
     ));
     findings.extend(idle_findings(results));
     findings.push(("errors: none".to_owned(), errors(results)));
+    findings.extend(direct::findings(results.direct.as_ref()));
     findings
 }
 
@@ -111,8 +112,10 @@ fn idle_findings(results: &Results) -> [(String, Finding); 2] {
 fn errors(results: &Results) -> Finding {
     let rows = results.cells.values().filter_map(|cell| cell.row(SKEP));
     let idle = results.idle.iter().flat_map(|idle| &idle.rows).filter(|row| row.server == SKEP);
-    let counts: Vec<u64> =
-        rows.map(|row| row.errors()).chain(idle.map(|row| row.errors())).collect();
+    let direct = results.direct.iter().flat_map(|direct| &direct.tables);
+    let direct = direct.flat_map(|table| &table.rows).filter(|row| row.way.starts_with(SKEP));
+    let counts = rows.map(|row| row.errors()).chain(idle.map(|row| row.errors()));
+    let counts: Vec<u64> = counts.chain(direct.map(|row| row.errors())).collect();
     let count: u64 = counts.iter().sum();
     (!counts.is_empty()).then(|| (count.to_string(), count == 0))
 }

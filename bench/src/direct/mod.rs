@@ -1,0 +1,170 @@
+//! Direct dispatch in a test bed (`lab/`): short requests on new connections,
+//! and large replies, through Skep's packet programs, through two-way proxies
+//! on the dispatcher's machine, and at the nodes themselves, which is the limit.
+//!
+//! Every measurement through a way comes right after the same one at the nodes
+//! themselves, so that ratios hold on a machine whose load changes. The servers
+//! behind are the same in all rows. Nothing is pinned to a core: in a bed the
+//! work of a dispatcher's kernel is done on the core of whoever sent the packet.
+
+mod account;
+mod client;
+mod packets;
+mod stage;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use skep_lab::Frames;
+
+use self::client::Client;
+use self::stage::{Stage, Way, ways};
+use crate::content::{self, HUGE, LARGE, SMALL};
+use crate::interrupt;
+use crate::limits::{DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS, WARM_UP_SECONDS};
+use crate::results::{Direct, DirectRow, DirectTable, Flow, Pair, Results};
+
+/// What clients do, and what the links are.
+pub(crate) struct Load {
+    /// Key of its table.
+    key: &'static str,
+    frames: Frames,
+    path: &'static str,
+    connections: u32,
+    /// A new connection for each request.
+    closes: bool,
+    /// Rate of the links of nodes and dispatcher.
+    rate_bits_s: Option<u64>,
+}
+
+const fn short(key: &'static str, frames: Frames) -> Load {
+    let (path, connections) = (SMALL.0, SHORT_CONNECTIONS);
+    Load { key, frames, path, connections, closes: true, rate_bits_s: None }
+}
+
+const fn download(
+    key: &'static str,
+    frames: Frames,
+    path: &'static str,
+    rate_bits_s: Option<u64>,
+) -> Load {
+    let connections = DOWNLOAD_CONNECTIONS;
+    Load { key, frames, path, connections, closes: false, rate_bits_s }
+}
+
+/// All loads, in the order of the tables.
+const LOADS: &[Load] = &[
+    short("short-wire", Frames::Wire),
+    short("short-large", Frames::Large),
+    download("541k-links", Frames::Wire, LARGE.0, Some(LINK_BITS_S)),
+    download("16m-links", Frames::Wire, HUGE.0, Some(LINK_BITS_S)),
+    download("541k-wire", Frames::Wire, LARGE.0, None),
+    download("16m-wire", Frames::Wire, HUGE.0, None),
+    download("541k-large", Frames::Large, LARGE.0, None),
+    download("16m-large", Frames::Large, HUGE.0, None),
+];
+
+/// Measures all ways. Returns how many rows are not sound.
+pub(crate) fn run(rounds: u32, seconds: u32, skep: &Path, results: &mut Results) -> Result<usize> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!(
+            "skep-bench: SKIPPED: direct dispatch needs root, for network namespaces and BPF"
+        );
+        return Ok(0);
+    }
+    let dir = tempfile::Builder::new().prefix("skep-bench-direct-").tempdir()?;
+    let root = dir.path().join("root");
+    let files = [SMALL, LARGE, HUGE].map(|(path, bytes)| (path.to_owned(), bytes));
+    content::write(&root, files)?;
+    let mut tables: Vec<DirectTable> = LOADS.iter().map(new_table).collect();
+    for round in 1..=rounds {
+        println!("skep-bench: Direct, round {round} of {rounds}");
+        for frames in [Frames::Wire, Frames::Large] {
+            let stage = Stage::new(frames, dir.path(), &root, skep)?;
+            let mut ways: Vec<&Way> = ways(frames).collect();
+            let first = round as usize % ways.len();
+            ways.rotate_left(first);
+            for way in ways {
+                measure_way(&stage, way, seconds, &mut tables)?;
+            }
+        }
+    }
+    let unsound = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.is_sound()).count();
+    let date = results.machine.date.clone();
+    let packets = packets::measure()?;
+    results.direct = Some(Direct { date, rounds, seconds, tables, packets });
+    Ok(unsound)
+}
+
+/// All loads of a bed through one way; what fails is told in its rows.
+fn measure_way(stage: &Stage, way: &Way, seconds: u32, tables: &mut [DirectTable]) -> Result<()> {
+    let version = way.version(stage);
+    let done = stage.through(way, |client| {
+        for (load, table) in LOADS.iter().zip(&mut *tables) {
+            let Some(row) = table.row_mut(way.name).filter(|_| load.frames == stage.frames) else {
+                continue;
+            };
+            row.version = version.as_ref().cloned().unwrap_or_default();
+            let pair = stage.with_links(load.rate_bits_s, || pair(client, load, seconds));
+            interrupt::check()?;
+            match pair {
+                Ok(pair) => {
+                    print_pair(load, way, &pair);
+                    row.samples.push(pair);
+                }
+                Err(error) => {
+                    eprintln!("skep-bench: {}: {}: {error:#}", load.key, way.name);
+                    row.trouble = Some(format!("{error:#}"));
+                }
+            }
+        }
+        Ok(())
+    });
+    interrupt::check()?;
+    if let Err(error) = done {
+        eprintln!("skep-bench: {} cannot be measured: {error:#}", way.name);
+        for (load, table) in LOADS.iter().zip(tables) {
+            if let Some(row) = table.row_mut(way.name).filter(|_| load.frames == stage.frames) {
+                row.trouble = Some(format!("{error:#}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// At the nodes themselves, then through the way.
+fn pair(client: &Client, load: &Load, seconds: u32) -> Result<Pair> {
+    let measure = |through: bool| -> Result<Flow> {
+        client.run(load, through, WARM_UP_SECONDS)?;
+        client.run(load, through, seconds)
+    };
+    let nodes = measure(false).context("at the nodes themselves")?;
+    Ok(Pair { nodes, way: measure(true)? })
+}
+
+fn new_table(load: &Load) -> DirectTable {
+    let row = |way: &Way| DirectRow {
+        way: way.name.to_owned(),
+        version: String::new(),
+        trouble: None,
+        samples: Vec::new(),
+    };
+    DirectTable { key: load.key.to_owned(), rows: ways(load.frames).map(row).collect() }
+}
+
+fn print_pair(load: &Load, way: &Way, pair: &Pair) {
+    let Pair { nodes, way: through } = pair;
+    println!(
+        "  {:<11} {:<9} {:>7.0} of {:>7.0} requests/s, {:>7.1} of {:>7.1} us each ({:.1} in the \
+         dispatcher's processes), {} errors, others {:.0} %",
+        load.key,
+        way.name,
+        through.requests_per_s(),
+        nodes.requests_per_s(),
+        through.bed_us(),
+        nodes.bed_us(),
+        through.dispatcher_us(),
+        through.errors + nodes.errors,
+        through.others_percent,
+    );
+}
