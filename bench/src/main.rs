@@ -112,8 +112,9 @@ fn run(args: &Args) -> Result<usize> {
 
     let mut failures = 0;
     // First, since nothing is pinned in it.
-    if [What::All, What::Direct].contains(&args.what) && args.only.is_empty() {
-        failures += direct::run(rounds, seconds, &args.skep, &mut results)?;
+    if [What::All, What::Direct].contains(&args.what) {
+        let plan = (rounds, seconds);
+        failures += direct::run(plan, &args.only, &args.skep, &mut results)?;
     }
     if args.what != What::Direct {
         machine::claim_the_client_core()?;

@@ -73,7 +73,7 @@ impl Client<'_> {
         let said = String::from_utf8_lossy(&output.stdout);
         let complaint = String::from_utf8_lossy(&output.stderr);
         let said = parse(&said).with_context(|| format!("wrk said: {said}{complaint}"))?;
-        ensure!(said.requests > 0, "wrk got no answer");
+        ensure!(said.bytes > 0, "wrk got no answer");
         let bed_ns = used.servers_ns + said.wrk_ns;
         let cores = available_parallelism()?.get() as f64;
         let others_ns = used.busy_ns.saturating_sub(bed_ns) as f64;

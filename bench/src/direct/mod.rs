@@ -64,8 +64,13 @@ const LOADS: &[Load] = &[
     download("16m-large", Frames::Large, HUGE.0, None),
 ];
 
-/// Measures all ways. Returns how many rows are not sound.
-pub(crate) fn run(rounds: u32, seconds: u32, skep: &Path, results: &mut Results) -> Result<usize> {
+/// Measures all ways, or `only` those of these servers. Returns how many rows are not sound.
+pub(crate) fn run(
+    (rounds, seconds): (u32, u32),
+    only: &[String],
+    skep: &Path,
+    results: &mut Results,
+) -> Result<usize> {
     if !rustix::process::geteuid().is_root() {
         eprintln!(
             "skep-bench: SKIPPED: direct dispatch needs root, for network namespaces and BPF"
@@ -84,6 +89,7 @@ pub(crate) fn run(rounds: u32, seconds: u32, skep: &Path, results: &mut Results)
             let mut ways: Vec<&Way> = ways(frames).collect();
             let first = round as usize % ways.len();
             ways.rotate_left(first);
+            ways.retain(|way| only.is_empty() || only.iter().any(|name| name == way.peer));
             for way in ways {
                 measure_way(&stage, way, seconds, &mut tables)?;
             }
@@ -91,7 +97,7 @@ pub(crate) fn run(rounds: u32, seconds: u32, skep: &Path, results: &mut Results)
     }
     let unsound = tables.iter().flat_map(|table| &table.rows).filter(|row| !row.is_sound()).count();
     let date = results.machine.date.clone();
-    let packets = packets::measure()?;
+    let packets = if only.is_empty() { packets::measure()? } else { None };
     results.direct = Some(Direct { date, rounds, seconds, tables, packets });
     Ok(unsound)
 }

@@ -25,7 +25,8 @@ use crate::process::Server;
 pub(super) struct Way {
     /// Name of its rows.
     pub(super) name: &'static str,
-    peer: &'static str,
+    /// Name of its server.
+    pub(super) peer: &'static str,
     /// Name and text of its config file.
     config: (&'static str, &'static str),
     command: &'static str,
