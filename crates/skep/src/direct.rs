@@ -2,10 +2,12 @@
 //! the node's part, and the end of this process's own privileges.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{DirectPeer, DirectStatus, PacketCount};
@@ -85,6 +87,7 @@ impl Directing {
                     let what = if is_drained { "no new connections" } else { "new connections" };
                     tracing::info!("the dispatcher sends {what} to this node");
                 }),
+                on_guard_gone: Box::new(end_without_guard),
             };
             let agent = Arc::new(Agent::start(config, parts)?);
             register_agent(registry, &agent);
@@ -107,6 +110,7 @@ impl Directing {
                     }
                     local.record_epoch(epoch).wait()
                 }),
+                on_guard_gone: Box::new(end_without_guard),
                 referee,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
@@ -258,6 +262,14 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     config
 }
 
+/// Ends this process in good order. Packets are steered on by what is pinned;
+/// whoever watches this process starts it and a new guard.
+fn end_without_guard() {
+    tracing::error!("netguard has gone: this process ends, to be started anew with it");
+    // Only a process that is gone cannot be told.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+}
+
 /// The dispatcher of the config that this process is.
 fn dispatcher_name(config: &Config, roles: &Roles) -> Option<String> {
     let own = config.dispatcher(&roles.name).map(|dispatcher| dispatcher.name.clone());
@@ -268,7 +280,16 @@ fn read_key(config: &Config) -> anyhow::Result<Key> {
     let Some(path) = &config.key_file else { bail!("the config has no `key_file`") };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the cluster's key {}", path.display()))?;
+    warn_if_open(path);
     Key::from_text(&text).with_context(|| format!("{} holds no key", path.display()))
+}
+
+fn warn_if_open(path: &Path) {
+    let open = std::fs::metadata(path).is_ok_and(|it| it.permissions().mode() & 0o077 != 0);
+    if open {
+        let path = path.display();
+        tracing::warn!("{path} can be read by others than its owner: chmod 600 {path}");
+    }
 }
 
 fn load(admission: &Admission, registry: &Registry) -> NodeLoad {

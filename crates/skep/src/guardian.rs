@@ -1,6 +1,7 @@
 //! The netguard of this process: found or started, and connected to.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -40,6 +41,8 @@ fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
         .arg("--config")
         .arg(file)
         .args(["--as", name, "--leashed"])
+        // Ctrl-C at the terminal is for this process.
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

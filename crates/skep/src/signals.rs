@@ -49,3 +49,13 @@ pub(crate) fn announce(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "skep: {line}").and_then(|()| out.flush()).context("cannot write the ready line")
 }
+
+/// Leaves signals that mean others too (Ctrl-C, the end of a service) to them.
+pub(crate) fn outlive_others() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    // Who is registered once stays so for as long as the process lives.
+    let _in = runtime.enter();
+    drop(signal(SignalKind::terminate())?);
+    drop(signal(SignalKind::interrupt())?);
+    Ok(())
+}

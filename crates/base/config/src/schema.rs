@@ -116,9 +116,9 @@ table! {
         /// Whether a dispatcher that comes back takes over again because its
         /// priority is higher. Else the active one stays.
         preempt: bool = false => Kind::Switch, restart;
-        /// Flows that a dispatcher remembers, about 100 bytes each. Flows
+        /// Flows that a dispatcher remembers, about 150 bytes each. Flows
         /// beyond it, the longest unused, are found by their row.
-        flows_max: u32 = 524_288 => count(1024..=67_108_864), restart;
+        flows_max: u32 = 524_288 => count(1024..=4_194_304), restart;
         /// New flows a second that are remembered; over it, as under a flood
         /// of SYNs, flows are steered by their row alone.
         new_flows_per_s_max: u64 = 200_000 => count(1..=1_000_000_000), live;

@@ -84,6 +84,8 @@ pub enum DownReason {
     Checks(Failure),
     /// A request's connection was refused.
     Refused,
+    /// Its heartbeats stopped.
+    Silent,
     /// `passive_failures_max` requests failed.
     Requests(Failure),
 }
@@ -93,6 +95,8 @@ pub enum DownReason {
 pub enum Failure {
     /// Nobody listens there.
     Refused,
+    /// No more heartbeats.
+    Silent,
     /// No route, host or network.
     Unreachable,
     /// No answer in time.
@@ -248,6 +252,7 @@ impl NodeHealth {
             (_, Health::Joining | Health::Down { .. }) => {}
             (Ok(()), Health::Up) => node.bad_requests = 0,
             (Err(Failure::Refused), Health::Up) => node.go_down(now, DownReason::Refused),
+            (Err(Failure::Silent), Health::Up) => node.go_down(now, DownReason::Silent),
             (Err(failure), Health::Up) => {
                 node.bad_requests += 1;
                 if node.bad_requests >= node.settings.passive_failures_max {
@@ -365,6 +370,7 @@ impl fmt::Display for DownReason {
         match self {
             Self::Checks(failure) => write!(f, "checks failed: {failure}"),
             Self::Refused => write!(f, "{}", Failure::Refused),
+            Self::Silent => write!(f, "{}", Failure::Silent),
             Self::Requests(failure) => write!(f, "requests failed: {failure}"),
         }
     }
@@ -374,6 +380,7 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
+            Self::Silent => f.write_str("no heartbeats"),
             Self::Unreachable => f.write_str("unreachable"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Reset => f.write_str("connection broken"),

@@ -73,7 +73,7 @@ pub enum DatapathError {
     /// Somebody else's XDP program is on the device; it stays.
     #[error(
         "{device} has an XDP program already, {owner}, which skep does not replace: \
-         remove it with `ip link set {device} xdp off`, or set dispatch.attach = \"tc\""
+         remove it with `ip link set {device} xdp off`, or set direct.attach = \"tc\""
     )]
     Busy {
         /// The device.
@@ -178,9 +178,9 @@ fn advice(mode: Attached) -> &'static str {
     match mode {
         Attached::XdpNative => {
             "its driver has no native XDP, or not with this MTU or number of queues; \
-             set dispatch.attach to \"auto\" or \"xdp-generic\""
+             set direct.attach to \"auto\" or \"xdp-generic\""
         }
-        Attached::XdpGeneric => "set dispatch.attach to \"auto\" or \"tc\"",
+        Attached::XdpGeneric => "set direct.attach to \"auto\" or \"tc\"",
         Attached::Tc => "programs at tc need Linux 6.6 or newer (tcx)",
     }
 }

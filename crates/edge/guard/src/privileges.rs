@@ -37,7 +37,9 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
         permitted: held.permitted.intersection(kept),
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, left)?;
+    if held != left {
+        set_capabilities(None, left)?;
+    }
     set_no_new_privs(true)?;
     Ok(())
 }

@@ -32,7 +32,7 @@ use skep_wire::steer::NO_NODE;
 use skep_wire::table::TableVersion;
 
 use limits::TABLES_WAITING_MAX;
-use obey::Obey;
+use obey::{Obey, Told};
 use report::Report;
 
 /// What an agent needs to begin.
@@ -48,6 +48,9 @@ pub struct AgentParts {
     /// Told when the dispatchers want no more new work here, and when they do
     /// again.
     pub on_drained: Box<dyn Fn(bool) + Send>,
+    /// Told when the guard is gone, without which nothing can be changed: the
+    /// process is to end, so that whoever watches it starts both anew.
+    pub on_guard_gone: Box<dyn Fn() + Send>,
 }
 
 /// The agent cannot begin.
@@ -95,12 +98,22 @@ pub(crate) struct Shared {
     pub(crate) status: Mutex<AgentStatus>,
     /// The table that the program goes by.
     applied: Mutex<TableVersion>,
+    /// Device of the active dispatcher, once it was heard.
+    active_mac: Mutex<Option<[u8; 6]>>,
     pub(crate) counters: arc_swap::ArcSwap<Counters>,
 }
 
 impl Shared {
     pub(crate) fn applied(&self) -> TableVersion {
         *self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn active_mac(&self) -> Option<[u8; 6]> {
+        *self.active_mac.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_active_mac(&self, mac: [u8; 6]) {
+        *self.active_mac.lock().unwrap_or_else(PoisonError::into_inner) = Some(mac);
     }
 
     pub(crate) fn set_applied(&self, version: TableVersion) {
@@ -117,7 +130,7 @@ impl Agent {
 
     /// Begins: attaches the node's program, then reports.
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
-        let AgentParts { name, key, guard, load, on_drained } = parts;
+        let AgentParts { name, key, guard, load, on_drained, on_guard_gone } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let mut socket = Socket::bind(&SocketSettings {
             address: node.agent_address(),
@@ -156,7 +169,8 @@ impl Agent {
             hears: None,
             shared: Arc::clone(&shared),
         };
-        let obey = Obey::new(&guard, &name, &opened, settings, on_drained, Arc::clone(&shared));
+        let told = Told { on_drained, on_guard_gone };
+        let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
         beat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
             give_up_privileges();

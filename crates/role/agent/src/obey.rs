@@ -14,13 +14,19 @@ use skep_wire::table::Table;
 use crate::Shared;
 use crate::limits::{CHECK_MS, COUNTERS_MS};
 
+/// Whom the agent tells what.
+pub(crate) struct Told {
+    pub(crate) on_drained: Box<dyn Fn(bool) + Send>,
+    pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
+}
+
 /// See the module.
 pub(crate) struct Obey {
     guard: Arc<Guard>,
     applier: Applier,
     name: String,
     settings: Settings,
-    on_drained: Box<dyn Fn(bool) + Send>,
+    told: Told,
     is_drained: bool,
     shared: Arc<Shared>,
     /// Of the last table: who is to be found on the segment.
@@ -35,7 +41,7 @@ impl Obey {
         name: &str,
         opened: &Opened,
         settings: Settings,
-        on_drained: Box<dyn Fn(bool) + Send>,
+        told: Told,
         shared: Arc<Shared>,
     ) -> Self {
         Self {
@@ -43,7 +49,7 @@ impl Obey {
             applier: Applier::new(Arc::clone(guard), Side::Node, opened.mac, is_weighted),
             name: name.to_owned(),
             settings,
-            on_drained,
+            told,
             is_drained: false,
             shared,
             expectations: Expectations::default(),
@@ -87,7 +93,7 @@ impl Obey {
         let is_drained = own.is_some_and(|node| node.state == NodeState::Draining);
         if is_drained != self.is_drained {
             self.is_drained = is_drained;
-            (self.on_drained)(is_drained);
+            (self.told.on_drained)(is_drained);
         }
         self.expectations.peers = peers(table, &self.name);
         Ok(())
@@ -101,7 +107,9 @@ impl Obey {
     }
 
     fn check(&self) -> Result<(), GuardError> {
-        let order = Order::Check(Side::Node, self.expectations.clone());
+        let active = self.shared.active_mac();
+        let expectations = Expectations { active, ..self.expectations.clone() };
+        let order = Order::Check(Side::Node, expectations);
         if let Answer::Complaints(complaints) = self.guard.ask(&order)? {
             let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
             for complaint in complaints.iter().filter(|it| !status.complaints.contains(it)) {
@@ -121,6 +129,9 @@ impl Obey {
                 if self.complaint.as_ref() != Some(&sentence) {
                     tracing::error!("direct dispatch: {sentence}");
                     self.complaint = Some(sentence);
+                    if matches!(error, GuardError::Gone(_)) {
+                        (self.told.on_guard_gone)();
+                    }
                 }
             }
         }

@@ -89,6 +89,7 @@ impl Report {
                 });
                 if is_latest {
                     self.hears = Some((from, beat.epoch, now()));
+                    self.shared.set_active_mac(beat.mac);
                 }
             }
             Message::Table(table) if table.version > self.table.version => {

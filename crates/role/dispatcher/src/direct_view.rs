@@ -83,7 +83,7 @@ impl Dispatcher {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);
             if let Some(id) = id {
-                state.on_request(now, id, Err(Failure::Unreachable));
+                state.on_request(now, id, Err(Failure::Silent));
             }
         });
     }

@@ -89,3 +89,10 @@ pub(crate) const JOBS_MAX: usize = 1024;
 
 /// News of jobs that wait for the thread that beats.
 pub(crate) const NEWS_MAX: usize = 64;
+
+/// How often a dispatcher's machine is looked over, in milliseconds: what is
+/// wrong there is wrong for minutes.
+pub(crate) const CHECK_MS: u64 = 30_000;
+
+/// When it is looked over first, in milliseconds after the start.
+pub(crate) const FIRST_CHECK_MS: u64 = 2_000;

@@ -36,6 +36,7 @@ impl DispatchSide {
         if !program.replaced().is_empty() {
             tracing::warn!(maps = ?program.replaced(), "maps of another shape were replaced");
         }
+        tracing::info!(device = device.name, "packets are steered by {how}");
         let opened = opened(&device, how.to_string());
         Ok(Self { program, device, opened, watch, listing: VecDeque::new() })
     }
@@ -145,7 +146,6 @@ fn release(plan: &Plan, netif: &mut Netif, device: &Device) -> Result<(), Netgua
 
 /// A program at a device, for the serving process.
 pub(crate) fn opened(device: &Device, how: String) -> Opened {
-    tracing::info!(device = device.name, "packets are steered by {how}");
     Opened {
         how,
         device: device.name.clone(),

@@ -28,6 +28,7 @@ impl NodeSide {
         let device = plan.node.device(netif)?;
         let mut program = Program::open(&plan.place(SIDE), plan.sizes)?;
         program.attach(&device.name)?;
+        tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
         Ok(Self { program, device, opened })
     }

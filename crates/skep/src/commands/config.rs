@@ -33,7 +33,7 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
         .with_context(|| format!("cannot read config file {}", file.display()))?;
     let mut config = Config::parse(&file.display().to_string(), &text)
         .map_err(|errors| anyhow::anyhow!("config refused\n{errors}"))?;
-    let folder = file.parent().unwrap_or(Path::new("."));
+    let folder = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
     let folder = std::path::absolute(folder).context("cannot find the working directory")?;
     config.resolve_paths(&folder);
     Ok(config)

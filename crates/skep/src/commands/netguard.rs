@@ -1,9 +1,10 @@
 //! `skep netguard`: the small privileged process beside a daemon.
 
+use anyhow::{Context, bail};
+use rustix::process::Signal;
 use skep_netguard::{Netguard as Guard, socket_of};
 
 use super::config::load;
-use super::run::end_with_stdin;
 use crate::cli::Netguard;
 use crate::{logging, signals};
 
@@ -11,16 +12,32 @@ pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     logging::start(config.log.level);
     let mut guard = Guard::new(&config, &args.name)?;
+    let socket = socket_of(&config, &args.name);
     if args.clear {
+        if skep_guard::Guard::connect(&socket).is_ok() {
+            bail!("{} runs on this machine: stop it first, then clear", args.name);
+        }
         return Ok(guard.clear()?);
     }
     if args.leashed {
         end_with_stdin()?;
+        // Whoever holds the leash ends first, and has orders until then.
+        signals::outlive_others()?;
     }
-    let socket = socket_of(&config, &args.name);
     let mut announced = Ok(());
     guard.listen(&socket, args.leashed, || {
         announced = signals::announce(&format!("netguard ready at {}", socket.display()));
     })?;
     announced
+}
+
+/// Ends as soon as standard input does: with whoever started this process.
+fn end_with_stdin() -> anyhow::Result<()> {
+    let watch = || {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        // The one signal that is not left to others.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::HUP);
+    };
+    let thread = std::thread::Builder::new().name("skep-leash".into()).spawn(watch);
+    thread.map(drop).context("cannot start a thread")
 }

@@ -7,7 +7,7 @@ use skep_config::Config;
 use super::config::load;
 use crate::cli::Run;
 use crate::compose::Process;
-use crate::running::Roles;
+use crate::running::{Roles, Running};
 use crate::{logging, signals};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
@@ -18,14 +18,23 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
         end_with_stdin()?;
     }
     let process = Process::start(config, roles, Some(args.config.clone()))?;
-    let addresses = process.running().addresses.iter().map(|address| format!("http://{address}"));
-    signals::announce(&format!("ready on {}", addresses.collect::<Vec<_>>().join(", ")))?;
+    signals::announce(&ready(process.running()))?;
     process.run()
+}
+
+/// Where it answers. A dispatcher of packets alone answers nowhere itself.
+fn ready(running: &Running) -> String {
+    let own = running.addresses.iter().map(|address| format!("http://{address}"));
+    let config = running.config();
+    let steered = config.direct_services().flat_map(|(_, service)| service.listen.clone());
+    let steered = steered.filter(|_| running.addresses.is_empty());
+    let steered = steered.map(|address| format!("http://{address} (steered)"));
+    format!("ready on {}", own.chain(steered).collect::<Vec<_>>().join(", "))
 }
 
 /// Drains as soon as standard input ends: whoever started this process holds
 /// the other end, and lets go of it even by kill -9.
-pub(super) fn end_with_stdin() -> anyhow::Result<()> {
+fn end_with_stdin() -> anyhow::Result<()> {
     let watch = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);

@@ -110,6 +110,16 @@ pub enum Cause {
     LaterEpoch,
 }
 
+impl Note {
+    /// Whether an operator should look at it.
+    pub fn is_trouble(&self) -> bool {
+        matches!(
+            self,
+            Self::Silent { .. } | Self::Stays { .. } | Self::InUse { .. } | Self::SteppedBack(_)
+        )
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

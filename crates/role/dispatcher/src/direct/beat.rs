@@ -2,7 +2,7 @@
 //! table, and never waits for anything but datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
@@ -16,6 +16,7 @@ use skep_peer::{Received, Socket};
 use skep_policy::{DirectLoad, policies};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
+use skep_wire::guard::{Expectations, Peer};
 use skep_wire::message::{DispatcherBeat, Mac, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Load, Measure};
@@ -59,6 +60,7 @@ pub(crate) struct Beat {
 /// Another dispatcher.
 pub(crate) struct Other {
     pub(crate) name: Name,
+    pub(crate) address: IpAddr,
     pub(crate) beat: Option<(DispatcherBeat, Now)>,
 }
 
@@ -241,6 +243,7 @@ impl Beat {
                     self.job(Job::Stream(false));
                     self.job(Job::Release);
                 }
+                Output::Log(note) if note.is_trouble() => tracing::warn!("{note}"),
                 Output::Log(note) => tracing::info!("{note}"),
             }
         }
@@ -373,7 +376,27 @@ impl Beat {
             peers: peers.collect(),
             table: Arc::clone(self.keeper.table()),
             applied: self.applied,
+            expectations: self.expectations(),
         });
+    }
+
+    /// Who is to be found on the segment, for the check of this machine.
+    fn expectations(&self) -> Expectations {
+        let dispatchers = self.others.values().filter_map(|other| {
+            let (beat, _) = other.beat.as_ref()?;
+            let (name, address) = (other.name.to_string(), other.address);
+            Some(Peer { name, address, mac: beat.mac, mtu: 0 })
+        });
+        let nodes = self.keeper.watch().living().filter_map(|beat| {
+            let (name, &address) = (beat.name.to_string(), beat.addresses.first()?);
+            Some(Peer { name, address, mac: beat.mac, mtu: beat.mtu })
+        });
+        let active = self.duty.active().and_then(|id| self.others.get(&id));
+        Expectations {
+            is_active: self.is_active(),
+            active: active.and_then(|other| other.beat.as_ref()).map(|(beat, _)| beat.mac),
+            peers: dispatchers.chain(nodes).filter(|peer| peer.mac != self.own_mac).collect(),
+        }
     }
 
     fn is_active(&self) -> bool {

@@ -18,7 +18,7 @@ use skep_wire::table::Table;
 
 use super::plan::{is_weighted, networks};
 use super::status::Shared;
-use crate::limits::{COUNTERS_MS, OWNERS_MS, PROBE_OWNERS_MS};
+use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS, PROBE_OWNERS_MS};
 
 /// Something to do.
 #[derive(Debug)]
@@ -65,6 +65,7 @@ pub(crate) struct Hands {
     pub(crate) guard: Arc<Guard>,
     pub(crate) own_mac: [u8; 6],
     pub(crate) persist: Persist,
+    pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Receiver<Job>,
     pub(crate) news: SyncSender<News>,
@@ -88,7 +89,7 @@ impl Hands {
                 let is_overtaken = matches!(job, Job::Apply(_))
                     && waiting.iter().any(|later| matches!(later, Job::Apply(_)));
                 if !is_overtaken && let Err(error) = self.perform(&mut applier, &mut rounds, job) {
-                    self.shared.complain(&error);
+                    self.note(&error);
                 }
                 waiting.extend(self.jobs.try_iter());
             }
@@ -153,6 +154,7 @@ impl Hands {
                 Ok(())
             }
             Round::Owners { probe } => self.look_for_owners(probe),
+            Round::Check => self.check(),
             Round::Stream => {
                 if let Answer::Flows(flows) = self.guard.ask(&Order::NewFlows)?
                     && !flows.is_empty()
@@ -163,8 +165,23 @@ impl Hands {
             }
         });
         if let Err(error) = looked {
-            self.shared.complain(&error);
+            self.note(&error);
         }
+    }
+
+    fn note(&self, error: &GuardError) {
+        if self.shared.complain(error) && matches!(error, GuardError::Gone(_)) {
+            (self.on_guard_gone)();
+        }
+    }
+
+    fn check(&self) -> Result<(), GuardError> {
+        let expectations = self.shared.view().expectations.clone();
+        let order = Order::Check(Side::Dispatch, expectations);
+        if let Answer::Complaints(findings) = self.guard.ask(&order)? {
+            self.shared.set_findings(findings);
+        }
+        Ok(())
     }
 
     fn look_for_owners(&self, probe: bool) -> Result<(), GuardError> {
@@ -193,11 +210,13 @@ struct Rounds {
     counters_at: Option<Instant>,
     owners_at: Option<Instant>,
     probe_at: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 enum Round {
     Counters,
     Owners { probe: bool },
+    Check,
     Stream,
 }
 
@@ -223,6 +242,12 @@ impl Rounds {
         }
         if is_due(&mut self.owners_at, OWNERS_MS) {
             rounds.push(Round::Owners { probe: is_due(&mut self.probe_at, PROBE_OWNERS_MS) });
+        }
+        // Not at once: neighbours and tables are not known yet.
+        let check_at = self.check_at.get_or_insert(now + Duration::from_millis(FIRST_CHECK_MS));
+        if now >= *check_at {
+            *check_at = now + Duration::from_millis(CHECK_MS);
+            rounds.push(Round::Check);
         }
         rounds
     }

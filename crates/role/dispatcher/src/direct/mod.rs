@@ -20,13 +20,14 @@ mod sync;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use skep_cluster::beats::WatchSettings;
-use skep_cluster::duty::{Duty, DutySettings};
+use skep_cluster::duty::{Duty, DutySettings, Output};
 use skep_cluster::flows::FlowSink;
 use skep_cluster::keeper::{Plan, TableKeeper};
 use skep_config::Config;
@@ -35,7 +36,7 @@ use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
 use skep_store::{Store, StoreError};
 use skep_wire::guard::{Answer, Opened, Order, Settings, Side};
 use skep_wire::message::{Name, NameTooLong};
-use skep_wire::seal::Key;
+use skep_wire::seal::{Key, PeerId};
 
 use crate::dispatcher::Dispatcher;
 use crate::limits::{JOBS_MAX, NEWS_MAX};
@@ -60,6 +61,9 @@ pub struct DirectParts {
     pub last_epoch: u64,
     /// Keeps an epoch, where it has to be kept before it is used.
     pub persist: Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>,
+    /// Told when the guard is gone, without which nothing can be changed: the
+    /// process is to end, so that whoever watches it starts both anew.
+    pub on_guard_gone: Box<dyn Fn() + Send>,
     /// A store that several dispatchers share, if there is one.
     pub referee: Option<Store>,
 }
@@ -92,7 +96,8 @@ pub enum DirectError {
 pub struct Direct {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    jobs: SyncSender<Job>,
+    /// Until it leaves.
+    jobs: Mutex<Option<SyncSender<Job>>>,
     guard: Arc<Guard>,
     stop: Arc<AtomicBool>,
     waker: Waker,
@@ -102,57 +107,20 @@ pub struct Direct {
 impl Direct {
     /// Begins: attaches the program, then listens, then takes part.
     pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
-        let DirectParts { name, key, guard, dispatchers, last_epoch, persist, referee } = parts;
-        let no_such = || DirectError::NoSuchDispatcher(name.clone());
+        let DirectParts { name, key, guard, dispatchers, last_epoch, persist, .. } = parts;
         let place = config.dispatchers.iter().position(|it| it.name == name);
-        let place = place.ok_or_else(no_such)?;
-        let own = &config.dispatchers[place];
-        let address = own.address.ok_or_else(no_such)?;
-        let mut socket = Socket::bind(&SocketSettings {
-            address,
-            key: key.clone(),
-            cluster: config.cluster.clone(),
-            name: name.clone(),
-            clock: now,
-        })?;
+        let place = place.ok_or_else(|| DirectError::NoSuchDispatcher(name.clone()))?;
+        let (socket, others) = conversation(config, place, &key)?;
         let opened = open(&guard)?;
-        guard.ask(&Order::Settings(Side::Dispatch, settings(config, &key)))?;
-        let direct = &config.direct;
-        let networks = (plan::networks(&direct.allow), plan::networks(&direct.deny));
-        guard.ask(&Order::Networks { allow: networks.0, deny: networks.1 })?;
-
-        let mut others = BTreeMap::new();
-        for other in config.dispatchers.iter().filter(|it| it.name != name) {
-            let Some(address) = other.address else { continue };
-            socket.set_peer(&other.name, address);
-            let other = Other { name: Name::new(&other.name)?, beat: None };
-            others.insert(other.name.peer(), other);
-        }
+        set_up(&guard, config, &key)?;
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
-        let referee = referee.map(|store| Referee::new(store, &name, ttl_s)).transpose()?;
+        let referee = parts.referee.map(|store| Referee::new(store, &name, ttl_s)).transpose()?;
         let started = now();
-        let (duty, first) = Duty::new(
-            DutySettings {
-                name: Name::new(&name)?,
-                place: place as u8,
-                priority: own.priority,
-                mac: opened.mac,
-                interval_ms: direct.heartbeat_ms,
-                missed_max: direct.heartbeats_missed_max,
-                preempt: direct.preempt,
-                lease_patience_ms: 3 * config.etcd.lease_ms,
-            },
-            started,
-            last_epoch,
-        );
+        let (duty, first) = Duty::new(duty_settings(config, place, &opened)?, started, last_epoch);
         let keeper = TableKeeper::new(WatchSettings {
-            interval_ms: direct.node_heartbeat_ms,
-            missed_max: direct.node_heartbeats_missed_max,
+            interval_ms: config.direct.node_heartbeat_ms,
+            missed_max: config.direct.node_heartbeats_missed_max,
         });
-        let agents = config
-            .nodes
-            .iter()
-            .filter_map(|node| Some((Name::new(&node.name).ok()?, node.agent_address())));
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (news, heard) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::new(opened.clone()));
@@ -164,7 +132,7 @@ impl Direct {
             keeper,
             addresses: plan::addresses(config, &dispatchers),
             others,
-            agents: agents.collect(),
+            agents: agents(config),
             own_mac: opened.mac,
             started,
             jobs: jobs.clone(),
@@ -184,21 +152,13 @@ impl Direct {
             guard: Arc::clone(&guard),
             own_mac: opened.mac,
             persist,
+            on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
             jobs: to_do,
             news,
         };
-        let beats = beat_thread("skep-beat", move |priority| {
-            tracing::info!("heartbeats have {priority}");
-            give_up_privileges();
-            beat.run(first);
-        })?;
-        let hands = std::thread::Builder::new().name("skep-hands".into()).spawn(move || {
-            give_up_privileges();
-            hands.run();
-        })?;
-        let threads = Mutex::new(vec![beats, hands]);
-        Ok(Self { shared, counts, jobs, guard, stop, waker, threads })
+        let threads = Mutex::new(spawn(beat, first, hands)?);
+        Ok(Self { shared, counts, jobs: Mutex::new(Some(jobs)), guard, stop, waker, threads })
     }
 
     /// What is shown of it.
@@ -228,10 +188,10 @@ impl Direct {
         self.guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
         let direct = &config.direct;
         let networks = Job::Networks(direct.allow.clone(), direct.deny.clone());
-        match self.jobs.try_send(networks) {
-            Err(TrySendError::Full(_)) => Err(GuardError::Busy),
+        match lock(&self.jobs).as_ref().map(|jobs| jobs.try_send(networks)) {
+            Some(Err(TrySendError::Full(_))) => Err(GuardError::Busy),
             // Nobody works any more when the process ends.
-            Ok(()) | Err(TrySendError::Disconnected(_)) => Ok(()),
+            Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => Ok(()),
         }
     }
 
@@ -240,9 +200,12 @@ impl Direct {
     pub fn leave(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        let beats = self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..1).next();
-        if let Some(beats) = beats {
-            let _ = beats.join();
+        // Without anybody who gives jobs the other thread does the last of them,
+        // and ends.
+        drop(lock(&self.jobs).take());
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            let _ = thread.join();
         }
     }
 }
@@ -252,6 +215,79 @@ impl Drop for Direct {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
+}
+
+/// The socket, which knows the other dispatchers.
+fn conversation(
+    config: &Config,
+    place: usize,
+    key: &Key,
+) -> Result<(Socket, BTreeMap<PeerId, Other>), DirectError> {
+    let own = &config.dispatchers[place];
+    let no_address = || DirectError::NoSuchDispatcher(own.name.clone());
+    let mut socket = Socket::bind(&SocketSettings {
+        address: own.address.ok_or_else(no_address)?,
+        key: key.clone(),
+        cluster: config.cluster.clone(),
+        name: own.name.clone(),
+        clock: now,
+    })?;
+    let mut others = BTreeMap::new();
+    for other in config.dispatchers.iter().filter(|it| it.name != own.name) {
+        let Some(address) = other.address else { continue };
+        socket.set_peer(&other.name, address);
+        let other = Other { name: Name::new(&other.name)?, address: address.ip(), beat: None };
+        others.insert(other.name.peer(), other);
+    }
+    Ok((socket, others))
+}
+
+fn duty_settings(
+    config: &Config,
+    place: usize,
+    opened: &Opened,
+) -> Result<DutySettings, NameTooLong> {
+    let (own, direct) = (&config.dispatchers[place], &config.direct);
+    Ok(DutySettings {
+        name: Name::new(&own.name)?,
+        place: place as u8,
+        priority: own.priority,
+        mac: opened.mac,
+        interval_ms: direct.heartbeat_ms,
+        missed_max: direct.heartbeats_missed_max,
+        preempt: direct.preempt,
+        lease_patience_ms: 3 * config.etcd.lease_ms,
+    })
+}
+
+fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
+    let agent =
+        |node: &skep_config::Node| Some((Name::new(&node.name).ok()?, node.agent_address()));
+    config.nodes.iter().filter_map(agent).collect()
+}
+
+fn spawn(beat: Beat, first: Vec<Output>, hands: Hands) -> io::Result<Vec<JoinHandle<()>>> {
+    let beats = beat_thread("skep-beat", move |priority| {
+        tracing::info!("heartbeats have {priority}");
+        give_up_privileges();
+        beat.run(first);
+    })?;
+    let hands = std::thread::Builder::new().name("skep-hands".into()).spawn(move || {
+        give_up_privileges();
+        hands.run();
+    })?;
+    Ok(vec![beats, hands])
+}
+
+fn set_up(guard: &Guard, config: &Config, key: &Key) -> Result<(), GuardError> {
+    guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
+    let (allow, deny) = (&config.direct.allow, &config.direct.deny);
+    let (allow, deny) = (plan::networks(allow), plan::networks(deny));
+    guard.ask(&Order::Networks { allow, deny }).map(drop)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn open(guard: &Guard) -> Result<Opened, DirectError> {

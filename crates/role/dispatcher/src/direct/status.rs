@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use skep_guard::GuardError;
-use skep_wire::guard::{Counters, Opened};
+use skep_wire::guard::{Counters, Expectations, Opened};
 use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
 
@@ -53,6 +53,8 @@ pub(crate) struct Shared {
     counters: ArcSwap<Counters>,
     /// The last thing that went wrong between this process and its guard.
     complaint: Mutex<Option<String>>,
+    /// What is wrong on this machine.
+    findings: ArcSwap<Vec<String>>,
 }
 
 /// What the thread that beats knows.
@@ -67,6 +69,7 @@ pub(crate) struct View {
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
+    pub(crate) expectations: Expectations,
 }
 
 impl Shared {
@@ -80,12 +83,14 @@ impl Shared {
             peers: Vec::new(),
             table: Arc::default(),
             applied: TableVersion::default(),
+            expectations: Expectations::default(),
         };
         Self {
             opened,
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
             complaint: Mutex::new(None),
+            findings: ArcSwap::default(),
         }
     }
 
@@ -106,13 +111,24 @@ impl Shared {
         self.counters.load_full()
     }
 
-    /// Says what went wrong, once for each sentence in a row.
-    pub(crate) fn complain(&self, error: &GuardError) {
+    /// Says what went wrong, once for each sentence in a row. True if it was
+    /// said.
+    pub(crate) fn complain(&self, error: &GuardError) -> bool {
         let sentence = error.to_string();
         let mut last = self.complaint();
-        if last.as_ref() != Some(&sentence) {
+        let is_new = last.as_ref() != Some(&sentence);
+        if is_new {
             tracing::error!("direct dispatch: {sentence}");
             *last = Some(sentence);
+        }
+        is_new
+    }
+
+    /// What a check of this machine has found; what is new is said.
+    pub(crate) fn set_findings(&self, findings: Vec<String>) {
+        let before = self.findings.swap(Arc::new(findings.clone()));
+        for finding in findings.iter().filter(|finding| !before.contains(finding)) {
+            tracing::warn!("{finding}");
         }
     }
 
@@ -128,7 +144,7 @@ impl Shared {
             device: self.opened.device.clone(),
             store: view.store.clone(),
             peers: view.peers.clone(),
-            complaints: self.complaint().iter().cloned().collect(),
+            complaints: self.complaint().iter().chain(&**self.findings.load()).cloned().collect(),
         }
     }
 
