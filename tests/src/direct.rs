@@ -142,6 +142,8 @@ impl DirectCluster {
         // Cut to what a key has at least.
         let key = format!("{:-<32}", setup.cluster);
         let folder = Site::new().with("key", key);
+        let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.path("key"), only_ours).expect("the folder is ours");
         let site = folder.path("site");
         std::fs::create_dir(&site).expect("the folder is ours");
         for (path, len) in [SHORT, LONG] {
@@ -449,6 +451,18 @@ impl DirectCluster {
     pub fn node_address(&self, name: &str) -> SocketAddr {
         (self.machine(name).ipv4(), NODE_PORT).into()
     }
+}
+
+/// TCP segments that a machine has sent again: each a packet that was lost, or
+/// that came so late that it was taken for lost.
+pub fn sent_again(machine: &Machine) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap_or_default();
+    let text = machine.run(read).unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Tcp: "));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else { return 0 };
+    let mut fields = names.split(' ').zip(values.split(' '));
+    let found = fields.find(|(name, _)| *name == "RetransSegs");
+    found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
 }
 
 /// Whether an address is one of a machine's own.

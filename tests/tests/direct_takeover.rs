@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use skep_lab::Machine;
-use skep_tests::direct::{DirectCluster, Loads, Setup, figure};
+use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
 use skep_tests::{Crowd, PATIENCE, poll_until};
 
 /// Long downloads, of all clients.
@@ -21,6 +21,7 @@ struct Traffic<'a> {
     cluster: &'a DirectCluster,
     downloads: Loads,
     requests: Loads,
+    sent_again: u64,
 }
 
 impl<'a> Traffic<'a> {
@@ -34,7 +35,8 @@ impl<'a> Traffic<'a> {
         let ask = |client: &Machine| cluster.stream(PER_SECOND).start_in(client).unwrap();
         let requests = Loads::start(clients, ask);
         requests.wait_for_more(100);
-        Self { cluster, downloads, requests }
+        let sent_again = clients.iter().map(sent_again).sum();
+        Self { cluster, downloads, requests, sent_again }
     }
 
     /// All flows: bytes in each download, and new requests.
@@ -49,6 +51,8 @@ impl<'a> Traffic<'a> {
     #[track_caller]
     fn finish(self, what: &str) -> u64 {
         self.wait_flowing();
+        let again: u64 = self.cluster.bed().clients().iter().map(sent_again).sum();
+        let again = again - self.sent_again;
         let requests = self.requests.stop();
         let downloads = self.downloads.stop();
         for report in requests.iter().chain(&downloads) {
@@ -60,8 +64,8 @@ impl<'a> Traffic<'a> {
         let lasting: u64 = downloads.iter().map(|it| it.succeeded + it.stopped).sum();
         assert_eq!(lasting, DOWNLOADS);
         figure(&format!(
-            "{what}: no good reply for {gap_ms} ms, longest request {wait_ms} ms, {done} requests \
-             and {lasting} downloads, none lost"
+            "{what}: no good reply for {gap_ms} ms, longest request {wait_ms} ms, {again} \
+             segments sent again by clients, {done} requests and {lasting} downloads, none lost"
         ));
         assert_eq!(self.cluster.holders().len(), 1);
         gap_ms

@@ -6,7 +6,7 @@
 //! to go on after an I/O error. Nothing in a file makes us panic: what redb
 //! asserts is caught here and told as damage.
 
-use std::fs::{self, TryLockError};
+use std::fs;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -150,11 +150,11 @@ fn make(path: &Path) -> Result<(), OpenError> {
     let io = |reason| OpenError::Io { file: path.to_owned(), reason };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::File::open(parent.unwrap_or(Path::new("."))).map_err(io)?;
-    // One process at a time; the lock goes with `directory`.
-    match directory.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { file: path.to_owned() }),
-        Err(TryLockError::Error(reason)) => return Err(io(reason)),
+    // One process at a time, since several may have their files in one
+    // directory: a few writes to wait for. The lock goes with `directory`.
+    directory.lock().map_err(io)?;
+    if path.try_exists().map_err(io)? {
+        return Ok(());
     }
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");

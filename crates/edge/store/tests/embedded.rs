@@ -124,6 +124,17 @@ fn the_file_is_free_for_the_next_once_closed() {
 }
 
 #[test]
+fn files_in_one_directory_are_made_at_the_same_time() {
+    let dir = tempfile::tempdir().unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let file = dir.path().join(format!("dispatcher-{number}"));
+            scope.spawn(move || open(&file));
+        }
+    });
+}
+
+#[test]
 fn what_was_confirmed_survives_kill_9_in_the_middle_of_writes() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("state");
