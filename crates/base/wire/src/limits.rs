@@ -54,3 +54,23 @@ pub const FLOWS_PER_BATCH_MAX: usize = 48;
 
 /// Largest weight of a node. (That of `skep-cluster`.)
 pub const WEIGHT_MAX: u32 = 65_535;
+
+/// Segments in one inventory message or delta: some 80 KiB.
+pub const HELD_PER_MESSAGE_MAX: usize = 4_096;
+
+/// Holders that an answer names: one to fetch from, one if it says no.
+pub const HOLDERS_TOLD_MAX: usize = 2;
+
+/// Nodes of a cluster that share a cache.
+pub const MEMBERS_MAX: usize = NODES_MAX;
+
+/// Segments whose copies a node asks for at a time: what it may evict until the
+/// answer is here.
+pub const TAIL_MAX: usize = 64;
+
+/// Path and version of an object at its origin, in bytes: the longest path
+/// (4095), and an entity tag.
+pub const ORIGIN_BYTES_MAX: usize = 8 * 1024;
+
+/// Head of an object that a node hands to another, in bytes.
+pub const PEER_HEAD_BYTES_MAX: usize = 32 * 1024;

@@ -1,0 +1,291 @@
+//! Between a node and a coordinator.
+//!
+//! A node tells every dispatcher what it holds ([`ToCoordinator::Inventory`]
+//! once, then [`ToCoordinator::Delta`]) so that each could answer; it asks only
+//! the one that says it is active. Links are streams: what is said comes whole
+//! and in order, or the link breaks and begins anew with an inventory.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::name::SegmentName;
+use crate::limits::{HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, TAIL_MAX};
+use crate::message::{Name, NotAMessage};
+
+/// The number of a lease; never used twice within an epoch.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct LeaseId(pub u64);
+
+/// A node's number in its coordinator's answers; dense, from 0. Numbers of nodes
+/// that are gone are used again.
+pub type MemberId = u16;
+
+/// What a node says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToCoordinator {
+    /// The first message: who it is, and where others fetch from it.
+    Hello {
+        /// Its name in the config.
+        name: Name,
+        /// Where it serves other nodes.
+        address: SocketAddr,
+        /// Bytes that its cache may hold.
+        capacity_bytes: u64,
+    },
+    /// Part of all that it holds. The first part drops what was known of it.
+    Inventory {
+        /// Whether this begins a new inventory.
+        is_first: bool,
+        /// Whether this ends it; until then it is not asked to serve others.
+        is_last: bool,
+        /// At most [`HELD_PER_MESSAGE_MAX`].
+        held: Vec<Held>,
+    },
+    /// What it holds now and what not any more, in the order of time: removed
+    /// after added where a name is in both.
+    Delta {
+        /// At most [`HELD_PER_MESSAGE_MAX`].
+        added: Vec<Held>,
+        /// At most [`HELD_PER_MESSAGE_MAX`].
+        removed: Vec<SegmentName>,
+    },
+    /// Where is this segment?
+    Ask {
+        /// Comes back with the answer.
+        ask: u64,
+        /// Which segment.
+        name: SegmentName,
+        /// Its length.
+        bytes: u32,
+    },
+    /// So much has been filled under a lease; renews it.
+    Progress {
+        /// The lease.
+        lease: LeaseId,
+        /// Bytes from the segment's start that are there.
+        filled_bytes: u32,
+    },
+    /// A lease ends: with the whole segment (which is then held), or without.
+    Ended {
+        /// The lease.
+        lease: LeaseId,
+        /// Whether all bytes are there and are kept.
+        is_held: bool,
+    },
+    /// A node that was named as holder said no.
+    NotThere {
+        /// The segment.
+        name: SegmentName,
+        /// Who was said to hold it.
+        holder: MemberId,
+    },
+    /// How many copies have these, which are the next to be evicted?
+    Tail {
+        /// At most [`TAIL_MAX`].
+        names: Vec<SegmentName>,
+    },
+    /// Its load.
+    Load(Load),
+}
+
+/// A segment that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Which.
+    pub name: SegmentName,
+    /// Its length.
+    pub bytes: u32,
+}
+
+/// What a node has to do, and how well its cache does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// Connections of clients.
+    pub connections: u64,
+    /// Bytes of replies, to clients and to nodes, that are still to be sent.
+    pub bytes_outstanding: u64,
+    /// Use of its processors, in thousandths of all of them.
+    pub cpu_permille: u16,
+    /// Memory of the process, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes sent in the last second.
+    pub sent_bytes_s: u64,
+    /// Bytes filled from origins in the last second.
+    pub filled_bytes_s: u64,
+    /// Bytes that its cache holds.
+    pub cached_bytes: u64,
+    /// Of the requests of the last seconds, those answered from its own memory.
+    pub hit_permille: u16,
+}
+
+/// What a coordinator says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToNode {
+    /// The answer to a hello, and again whenever something of it changes.
+    Welcome {
+        /// Whether this coordinator answers.
+        is_active: bool,
+        /// Of its reign.
+        epoch: u64,
+        /// The number of the node that is spoken to.
+        you: MemberId,
+        /// All nodes that are linked, at most [`MEMBERS_MAX`].
+        members: Vec<Member>,
+    },
+    /// An answer.
+    Answer {
+        /// To which question.
+        ask: u64,
+        /// What.
+        answer: Answer,
+    },
+    /// Copies of each segment of a tail, in its order.
+    Tail {
+        /// As they were asked.
+        names: Vec<SegmentName>,
+        /// Copies of each, in the whole cluster.
+        copies: Vec<u16>,
+        /// Who has most room, if anybody but the asker has any.
+        roomiest: Option<MemberId>,
+    },
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its number.
+    pub id: MemberId,
+    /// Its name.
+    pub name: Name,
+    /// Where it serves other nodes.
+    pub address: SocketAddr,
+}
+
+/// Where a segment is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// These hold it; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
+    Have {
+        /// Who.
+        holders: Vec<MemberId>,
+    },
+    /// This node fills it; stream from it.
+    Busy {
+        /// Who.
+        leader: MemberId,
+        /// Bytes that were there when it last said.
+        filled_bytes: u32,
+    },
+    /// Nobody has it: fill it from its origin.
+    Grant {
+        /// Under this lease.
+        lease: LeaseId,
+        /// Milliseconds that it lasts without news of progress.
+        ttl_ms: u32,
+    },
+    /// The coordinator has no room for another lease or is not active: do
+    /// as if it were silent.
+    Refused,
+}
+
+macro_rules! payload {
+    ($message:ty) => {
+        impl $message {
+            /// Its bytes.
+            pub fn encode(&self) -> Vec<u8> {
+                crate::cache::link::encode(self)
+            }
+
+            /// The message that is `bytes`, all of them.
+            ///
+            /// # Errors
+            /// Bytes that are no such message, or one beyond its bounds.
+            pub fn decode(bytes: &[u8]) -> Result<Self, NotAMessage> {
+                crate::cache::link::decode(bytes, Self::is_sound)
+            }
+        }
+    };
+}
+pub(super) use payload;
+
+payload!(ToCoordinator);
+payload!(ToNode);
+
+impl ToCoordinator {
+    fn is_sound(&self) -> bool {
+        match self {
+            Self::Inventory { held, .. } => held.len() <= HELD_PER_MESSAGE_MAX,
+            Self::Delta { added, removed } => {
+                added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
+            }
+            Self::Tail { names } => names.len() <= TAIL_MAX,
+            _ => true,
+        }
+    }
+}
+
+impl ToNode {
+    fn is_sound(&self) -> bool {
+        let is_member = |id: MemberId| usize::from(id) < MEMBERS_MAX;
+        match self {
+            Self::Welcome { you, members, .. } => {
+                is_member(*you)
+                    && members.len() <= MEMBERS_MAX
+                    && members.iter().all(|member| is_member(member.id))
+            }
+            Self::Answer { answer, .. } => match answer {
+                Answer::Have { holders } => {
+                    (1..=HOLDERS_TOLD_MAX).contains(&holders.len())
+                        && holders.iter().copied().all(is_member)
+                }
+                Answer::Busy { leader, .. } => is_member(*leader),
+                Answer::Grant { .. } | Answer::Refused => true,
+            },
+            Self::Tail { names, copies, roomiest } => {
+                names.len() <= TAIL_MAX
+                    && copies.len() == names.len()
+                    && roomiest.is_none_or(is_member)
+            }
+        }
+    }
+}
+
+pub(super) fn encode<T: Serialize>(message: &T) -> Vec<u8> {
+    #[expect(clippy::expect_used, reason = "fails only for types that are not used here")]
+    postcard::to_allocvec(message).expect("maps and unsized sequences are not in any message")
+}
+
+pub(super) fn decode<T: for<'a> Deserialize<'a>>(
+    bytes: &[u8],
+    is_sound: impl Fn(&T) -> bool,
+) -> Result<T, NotAMessage> {
+    let (message, rest) = postcard::take_from_bytes(bytes).map_err(|_| NotAMessage)?;
+    if rest.is_empty() && is_sound(&message) { Ok(message) } else { Err(NotAMessage) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn messages_come_back_and_bounds_are_kept() {
+        let name = SegmentName([7; 16]);
+        let ask = ToCoordinator::Ask { ask: 1, name, bytes: 5 };
+        assert_eq!(ToCoordinator::decode(&ask.encode()), Ok(ask.clone()));
+        assert!(ask.encode().len() <= 24, "{} bytes", ask.encode().len());
+        let many = ToCoordinator::Tail { names: vec![name; TAIL_MAX + 1] };
+        assert_eq!(ToCoordinator::decode(&many.encode()), Err(NotAMessage));
+        let nobody = ToNode::Answer { ask: 1, answer: Answer::Have { holders: vec![] } };
+        assert_eq!(ToNode::decode(&nobody.encode()), Err(NotAMessage));
+        let stranger = Answer::Busy { leader: MEMBERS_MAX as u16, filled_bytes: 0 };
+        let stranger = ToNode::Answer { ask: 1, answer: stranger };
+        assert_eq!(ToNode::decode(&stranger.encode()), Err(NotAMessage));
+        for cut in 0..ask.encode().len() {
+            assert_eq!(ToCoordinator::decode(&ask.encode()[..cut]), Err(NotAMessage));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Between two nodes: a request, a reply, and the bytes.
+//!
+//! One request at a time on a connection. [`PeerReply::Coming`] is followed by
+//! chunks of bytes up to the length that was asked for, each in a frame of its
+//! own, as they come in; a frame of no bytes in between says that the source
+//! has failed and nothing more will come.
+
+use serde::{Deserialize, Serialize};
+
+use super::link::payload;
+use super::name::SegmentName;
+use crate::limits::{ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX};
+use crate::message::NotAMessage;
+
+/// What a node asks of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerRequest {
+    /// The bytes of a segment from an offset to its end.
+    Fetch {
+        /// Which segment.
+        name: SegmentName,
+        /// The segment's length.
+        bytes: u32,
+        /// Bytes that the asker has.
+        from: u32,
+        /// Where the segment comes from, if the other is to fill it when it
+        /// does not have it: the asker takes it for the owner while no
+        /// coordinator answers.
+        origin: Option<Origin>,
+    },
+    /// The head of an object, by the name that stands for it.
+    Head {
+        /// Which.
+        name: SegmentName,
+    },
+    /// A last copy that would be evicted: the other may fetch it.
+    Offer {
+        /// Which segment.
+        name: SegmentName,
+        /// Its length.
+        bytes: u32,
+        /// How often it may still be passed on (Dahlin et al., OSDI '94).
+        chances: u8,
+    },
+}
+
+/// Where a segment comes from, in words that all nodes of a config share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The site's key.
+    pub site: u64,
+    /// The object's path at its origin.
+    pub path: Vec<u8>,
+    /// Its version.
+    pub version: Vec<u8>,
+    /// Its length in bytes, all segments.
+    pub object_bytes: u64,
+    /// The segment's number.
+    pub index: u32,
+}
+
+/// What the other answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PeerReply {
+    /// The bytes follow.
+    Coming,
+    /// The head; at most [`PEER_HEAD_BYTES_MAX`] bytes.
+    Head {
+        /// How long it may still be used, in milliseconds.
+        fresh_ms: u64,
+        /// In the words of `role/node`.
+        head: Vec<u8>,
+    },
+    /// The offer is taken: the other fetches it now.
+    Taken,
+    /// No.
+    Refused(Refusal),
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// It does not have that.
+    NotThere,
+    /// It has too much to send already.
+    Overloaded,
+    /// It has something else under this name, or can't make sense of it.
+    Mismatch,
+    /// The origin failed.
+    OriginFailed,
+}
+
+payload!(PeerRequest);
+payload!(PeerReply);
+
+impl PeerRequest {
+    fn is_sound(&self) -> bool {
+        let is_segment = |bytes: u32| bytes > 0 && u64::from(bytes) <= skep_units::SEGMENT_BYTES;
+        match self {
+            Self::Fetch { bytes, from, origin, .. } => {
+                let fits = |origin: &Origin| {
+                    let start = u64::from(origin.index) * skep_units::SEGMENT_BYTES;
+                    origin.path.len() + origin.version.len() <= ORIGIN_BYTES_MAX
+                        && origin.object_bytes.checked_sub(start).is_some_and(|left| {
+                            left.min(skep_units::SEGMENT_BYTES) == u64::from(*bytes)
+                        })
+                };
+                is_segment(*bytes) && from < bytes && origin.as_ref().is_none_or(fits)
+            }
+            Self::Head { .. } => true,
+            Self::Offer { bytes, .. } => is_segment(*bytes),
+        }
+    }
+}
+
+impl PeerReply {
+    fn is_sound(&self) -> bool {
+        !matches!(self, Self::Head { head, .. } if head.len() > PEER_HEAD_BYTES_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_fetch_must_make_sense() {
+        let name = SegmentName([1; 16]);
+        let fetch = |bytes, from, origin| PeerRequest::Fetch { name, bytes, from, origin }.encode();
+        assert!(PeerRequest::decode(&fetch(10, 0, None)).is_ok());
+        assert!(PeerRequest::decode(&fetch(10, 10, None)).is_err());
+        assert!(PeerRequest::decode(&fetch(0, 0, None)).is_err());
+        assert!(PeerRequest::decode(&fetch(u32::MAX, 0, None)).is_err());
+        let origin = |object_bytes, index| {
+            let (path, version) = (b"/a".to_vec(), b"1".to_vec());
+            Some(Origin { site: 1, path, version, object_bytes, index })
+        };
+        assert!(PeerRequest::decode(&fetch(10, 0, origin(10, 0))).is_ok());
+        assert!(PeerRequest::decode(&fetch(10, 0, origin(11, 0))).is_err());
+        assert!(PeerRequest::decode(&fetch(10, 0, origin(10, u32::MAX))).is_err());
+    }
+}
