@@ -33,6 +33,9 @@ const NODE_PORT: u16 = 8080;
 /// Port of heartbeats.
 const BEAT_PORT: u16 = 7071;
 
+/// Port of metrics of each process, at loopback of its machine.
+const METRICS_PORT: u16 = 9_090;
+
 /// The path of a small file, and its length in bytes.
 pub const SHORT: (&str, u64) = ("/short", 512);
 
@@ -276,6 +279,24 @@ impl DirectCluster {
         stdout
     }
 
+    /// What a dispatcher says of its part in direct dispatch.
+    #[track_caller]
+    pub fn status(&self, dispatcher: &str) -> serde_json::Value {
+        let said = self.control(dispatcher, &["status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+        status["direct"].clone()
+    }
+
+    /// A sample of a process's metrics, by its name with labels.
+    #[track_caller]
+    pub fn metric(&self, name: &str, sample: &str) -> f64 {
+        let address = (IpAddr::from([127, 0, 0, 1]), METRICS_PORT).into();
+        let read = || RawClient::connect(address).get("/metrics").text();
+        let text = self.machine(name).run(read).expect("the machine runs");
+        let of = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
+        text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in:\n{text}"))
+    }
+
     /// Runs a program on a machine; what it says on success.
     #[track_caller]
     pub fn tool(&self, machine: &str, program: &str, arguments: &[&str]) -> String {
@@ -409,6 +430,7 @@ impl DirectCluster {
         let Setup { cluster, policy, direct, lines, .. } = &*setup;
         let head = format!(
             "cluster = \"{cluster}\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
+             metrics.listen = \"127.0.0.1:{METRICS_PORT}\"\n\
              {lines}\n[direct]\n{direct}\n\
              [[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
              policy = \"{policy}\"\n{}",
