@@ -96,25 +96,23 @@ impl Directing {
         if let Some(name) = dispatcher_name(config, roles) {
             let stores = Stores::open(config, &name)?;
             let (last_epoch, local, referee) = (stores.last_epoch(), stores.local, stores.shared);
-            let shared = referee.clone();
+            let is_shared = referee.is_some();
             let parts = DirectParts {
                 name,
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
                 dispatchers: dispatchers.to_vec(),
                 last_epoch,
-                persist: Box::new(move |epoch| {
-                    if let Some(shared) = &shared {
-                        // Not waited for: the local one is enough to go on.
-                        drop(shared.record_epoch(epoch));
-                    }
-                    local.record_epoch(epoch).wait()
-                }),
+                // The shared one is the referee's: not waited for.
+                persist: Box::new(move |epoch| local.record_epoch(epoch).wait()),
                 on_guard_gone: Box::new(end_without_guard),
                 referee,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
             register_direct(registry, &direct);
+            if is_shared {
+                register_store(registry, &direct);
+            }
             self.direct = Some(direct);
         }
         privileges::keep_nothing().context("cannot give up privileges")?;
@@ -210,6 +208,13 @@ fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let help = "Epoch of the active dispatcher, as far as it is known here.";
     let read = move || own.status().epoch as f64;
     registry.register_gauge("skep_direct_epoch", &[], help, Box::new(read));
+}
+
+fn register_store(registry: &Registry, direct: &Arc<Direct>) {
+    let own = Arc::clone(direct);
+    let help = "Endpoints of the store that dispatchers share that answer.";
+    let read = move || own.status().store_answering.unwrap_or(0) as f64;
+    registry.register_gauge("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
 }
 
 fn register_packets(

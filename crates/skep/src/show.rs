@@ -90,6 +90,9 @@ fn direct(out: &mut String, part: &DirectStatus) {
         };
         line(out, &format!("dispatcher {}: {}{silence}", peer.name, peer.stage));
     }
+    if let Some(store) = &part.store {
+        line(out, &format!("store: {store}"));
+    }
     let packets: Vec<String> = part
         .packets
         .iter()

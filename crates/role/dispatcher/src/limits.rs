@@ -96,3 +96,7 @@ pub(crate) const CHECK_MS: u64 = 30_000;
 
 /// When it is looked over first, in milliseconds after the start.
 pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
+
+/// Pause before an epoch is written again that the shared store did not take,
+/// in milliseconds: a store that refuses at once is not to be flooded.
+pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;

@@ -111,7 +111,7 @@ impl Beat {
 
     fn ask_referee(&mut self, now: Now) {
         if let Some(referee) = &mut self.referee {
-            let view = referee.view();
+            let view = referee.view(now);
             let outputs = self.duty.lease(now, view);
             self.carry_out(outputs);
         }

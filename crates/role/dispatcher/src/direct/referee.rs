@@ -2,11 +2,17 @@
 //!
 //! Whoever is active campaigns for the lease there, and while it holds it writes
 //! its name and epoch beside it. The others' duty takes that as a claim that it
-//! has heard; see `skep_cluster::duty`.
+//! has heard; see `skep_cluster::duty`. What the store does not take while it is
+//! away is written again until it does.
+
+use std::sync::Arc;
 
 use skep_cluster::duty::LeaseView;
-use skep_store::{Campaign, Expected, Leader, Store, StoreError, Watch};
+use skep_store::{Campaign, Expected, Health, Leader, Pending, Store, StoreError, Watch};
+use skep_units::Now;
 use skep_wire::seal::PeerId;
+
+use crate::limits::RECORD_AGAIN_MS;
 
 /// Key of `NAME EPOCH` of the active dispatcher.
 const ACTIVE: &str = "active";
@@ -20,15 +26,33 @@ pub(crate) struct Referee {
     active: Watch,
     /// Of this dispatcher's reign, if it is active.
     epoch: Option<u64>,
-    /// The epoch that was written last.
-    written: Option<u64>,
+    /// It as the last epoch of all.
+    recorded: Record<()>,
+    /// It as that of the holder of the lease.
+    signed: Record<u64>,
+    /// The health that was told last.
+    told: Arc<Health>,
+}
+
+/// An epoch on its way into the store.
+struct Record<T> {
+    confirmed: Option<u64>,
+    under_way: Option<(u64, Now, Pending<T>)>,
 }
 
 impl Referee {
     pub(crate) fn new(store: Store, name: &str, ttl_s: u64) -> Result<Self, StoreError> {
-        let active = store.watch(ACTIVE, |_| ())?;
-        let name = name.to_owned();
-        Ok(Self { store, name, ttl_s, campaign: None, active, epoch: None, written: None })
+        Ok(Self {
+            active: store.watch(ACTIVE, |_| ())?,
+            told: store.health(),
+            store,
+            name: name.to_owned(),
+            ttl_s,
+            campaign: None,
+            epoch: None,
+            recorded: Record::default(),
+            signed: Record::default(),
+        })
     }
 
     /// This dispatcher is active now.
@@ -44,20 +68,24 @@ impl Referee {
 
     /// It is not active any more.
     pub(crate) fn release(&mut self) {
-        (self.epoch, self.written, self.campaign) = (None, None, None);
+        (self.epoch, self.campaign) = (None, None);
+        (self.recorded, self.signed) = Default::default();
     }
 
-    /// What the store says now; `None` if it says nothing.
-    pub(crate) fn view(&mut self) -> Option<LeaseView> {
+    /// What the store says now; `None` if it says nothing. To be asked again and
+    /// again: it sees to what has to be written, and says how the store does.
+    pub(crate) fn view(&mut self, now: Now) -> Option<LeaseView> {
+        self.tell_health();
+        let store = &self.store;
+        if let Some(epoch) = self.epoch {
+            self.recorded.ensure(now, epoch, || store.record_epoch(epoch));
+        }
         match self.campaign.as_ref()?.view().leader {
             Leader::Me => {
                 let epoch = self.epoch?;
-                if self.written != Some(epoch) {
-                    let text = format!("{} {epoch}", self.name);
-                    // Not waited for: if it is lost, others learn the epoch from beats.
-                    drop(self.store.put(ACTIVE, text.as_bytes(), Expected::Any));
-                    self.written = Some(epoch);
-                }
+                let text = format!("{} {epoch}", self.name);
+                let sign = || store.put(ACTIVE, text.as_bytes(), Expected::Any);
+                self.signed.ensure(now, epoch, sign);
                 Some(LeaseView { leader: PeerId::of(&self.name), epoch })
             }
             Leader::Other(name) => {
@@ -71,8 +99,48 @@ impl Referee {
         }
     }
 
-    /// How the store does, in a line.
-    pub(crate) fn health(&self) -> String {
-        self.store.health().to_string()
+    /// How the store does.
+    pub(crate) fn health(&self) -> Arc<Health> {
+        self.store.health()
+    }
+
+    /// Says when the store comes and goes, in whole or in part.
+    fn tell_health(&mut self) {
+        let health = self.store.health();
+        if (health.answering, health.of) == (self.told.answering, self.told.of) {
+            return;
+        }
+        if health.answering == 0 {
+            tracing::warn!("the store does not answer; packets are steered without it: {health}");
+        } else if health.answering < health.of {
+            tracing::warn!("a part of the store does not answer: {health}");
+        } else {
+            tracing::info!("the store answers: {health}");
+        }
+        self.told = health;
+    }
+}
+
+impl<T> Record<T> {
+    /// Has `epoch` written, unless the store has it or will soon.
+    fn ensure(&mut self, now: Now, epoch: u64, write: impl FnOnce() -> Pending<T>) {
+        if let Some((written, since, pending)) = &mut self.under_way {
+            let outcome = pending.try_take();
+            if matches!(outcome, Some(Ok(_))) {
+                self.confirmed = Some(*written);
+            } else if outcome.is_none() || now.since_ms(*since) < RECORD_AGAIN_MS {
+                return;
+            }
+            self.under_way = None;
+        }
+        if self.confirmed != Some(epoch) {
+            self.under_way = Some((epoch, now, write()));
+        }
+    }
+}
+
+impl<T> Default for Record<T> {
+    fn default() -> Self {
+        Self { confirmed: None, under_way: None }
     }
 }

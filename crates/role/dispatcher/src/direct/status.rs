@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use skep_guard::GuardError;
+use skep_store::Health;
 use skep_wire::guard::{Counters, Expectations, Opened};
 use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
@@ -28,6 +29,8 @@ pub struct DirectStatus {
     pub device: String,
     /// How the shared store does, if there is one: `3 of 3 endpoints answer`.
     pub store: Option<String>,
+    /// Endpoints of the shared store that answer.
+    pub store_answering: Option<u64>,
     /// The other dispatchers.
     pub peers: Vec<PeerStatus>,
     /// What is wrong, in sentences.
@@ -64,8 +67,8 @@ pub(crate) struct View {
     pub(crate) epoch: u64,
     pub(crate) active: Option<String>,
     pub(crate) flows_synced: bool,
-    /// How the shared store does, in a line.
-    pub(crate) store: Option<String>,
+    /// How the shared store does.
+    pub(crate) store: Option<Arc<Health>>,
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
@@ -142,7 +145,8 @@ impl Shared {
             flows_synced: view.flows_synced,
             attached: self.opened.how.clone(),
             device: self.opened.device.clone(),
-            store: view.store.clone(),
+            store: view.store.as_ref().map(ToString::to_string),
+            store_answering: view.store.as_ref().map(|health| health.answering as u64),
             peers: view.peers.clone(),
             complaints: self.complaint().iter().chain(&**self.findings.load()).cloned().collect(),
         }
