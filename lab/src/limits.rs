@@ -63,6 +63,10 @@ pub(crate) const FIELDS_MAX: usize = 64;
 /// 64,512 ports that a client machine has.
 pub const IN_FLIGHT_MAX: usize = 60_000;
 
+/// From here on a request is slow, in milliseconds: a SYN that is lost is sent
+/// again after 1 s (RFC 6298, 2.1), and a busy machine rarely takes so long.
+pub(crate) const SLOW_MS: u64 = 500;
+
 /// Failures whose description a report keeps; later ones are only counted.
 pub(crate) const EXAMPLES_MAX: usize = 10;
 

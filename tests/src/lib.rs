@@ -30,6 +30,7 @@ mod node;
 mod port;
 mod process;
 mod response;
+mod seen;
 mod site;
 mod source;
 mod wait;

@@ -53,6 +53,9 @@ pub struct Report {
     /// Longest time that one of them waited: a request for its end, a download
     /// for its connection, its response or a byte; in milliseconds.
     pub longest_wait_ms: u64,
+    /// Of requests: from the first beginning to that of the last one that failed
+    /// or was slow (`SLOW_MS`), in milliseconds. Tells when a fault was over.
+    pub last_trouble_ms: Option<u64>,
     /// Time of successful requests, from first attempt to last byte, in
     /// microseconds; of downloads, to their first byte.
     pub time_us: Times,
@@ -147,6 +150,10 @@ impl Tally {
         self.report.longest_wait_ms = self.report.longest_wait_ms.max(time_us / 1000);
     }
 
+    pub(super) fn troubled(&mut self, begun_ms: u64) {
+        self.report.last_trouble_ms = self.report.last_trouble_ms.max(Some(begun_ms));
+    }
+
     pub(super) fn stopped(&mut self) {
         self.report.stopped += 1;
     }
@@ -193,6 +200,7 @@ impl Tally {
             *sum += one;
         }
         sum.longest_wait_ms = sum.longest_wait_ms.max(one.longest_wait_ms);
+        sum.last_trouble_ms = sum.last_trouble_ms.max(one.last_trouble_ms);
         one.by_node.into_iter().for_each(|(node, count)| self.count_node(Some(node), count));
         one.examples.into_iter().for_each(|example| self.add_example(example));
         // Both have the same precision and grow as they need.

@@ -15,6 +15,7 @@ use super::pattern::Pattern;
 use super::report::{Failure, Tally};
 use super::watch::{Watch, us};
 use super::{Load, Target};
+use crate::limits::SLOW_MS;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 16 * 1024;
@@ -133,13 +134,16 @@ impl Worker {
     async fn work(mut self) -> Tally {
         let limit = Duration::from_millis(self.shared.plan.timeout_ms);
         while self.shared.turn().await {
-            let begin = Instant::now();
+            let (begin, begun_ms) = (Instant::now(), self.shared.watch.elapsed_ms());
             self.tally.begun();
             self.shared.watch.begun();
             let late = Err(Failure::Timeout("no complete response in time"));
             let result = timeout(limit, self.request()).await.unwrap_or(late);
             let time_us = us(begin.elapsed());
             self.tally.waited(time_us);
+            if result.is_err() || time_us >= SLOW_MS * 1000 {
+                self.tally.troubled(begun_ms);
+            }
             self.shared.watch.ended(result.is_ok());
             let result = result.map(|node| {
                 self.shared.watch.sign();

@@ -118,9 +118,14 @@ impl Watch {
         }
     }
 
+    /// Time since the beginning, in milliseconds.
+    pub(super) fn elapsed_ms(&self) -> u64 {
+        us(self.0.begin.elapsed()) / 1000
+    }
+
     /// Time since the beginning and the longest gap up to now, in milliseconds.
     pub(super) fn finish(&self) -> (u64, u64) {
-        let elapsed_ms = us(self.0.begin.elapsed()) / 1000;
+        let elapsed_ms = self.elapsed_ms();
         let since_last =
             us(self.0.begin.elapsed()).saturating_sub(self.0.last_sign_us.load(Ordering::Relaxed));
         let gap_us = self.0.longest_gap_us.load(Ordering::Relaxed).max(since_last);

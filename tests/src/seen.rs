@@ -1,0 +1,33 @@
+//! What the processes of a cluster in direct dispatch say of themselves.
+
+use crate::direct::DirectCluster;
+
+impl DirectCluster {
+    /// `skep status --json` of a process.
+    #[track_caller]
+    pub fn whole_status(&self, name: &str) -> serde_json::Value {
+        let text = self.control(name, &["status", "--json"]);
+        serde_json::from_str(&text).expect("JSON of ours")
+    }
+
+    /// Packets that met this fate in a machine's program, as its process last
+    /// counted them.
+    #[track_caller]
+    pub fn packets(&self, name: &str, verdict: &str) -> u64 {
+        let status = self.whole_status(name);
+        let met = status["direct"]["packets"].as_array().expect("a part in direct dispatch");
+        let count = met.iter().find(|it| it["verdict"] == verdict);
+        count.and_then(|it| it["packets"].as_u64()).unwrap_or(0)
+    }
+
+    /// A node as a dispatcher sees it: its state, and its connections as it
+    /// last reported them.
+    #[track_caller]
+    pub fn node_seen(&self, dispatcher: &str, node: &str) -> Option<(String, u64)> {
+        let status = self.whole_status(dispatcher);
+        let nodes = status["services"][0]["nodes"].as_array().expect("a service");
+        let node = nodes.iter().find(|it| it["name"] == node)?;
+        let state = node["state"].as_str().expect("a word").to_owned();
+        Some((state, node["connections"].as_u64().expect("a number")))
+    }
+}
