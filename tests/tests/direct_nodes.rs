@@ -171,14 +171,15 @@ fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(
     let at_stake = scene.at_stake;
     let (downloads, requests) = scene.finish(at_stake);
     assert_eq!(downloads.by_node[VICTIM], at_stake, "{downloads:?}");
-    // A client that has nothing to send hears nothing of it.
-    assert_eq!(downloads.failed + downloads.stopped, at_stake, "{downloads:?}");
+    // A client that has nothing to send hears nothing of it, and may go on when
+    // a cable is back.
+    assert!(downloads.failed + downloads.stopped <= at_stake, "{downloads:?}");
     assert_eq!(downloads.timeouts + requests.timeouts, 0, "{requests:?}");
     let noticed_ms = requests.last_trouble_ms.unwrap_or(fault_ms).saturating_sub(fault_ms);
     figure(&format!(
         "{what}: new connections see it for {noticed_ms} ms ({failed} failed, {} of them refused, \
-         of {}; longest {} ms), its open ones are told within {told_ms} ms; downloads: {} of others \
-         done, of its own {} failed, {} hear nothing",
+         of {}; longest {} ms), its open ones are told within {told_ms} ms; downloads: {} done, \
+         {at_stake} at stake, {} failed, {} hear nothing",
         requests.refused,
         requests.succeeded + requests.failed,
         requests.longest_wait_ms,
@@ -212,7 +213,9 @@ fn a_nodes_cable_is_pulled() {
 
 #[test]
 fn a_drained_node_finishes_what_it_has() {
-    let Some(scene) = Scene::new() else { return };
+    let Some(mut scene) = Scene::new() else { return };
+    // Those would be waited for.
+    scene.held.clear();
     let control = |arguments: &[&str]| scene.cluster.control(DISPATCHER, arguments);
     control(&["node", "drain", VICTIM]);
     scene.wait_state(Some("draining"));
