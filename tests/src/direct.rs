@@ -262,9 +262,14 @@ impl DirectCluster {
     /// Ends a process by SIGTERM.
     #[track_caller]
     pub fn terminate(&self, name: &str) -> Finished {
-        let daemon = self.daemons.borrow_mut().remove(name).expect("it runs");
-        daemon.signal(Signal::TERM);
-        daemon.finish()
+        self.daemon(name).signal(Signal::TERM);
+        self.end(name)
+    }
+
+    /// Waits for the end of a process that was told to end, or that cannot but.
+    #[track_caller]
+    pub fn end(&self, name: &str) -> Finished {
+        self.daemons.borrow_mut().remove(name).expect("it runs").finish()
     }
 
     /// `skep ARGUMENTS --socket ...` at a dispatcher; what it says on success.
