@@ -180,9 +180,12 @@ impl Beat {
     }
 
     /// A standby steers by the active dispatcher's table, and remembers what its
-    /// operator wants.
+    /// operator wants. One that has just started, with nobody before it, learns
+    /// from nodes where earlier connections are.
     fn hear_table(&mut self, table: Table, from: PeerId) {
-        if self.is_active() || !self.others.contains_key(&from) {
+        let is_joining = self.duty.stage() == Stage::Joining;
+        let is_from_node = is_joining && self.nodes().any(|node| node == from);
+        if self.is_active() || !(is_from_node || self.others.contains_key(&from)) {
             return;
         }
         let before = Arc::clone(self.keeper.table());
