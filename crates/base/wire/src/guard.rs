@@ -113,11 +113,11 @@ pub enum Order {
     /// Put the virtual addresses of this node's services on `lo`, silently.
     Hold,
     /// Look for what is wrong with devices, addresses and routes, which takes
-    /// up to [`PROBE_MS`]. Answered by [`Answer::Complaints`].
+    /// up to [`PROBE_MS`]. Answered by [`Answer::Checked`].
     Check(Side, Expectations),
-    /// Detach and forget everything of a side: programs, maps, addresses,
-    /// settings of the kernel.
-    Close(Side),
+    /// Detach and forget everything that orders of this guard have put on the
+    /// machine, where nothing was before: the start has failed.
+    Abort,
 }
 
 /// What a machine knows of the others, for a check of what it finds.
@@ -161,8 +161,13 @@ pub enum Answer {
     Counters(Counters),
     /// Machines that claim virtual addresses.
     Owners(Vec<Owner>),
-    /// Sentences about what is wrong; empty when nothing is.
-    Complaints(Vec<String>),
+    /// Sentences about this machine and its segment.
+    Checked {
+        /// What is wrong.
+        wrong: Vec<String>,
+        /// What may be, as far as can be seen from here.
+        doubtful: Vec<String>,
+    },
     /// It could not be done, and why.
     Refused(String),
 }

@@ -26,7 +26,7 @@ fn answer(order: Order) -> Answer {
             let vip = "10.0.0.1".parse().unwrap();
             Answer::Owners(vec![Owner { vip, mac: [1; 6] }])
         }
-        Order::Close(_) => Answer::Complaints(vec!["x".repeat(MESSAGE_BYTES_MAX)]),
+        Order::Abort => Answer::Refused("x".repeat(MESSAGE_BYTES_MAX)),
         _ => Answer::Refused("not here".to_owned()),
     }
 }
@@ -42,7 +42,7 @@ fn orders_are_answered_until_the_peer_is_gone() {
     assert!(matches!(owners, Answer::Owners(owners) if owners[0].mac == [1; 6]));
     let refused = client.ask(&Order::Hold).unwrap_err();
     assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
-    let long = client.ask(&Order::Close(Side::Node)).unwrap_err();
+    let long = client.ask(&Order::Abort).unwrap_err();
     assert!(matches!(long, GuardError::Refused(why) if why.contains("too long")));
     drop(client);
     guard.join().unwrap().unwrap();

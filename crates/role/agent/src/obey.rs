@@ -33,6 +33,8 @@ pub(crate) struct Obey {
     expectations: Expectations,
     /// What was said last to be wrong.
     complaint: Option<String>,
+    /// What the last check was not sure of.
+    doubts: Vec<String>,
 }
 
 impl Obey {
@@ -54,6 +56,7 @@ impl Obey {
             shared,
             expectations: Expectations::default(),
             complaint: None,
+            doubts: Vec::new(),
         }
     }
 
@@ -106,16 +109,21 @@ impl Obey {
         Ok(())
     }
 
-    fn check(&self) -> Result<(), GuardError> {
+    fn check(&mut self) -> Result<(), GuardError> {
         let active = self.shared.active_mac();
         let expectations = Expectations { active, ..self.expectations.clone() };
         let order = Order::Check(Side::Node, expectations);
-        if let Answer::Complaints(complaints) = self.guard.ask(&order)? {
+        if let Answer::Checked { wrong, doubtful } = self.guard.ask(&order)? {
             let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-            for complaint in complaints.iter().filter(|it| !status.complaints.contains(it)) {
+            for complaint in wrong.iter().filter(|it| !status.complaints.contains(it)) {
                 tracing::warn!("{complaint}");
             }
-            status.complaints = complaints;
+            status.complaints = wrong;
+            drop(status);
+            for doubt in doubtful.iter().filter(|it| !self.doubts.contains(it)) {
+                tracing::info!("cannot be sure: {doubt}");
+            }
+            self.doubts = doubtful;
         }
         Ok(())
     }

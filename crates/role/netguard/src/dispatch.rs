@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use skep_datapath::Dispatch;
-use skep_netif::{CheckInput, ClaimWatch, Device, Dispatching, Mac, Netif};
+use skep_netif::{CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif};
 use skep_wire::guard::{Answer, Expectations, FLOWS_MAX, Opened, Order, Owner, PROBE_MS};
 use skep_wire::steer::{Flow, Load, NODES_MAX, Node, SERVICES_MAX, Service};
 
@@ -89,7 +89,7 @@ impl DispatchSide {
                 };
                 return check(netif, &self.device, &plan.dispatch.vips, dispatching, expected);
             }
-            Order::Open(_) | Order::Close(_) | Order::Hold => return Err(NetguardError::WrongSide),
+            Order::Open(_) | Order::Abort | Order::Hold => return Err(NetguardError::WrongSide),
         }
         Ok(Answer::Done)
     }
@@ -127,6 +127,11 @@ impl DispatchSide {
         owners.dedup();
         Ok(Answer::Owners(owners))
     }
+}
+
+/// Whether a dispatcher of this plan has left something on the machine.
+pub(crate) fn is_here(plan: &Plan) -> bool {
+    plan.place(SIDE).pins.exists()
 }
 
 /// Takes away all that a dispatcher of this plan left on the machine.
@@ -182,7 +187,9 @@ pub(crate) fn check(
             wait: Duration::from_millis(PROBE_MS),
         },
     )?;
-    Ok(Answer::Complaints(complaints.iter().map(ToString::to_string).collect()))
+    let (doubtful, wrong): (Vec<_>, Vec<_>) = complaints.iter().partition(|it| it.is_doubt);
+    let sentences = |found: Vec<&Complaint>| found.iter().map(ToString::to_string).collect();
+    Ok(Answer::Checked { wrong: sentences(wrong), doubtful: sentences(doubtful) })
 }
 
 /// Services within the tables, at addresses that `check` lets pass.

@@ -63,6 +63,21 @@ impl Complaints {
         });
     }
 
+    /// Like [`Self::add`], for what may be right nevertheless.
+    fn doubt(
+        &mut self,
+        fault: Fault,
+        place: impl Into<String>,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        self.add(fault, place, expected, found, remedy);
+        if let Some(doubt) = self.0.last_mut() {
+            doubt.is_doubt = true;
+        }
+    }
+
     fn judge_device(&mut self, device: &Device) {
         let name = &device.name;
         if device.mac.is_none() {
@@ -149,7 +164,8 @@ impl Complaints {
                  default via ROUTER"
             );
             let expected = format!("a route to clients such as {client}");
-            self.add(Fault::NoRouteBack, "routes", expected, "none", remedy);
+            // Where all clients are on the segment, none is needed.
+            self.doubt(Fault::NoRouteBack, "routes", expected, "none", remedy);
         }
     }
 
@@ -171,10 +187,7 @@ impl Complaints {
             }
             None => {
                 let found = "it is in another network namespace and cannot be seen from here";
-                self.add(Fault::UnfinishedChecksums, other_end, expected, found, remedy);
-                if let Some(doubt) = self.0.last_mut() {
-                    doubt.is_doubt = true;
-                }
+                self.doubt(Fault::UnfinishedChecksums, other_end, expected, found, remedy);
             }
         }
     }

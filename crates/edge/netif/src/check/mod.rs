@@ -108,7 +108,8 @@ pub enum Fault {
 pub struct Complaint {
     /// What kind it is.
     pub fault: Fault,
-    /// Whether it is only suspected, since this machine cannot see it.
+    /// Whether it is only suspected: this machine cannot see it, or it may be
+    /// meant so.
     pub is_doubt: bool,
     /// Where.
     pub place: String,

@@ -178,8 +178,8 @@ impl Hands {
     fn check(&self) -> Result<(), GuardError> {
         let expectations = self.shared.view().expectations.clone();
         let order = Order::Check(Side::Dispatch, expectations);
-        if let Answer::Complaints(findings) = self.guard.ask(&order)? {
-            self.shared.set_findings(findings);
+        if let Answer::Checked { wrong, doubtful } = self.guard.ask(&order)? {
+            self.shared.set_findings(wrong, doubtful);
         }
         Ok(())
     }

@@ -58,6 +58,7 @@ pub(crate) struct Shared {
     complaint: Mutex<Option<String>>,
     /// What is wrong on this machine.
     findings: ArcSwap<Vec<String>>,
+    doubts: ArcSwap<Vec<String>>,
 }
 
 /// What the thread that beats knows.
@@ -94,6 +95,7 @@ impl Shared {
             counters: ArcSwap::default(),
             complaint: Mutex::new(None),
             findings: ArcSwap::default(),
+            doubts: ArcSwap::default(),
         }
     }
 
@@ -128,10 +130,14 @@ impl Shared {
     }
 
     /// What a check of this machine has found; what is new is said.
-    pub(crate) fn set_findings(&self, findings: Vec<String>) {
-        let before = self.findings.swap(Arc::new(findings.clone()));
-        for finding in findings.iter().filter(|finding| !before.contains(finding)) {
+    pub(crate) fn set_findings(&self, wrong: Vec<String>, doubtful: Vec<String>) {
+        let before = self.findings.swap(Arc::new(wrong.clone()));
+        for finding in wrong.iter().filter(|finding| !before.contains(finding)) {
             tracing::warn!("{finding}");
+        }
+        let before = self.doubts.swap(Arc::new(doubtful.clone()));
+        for doubt in doubtful.iter().filter(|doubt| !before.contains(doubt)) {
+            tracing::info!("cannot be sure: {doubt}");
         }
     }
 
