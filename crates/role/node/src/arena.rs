@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use skep_memory::{HUGE_PAGE_BYTES, memory_file, use_huge_pages};
+use skep_wire::cache::SegmentName;
 
 use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
-use crate::store::SegmentKey;
 
 /// Memory taken by segments: what the index holds, what only replies still
 /// pin, and what regions waste.
@@ -49,7 +49,7 @@ pub(crate) struct Region {
     bytes: u32,
     live_bytes: AtomicU32,
     /// Segments that were placed here, dead ones included.
-    keys: Mutex<Vec<SegmentKey>>,
+    keys: Mutex<Vec<SegmentName>>,
     ledger: Arc<Ledger>,
 }
 
@@ -71,7 +71,7 @@ impl Region {
     }
 
     /// Names of what was placed here.
-    pub(crate) fn keys(&self) -> Vec<SegmentKey> {
+    pub(crate) fn keys(&self) -> Vec<SegmentName> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -138,7 +138,7 @@ impl Arena {
 
     /// A place for `bytes` bytes of the segment `key`. `None`: no memory file
     /// can be had; the heap will do.
-    pub(crate) fn place(&mut self, key: &SegmentKey, bytes: u32) -> Option<Place> {
+    pub(crate) fn place(&mut self, key: SegmentName, bytes: u32) -> Option<Place> {
         if bytes > REGION_SHARE_MAX {
             // Fills a region, or would waste too much of a shared one.
             return self.open(bytes).map(|region| settle(region, 0, bytes, key));
@@ -178,8 +178,8 @@ impl Arena {
     }
 }
 
-fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: &SegmentKey) -> Place {
+fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: SegmentName) -> Place {
     region.live_bytes.fetch_add(bytes, Ordering::Relaxed);
-    region.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
+    region.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key);
     Place { region, offset, bytes }
 }

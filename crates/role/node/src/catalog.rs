@@ -168,7 +168,7 @@ impl Catalog {
         if !resource.retired.swap(true, Ordering::AcqRel) {
             self.stale_dropped.fetch_add(1, Ordering::Relaxed);
             for object in resource.variants.iter() {
-                self.store.forget(object.name(), object.stamp.version, object.segments());
+                self.store.forget(object.segment_names());
             }
         }
     }

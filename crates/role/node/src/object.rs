@@ -7,11 +7,11 @@ use std::sync::Arc;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime};
 use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::{ObjectName, SegmentName};
 
-use crate::disk::{DiskError, Kind, Root, Stamp, Wait};
+use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
 use crate::limits::PATH_BYTES_MAX;
 use crate::site::Site;
-use crate::store::{SegmentKey, Version};
 
 /// What the cache says of a reply that it answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
@@ -23,7 +23,7 @@ pub(crate) struct Object {
     pub(crate) relative: Box<[u8]>,
     pub(crate) stamp: Stamp,
     pub(crate) content_type: &'static str,
-    name: Arc<[u8]>,
+    name: ObjectName,
     etag: Box<str>,
     last_modified: u64,
     /// Field lines of every reply that speaks of this version.
@@ -69,7 +69,7 @@ impl Object {
             relative: relative.into(),
             stamp,
             content_type,
-            name: site.object_name(relative),
+            name: site.object_name(relative, etag.as_bytes()),
             etag: etag.into(),
             last_modified,
             lines: lines.into(),
@@ -93,19 +93,19 @@ impl Object {
     }
 
     /// Name of segment `index`.
-    pub(crate) fn segment_key(&self, index: u32) -> SegmentKey {
-        SegmentKey { object: Arc::clone(&self.name), version: self.stamp.version, index }
+    pub(crate) fn segment_name(&self, index: u32) -> SegmentName {
+        self.name.segment(index)
+    }
+
+    /// Names of all its segments.
+    pub(crate) fn segment_names(&self) -> impl Iterator<Item = SegmentName> {
+        (0..self.segments()).map(|index| self.segment_name(index))
     }
 
     /// Bytes of segment `index`.
     pub(crate) fn segment_bytes(&self, index: u32) -> u32 {
         let start = u64::from(index) * SEGMENT_BYTES;
         (self.bytes() - start).min(SEGMENT_BYTES) as u32
-    }
-
-    /// The object's name in the store.
-    pub(crate) fn name(&self) -> &Arc<[u8]> {
-        &self.name
     }
 }
 

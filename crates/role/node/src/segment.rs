@@ -225,13 +225,11 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
     use crate::arena::Arena;
-    use crate::store::{SegmentKey, Version};
 
     /// Both kinds of segment: on the heap and in a region.
     fn both(bytes: u32) -> [Segment; 2] {
-        let version = Version { mtime_ns: 0, bytes: 0 };
-        let key = SegmentKey { object: b"a".as_slice().into(), version, index: 0 };
-        let place = Arena::new(&Arc::default(), 1).place(&key, bytes).unwrap();
+        let name = skep_wire::cache::SegmentName([0; 16]);
+        let place = Arena::new(&Arc::default(), 1).place(name, bytes).unwrap();
         [Segment::new(bytes, Home::Heap(Arc::default())), Segment::new(bytes, Home::Place(place))]
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use skep_config::{Redirect, Site as SiteConfig, Symlinks};
 use skep_http::Host;
+use skep_wire::cache::ObjectName;
 
 use crate::disk::check_root;
 
@@ -77,13 +78,10 @@ impl Site {
         })
     }
 
-    /// Name of the object at `relative`, unique among all sites of the node:
+    /// Name of a version of the object at `relative`, unique among all sites:
     /// sites that share a root share its bytes in memory.
-    pub(crate) fn object_name(&self, relative: &[u8]) -> Arc<[u8]> {
-        let mut name = self.root.as_os_str().as_bytes().to_vec();
-        name.push(0);
-        name.extend_from_slice(relative);
-        name.into()
+    pub(crate) fn object_name(&self, relative: &[u8], version: &[u8]) -> ObjectName {
+        ObjectName::new(self.root.as_os_str().as_bytes(), relative, version)
     }
 
     /// Whether the operator lets `path` be served at all: a segment that

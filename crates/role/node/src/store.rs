@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
+use skep_wire::cache::SegmentName;
 
 use crate::arena::{Arena, Ledger, Region};
 use crate::limits::{
@@ -25,26 +26,6 @@ use crate::limits::{
     REGIONS_CAPACITY_MIN, REGIONS_SLACK, THIN_PERMILLE_MAX,
 };
 use crate::segment::{Home, Segment};
-
-/// Which version of an object: its modification time and its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Version {
-    /// Last modification, in nanoseconds since 1970.
-    pub(crate) mtime_ns: i128,
-    /// Size, in bytes.
-    pub(crate) bytes: u64,
-}
-
-/// Names a segment: object, version, number.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct SegmentKey {
-    /// The object's name, unique in the node (for a file: its path).
-    pub(crate) object: Arc<[u8]>,
-    /// Its version.
-    pub(crate) version: Version,
-    /// The segment's number, from 0.
-    pub(crate) index: u32,
-}
 
 /// What [`Store::acquire`] found.
 pub(crate) enum Acquired {
@@ -81,12 +62,12 @@ pub(crate) struct Store {
 
 #[derive(Debug)]
 struct Inner {
-    index: S3Fifo<SegmentKey, Arc<Segment>>,
+    index: S3Fifo<SegmentName, Arc<Segment>>,
     /// `None` in a store too small for regions.
     arena: Option<Arena>,
-    filling: HashMap<SegmentKey, Arc<Segment>>,
+    filling: HashMap<SegmentName, Arc<Segment>>,
     evicted: u64,
-    scratch: Vec<(SegmentKey, Arc<Segment>)>,
+    scratch: Vec<(SegmentName, Arc<Segment>)>,
 }
 
 impl Store {
@@ -111,27 +92,27 @@ impl Store {
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
-    pub(crate) fn acquire(self: &Arc<Self>, key: &SegmentKey, bytes: u32) -> Acquired {
+    pub(crate) fn acquire(self: &Arc<Self>, key: SegmentName, bytes: u32) -> Acquired {
         let mut inner = self.lock();
-        if let Some(segment) = inner.filling.get(key) {
+        if let Some(segment) = inner.filling.get(&key) {
             return Acquired::Growing(Arc::clone(segment));
         }
-        if let Some(segment) = inner.index.get(key) {
+        if let Some(segment) = inner.index.get(&key) {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
         }
         let segment = Arc::new(Segment::new(bytes, inner.home(key, bytes, &self.ledger)));
-        inner.filling.insert(key.clone(), Arc::clone(&segment));
-        let kept = inner.insert(key.clone(), Arc::clone(&segment));
+        inner.filling.insert(key, Arc::clone(&segment));
+        let kept = inner.insert(key, Arc::clone(&segment));
         drop(inner);
-        Acquired::Fill(Filler { store: Arc::clone(self), key: key.clone(), segment, kept })
+        Acquired::Fill(Filler { store: Arc::clone(self), key, segment, kept })
     }
 
-    /// Forgets `segments` segments of a version that is no longer current.
-    pub(crate) fn forget(&self, object: &Arc<[u8]>, version: Version, segments: u32) {
+    /// Forgets segments of a version that is no longer current.
+    pub(crate) fn forget(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
-        for index in 0..segments {
-            inner.index.remove(&SegmentKey { object: Arc::clone(object), version, index });
+        for name in names {
+            inner.index.remove(&name);
         }
     }
 
@@ -182,7 +163,7 @@ impl Store {
                 if !here || !old.is_complete() {
                     continue;
                 }
-                let home = inner.home(&key, old.len(), &self.ledger);
+                let home = inner.home(key, old.len(), &self.ledger);
                 (old, home)
             };
             let moved = Arc::new(Segment::new(old.len(), home));
@@ -228,7 +209,7 @@ impl Store {
 
 impl Inner {
     /// Where a new segment is to live.
-    fn home(&mut self, key: &SegmentKey, bytes: u32, ledger: &Arc<Ledger>) -> Home {
+    fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Home {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
         match arena.and_then(|arena| arena.place(key, bytes)) {
             Some(place) => Home::Place(place),
@@ -236,7 +217,7 @@ impl Inner {
         }
     }
 
-    fn insert(&mut self, key: SegmentKey, segment: Arc<Segment>) -> bool {
+    fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
         let Self { index, scratch, .. } = self;
         let kept = index.insert(key, segment, scratch).is_ok();
         self.evicted += self.scratch.len() as u64;
@@ -279,7 +260,7 @@ pub(crate) fn with_chunk_buffer<R>(bytes: usize, job: impl FnOnce(&mut [u8]) -> 
 #[derive(Debug)]
 pub(crate) struct Filler {
     store: Arc<Store>,
-    key: SegmentKey,
+    key: SegmentName,
     segment: Arc<Segment>,
     kept: bool,
 }
@@ -288,11 +269,6 @@ impl Filler {
     /// The segment to publish chunks to.
     pub(crate) fn segment(&self) -> &Arc<Segment> {
         &self.segment
-    }
-
-    /// Its number within the object.
-    pub(crate) fn index(&self) -> u32 {
-        self.key.index
     }
 
     /// Whether the store has room to keep it.
@@ -320,13 +296,13 @@ impl Drop for Filler {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+    use skep_wire::cache::ObjectName;
 
-    fn key(name: &str, index: u32) -> SegmentKey {
-        let version = Version { mtime_ns: 1, bytes: 10 };
-        SegmentKey { object: name.as_bytes().into(), version, index }
+    fn key(name: &str, index: u32) -> SegmentName {
+        ObjectName::new(b"site", name.as_bytes(), b"1").segment(index)
     }
 
-    fn fill(store: &Arc<Store>, key: &SegmentKey, bytes: u32) {
+    fn fill(store: &Arc<Store>, key: SegmentName, bytes: u32) {
         match store.acquire(key, bytes) {
             Acquired::Fill(filler) => {
                 let chunk = vec![0; filler.segment().next_chunk_bytes()];
@@ -339,37 +315,37 @@ mod tests {
     #[test]
     fn many_askers_one_filler() {
         let store = Store::new(1 << 20);
-        let Acquired::Fill(filler) = store.acquire(&key("a", 0), 10) else { panic!("empty store") };
+        let Acquired::Fill(filler) = store.acquire(key("a", 0), 10) else { panic!("empty store") };
         for _ in 0..100 {
-            assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Growing(_)));
+            assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Growing(_)));
         }
         filler.segment().publish(&[1; 10]).unwrap();
         drop(filler);
-        assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Ready(_)));
+        assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Ready(_)));
     }
 
     #[test]
     fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
         let store = Store::new(1 << 20);
-        drop(store.acquire(&key("a", 0), 10));
+        drop(store.acquire(key("a", 0), 10));
         assert_eq!(store.stats().segments, 0);
-        assert!(matches!(store.acquire(&key("a", 0), 10), Acquired::Fill(_)));
+        assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Fill(_)));
     }
 
     #[test]
     fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
         let store = Store::new(1000);
         for i in 0..50 {
-            fill(&store, &key("a", i), 100);
+            fill(&store, key("a", i), 100);
         }
         let stats = store.stats();
         assert!(stats.indexed_bytes <= 1000, "{stats:?}");
         assert_eq!(stats.alive_bytes, stats.indexed_bytes);
-        let Acquired::Ready(newest) = store.acquire(&key("a", 49), 100) else { panic!("newest") };
+        let Acquired::Ready(newest) = store.acquire(key("a", 49), 100) else { panic!("newest") };
         for i in 100..150 {
-            fill(&store, &key("b", i), 100);
+            fill(&store, key("b", i), 100);
         }
-        store.forget(&key("a", 0).object, key("a", 0).version, 50);
+        store.forget((0..50).map(|index| key("a", index)));
         assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + 100, "pinned");
         drop(newest);
     }
@@ -383,7 +359,7 @@ mod tests {
         let mut rng = skep_units::Rng::new(7);
         for index in 0..2_000u32 {
             let bytes = 10_000 + rng.below(300_000) as u32;
-            if let Acquired::Fill(filler) = store.acquire(&key("a", index), bytes) {
+            if let Acquired::Fill(filler) = store.acquire(key("a", index), bytes) {
                 let segment = filler.segment();
                 while segment.next_chunk_bytes() > 0 {
                     let chunk = vec![index as u8; segment.next_chunk_bytes()];
@@ -413,7 +389,7 @@ mod tests {
     #[test]
     fn larger_than_the_store_is_filled_but_not_kept() {
         let store = Store::new(50);
-        let Acquired::Fill(filler) = store.acquire(&key("a", 0), 100) else { panic!("empty") };
+        let Acquired::Fill(filler) = store.acquire(key("a", 0), 100) else { panic!("empty") };
         assert!(!filler.is_kept());
         filler.segment().publish(&[1; 100]).unwrap();
         drop(filler);

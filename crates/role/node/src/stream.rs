@@ -118,8 +118,8 @@ impl Source<'_> {
 
     /// Gets a segment, starting its fill if nobody has.
     async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), DiskError> {
-        let key = self.object.segment_key(index);
-        match self.store.acquire(&key, self.object.segment_bytes(index)) {
+        let name = self.object.segment_name(index);
+        match self.store.acquire(name, self.object.segment_bytes(index)) {
             Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
             Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
             Acquired::Fill(filler) => {
@@ -132,16 +132,16 @@ impl Source<'_> {
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
                 }
-                self.fill(file, filler)?;
+                self.fill(file, filler, index)?;
                 Ok((segment, CacheResult::Fill))
             }
         }
     }
 
-    fn fill(&self, file: Arc<File>, filler: Filler) -> Result<(), DiskError> {
+    fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), DiskError> {
         let stamp = self.object.stamp;
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
-            match fill(&file, &filler, stamp, Wait::No) {
+            match fill(&file, &filler, index, stamp, Wait::No) {
                 Ok(()) => {
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
@@ -154,7 +154,7 @@ impl Source<'_> {
         // Not awaited: the readers wait for the chunks, and a failure reaches
         // them when the filler is dropped.
         drop(on_pool(move || {
-            if let Err(error) = fill(&file, &filler, stamp, Wait::Yes) {
+            if let Err(error) = fill(&file, &filler, index, stamp, Wait::Yes) {
                 tracing::debug!(%error, "a segment could not be filled");
             }
         }));
@@ -230,8 +230,14 @@ async fn send_segment(
 
 /// Fills a segment chunk by chunk. [`DiskError::WouldBlock`] leaves it as far
 /// as it got; call again with [`Wait::Yes`].
-fn fill(file: &File, filler: &Filler, stamp: Stamp, wait: Wait) -> Result<(), DiskError> {
-    let base = u64::from(filler.index()) * SEGMENT_BYTES;
+fn fill(
+    file: &File,
+    filler: &Filler,
+    index: u32,
+    stamp: Stamp,
+    wait: Wait,
+) -> Result<(), DiskError> {
+    let base = u64::from(index) * SEGMENT_BYTES;
     loop {
         let bytes = filler.segment().next_chunk_bytes();
         if bytes == 0 {
