@@ -1,0 +1,2 @@
+//! Look-ups a second.
+fn main() {}

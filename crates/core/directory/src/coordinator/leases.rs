@@ -1,0 +1,137 @@
+//! Who fills what.
+//!
+//! Invariants: at most one lease for a segment at a time; a lease's number is
+//! never used again, in no epoch.
+
+use hashbrown::HashMap;
+use skep_units::Now;
+use skep_wire::cache::{LeaseId, SegmentName};
+
+use super::LinkId;
+use crate::limits::LEASE_BITS;
+
+/// The right to fill a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lease {
+    pub(crate) id: LeaseId,
+    pub(crate) leader: LinkId,
+    pub(crate) bytes: u32,
+    pub(crate) filled_bytes: u32,
+    expires_at: Now,
+}
+
+/// All leases.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    by_name: HashMap<SegmentName, Lease>,
+    by_id: HashMap<LeaseId, SegmentName>,
+    /// Of the reign, and the number of leases granted in it.
+    epoch: u64,
+    granted: u64,
+    ttl_ms: u64,
+}
+
+impl Leases {
+    pub(crate) fn new(ttl_ms: u32) -> Self {
+        let (by_name, by_id) = (HashMap::new(), HashMap::new());
+        Self { by_name, by_id, epoch: 0, granted: 0, ttl_ms: u64::from(ttl_ms) }
+    }
+
+    /// A new reign begins, without leases.
+    pub(crate) fn reign(&mut self, epoch: u64) {
+        self.clear();
+        self.granted = if self.epoch == epoch { self.granted } else { 0 };
+        self.epoch = epoch;
+    }
+
+    /// All leases end.
+    pub(crate) fn clear(&mut self) {
+        self.by_name.clear();
+        self.by_id.clear();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// The lease of a segment, if it has not expired.
+    pub(crate) fn of(&self, name: &SegmentName, now: Now) -> Option<&Lease> {
+        self.by_name.get(name).filter(|lease| now < lease.expires_at)
+    }
+
+    /// Grants a lease for a segment that has none.
+    pub(crate) fn grant(
+        &mut self,
+        name: SegmentName,
+        bytes: u32,
+        leader: LinkId,
+        now: Now,
+    ) -> LeaseId {
+        self.granted += 1;
+        let id = LeaseId((self.epoch << LEASE_BITS) | (self.granted & ((1 << LEASE_BITS) - 1)));
+        let expires_at = now.plus_ms(self.ttl_ms);
+        let lease = Lease { id, leader, bytes, filled_bytes: 0, expires_at };
+        let before = self.by_name.insert(name, lease);
+        assert!(before.is_none(), "a segment has one lease at a time");
+        self.by_id.insert(id, name);
+        id
+    }
+
+    /// There is progress: the lease of this leader lasts on, unless it expired.
+    pub(crate) fn renew(&mut self, id: LeaseId, leader: LinkId, filled_bytes: u32, now: Now) {
+        let lease = self.by_id.get(&id).and_then(|name| self.by_name.get_mut(name));
+        let Some(lease) = lease.filter(|it| it.leader == leader && now < it.expires_at) else {
+            return;
+        };
+        lease.filled_bytes = lease.filled_bytes.max(filled_bytes.min(lease.bytes));
+        lease.expires_at = now.plus_ms(self.ttl_ms);
+    }
+
+    /// Ends a lease of this leader that has not expired.
+    pub(crate) fn end(
+        &mut self,
+        id: LeaseId,
+        leader: LinkId,
+        now: Now,
+    ) -> Option<(SegmentName, Lease)> {
+        let name = *self.by_id.get(&id)?;
+        self.of(&name, now).filter(|lease| lease.leader == leader)?;
+        self.remove(&name).map(|lease| (name, lease))
+    }
+
+    /// Ends the lease of a segment, expired or not.
+    pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<Lease> {
+        let lease = self.by_name.remove(name)?;
+        self.by_id.remove(&lease.id);
+        Some(lease)
+    }
+
+    /// Ends the lease of a segment if it is this leader's.
+    pub(crate) fn remove_of(&mut self, name: &SegmentName, leader: LinkId) -> bool {
+        let is_its = self.by_name.get(name).is_some_and(|lease| lease.leader == leader);
+        is_its && self.remove(name).is_some()
+    }
+
+    /// Ends all leases of a leader.
+    pub(crate) fn left(&mut self, leader: LinkId) {
+        self.retain(|lease| lease.leader != leader);
+    }
+
+    /// Takes out what has expired; tells how many.
+    pub(crate) fn expire(&mut self, now: Now) -> u64 {
+        let before = self.len();
+        self.retain(|lease| now < lease.expires_at);
+        (before - self.len()) as u64
+    }
+
+    fn retain(&mut self, is_kept: impl Fn(&Lease) -> bool) {
+        let by_id = &mut self.by_id;
+        self.by_name.retain(|_, lease| {
+            let is_kept = is_kept(lease);
+            if !is_kept {
+                by_id.remove(&lease.id);
+            }
+            is_kept
+        });
+    }
+}

@@ -1,0 +1,132 @@
+//! The nodes that are linked.
+//!
+//! Invariant: a name has at most one link; numbers are dense and used again.
+
+use std::net::SocketAddr;
+
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Load, Member};
+use skep_wire::limits::MEMBERS_MAX;
+use skep_wire::message::Name;
+
+use super::holders::Holder;
+use super::{Hello, LinkId};
+
+/// A linked node.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) link: LinkId,
+    pub(crate) name: Name,
+    pub(crate) address: SocketAddr,
+    pub(crate) capacity_bytes: u64,
+    /// Under which number the directory knows what it holds.
+    pub(crate) holder: Holder,
+    /// Whether its inventory is whole.
+    pub(crate) is_complete: bool,
+    pub(crate) load: Load,
+    /// Bytes that others were sent to fetch from it since it told its load.
+    pub(crate) assigned_bytes: u64,
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    by_id: Vec<Option<Linked>>,
+    /// Who a holder is, by the directory's number.
+    by_holder: Vec<Option<MemberId>>,
+    links: u64,
+}
+
+impl Members {
+    /// A node is there; `None` if there are too many.
+    pub(crate) fn add(&mut self, hello: Hello, holder: Holder) -> Option<LinkId> {
+        let free = self.by_id.iter().position(Option::is_none);
+        let place = free.unwrap_or(self.by_id.len());
+        if place >= MEMBERS_MAX {
+            return None;
+        }
+        self.links += 1;
+        let link = LinkId { member: place as MemberId, number: self.links };
+        let linked = Linked {
+            link,
+            name: hello.name,
+            address: hello.address,
+            capacity_bytes: hello.capacity_bytes,
+            holder,
+            is_complete: false,
+            load: Load::default(),
+            assigned_bytes: 0,
+        };
+        if free.is_none() {
+            self.by_id.push(None);
+        }
+        self.by_id[place] = Some(linked);
+        self.set_holder(holder, Some(link.member));
+        Some(link)
+    }
+
+    /// A link is gone.
+    pub(crate) fn remove(&mut self, link: LinkId) -> Option<Linked> {
+        self.get(link)?;
+        let linked = self.by_id[usize::from(link.member)].take()?;
+        self.set_holder(linked.holder, None);
+        Some(linked)
+    }
+
+    /// Its holdings have another number from now on; tells the former.
+    pub(crate) fn renumber(&mut self, link: LinkId, holder: Holder) -> Option<Holder> {
+        let linked = self.get_mut(link)?;
+        let before = std::mem::replace(&mut linked.holder, holder);
+        self.set_holder(before, None);
+        self.set_holder(holder, Some(link.member));
+        Some(before)
+    }
+
+    pub(crate) fn get(&self, link: LinkId) -> Option<&Linked> {
+        self.at(link.member).filter(|linked| linked.link == link)
+    }
+
+    pub(crate) fn get_mut(&mut self, link: LinkId) -> Option<&mut Linked> {
+        let linked = self.by_id.get_mut(usize::from(link.member))?.as_mut();
+        linked.filter(|linked| linked.link == link)
+    }
+
+    pub(crate) fn at(&self, id: MemberId) -> Option<&Linked> {
+        self.by_id.get(usize::from(id))?.as_ref()
+    }
+
+    pub(crate) fn at_mut(&mut self, id: MemberId) -> Option<&mut Linked> {
+        self.by_id.get_mut(usize::from(id))?.as_mut()
+    }
+
+    /// Who has this number in the directory.
+    pub(crate) fn of_holder(&self, holder: Holder) -> Option<&Linked> {
+        self.at((*self.by_holder.get(usize::from(holder))?)?)
+    }
+
+    pub(crate) fn link_of(&self, name: &Name) -> Option<LinkId> {
+        self.iter().find(|linked| linked.name == *name).map(|linked| linked.link)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Linked> {
+        self.by_id.iter().flatten()
+    }
+
+    /// As nodes are told.
+    pub(crate) fn told(&self) -> Vec<Member> {
+        let member = |linked: &Linked| Member {
+            id: linked.link.member,
+            name: linked.name.clone(),
+            address: linked.address,
+        };
+        self.iter().map(member).collect()
+    }
+
+    fn set_holder(&mut self, holder: Holder, member: Option<MemberId>) {
+        let place = usize::from(holder);
+        if self.by_holder.len() <= place {
+            self.by_holder.resize(place + 1, None);
+        }
+        self.by_holder[place] = member;
+    }
+}

@@ -1,0 +1,442 @@
+//! Who holds what and who fills what, for all nodes of a cluster.
+//!
+//! Every dispatcher has a coordinator, and every node a link to each. All keep
+//! the directory; only the active one answers, the others refuse.
+//!
+//! Invariants: of one segment there is at most one lease at a time; a holder is
+//! named only once its inventory is whole and while it is linked, and never to
+//! itself; memory is bounded by [`Settings`].
+
+mod directory;
+mod holders;
+mod leases;
+mod members;
+
+use std::net::SocketAddr;
+
+use skep_units::{Now, Rng};
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Answer, Held, LeaseId, Load, SegmentName, ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use crate::limits::{HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, SWEEPS_PER_TICK};
+use directory::Directory;
+use leases::Leases;
+use members::{Linked, Members};
+
+/// Bounds of a coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Segments times their holders that it knows.
+    pub holdings_max: usize,
+    /// Fills under way.
+    pub leases_max: usize,
+    /// How long a lease lasts without progress, in milliseconds.
+    pub lease_ttl_ms: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { holdings_max: HOLDINGS_MAX, leases_max: LEASES_MAX, lease_ttl_ms: LEASE_TTL_MS }
+    }
+}
+
+/// One link of one node; no two links in the life of a coordinator are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId {
+    number: u64,
+    member: MemberId,
+}
+
+impl LinkId {
+    /// The number that nodes know it by.
+    pub fn member(self) -> MemberId {
+        self.member
+    }
+}
+
+/// How a node introduces itself ([`ToCoordinator::Hello`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Its name in the config.
+    pub name: Name,
+    /// Where it serves other nodes.
+    pub address: SocketAddr,
+    /// Bytes that its cache may hold.
+    pub capacity_bytes: u64,
+}
+
+/// A node is linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Joined {
+    /// By this link.
+    pub link: LinkId,
+    /// It had this one, which counts no more: close it.
+    pub replaces: Option<LinkId>,
+}
+
+/// What has happened and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Answers that named holders.
+    pub have: u64,
+    /// Answers that named a leader.
+    pub busy: u64,
+    /// Leases granted.
+    pub grant: u64,
+    /// Questions refused: not active, or no room for a lease.
+    pub refused: u64,
+    /// Leases that ended for want of progress.
+    pub expired: u64,
+    /// Leases that ended because their leader did not serve.
+    pub broken: u64,
+    /// Times that a holder did not have what the directory said.
+    pub directory_errors: u64,
+    /// Holdings forgotten for want of room.
+    pub forgotten: u64,
+    /// Leases there are.
+    pub leases: u64,
+    /// Segments in the directory.
+    pub entries: u64,
+    /// Segments times their holders.
+    pub holdings: u64,
+    /// Memory of the directory, in bytes.
+    pub memory_bytes: u64,
+}
+
+impl Counters {
+    /// Memory for each segment at each holder, in bytes.
+    pub fn bytes_per_holding(&self) -> f64 {
+        self.memory_bytes as f64 / self.holdings.max(1) as f64
+    }
+}
+
+/// A linked node, as an operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    /// Its number.
+    pub id: MemberId,
+    /// Its name in the config.
+    pub name: Name,
+    /// Where it serves other nodes.
+    pub address: SocketAddr,
+    /// Bytes that its cache may hold.
+    pub capacity_bytes: u64,
+    /// Bytes that it holds, by the directory.
+    pub held_bytes: u64,
+    /// Of these, bytes that others hold, too.
+    pub shared_bytes: u64,
+    /// Segments that it holds.
+    pub segments: u64,
+    /// Whether its inventory is whole.
+    pub is_complete: bool,
+    /// What it said of its load.
+    pub load: Load,
+}
+
+/// See the module. It says nothing by itself: drain [`Coordinator::outbox`]
+/// after each call.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    is_active: bool,
+    epoch: u64,
+    members: Members,
+    directory: Directory,
+    leases: Leases,
+    rng: Rng,
+    counters: Counters,
+    outbox: Vec<(LinkId, ToNode)>,
+    candidates: Vec<MemberId>,
+}
+
+impl Coordinator {
+    /// A standby that knows nobody.
+    pub fn new(settings: Settings, seed: u64) -> Self {
+        Self {
+            settings,
+            is_active: false,
+            epoch: 0,
+            members: Members::default(),
+            directory: Directory::new(settings.holdings_max),
+            leases: Leases::new(settings.lease_ttl_ms),
+            rng: Rng::new(seed),
+            counters: Counters::default(),
+            outbox: Vec::new(),
+            candidates: Vec::new(),
+        }
+    }
+
+    /// A link has said hello. `None` if there are too many
+    /// ([`MEMBERS_MAX`](skep_wire::limits::MEMBERS_MAX)): close it.
+    pub fn joined(&mut self, hello: Hello) -> Option<Joined> {
+        let replaces = self.members.link_of(&hello.name);
+        if let Some(link) = replaces {
+            self.drop_link(link);
+        }
+        let holder = self.directory.new_holder();
+        let link = self.members.add(hello, holder);
+        if link.is_none() {
+            self.directory.retire(holder);
+        }
+        self.welcome_all();
+        link.map(|link| Joined { link, replaces })
+    }
+
+    /// A link is gone, and with it what its node held and filled. Links that
+    /// are not known (any more) are none of our business, here and in
+    /// [`Coordinator::heard`].
+    pub fn left(&mut self, link: LinkId) {
+        if self.drop_link(link) {
+            self.welcome_all();
+        }
+    }
+
+    /// Becomes active in `epoch`, or a standby. Leases end with the reign; fills
+    /// under way are not known to the next one, and it may grant them again.
+    pub fn set_stage(&mut self, active_in: Option<u64>) {
+        let epoch = active_in.unwrap_or(self.epoch);
+        if (self.is_active, self.epoch) == (active_in.is_some(), epoch) {
+            return;
+        }
+        self.is_active = active_in.is_some();
+        self.epoch = epoch;
+        self.leases.reign(epoch);
+        self.welcome_all();
+    }
+
+    /// Time went on. Call it every 100 ms or so.
+    pub fn tick(&mut self, now: Now) {
+        self.counters.expired += self.leases.expire(now);
+        (0..SWEEPS_PER_TICK).for_each(|_| self.directory.sweep());
+    }
+
+    /// A node says something.
+    pub fn heard(&mut self, now: Now, link: LinkId, message: ToCoordinator) {
+        let Some(member) = self.members.get(link) else { return };
+        let holder = member.holder;
+        match message {
+            // It said who it is when it joined.
+            ToCoordinator::Hello { .. } => {}
+            ToCoordinator::Inventory { is_first, is_last, held } => {
+                self.inventory(link, is_first, is_last, &held);
+            }
+            ToCoordinator::Delta { added, removed } => {
+                added.iter().for_each(|it| self.directory.add(it.name, it.bytes, holder));
+                for name in &removed {
+                    self.directory.remove(name, holder);
+                }
+            }
+            ToCoordinator::Ask { ask, name, bytes } => {
+                let answer = self.answer(now, link, name, bytes);
+                self.outbox.push((link, ToNode::Answer { ask, answer }));
+            }
+            ToCoordinator::Progress { lease, filled_bytes } => {
+                self.leases.renew(lease, link, filled_bytes, now);
+            }
+            ToCoordinator::Ended { lease, is_held } => self.ended(now, link, lease, is_held),
+            ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
+            ToCoordinator::Tail { names } => self.tail(link, names),
+            ToCoordinator::Load(load) => {
+                if let Some(member) = self.members.get_mut(link) {
+                    member.load = load;
+                    member.assigned_bytes = 0;
+                }
+            }
+        }
+    }
+
+    /// What is to be sent, in order.
+    pub fn outbox(&mut self) -> std::vec::Drain<'_, (LinkId, ToNode)> {
+        self.outbox.drain(..)
+    }
+
+    /// Whether it answers, and the epoch of its (last) reign.
+    pub fn stage(&self) -> (bool, u64) {
+        (self.is_active, self.epoch)
+    }
+
+    /// What has happened and what there is. Takes a walk over the tables' sizes:
+    /// not for every request.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            forgotten: self.directory.forgotten(),
+            leases: self.leases.len() as u64,
+            entries: self.directory.entries() as u64,
+            holdings: self.directory.holdings() as u64,
+            memory_bytes: self.directory.memory_bytes() as u64,
+            ..self.counters
+        }
+    }
+
+    /// Nodes that are linked.
+    pub fn members(&self) -> impl Iterator<Item = MemberView> {
+        self.members.iter().map(|member| {
+            let account = self.directory.account(member.holder);
+            MemberView {
+                id: member.link.member,
+                name: member.name.clone(),
+                address: member.address,
+                capacity_bytes: member.capacity_bytes,
+                held_bytes: account.bytes,
+                shared_bytes: account.shared_bytes,
+                segments: account.segments,
+                is_complete: member.is_complete,
+                load: member.load,
+            }
+        })
+    }
+
+    /// Who may be named as holder of a segment.
+    pub fn holders(&self, name: &SegmentName) -> impl Iterator<Item = MemberId> {
+        let members = self.directory.holders(name).filter_map(|it| self.members.of_holder(it));
+        members.filter(|member| member.is_complete).map(|member| member.link.member)
+    }
+
+    /// Who fills a segment under a lease.
+    pub fn leader(&self, now: Now, name: &SegmentName) -> Option<(LinkId, LeaseId)> {
+        self.leases.of(name, now).map(|lease| (lease.leader, lease.id))
+    }
+
+    fn drop_link(&mut self, link: LinkId) -> bool {
+        let Some(member) = self.members.remove(link) else { return false };
+        self.directory.retire(member.holder);
+        self.leases.left(link);
+        // Nobody listens any more.
+        self.outbox.retain(|(to, _)| *to != link);
+        true
+    }
+
+    fn welcome_all(&mut self) {
+        let members = self.members.told();
+        for member in self.members.iter() {
+            let welcome = ToNode::Welcome {
+                is_active: self.is_active,
+                epoch: self.epoch,
+                you: member.link.member,
+                members: members.clone(),
+            };
+            self.outbox.push((member.link, welcome));
+        }
+    }
+
+    fn inventory(&mut self, link: LinkId, is_first: bool, is_last: bool, held: &[Held]) {
+        if is_first {
+            let holder = self.directory.new_holder();
+            if let Some(before) = self.members.renumber(link, holder) {
+                self.directory.retire(before);
+            }
+        }
+        let Some(member) = self.members.get_mut(link) else { return };
+        member.is_complete = is_last || (member.is_complete && !is_first);
+        let holder = member.holder;
+        held.iter().for_each(|it| self.directory.add(it.name, it.bytes, holder));
+    }
+
+    fn answer(&mut self, now: Now, link: LinkId, name: SegmentName, bytes: u32) -> Answer {
+        if let Some(asker) = self.members.get(link) {
+            // It would not ask if it had it still.
+            self.directory.remove(&name, asker.holder);
+        }
+        if !self.is_active {
+            self.counters.refused += 1;
+            return Answer::Refused;
+        }
+        let holders = self.choose(&name);
+        if let Some(&first) = holders.first() {
+            self.counters.have += 1;
+            self.assign(first, bytes);
+            return Answer::Have { holders };
+        }
+        self.lease(now, link, name, bytes)
+    }
+
+    /// Two of the holders by chance, the less loaded first (Mitzenmacher, "The
+    /// power of two choices", 2001).
+    fn choose(&mut self, name: &SegmentName) -> Vec<MemberId> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.clear();
+        candidates.extend(self.holders(name));
+        let mut chosen = Vec::new();
+        while !candidates.is_empty() && chosen.len() < skep_wire::limits::HOLDERS_TOLD_MAX {
+            let at = self.rng.below(candidates.len() as u64) as usize;
+            chosen.push(candidates.swap_remove(at));
+        }
+        self.candidates = candidates;
+        chosen.sort_by_key(|&id| self.members.at(id).map(Linked::bytes_outstanding));
+        chosen
+    }
+
+    fn assign(&mut self, id: MemberId, bytes: u32) {
+        if let Some(member) = self.members.at_mut(id) {
+            member.assigned_bytes += u64::from(bytes);
+        }
+    }
+
+    /// Nobody holds it: who fills it, or may.
+    fn lease(&mut self, now: Now, link: LinkId, name: SegmentName, bytes: u32) -> Answer {
+        let ttl_ms = self.settings.lease_ttl_ms;
+        match self.leases.of(&name, now).copied() {
+            // It asks again, since the answer was late, or its fill broke.
+            Some(lease) if lease.leader == link => {
+                self.leases.renew(lease.id, link, 0, now);
+                self.counters.grant += 1;
+                return Answer::Grant { lease: lease.id, ttl_ms };
+            }
+            Some(lease) => {
+                self.counters.busy += 1;
+                let leader = lease.leader.member;
+                self.assign(leader, bytes);
+                return Answer::Busy { leader, filled_bytes: lease.filled_bytes };
+            }
+            None => {}
+        }
+        self.counters.expired += u64::from(self.leases.remove(&name).is_some());
+        if self.leases.len() >= self.settings.leases_max {
+            self.counters.refused += 1;
+            return Answer::Refused;
+        }
+        self.counters.grant += 1;
+        Answer::Grant { lease: self.leases.grant(name, bytes, link, now), ttl_ms }
+    }
+
+    fn ended(&mut self, now: Now, link: LinkId, lease: LeaseId, is_held: bool) {
+        let Some((name, lease)) = self.leases.end(lease, link, now) else { return };
+        if let Some(leader) = self.members.get(link).filter(|_| is_held) {
+            self.directory.add(name, lease.bytes, leader.holder);
+        }
+    }
+
+    fn not_there(&mut self, name: &SegmentName, holder: MemberId) {
+        let Some(member) = self.members.at(holder) else { return };
+        let link = member.link;
+        if self.directory.remove(name, member.holder) {
+            self.counters.directory_errors += 1;
+        } else if self.leases.remove_of(name, link) {
+            self.counters.broken += 1;
+        }
+    }
+
+    fn tail(&mut self, link: LinkId, names: Vec<SegmentName>) {
+        let copies = names.iter().map(|name| self.holders(name).count() as u16).collect();
+        let roomiest = self.roomiest(link);
+        self.outbox.push((link, ToNode::Tail { names, copies, roomiest }));
+    }
+
+    /// Who has most bytes free; if nobody has any, who has most that others
+    /// have, too, and so can do without.
+    fn roomiest(&self, asker: LinkId) -> Option<MemberId> {
+        let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
+        let room = |member: &&Linked| {
+            let account = self.directory.account(member.holder);
+            (member.capacity_bytes.saturating_sub(account.bytes), account.shared_bytes)
+        };
+        others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
+    }
+}
+
+impl Linked {
+    fn bytes_outstanding(&self) -> u64 {
+        self.load.bytes_outstanding.saturating_add(self.assigned_bytes)
+    }
+}

@@ -1,0 +1,337 @@
+//! How a node gets a segment that it does not have.
+//!
+//! One [`Fetcher`] for each growing segment. It says what to do next; whoever
+//! drives it does that and tells how it went:
+//!
+//! ```text
+//!   Ask --Have--> FetchFrom 1st --> FetchFrom 2nd --> Ask again | FillFromOrigin
+//!    |---Busy---> FetchFrom leader --> TellNotThere, Ask again at the offset
+//!    |---Grant--> FillFromOrigin, under a lease --> TellEnded
+//!    +-silence--> FetchFrom owner --> FillFromOrigin
+//! ```
+//!
+//! Invariants: every fetch ends, after a bounded number of attempts; bytes that
+//! are there are never asked for again; a lease that was granted is told to have
+//! ended.
+
+use skep_units::Now;
+use skep_wire::cache::{LeaseId, Refusal};
+use skep_wire::limits::HOLDERS_TOLD_MAX;
+
+use crate::limits::{ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, OVERLOADED_WAIT_MS};
+
+/// What to do next. `P` is a node, in the words of whoever drives: it must
+/// tell nodes of two coordinators apart, whose numbers differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action<P> {
+    /// Ask the active coordinator, then [`Event::Answer`], or
+    /// [`Event::NoAnswer`] after `timeout_ms`, or at once if none is linked.
+    Ask {
+        /// How long to wait.
+        timeout_ms: u64,
+    },
+    /// Fetch the bytes from `from` on, then [`Event::Fetched`].
+    FetchFrom {
+        /// From whom.
+        peer: P,
+        /// Bytes that are there.
+        from: u32,
+        /// Whether to say where the segment comes from, so that the other fills
+        /// it if it must.
+        with_origin: bool,
+    },
+    /// Read the origin from `from` on, then [`Event::Filled`]. Under a lease,
+    /// tell progress while you do.
+    FillFromOrigin {
+        /// Bytes that are there.
+        from: u32,
+        /// Under this lease, if any.
+        lease: Option<LeaseId>,
+    },
+    /// Tell the coordinator that named it that `peer` does not serve this,
+    /// then [`Event::Told`].
+    TellNotThere {
+        /// Who.
+        peer: P,
+    },
+    /// Tell the coordinator that granted it that the lease has ended, then
+    /// [`Event::Told`].
+    TellEnded {
+        /// Which.
+        lease: LeaseId,
+        /// Whether all bytes are there. (Tell it that the segment is held only
+        /// if it is kept, too.)
+        is_whole: bool,
+    },
+    /// Wait so long, then [`Event::Waited`].
+    Wait {
+        /// How long.
+        ms: u64,
+    },
+    /// All bytes are there.
+    Done,
+    /// They can't be had. Readers get no more than what is there.
+    Failed,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event<P> {
+    /// The first one.
+    Begin,
+    /// An answer came in time.
+    Answer(Reply<P>),
+    /// None came, or it was a refusal.
+    NoAnswer {
+        /// Who owns the segment among the nodes that are known
+        /// ([`Ring::owner`](crate::Ring::owner)); `None` if it is this one.
+        owner: Option<P>,
+    },
+    /// A fetch from a node is over.
+    Fetched {
+        /// Bytes that are there now, those before included.
+        filled: u32,
+        /// How it ended.
+        end: End,
+    },
+    /// Reading the origin is over.
+    Filled {
+        /// Bytes that are there now; all of them, or it failed.
+        filled: u32,
+    },
+    /// The coordinator was told (or is not linked, and can't be).
+    Told,
+    /// The time is over.
+    Waited,
+}
+
+/// An answer, with nodes in the words of whoever drives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply<P> {
+    /// These hold it.
+    Have {
+        /// The one to try first is the first.
+        holders: Vec<P>,
+    },
+    /// It fills it.
+    Busy {
+        /// Who.
+        leader: P,
+    },
+    /// We fill it.
+    Grant {
+        /// Under this lease.
+        lease: LeaseId,
+    },
+}
+
+/// How a fetch from a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With all bytes.
+    Whole,
+    /// It said no.
+    Refused(Refusal),
+    /// Not reached, silent, broken off or not to be understood.
+    Lost,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Fetcher<P> {
+    bytes: u32,
+    filled: u32,
+    step: Step<P>,
+    /// Holders that were named and not yet tried.
+    holders: Vec<P>,
+    /// Whether the coordinator learnt something from the last answer's failure,
+    /// so that asking again makes sense.
+    has_told: bool,
+    asks_left: u32,
+    is_for_peer: bool,
+    give_up_at: Now,
+}
+
+/// What is under way, or was said to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step<P> {
+    Begin,
+    Asking,
+    Fetching(P, Role),
+    Filling(Option<LeaseId>),
+    TellingNotThere(Role),
+    TellingEnded { is_whole: bool },
+    Waiting,
+    Over,
+}
+
+/// Why a node is fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Holder,
+    Leader,
+    Owner,
+}
+
+impl<P: Copy + PartialEq> Fetcher<P> {
+    /// A fetch of a segment of `bytes` bytes, of which `filled` are there.
+    pub fn new(bytes: u32, filled: u32, now: Now) -> Self {
+        assert!(filled < bytes, "{filled} of {bytes} bytes are there: nothing to fetch");
+        Self {
+            bytes,
+            filled,
+            step: Step::Begin,
+            holders: Vec::new(),
+            has_told: false,
+            asks_left: ASKS_MAX,
+            is_for_peer: false,
+            give_up_at: now.plus_ms(GIVE_UP_MS),
+        }
+    }
+
+    /// The same, for a node that takes us for the owner: we do not send on to
+    /// whom we take for it.
+    pub fn for_peer(bytes: u32, now: Now) -> Self {
+        Self { is_for_peer: true, ..Self::new(bytes, 0, now) }
+    }
+
+    /// What to do next, after what was said before went as `event` tells.
+    ///
+    /// # Panics
+    /// If the event is no result of the last action.
+    pub fn next(&mut self, event: Event<P>, now: Now) -> Action<P> {
+        match (self.step, event) {
+            (Step::Begin, Event::Begin) | (Step::Waiting, Event::Waited) => self.ask(now),
+            (Step::Asking, Event::Answer(reply)) => self.answered(reply, now),
+            (Step::Asking, Event::NoAnswer { owner }) => match owner {
+                Some(owner) if !self.is_for_peer => self.fetch(owner, Role::Owner),
+                _ => self.fill(None, now),
+            },
+            (Step::Fetching(peer, role), Event::Fetched { filled, end }) => {
+                self.has(filled);
+                self.fetched(peer, role, end, now)
+            }
+            (Step::TellingNotThere(Role::Holder), Event::Told) => self.next_holder(now),
+            (Step::TellingNotThere(_), Event::Told) => self.ask(now),
+            (Step::Filling(lease), Event::Filled { filled }) => {
+                self.has(filled);
+                self.origin_ended(lease)
+            }
+            (Step::TellingEnded { is_whole }, Event::Told) => self.over(is_whole),
+            _ => unreachable!("the event is no result of the last action"),
+        }
+    }
+
+    /// Whether `peer` may read what is growing here. Not if we wait for it in
+    /// turn; and not if we hang on an owner by our own reckoning, since its
+    /// reckoning may differ: all other waits follow the order of the
+    /// coordinator's answers, and can't form a circle.
+    pub fn may_serve(&self, peer: P) -> bool {
+        match self.step {
+            Step::Fetching(source, role) => role != Role::Owner && source != peer,
+            _ => true,
+        }
+    }
+
+    /// The lease under which we fill: if the fetch is dropped, tell that it has
+    /// ended. (Likewise a grant that comes when nobody waits for it any more.)
+    pub fn lease(&self) -> Option<LeaseId> {
+        match self.step {
+            Step::Filling(lease) => lease,
+            _ => None,
+        }
+    }
+
+    fn ask(&mut self, now: Now) -> Action<P> {
+        if self.asks_left == 0 {
+            return self.fill(None, now);
+        }
+        if now >= self.give_up_at {
+            return self.over(false);
+        }
+        self.asks_left -= 1;
+        self.has_told = false;
+        self.step = Step::Asking;
+        Action::Ask { timeout_ms: ASK_TIMEOUT_MS }
+    }
+
+    fn answered(&mut self, reply: Reply<P>, now: Now) -> Action<P> {
+        match reply {
+            Reply::Have { mut holders } => {
+                holders.truncate(HOLDERS_TOLD_MAX);
+                // From the end, the first one first.
+                holders.reverse();
+                self.holders = holders;
+                self.next_holder(now)
+            }
+            Reply::Busy { leader } => self.fetch(leader, Role::Leader),
+            Reply::Grant { lease } => self.fill(Some(lease), now),
+        }
+    }
+
+    fn next_holder(&mut self, now: Now) -> Action<P> {
+        match self.holders.pop() {
+            Some(holder) => self.fetch(holder, Role::Holder),
+            None if self.has_told => self.ask(now),
+            None => self.fill(None, now),
+        }
+    }
+
+    fn fetch(&mut self, peer: P, role: Role) -> Action<P> {
+        self.step = Step::Fetching(peer, role);
+        Action::FetchFrom { peer, from: self.filled, with_origin: role == Role::Owner }
+    }
+
+    fn fetched(&mut self, peer: P, role: Role, end: End, now: Now) -> Action<P> {
+        if self.filled == self.bytes {
+            return self.over(true);
+        }
+        let is_overloaded = end == End::Refused(Refusal::Overloaded);
+        match (role, end) {
+            (Role::Owner, _) => self.fill(None, now),
+            (Role::Leader, _) if is_overloaded => {
+                self.step = Step::Waiting;
+                Action::Wait { ms: OVERLOADED_WAIT_MS }
+            }
+            // Whoever tells first that a leader is gone gets its lease.
+            (Role::Leader, _) => self.tell_not_there(peer, role),
+            (Role::Holder, End::Refused(Refusal::NotThere | Refusal::Mismatch)) => {
+                self.tell_not_there(peer, role)
+            }
+            // Others may reach it.
+            (Role::Holder, _) => self.next_holder(now),
+        }
+    }
+
+    fn tell_not_there(&mut self, peer: P, role: Role) -> Action<P> {
+        self.has_told = true;
+        self.step = Step::TellingNotThere(role);
+        Action::TellNotThere { peer }
+    }
+
+    fn fill(&mut self, lease: Option<LeaseId>, now: Now) -> Action<P> {
+        if lease.is_none() && now >= self.give_up_at {
+            return self.over(false);
+        }
+        self.step = Step::Filling(lease);
+        Action::FillFromOrigin { from: self.filled, lease }
+    }
+
+    fn origin_ended(&mut self, lease: Option<LeaseId>) -> Action<P> {
+        let is_whole = self.filled == self.bytes;
+        let Some(lease) = lease else { return self.over(is_whole) };
+        self.step = Step::TellingEnded { is_whole };
+        Action::TellEnded { lease, is_whole }
+    }
+
+    fn over(&mut self, is_whole: bool) -> Action<P> {
+        self.step = Step::Over;
+        if is_whole { Action::Done } else { Action::Failed }
+    }
+
+    fn has(&mut self, filled: u32) {
+        let range = self.filled..=self.bytes;
+        assert!(range.contains(&filled), "{filled} bytes of {range:?}");
+        self.filled = filled;
+    }
+}

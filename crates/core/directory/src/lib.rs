@@ -1,0 +1,34 @@
+//! The nodes' memories as one cache, as pure state machines.
+//!
+//! - [`Coordinator`]: who holds what, who fills what; in every dispatcher.
+//! - [`Fetcher`]: how a node gets a segment that it does not have.
+//! - [`Ring`]: who owns a segment while no coordinator answers.
+//! - [`keep`]: what stays, what leaves, what is copied and read ahead.
+//! - [`Changes`]: what a node has still to tell of what it holds.
+//!
+//! ```text
+//!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
+//!                                         --BUSY--> stream from who fills it
+//!                                         --GRANT-> fill from the origin
+//!                     silence --> Ring ---owner---> it fills, or we do
+//! ```
+//!
+//! A name contains the version ([`skep_wire::cache::name`]), so whatever is
+//! stale here costs a detour, never a wrong byte.
+
+#![forbid(unsafe_code)]
+
+mod changes;
+mod coordinator;
+mod fetcher;
+pub mod keep;
+pub mod limits;
+mod ring;
+
+pub use changes::{Changes, inventory};
+pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
+pub use fetcher::{Action, End, Event, Fetcher, Reply};
+pub use ring::Ring;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Bounds and fixed numbers of the cluster cache, with units and reasons.
+
+/// Holdings (a segment at a node) that a directory knows at most, by default:
+/// 16 TiB in whole segments, or so many small objects; some 250 MB of memory.
+pub const HOLDINGS_MAX: usize = 4_194_304;
+
+/// Fills under a lease at a time, by default. Each keeps a node busy with up to
+/// 4 MiB, so that origins choke first; a look at all of them takes no time.
+pub const LEASES_MAX: usize = 16_384;
+
+/// How long a lease lasts without news of progress, in milliseconds: an origin
+/// may stall that long, and whoever waits for a dead leader is patient so long.
+pub const LEASE_TTL_MS: u32 = 2_000;
+
+/// Tables that a directory is cut into: one is swept, or grows, at a time, so
+/// that answers never wait for all.
+pub(crate) const SHARDS: usize = 256;
+
+/// Tables swept at a tick: with ten ticks a second what nodes had that left is
+/// out of memory in three seconds, and no tick takes more than a millisecond.
+pub(crate) const SWEEPS_PER_TICK: usize = 8;
+
+/// Bits of a lease's number that count leases; the others are of the epoch. A
+/// trillion leases in one reign, and 16 million reigns.
+pub(crate) const LEASE_BITS: u32 = 40;
+
+/// Questions that one fetch puts to the coordinator: two leaders may die, and
+/// two holders have lost it; then the origin must do.
+pub const ASKS_MAX: u32 = 4;
+
+/// How long a node waits for an answer, in milliseconds: many times the way
+/// there and back, and less than anyone notices.
+pub const ASK_TIMEOUT_MS: u64 = 200;
+
+/// How long a node waits before it asks again when the leader of a fill is
+/// overloaded, in milliseconds: some segments' time on the wire.
+pub const OVERLOADED_WAIT_MS: u64 = 50;
+
+/// After so long no further attempt to get a segment begins, in milliseconds;
+/// clients have gone by then.
+pub const GIVE_UP_MS: u64 = 30_000;
+
+/// Load of the fullest owner over the mean, in percent (Mirrokni, Thorup,
+/// Zadimoghaddam, SODA 2018: c = 1.25).
+pub(crate) const BOUND_PERCENT: u64 = 125;
+
+/// Load below which an owner is never passed over, in bytes: so that nodes agree
+/// on owners as long as there is little to do (32 segments: 0.1 s at 10 Gbit/s).
+pub(crate) const OWNER_LOAD_FLOOR_BYTES: u64 = 32 * skep_units::SEGMENT_BYTES;
+
+/// Largest weight of an owner: a look-up hashes once for each unit of it.
+pub const OWNER_WEIGHT_MAX: u32 = 64;
+
+/// Hits a minute below which no copy of a peer's segment is kept where something
+/// else would have to leave for it.
+pub const COPY_HITS_PER_MIN: f64 = 2.0;
+
+/// Half-life of a segment's measured demand, in milliseconds.
+pub const DEMAND_HALF_LIFE_MS: u64 = 60_000;
+
+/// Share of a node's memory that copies of what others hold may take, in percent.
+pub const COPIES_PERCENT_MAX: u64 = 25;
+
+/// Share of a node's link that one segment may take before it is wanted on
+/// another node, in percent.
+pub const COPY_LINK_PERCENT: u64 = 50;
+
+/// How often a last copy may be passed on without being asked for (Dahlin et
+/// al., "Cooperative caching", OSDI '94: n = 2).
+pub const CHANCES: u8 = 2;
+
+/// How often the first segment of a large object is passed over when it would be
+/// evicted: where playing and downloading begin.
+pub const FIRST_SEGMENT_PASSES: u8 = 2;
+
+/// Segments that are read ahead of a sequential reader: while one is sent the
+/// next one comes, and one in reserve.
+pub const READ_AHEAD: u32 = 2;
+
+/// Segments read one after the other that make a reader a sequential one.
+pub(crate) const SEQUENTIAL_RUN: u32 = 2;

@@ -1,0 +1,83 @@
+//! Who owns a segment while no coordinator answers.
+//!
+//! Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam,
+//! SODA 2018). The order of owners is that of the highest random weight (Thaler,
+//! Ravishankar, 1998): what one owner can't take spreads over all others, not
+//! over one neighbour.
+//!
+//! Invariants: whoever knows the same names and weights computes the same order,
+//! whatever their numbers; a member that comes or goes moves only what it owns.
+
+use skep_units::stable_hash;
+use skep_wire::cache::SegmentName;
+use skep_wire::message::Name;
+
+use crate::limits::{BOUND_PERCENT, OWNER_LOAD_FLOOR_BYTES, OWNER_WEIGHT_MAX};
+
+/// The members, each with a number (or whatever names it) of the caller's.
+#[derive(Clone, Debug)]
+pub struct Ring<P> {
+    members: Vec<Owner<P>>,
+    weights: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Owner<P> {
+    id: P,
+    name: Name,
+    seed: u64,
+    weight: u32,
+}
+
+impl<P: Copy> Ring<P> {
+    /// A ring of members with weights, from 1 to [`OWNER_WEIGHT_MAX`] (others
+    /// are cut): how much of all they own.
+    pub fn new(members: impl IntoIterator<Item = (P, Name, u32)>) -> Self {
+        let owner = |(id, name, weight): (P, Name, u32)| {
+            let seed = stable_hash(name.as_str().as_bytes(), 0);
+            Owner { id, name, seed, weight: weight.clamp(1, OWNER_WEIGHT_MAX) }
+        };
+        let members: Vec<_> = members.into_iter().map(owner).collect();
+        let weights = members.iter().map(|it| u64::from(it.weight)).sum();
+        Self { members, weights }
+    }
+
+    /// Who owns `name`: the first candidate whose load, in bytes outstanding, is
+    /// within the bound. `None` if there are no members.
+    pub fn owner(&self, name: &SegmentName, load: impl Fn(P) -> u64) -> Option<P> {
+        let loads = || self.members.iter().map(|it| load(it.id));
+        let total = loads().fold(skep_units::SEGMENT_BYTES, u64::saturating_add);
+        let within = |it: &&&Owner<P>| {
+            let share = u128::from(total) * u128::from(it.weight) * u128::from(BOUND_PERCENT);
+            let bound = share.div_ceil(u128::from(self.weights) * 100);
+            let load = load(it.id);
+            load <= OWNER_LOAD_FLOOR_BYTES || u128::from(load) < bound
+        };
+        // In most cases the first one is within.
+        let first = self.members.iter().max_by(|a, b| a.rank(name).cmp(&b.rank(name)))?;
+        if within(&&first) {
+            return Some(first.id);
+        }
+        let order = self.order(name);
+        order.iter().find(within).or(order.first()).map(|it| it.id)
+    }
+
+    /// All members in the order in which they own `name`.
+    pub fn candidates(&self, name: &SegmentName) -> Vec<P> {
+        self.order(name).into_iter().map(|it| it.id).collect()
+    }
+
+    fn order(&self, name: &SegmentName) -> Vec<&Owner<P>> {
+        let mut order: Vec<_> = self.members.iter().collect();
+        order.sort_by(|a, b| b.rank(name).cmp(&a.rank(name)));
+        order
+    }
+}
+
+impl<P> Owner<P> {
+    /// The highest of as many random numbers as the weight; names break ties.
+    fn rank(&self, name: &SegmentName) -> (u64, &str) {
+        let draw = |point: u32| stable_hash(&name.0, self.seed.wrapping_add(u64::from(point)));
+        ((0..self.weight).map(draw).max().unwrap_or(0), self.name.as_str())
+    }
+}

@@ -1,0 +1,2 @@
+//! Tests of the cluster cache: one file for each of its parts.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
