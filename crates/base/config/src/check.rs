@@ -29,6 +29,8 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     faults.extend(placed);
 }
 
+const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
+
 type Check = fn(&Config, &mut Vec<Clash>);
 
 /// The settings or tables that a check looks at, and the check.
@@ -52,6 +54,8 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["service.dispatch", "key_file"], direct_needs_a_key),
     (&["service.dispatch", "dispatcher.address"], direct_dispatchers_can_be_reached),
     (&["store", "etcd.endpoints"], etcd_has_endpoints),
+    (&["site.content", "cache.cooperate", "key_file"], cooperation_needs_a_key),
+    (&["site.content", "cache.cooperate", "dispatcher.address"], cooperation_needs_addresses),
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
@@ -315,7 +319,33 @@ fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
     if let (Some((i, _)), None) = (config.direct_services().next(), &config.key_file) {
         let at = [Key("service"), Nth(i), Key("dispatch")];
         let expected = "a `key_file` at the top of the file, because dispatch is \"direct\"";
-        let how = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
+        clashes.push(Clash::new(&at, expected, "none").hint(KEY_HINT.to_owned()));
+    }
+}
+
+/// The first site whose bytes nodes get from each other.
+fn cooperating(config: &Config) -> Option<usize> {
+    config.sites.iter().position(|_| config.cooperates())
+}
+
+fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
+    if let (Some(i), None) = (cooperating(config), &config.key_file) {
+        let at = [Key("site"), Nth(i), Key("content")];
+        let expected = "a `key_file` at the top of the file, because nodes share their memories";
+        let how = format!("{KEY_HINT}; or `cooperate = false` in [cache]");
+        clashes.push(Clash::new(&at, expected, "none").hint(how));
+    }
+}
+
+fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
+    if cooperating(config).is_none() || config.direct_services().next().is_some() {
+        return;
+    }
+    for (i, _) in config.dispatchers.iter().enumerate().filter(|(_, it)| it.address.is_none()) {
+        let at = [Key("dispatcher"), Nth(i), Key("address")];
+        let expected = "an `address` \"IP:PORT\" for nodes, because they share their memories";
+        let how = "the machine's own IP address and a port such as 7071; \
+                   or `cooperate = false` in [cache]";
         clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
     }
 }

@@ -9,10 +9,10 @@ use crate::limits::TEXT_BYTES_MAX;
 use crate::raw::Raw;
 use crate::schema::{Config, Dispatcher, Node, Redirect, Service, Site};
 use crate::table::{Row, Section};
-use crate::words::{AccessLog, Dispatch};
+use crate::words::{AccessLog, Content, Dispatch};
 use crate::write::Writer;
 
-/// UDP port of a node's agent where the config names none.
+/// Port of a node's agent, by UDP and TCP, where the config names none.
 pub const AGENT_PORT: u16 = 7071;
 
 impl Config {
@@ -96,6 +96,13 @@ impl Config {
     pub fn direct_services(&self) -> impl Iterator<Item = (usize, &Service)> {
         let services = self.services.iter().enumerate();
         services.filter(|(_, service)| service.dispatch == Dispatch::Direct)
+    }
+
+    /// Whether nodes get from each other's memory: there are dispatchers, which
+    /// coordinate that, and sites that it is of use for.
+    pub fn cooperates(&self) -> bool {
+        let is_shared = |site: &Site| site.content != Content::Local;
+        self.cache.cooperate && !self.dispatchers.is_empty() && self.sites.iter().any(is_shared)
     }
 
     /// The control socket of the process that runs as `name`.

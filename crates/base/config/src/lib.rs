@@ -44,6 +44,6 @@ pub use schema::{
 };
 pub use table::{Setting, TableDoc, setting, settings, tables};
 pub use words::{
-    AccessLog, Attach, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES, Store,
-    Symlinks,
+    AccessLog, Attach, Content, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES,
+    Store, Symlinks,
 };

@@ -11,7 +11,9 @@ use skep_units::{GIB, KIB, MIB};
 
 use crate::kind::{Form, Kind, Unit, bytes, count, ms, number, word};
 use crate::table::table;
-use crate::words::{AccessLog, Attach, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks};
+use crate::words::{
+    AccessLog, Attach, Content, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks,
+};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -30,7 +32,8 @@ table! {
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust whoever has it, and nobody
-        /// else. Needed for `dispatch = "direct"`.
+        /// else. Needed for `dispatch = "direct"` and for nodes that get from
+        /// each other's memory.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep what must outlive them, and who says which
         /// of them is active when they cannot agree: `embedded` is a file of
@@ -83,8 +86,8 @@ table! {
     Dispatcher at "dispatcher" {
         /// Its name, for `--as`, logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
-        /// Where the other dispatchers and the nodes reach it, by UDP. Needed
-        /// for `dispatch = "direct"`.
+        /// Where the other dispatchers and the nodes reach it: by UDP for
+        /// `dispatch = "direct"`, by TCP as coordinator of the nodes' caches.
         address: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
         /// Who of several dispatchers is active when all are well: the one
         /// with the highest number.
@@ -158,8 +161,9 @@ table! {
         /// Where `dispatch = "redirect"` sends clients; unset, it is
         /// `address`.
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;
-        /// Where dispatchers reach its agent, by UDP, for `dispatch =
-        /// "direct"`; unset, it is port 7071 of `address`.
+        /// Where it is reached by dispatchers, by UDP for `dispatch =
+        /// "direct"`, and by other nodes, by TCP for what it has in memory;
+        /// unset, it is port 7071 of `address`.
         agent: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
         /// The network device that steered packets come in by; unset, the one
         /// that has `address`.
@@ -250,6 +254,11 @@ table! {
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
         /// Folder of the files.
         root: PathBuf => Kind::Text(Form::Path), live;
+        /// Whether the folder is `local`, a whole one on each node, or
+        /// `shared`, one that all nodes see under the same path, such as a
+        /// network file system. What is shared is read once by the cluster:
+        /// nodes get it out of each other's memory.
+        content: Content = Content::Local => word(Content::WORDS), live;
         /// Files that answer for a folder; the first that exists does.
         index: Vec<String> = vec!["index.html".into()] => Kind::Texts(Form::FileName), live;
         /// Page that answers for paths without a file, with status 200, for
@@ -305,6 +314,15 @@ table! {
         /// The longest that a changed file can go unnoticed where the kernel
         /// does not tell of changes.
         check_interval_ms: u64 = 1000 => ms(10..=MINUTE_MS), live;
+        /// Whether nodes get from each other's memory what is not `local` to
+        /// each.
+        cooperate: bool = true => Kind::Switch, restart;
+        /// How long a node waits for the coordinator, which knows who holds
+        /// what, before it goes by the hash of the name.
+        coordinator_timeout_ms: u64 = 100 => ms(1..=10_000), restart;
+        /// Bytes that a node sends to clients and other nodes at a time; over
+        /// it, it lets other nodes ask elsewhere.
+        outstanding_bytes_max: u64 = 512 * MIB => bytes(MIB..=TIB), restart;
     }
 }
 

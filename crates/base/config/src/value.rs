@@ -11,7 +11,7 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::suggest::did_you_mean;
-use crate::words::{AccessLog, Attach, Dispatch, Level, LogFormat, Store, Symlinks};
+use crate::words::{AccessLog, Attach, Content, Dispatch, Level, LogFormat, Store, Symlinks};
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
 /// tests of the settings table pin.
@@ -267,7 +267,7 @@ macro_rules! word_fields {
     )+};
 }
 
-word_fields!(Dispatch, Store, Attach, Symlinks, LogFormat, Level);
+word_fields!(Dispatch, Store, Attach, Content, Symlinks, LogFormat, Level);
 
 impl Field for String {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {

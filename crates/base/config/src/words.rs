@@ -93,6 +93,16 @@ words! {
 }
 
 words! {
+    /// Where a site's folder is.
+    Content {
+        /// On each node, whole.
+        Local = "local",
+        /// In one place that all nodes see.
+        Shared = "shared",
+    }
+}
+
+words! {
     /// Where dispatchers keep what must outlive them.
     Store {
         /// In a file of each dispatcher.

@@ -117,7 +117,7 @@ fn faults_of_keys_and_tables_are_told_apart() {
         ),
         (
             "[cache]\ncolour = 1",
-            "7:1 UnknownKey cache.colour / a setting of [cache] / the unknown setting `colour` / known here: size_bytes_max, entries_max, check_interval_ms",
+            "7:1 UnknownKey cache.colour / a setting of [cache] / the unknown setting `colour` / known here: size_bytes_max, entries_max, check_interval_ms, cooperate, coordinator_timeout_ms, outstanding_bytes_max",
         ),
         ("[[cache]]", "6:1 WrongType cache / the table [cache] / [[cache]] / write [cache]"),
         (
