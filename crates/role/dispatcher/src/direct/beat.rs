@@ -194,6 +194,8 @@ impl Beat {
         }
         let table = Arc::clone(self.keeper.table());
         for node in &table.nodes {
+            // Also to those that are not planned any more and have connections.
+            self.listen_to(&node.name, node.address);
             let name = node.name.as_str();
             let was_drained = before.node(name).is_some_and(|node| node.is_drained);
             if node.is_drained != was_drained {
@@ -278,11 +280,7 @@ impl Beat {
         let macs = self.macs();
         match plan(&self.addresses, &macs) {
             Ok(plan) if plan != self.plan => {
-                for node in &plan.nodes {
-                    let usual = SocketAddr::new(node.address.ip(), AGENT_PORT);
-                    let agent = self.agents.get(&node.name).copied().unwrap_or(usual);
-                    self.socket.set_peer(node.name.as_str(), agent);
-                }
+                plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
                 self.keeper.set_plan(plan.clone());
                 self.plan = plan;
             }
@@ -298,6 +296,13 @@ impl Beat {
                 }
             }
         }
+    }
+
+    /// A node that serves at `address` is one of this cluster.
+    fn listen_to(&mut self, name: &Name, address: SocketAddr) {
+        let usual = SocketAddr::new(address.ip(), AGENT_PORT);
+        let agent = self.agents.get(name).copied().unwrap_or(usual);
+        self.socket.set_peer(name.as_str(), agent);
     }
 
     /// Tells everybody of a new table, and steers by it.
