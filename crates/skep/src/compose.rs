@@ -56,10 +56,20 @@ impl Process {
         file: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         skep_serve::raise_descriptor_limit();
-        let threads = threads(&config);
-        let registry = Arc::new(Registry::new());
         // Before anything listens: it puts virtual addresses on this machine.
         let directing = Directing::prepare(&config, &roles, file.as_deref())?;
+        let undo = directing.undo();
+        Self::start_prepared(config, roles, file, directing).inspect_err(|_| undo.run())
+    }
+
+    fn start_prepared(
+        config: Config,
+        roles: Roles,
+        file: Option<PathBuf>,
+        directing: Directing,
+    ) -> anyhow::Result<Self> {
+        let threads = threads(&config);
+        let registry = Arc::new(Registry::new());
         let admission = Admission::new(admission_limits(&config));
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 

@@ -15,7 +15,7 @@ use skep_dispatcher::{Direct, DirectParts, Dispatcher};
 use skep_guard::privileges;
 use skep_serve::Admission;
 use skep_telemetry::Registry;
-use skep_wire::guard::Counters;
+use skep_wire::guard::{Counters, Order};
 use skep_wire::message::NodeLoad;
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
@@ -27,10 +27,22 @@ use crate::stores::Stores;
 /// Parts of this process in direct dispatch; empty where there is none.
 #[derive(Default)]
 pub(crate) struct Directing {
-    guardian: Option<Guardian>,
+    guardian: Option<Arc<Guardian>>,
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
     agent: Option<Arc<Agent>>,
+}
+
+/// Takes away what a start has put on this machine, and it alone.
+pub(crate) struct Undo(Option<Arc<Guardian>>);
+
+impl Undo {
+    pub(crate) fn run(&self) {
+        let aborted = self.0.as_ref().map(|guardian| guardian.guard.ask(&Order::Abort));
+        if let Some(Err(error)) = aborted {
+            tracing::warn!("something of this start may be left: {error}");
+        }
+    }
 }
 
 impl Directing {
@@ -46,11 +58,17 @@ impl Directing {
         let key = read_key(config)?;
         std::fs::create_dir_all(&config.state_dir)
             .with_context(|| format!("cannot make {}", config.state_dir.display()))?;
-        let guardian = Guardian::start(config, file, &roles.name)?;
+        let guardian = Arc::new(Guardian::start(config, file, &roles.name)?);
+        let undo = Undo(Some(Arc::clone(&guardian)));
         if roles.node.is_some() {
-            Agent::hold_addresses(&guardian.guard)?;
+            Agent::hold_addresses(&guardian.guard).inspect_err(|_| undo.run())?;
         }
         Ok(Self { guardian: Some(guardian), key: Some(key), direct: None, agent: None })
+    }
+
+    /// What to do if the start fails.
+    pub(crate) fn undo(&self) -> Undo {
+        Undo(self.guardian.clone())
     }
 
     /// Virtual addresses at which the node of this process listens too.

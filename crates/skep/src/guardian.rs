@@ -1,6 +1,6 @@
 //! The netguard of this process: found or started, and connected to.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -48,11 +48,15 @@ fn spawn(file: &Path, name: &str) -> anyhow::Result<Child> {
         .spawn()
         .context("cannot start netguard")?;
     let out = child.stdout.take().context("netguard has no standard output")?;
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line).context("cannot hear netguard")?;
-    if line.is_empty() {
-        let status = child.wait().context("netguard is out of sight")?;
-        bail!("netguard did not start ({status}); what it said is above");
+    let (mut out, mut said) = (BufReader::new(out), String::new());
+    out.read_line(&mut said).context("cannot hear netguard")?;
+    if said.starts_with("skep: netguard ready") {
+        return Ok(child);
     }
-    Ok(child)
+    out.read_to_string(&mut said).context("cannot hear netguard")?;
+    let status = child.wait().context("netguard is out of sight")?;
+    match said.trim().strip_prefix("skep: ") {
+        Some(why) => bail!("{why}"),
+        None => bail!("netguard did not start ({status}); what it said is above"),
+    }
 }

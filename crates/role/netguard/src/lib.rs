@@ -26,7 +26,7 @@ mod plan;
 use std::path::Path;
 
 use skep_config::Config;
-use skep_guard::{Listener, privileges};
+use skep_guard::{Listener, Visit, privileges};
 use skep_netif::Netif;
 use skep_wire::guard::{Answer, Order, Side};
 
@@ -41,6 +41,14 @@ pub struct Netguard {
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
+    /// Sides of which nothing was here before this guard's orders.
+    is_fresh: Fresh,
+}
+
+#[derive(Default)]
+struct Fresh {
+    dispatch: bool,
+    node: bool,
 }
 
 impl Netguard {
@@ -50,31 +58,43 @@ impl Netguard {
         let plan = Plan::of(config, name)?;
         skep_datapath::prepare()?;
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
-        Ok(Self { plan, netif: Netif::open()?, dispatch: None, node: None })
+        Ok(Self {
+            plan,
+            netif: Netif::open()?,
+            dispatch: None,
+            node: None,
+            is_fresh: Fresh::default(),
+        })
     }
 
     /// Takes orders at `socket`, from processes of the guard's own user and of
-    /// root. With `once`, ends with the first of them; else never.
+    /// root. With `once`, ends with the first of them, and the socket is gone as
+    /// soon as that one is there: the next has a guard of its own. Else never.
     pub fn listen(
         mut self,
         socket: &Path,
         once: bool,
         ready: impl FnOnce(),
     ) -> Result<(), NetguardError> {
+        let failed = |error| NetguardError::Socket { path: socket.to_owned(), error };
         let users = vec![0, plan::own_user()];
-        let listener = Listener::bind(socket, users)
-            .map_err(|error| NetguardError::Socket { path: socket.to_owned(), error })?;
+        let listener = Listener::bind(socket, users).map_err(failed)?;
         ready();
+        if once {
+            let visit = listener.accept().map_err(failed)?;
+            drop(listener);
+            self.serve(visit);
+            return Ok(());
+        }
         loop {
-            let visit = listener
-                .accept()
-                .map_err(|error| NetguardError::Socket { path: socket.to_owned(), error })?;
-            if let Err(error) = visit.serve(|order| self.perform(order)) {
-                tracing::warn!(%error, "the serving process has gone in the middle of an order");
-            }
-            if once {
-                return Ok(());
-            }
+            let visit = listener.accept().map_err(failed)?;
+            self.serve(visit);
+        }
+    }
+
+    fn serve(&mut self, visit: Visit) {
+        if let Err(error) = visit.serve(|order| self.perform(order)) {
+            tracing::warn!(%error, "the serving process has gone in the middle of an order");
         }
     }
 
@@ -93,6 +113,7 @@ impl Netguard {
     fn try_perform(&mut self, order: Order) -> Result<Answer, NetguardError> {
         match order {
             Order::Open(Side::Dispatch) => {
+                self.is_fresh.dispatch = !dispatch::is_here(&self.plan);
                 let side = DispatchSide::open(&self.plan, &mut self.netif)?;
                 let opened = side.opened().clone();
                 self.dispatch = Some(side);
@@ -104,7 +125,7 @@ impl Netguard {
                 self.node = Some(side);
                 Ok(Answer::Opened(opened))
             }
-            Order::Close(side) => self.close(side).map(|()| Answer::Done),
+            Order::Abort => self.abort().map(|()| Answer::Done),
             Order::Hold => self.hold().map(|()| Answer::Done),
             Order::Settings(Side::Node, _)
             | Order::Services(Side::Node, _)
@@ -123,7 +144,21 @@ impl Netguard {
         }
     }
 
+    /// Takes away what this guard's orders have put here; what an earlier
+    /// process left stays, since packets may go by it.
+    fn abort(&mut self) -> Result<(), NetguardError> {
+        let Fresh { dispatch, node } = std::mem::take(&mut self.is_fresh);
+        if dispatch {
+            self.close(Side::Dispatch)?;
+        }
+        if node {
+            self.close(Side::Node)?;
+        }
+        Ok(())
+    }
+
     fn hold(&mut self) -> Result<(), NetguardError> {
+        self.is_fresh.node = !node::is_here(&self.plan);
         node::hold(&self.plan, &mut self.netif)
     }
 

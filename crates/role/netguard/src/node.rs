@@ -78,6 +78,11 @@ pub(crate) fn hold(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> 
     Ok(netif.hold(&record)?)
 }
 
+/// Whether a node of this plan has left something on the machine.
+pub(crate) fn is_here(plan: &Plan) -> bool {
+    plan.place(SIDE).pins.exists() || plan.record.exists()
+}
+
 /// Takes away all that a node of this plan left on the machine.
 pub(crate) fn close(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
     Program::detach(&plan.place(SIDE))?;

@@ -1,5 +1,7 @@
 //! `skep netguard`: the small privileged process beside a daemon.
 
+use std::os::unix::net::UnixStream;
+
 use anyhow::{Context, bail};
 use rustix::process::Signal;
 use skep_netguard::{Netguard as Guard, socket_of};
@@ -9,12 +11,24 @@ use crate::cli::Netguard;
 use crate::{logging, signals};
 
 pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
+    match take_orders(args) {
+        // Whoever holds the leash says it.
+        Err(error) if args.leashed && signals::announce(&format!("{error:#}")).is_ok() => {
+            std::process::exit(1)
+        }
+        outcome => outcome,
+    }
+}
+
+fn take_orders(args: &Netguard) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     logging::start(config.log.level);
     let mut guard = Guard::new(&config, &args.name)?;
     let socket = socket_of(&config, &args.name);
     if args.clear {
-        if skep_guard::Guard::connect(&socket).is_ok() {
+        // A guard on a leash does not show; the daemon that holds it does.
+        let daemon = config.socket_of(&args.name);
+        if skep_guard::Guard::connect(&socket).is_ok() || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
         return Ok(guard.clear()?);
