@@ -74,7 +74,7 @@ pub struct Node {
 impl Node {
     /// Makes the node of a config: its sites must be there.
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
-        let store = Store::new(config.cache.size_bytes_max);
+        let store = Store::new(config.cache.size_bytes_max, config.cooperates());
         let watcher = Watcher::start();
         let catalog = catalog(config, &store, &watcher)?;
         Ok(Arc::new(Self {

@@ -49,6 +49,8 @@ pub(crate) struct Segment {
     failed: AtomicBool,
     frequency: AtomicU8,
     waiters: Mutex<Vec<Waker>>,
+    /// Of each chunk; empty if nobody else reads from here.
+    checksums: Box<[AtomicU32]>,
 }
 
 impl Segment {
@@ -70,7 +72,20 @@ impl Segment {
             failed: AtomicBool::new(false),
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
+            checksums: Box::default(),
         }
+    }
+
+    /// The same, for other nodes, too: chunks get checksums as they come in.
+    pub(crate) fn with_checksums(mut self) -> Self {
+        let chunks = (self.bytes as usize).div_ceil(CHUNK_BYTES);
+        self.checksums = (0..chunks).map(|_| AtomicU32::new(0)).collect();
+        self
+    }
+
+    /// The checksum of a chunk that is there.
+    pub(crate) fn checksum(&self, chunk: u32) -> Option<u32> {
+        self.checksums.get(chunk as usize).map(|checksum| checksum.load(Ordering::Relaxed))
     }
 
     /// Bytes when complete.
@@ -135,6 +150,9 @@ impl Segment {
                 assert!(set.is_ok(), "a chunk is set once");
             }
             Content::Place(place) => place.write(chunk, filled)?,
+        }
+        if let Some(checksum) = self.checksums.get(index as usize) {
+            checksum.store(skep_wire::cache::frame::checksum(chunk), Ordering::Relaxed);
         }
         self.filled.store(filled + len, Ordering::Release);
         self.wake();

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
-use skep_wire::cache::SegmentName;
+use skep_directory::Changes;
+use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 
 use crate::arena::{Arena, Ledger, Region};
 use crate::limits::{
@@ -68,12 +69,15 @@ struct Inner {
     filling: HashMap<SegmentName, Arc<Segment>>,
     evicted: u64,
     scratch: Vec<(SegmentName, Arc<Segment>)>,
+    /// What coordinators have not been told yet; `None` if there are none.
+    changes: Option<Changes>,
 }
 
 impl Store {
     /// An empty store that takes at most `capacity_bytes` of memory, but for
-    /// what replies pin.
-    pub(crate) fn new(capacity_bytes: u64) -> Arc<Self> {
+    /// what replies pin. `is_shared`: other nodes read from it, and coordinators
+    /// are told what it holds.
+    pub(crate) fn new(capacity_bytes: u64, is_shared: bool) -> Arc<Self> {
         let ledger = Arc::<Ledger>::default();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let files_max = descriptors.current.unwrap_or(u64::MAX) / REGION_FILES_SHARE;
@@ -86,6 +90,7 @@ impl Store {
             filling: HashMap::new(),
             evicted: 0,
             scratch: Vec::new(),
+            changes: is_shared.then(Changes::default),
         };
         let cleaning = AtomicBool::new(false);
         Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, cleaning })
@@ -101,7 +106,7 @@ impl Store {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
         }
-        let segment = Arc::new(Segment::new(bytes, inner.home(key, bytes, &self.ledger)));
+        let segment = inner.segment(key, bytes, &self.ledger);
         inner.filling.insert(key, Arc::clone(&segment));
         let kept = inner.insert(key, Arc::clone(&segment));
         drop(inner);
@@ -112,8 +117,30 @@ impl Store {
     pub(crate) fn forget(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         for name in names {
-            inner.index.remove(&name);
+            if inner.index.remove(&name).is_some() {
+                inner.lost(name);
+            }
         }
+    }
+
+    /// A segment that is here or on its way, for another node.
+    pub(crate) fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
+        let inner = self.lock();
+        let found = inner.filling.get(&name).or_else(|| inner.index.get(&name))?;
+        found.touch();
+        Some(Arc::clone(found))
+    }
+
+    /// What has changed since the last call, in the order in which to tell it.
+    pub(crate) fn changes(&self) -> Vec<ToCoordinator> {
+        self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
+    }
+
+    /// All that is held, for a coordinator that knows nothing of it.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        let inner = self.lock();
+        let whole = inner.index.iter().filter(|(_, segment)| segment.is_complete());
+        whole.map(|(&name, segment)| Held { name, bytes: segment.len() }).collect()
     }
 
     /// Whether further segments may be pinned: not while slow readers keep too
@@ -166,7 +193,10 @@ impl Store {
                 let home = inner.home(key, old.len(), &self.ledger);
                 (old, home)
             };
-            let moved = Arc::new(Segment::new(old.len(), home));
+            let moved = Arc::new(match old.checksum(0) {
+                Some(_) => Segment::new(old.len(), home).with_checksums(),
+                None => Segment::new(old.len(), home),
+            });
             if copy(&old, &moved).is_err() {
                 continue;
             }
@@ -187,6 +217,7 @@ impl Store {
         index.set_capacity(capacity, scratch);
         inner.evicted += inner.scratch.len() as u64;
         let evicted = std::mem::take(&mut inner.scratch);
+        evicted.iter().for_each(|&(name, _)| inner.lost(name));
         drop(inner);
         drop(evicted);
     }
@@ -217,12 +248,42 @@ impl Inner {
         }
     }
 
+    fn segment(&mut self, name: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Arc<Segment> {
+        let segment = Segment::new(bytes, self.home(name, bytes, ledger));
+        Arc::new(match self.changes {
+            Some(_) => segment.with_checksums(),
+            None => segment,
+        })
+    }
+
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
-        let Self { index, scratch, .. } = self;
+        let Self { index, scratch, changes, .. } = self;
         let kept = index.insert(key, segment, scratch).is_ok();
-        self.evicted += self.scratch.len() as u64;
+        self.evicted += scratch.len() as u64;
+        if let Some(changes) = changes {
+            // What was there under the same name has only moved.
+            let gone = scratch.iter().filter(|(name, _)| *name != key);
+            gone.for_each(|&(name, _)| changes.removed(name));
+        }
         self.scratch.clear();
         kept
+    }
+
+    fn lost(&mut self, name: SegmentName) {
+        if let Some(changes) = &mut self.changes {
+            changes.removed(name);
+        }
+    }
+
+    /// A fill has ended: whole segments are told, if they are kept.
+    fn ended(&mut self, name: SegmentName, segment: &Arc<Segment>) {
+        if !segment.is_complete() {
+            self.index.remove(&name);
+        } else if let Some(changes) = &mut self.changes
+            && self.index.get(&name).is_some_and(|kept| Arc::ptr_eq(kept, segment))
+        {
+            changes.added(Held { name, bytes: segment.len() });
+        }
     }
 }
 
@@ -281,12 +342,9 @@ impl Drop for Filler {
     fn drop(&mut self) {
         let mut inner = self.store.lock();
         inner.filling.remove(&self.key);
-        let complete = self.segment.is_complete();
-        if !complete {
-            inner.index.remove(&self.key);
-        }
+        inner.ended(self.key, &self.segment);
         drop(inner);
-        if !complete {
+        if !self.segment.is_complete() {
             self.segment.fail();
         }
     }
@@ -314,7 +372,7 @@ mod tests {
 
     #[test]
     fn many_askers_one_filler() {
-        let store = Store::new(1 << 20);
+        let store = Store::new(1 << 20, false);
         let Acquired::Fill(filler) = store.acquire(key("a", 0), 10) else { panic!("empty store") };
         for _ in 0..100 {
             assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Growing(_)));
@@ -326,7 +384,7 @@ mod tests {
 
     #[test]
     fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
-        let store = Store::new(1 << 20);
+        let store = Store::new(1 << 20, false);
         drop(store.acquire(key("a", 0), 10));
         assert_eq!(store.stats().segments, 0);
         assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Fill(_)));
@@ -334,7 +392,7 @@ mod tests {
 
     #[test]
     fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
-        let store = Store::new(1000);
+        let store = Store::new(1000, false);
         for i in 0..50 {
             fill(&store, key("a", i), 100);
         }
@@ -355,7 +413,7 @@ mod tests {
     #[test]
     fn cleaning_bounds_memory_and_keeps_bytes() {
         const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
-        let store = Store::new(CAPACITY);
+        let store = Store::new(CAPACITY, false);
         let mut rng = skep_units::Rng::new(7);
         for index in 0..2_000u32 {
             let bytes = 10_000 + rng.below(300_000) as u32;
@@ -388,7 +446,7 @@ mod tests {
 
     #[test]
     fn larger_than_the_store_is_filled_but_not_kept() {
-        let store = Store::new(50);
+        let store = Store::new(50, false);
         let Acquired::Fill(filler) = store.acquire(key("a", 0), 100) else { panic!("empty") };
         assert!(!filler.is_kept());
         filler.segment().publish(&[1; 100]).unwrap();
