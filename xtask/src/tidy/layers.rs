@@ -71,6 +71,17 @@ const LAYERS: &[Layer] = &[
         banned: &["clap", "crossterm", "ratatui"],
     },
     Layer {
+        folder: "crates/role/node",
+        may_use: &[
+            "crates/base",
+            "crates/core",
+            "crates/edge",
+            "crates/role/engine",
+            "crates/role/origin",
+        ],
+        banned: OUTERMOST,
+    },
+    Layer {
         folder: "crates/role",
         may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/engine"],
         banned: OUTERMOST,
@@ -166,6 +177,8 @@ mod tests {
             ("crates/edge/upstream", "crates/edge/serve", 0),
             ("crates/role/node", "crates/edge/serve", 0),
             ("crates/role/node", "crates/role/engine", 0),
+            ("crates/role/node", "crates/role/origin", 0),
+            ("crates/role/dispatcher", "crates/role/origin", 1),
             ("crates/role/node", "crates/role/dispatcher", 1),
             ("crates/skep", "crates/role/node", 0),
             ("crates/role/node", "crates/skep", 1),

@@ -146,6 +146,17 @@ pub fn write_response(
     framing
 }
 
+/// Appends the fields of a reply that concern more than one hop, as lines,
+/// without those that `leaves_out` names (in the case of the wire): for a
+/// reply that is kept, and passed back later with a framing of its own.
+pub fn write_kept_fields(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_, '_>,
+    leaves_out: impl Fn(&[u8]) -> bool,
+) {
+    write_end_to_end(out, &head.fields, leaves_out);
+}
+
 // === Both directions ===
 
 /// Appends every field that is neither `replaced` nor listed in Connection.

@@ -1,0 +1,82 @@
+//! Which origin to ask: the first one that did not fail lately.
+//!
+//! Pure. An origin that failed is avoided for a time that doubles with each
+//! further failure, and forgiven whole by a success. When all are avoided, the
+//! one whose time ends first is asked: a client is better served by a doubtful
+//! origin than by none.
+
+/// What is known about one origin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    failures: u32,
+    avoid_until_ms: u64,
+}
+
+impl Standing {
+    /// It answered.
+    pub(crate) fn succeed(&mut self) {
+        *self = Self::default();
+    }
+
+    /// It failed. Requests that fail together count once.
+    pub(crate) fn fail(&mut self, now_ms: u64, avoid_ms: u64, avoid_ms_max: u64) {
+        if now_ms < self.avoid_until_ms {
+            return;
+        }
+        let factor = 1u64 << self.failures.min(32);
+        self.failures = self.failures.saturating_add(1);
+        self.avoid_until_ms = now_ms + avoid_ms.saturating_mul(factor).min(avoid_ms_max);
+    }
+
+    fn is_avoided(&self, now_ms: u64) -> bool {
+        now_ms < self.avoid_until_ms
+    }
+}
+
+/// The place of the origin to ask, other than those in `tried`.
+pub(crate) fn pick(standings: &[Standing], tried: &[usize], now_ms: u64) -> Option<usize> {
+    let left = standings.iter().enumerate().filter(|(place, _)| !tried.contains(place));
+    let rank = |standing: &Standing| match standing.is_avoided(now_ms) {
+        true => standing.avoid_until_ms,
+        false => 0,
+    };
+    // Of equals the first.
+    left.min_by_key(|(_, standing)| rank(standing)).map(|(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_is_well_is_asked() {
+        let mut standings = [Standing::default(); 3];
+        assert_eq!(pick(&standings, &[], 0), Some(0));
+        standings[0].fail(0, 100, 1_000);
+        assert_eq!(pick(&standings, &[], 99), Some(1));
+        assert_eq!(pick(&standings, &[1], 99), Some(2));
+        assert_eq!(pick(&standings, &[1, 2], 99), Some(0), "a doubtful one before none");
+        assert_eq!(pick(&standings, &[0, 1, 2], 99), None);
+        assert_eq!(pick(&standings, &[], 100), Some(0));
+        standings[1].fail(100, 100, 1_000);
+        standings[2].fail(50, 100, 1_000);
+        standings[0].fail(100, 100, 1_000);
+        assert_eq!(pick(&standings, &[], 120), Some(2), "its time ends first");
+    }
+
+    #[test]
+    fn avoidance_doubles_up_to_a_bound_and_is_forgiven() {
+        let mut standing = Standing::default();
+        let mut now_ms = 0;
+        for expected_ms in [100, 200, 400, 500, 500] {
+            standing.fail(now_ms, 100, 500);
+            standing.fail(now_ms + 1, 100, 500);
+            assert!(standing.is_avoided(now_ms + expected_ms - 1));
+            now_ms += expected_ms;
+            assert!(!standing.is_avoided(now_ms));
+        }
+        standing.succeed();
+        standing.fail(now_ms, 100, 500);
+        assert!(!standing.is_avoided(now_ms + 100));
+    }
+}

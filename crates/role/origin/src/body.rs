@@ -1,0 +1,227 @@
+//! The body of an origin's answer, read as it comes and counted to the byte.
+//!
+//! Invariants:
+//! - `Ok(0)` says that the body is whole: by its framing, by the range that its
+//!   head named, and because nothing came behind it.
+//! - After an error it stays in error. What was handed out before is right as
+//!   far as it goes, so that whoever holds it may go on from there elsewhere.
+//! - The connection goes back to the pool with the last byte, or is closed.
+
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use skep_http::{BodyDecoder, Reject, ResponseFraming};
+use skep_serve::{Cause, Conn, ConnError};
+use skep_upstream::Lease;
+
+use crate::error::{Fault, OriginError};
+use crate::head::Head;
+use crate::limits::{RESPONSE_BODY, SKIP_BYTES};
+use crate::origins::Origins;
+
+/// A body on its way.
+pub struct Body {
+    origins: Rc<Origins>,
+    /// Which origin sends it.
+    place: usize,
+    /// `None` when the body is over, well or not.
+    lease: Option<Lease>,
+    decoder: BodyDecoder,
+    /// What came with the head, and how much of that was taken.
+    carry: Vec<u8>,
+    carry_taken: usize,
+    start: u64,
+    /// Bytes handed out.
+    taken: u64,
+    /// Bytes announced, if they were.
+    expected: Option<u64>,
+    keeps_connection: bool,
+    failed: Option<Fault>,
+}
+
+/// How the head delimits a body, and what of the body came with it.
+pub(crate) struct Start {
+    pub(crate) framing: ResponseFraming,
+    pub(crate) keeps_connection: bool,
+    pub(crate) carry: Vec<u8>,
+}
+
+impl Body {
+    pub(crate) fn new(
+        origins: &Rc<Origins>,
+        place: usize,
+        lease: Lease,
+        head: &Head,
+        start: Start,
+    ) -> Result<Self, Fault> {
+        let mut body = Self {
+            origins: Rc::clone(origins),
+            place,
+            lease: Some(lease),
+            decoder: BodyDecoder::new(start.framing, &RESPONSE_BODY)?,
+            carry: start.carry,
+            carry_taken: 0,
+            start: head.start,
+            taken: 0,
+            expected: head.end.map(|end| end - head.start),
+            keeps_connection: start.keeps_connection,
+            failed: None,
+        };
+        if body.decoder.is_done() {
+            body.finish(body.carry.is_empty())?;
+        }
+        Ok(body)
+    }
+
+    /// The next bytes, into the front of `buffer`, which is not empty; 0: that
+    /// was all. May be dropped while it waits; nothing is lost.
+    ///
+    /// # Errors
+    /// The origin stalled, or what it sent is not what it had announced.
+    pub async fn next(&mut self, buffer: &mut [u8]) -> Result<usize, OriginError> {
+        assert!(!buffer.is_empty(), "no room for a body");
+        let fault = match (&self.failed, &self.lease) {
+            (Some(fault), _) => fault.clone(),
+            (None, None) => return Ok(0),
+            (None, Some(_)) => match self.read(buffer).await {
+                Ok(n) => return Ok(n),
+                Err(fault) => {
+                    self.origins.note_fault(self.place, &fault);
+                    self.lease = None;
+                    self.failed = Some(fault.clone());
+                    fault
+                }
+            },
+        };
+        Err(self.origins.error(self.place, fault))
+    }
+
+    /// Throws away what is before `offset` of the object: for an origin that
+    /// sent the whole when it was asked for a part.
+    ///
+    /// # Errors
+    /// As [`Body::next`]; and [`Fault::Short`] if the body ends before `offset`.
+    pub async fn skip_to(&mut self, offset: u64) -> Result<(), OriginError> {
+        assert!(offset >= self.position(), "a body does not go back");
+        let mut scratch = vec![0; SKIP_BYTES];
+        while self.position() < offset {
+            let wanted = (offset - self.position()).min(SKIP_BYTES as u64) as usize;
+            if self.next(&mut scratch[..wanted]).await? == 0 {
+                let fault = Fault::Short { at: self.taken, expected: Some(offset - self.start) };
+                return Err(self.origins.error(self.place, fault));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where in the object the next byte belongs.
+    pub fn position(&self) -> u64 {
+        self.start + self.taken
+    }
+
+    /// Bytes to come, if that is known.
+    pub fn left_bytes(&self) -> Option<u64> {
+        self.expected.map(|expected| expected - self.taken)
+    }
+
+    async fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+        loop {
+            let received = self.receive(buffer).await?;
+            if received == 0 {
+                return self.end_of_stream().map(|()| 0);
+            }
+            let (consumed, decoded) = self.decode(&mut buffer[..received])?;
+            self.count(decoded)?;
+            if self.decoder.is_done() {
+                let is_at_end = consumed == received && self.carry_taken == self.carry.len();
+                self.finish(is_at_end)?;
+                return Ok(decoded);
+            }
+            // Chunks have lines that are no bytes of the body.
+            if decoded > 0 {
+                return Ok(decoded);
+            }
+        }
+    }
+
+    /// Bytes as they are on the wire; 0 is the end of the stream.
+    async fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+        let carried = &self.carry[self.carry_taken..];
+        if !carried.is_empty() {
+            let n = carried.len().min(buffer.len());
+            buffer[..n].copy_from_slice(&carried[..n]);
+            self.carry_taken += n;
+            return Ok(n);
+        }
+        let Some(lease) = &self.lease else { return Ok(0) };
+        // From now on and not since the last time: the reader may be slow.
+        lease.conn.expire_after(self.origins.limits().progress_timeout_ms, Cause::Response);
+        lease.conn.recv(buffer).await.map_err(|error| match error {
+            ConnError::Io(_) => Fault::Short { at: self.taken, expected: self.expected },
+            ConnError::Expired(_) => Fault::Stalled { at: self.taken },
+        })
+    }
+
+    /// Moves the body's bytes to the front: how many bytes were consumed, and
+    /// how many of them are the body's.
+    fn decode(&mut self, buffer: &mut [u8]) -> Result<(usize, usize), Reject> {
+        let (mut consumed, mut decoded) = (0, 0);
+        while consumed < buffer.len() && !self.decoder.is_done() {
+            let piece = self.decoder.decode(&buffer[consumed..])?;
+            let data = consumed + piece.data.start..consumed + piece.data.end;
+            let bytes = data.len();
+            if data.start != decoded {
+                buffer.copy_within(data, decoded);
+            }
+            decoded += bytes;
+            consumed += piece.consumed;
+        }
+        Ok((consumed, decoded))
+    }
+
+    fn count(&mut self, bytes: usize) -> Result<(), Fault> {
+        if let Some(expected) = self.expected
+            && expected - self.taken < bytes as u64
+        {
+            return Err(Fault::Long { expected });
+        }
+        self.taken += bytes as u64;
+        self.origins.count_body(bytes as u64);
+        Ok(())
+    }
+
+    fn end_of_stream(&mut self) -> Result<(), Fault> {
+        self.keeps_connection = false;
+        let short = Fault::Short { at: self.taken, expected: self.expected };
+        self.decoder.finish().map_err(|_| short)?;
+        self.finish(true)
+    }
+
+    /// The framing says that the body is over. `is_at_end`: nothing more came.
+    fn finish(&mut self, is_at_end: bool) -> Result<(), Fault> {
+        if let Some(expected) = self.expected {
+            if self.taken < expected {
+                return Err(Fault::Short { at: self.taken, expected: Some(expected) });
+            }
+            let is_behind = |lease: &Lease| has_bytes(&lease.conn);
+            if !is_at_end || self.lease.as_ref().is_some_and(is_behind) {
+                // RFC 9112 6.3 lets a client ignore them. A cache had better
+                // not: who can't count may have sent half of an object.
+                return Err(Fault::Long { expected });
+            }
+        }
+        if let Some(lease) = self.lease.take()
+            && self.keeps_connection
+            && is_at_end
+        {
+            self.origins.give_back(lease);
+        }
+        Ok(())
+    }
+}
+
+/// Whether there is something to read at this moment, and not the end.
+fn has_bytes(conn: &Conn) -> bool {
+    let polled = conn.poll_recv(&Context::from_waker(Waker::noop()), &mut [0]);
+    matches!(polled, Poll::Ready(Ok(n)) if n > 0)
+}

@@ -1,0 +1,388 @@
+//! What may be kept of an origin's answers, for how long, and under which
+//! version (RFC 9111 3, 4.2, 4.3, 5.2; RFC 5861). Pure.
+//!
+//! Invariant: what is doubtful is kept for a shorter time, or not at all.
+
+use crate::head::Head;
+use crate::limits::HEURISTIC_DIVISOR;
+
+/// What a site adds to the RFCs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Most seconds of freshness for answers that say nothing about it
+    /// (RFC 9111 4.2.2); 0: ask each time.
+    pub heuristic_s_max: u64,
+}
+
+/// Until when an answer may be used, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freshness {
+    /// Without asking the origin. Not after the answer came: ask each time.
+    pub fresh_until_unix_ms: u64,
+    /// While the origin is asked (stale-while-revalidate); not before
+    /// `fresh_until_unix_ms`.
+    pub usable_while_asking_until_unix_ms: u64,
+    /// If the origin fails (stale-if-error); likewise.
+    pub usable_on_error_until_unix_ms: u64,
+}
+
+/// Why an answer may not be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unstorable {
+    /// The origin forbids it: `no-store`.
+    NoStore,
+    /// It is for one client: `private`.
+    Private,
+    /// It sets a cookie.
+    SetCookie,
+    /// It depends on more than a request says: `Vary: *`.
+    VaryAll,
+    /// Its status is not one to be kept.
+    Status,
+    /// It can't be told whether it came whole.
+    OpenEnded,
+    /// Neither fresh nor possible to ask for again by a validator.
+    Useless,
+}
+
+/// What a conditional request brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Revalidated {
+    /// 304: what is kept stays, under this head.
+    Kept(Box<Head>),
+    /// The answer takes its place, whatever its status.
+    Replaced,
+    /// 304 for something else than is kept: ask again without conditions
+    /// (RFC 9111 4.3.4).
+    AskAgain,
+}
+
+/// Bytes that name the version of an object: as long as they are equal, its
+/// bytes are. The strong entity tag; else last change and length, if the change
+/// is older than the answer, for a date tells no two changes of one second
+/// apart (RFC 9110 8.8.2.2). `None`: parts of two answers can't be joined.
+pub fn version(head: &Head) -> Option<Vec<u8>> {
+    let etag = head.etag.as_deref().unwrap_or("");
+    if etag.starts_with('"') {
+        return Some(format!("tag {etag}").into_bytes());
+    }
+    let (modified, bytes) = (head.last_modified?, head.total_bytes?);
+    let made = head.date.unwrap_or(head.received_unix_ms / 1000);
+    // A weak tag that differs says at least that much.
+    (modified < made).then(|| format!("date {modified} {bytes} {etag}").into_bytes())
+}
+
+/// Whether a shared cache may keep the answer to a request without credentials
+/// (RFC 9111 3). It may depend on request fields: see [`Head::vary`].
+///
+/// # Errors
+/// Why it may not.
+pub fn storable(head: &Head, rules: &Rules) -> Result<(), Unstorable> {
+    let control = &head.cache_control;
+    if control.no_store {
+        return Err(Unstorable::NoStore);
+    }
+    if control.private {
+        return Err(Unstorable::Private);
+    }
+    // The RFC allows it (7.3 warns); no cache in wide use does it.
+    if head.sets_cookie {
+        return Err(Unstorable::SetCookie);
+    }
+    if head.vary.iter().any(|name| name == "*") {
+        return Err(Unstorable::VaryAll);
+    }
+    if !is_status_storable(head) {
+        return Err(Unstorable::Status);
+    }
+    if head.is_open_ended {
+        return Err(Unstorable::OpenEnded);
+    }
+    let is_fresh = freshness(head, rules).fresh_until_unix_ms > head.received_unix_ms;
+    if !is_fresh && head.etag.is_none() && head.last_modified.is_none() {
+        return Err(Unstorable::Useless);
+    }
+    Ok(())
+}
+
+/// Until when the answer may be used (RFC 9111 4.2, RFC 5861).
+pub fn freshness(head: &Head, rules: &Rules) -> Freshness {
+    let control = &head.cache_control;
+    let lifetime_ms = if control.no_cache { 0 } else { lifetime_s(head, rules) * 1000 };
+    let left_ms = lifetime_ms.saturating_sub(age_ms(head));
+    // Already stale ones became so when they were that old.
+    let overdue_ms = age_ms(head).saturating_sub(lifetime_ms);
+    let fresh_until = head.received_unix_ms + left_ms;
+    // RFC 9111 5.2.2.10 has s-maxage forbid staleness, too; an origin that
+    // allows it beside s-maxage in so many words means what it says.
+    let may_be_stale = !control.no_cache && !control.must_revalidate;
+    let stale_until = |seconds: Option<u64>| {
+        let grace_ms = seconds.filter(|_| may_be_stale).unwrap_or(0) * 1000;
+        fresh_until + grace_ms.saturating_sub(overdue_ms)
+    };
+    Freshness {
+        fresh_until_unix_ms: fresh_until,
+        usable_while_asking_until_unix_ms: stale_until(control.stale_while_revalidate_s),
+        usable_on_error_until_unix_ms: stale_until(control.stale_if_error_s),
+    }
+}
+
+/// What to do with `answer`, to a request on condition that `kept` changed
+/// (RFC 9111 4.3.3 and 4.3.4).
+pub fn revalidate(kept: &Head, answer: &Head) -> Revalidated {
+    if answer.status != 304 {
+        return Revalidated::Replaced;
+    }
+    let differs = |ours: &Option<String>, theirs: &Option<String>| {
+        theirs.as_deref().is_some_and(|theirs| {
+            ours.as_deref().is_some_and(|ours| opaque(ours) != opaque(theirs))
+        })
+    };
+    let date_differs = answer.etag.is_none()
+        && answer.last_modified.is_some_and(|date| kept.last_modified != Some(date));
+    if differs(&kept.etag, &answer.etag) || date_differs {
+        return Revalidated::AskAgain;
+    }
+    Revalidated::Kept(Box::new(updated(kept, answer)))
+}
+
+/// RFC 9111 4.2.1, for a shared cache.
+fn lifetime_s(head: &Head, rules: &Rules) -> u64 {
+    let control = &head.cache_control;
+    if let Some(seconds) = control.s_maxage_s.or(control.max_age_s) {
+        return seconds;
+    }
+    let made = head.date.unwrap_or(head.received_unix_ms / 1000);
+    if let Some(expires) = head.expires {
+        return expires.saturating_sub(made);
+    }
+    let modified = head.last_modified.filter(|_| is_status_heuristic(head.status));
+    let unchanged_s = modified.map_or(0, |modified| made.saturating_sub(modified));
+    (unchanged_s / HEURISTIC_DIVISOR).min(rules.heuristic_s_max)
+}
+
+/// RFC 9111 4.2.3: corrected_initial_age, when the answer came.
+fn age_ms(head: &Head) -> u64 {
+    let date_ms = head.date.map_or(head.received_unix_ms, |date| date * 1000);
+    // Dates are whole seconds: the rest of one is no age.
+    let apparent_ms = head.received_unix_ms.saturating_sub(date_ms) / 1000 * 1000;
+    let delay_ms = head.received_unix_ms.saturating_sub(head.requested_unix_ms);
+    let corrected_ms = head.age_s.unwrap_or(0) * 1000 + delay_ms;
+    apparent_ms.max(corrected_ms)
+}
+
+/// Statuses that may be kept without being told for how long (RFC 9110 15.1).
+fn is_status_heuristic(status: u16) -> bool {
+    matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// Those, and redirections that say for how long.
+fn is_status_storable(head: &Head) -> bool {
+    let control = &head.cache_control;
+    let is_explicit =
+        control.max_age_s.is_some() || control.s_maxage_s.is_some() || head.expires.is_some();
+    is_status_heuristic(head.status) || (matches!(head.status, 302 | 307) && is_explicit)
+}
+
+/// A tag for the weak comparison (RFC 9110 8.8.3.2).
+fn opaque(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag)
+}
+
+/// RFC 9111 3.2: what a 304 says replaces what was said, but for what
+/// describes the body that is kept, its version above all.
+fn updated(kept: &Head, answer: &Head) -> Head {
+    let mut head = kept.clone();
+    let says = |name: &str| lines(&answer.fields).any(|line| is_named(line, name));
+    if says("cache-control") {
+        head.cache_control = answer.cache_control;
+    }
+    if says("expires") {
+        head.expires = answer.expires;
+    }
+    if says("vary") {
+        head.vary.clone_from(&answer.vary);
+    }
+    head.age_s = answer.age_s;
+    head.date = answer.date;
+    head.requested_unix_ms = answer.requested_unix_ms;
+    head.received_unix_ms = answer.received_unix_ms;
+    head.fields = updated_lines(&kept.fields, &answer.fields);
+    head
+}
+
+/// Fields of `kept` whose names `answer` does not have, then those of `answer`.
+fn updated_lines(kept: &[u8], answer: &[u8]) -> Vec<u8> {
+    let describes_body = |line: &[u8]| {
+        const NAMES: [&str; 4] = ["content-type", "content-encoding", "etag", "last-modified"];
+        NAMES.iter().any(|name| is_named(line, name))
+    };
+    let news: Vec<&[u8]> = lines(answer).filter(|line| !describes_body(line)).collect();
+    let stays = lines(kept).filter(|line| !news.iter().any(|new| name(new) == name(line)));
+    let mut all: Vec<u8> = stays.flatten().copied().collect();
+    all.extend(news.iter().copied().flatten());
+    all
+}
+
+/// Lines with their ends.
+fn lines(fields: &[u8]) -> impl Iterator<Item = &[u8]> {
+    fields.split_inclusive(|byte| *byte == b'\n')
+}
+
+fn name(line: &[u8]) -> Vec<u8> {
+    line.split(|byte| *byte == b':').next().unwrap_or(line).to_ascii_lowercase()
+}
+
+fn is_named(line: &[u8], lower: &str) -> bool {
+    line.split(|byte| *byte == b':')
+        .next()
+        .is_some_and(|n| n.eq_ignore_ascii_case(lower.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use skep_http::{FieldSlots, Method, parse_response};
+
+    use super::*;
+    use crate::limits::RESPONSE_HEAD;
+    use crate::request::Ask;
+
+    const RULES: Rules = Rules { heuristic_s_max: 50 };
+
+    /// An answer with these fields that came at second 1000 of the epoch.
+    fn head(status: u16, fields: &str) -> Head {
+        let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n{fields}\r\n");
+        let mut slots = FieldSlots::new();
+        let head =
+            parse_response(&mut slots, text.as_bytes(), Method::Get, &RESPONSE_HEAD).unwrap();
+        Head::new(&head, &Ask::default(), (1_000_000, 1_000_000)).unwrap()
+    }
+
+    /// A line with a date.
+    fn at(name: &str, unix: u64) -> String {
+        let date = skep_http::HttpDate(unix).format();
+        format!("{name}: {}\r\n", String::from_utf8_lossy(&date))
+    }
+
+    fn control(directives: &str) -> Head {
+        head(200, &format!("ETag: \"a\"\r\nCache-Control: {directives}\r\n"))
+    }
+
+    /// Seconds of freshness that are left when the answer comes.
+    fn fresh_s(head: &Head) -> u64 {
+        (freshness(head, &RULES).fresh_until_unix_ms - 1_000_000) / 1000
+    }
+
+    #[test]
+    fn lifetimes_are_taken_in_the_order_of_the_rfc() {
+        assert_eq!(fresh_s(&control("max-age=60, s-maxage=90")), 90);
+        assert_eq!(fresh_s(&control("max-age=60")), 60);
+        assert_eq!(fresh_s(&control("max-age=60, no-cache")), 0);
+        let expires = at("Expires", 1030) + &at("Date", 1000);
+        assert_eq!(fresh_s(&head(200, &expires)), 30);
+        let both = format!("{expires}Cache-Control: max-age=5\r\n");
+        assert_eq!(fresh_s(&head(200, &both)), 5);
+        assert_eq!(fresh_s(&head(200, "Expires: 0\r\n")), 0);
+        assert_eq!(fresh_s(&head(200, &at("Last-Modified", 800))), 20, "a tenth of 200");
+        assert_eq!(fresh_s(&head(200, &at("Last-Modified", 0))), 50, "the site's bound");
+        assert_eq!(fresh_s(&head(302, &at("Last-Modified", 0))), 0, "not for every status");
+        assert_eq!(fresh_s(&head(200, "")), 0);
+    }
+
+    #[test]
+    fn age_counts_from_where_the_answer_was_made() {
+        let aged = |fields: &str| head(200, &format!("Cache-Control: max-age=60\r\n{fields}"));
+        assert_eq!(fresh_s(&aged("Age: 20\r\n")), 40);
+        assert_eq!(fresh_s(&aged(&at("Date", 990))), 50);
+        assert_eq!(fresh_s(&aged(&(at("Date", 970) + "Age: 20\r\n"))), 30, "the larger counts");
+        assert_eq!(fresh_s(&aged(&at("Date", 2000))), 60, "clocks may differ");
+        let mut slow = aged("Age: 20\r\n");
+        slow.requested_unix_ms -= 5_000;
+        assert_eq!(fresh_s(&slow), 35, "the way counts");
+        assert_eq!(fresh_s(&aged("Age: 99\r\n")), 0);
+    }
+
+    #[test]
+    fn stale_answers_serve_only_where_the_origin_says_so() {
+        let both = |directives: &str, age: &str| {
+            let fields = format!("ETag: \"a\"\r\n{age}Cache-Control: {directives}\r\n");
+            let f = freshness(&head(200, &fields), &RULES);
+            let after = |ms: u64| (ms - 1_000_000) / 1000;
+            (after(f.usable_while_asking_until_unix_ms), after(f.usable_on_error_until_unix_ms))
+        };
+        let words = "max-age=10, stale-while-revalidate=5, stale-if-error=7";
+        assert_eq!(both(words, ""), (15, 17));
+        assert_eq!(both(words, "Age: 13\r\n"), (2, 4), "counted from the end of freshness");
+        assert_eq!(both(&format!("{words}, must-revalidate"), ""), (10, 10));
+        assert_eq!(both(&format!("{words}, no-cache"), ""), (0, 0));
+        assert_eq!(both("max-age=10", ""), (10, 10));
+    }
+
+    #[test]
+    fn what_may_not_be_kept_says_why() {
+        let why = |head: &Head| storable(head, &RULES);
+        assert_eq!(why(&control("max-age=1")), Ok(()));
+        assert_eq!(why(&control("no-cache")), Ok(()));
+        assert_eq!(why(&control("no-store")), Err(Unstorable::NoStore));
+        assert_eq!(why(&control("private=\"x\"")), Err(Unstorable::Private));
+        assert_eq!(why(&head(200, "")), Err(Unstorable::Useless));
+        assert_eq!(why(&head(200, "ETag: W/\"a\"\r\n")), Ok(()));
+        let fresh = "Cache-Control: max-age=9\r\n";
+        let with = |status, fields: &str| why(&head(status, &format!("{fresh}{fields}")));
+        assert_eq!(with(200, "Set-Cookie: a=b\r\n"), Err(Unstorable::SetCookie));
+        assert_eq!(with(200, "Vary: a, *\r\n"), Err(Unstorable::VaryAll));
+        assert_eq!(with(200, "Vary: Accept-Encoding\r\n"), Ok(()));
+        assert_eq!((with(404, ""), with(302, "")), (Ok(()), Ok(())));
+        assert_eq!(why(&head(302, "ETag: \"a\"\r\n")), Err(Unstorable::Status));
+        assert_eq!(
+            (with(500, ""), with(304, "")),
+            (Err(Unstorable::Status), Err(Unstorable::Status))
+        );
+        let open = Head { is_open_ended: true, ..control("max-age=9") };
+        assert_eq!(why(&open), Err(Unstorable::OpenEnded));
+    }
+
+    #[test]
+    fn versions_differ_whenever_bytes_may() {
+        let tag = |etag: &str| version(&head(200, &format!("ETag: {etag}\r\n")));
+        assert_eq!(tag("\"a\"").as_deref(), Some(&b"tag \"a\""[..]));
+        assert_eq!(tag("W/\"a\""), None);
+        let dated = |modified, bytes| {
+            let head = head(200, &at("Last-Modified", modified));
+            version(&Head { total_bytes: bytes, ..head })
+        };
+        assert_eq!(dated(500, Some(7)).as_deref(), Some(&b"date 500 7 "[..]));
+        assert_ne!(dated(500, Some(7)), dated(500, Some(8)));
+        assert_ne!(dated(500, Some(7)), dated(501, Some(7)));
+        assert_eq!(dated(500, None), None);
+        assert_eq!(dated(1000, Some(7)), None, "it may change once more in this second");
+    }
+
+    #[test]
+    fn a_304_renews_and_anything_else_replaces() {
+        let kept = head(200, "ETag: \"a\"\r\nCache-Control: max-age=9\r\nX-A: 1\r\nX-B: 1\r\n");
+        assert_eq!(revalidate(&kept, &head(200, "ETag: \"a\"\r\n")), Revalidated::Replaced);
+        assert_eq!(revalidate(&kept, &head(404, "")), Revalidated::Replaced);
+        assert_eq!(revalidate(&kept, &head(304, "ETag: \"b\"\r\n")), Revalidated::AskAgain);
+        let mut answer = head(304, "ETag: W/\"a\"\r\nCache-Control: max-age=30\r\nx-a: 2\r\n");
+        answer.received_unix_ms += 60_000;
+        let Revalidated::Kept(renewed) = revalidate(&kept, &answer) else { panic!("not kept") };
+        assert_eq!(renewed.cache_control.max_age_s, Some(30));
+        assert_eq!(renewed.etag, kept.etag);
+        assert_eq!(version(&renewed), version(&kept));
+        assert_eq!(renewed.received_unix_ms, 1_060_000);
+        let fields = String::from_utf8(renewed.fields).unwrap();
+        assert_eq!(fields, "ETag: \"a\"\r\nX-B: 1\r\nCache-Control: max-age=30\r\nx-a: 2\r\n");
+    }
+
+    #[test]
+    fn a_304_by_date_must_be_of_the_same_date() {
+        let kept = head(200, &at("Last-Modified", 5));
+        let of = |fields: &str| revalidate(&kept, &head(304, fields));
+        assert!(matches!(of(""), Revalidated::Kept(_)));
+        assert!(matches!(of(&at("Last-Modified", 5)), Revalidated::Kept(_)));
+        assert_eq!(of(&at("Last-Modified", 6)), Revalidated::AskAgain);
+    }
+}

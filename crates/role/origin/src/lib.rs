@@ -1,0 +1,53 @@
+//! The client of a site's origins: HTTP/1.1 servers that a site's bytes come
+//! from instead of a directory.
+//!
+//! ```text
+//!  Origins::open(Ask) -> pick an origin -> addresses -> kept or new connection
+//!                            ^                              |
+//!                            '-- it failed before its head -+
+//!                                                           v
+//!              OriginReply { head: Head, body: Body } <- head parsed, range checked
+//!                              |           |
+//!       freshness (pure) <-----'           '-> next(): bytes of exactly that range
+//! ```
+//!
+//! One [`Origins`] belongs to one worker, as its connections do. A role in form
+//! of a library: `role/node` stands on it.
+//!
+//! Invariants:
+//! - A body ends in `Ok(0)` only if it had exactly the bytes that its head
+//!   announced, by range, length and chunks alike; anything else is an error.
+//! - Nothing is asked twice once a reply was handed out: who wants the rest of
+//!   a body that broke asks for it, pinned to the version that it has.
+//! - Only parsed fields get out of here, and only those for more than one hop.
+//! - A connection is kept only if its reply was read to the end and nothing
+//!   came behind it.
+
+#![forbid(unsafe_code)]
+
+mod avoid;
+mod body;
+mod cache_control;
+mod counters;
+mod error;
+pub mod freshness;
+mod head;
+mod limits;
+mod names;
+mod origins;
+mod request;
+mod url;
+
+pub use body::Body;
+pub use cache_control::CacheControl;
+pub use counters::{OriginCounters, OriginTotals};
+pub use error::{Fault, FaultKind, OriginError};
+pub use head::Head;
+pub use limits::OriginLimits;
+pub use names::Lookup;
+pub use origins::{OriginReply, Origins};
+pub use request::{Ask, Condition};
+pub use url::{OriginUrl, OriginUrlError};
+
+#[cfg(test)]
+mod tests;

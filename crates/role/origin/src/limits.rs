@@ -1,0 +1,87 @@
+//! Every bound of this crate, with unit and reason.
+
+use skep_http::limits::{
+    CHUNK_EXT_BYTES_MAX, CHUNK_LINE_BYTES_MAX, FIELDS_MAX, TARGET_BYTES_MAX, TRAILER_BYTES_MAX,
+    TRAILER_FIELDS_MAX,
+};
+use skep_http::{BodyLimits, HeadLimits};
+
+/// An origin's response head: as generous as a dispatcher is to a node.
+pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    head_bytes_max: 32 * 1024,
+    fields_max: FIELDS_MAX,
+    target_bytes_max: TARGET_BYTES_MAX,
+    allow_underscore: true,
+};
+
+/// An origin's response body: its length is not bounded, since whoever reads it
+/// decides what is kept; its framing is.
+pub(crate) const RESPONSE_BODY: BodyLimits = BodyLimits {
+    body_bytes_max: u64::MAX,
+    chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
+    chunk_ext_bytes_max: CHUNK_EXT_BYTES_MAX,
+    trailer_bytes_max: TRAILER_BYTES_MAX,
+    trailer_fields_max: TRAILER_FIELDS_MAX,
+};
+
+/// Interim responses (1xx) before the real one; real servers send one or two.
+pub(crate) const INTERIM_RESPONSES_MAX: usize = 8;
+
+/// Addresses of one origin that are tried: more is a name for a whole network,
+/// and each may cost the time to connect.
+pub(crate) const ADDRESSES_MAX: usize = 4;
+
+/// Bytes thrown away at once on the way to an offset that was not asked for.
+pub(crate) const SKIP_BYTES: usize = 64 * 1024;
+
+/// Largest number of seconds in a cache directive, 2^31 (RFC 9111 1.2.2).
+pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
+
+/// Heuristic freshness: a tenth of the time since the last change, as RFC 9111
+/// 4.2.2 suggests.
+pub(crate) const HEURISTIC_DIVISOR: u64 = 10;
+
+/// Bounds of a worker's client of one site's origins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OriginLimits {
+    /// Connections to one address, in use and idle; at least 1.
+    pub connections_max: usize,
+    /// Milliseconds after which an unused connection is closed.
+    pub idle_ms: u64,
+    /// Milliseconds to find an origin's addresses, and to connect to one.
+    pub connect_timeout_ms: u64,
+    /// Milliseconds from the request to the end of the response's head.
+    pub first_byte_timeout_ms: u64,
+    /// Milliseconds without any byte of a body after which it counts as stalled.
+    pub progress_timeout_ms: u64,
+    /// Requests sent for one [`crate::Origins::open`], over all origins; a
+    /// kept connection that turns out to be dead costs none. At least 1.
+    pub attempts_max: u32,
+    /// Milliseconds for which an origin that failed is asked only if no other
+    /// is left; doubled with each failure that follows.
+    pub avoid_ms: u64,
+    /// Most milliseconds of avoidance.
+    pub avoid_ms_max: u64,
+    /// Milliseconds after which a name is looked up again; the old addresses
+    /// serve until the new ones are there.
+    pub names_fresh_ms: u64,
+}
+
+impl Default for OriginLimits {
+    fn default() -> Self {
+        Self {
+            // With 8 workers as many as a default nginx has for all: 512.
+            connections_max: 64,
+            // Below nginx' 75 s and above Node's 5 s: the check for a dead
+            // connection and the retry cover the rest.
+            idle_ms: 60_000,
+            connect_timeout_ms: 3_000,
+            first_byte_timeout_ms: 30_000,
+            progress_timeout_ms: 10_000,
+            attempts_max: 3,
+            avoid_ms: 1_000,
+            avoid_ms_max: 60_000,
+            names_fresh_ms: 30_000,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What is asked of an origin, and how that looks on the wire.
+
+use std::ops::Range;
+
+use skep_http::encode::write_field;
+use skep_http::forward::VIA_NAME;
+use skep_http::{Host, HttpDate, Validators};
+
+use crate::error::Fault;
+use crate::limits::RESPONSE_HEAD;
+use crate::url::OriginUrl;
+
+/// A GET.
+#[derive(Clone, Debug, Default)]
+pub struct Ask<'a> {
+    /// Path and query, as they go into a request target; begins with a slash.
+    /// The origin's base is put in front.
+    pub path_and_query: &'a [u8],
+    /// Field Host; `None`: the origin's own name.
+    pub host: Option<&'a str>,
+    /// Bytes wanted; an end of `u64::MAX`: to the end. `None`: the whole.
+    pub range: Option<Range<u64>>,
+    /// On what it depends.
+    pub condition: Condition<'a>,
+}
+
+/// On what a reply depends (RFC 9110 13).
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Condition<'a> {
+    /// Nothing.
+    #[default]
+    None,
+    /// The range only of this version, If-Range: of another version the reply
+    /// is the whole, with 200. Only a strong entity tag, or a date where there
+    /// is no tag, can be sent; so always compare the version of the reply.
+    Pinned(Validators<'a>),
+    /// Nothing but 304 if it still is this version, If-None-Match or
+    /// If-Modified-Since: revalidation. May go with a range.
+    Unless(Validators<'a>),
+}
+
+/// Refuses what is not a target or host: it would end up as other lines.
+pub(crate) fn check(ask: &Ask<'_>) -> Result<(), Fault> {
+    let is_target = |byte: &u8| byte.is_ascii_graphic() && !b"#\"<>".contains(byte);
+    if ask.path_and_query.first() != Some(&b'/') || !ask.path_and_query.iter().all(is_target) {
+        return Err(Fault::Ask("the path is no request target"));
+    }
+    if ask.path_and_query.len() > RESPONSE_HEAD.target_bytes_max {
+        return Err(Fault::Ask("the path is too long"));
+    }
+    if ask.host.is_some_and(|host| Host::parse(host.as_bytes()).is_err()) {
+        return Err(Fault::Ask("the host is no host"));
+    }
+    if ask.range.as_ref().is_some_and(Range::is_empty) {
+        return Err(Fault::Ask("the range is empty"));
+    }
+    Ok(())
+}
+
+/// Appends the head of the request.
+pub(crate) fn write(out: &mut Vec<u8>, url: &OriginUrl, ask: &Ask<'_>) {
+    out.extend_from_slice(b"GET ");
+    out.extend_from_slice(url.base().as_bytes());
+    out.extend_from_slice(ask.path_and_query);
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    write_field(out, "Host", ask.host.unwrap_or(url.authority()).as_bytes());
+    // Ranges of one coding and sizes that agree: what clients accept is for
+    // the node to see to.
+    write_field(out, "Accept-Encoding", b"identity");
+    write_field(out, "Via", format!("1.1 {VIA_NAME}").as_bytes());
+    if let Some(range) = &ask.range {
+        write_field(out, "Range", range_value(range).as_bytes());
+    }
+    match &ask.condition {
+        Condition::Pinned(version) if ask.range.is_some() => write_if_range(out, version),
+        Condition::None | Condition::Pinned(_) => {}
+        Condition::Unless(version) => write_unless(out, version),
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn range_value(range: &Range<u64>) -> String {
+    match range.end {
+        u64::MAX => format!("bytes={}-", range.start),
+        end => format!("bytes={}-{}", range.start, end - 1),
+    }
+}
+
+/// RFC 9110 13.1.5: no weak tag; a date only where there is no tag at all.
+fn write_if_range(out: &mut Vec<u8>, version: &Validators<'_>) {
+    if version.etag.starts_with('"') {
+        write_field(out, "If-Range", version.etag.as_bytes());
+    } else if let (true, Some(date)) = (version.etag.is_empty(), version.last_modified) {
+        write_field(out, "If-Range", &HttpDate(date).format());
+    }
+}
+
+/// RFC 9110 13.1.2 and 13.1.3: both, for origins that know one only.
+fn write_unless(out: &mut Vec<u8>, version: &Validators<'_>) {
+    if !version.etag.is_empty() {
+        write_field(out, "If-None-Match", version.etag.as_bytes());
+    }
+    if let Some(date) = version.last_modified {
+        write_field(out, "If-Modified-Since", &HttpDate(date).format());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use super::*;
+
+    fn written(ask: &Ask<'_>) -> String {
+        check(ask).unwrap();
+        let mut out = Vec::new();
+        write(&mut out, &OriginUrl::parse("http://o:81/b/").unwrap(), ask);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_request_says_what_is_wanted_and_no_more() {
+        let plain = Ask { path_and_query: b"/a?b", ..Ask::default() };
+        assert_eq!(
+            written(&plain),
+            "GET /b/a?b HTTP/1.1\r\nHost: o:81\r\nAccept-Encoding: identity\r\nVia: 1.1 skep\r\n\r\n"
+        );
+        let strong = Validators { etag: "\"x\"", last_modified: Some(0) };
+        let pinned = Ask { range: Some(0..10), condition: Condition::Pinned(strong), ..plain };
+        let text = written(&Ask { host: Some("site.example"), ..pinned });
+        assert!(text.contains("Host: site.example\r\n"));
+        assert!(text.contains("Range: bytes=0-9\r\nIf-Range: \"x\"\r\n"));
+    }
+
+    #[test]
+    fn validators_go_where_they_are_strong_enough() {
+        let ask = |condition| {
+            let range = Some(5..u64::MAX);
+            written(&Ask { path_and_query: b"/", host: None, range, condition })
+        };
+        let weak = Validators { etag: "W/\"x\"", last_modified: Some(0) };
+        let dated = Validators { etag: "", last_modified: Some(0) };
+        assert!(ask(Condition::None).contains("Range: bytes=5-\r\n"));
+        assert!(!ask(Condition::Pinned(weak)).contains("If-Range"));
+        let date = "Thu, 01 Jan 1970 00:00:00 GMT\r\n";
+        assert!(ask(Condition::Pinned(dated)).contains(&format!("If-Range: {date}")));
+        let unless = ask(Condition::Unless(weak));
+        assert!(unless.contains("If-None-Match: W/\"x\"\r\n"));
+        assert!(unless.contains(&format!("If-Modified-Since: {date}")));
+    }
+
+    #[test]
+    fn what_would_end_the_line_is_not_sent() {
+        for path in ["", "a", "/a b", "/a\r\nX: y", "/a#b", "/\u{e4}"] {
+            let ask = Ask { path_and_query: path.as_bytes(), ..Ask::default() };
+            assert!(check(&ask).is_err(), "{path}");
+        }
+        let ask = Ask { path_and_query: b"/", host: Some("a\r\nX: y"), ..Ask::default() };
+        assert!(check(&ask).is_err());
+        let ask = Ask { path_and_query: b"/", range: Some(3..3), ..Ask::default() };
+        assert!(check(&ask).is_err());
+    }
+}
