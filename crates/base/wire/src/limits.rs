@@ -74,3 +74,18 @@ pub const ORIGIN_BYTES_MAX: usize = 8 * 1024;
 
 /// Head of an object that a node hands to another, in bytes.
 pub const PEER_HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Longest message on a link, in bytes: a delta with both of its lists full
+/// takes an eighth of it, and so do all members with the longest names.
+pub const LINK_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest request of a node to another, in bytes: the longest origin, and what
+/// stands around it.
+pub const PEER_REQUEST_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 256;
+
+/// Longest reply before the chunks, in bytes: the longest head, and what stands
+/// around it.
+pub const PEER_REPLY_BYTES_MAX: usize = PEER_HEAD_BYTES_MAX + 256;
+
+/// Bytes of a chunk, the last of a segment excepted: what a segment grows by.
+pub const PEER_CHUNK_BYTES: u32 = 64 * 1024;

@@ -7,13 +7,18 @@
 //!   node <-- PeerReply, then chunks -- node
 //! ```
 //!
-//! Both ways are streams of frames (`edge/peer`): what is here are the payloads
-//! of those frames, and the [`name`]s of what is cached.
+//! Both ways are streams (`edge/peer`) that begin with a [`hello`] and go on in
+//! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
+//! a chunk of bytes. [`name`]s say what is cached.
 
+pub mod frame;
+pub mod hello;
 pub mod link;
 pub mod name;
 pub mod peer;
 
+pub use frame::{FrameError, FrameHead, Frames};
+pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{Answer, Held, LeaseId, Load, Member, ToCoordinator, ToNode};
 pub use name::{ObjectName, SegmentName};
 pub use peer::{Origin, PeerReply, PeerRequest, Refusal};

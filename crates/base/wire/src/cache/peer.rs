@@ -2,14 +2,17 @@
 //!
 //! One request at a time on a connection. [`PeerReply::Coming`] is followed by
 //! chunks of bytes up to the length that was asked for, each in a frame of its
-//! own, as they come in; a frame of no bytes in between says that the source
-//! has failed and nothing more will come.
+//! own, as they come in. Chunks end at multiples of [`PEER_CHUNK_BYTES`] of the
+//! segment ([`chunk_end`]): so they are what holders store, with the checksums
+//! that they stored them with. A frame of no bytes in between says that the
+//! source is slow and the other still there; if the source fails the connection
+//! is closed.
 
 use serde::{Deserialize, Serialize};
 
 use super::link::payload;
 use super::name::SegmentName;
-use crate::limits::{ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX};
+use crate::limits::{ORIGIN_BYTES_MAX, PEER_CHUNK_BYTES, PEER_HEAD_BYTES_MAX};
 use crate::message::NotAMessage;
 
 /// What a node asks of another.
@@ -88,6 +91,11 @@ pub enum Refusal {
     Mismatch,
     /// The origin failed.
     OriginFailed,
+}
+
+/// Where the chunk ends that begins at `at` of a segment of `bytes` bytes.
+pub fn chunk_end(at: u32, bytes: u32) -> u32 {
+    (at - at % PEER_CHUNK_BYTES).saturating_add(PEER_CHUNK_BYTES).min(bytes)
 }
 
 payload!(PeerRequest);

@@ -54,6 +54,16 @@ impl Key {
         u64::from_le_bytes(seed)
     }
 
+    /// What streams between machines begin with a proof of.
+    pub(crate) fn for_streams(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]
+        Hkdf::<Sha256>::new(None, &self.0)
+            .expand(b"skep: streams of the cache, 1", &mut key)
+            .expect("32 bytes are within HKDF's bound");
+        key
+    }
+
     pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

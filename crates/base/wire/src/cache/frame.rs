@@ -1,0 +1,156 @@
+//! Frames: how messages and chunks lie in a stream.
+//!
+//! ```text
+//!  0 bytes of the payload (u32)   4 CRC-32C of the payload (u32)   8 payload ...
+//! ```
+//!
+//! Numbers are little-endian; the checksum is that of RFC 3720, 12.1. It is for
+//! memory and devices that flip bits, beyond TCP's own sum of 16 bits; it keeps
+//! nobody from changing bytes on purpose. A frame without payload says only that
+//! its sender is alive.
+
+/// Bytes before the payload.
+pub const FRAME_HEAD_BYTES: usize = 8;
+
+/// A frame of nothing: "I'm alive".
+pub const PING: [u8; FRAME_HEAD_BYTES] = [0; FRAME_HEAD_BYTES];
+
+/// Capacity above which the buffer of an idle stream is freed, in bytes.
+const BUFFER_BYTES_KEPT_MAX: usize = 16 * 1024;
+
+/// What stands before a payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameHead {
+    /// The payload's length.
+    pub bytes: u32,
+    /// The payload's [`checksum`].
+    pub checksum: u32,
+}
+
+/// Why bytes are no frame that may stand here. The stream is lost: nobody knows
+/// where the next frame begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// Longer than what may stand here.
+    #[error("a frame of {bytes} bytes, where {bytes_max} is the most")]
+    TooLong {
+        /// Its length.
+        bytes: u32,
+        /// The most.
+        bytes_max: u32,
+    },
+    /// A chunk of another length than all chunks have there.
+    #[error("a chunk of {bytes} bytes, where one of {expected} was due")]
+    NotThatLong {
+        /// Its length.
+        bytes: u32,
+        /// That of the chunk that was due.
+        expected: u32,
+    },
+    /// The payload is not what was sent.
+    #[error("the checksum of a frame is wrong")]
+    Checksum,
+}
+
+/// The checksum of a payload: CRC-32C.
+pub fn checksum(payload: &[u8]) -> u32 {
+    crc32c::crc32c(payload)
+}
+
+/// Appends a frame around `payload`.
+///
+/// # Panics
+/// If the payload is longer than any message or chunk.
+pub fn write_frame(stream: &mut Vec<u8>, payload: &[u8]) {
+    stream.extend_from_slice(&FrameHead::of(payload).to_bytes());
+    stream.extend_from_slice(payload);
+}
+
+impl FrameHead {
+    /// What stands before `payload`.
+    ///
+    /// # Panics
+    /// If the payload is longer than any message or chunk.
+    pub fn of(payload: &[u8]) -> Self {
+        assert!(payload.len() <= crate::limits::LINK_MESSAGE_BYTES_MAX, "messages are bounded");
+        Self { bytes: payload.len() as u32, checksum: checksum(payload) }
+    }
+
+    /// What `bytes` say.
+    pub fn read(bytes: [u8; FRAME_HEAD_BYTES]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self { bytes: u32::from_le_bytes([a, b, c, d]), checksum: u32::from_le_bytes([e, f, g, h]) }
+    }
+
+    /// As it stands in the stream.
+    pub fn to_bytes(self) -> [u8; FRAME_HEAD_BYTES] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.bytes.to_le_bytes(), self.checksum.to_le_bytes());
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// Whether `payload` is what was sent.
+    ///
+    /// # Errors
+    /// [`FrameError::Checksum`] if not.
+    pub fn verify(&self, payload: &[u8]) -> Result<(), FrameError> {
+        let is_whole = payload.len() == self.bytes as usize;
+        let is_right = is_whole && checksum(payload) == self.checksum;
+        is_right.then_some(()).ok_or(FrameError::Checksum)
+    }
+}
+
+/// Takes a stream in pieces of any length and gives its frames.
+#[derive(Debug)]
+pub struct Frames {
+    bytes_max: u32,
+    buffer: Vec<u8>,
+    /// Bytes at the buffer's start that were given out.
+    done: usize,
+}
+
+impl Frames {
+    /// A stream of frames with payloads of at most `bytes_max` bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        let bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
+        Self { bytes_max, buffer: Vec::new(), done: 0 }
+    }
+
+    /// Adds what came. To be followed by [`Frames::next_payload`] until there is
+    /// none: then at most one frame is ever kept.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.buffer.drain(..self.done);
+        self.done = 0;
+        if self.buffer.is_empty() {
+            self.buffer.shrink_to(BUFFER_BYTES_KEPT_MAX);
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The payload of the next frame, if it is there as a whole.
+    ///
+    /// # Errors
+    /// Bytes that are no frame; then all further calls fail, too.
+    pub fn next_payload(&mut self) -> Result<Option<&[u8]>, FrameError> {
+        let waiting = &self.buffer[self.done..];
+        let Some((head, after)) = waiting.split_first_chunk() else { return Ok(None) };
+        let head = FrameHead::read(*head);
+        if head.bytes > self.bytes_max {
+            return Err(FrameError::TooLong { bytes: head.bytes, bytes_max: self.bytes_max });
+        }
+        let Some(payload) = after.get(..head.bytes as usize) else { return Ok(None) };
+        head.verify(payload)?;
+        self.done += FRAME_HEAD_BYTES + payload.len();
+        Ok(Some(payload))
+    }
+
+    /// Whether nothing waits to be completed.
+    pub fn is_empty(&self) -> bool {
+        self.done == self.buffer.len()
+    }
+
+    /// What came behind the last frame that was given out.
+    pub fn into_rest(mut self) -> Vec<u8> {
+        self.buffer.drain(..self.done);
+        self.buffer
+    }
+}
