@@ -1,1 +1,11 @@
-//! Tests against scripted servers.
+//! Tests of the whole client: against scripted servers on loopback, and against
+//! nginx where there is one.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod bodies;
+mod names;
+mod nginx;
+mod open;
+mod rig;
+mod versions;
