@@ -208,7 +208,9 @@ fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
-        Theirs::BadPublicAddress(_) | Theirs::BadAddress(_) => {
+        Theirs::BadPublicAddress(_)
+        | Theirs::BadAddress(_)
+        | Theirs::PolicyReadsRequests { .. } => {
             ControlError::Invalid { what, did_you_mean: None }
         }
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use skep_cluster::{Member, MembershipError};
+use skep_config::{DIRECT_POLICY_NAMES, Dispatch};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
 use skep_units::NodeId;
@@ -38,6 +39,18 @@ pub enum ControlError {
     /// No policy has this name.
     #[error(transparent)]
     UnknownPolicy(#[from] UnknownPolicy),
+    /// A policy that reads requests, for a service whose requests nobody reads.
+    #[error(
+        "service {service} is direct, where nobody reads requests: \"{policy}\" can't be its \
+         policy; one of {}",
+        DIRECT_POLICY_NAMES.join(", ")
+    )]
+    PolicyReadsRequests {
+        /// The service.
+        service: String,
+        /// What was asked for.
+        policy: String,
+    },
     /// A node that clients can't be sent to.
     #[error("\"{0}\" is no host and port for clients, such as \"www1.example.org:8080\"")]
     BadPublicAddress(String),
@@ -136,6 +149,11 @@ impl Dispatcher {
     pub fn set_policy(&self, policy: &str) -> Result<(), ControlError> {
         skep_policy::build(policy, 0)?;
         self.change(|state, _| {
+            let is_direct = state.settings.dispatch == Dispatch::Direct;
+            if is_direct && !DIRECT_POLICY_NAMES.contains(&policy) {
+                let (service, policy) = (state.service.to_string(), policy.to_owned());
+                return Err(ControlError::PolicyReadsRequests { service, policy });
+            }
             if state.settings.policy != policy {
                 let was = &state.settings.policy;
                 tracing::info!("service {}: policy {was} -> {policy}", state.service);
@@ -144,8 +162,8 @@ impl Dispatcher {
                 state.settings = settings.into();
                 state.unpublished = true;
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     fn with_node(

@@ -31,6 +31,11 @@ fn errors_say_what_would_have_been_right() {
     };
     assert_eq!(did_you_mean, None);
     assert!(dispatcher.set_policy("round-robbin").unwrap_err().to_string().contains("round-robin"));
+    let mut steered = config(&nodes, "");
+    steered.services[0].dispatch = skep_config::Dispatch::Direct;
+    let direct = Dispatcher::new(&steered, "web", 1).unwrap();
+    let told = direct.set_policy("maglev-url").unwrap_err().to_string();
+    assert!(told.contains("nobody reads requests") && told.contains("maglev-address"), "{told}");
     assert!(dispatcher.set_weight("beta", 0).is_err());
     let unspecified = "0.0.0.0:80".parse().unwrap();
     let unspecified = dispatcher.add_node("gamma", unspecified, 1, None);
