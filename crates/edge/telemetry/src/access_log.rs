@@ -60,6 +60,8 @@ pub enum CacheResult {
     Revalidated,
     /// Too large to keep; streamed past the cache.
     Stream,
+    /// Not here, but in another node's memory.
+    Peer,
 }
 
 /// One finished request. Empty fields mean "not sent". Too long ones are cut at

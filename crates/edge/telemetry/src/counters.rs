@@ -225,6 +225,29 @@ counter_table! {
         CacheFillJoined cache_fill_joined = "fill_joined";
         CacheRevalidated cache_revalidated = "revalidated";
         CacheStreamed cache_streamed = "streamed";
+        CachePeerHit cache_peer_hit = "peer_hit";
+        CachePeerJoined cache_peer_joined = "peer_joined";
+    }
+    "skep_cluster_cache_total" "What became of segments that were sought in the cluster, by outcome." by "outcome" {
+        ClusterPeerHit cluster_peer_hit = "peer_hit";
+        ClusterPeerJoined cluster_peer_joined = "peer_joined";
+        ClusterOwner cluster_owner = "owner";
+        ClusterOrigin cluster_origin = "origin";
+        ClusterFailed cluster_failed = "failed";
+        ClusterSilent cluster_silent = "silent";
+        ClusterDirectoryError cluster_directory_error = "directory_error";
+        ClusterRefused cluster_refused = "refused";
+        ClusterLost cluster_lost = "lost";
+    }
+    "skep_cluster_cache_bytes_total" "Bytes that came into memory, by where from." by "from" {
+        ClusterPeerBytes cluster_peer_bytes = "peer";
+        ClusterOriginBytes cluster_origin_bytes = "origin";
+    }
+    "skep_peer_requests_total" "Requests of other nodes, by outcome." by "outcome" {
+        PeerServed peer_served = "served";
+        PeerNotThere peer_not_there = "not_there";
+        PeerOverloaded peer_overloaded = "overloaded";
+        PeerBroken peer_broken = "broken";
     }
     "skep_cache_removals_total" "Entries that left the memory cache or never entered it, by reason." by "reason" {
         CacheStaleDropped cache_stale_dropped = "stale";

@@ -22,13 +22,14 @@ pub(super) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + LOG_USER_AGENT_BYTES_MAX
     + LOG_NODE_BYTES_MAX;
 
-const CACHE_RESULTS: [CacheResult; 6] = [
+const CACHE_RESULTS: [CacheResult; 7] = [
     CacheResult::None,
     CacheResult::Hit,
     CacheResult::Miss,
     CacheResult::Fill,
     CacheResult::Revalidated,
     CacheResult::Stream,
+    CacheResult::Peer,
 ];
 
 /// Appends `record` to `out`: at most [`RECORD_BYTES_MAX`] bytes.

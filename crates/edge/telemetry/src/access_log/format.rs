@@ -155,6 +155,7 @@ fn cache_word(cache: CacheResult) -> &'static [u8] {
         CacheResult::Fill => b"fill",
         CacheResult::Revalidated => b"revalidated",
         CacheResult::Stream => b"stream",
+        CacheResult::Peer => b"peer",
     }
 }
 

@@ -99,11 +99,11 @@ fn json_shows_what_was_not_sent_as_null() {
 #[test]
 fn every_cache_result_survives_the_way() {
     use CacheResult::*;
-    let words = [Hit, Miss, Fill, Revalidated, Stream].map(|cache| {
+    let words = [Hit, Miss, Fill, Revalidated, Stream, Peer].map(|cache| {
         let json = json(&LogRecord { cache, ..RECORD });
         json["cache"].as_str().unwrap().to_owned()
     });
-    assert_eq!(words, ["hit", "miss", "fill", "revalidated", "stream"]);
+    assert_eq!(words, ["hit", "miss", "fill", "revalidated", "stream", "peer"]);
 }
 
 #[test]
