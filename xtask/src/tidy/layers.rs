@@ -58,10 +58,16 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "crates/base", may_use: &["crates/base/units"], banned: IMPURE },
     Layer { folder: "crates/core", may_use: &["crates/base"], banned: IMPURE },
     // A connection to a node is a worker's connection like any other, with the
-    // same deadlines and buffers: the one arrow between neighbours.
+    // same deadlines and buffers, and one to another cache is pooled like it:
+    // the only arrows between neighbours.
     Layer {
         folder: "crates/edge/upstream",
         may_use: &["crates/base", "crates/edge/serve"],
+        banned: OUTERMOST,
+    },
+    Layer {
+        folder: "crates/edge/peer",
+        may_use: &["crates/base", "crates/edge/serve", "crates/edge/upstream"],
         banned: OUTERMOST,
     },
     Layer { folder: "crates/edge", may_use: &["crates/base"], banned: OUTERMOST },
@@ -175,6 +181,8 @@ mod tests {
             ("crates/edge/serve", "crates/edge/telemetry", 1),
             ("crates/edge/serve", "crates/edge/upstream", 1),
             ("crates/edge/upstream", "crates/edge/serve", 0),
+            ("crates/edge/peer", "crates/edge/upstream", 0),
+            ("crates/edge/upstream", "crates/edge/peer", 1),
             ("crates/role/node", "crates/edge/serve", 0),
             ("crates/role/node", "crates/role/engine", 0),
             ("crates/role/node", "crates/role/origin", 0),

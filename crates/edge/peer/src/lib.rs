@@ -1,5 +1,6 @@
-//! How the machines of a cluster talk: a UDP socket of sealed datagrams, and a
-//! thread for it that does not starve.
+//! How the machines of a cluster talk: a UDP socket of sealed datagrams with a
+//! thread for it that does not starve, and the TCP [`stream`]s of the cluster
+//! cache.
 //!
 //! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
 //! - [`Waker`]: ends a wait of the socket from another thread.
@@ -12,6 +13,7 @@
 mod counts;
 mod limits;
 mod socket;
+pub mod stream;
 mod thread;
 
 pub use counts::Counts;

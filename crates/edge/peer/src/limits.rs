@@ -1,4 +1,4 @@
-//! Bounds and fixed numbers of the socket and its thread, with units and reasons.
+//! Bounds and fixed numbers of sockets, links and fetches, with units and reasons.
 
 /// Receive buffer, in bytes (the system may grant less): some seconds of the
 /// heartbeats of 256 nodes, so that a pause loses none, or one long table.
@@ -21,3 +21,89 @@ pub(crate) const ROUND_ROBIN_PRIORITY: i32 = 10;
 
 /// Niceness where real time is not allowed.
 pub(crate) const NICENESS: i32 = -15;
+
+/// Milliseconds for a whole handshake: two round trips within a cluster, and
+/// time for a machine that swaps.
+pub(crate) const HANDSHAKE_MS: u64 = 1_000;
+
+/// Milliseconds for a link to connect: one lost SYN is sent again after 1 s.
+pub(crate) const LINK_CONNECT_MS: u64 = 1_500;
+
+/// Handshakes that a server of links does at a time; who comes then is closed.
+pub(crate) const HANDSHAKES_MAX: usize = 64;
+
+/// Bytes that a refused stream may still send and that are thrown away, lest a
+/// reset takes the refusal from it.
+pub(crate) const LINGER_BYTES_MAX: usize = 4 * 1024;
+
+/// And so long, in milliseconds.
+pub(crate) const LINGER_MS: u64 = 500;
+
+/// Bytes that one read of a link takes: thousands of messages.
+pub(crate) const LINK_READ_BYTES: usize = 64 * 1024;
+
+/// Commands that may wait for the thread of the links: more than segments that
+/// one node fills at a time.
+pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
+
+/// Bytes that wait to be sent on a link: the inventory of a million segments,
+/// and the answers of a second.
+pub(crate) const LINK_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Capacity of a link's send buffer above which it is freed when empty, in bytes.
+pub(crate) const LINK_BUFFER_BYTES_KEPT_MAX: usize = 256 * 1024;
+
+/// Milliseconds of silence after which a link says that it is alive.
+pub(crate) const PING_MS: u64 = 200;
+
+/// Milliseconds of silence after which the other end of a link counts as gone.
+/// Looked at every [`PING_MS`], so it is found within a second.
+pub(crate) const SILENCE_MS: u64 = 800;
+
+/// Milliseconds in which the other end of a link must take some bytes.
+pub(crate) const LINK_STALL_MS: u64 = 2_000;
+
+/// Shortest and longest pause before a link is tried again, in milliseconds.
+pub(crate) const BACKOFF_MS: (u64, u64) = (100, 2_000);
+
+/// A link that lasted so many milliseconds begins anew with the shortest pause.
+pub(crate) const STABLE_MS: u64 = 2_000;
+
+/// Milliseconds to connect to another node: a live one answers in less than one.
+pub(crate) const PEER_CONNECT_MS: u64 = 250;
+
+/// Connections of one worker to one other node: one exchange each at a time.
+pub(crate) const PEER_CONNECTIONS_MAX: usize = 64;
+
+/// Milliseconds after which an unused connection to a node is closed.
+pub(crate) const PEER_IDLE_MS: u64 = 30_000;
+
+/// And by the node at its other end: later, so that no request meets a close.
+pub(crate) const PEER_SERVE_IDLE_MS: u64 = 60_000;
+
+/// Milliseconds to take or to send a request, once it has begun.
+pub(crate) const PEER_REQUEST_MS: u64 = 1_000;
+
+/// Milliseconds until the reply is here.
+pub(crate) const PEER_REPLY_MS: u64 = 1_000;
+
+/// Milliseconds until the next frame is here.
+pub(crate) const PEER_CHUNK_MS: u64 = 2_000;
+
+/// How often a node whose source is slow says that it is still there, in
+/// milliseconds.
+pub(crate) const PEER_PING_MS: u64 = 500;
+
+/// Milliseconds without a chunk after which a source that is said to be slow
+/// counts as dead: longer than any time to read from an origin.
+pub(crate) const PEER_SOURCE_MS: u64 = 60_000;
+
+/// Milliseconds in which the asker must take some bytes.
+pub(crate) const PEER_STALL_MS: u64 = 5_000;
+
+/// Bytes of chunks that one write is given: the cost of a turn no longer counts.
+pub(crate) const PEER_BATCH_BYTES_MAX: u64 = 512 * 1024;
+
+/// Bytes that the first read after a request takes: a reply with a small
+/// segment behind it.
+pub(crate) const PEER_FIRST_READ_BYTES: usize = 16 * 1024;

@@ -1,0 +1,87 @@
+//! What streams did, and why they ended.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skep_wire::cache::{HelloError, Reason};
+
+/// What is counted of streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum StreamCount {
+    /// Handshakes that went well.
+    Greeted,
+    /// Handshakes that took too long or broke off.
+    Ungreeted,
+    /// Messages that came.
+    Received,
+    /// Messages that were queued.
+    Sent,
+    /// Streams that ended because a frame or message made no sense.
+    Garbled,
+    /// Links whose other end fell silent or took nothing more.
+    Silent,
+    /// Links dropped because too much waited to be sent.
+    Overflown,
+    /// Exchanges with other nodes that were begun.
+    Asked,
+    /// Requests of other nodes that were answered.
+    Answered,
+    /// Chunks taken from other nodes.
+    ChunksTaken,
+    /// Chunks sent to other nodes.
+    ChunksSent,
+}
+
+/// Counters of some streams; read from any thread.
+#[derive(Debug, Default)]
+pub struct StreamCounts {
+    counts: [AtomicU64; StreamCount::ALL.len()],
+    refused_here: [AtomicU64; Reason::ALL.len()],
+    refused_there: [AtomicU64; Reason::ALL.len()],
+}
+
+impl StreamCount {
+    /// All of them, in their order.
+    pub const ALL: [Self; 11] = [
+        Self::Greeted,
+        Self::Ungreeted,
+        Self::Received,
+        Self::Sent,
+        Self::Garbled,
+        Self::Silent,
+        Self::Overflown,
+        Self::Asked,
+        Self::Answered,
+        Self::ChunksTaken,
+        Self::ChunksSent,
+    ];
+}
+
+impl StreamCounts {
+    /// How often that happened.
+    pub fn of(&self, what: StreamCount) -> u64 {
+        self.counts[what as usize].load(Ordering::Relaxed)
+    }
+
+    /// Streams that this side refused for that reason.
+    pub fn refused_here(&self, reason: Reason) -> u64 {
+        self.refused_here[reason as usize - 1].load(Ordering::Relaxed)
+    }
+
+    /// Streams that the other side refused for that reason.
+    pub fn refused_there(&self, reason: Reason) -> u64 {
+        self.refused_there[reason as usize - 1].load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count(&self, what: StreamCount) {
+        self.counts[what as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_refused(&self, error: HelloError) {
+        let (counts, reason) = match error {
+            HelloError::Here(reason) => (&self.refused_here, reason),
+            HelloError::There(reason) => (&self.refused_there, reason),
+        };
+        counts[reason as usize - 1].fetch_add(1, Ordering::Relaxed);
+    }
+}

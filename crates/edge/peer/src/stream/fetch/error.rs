@@ -1,0 +1,78 @@
+//! Why an exchange with another node failed.
+
+use std::io;
+
+use skep_serve::ConnError;
+use skep_upstream::UpstreamError;
+use skep_wire::cache::{FrameError, HelloError, Refusal};
+use skep_wire::message::NotAMessage;
+
+use crate::stream::greet::GreetError;
+
+/// Why an exchange with another node failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// It says no.
+    #[error("the node refuses: {0:?}")]
+    Refused(Refusal),
+    /// There is no connection to it.
+    #[error(transparent)]
+    Connect(#[from] UpstreamError),
+    /// It is not who it should be, or takes this one for somebody else.
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    /// It did not go on in time.
+    #[error("the node did not go on in time")]
+    Late,
+    /// It says that it is there, but its source gives nothing.
+    #[error("the node's source gives nothing")]
+    SourceLate,
+    /// It closed the connection: the source of the bytes has failed, or it went.
+    #[error("the node closed the connection")]
+    Closed,
+    /// What the system says.
+    #[error("the connection to the node failed: {0}")]
+    Io(io::Error),
+    /// What came is no frame, or not the bytes that were sent.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// What came is no message.
+    #[error(transparent)]
+    NotAMessage(#[from] NotAMessage),
+    /// What came is no answer to what was asked.
+    #[error("the node's answer is not to what was asked")]
+    Unexpected,
+}
+
+impl PeerError {
+    /// Whether a connection that was used before may have failed only because
+    /// it was at its end: then a new one deserves a try.
+    pub(super) fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Closed | Self::Io(_))
+    }
+
+    /// Whether bytes came that nobody should send.
+    pub(super) fn is_garble(&self) -> bool {
+        matches!(self, Self::Frame(_) | Self::NotAMessage(_) | Self::Unexpected)
+    }
+}
+
+impl From<ConnError> for PeerError {
+    fn from(error: ConnError) -> Self {
+        match error {
+            ConnError::Expired(_) => Self::Late,
+            ConnError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => Self::Closed,
+            ConnError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
+impl From<GreetError> for PeerError {
+    fn from(error: GreetError) -> Self {
+        match error {
+            GreetError::Hello(error) => Self::Hello(error),
+            GreetError::Late => Self::Late,
+            GreetError::Io(error) => ConnError::Io(error).into(),
+        }
+    }
+}

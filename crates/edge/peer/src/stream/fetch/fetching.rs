@@ -1,0 +1,143 @@
+//! A segment on its way from another node.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use skep_serve::{Cause, Conn};
+use skep_upstream::Lease;
+use skep_wire::cache::frame::FRAME_HEAD_BYTES;
+use skep_wire::cache::peer::chunk_end;
+use skep_wire::cache::{FrameError, FrameHead};
+use skep_wire::limits::PEER_CHUNK_BYTES;
+
+use super::error::PeerError;
+use super::pool::PeerPool;
+use crate::limits::{PEER_CHUNK_MS, PEER_SOURCE_MS};
+use crate::stream::counts::StreamCount;
+
+/// Least bytes of the buffer that [`Fetching::next_chunk`] reads into: a chunk,
+/// and the head of the frame behind it, which comes with the same read.
+pub const FETCH_BUFFER_BYTES: usize = PEER_CHUNK_BYTES as usize + FRAME_HEAD_BYTES;
+
+/// Bytes on their way. Dropped before its end it closes the connection.
+pub struct Fetching {
+    pool: Rc<PeerPool>,
+    /// Gone when the exchange is complete or has failed.
+    lease: Option<Lease>,
+    /// What was read with the reply.
+    rest: Vec<u8>,
+    rest_done: usize,
+    /// The beginning of the next frame's head, as far as it was read.
+    head: [u8; FRAME_HEAD_BYTES],
+    head_bytes: usize,
+    left: Range<u32>,
+}
+
+impl Fetching {
+    pub(super) fn new(pool: &Rc<PeerPool>, lease: Lease, rest: Vec<u8>, left: Range<u32>) -> Self {
+        let (head, head_bytes) = ([0; FRAME_HEAD_BYTES], 0);
+        Self {
+            pool: Rc::clone(pool),
+            lease: Some(lease),
+            rest,
+            rest_done: 0,
+            head,
+            head_bytes,
+            left,
+        }
+    }
+
+    /// Where the next chunk begins in the segment.
+    pub fn position(&self) -> u32 {
+        self.left.start
+    }
+
+    /// Reads the next chunk to the start of `buffer`, and checks it; how many
+    /// bytes it has, 0 when all have come. Chunks end where the segment has a
+    /// multiple of [`PEER_CHUNK_BYTES`], or ends.
+    ///
+    /// # Errors
+    /// Why nothing more comes: all chunks before are right.
+    ///
+    /// # Panics
+    /// If the buffer has less than [`FETCH_BUFFER_BYTES`].
+    pub async fn next_chunk(&mut self, buffer: &mut [u8]) -> Result<usize, PeerError> {
+        assert!(buffer.len() >= FETCH_BUFFER_BYTES, "room for a chunk and a head");
+        if self.left.is_empty() {
+            return Ok(0);
+        }
+        let Some(lease) = self.lease.take() else { return Err(PeerError::Closed) };
+        let chunk = self.read_chunk(&lease.conn, buffer).await;
+        let bytes = chunk.map_err(|error| self.pool.garbled(error))?;
+        self.pool.counts().count(StreamCount::ChunksTaken);
+        self.left.start += bytes as u32;
+        if !self.left.is_empty() {
+            self.lease = Some(lease);
+        } else if self.rest_done == self.rest.len() {
+            self.pool.give_back(lease);
+        }
+        Ok(bytes)
+    }
+
+    async fn read_chunk(&mut self, conn: &Conn, buffer: &mut [u8]) -> Result<usize, PeerError> {
+        let expected = chunk_end(self.left.start, self.left.end) - self.left.start;
+        let head = self.read_head(conn, buffer).await?;
+        if head.bytes != expected {
+            return Err(FrameError::NotThatLong { bytes: head.bytes, expected }.into());
+        }
+        let bytes = expected as usize;
+        let is_last = expected == self.left.end - self.left.start;
+        let end = if is_last { bytes } else { bytes + FRAME_HEAD_BYTES };
+        let read = self.read(conn, &mut buffer[..end], bytes).await?;
+        head.verify(&buffer[..bytes])?;
+        self.keep_head(&buffer[bytes..read]);
+        Ok(bytes)
+    }
+
+    /// The head of the next frame that is not empty.
+    async fn read_head(&mut self, conn: &Conn, buffer: &mut [u8]) -> Result<FrameHead, PeerError> {
+        let began_ms = conn.worker().now_ms();
+        loop {
+            conn.expire_after(PEER_CHUNK_MS, Cause::Response);
+            let missing = FRAME_HEAD_BYTES - self.head_bytes;
+            if missing > 0 {
+                self.read(conn, &mut buffer[..missing], missing).await?;
+                self.head[FRAME_HEAD_BYTES - missing..].copy_from_slice(&buffer[..missing]);
+            }
+            self.head_bytes = 0;
+            let head = FrameHead::read(self.head);
+            if head.bytes > 0 {
+                return Ok(head);
+            }
+            head.verify(&[])?;
+            if conn.worker().now_ms().saturating_sub(began_ms) > PEER_SOURCE_MS {
+                return Err(PeerError::SourceLate);
+            }
+        }
+    }
+
+    /// Reads at least `least` bytes, and more if they are there.
+    async fn read(
+        &mut self,
+        conn: &Conn,
+        buffer: &mut [u8],
+        least: usize,
+    ) -> Result<usize, PeerError> {
+        let kept = &self.rest[self.rest_done..];
+        let mut have = kept.len().min(buffer.len());
+        buffer[..have].copy_from_slice(&kept[..have]);
+        self.rest_done += have;
+        while have < least {
+            have += match conn.recv(&mut buffer[have..]).await? {
+                0 => return Err(PeerError::Closed),
+                bytes => bytes,
+            };
+        }
+        Ok(have)
+    }
+
+    fn keep_head(&mut self, bytes: &[u8]) {
+        self.head[..bytes.len()].copy_from_slice(bytes);
+        self.head_bytes = bytes.len();
+    }
+}

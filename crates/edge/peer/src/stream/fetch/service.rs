@@ -1,0 +1,251 @@
+//! The answering side: a service for connections that other nodes made.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use skep_serve::{AcceptEvent, Cause, Conn, Output, Refusal, Service, SharedBytes};
+use skep_wire::cache::frame::{PING, write_frame};
+use skep_wire::cache::peer::chunk_end;
+use skep_wire::cache::{
+    FrameHead, Frames, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose, Reason,
+};
+use skep_wire::limits::PEER_REQUEST_BYTES_MAX;
+use skep_wire::message::Name;
+
+use super::error::PeerError;
+use crate::limits::{
+    PEER_BATCH_BYTES_MAX, PEER_PING_MS, PEER_REQUEST_MS, PEER_SERVE_IDLE_MS, PEER_STALL_MS,
+};
+use crate::stream::counts::{StreamCount, StreamCounts};
+use crate::stream::greet::{GreetError, greet_conn, nonce};
+
+/// What a role answers other nodes. One value per worker.
+pub trait PeerHandler: 'static {
+    /// Where the bytes of a segment come from.
+    type Source: ChunkSource;
+
+    /// Answers `request` of the node `peer`.
+    fn answer(
+        &self,
+        peer: &Name,
+        request: PeerRequest,
+    ) -> impl Future<Output = PeerAnswer<Self::Source>>;
+}
+
+/// An answer.
+#[derive(Debug)]
+pub enum PeerAnswer<S> {
+    /// The chunks that were asked for by a [`PeerRequest::Fetch`].
+    Coming(S),
+    /// Anything but [`PeerReply::Coming`].
+    Reply(PeerReply),
+}
+
+/// The bytes of a segment, as they come in. Dropped when the last one is sent,
+/// or none will be.
+pub trait ChunkSource {
+    /// Ready when the bytes `start..end` are there: a whole chunk
+    /// ([`chunk_end`]), or the rest of one.
+    fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: u32,
+        end: u32,
+    ) -> Poll<Result<Chunk, SourceFailed>>;
+}
+
+/// The bytes of one chunk, where the cache keeps them.
+#[derive(Clone)]
+pub struct Chunk {
+    /// Who keeps them, and for as long as they are being sent.
+    pub owner: Arc<dyn SharedBytes>,
+    /// Which of the owner's chunks ([`SharedBytes::chunk`]).
+    pub number: u32,
+    /// Where they begin in it, or in its file.
+    pub start: u32,
+    /// Where they end.
+    pub end: u32,
+    /// Their [`checksum`](skep_wire::cache::frame::checksum).
+    pub checksum: u32,
+}
+
+/// No further chunk will come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the source of a segment has failed")]
+pub struct SourceFailed;
+
+/// Serves the nodes that connect; to be given to
+/// [`accept_loop`](skep_serve::accept_loop).
+pub struct PeerService<H> {
+    handler: H,
+    identity: Identity,
+    counts: Arc<StreamCounts>,
+}
+
+impl<H: PeerHandler> PeerService<H> {
+    /// A service of this machine. `counts` may be those of all workers.
+    pub fn new(handler: H, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
+        let (identity, counts) = (identity.clone(), Arc::clone(counts));
+        Rc::new(Self { handler, identity, counts })
+    }
+
+    /// The handler.
+    pub fn handler(&self) -> &H {
+        &self.handler
+    }
+
+    /// Who has connected; `None` if nobody that counts.
+    async fn greet(&self, conn: Conn) -> Option<(Conn, Name)> {
+        let nonce = nonce().ok()?;
+        let handshake = Handshake::server(&self.identity, Purpose::Fetch, nonce);
+        match greet_conn(&conn, handshake, &self.counts).await {
+            Ok(peer) => Some((conn, peer)),
+            Err(error) => {
+                tracing::debug!(%error, address = %conn.peer(), "no connection of a node");
+                if matches!(error, GreetError::Hello(_)) {
+                    conn.linger().await;
+                }
+                None
+            }
+        }
+    }
+
+    /// Answers one request after the other.
+    async fn converse(&self, conn: &Conn, peer: &Name) -> Result<(), PeerError> {
+        let mut output = Output::default();
+        output.copy(&Handshake::welcome());
+        conn.send(&mut output, PEER_REQUEST_MS).await?;
+        let mut frames = Frames::new(PEER_REQUEST_BYTES_MAX);
+        while let Some(request) = next_request(conn, &mut frames).await? {
+            conn.timer().clear();
+            let range = match &request {
+                PeerRequest::Fetch { bytes, from, .. } => Some((*from, *bytes)),
+                PeerRequest::Head { .. } | PeerRequest::Offer { .. } => None,
+            };
+            let sent = match (self.handler.answer(peer, request).await, range) {
+                (PeerAnswer::Reply(reply), _) => send_reply(conn, &mut output, &reply).await,
+                (PeerAnswer::Coming(source), Some(range)) => {
+                    self.send_chunks(conn, &mut output, source, range).await
+                }
+                (PeerAnswer::Coming(_), None) => panic!("only segments come in chunks"),
+            };
+            sent?;
+            self.counts.count(StreamCount::Answered);
+            if conn.worker().is_draining() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_chunks(
+        &self,
+        conn: &Conn,
+        output: &mut Output,
+        mut source: H::Source,
+        (mut at, bytes): (u32, u32),
+    ) -> Result<(), PeerError> {
+        output.inline(|stream| write_frame(stream, &PeerReply::Coming.encode()));
+        while at < bytes {
+            let end = chunk_end(at, bytes);
+            let polled = std::future::poll_fn(|cx| Poll::Ready(source.poll_chunk(cx, at, end)));
+            let chunk = match polled.await {
+                Poll::Ready(chunk) => Some(chunk),
+                // What is there goes before the wait.
+                Poll::Pending if !output.is_empty() => None,
+                Poll::Pending => {
+                    let chunk = wait(&mut source, at, end).await;
+                    if chunk.is_none() {
+                        output.copy(&PING);
+                    }
+                    chunk
+                }
+            };
+            match chunk {
+                Some(Ok(chunk)) => {
+                    put(output, chunk, end - at);
+                    self.counts.count(StreamCount::ChunksSent);
+                    at = end;
+                    if output.len() < PEER_BATCH_BYTES_MAX {
+                        continue;
+                    }
+                }
+                None => {}
+                Some(Err(SourceFailed)) => {
+                    conn.send(output, PEER_STALL_MS).await?;
+                    return Err(PeerError::Closed);
+                }
+            }
+            conn.send(output, PEER_STALL_MS).await?;
+        }
+        Ok(conn.send(output, PEER_STALL_MS).await?)
+    }
+}
+
+impl<H: PeerHandler> Service for PeerService<H> {
+    async fn serve(self: Rc<Self>, conn: Conn) {
+        let Some((conn, peer)) = self.greet(conn).await else { return };
+        if let Err(error) = self.converse(&conn, &peer).await {
+            if error.is_garble() {
+                self.counts.count(StreamCount::Garbled);
+            }
+            tracing::debug!(%error, %peer, "the connection of a node has ended");
+        }
+    }
+
+    fn refusal(&self, _: Refusal) -> Vec<u8> {
+        self.counts.count_refused(HelloError::Here(Reason::Full));
+        Handshake::refusal(Reason::Full).to_vec()
+    }
+
+    fn observe(&self, _: AcceptEvent) {}
+}
+
+/// The next request; `None` at the end of the stream.
+async fn next_request(conn: &Conn, frames: &mut Frames) -> Result<Option<PeerRequest>, PeerError> {
+    conn.expire_after(PEER_SERVE_IDLE_MS, Cause::Idle);
+    loop {
+        if let Some(payload) = frames.next_payload()? {
+            return Ok(Some(PeerRequest::decode(payload)?));
+        }
+        let was_idle = frames.is_empty();
+        let received = std::future::poll_fn(|cx| {
+            conn.worker().with_input(|input| {
+                conn.poll_recv(cx, input).map_ok(|bytes| {
+                    frames.push(&input[..bytes]);
+                    bytes
+                })
+            })
+        });
+        if received.await? == 0 {
+            return if was_idle { Ok(None) } else { Err(PeerError::Closed) };
+        }
+        if was_idle {
+            conn.expire_after(PEER_REQUEST_MS, Cause::Head);
+        }
+    }
+}
+
+async fn send_reply(conn: &Conn, output: &mut Output, reply: &PeerReply) -> Result<(), PeerError> {
+    assert!(*reply != PeerReply::Coming, "chunks have a source");
+    output.inline(|stream| write_frame(stream, &reply.encode()));
+    Ok(conn.send(output, PEER_STALL_MS).await?)
+}
+
+/// Waits for a chunk; `None` when it is time to say that it takes longer.
+async fn wait<S: ChunkSource>(
+    source: &mut S,
+    start: u32,
+    end: u32,
+) -> Option<Result<Chunk, SourceFailed>> {
+    let coming = std::future::poll_fn(|cx| source.poll_chunk(cx, start, end));
+    tokio::time::timeout(Duration::from_millis(PEER_PING_MS), coming).await.ok()
+}
+
+fn put(output: &mut Output, chunk: Chunk, bytes: u32) {
+    assert_eq!(chunk.end - chunk.start, bytes, "the bytes that were asked for");
+    output.copy(&FrameHead { bytes, checksum: chunk.checksum }.to_bytes());
+    output.share(chunk.owner, chunk.number, chunk.start, chunk.end);
+}

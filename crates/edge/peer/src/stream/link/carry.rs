@@ -1,0 +1,129 @@
+//! One link's connection: bytes in, bytes out, and an ear for silence.
+
+use std::cell::{Cell, RefCell};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use skep_wire::cache::Frames;
+use skep_wire::cache::frame::PING;
+use skep_wire::limits::LINK_MESSAGE_BYTES_MAX;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::hub::{Line, Shared};
+use super::{LinkEvent, LinkId, LinkMessage, LinkSettings, Lost};
+use crate::limits::{LINK_READ_BYTES, LINK_STALL_MS};
+use crate::stream::counts::StreamCount;
+
+thread_local! {
+    /// What all links of a thread read into.
+    static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; LINK_READ_BYTES].into_boxed_slice());
+}
+
+/// Carries `link` to its end, and tells the hub.
+pub(super) async fn carry<In: LinkMessage, Out, C>(
+    hub: &Shared<In, Out, C>,
+    stream: &TcpStream,
+    (link, line): (LinkId, &Line),
+    settings: &LinkSettings,
+) {
+    let heard = Cell::new(Instant::now());
+    let why = tokio::select! {
+        // Read before silence is judged: this thread may have been held up.
+        biased;
+        () = line.until_over() => return,
+        why = read(hub, stream, (link, line), &heard) => why,
+        why = write(stream, line) => why,
+        why = watch(line, settings, &heard) => why,
+    };
+    hub.borrow_mut().end(link, why);
+}
+
+async fn read<In: LinkMessage, Out, C>(
+    hub: &Shared<In, Out, C>,
+    stream: &TcpStream,
+    (link, line): (LinkId, &Line),
+    heard: &Cell<Instant>,
+) -> Lost {
+    let mut frames = Frames::new(LINK_MESSAGE_BYTES_MAX);
+    loop {
+        if let Err(error) = stream.readable().await {
+            return Lost::Failed(error.kind());
+        }
+        let read = INPUT.with_borrow_mut(|input| {
+            let bytes = stream.try_read(input)?;
+            frames.push(&input[..bytes]);
+            Ok::<_, std::io::Error>(bytes)
+        });
+        match read {
+            Ok(0) => return Lost::Closed,
+            Ok(_) => heard.set(Instant::now()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(error) => return Lost::Failed(error.kind()),
+        }
+        if let Err(why) = hear(hub, &mut frames, (link, line)) {
+            return why;
+        }
+    }
+}
+
+/// Gives what has come to the handler.
+fn hear<In: LinkMessage, Out, C>(
+    hub: &Shared<In, Out, C>,
+    frames: &mut Frames,
+    (link, line): (LinkId, &Line),
+) -> Result<(), Lost> {
+    let mut hub = hub.borrow_mut();
+    // The handler may end the link at any message.
+    while !line.is_over() {
+        let Some(payload) = frames.next_payload()? else { break };
+        if payload.is_empty() {
+            continue;
+        }
+        let message = In::of_payload(payload)?;
+        hub.counts().count(StreamCount::Received);
+        hub.tell(LinkEvent::Received { link, message });
+    }
+    Ok(())
+}
+
+async fn write(stream: &TcpStream, line: &Line) -> Lost {
+    let stall = Duration::from_millis(LINK_STALL_MS);
+    let mut leaving = Vec::new();
+    loop {
+        line.take(&mut leaving).await;
+        let mut rest = leaving.as_slice();
+        while !rest.is_empty() {
+            match stream.try_write(rest) {
+                Ok(bytes) => {
+                    rest = &rest[bytes..];
+                    line.wrote(bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    match tokio::time::timeout(stall, stream.writable()).await {
+                        Err(_) => return Lost::Stalled,
+                        Ok(Err(error)) => return Lost::Failed(error.kind()),
+                        Ok(Ok(())) => {}
+                    }
+                }
+                Err(error) => return Lost::Failed(error.kind()),
+            }
+        }
+    }
+}
+
+async fn watch(line: &Line, settings: &LinkSettings, heard: &Cell<Instant>) -> Lost {
+    let silence = Duration::from_millis(settings.silence_ms);
+    let mut beat = tokio::time::interval(Duration::from_millis(settings.ping_ms));
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        beat.tick().await;
+        if heard.get().elapsed() >= silence {
+            return Lost::Silent;
+        }
+        // What waits says as much when it goes.
+        if line.queued_bytes() == 0 {
+            line.push(&PING);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The coordinator's side: takes links of nodes.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_wire::cache::{Handshake, HelloError, Purpose, Reason, ToCoordinator, ToNode};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use super::carry::carry;
+use super::hub::{Hub, Outbox, Shared};
+use super::thread::{LinkThread, Teller};
+use super::{LinkEvent, LinkSettings};
+use crate::limits::{BACKOFF_MS, HANDSHAKES_MAX};
+use crate::stream::counts::StreamCounts;
+use crate::stream::greet::{GreetError, greet_stream, linger, nonce};
+
+/// Where nodes link to this coordinator; all links end when this is dropped.
+#[derive(Debug)]
+pub struct LinkServer<C> {
+    thread: LinkThread<C>,
+    address: SocketAddr,
+}
+
+type ServerHub<C> = Shared<ToCoordinator, ToNode, C>;
+
+impl<C: Send + 'static> LinkServer<C> {
+    /// Takes links from `listener`, and runs `handler` with all that happens, in
+    /// a thread of its own. A node that links a second time ends its first link.
+    ///
+    /// # Errors
+    /// If there is no thread or runtime to be had.
+    pub fn start(
+        settings: &LinkSettings,
+        listener: TcpListener,
+        handler: impl FnMut(LinkEvent<ToCoordinator, C>, &mut Outbox<ToNode>) + Send + 'static,
+    ) -> io::Result<Self> {
+        let counts = Arc::default();
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let (own, own_counts) = (settings.clone(), Arc::clone(&counts));
+        let thread = LinkThread::start("skep-links", settings, &counts, move || {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            let hub: ServerHub<C> = Hub::new(&own, &own_counts, Box::new(handler));
+            tokio::task::spawn_local(accept(Rc::clone(&hub), Rc::new(own), listener));
+            Ok(hub)
+        })?;
+        Ok(Self { thread, address })
+    }
+}
+
+impl<C> LinkServer<C> {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What tells the handler things.
+    pub fn teller(&self) -> Teller<C> {
+        self.thread.teller()
+    }
+
+    /// What is counted.
+    pub fn counts(&self) -> Arc<StreamCounts> {
+        self.thread.counts()
+    }
+}
+
+async fn accept<C: 'static>(
+    hub: ServerHub<C>,
+    settings: Rc<LinkSettings>,
+    listener: tokio::net::TcpListener,
+) {
+    let handshakes = Rc::new(Cell::new(0));
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) if handshakes.get() < HANDSHAKES_MAX => {
+                let place = Place::take(&handshakes);
+                let serving = serve(Rc::clone(&hub), Rc::clone(&settings), stream, place);
+                tokio::task::spawn_local(serving);
+            }
+            Ok(_) => hub.borrow().counts().count_refused(HelloError::Here(Reason::Full)),
+            Err(error) => {
+                // Out of descriptors, most likely: others may give some back.
+                tracing::warn!(%error, "a link can't be accepted");
+                tokio::time::sleep(Duration::from_millis(BACKOFF_MS.0)).await;
+            }
+        }
+    }
+}
+
+async fn serve<C>(
+    hub: ServerHub<C>,
+    settings: Rc<LinkSettings>,
+    mut stream: TcpStream,
+    place: Place,
+) {
+    let counts = Arc::clone(hub.borrow().counts());
+    let Ok(nonce) = nonce() else { return };
+    let handshake = Handshake::server(&settings.identity, Purpose::Link, nonce);
+    let peer = match greet_stream(&mut stream, handshake, &counts).await {
+        Ok(peer) => peer,
+        Err(error) => {
+            tracing::debug!(%error, "no link");
+            if matches!(error, GreetError::Hello(_)) {
+                linger(stream).await;
+            }
+            return;
+        }
+    };
+    let begun = hub.borrow_mut().begin(&peer);
+    let (link, line) = match begun {
+        Ok(begun) => begun,
+        Err(reason) => {
+            counts.count_refused(HelloError::Here(reason));
+            // If it does not arrive, the close says enough.
+            let _ = stream.write_all(&Handshake::refusal(reason)).await;
+            linger(stream).await;
+            return;
+        }
+    };
+    line.push(&Handshake::welcome());
+    drop(place);
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "no TCP_NODELAY");
+    }
+    hub.borrow_mut().tell(LinkEvent::Up { link, peer });
+    carry(&hub, &stream, (link, &line), &settings).await;
+}
+
+/// A place among the handshakes.
+struct Place(Rc<Cell<usize>>);
+
+impl Place {
+    fn take(count: &Rc<Cell<usize>>) -> Self {
+        count.set(count.get() + 1);
+        Self(Rc::clone(count))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}

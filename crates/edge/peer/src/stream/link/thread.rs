@@ -1,0 +1,127 @@
+//! The thread of the links, and how others reach it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::MissedTickBehavior;
+
+use super::hub::Shared;
+use super::{LinkEvent, LinkSettings};
+use crate::limits::COMMANDS_MAX;
+use crate::stream::counts::StreamCounts;
+
+/// The thread; ends with its links when this is dropped.
+#[derive(Debug)]
+pub(super) struct LinkThread<C> {
+    teller: Teller<C>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    counts: Arc<StreamCounts>,
+}
+
+/// Tells the handler things from other threads.
+#[derive(Debug)]
+pub struct Teller<C>(mpsc::Sender<C>);
+
+/// The handler can't be told, for it has too much to do or has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the thread of the links has ended or has too much to do")]
+pub struct Untold<C>(pub C);
+
+impl<C> Teller<C> {
+    /// Has the handler hear [`LinkEvent::Told`], soon and in order.
+    ///
+    /// # Errors
+    /// `command` comes back if too many wait already, or the thread has ended.
+    pub fn tell(&self, command: C) -> Result<(), Untold<C>> {
+        self.0.try_send(command).map_err(|error| Untold(error.into_inner()))
+    }
+}
+
+impl<C> Clone for Teller<C> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<C: Send + 'static> LinkThread<C> {
+    /// Runs what `set_up` makes, within a runtime on a thread of that name, next
+    /// to telling the handler of commands and time.
+    pub(super) fn start<In: 'static, Out: 'static>(
+        name: &str,
+        settings: &LinkSettings,
+        counts: &Arc<StreamCounts>,
+        set_up: impl FnOnce() -> io::Result<Shared<In, Out, C>> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (tell, told) = mpsc::channel(COMMANDS_MAX);
+        let (stop, stopped) = oneshot::channel();
+        let (report, started) = sync_channel(1);
+        let tick = Duration::from_millis(settings.tick_ms.max(1));
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            let ready = local_runtime().and_then(|runtime| {
+                let hub = runtime.block_on(async { set_up() })?;
+                Ok((runtime, hub))
+            });
+            match ready {
+                Ok((runtime, hub)) => {
+                    let _ = report.send(Ok(()));
+                    runtime.block_on(attend(&hub, told, tick, stopped));
+                }
+                Err(error) => {
+                    let _ = report.send(Err(error));
+                }
+            }
+        })?;
+        started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")))?;
+        let (stop, thread) = (Some(stop), Some(thread));
+        Ok(Self { teller: Teller(tell), stop, thread, counts: Arc::clone(counts) })
+    }
+}
+
+impl<C> LinkThread<C> {
+    pub(super) fn teller(&self) -> Teller<C> {
+        self.teller.clone()
+    }
+
+    pub(super) fn counts(&self) -> Arc<StreamCounts> {
+        Arc::clone(&self.counts)
+    }
+}
+
+impl<C> Drop for LinkThread<C> {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // Already gone if the handler has panicked.
+            let _ = stop.send(());
+        }
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of the links had panicked");
+        }
+    }
+}
+
+fn local_runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread().enable_all().build_local(LocalOptions::default())
+}
+
+async fn attend<In, Out, C>(
+    hub: &Shared<In, Out, C>,
+    mut told: mpsc::Receiver<C>,
+    tick: Duration,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let mut ticks = tokio::time::interval(tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = &mut stopped => return,
+            _ = ticks.tick() => hub.borrow_mut().tell(LinkEvent::Tick),
+            Some(command) = told.recv() => hub.borrow_mut().tell(LinkEvent::Told(command)),
+        }
+    }
+}

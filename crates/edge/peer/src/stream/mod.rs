@@ -1,0 +1,25 @@
+//! The streams of the cluster cache.
+//!
+//! - [`NodeLinks`] and [`LinkServer`]: the two ends of the links between nodes and
+//!   coordinators; one thread each, in which a role's state machine runs.
+//! - [`PeerPool`] and [`PeerService`]: the two ends of fetches between nodes, on
+//!   the connections of a worker.
+//!
+//! Invariants: nothing is heard from who does not hold the cluster's key; bytes
+//! handed out are those that were sent; nothing that comes makes it panic, wait
+//! for ever, or grow beyond the bounds of [`limits`](crate::limits).
+
+mod counts;
+mod fetch;
+mod greet;
+mod link;
+
+pub use counts::{StreamCount, StreamCounts};
+pub use fetch::{
+    Chunk, ChunkSource, FETCH_BUFFER_BYTES, Fetching, PeerAnswer, PeerError, PeerHandler, PeerPool,
+    PeerService, SourceFailed,
+};
+pub use link::{
+    LinkEvent, LinkId, LinkMessage, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox,
+    Teller, Untold,
+};
