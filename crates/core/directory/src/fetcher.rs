@@ -20,8 +20,9 @@ use skep_wire::limits::HOLDERS_TOLD_MAX;
 
 use crate::limits::{ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, OVERLOADED_WAIT_MS};
 
-/// What to do next. `P` is a node, in the words of whoever drives: it must
-/// tell nodes of two coordinators apart, whose numbers differ.
+/// What to do next. `P` is a node in the words of whoever drives, equal if it
+/// is the same node. (Numbers of members are not enough: they differ between
+/// coordinators, and each must be told its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<P> {
     /// Ask the active coordinator, then [`Event::Answer`], or
@@ -195,12 +196,19 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         Self { is_for_peer: true, ..Self::new(bytes, 0, now) }
     }
 
+    /// The same for a segment that `holder` offered: it is the first to be
+    /// fetched from. (If it fails and nobody reads, just drop the fetch.)
+    pub fn offered(bytes: u32, holder: P, now: Now) -> Self {
+        Self { holders: vec![holder], has_told: true, ..Self::new(bytes, 0, now) }
+    }
+
     /// What to do next, after what was said before went as `event` tells.
     ///
     /// # Panics
     /// If the event is no result of the last action.
     pub fn next(&mut self, event: Event<P>, now: Now) -> Action<P> {
         match (self.step, event) {
+            (Step::Begin, Event::Begin) if !self.holders.is_empty() => self.next_holder(now),
             (Step::Begin, Event::Begin) | (Step::Waiting, Event::Waited) => self.ask(now),
             (Step::Asking, Event::Answer(reply)) => self.answered(reply, now),
             (Step::Asking, Event::NoAnswer { owner }) => match owner {
@@ -291,7 +299,9 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             (Role::Owner, _) => self.fill(None, now),
             (Role::Leader, _) if is_overloaded => {
                 self.step = Step::Waiting;
-                Action::Wait { ms: OVERLOADED_WAIT_MS }
+                // Twice as long each time; it is worth it, since who fills for
+                // itself fills it once more for all.
+                Action::Wait { ms: OVERLOADED_WAIT_MS << (ASKS_MAX - 1 - self.asks_left) }
             }
             // Whoever tells first that a leader is gone gets its lease.
             (Role::Leader, _) => self.tell_not_there(peer, role),

@@ -33,7 +33,8 @@ pub const ASKS_MAX: u32 = 4;
 pub const ASK_TIMEOUT_MS: u64 = 200;
 
 /// How long a node waits before it asks again when the leader of a fill is
-/// overloaded, in milliseconds: some segments' time on the wire.
+/// overloaded, in milliseconds, the first time; then twice as long each time.
+/// Some segments' time on the wire.
 pub const OVERLOADED_WAIT_MS: u64 = 50;
 
 /// After so long no further attempt to get a segment begins, in milliseconds;

@@ -7,8 +7,8 @@
 //! named only once its inventory is whole and while it is linked, and never to
 //! itself; memory is bounded by [`Settings`].
 
-mod directory;
-mod holders;
+pub(crate) mod directory;
+pub(crate) mod holders;
 mod leases;
 mod members;
 
@@ -375,29 +375,24 @@ impl Coordinator {
 
     /// Nobody holds it: who fills it, or may.
     fn lease(&mut self, now: Now, link: LinkId, name: SegmentName, bytes: u32) -> Answer {
-        let ttl_ms = self.settings.lease_ttl_ms;
-        match self.leases.of(&name, now).copied() {
-            // It asks again, since the answer was late, or its fill broke.
-            Some(lease) if lease.leader == link => {
-                self.leases.renew(lease.id, link, 0, now);
-                self.counters.grant += 1;
-                return Answer::Grant { lease: lease.id, ttl_ms };
-            }
-            Some(lease) => {
-                self.counters.busy += 1;
-                let leader = lease.leader.member;
-                self.assign(leader, bytes);
-                return Answer::Busy { leader, filled_bytes: lease.filled_bytes };
-            }
-            None => {}
+        let lease = self.leases.of(&name, now).copied();
+        if let Some(lease) = lease.filter(|lease| lease.leader != link) {
+            self.counters.busy += 1;
+            let leader = lease.leader.member;
+            self.assign(leader, bytes);
+            return Answer::Busy { leader, filled_bytes: lease.filled_bytes };
         }
-        self.counters.expired += u64::from(self.leases.remove(&name).is_some());
+        // Of a leader that asks again, the fill broke or the answer was late: it
+        // gets a new lease, so that what it says of the old one does no harm.
+        let is_expired = self.leases.remove(&name).is_some() && lease.is_none();
+        self.counters.expired += u64::from(is_expired);
         if self.leases.len() >= self.settings.leases_max {
             self.counters.refused += 1;
             return Answer::Refused;
         }
         self.counters.grant += 1;
-        Answer::Grant { lease: self.leases.grant(name, bytes, link, now), ttl_ms }
+        let lease = self.leases.grant(name, bytes, link, now);
+        Answer::Grant { lease, ttl_ms: self.settings.lease_ttl_ms }
     }
 
     fn ended(&mut self, now: Now, link: LinkId, lease: LeaseId, is_held: bool) {
@@ -410,11 +405,10 @@ impl Coordinator {
     fn not_there(&mut self, name: &SegmentName, holder: MemberId) {
         let Some(member) = self.members.at(holder) else { return };
         let link = member.link;
-        if self.directory.remove(name, member.holder) {
-            self.counters.directory_errors += 1;
-        } else if self.leases.remove_of(name, link) {
-            self.counters.broken += 1;
-        }
+        let (was_held, was_led) =
+            (self.directory.remove(name, member.holder), self.leases.remove_of(name, link));
+        self.counters.directory_errors += u64::from(was_held);
+        self.counters.broken += u64::from(was_led);
     }
 
     fn tail(&mut self, link: LinkId, names: Vec<SegmentName>) {

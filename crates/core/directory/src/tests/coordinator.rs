@@ -1,0 +1,255 @@
+//! Questions and answers.
+
+use std::net::SocketAddr;
+
+use skep_units::Now;
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Answer, Held, LeaseId, Load, ToCoordinator, ToNode};
+use skep_wire::limits::MEMBERS_MAX;
+use skep_wire::message::Name;
+
+use super::{held, name};
+use crate::{Coordinator, Hello, LinkId, Settings, inventory};
+
+const TTL_MS: u64 = 1_000;
+
+fn active() -> Coordinator {
+    let settings = Settings { holdings_max: 1_000, leases_max: 3, lease_ttl_ms: TTL_MS as u32 };
+    let mut coordinator = Coordinator::new(settings, 7);
+    coordinator.set_stage(Some(1));
+    coordinator
+}
+
+fn hello(name: &str) -> Hello {
+    let address = SocketAddr::from(([127, 0, 0, 1], 80));
+    Hello { name: Name::new(name).unwrap(), address, capacity_bytes: 1_000 }
+}
+
+/// A node that holds these, each of 100 bytes, and has told so.
+fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> LinkId {
+    let link = coordinator.joined(hello(name)).unwrap().link;
+    let holds: Vec<Held> = holds.iter().map(|&seed| held(seed, 100)).collect();
+    inventory(&holds).into_iter().for_each(|part| coordinator.heard(Now(0), link, part));
+    coordinator.outbox().for_each(drop);
+    link
+}
+
+fn ask(coordinator: &mut Coordinator, at: u64, link: LinkId, seed: u64) -> Answer {
+    let question = ToCoordinator::Ask { ask: seed, name: name(seed), bytes: 100 };
+    coordinator.heard(Now(at), link, question);
+    match &coordinator.outbox().collect::<Vec<_>>()[..] {
+        [(to, ToNode::Answer { ask, answer })] if *to == link && *ask == seed => answer.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn grant(answer: Answer) -> LeaseId {
+    match answer {
+        Answer::Grant { lease, ttl_ms } if u64::from(ttl_ms) == TTL_MS => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn have(answer: Answer) -> Vec<MemberId> {
+    match answer {
+        Answer::Have { holders } => holders,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn busy(leader: LinkId, filled_bytes: u32) -> Answer {
+    Answer::Busy { leader: leader.member(), filled_bytes }
+}
+
+#[test]
+fn one_fills_and_then_holds_while_others_wait() {
+    let mut it = active();
+    let (a, b) = (join(&mut it, "a", &[]), join(&mut it, "b", &[]));
+    let lease = grant(ask(&mut it, 0, a, 1));
+    assert_eq!(lease.0 >> 40, 1, "the epoch is in it");
+    assert_eq!(ask(&mut it, 1, b, 1), busy(a, 0));
+    it.heard(Now(2), a, ToCoordinator::Progress { lease, filled_bytes: 60 });
+    assert_eq!(ask(&mut it, 3, b, 1), busy(a, 60));
+    // Only its leader has a say in it.
+    it.heard(Now(4), b, ToCoordinator::Ended { lease, is_held: true });
+    assert_eq!(ask(&mut it, 4, b, 1), busy(a, 60));
+    it.heard(Now(5), a, ToCoordinator::Ended { lease, is_held: true });
+    assert_eq!(have(ask(&mut it, 6, b, 1)), [a.member()]);
+    let counters = it.counters();
+    assert_eq!((counters.grant, counters.busy, counters.have), (1, 3, 1));
+    assert_eq!((counters.leases, counters.entries, counters.holdings), (0, 1, 1));
+}
+
+#[test]
+fn a_lease_without_progress_goes_to_the_next_who_asks() {
+    let mut it = active();
+    let (a, b) = (join(&mut it, "a", &[]), join(&mut it, "b", &[]));
+    let first = grant(ask(&mut it, 0, a, 1));
+    it.heard(Now(TTL_MS - 1), a, ToCoordinator::Progress { lease: first, filled_bytes: 1 });
+    assert_eq!(ask(&mut it, 2 * TTL_MS - 2, b, 1), busy(a, 1));
+    let second = grant(ask(&mut it, 2 * TTL_MS - 1, b, 1));
+    assert_ne!(first, second);
+    // What the former leader says comes too late.
+    let late = 2 * TTL_MS;
+    it.heard(Now(late), a, ToCoordinator::Progress { lease: first, filled_bytes: 99 });
+    it.heard(Now(late), a, ToCoordinator::Ended { lease: first, is_held: true });
+    assert_eq!(ask(&mut it, late, a, 1), busy(b, 0));
+    assert_eq!((it.counters().expired, it.counters().holdings), (1, 0));
+    it.tick(Now(9 * TTL_MS));
+    assert_eq!((it.counters().expired, it.counters().leases), (2, 0));
+}
+
+#[test]
+fn leases_end_when_their_leader_leaves_fails_or_asks_again() {
+    let mut it = active();
+    let (a, b) = (join(&mut it, "a", &[]), join(&mut it, "b", &[]));
+    let first = grant(ask(&mut it, 0, a, 1));
+    let again = grant(ask(&mut it, 0, a, 1));
+    it.heard(Now(0), a, ToCoordinator::Ended { lease: first, is_held: false });
+    assert_eq!(ask(&mut it, 0, b, 1), busy(a, 0), "{first:?} is over, {again:?} is not");
+    it.heard(Now(0), b, ToCoordinator::NotThere { name: name(1), holder: a.member() });
+    assert_eq!(it.counters().broken, 1);
+    grant(ask(&mut it, 0, b, 1));
+    it.left(b);
+    it.outbox().for_each(drop);
+    grant(ask(&mut it, 0, a, 1));
+    // No more than the bound.
+    grant(ask(&mut it, 0, a, 2));
+    grant(ask(&mut it, 0, a, 3));
+    assert_eq!(ask(&mut it, 0, a, 4), Answer::Refused);
+}
+
+#[test]
+fn holders_are_named_only_if_they_are_there_whole_and_others() {
+    let mut it = active();
+    let (a, b) = (join(&mut it, "a", &[1]), join(&mut it, "b", &[]));
+    assert_eq!(have(ask(&mut it, 0, b, 1)), [a.member()]);
+    // Who asks does not have it any more.
+    let lease = grant(ask(&mut it, 0, a, 1));
+    it.heard(Now(0), a, ToCoordinator::Ended { lease, is_held: true });
+    // A new inventory: nothing counts until it is whole.
+    let half = ToCoordinator::Inventory { is_first: true, is_last: false, held: vec![held(2, 1)] };
+    it.heard(Now(0), a, half);
+    grant(ask(&mut it, 0, b, 1));
+    grant(ask(&mut it, 0, b, 2));
+    let rest = ToCoordinator::Inventory { is_first: false, is_last: true, held: vec![held(3, 1)] };
+    it.heard(Now(0), a, rest);
+    assert_eq!(have(ask(&mut it, 0, b, 2)), [a.member()]);
+    assert_eq!(have(ask(&mut it, 0, b, 3)), [a.member()]);
+    // What it said wrongly.
+    it.heard(Now(0), b, ToCoordinator::NotThere { name: name(2), holder: a.member() });
+    assert_eq!(it.counters().directory_errors, 1);
+    let delta = ToCoordinator::Delta { added: vec![held(4, 1)], removed: vec![name(3)] };
+    it.heard(Now(0), a, delta);
+    assert_eq!(have(ask(&mut it, 0, b, 4)), [a.member()]);
+    grant(ask(&mut it, 0, b, 3));
+    it.left(a);
+    it.outbox().for_each(drop);
+    assert_eq!(it.holders(&name(4)).count(), 0);
+}
+
+#[test]
+fn a_node_that_comes_back_replaces_itself() {
+    let mut it = active();
+    let old = join(&mut it, "a", &[1]);
+    let joined = it.joined(hello("a")).unwrap();
+    assert_eq!(joined.replaces, Some(old));
+    assert!(it.outbox().all(|(link, _)| link == joined.link), "nothing for a link that is gone");
+    // The old link is nobody, though its number may be the same.
+    it.heard(Now(0), old, ToCoordinator::Ask { ask: 1, name: name(1), bytes: 1 });
+    it.left(old);
+    assert_eq!(it.outbox().count(), 0);
+    assert_eq!(it.members().count(), 1);
+    assert_eq!(it.holders(&name(1)).count(), 0, "until it has told");
+    for number in 1..MEMBERS_MAX {
+        assert!(it.joined(hello(&format!("n{number}"))).is_some());
+    }
+    assert!(it.joined(hello("one too many")).is_none());
+}
+
+#[test]
+fn the_less_loaded_of_two_is_named_first() {
+    let mut it = active();
+    let nodes: Vec<LinkId> = (0..4).map(|n| join(&mut it, &format!("n{n}"), &[1])).collect();
+    let asker = join(&mut it, "asker", &[]);
+    for (place, &node) in nodes.iter().enumerate() {
+        let bytes_outstanding = 1_000_000 * place as u64;
+        it.heard(Now(0), node, ToCoordinator::Load(Load { bytes_outstanding, ..Load::default() }));
+    }
+    let mut first = [0; 4];
+    for _ in 0..1_000 {
+        let holders = have(ask(&mut it, 0, asker, 1));
+        assert!(holders.len() == 2 && holders[0] < holders[1], "{holders:?}");
+        first[usize::from(holders[0])] += 1;
+    }
+    // Of six pairs three, two, one and none.
+    for (count, expected) in first.into_iter().zip([500, 333, 167, 0]) {
+        assert!(i32::abs(count - expected) < 60, "{first:?}");
+    }
+    // What was sent there counts until the next news.
+    let mut it = active();
+    join(&mut it, "a", &[1]);
+    join(&mut it, "b", &[1]);
+    let asker = join(&mut it, "asker", &[]);
+    let firsts: Vec<_> = (0..10).map(|_| have(ask(&mut it, 0, asker, 1))[0]).collect();
+    assert_eq!(firsts.iter().filter(|&&first| first == 0).count(), 5, "{firsts:?}");
+}
+
+#[test]
+fn a_standby_knows_all_and_answers_nothing() {
+    let mut it = active();
+    it.set_stage(None);
+    let (a, b) = (join(&mut it, "a", &[1]), join(&mut it, "b", &[]));
+    assert_eq!(ask(&mut it, 0, b, 1), Answer::Refused);
+    it.set_stage(Some(2));
+    let welcomes: Vec<_> = it.outbox().collect();
+    assert_eq!(welcomes.len(), 2);
+    for (link, welcome) in welcomes {
+        let ToNode::Welcome { is_active: true, epoch: 2, you, members } = welcome else {
+            panic!("{welcome:?}");
+        };
+        assert_eq!((you, members.len()), (link.member(), 2));
+    }
+    assert_eq!(have(ask(&mut it, 0, b, 1)), [a.member()]);
+    let second = grant(ask(&mut it, 0, b, 2));
+    it.set_stage(Some(3));
+    it.outbox().for_each(drop);
+    // Leases are of their epoch.
+    let third = grant(ask(&mut it, 0, a, 2));
+    assert_ne!(second, third);
+    it.heard(Now(0), b, ToCoordinator::Ended { lease: second, is_held: true });
+    assert_eq!(ask(&mut it, 0, b, 2), busy(a, 0));
+    // The same reign again, after a moment as standby: numbers go on.
+    it.set_stage(None);
+    it.set_stage(Some(3));
+    it.outbox().for_each(drop);
+    assert_ne!(grant(ask(&mut it, 0, a, 2)), third);
+}
+
+#[test]
+fn tails_are_told_their_copies_and_the_roomiest() {
+    let mut it = active();
+    let (a, b) = (join(&mut it, "a", &[1, 2]), join(&mut it, "b", &[1]));
+    let tail = |it: &mut Coordinator, link| {
+        it.heard(Now(0), link, ToCoordinator::Tail { names: vec![name(1), name(2), name(3)] });
+        match it.outbox().next() {
+            Some((_, ToNode::Tail { copies, roomiest, .. })) => (copies, roomiest),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(tail(&mut it, a), (vec![2, 1, 0], Some(b.member())));
+    let c = join(&mut it, "c", &[]);
+    assert_eq!(tail(&mut it, b).1, Some(c.member()));
+    assert_eq!(tail(&mut it, c).1, Some(b.member()));
+    // Nobody has room: who holds most that others hold, too.
+    let fill = |it: &mut Coordinator, link, first: u64| {
+        let added = (first..first + 10).map(|seed| held(seed, 100)).collect();
+        it.heard(Now(0), link, ToCoordinator::Delta { added, removed: vec![] });
+    };
+    fill(&mut it, a, 10);
+    fill(&mut it, b, 20);
+    fill(&mut it, c, 20);
+    assert_eq!(tail(&mut it, a).1, Some(b.member()));
+    let views: Vec<_> = it.members().map(|it| (it.held_bytes, it.shared_bytes)).collect();
+    assert_eq!(views, [(1_200, 100), (1_100, 1_100), (1_000, 1_000)]);
+}

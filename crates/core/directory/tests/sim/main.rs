@@ -1,0 +1,74 @@
+//! Coordinators and nodes under a virtual clock and network, seeded.
+//!
+//! Every seed is a cluster, clients that ask for segments, and a list of
+//! misfortunes: links that break, crashes, pauses, takeovers with two
+//! coordinators active, nodes that do not reach each other, an origin that fails,
+//! stalls or changes. While it runs, `check` holds the coordinators to their
+//! promises and every byte that a client gets to the truth; at the end everything
+//! is mended, every client must have got its bytes or an end, and the directory
+//! must be true.
+//!
+//! `SKEP_SIM_SEED=n` runs one seed and tells its story; `SKEP_SIM_SEEDS=n` runs
+//! so many.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod check;
+mod node;
+mod origin;
+mod peers;
+mod scenario;
+mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use world::{Totals, World};
+
+/// Seeds that `cargo test` runs.
+const SEEDS: u64 = 2_400;
+
+#[test]
+fn promises_are_kept_whatever_happens() {
+    if let Some(seed) = number("SKEP_SIM_SEED") {
+        eprintln!("{}", World::new(seed, true).run().unwrap());
+        return;
+    }
+    let seeds = number("SKEP_SIM_SEEDS").unwrap_or(SEEDS);
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let totals = std::thread::scope(|scope| {
+        let run = |first: u64| move || run_all((first..seeds).step_by(threads as usize));
+        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(run(first))).collect();
+        let mut totals = Totals::default();
+        for thread in threads {
+            let of_thread = thread.join().expect("its panics are caught");
+            totals.add(&of_thread.unwrap_or_else(|broken| panic!("{broken}")));
+        }
+        totals
+    });
+    eprintln!("{totals}");
+    assert!(totals.takeovers > 0 && totals.served > 0 && totals.resumed > 0, "nothing happened");
+}
+
+/// Runs seeds up to the first that breaks a promise.
+fn run_all(seeds: impl Iterator<Item = u64>) -> Result<Totals, String> {
+    let mut totals = Totals::default();
+    for seed in seeds {
+        let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, false).run()));
+        let broken = match result {
+            Ok(Ok(of_seed)) => {
+                totals.add(&of_seed);
+                continue;
+            }
+            Ok(Err(broken)) => broken,
+            Err(_) => "panic, see above".to_owned(),
+        };
+        return Err(format!(
+            "seed {seed}: {broken}\nagain, with its story:\n  \
+             SKEP_SIM_SEED={seed} cargo test -p skep-directory --test sim -- --nocapture"
+        ));
+    }
+    Ok(totals)
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
+}

@@ -1,0 +1,180 @@
+//! A node's memory, links and growing segments.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use skep_directory::keep::{Candidate, Verdict, victims};
+use skep_directory::{Changes, Fetcher};
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Held, SegmentName, ToCoordinator};
+use skep_wire::limits::TAIL_MAX;
+
+use crate::origin::CHUNK_BYTES;
+
+/// A node in the words of a node: equal if it is the same one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    pub(crate) node: usize,
+    /// The link on which it was named, and its number there.
+    pub(crate) via: Option<(u64, MemberId)>,
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.node == other.node
+    }
+}
+
+/// A segment that is not whole yet.
+pub(crate) struct Growing {
+    pub(crate) fetcher: Fetcher<Peer>,
+    pub(crate) bytes: u32,
+    pub(crate) chunks: Vec<u64>,
+    /// Number of the action under way; what comes of an earlier one is late.
+    pub(crate) attempt: u64,
+    /// Whether it reads the origin.
+    pub(crate) is_filling: bool,
+    /// The link on which the lease was granted.
+    pub(crate) lease_conn: Option<u64>,
+    pub(crate) clients: Vec<u64>,
+    /// Streams that others read from it.
+    pub(crate) served: Vec<u64>,
+}
+
+impl Growing {
+    pub(crate) fn new(fetcher: Fetcher<Peer>, bytes: u32) -> Self {
+        let (chunks, clients, served) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            fetcher,
+            bytes,
+            chunks,
+            attempt: 0,
+            is_filling: false,
+            lease_conn: None,
+            clients,
+            served,
+        }
+    }
+
+    pub(crate) fn filled(&self) -> u32 {
+        (self.chunks.len() as u32 * CHUNK_BYTES).min(self.bytes)
+    }
+}
+
+/// A whole segment.
+pub(crate) struct Cached {
+    pub(crate) bytes: u32,
+    pub(crate) chunks: Rc<[u64]>,
+    /// As a coordinator told last.
+    copies: u16,
+}
+
+/// A link to a coordinator, as the node sees it.
+pub(crate) struct Link {
+    pub(crate) conn: u64,
+    pub(crate) changes: Changes,
+    pub(crate) is_active: bool,
+    pub(crate) epoch: u64,
+    /// Numbers of nodes, and which they are.
+    pub(crate) members: BTreeMap<MemberId, usize>,
+}
+
+pub(crate) struct Node {
+    pub(crate) is_alive: bool,
+    pub(crate) life: u64,
+    pub(crate) paused_until: u64,
+    pub(crate) capacity_bytes: u64,
+    pub(crate) cached: BTreeMap<SegmentName, Cached>,
+    /// Oldest first.
+    order: VecDeque<SegmentName>,
+    pub(crate) cached_bytes: u64,
+    pub(crate) growing: BTreeMap<SegmentName, Growing>,
+    /// By coordinator.
+    pub(crate) links: BTreeMap<usize, Link>,
+    pub(crate) asks: BTreeMap<u64, SegmentName>,
+    /// Nodes that an active coordinator last told of.
+    pub(crate) known: Vec<usize>,
+    pub(crate) streams: usize,
+}
+
+impl Node {
+    pub(crate) fn new(capacity_bytes: u64, life: u64) -> Self {
+        Self {
+            is_alive: true,
+            life,
+            paused_until: 0,
+            capacity_bytes,
+            cached: BTreeMap::new(),
+            order: VecDeque::new(),
+            cached_bytes: 0,
+            growing: BTreeMap::new(),
+            links: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            known: Vec::new(),
+            streams: 0,
+        }
+    }
+
+    /// The link to the coordinator that answers.
+    pub(crate) fn active(&self) -> Option<&Link> {
+        self.links.values().filter(|link| link.is_active).max_by_key(|link| link.epoch)
+    }
+
+    pub(crate) fn link(&mut self, conn: u64) -> Option<&mut Link> {
+        self.links.values_mut().find(|link| link.conn == conn)
+    }
+
+    pub(crate) fn held(&self) -> Vec<Held> {
+        self.cached.iter().map(|(&name, it)| Held { name, bytes: it.bytes }).collect()
+    }
+
+    /// Keeps a segment; what must leave for it does.
+    pub(crate) fn keep(&mut self, name: SegmentName, bytes: u32, chunks: Rc<[u64]>) {
+        if u64::from(bytes) > self.capacity_bytes || self.cached.contains_key(&name) {
+            return;
+        }
+        while self.cached_bytes + u64::from(bytes) > self.capacity_bytes {
+            let over = self.cached_bytes + u64::from(bytes) - self.capacity_bytes;
+            self.evict(over);
+        }
+        self.cached.insert(name, Cached { bytes, chunks, copies: 0 });
+        self.cached_bytes += u64::from(bytes);
+        self.order.push_back(name);
+        self.links.values_mut().for_each(|link| link.changes.added(Held { name, bytes }));
+    }
+
+    fn evict(&mut self, bytes: u64) {
+        let tail: Vec<SegmentName> = self.order.iter().take(TAIL_MAX).copied().collect();
+        let candidate = |name: &SegmentName| {
+            let Cached { bytes, copies, .. } = self.cached[name];
+            Candidate { bytes, copies, chances: 0, is_first: false, passes: 0 }
+        };
+        let candidates: Vec<Candidate> = tail.iter().map(candidate).collect();
+        for (name, verdict) in tail.iter().zip(victims(&candidates, bytes, false)) {
+            if verdict == Verdict::Drop {
+                self.drop_cached(name);
+            }
+        }
+    }
+
+    fn drop_cached(&mut self, name: &SegmentName) {
+        if let Some(cached) = self.cached.remove(name) {
+            self.cached_bytes -= u64::from(cached.bytes);
+            self.order.retain(|it| it != name);
+            self.links.values_mut().for_each(|link| link.changes.removed(*name));
+        }
+    }
+
+    /// The next to leave.
+    pub(crate) fn tail(&self) -> ToCoordinator {
+        ToCoordinator::Tail { names: self.order.iter().take(8).copied().collect() }
+    }
+
+    pub(crate) fn copies(&mut self, names: &[SegmentName], copies: &[u16]) {
+        for (name, &copies) in names.iter().zip(copies) {
+            if let Some(cached) = self.cached.get_mut(name) {
+                cached.copies = copies;
+            }
+        }
+    }
+}

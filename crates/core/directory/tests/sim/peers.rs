@@ -1,0 +1,450 @@
+//! What nodes do: clients, fetches, streams between nodes, the origin.
+
+use std::rc::Rc;
+
+use skep_directory::{Action, End, Event as Told, Fetcher, Reply, Ring};
+use skep_units::Now;
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use crate::node::{Growing, Peer};
+use crate::origin::CHUNK_BYTES;
+use crate::world::{Event, World};
+
+/// Silence of another node or the origin after which it is given up.
+const PEER_STALL_MS: u64 = 700;
+const ORIGIN_STALL_MS: u64 = 400;
+/// Streams that a node serves at a time.
+const STREAMS_MAX: usize = 5;
+/// In a thousand: chunks that arrive broken.
+const GARBAGE_PERMILLE: u64 = 2;
+
+/// One fetch of a node from another.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) server: usize,
+    pub(crate) client: usize,
+    client_life: u64,
+    name: SegmentName,
+    attempt: u64,
+    with_origin: bool,
+    /// The chunk that is sent next.
+    next: usize,
+    is_over: bool,
+    last: u64,
+}
+
+/// What comes on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StreamSays {
+    Chunk(u64),
+    Garbage,
+    Refused(Refusal),
+    Broken,
+}
+
+impl World {
+    // --- clients ---
+
+    pub(crate) fn clients_come(&mut self, count: u64) {
+        let object = self.rng.below(self.origin.objects.len() as u64) as usize;
+        let index = self.rng.below(3) as usize;
+        let name = self.origin.name(object, index);
+        for _ in 0..count {
+            let node = self.rng.below(self.nodes.len() as u64) as usize;
+            if !self.nodes[node].is_alive || self.nodes[node].paused_until > self.at {
+                continue;
+            }
+            let client = self.number();
+            self.tell(|| format!("client {client} wants {name:?} of n{node}"));
+            self.clients.insert(client, (self.at, node, name));
+            if let Some(cached) = self.nodes[node].cached.get(&name) {
+                let chunks = Rc::clone(&cached.chunks);
+                self.served(client, Some(&chunks));
+                continue;
+            }
+            let bytes = self.origin.names[&name].bytes;
+            let begin = Fetcher::new(bytes, 0, Now(self.at));
+            let is_new = self.grow(node, name, begin);
+            self.nodes[node].growing.get_mut(&name).expect("grows").clients.push(client);
+            if is_new {
+                self.drive(node, name, Told::Begin);
+            }
+        }
+    }
+
+    /// A client has got what it wanted, or the connection was closed.
+    fn served(&mut self, client: u64, chunks: Option<&[u64]>) {
+        let (since, node, name) = self.clients.remove(&client).expect("waits");
+        let (ms, is_served) = (self.at - since, chunks.is_some());
+        self.tell(|| format!("client {client} of n{node} waited {ms} ms: {is_served}"));
+        self.totals.wait_ms_max = self.totals.wait_ms_max.max(ms);
+        match chunks {
+            Some(chunks) => {
+                assert_eq!(chunks, &*self.origin.names[&name].chunks, "wrong bytes");
+                self.totals.served += 1;
+            }
+            None => self.totals.failed += 1,
+        }
+    }
+
+    // --- fetches ---
+
+    fn grow(&mut self, node: usize, name: SegmentName, fetcher: Fetcher<Peer>) -> bool {
+        let bytes = self.origin.names[&name].bytes;
+        let is_new = !self.nodes[node].growing.contains_key(&name);
+        self.nodes[node].growing.entry(name).or_insert_with(|| Growing::new(fetcher, bytes));
+        is_new
+    }
+
+    /// Does what the fetch says until there is something to wait for.
+    fn drive(&mut self, node: usize, name: SegmentName, mut told: Told<Peer>) {
+        loop {
+            let attempt = self.number();
+            let growing = self.nodes[node].growing.get_mut(&name).expect("grows");
+            growing.attempt = attempt;
+            let filled = growing.filled();
+            let action = growing.fetcher.next(told.clone(), Now(self.at));
+            growing.is_filling = matches!(action, Action::FillFromOrigin { .. });
+            self.tell(|| format!("n{node} {name:?}: {told:?} -> {action:?}"));
+            let due_ms = match action {
+                Action::Ask { timeout_ms } if self.ask(node, name, attempt) => timeout_ms,
+                Action::Ask { .. } => {
+                    told = Told::NoAnswer { owner: self.owner(node, &name) };
+                    continue;
+                }
+                Action::FetchFrom { peer, from, with_origin } => {
+                    assert_eq!(from, filled);
+                    self.fetch(node, peer.node, name, attempt, with_origin);
+                    PEER_STALL_MS
+                }
+                Action::FillFromOrigin { from, lease } => {
+                    assert_eq!(from, filled);
+                    self.totals.fills += 1;
+                    self.totals.resumed += u64::from(from > 0);
+                    self.totals.unleased += u64::from(lease.is_none());
+                    self.read_origin(node, name, attempt);
+                    ORIGIN_STALL_MS
+                }
+                Action::TellNotThere { peer } => {
+                    if let Some((conn, holder)) = peer.via {
+                        self.say(conn, ToCoordinator::NotThere { name, holder });
+                    }
+                    told = Told::Told;
+                    continue;
+                }
+                Action::TellEnded { lease, is_whole } => {
+                    let fits = u64::from(growing_bytes(self, node, &name))
+                        <= self.nodes[node].capacity_bytes;
+                    if let Some(conn) = self.nodes[node].growing[&name].lease_conn {
+                        let is_held = is_whole && fits;
+                        self.say(conn, ToCoordinator::Ended { lease, is_held });
+                    }
+                    told = Told::Told;
+                    continue;
+                }
+                Action::Wait { ms } => ms,
+                Action::Done => return self.over(node, name, true),
+                Action::Failed => return self.over(node, name, false),
+            };
+            let life = self.nodes[node].life;
+            self.schedule(self.at + due_ms, Event::Due { node, life, name, attempt, filled });
+            return;
+        }
+    }
+
+    fn ask(&mut self, node: usize, name: SegmentName, attempt: u64) -> bool {
+        let Some(conn) = self.nodes[node].active().map(|link| link.conn) else { return false };
+        self.nodes[node].asks.insert(attempt, name);
+        let bytes = growing_bytes(self, node, &name);
+        self.say(conn, ToCoordinator::Ask { ask: attempt, name, bytes });
+        true
+    }
+
+    fn owner(&self, node: usize, name: &SegmentName) -> Option<Peer> {
+        let known = self.nodes[node].known.iter();
+        let member = |&it: &usize| (it, Name::new(&format!("n{it}")).unwrap(), 1);
+        let owner = Ring::new(known.map(member)).owner(name, |_| 0)?;
+        (owner != node).then_some(Peer { node: owner, via: None })
+    }
+
+    pub(crate) fn due(&mut self, node: usize, name: SegmentName, attempt: u64, filled: u32) {
+        let Some(growing) = self.nodes[node].growing.get(&name) else { return };
+        if growing.attempt != attempt {
+            return;
+        }
+        let (now_filled, life) = (growing.filled(), self.nodes[node].life);
+        let is_asking = self.nodes[node].asks.remove(&attempt).is_some();
+        if now_filled > filled {
+            // Something came meanwhile: patience begins anew.
+            let event = Event::Due { node, life, name, attempt, filled: now_filled };
+            self.schedule(self.at + ORIGIN_STALL_MS, event);
+        } else if is_asking {
+            let owner = self.owner(node, &name);
+            self.drive(node, name, Told::NoAnswer { owner });
+        } else if self.streams.contains_key(&attempt) {
+            self.drive(node, name, Told::Fetched { filled, end: End::Lost });
+        } else {
+            // Whether it was a wait or the origin, the fetch knows.
+            let is_origin = self.nodes[node].growing[&name].is_filling;
+            let told = if is_origin { Told::Filled { filled } } else { Told::Waited };
+            self.drive(node, name, told);
+        }
+    }
+
+    fn over(&mut self, node: usize, name: SegmentName, is_whole: bool) {
+        let growing = self.nodes[node].growing.remove(&name).expect("grows");
+        assert_eq!(is_whole, growing.filled() == growing.bytes, "whole is whole");
+        let chunks: Rc<[u64]> = growing.chunks.into();
+        if is_whole {
+            self.nodes[node].keep(name, growing.bytes, Rc::clone(&chunks));
+        }
+        for client in growing.clients {
+            self.served(client, is_whole.then_some(&chunks));
+        }
+        for id in growing.served {
+            match is_whole {
+                true => self.push(id, &chunks, true),
+                false => self.end_stream(id, StreamSays::Broken),
+            }
+        }
+    }
+
+    /// A chunk is there.
+    fn append(&mut self, node: usize, name: SegmentName, chunk: u64) -> bool {
+        let growing = self.nodes[node].growing.get_mut(&name).expect("grows");
+        growing.chunks.push(chunk);
+        let (served, chunks) = (growing.served.clone(), growing.chunks.clone());
+        let (is_whole, lease, conn) =
+            (growing.filled() == growing.bytes, growing.fetcher.lease(), growing.lease_conn);
+        let filled_bytes = growing.filled();
+        served.into_iter().for_each(|id| self.push(id, &chunks, false));
+        if let (Some(lease), Some(conn)) = (lease, conn) {
+            self.say(conn, ToCoordinator::Progress { lease, filled_bytes });
+        }
+        is_whole
+    }
+
+    // --- what coordinators say ---
+
+    pub(crate) fn node_hears(&mut self, conn: u64, message: ToNode) {
+        let node = self.conns[&conn].node;
+        let Some(link) = self.nodes[node].link(conn) else { return };
+        match message {
+            ToNode::Welcome { is_active, epoch, members, .. } => {
+                (link.is_active, link.epoch) = (is_active, epoch);
+                link.members =
+                    members.iter().map(|it| (it.id, usize::from(it.address.port()))).collect();
+                if is_active {
+                    let known = link.members.values().copied().collect();
+                    self.nodes[node].known = known;
+                }
+            }
+            ToNode::Tail { names, copies, .. } => self.nodes[node].copies(&names, &copies),
+            ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),
+        }
+    }
+
+    fn answered(&mut self, node: usize, conn: u64, ask: u64, answer: Answer) {
+        let Some(name) = self.nodes[node].asks.remove(&ask) else {
+            // It comes late, and nobody waits for it.
+            if let Answer::Grant { lease, .. } = answer {
+                self.say(conn, ToCoordinator::Ended { lease, is_held: false });
+            }
+            return;
+        };
+        let link = self.nodes[node].link(conn).expect("it came on it");
+        let members = &link.members;
+        let peer =
+            |id: &MemberId| members.get(id).map(|&node| Peer { node, via: Some((conn, *id)) });
+        let reply = match answer {
+            Answer::Have { holders } => {
+                let holders = holders.iter().filter_map(peer).collect();
+                Some(Reply::Have { holders })
+            }
+            Answer::Busy { leader, .. } => peer(&leader).map(|leader| Reply::Busy { leader }),
+            Answer::Grant { lease, .. } => {
+                let growing = self.nodes[node].growing.get_mut(&name).expect("asks");
+                growing.lease_conn = Some(conn);
+                Some(Reply::Grant { lease })
+            }
+            Answer::Refused => None,
+        };
+        let told = match reply {
+            Some(reply) => Told::Answer(reply),
+            None => Told::NoAnswer { owner: self.owner(node, &name) },
+        };
+        self.drive(node, name, told);
+    }
+
+    // --- the origin ---
+
+    fn read_origin(&mut self, node: usize, name: SegmentName, attempt: u64) {
+        let life = self.nodes[node].life;
+        let at = (self.at + self.origin.read_ms).max(self.origin.stalls_until);
+        self.schedule(at, Event::OriginRead { node, life, name, attempt });
+    }
+
+    pub(crate) fn origin_read(&mut self, node: usize, name: SegmentName, attempt: u64) {
+        let Some(growing) = self.nodes[node].growing.get(&name) else { return };
+        if growing.attempt != attempt {
+            return;
+        }
+        let filled = growing.filled();
+        let fails = self.at < self.origin.fails_until;
+        let read = self.origin.read(&name, growing.chunks.len()).filter(|_| !fails);
+        let Some(chunk) = read else {
+            return self.drive(node, name, Told::Filled { filled });
+        };
+        self.totals.origin_chunks += 1;
+        if self.append(node, name, chunk) {
+            let filled = growing_bytes(self, node, &name);
+            return self.drive(node, name, Told::Filled { filled });
+        }
+        self.read_origin(node, name, attempt);
+    }
+
+    // --- streams ---
+
+    fn fetch(
+        &mut self,
+        client: usize,
+        server: usize,
+        name: SegmentName,
+        attempt: u64,
+        with_origin: bool,
+    ) {
+        let next = self.nodes[client].growing[&name].chunks.len();
+        let client_life = self.nodes[client].life;
+        let (is_over, last) = (false, self.at);
+        self.streams.insert(
+            attempt,
+            Stream { server, client, client_life, name, attempt, with_origin, next, is_over, last },
+        );
+        if !self.cuts.contains(&(client, server)) {
+            let at = self.at + 1 + self.rng.below(3);
+            self.schedule(at, Event::Fetch { stream: attempt });
+        }
+    }
+
+    pub(crate) fn fetch_arrives(&mut self, id: u64) {
+        let Stream { server, client, name, with_origin, .. } = self.streams[&id];
+        if !self.nodes[server].is_alive {
+            return self.end_stream(id, StreamSays::Broken);
+        }
+        if self.nodes[server].streams >= STREAMS_MAX {
+            return self.end_stream(id, StreamSays::Refused(Refusal::Overloaded));
+        }
+        if let Some(cached) = self.nodes[server].cached.get(&name) {
+            let chunks = Rc::clone(&cached.chunks);
+            return self.push(id, &chunks, true);
+        }
+        let is_growing = self.nodes[server].growing.get(&name);
+        let peer = Peer { node: client, via: None };
+        if is_growing.is_some_and(|it| !it.fetcher.may_serve(peer))
+            || (is_growing.is_none() && !with_origin)
+        {
+            return self.end_stream(id, StreamSays::Refused(Refusal::NotThere));
+        }
+        let bytes = self.origin.names[&name].bytes;
+        let begin = Fetcher::for_peer(bytes, Now(self.at));
+        let is_new = self.grow(server, name, begin);
+        let growing = self.nodes[server].growing.get_mut(&name).expect("grows");
+        growing.served.push(id);
+        let chunks = growing.chunks.clone();
+        self.nodes[server].streams += 1;
+        self.push(id, &chunks, false);
+        if is_new {
+            self.drive(server, name, Told::Begin);
+        }
+    }
+
+    /// Sends the chunks that are there and were not sent.
+    fn push(&mut self, id: u64, chunks: &[u64], is_all: bool) {
+        while let Some(&chunk) = chunks.get(self.streams[&id].next) {
+            self.streams.get_mut(&id).expect("a stream").next += 1;
+            let is_garbage = !self.scenario.is_calm() && self.rng.below(1_000) < GARBAGE_PERMILLE;
+            let says = if is_garbage { StreamSays::Garbage } else { StreamSays::Chunk(chunk) };
+            self.send(id, says);
+        }
+        if is_all {
+            self.close(id);
+        }
+    }
+
+    fn end_stream(&mut self, id: u64, says: StreamSays) {
+        self.send(id, says);
+        self.close(id);
+    }
+
+    fn send(&mut self, id: u64, says: StreamSays) {
+        let delay = 1 + self.rng.below(3);
+        let stream = self.streams.get_mut(&id).expect("a stream");
+        // A stream that lost something says nothing more.
+        stream.is_over |= self.cuts.contains(&(stream.server, stream.client));
+        if stream.is_over {
+            return;
+        }
+        stream.last = stream.last.max(self.at + delay);
+        let at = stream.last;
+        self.schedule(at, Event::Stream { stream: id, says });
+    }
+
+    fn close(&mut self, id: u64) {
+        let stream = self.streams.get_mut(&id).expect("a stream");
+        stream.is_over = true;
+        let Stream { server, name, .. } = *stream;
+        if let Some(growing) = self.nodes[server].growing.get_mut(&name) {
+            growing.served.retain(|it| *it != id);
+        }
+        let node = &mut self.nodes[server];
+        node.streams = node.growing.values().map(|it| it.served.len()).sum();
+    }
+
+    pub(crate) fn break_streams(&mut self, is_it: impl Fn(&Stream) -> bool) {
+        let ids: Vec<u64> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| !stream.is_over && is_it(stream))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            // Half of them in silence, as when a machine dies.
+            if self.rng.below(2) == 0 {
+                self.send(id, StreamSays::Broken);
+            }
+            self.close(id);
+        }
+    }
+
+    pub(crate) fn stream_says(&mut self, id: u64, says: StreamSays) {
+        let Stream { client, client_life, name, attempt, .. } = self.streams[&id];
+        let is_its = |growing: &Growing| growing.attempt == attempt;
+        if !self.lives(client, client_life)
+            || !self.nodes[client].growing.get(&name).is_some_and(is_its)
+        {
+            return;
+        }
+        let filled = self.nodes[client].growing[&name].filled();
+        let end = match says {
+            StreamSays::Chunk(chunk) => {
+                self.totals.peer_chunks += 1;
+                if !self.append(client, name, chunk) {
+                    return;
+                }
+                End::Whole
+            }
+            StreamSays::Refused(refusal) => End::Refused(refusal),
+            StreamSays::Garbage | StreamSays::Broken => End::Lost,
+        };
+        let chunks = self.nodes[client].growing[&name].chunks.len() as u32;
+        let bytes = growing_bytes(self, client, &name);
+        let filled = if end == End::Whole { (chunks * CHUNK_BYTES).min(bytes) } else { filled };
+        self.drive(client, name, Told::Fetched { filled, end });
+    }
+}
+
+fn growing_bytes(world: &World, node: usize, name: &SegmentName) -> u32 {
+    world.nodes[node].growing[name].bytes
+}

@@ -1,0 +1,101 @@
+//! What a seed is made of: a cluster, its clients, and the misfortunes that
+//! befall it.
+
+use skep_units::Rng;
+
+/// When misfortunes and clients end, in milliseconds; then all is mended.
+pub(crate) const FAULTS_END_MS: u64 = 4_000;
+
+/// When the simulation ends: nobody waits that long.
+pub(crate) const END_MS: u64 = FAULTS_END_MS + 6_000;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) coordinators: usize,
+    pub(crate) nodes: usize,
+    /// Whether nothing is ever evicted.
+    pub(crate) is_roomy: bool,
+    /// When how many clients ask for a segment at once.
+    pub(crate) herds: Vec<(u64, u64)>,
+    pub(crate) faults: Vec<(u64, Fault)>,
+}
+
+/// A misfortune, or its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A node's link to a coordinator breaks.
+    Break(usize, usize),
+    CrashNode(usize),
+    StartNode(usize),
+    /// Does not run for so many milliseconds.
+    PauseNode(usize, u64),
+    CrashCoordinator(usize),
+    StartCoordinator(usize),
+    PauseCoordinator(usize, u64),
+    /// The other one becomes active; the one that was notices so much later.
+    TakeOver(u64),
+    /// Two nodes do not reach each other.
+    Cut(usize, usize),
+    /// A node and a coordinator do not reach each other.
+    Part(usize, usize),
+    Heal,
+    OriginFails(u64),
+    OriginStalls(u64),
+    NewVersion(u64),
+    Mend,
+}
+
+impl Scenario {
+    pub(crate) fn new(rng: &mut Rng) -> Self {
+        let coordinators = 1 + rng.below(2) as usize;
+        let nodes = [1, 2, 3, 4, 6, 12][rng.below(6) as usize];
+        let is_roomy = rng.below(2) == 0;
+        let mut scenario =
+            Self { coordinators, nodes, is_roomy, herds: Vec::new(), faults: Vec::new() };
+        for _ in 0..10 + rng.below(60) {
+            let clients = if rng.below(4) == 0 { 2 + rng.below(12) } else { 1 };
+            scenario.herds.push((50 + rng.below(FAULTS_END_MS - 50), clients));
+        }
+        // Many seeds have few misfortunes, so that each has its full effect.
+        let count = [0, 0, 1, 1, 2, 4, 8, 16][rng.below(8) as usize];
+        for _ in 0..count {
+            scenario.add_fault(rng);
+        }
+        scenario.faults.push((FAULTS_END_MS, Fault::Mend));
+        scenario.faults.sort_by_key(|(at, _)| *at);
+        scenario
+    }
+
+    /// Whether nothing goes wrong in it.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.faults.len() == 1
+    }
+
+    fn add_fault(&mut self, rng: &mut Rng) {
+        let at = rng.below(FAULTS_END_MS - 500);
+        let until = at + 20 + rng.below(1_500);
+        let node = rng.below(self.nodes as u64) as usize;
+        let other = rng.below(self.nodes as u64) as usize;
+        let coordinator = rng.below(self.coordinators as u64) as usize;
+        let ms = 1 + rng.below(1_500);
+        let faults = &mut self.faults;
+        match rng.below(12) {
+            0 | 1 => faults.push((at, Fault::Break(node, coordinator))),
+            2 | 3 => faults.extend([(at, Fault::CrashNode(node)), (until, Fault::StartNode(node))]),
+            4 => faults.push((at, Fault::PauseNode(node, ms))),
+            5 => faults.extend([
+                (at, Fault::CrashCoordinator(coordinator)),
+                (until, Fault::StartCoordinator(coordinator)),
+            ]),
+            6 => faults.push((at, Fault::PauseCoordinator(coordinator, ms))),
+            7 => faults.push((at, Fault::TakeOver(rng.below(500)))),
+            8 => faults.extend([(at, Fault::Cut(node, other)), (until, Fault::Heal)]),
+            9 => faults.extend([(at, Fault::Part(node, coordinator)), (until, Fault::Heal)]),
+            10 => match rng.below(2) {
+                0 => faults.push((at, Fault::OriginFails(ms / 4))),
+                _ => faults.push((at, Fault::OriginStalls(ms))),
+            },
+            _ => faults.push((at, Fault::NewVersion(rng.next_u64()))),
+        }
+    }
+}

@@ -1,0 +1,693 @@
+//! The clock, the links between nodes and coordinators, and what befalls them.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::fmt;
+use std::net::SocketAddr;
+
+use skep_directory::{Coordinator, Hello, LinkId, Settings, inventory};
+use skep_units::{Now, Rng};
+use skep_wire::cache::{Load, SegmentName, ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use crate::check::Check;
+use crate::node::{Link, Node};
+use crate::origin::Origin;
+use crate::peers::{Stream, StreamSays};
+use crate::scenario::{END_MS, Fault, Scenario};
+
+/// Small, so that both bounds are met.
+pub(crate) const LEASE_TTL_MS: u64 = 500;
+pub(crate) const LEASES_MAX: usize = 6;
+const HOLDINGS_MAX: usize = 60;
+const REPORT_MS: u64 = 50;
+const TICK_MS: u64 = 100;
+/// From the death of an active coordinator to the next one's reign.
+const TAKEOVER_MS: u64 = 200;
+
+pub(crate) enum Event {
+    Connect {
+        node: usize,
+        coordinator: usize,
+        life: u64,
+    },
+    ToCoordinator {
+        conn: u64,
+        message: ToCoordinator,
+    },
+    ToNode {
+        conn: u64,
+        message: ToNode,
+    },
+    /// One end learns that the link is gone.
+    CoordinatorDown {
+        conn: u64,
+    },
+    NodeDown {
+        conn: u64,
+    },
+    /// The time for the answer, the wait or the next bytes is over.
+    Due {
+        node: usize,
+        life: u64,
+        name: SegmentName,
+        attempt: u64,
+        filled: u32,
+    },
+    OriginRead {
+        node: usize,
+        life: u64,
+        name: SegmentName,
+        attempt: u64,
+    },
+    Fetch {
+        stream: u64,
+    },
+    Stream {
+        stream: u64,
+        says: StreamSays,
+    },
+    Report {
+        node: usize,
+        life: u64,
+    },
+    Tick {
+        coordinator: usize,
+        life: u64,
+    },
+    Clients {
+        count: u64,
+    },
+    StepBack {
+        coordinator: usize,
+        life: u64,
+    },
+    TakeOver,
+    Fault(Fault),
+}
+
+/// A link between a node and a coordinator.
+#[derive(Clone, Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: u64,
+    pub(crate) node: usize,
+    pub(crate) coordinator: usize,
+    is_up: bool,
+    link: Option<LinkId>,
+    /// When the last thing said arrives, each way.
+    last: [u64; 2],
+}
+
+pub(crate) struct Machine {
+    pub(crate) core: Coordinator,
+    is_alive: bool,
+    life: u64,
+    paused_until: u64,
+}
+
+pub(crate) struct World {
+    pub(crate) at: u64,
+    pub(crate) rng: Rng,
+    pub(crate) scenario: Scenario,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) conns: BTreeMap<u64, Conn>,
+    pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) origin: Origin,
+    /// Who waits since when at which node for what.
+    pub(crate) clients: BTreeMap<u64, (u64, usize, SegmentName)>,
+    pub(crate) cuts: Vec<(usize, usize)>,
+    pub(crate) totals: Totals,
+    parts: Vec<(usize, usize)>,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: BTreeMap<u64, Event>,
+    scheduled: u64,
+    numbers: u64,
+    active: usize,
+    epoch: u64,
+    check: Check,
+    tells: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) seeds: u64,
+    pub(crate) events: u64,
+    pub(crate) served: u64,
+    pub(crate) failed: u64,
+    pub(crate) fills: u64,
+    pub(crate) resumed: u64,
+    pub(crate) unleased: u64,
+    pub(crate) origin_chunks: u64,
+    pub(crate) peer_chunks: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) directory_errors: u64,
+    pub(crate) expired: u64,
+    pub(crate) wait_ms_max: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, tells: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let scenario = Scenario::new(&mut rng);
+        if tells {
+            eprintln!("seed {seed}: {scenario:?}");
+        }
+        let origin = Origin::new(&mut rng);
+        Self {
+            at: 0,
+            rng,
+            scenario,
+            machines: Vec::new(),
+            nodes: Vec::new(),
+            conns: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            origin,
+            clients: BTreeMap::new(),
+            cuts: Vec::new(),
+            totals: Totals { seeds: 1, ..Totals::default() },
+            parts: Vec::new(),
+            queue: BinaryHeap::new(),
+            events: BTreeMap::new(),
+            scheduled: 0,
+            numbers: 0,
+            active: 0,
+            epoch: 0,
+            check: Check::default(),
+            tells,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Result<Totals, String> {
+        self.start();
+        while let Some(Reverse((at, number))) = self.queue.pop() {
+            if at > END_MS {
+                break;
+            }
+            self.at = at;
+            let event = self.events.remove(&number).expect("scheduled");
+            let until = self.paused_until(&event);
+            if until > at {
+                // By its number it stays behind what came before it.
+                self.events.insert(number, event);
+                self.queue.push(Reverse((until, number)));
+                continue;
+            }
+            self.totals.events += 1;
+            self.happen(event).map_err(|broken| format!("at {at} ms: {broken}"))?;
+        }
+        self.at_the_end()?;
+        for machine in &self.machines {
+            let counters = machine.core.counters();
+            self.totals.directory_errors += counters.directory_errors;
+            self.totals.expired += counters.expired;
+        }
+        Ok(self.totals)
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
+        if self.tells {
+            eprintln!("{:>6} {}", self.at, what());
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, event: Event) {
+        self.scheduled += 1;
+        self.events.insert(self.scheduled, event);
+        self.queue.push(Reverse((at, self.scheduled)));
+    }
+
+    pub(crate) fn number(&mut self) -> u64 {
+        self.numbers += 1;
+        self.numbers
+    }
+
+    fn start(&mut self) {
+        for coordinator in 0..self.scenario.coordinators {
+            self.machines.push(Machine {
+                core: Coordinator::new(Self::settings(), self.rng.next_u64()),
+                is_alive: true,
+                life: 1,
+                paused_until: 0,
+            });
+            self.schedule(TICK_MS, Event::Tick { coordinator, life: 1 });
+        }
+        let capacity_bytes = if self.scenario.is_roomy { u64::MAX } else { 2 << 20 };
+        for node in 0..self.scenario.nodes {
+            self.nodes.push(Node::new(capacity_bytes, 1));
+            self.connect_all(node);
+        }
+        for (at, count) in self.scenario.herds.clone() {
+            self.schedule(at, Event::Clients { count });
+        }
+        for (at, fault) in self.scenario.faults.clone() {
+            self.schedule(at, Event::Fault(fault));
+        }
+        self.reign(0);
+    }
+
+    fn settings() -> Settings {
+        let lease_ttl_ms = LEASE_TTL_MS as u32;
+        Settings { holdings_max: HOLDINGS_MAX, leases_max: LEASES_MAX, lease_ttl_ms }
+    }
+
+    /// When `event` can happen, if its place does not run now.
+    fn paused_until(&self, event: &Event) -> u64 {
+        let of_conn = |conn: &u64| &self.conns[conn];
+        let node = |node: usize| self.nodes[node].paused_until;
+        match event {
+            Event::ToCoordinator { conn, .. } | Event::CoordinatorDown { conn } => {
+                self.machines[of_conn(conn).coordinator].paused_until
+            }
+            Event::Tick { coordinator, .. } | Event::StepBack { coordinator, .. } => {
+                self.machines[*coordinator].paused_until
+            }
+            Event::ToNode { conn, .. } | Event::NodeDown { conn } => node(of_conn(conn).node),
+            Event::Due { node: at, .. }
+            | Event::OriginRead { node: at, .. }
+            | Event::Connect { node: at, .. }
+            | Event::Report { node: at, .. } => node(*at),
+            Event::Fetch { stream } => node(self.streams[stream].server),
+            Event::Stream { stream, .. } => node(self.streams[stream].client),
+            Event::Clients { .. } | Event::TakeOver | Event::Fault(_) => 0,
+        }
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Connect { node, coordinator, life } => self.connect(node, coordinator, life),
+            Event::ToCoordinator { conn, message } => return self.coordinator_hears(conn, message),
+            Event::ToNode { conn, message } => self.node_hears(conn, message),
+            Event::CoordinatorDown { conn } => return self.coordinator_down(conn),
+            Event::NodeDown { conn } => self.node_down(conn),
+            Event::Due { node, life, name, attempt, filled } if self.lives(node, life) => {
+                self.due(node, name, attempt, filled);
+            }
+            Event::OriginRead { node, life, name, attempt } if self.lives(node, life) => {
+                self.origin_read(node, name, attempt);
+            }
+            Event::Due { .. } | Event::OriginRead { .. } => {}
+            Event::Fetch { stream } => self.fetch_arrives(stream),
+            Event::Stream { stream, says } => self.stream_says(stream, says),
+            Event::Report { node, life } => self.report(node, life),
+            Event::Tick { coordinator, life } => return self.tick(coordinator, life),
+            Event::Clients { count } => self.clients_come(count),
+            Event::StepBack { coordinator, life } => return self.step_back(coordinator, life),
+            Event::TakeOver => return self.take_over_if_vacant(),
+            Event::Fault(fault) => return self.befall(fault),
+        }
+        self.check_budget()
+    }
+
+    pub(crate) fn lives(&self, node: usize, life: u64) -> bool {
+        self.nodes[node].is_alive && self.nodes[node].life == life
+    }
+
+    fn check_budget(&self) -> Result<(), String> {
+        for (place, node) in self.nodes.iter().enumerate() {
+            let bytes: u64 = node.cached.values().map(|it| u64::from(it.bytes)).sum();
+            if bytes != node.cached_bytes || bytes > node.capacity_bytes {
+                return Err(format!("n{place} holds {bytes} bytes, counts {}", node.cached_bytes));
+            }
+        }
+        Ok(())
+    }
+
+    // --- links ---
+
+    fn connect_all(&mut self, node: usize) {
+        let life = self.nodes[node].life;
+        for coordinator in 0..self.scenario.coordinators {
+            let at = self.at + 1 + self.rng.below(20);
+            self.schedule(at, Event::Connect { node, coordinator, life });
+        }
+        self.schedule(self.at + REPORT_MS, Event::Report { node, life });
+    }
+
+    fn connect(&mut self, node: usize, coordinator: usize, life: u64) {
+        if !self.lives(node, life) || self.nodes[node].links.contains_key(&coordinator) {
+            return;
+        }
+        if !self.machines[coordinator].is_alive || self.parts.contains(&(node, coordinator)) {
+            self.schedule(self.at + 50, Event::Connect { node, coordinator, life });
+            return;
+        }
+        let id = self.number();
+        let last = [self.at; 2];
+        self.conns.insert(id, Conn { id, node, coordinator, is_up: true, link: None, last });
+        let link = Link {
+            conn: id,
+            changes: Default::default(),
+            is_active: false,
+            epoch: 0,
+            members: BTreeMap::new(),
+        };
+        self.nodes[node].links.insert(coordinator, link);
+        let hello = ToCoordinator::Hello {
+            name: Name::new(&format!("n{node}")).unwrap(),
+            address: SocketAddr::from(([127, 0, 0, 1], node as u16)),
+            capacity_bytes: self.nodes[node].capacity_bytes,
+        };
+        self.say(id, hello);
+        inventory(&self.nodes[node].held()).into_iter().for_each(|part| self.say(id, part));
+    }
+
+    /// A node says something on a link, which arrives in order, or never.
+    pub(crate) fn say(&mut self, conn: u64, message: ToCoordinator) {
+        let encoded = ToCoordinator::decode(&message.encode());
+        assert_eq!(encoded.as_ref(), Ok(&message), "it does not travel");
+        if let Some(at) = self.way(conn, 0) {
+            self.schedule(at, Event::ToCoordinator { conn, message });
+        }
+    }
+
+    fn way(&mut self, conn: u64, way: usize) -> Option<u64> {
+        let delay = 1 + self.rng.below(4);
+        let conn = self.conns.get_mut(&conn).filter(|conn| conn.is_up)?;
+        conn.last[way] = conn.last[way].max(self.at + delay);
+        Some(conn.last[way])
+    }
+
+    fn coordinator_hears(&mut self, id: u64, message: ToCoordinator) -> Result<(), String> {
+        let conn = self.conns[&id].clone();
+        let now = Now(self.at);
+        if !conn.is_up || !self.machines[conn.coordinator].is_alive {
+            return Ok(());
+        }
+        self.tell(|| format!("n{} to c{}: {message:?}", conn.node, conn.coordinator));
+        let core = &mut self.machines[conn.coordinator].core;
+        if let ToCoordinator::Hello { name, address, capacity_bytes } = message {
+            let joined = core.joined(Hello { name, address, capacity_bytes }).expect("few nodes");
+            self.conns.get_mut(&id).expect("checked").link = Some(joined.link);
+            let coordinator = conn.coordinator;
+            let replaced = |conn: &&Conn| {
+                conn.coordinator == coordinator
+                    && conn.link.is_some()
+                    && conn.link == joined.replaces
+            };
+            if let Some(replaced) = self.conns.values().find(replaced) {
+                self.check.left(replaced);
+            }
+            self.check.joined(&conn, joined.link.member());
+        } else if let Some(link) = conn.link {
+            self.check.hears(self.at, &conn, &message);
+            core.heard(now, link, message);
+        }
+        self.deliver(conn.coordinator)
+    }
+
+    /// Sends what a coordinator has to say.
+    fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
+        let said: Vec<(LinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
+        for (link, message) in said {
+            let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
+            let conn = self.conns.values().find(its).ok_or("a message to nobody")?.clone();
+            self.tell(|| format!("c{coordinator} to n{}: {message:?}", conn.node));
+            self.check.says(self.at, &conn, &message)?;
+            if ToNode::decode(&message.encode()).as_ref() != Ok(&message) {
+                return Err(format!("{message:?} does not travel"));
+            }
+            if let Some(at) = self.way(conn.id, 1) {
+                self.schedule(at, Event::ToNode { conn: conn.id, message });
+            }
+        }
+        let counters = self.machines[coordinator].core.counters();
+        let is_bounded = counters.holdings <= HOLDINGS_MAX as u64;
+        if is_bounded { Ok(()) } else { Err(format!("beyond its bounds: {counters:?}")) }
+    }
+
+    fn break_conn(&mut self, id: u64) {
+        let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_up) else { return };
+        conn.is_up = false;
+        for event in [Event::CoordinatorDown { conn: id }, Event::NodeDown { conn: id }] {
+            let at = self.at + self.rng.below(100);
+            self.schedule(at, event);
+        }
+    }
+
+    fn coordinator_down(&mut self, id: u64) -> Result<(), String> {
+        let conn = self.conns[&id].clone();
+        let Some(link) = conn.link.filter(|_| self.machines[conn.coordinator].is_alive) else {
+            return Ok(());
+        };
+        self.machines[conn.coordinator].core.left(link);
+        self.check.left(&conn);
+        // The link's number is nobody's from now on.
+        self.deliver(conn.coordinator)
+    }
+
+    fn node_down(&mut self, id: u64) {
+        let Conn { node, coordinator, .. } = self.conns[&id];
+        let is_it = |link: &Link| link.conn == id;
+        if self.nodes[node].is_alive && self.nodes[node].links.get(&coordinator).is_some_and(is_it)
+        {
+            self.nodes[node].links.remove(&coordinator);
+            let life = self.nodes[node].life;
+            self.schedule(self.at + 20, Event::Connect { node, coordinator, life });
+        }
+    }
+
+    fn report(&mut self, node: usize, life: u64) {
+        if !self.lives(node, life) {
+            return;
+        }
+        let load = Load {
+            bytes_outstanding: self.nodes[node].streams as u64 * 65_536,
+            cached_bytes: self.nodes[node].cached_bytes,
+            ..Load::default()
+        };
+        let tail = self.nodes[node].tail();
+        let mut said = Vec::new();
+        for link in self.nodes[node].links.values_mut() {
+            said.extend(link.changes.drain().into_iter().map(|delta| (link.conn, delta)));
+            said.push((link.conn, ToCoordinator::Load(load)));
+            if link.is_active {
+                said.push((link.conn, tail.clone()));
+            }
+        }
+        said.into_iter().for_each(|(conn, message)| self.say(conn, message));
+        self.schedule(self.at + REPORT_MS, Event::Report { node, life });
+    }
+
+    fn tick(&mut self, coordinator: usize, life: u64) -> Result<(), String> {
+        let machine = &mut self.machines[coordinator];
+        if !machine.is_alive || machine.life != life {
+            return Ok(());
+        }
+        machine.core.tick(Now(self.at));
+        self.schedule(self.at + TICK_MS, Event::Tick { coordinator, life });
+        self.deliver(coordinator)
+    }
+
+    // --- who is active ---
+
+    fn reign(&mut self, coordinator: usize) {
+        self.epoch += 1;
+        self.active = coordinator;
+        self.machines[coordinator].core.set_stage(Some(self.epoch));
+        self.check.stage(coordinator, Some(self.epoch));
+        self.totals.takeovers += u64::from(self.epoch > 1);
+    }
+
+    fn step_back(&mut self, coordinator: usize, life: u64) -> Result<(), String> {
+        let machine = &mut self.machines[coordinator];
+        if machine.life == life && machine.is_alive && self.active != coordinator {
+            machine.core.set_stage(None);
+            self.check.stage(coordinator, None);
+            return self.deliver(coordinator);
+        }
+        Ok(())
+    }
+
+    fn take_over_if_vacant(&mut self) -> Result<(), String> {
+        if self.machines[self.active].is_alive && self.machines[self.active].core.stage().0 {
+            return Ok(());
+        }
+        let Some(heir) = self.machines.iter().position(|it| it.is_alive) else { return Ok(()) };
+        self.reign(heir);
+        self.deliver(heir)
+    }
+
+    // --- misfortune ---
+
+    fn befall(&mut self, fault: Fault) -> Result<(), String> {
+        self.tell(|| format!("*** {fault:?}"));
+        let at = self.at;
+        match fault {
+            Fault::Break(node, coordinator) => {
+                if let Some(conn) = self.nodes[node].links.get(&coordinator).map(|it| it.conn) {
+                    self.break_conn(conn);
+                }
+            }
+            Fault::CrashNode(node) => self.crash_node(node),
+            Fault::StartNode(node) => self.start_node(node),
+            Fault::PauseNode(node, ms) => {
+                let until = &mut self.nodes[node].paused_until;
+                *until = (at + ms).max(*until);
+            }
+            Fault::CrashCoordinator(coordinator) => self.crash_coordinator(coordinator),
+            Fault::StartCoordinator(coordinator) => self.start_coordinator(coordinator),
+            Fault::PauseCoordinator(coordinator, ms) => {
+                let until = &mut self.machines[coordinator].paused_until;
+                *until = (at + ms).max(*until);
+            }
+            Fault::TakeOver(ms) => {
+                let (old, new) = (self.active, (self.active + 1) % self.machines.len());
+                let life = self.machines[old].life;
+                if self.machines[new].is_alive {
+                    self.reign(new);
+                    self.schedule(at + ms, Event::StepBack { coordinator: old, life });
+                    return self.deliver(new);
+                }
+            }
+            Fault::Cut(a, b) => self.cuts.extend([(a, b), (b, a)]),
+            Fault::Part(node, coordinator) => {
+                self.parts.push((node, coordinator));
+                return self.befall(Fault::Break(node, coordinator));
+            }
+            Fault::Heal => (self.cuts, self.parts) = (Vec::new(), Vec::new()),
+            Fault::OriginFails(ms) => self.origin.fails_until = at + ms,
+            Fault::OriginStalls(ms) => self.origin.stalls_until = at + ms,
+            Fault::NewVersion(random) => {
+                let object = (random % self.origin.objects.len() as u64) as usize;
+                self.origin.objects[object].version += 1;
+            }
+            Fault::Mend => self.mend(),
+        }
+        Ok(())
+    }
+
+    fn crash_node(&mut self, node: usize) {
+        self.nodes[node].is_alive = false;
+        let mine: Vec<u64> =
+            self.conns.values().filter(|it| it.node == node).map(|it| it.id).collect();
+        mine.into_iter().for_each(|conn| self.break_conn(conn));
+        self.clients.retain(|_, (_, at, _)| *at != node);
+        self.break_streams(|stream| stream.server == node);
+    }
+
+    fn start_node(&mut self, node: usize) {
+        if !self.nodes[node].is_alive {
+            let Node { capacity_bytes, life, .. } = self.nodes[node];
+            self.nodes[node] = Node::new(capacity_bytes, life + 1);
+            self.connect_all(node);
+        }
+    }
+
+    fn crash_coordinator(&mut self, coordinator: usize) {
+        self.machines[coordinator].is_alive = false;
+        let its: Vec<u64> = self
+            .conns
+            .values()
+            .filter(|it| it.coordinator == coordinator)
+            .map(|it| it.id)
+            .collect();
+        its.into_iter().for_each(|conn| self.break_conn(conn));
+        self.schedule(self.at + TAKEOVER_MS, Event::TakeOver);
+    }
+
+    fn start_coordinator(&mut self, coordinator: usize) {
+        if self.machines[coordinator].is_alive {
+            return;
+        }
+        let life = self.machines[coordinator].life + 1;
+        let core = Coordinator::new(Self::settings(), self.rng.next_u64());
+        self.machines[coordinator] = Machine { core, is_alive: true, life, paused_until: 0 };
+        self.check.restarted(coordinator);
+        // What was said to the one before is lost.
+        let its = |conn: &&mut Conn| conn.coordinator == coordinator;
+        self.conns.values_mut().filter(its).for_each(|conn| conn.link = None);
+        self.schedule(self.at, Event::Tick { coordinator, life });
+        self.schedule(self.at + TAKEOVER_MS, Event::TakeOver);
+    }
+
+    fn mend(&mut self) {
+        (self.cuts, self.parts) = (Vec::new(), Vec::new());
+        (self.origin.fails_until, self.origin.stalls_until) = (0, 0);
+        (0..self.machines.len()).for_each(|it| self.start_coordinator(it));
+        (0..self.nodes.len()).for_each(|it| self.start_node(it));
+        // Pauses end by themselves, so that links keep the order of what is said.
+    }
+
+    // --- the end ---
+
+    fn at_the_end(&self) -> Result<(), String> {
+        if let Some((client, waits)) = self.clients.first_key_value() {
+            return Err(format!("client {client} waits for ever: {waits:?}"));
+        }
+        if let Some(node) = self.nodes.iter().position(|node| !node.growing.is_empty()) {
+            return Err(format!("n{node} still fetches"));
+        }
+        self.true_directories()?;
+        if self.scenario.is_calm() && self.totals.failed > 0 {
+            return Err(format!("{} clients went without, and all was well", self.totals.failed));
+        }
+        let is_exact = self.scenario.is_calm() && self.scenario.is_roomy;
+        if is_exact && self.origin.names.len() < LEASES_MAX {
+            let (names, fills) = (self.origin.names.len() as u64, self.totals.fills);
+            let chunks: usize = self.origin.names.values().map(|truth| truth.chunks.len()).sum();
+            if fills != names || self.totals.origin_chunks != chunks as u64 {
+                return Err(format!("{fills} fills of {names} segments, and all was well"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of who holds what, all directories say nothing but the truth, and all of
+    /// it, unless they had to forget.
+    fn true_directories(&self) -> Result<(), String> {
+        for (place, machine) in self.machines.iter().enumerate() {
+            let ids: BTreeMap<u16, usize> =
+                machine.core.members().map(|it| (it.id, usize::from(it.address.port()))).collect();
+            if ids.len() != self.nodes.len() {
+                return Err(format!("c{place} knows {} nodes only", ids.len()));
+            }
+            let counters = machine.core.counters();
+            let may_lack = counters.forgotten > 0 || counters.directory_errors > 0;
+            for name in self.origin.names.keys() {
+                for (id, node) in &ids {
+                    let says = machine.core.holders(name).any(|holder| holder == *id);
+                    let has = self.nodes[*node].cached.contains_key(name);
+                    if says && !has || has && !says && !may_lack {
+                        return Err(format!("c{place}: n{node} holds {name:?}: {says}, not {has}"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.served += other.served;
+        self.failed += other.failed;
+        self.fills += other.fills;
+        self.resumed += other.resumed;
+        self.unleased += other.unleased;
+        self.origin_chunks += other.origin_chunks;
+        self.peer_chunks += other.peer_chunks;
+        self.takeovers += other.takeovers;
+        self.directory_errors += other.directory_errors;
+        self.expired += other.expired;
+        self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, events, served, failed, fills, resumed, unleased, .. } = self;
+        let Self { origin_chunks, peer_chunks, takeovers, directory_errors, expired, .. } = self;
+        write!(
+            f,
+            "{seeds} seeds, {events} events, {served} clients served, {failed} not; {fills} fills \
+             ({resumed} of them at an offset, {unleased} without a lease), {origin_chunks} chunks \
+             of the origin, {peer_chunks} of peers; {takeovers} takeovers, {directory_errors} \
+             directory errors, {expired} leases expired; at most {} ms of waiting",
+            self.wait_ms_max
+        )
+    }
+}
