@@ -88,4 +88,4 @@ pub const PEER_REQUEST_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 256;
 pub const PEER_REPLY_BYTES_MAX: usize = PEER_HEAD_BYTES_MAX + 256;
 
 /// Bytes of a chunk, the last of a segment excepted: what a segment grows by.
-pub const PEER_CHUNK_BYTES: u32 = 64 * 1024;
+pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
