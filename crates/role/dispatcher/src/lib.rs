@@ -26,6 +26,7 @@
 
 mod checks;
 mod control;
+mod coordinate;
 mod direct;
 mod direct_view;
 mod dispatcher;
@@ -46,6 +47,7 @@ mod status;
 mod tests;
 
 pub use control::ControlError;
+pub use coordinate::{CacheView, Coordination, CoordinatorStage};
 pub use direct::{Direct, DirectError, DirectParts, DirectStatus, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};

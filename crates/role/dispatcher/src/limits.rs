@@ -100,3 +100,11 @@ pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 /// Pause before an epoch is written again that the shared store did not take,
 /// in milliseconds: a store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;
+
+/// Time from one look of the coordinator at its leases to the next, in
+/// milliseconds.
+pub(crate) const COORDINATOR_TICK_MS: u64 = 100;
+
+/// Looks after which what is shown of the coordinator is made anew: walking all
+/// its tables is not for every look.
+pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;

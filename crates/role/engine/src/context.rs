@@ -73,7 +73,7 @@ impl Context {
     }
 
     /// This worker's counters.
-    pub fn counters(&self) -> &CoreCounters {
+    pub fn counters(&self) -> &Arc<CoreCounters> {
         &self.counters
     }
 

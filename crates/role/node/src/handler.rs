@@ -16,6 +16,7 @@ use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
 use crate::catalog::{Catalog, Located, Resource};
+use crate::cluster::Others;
 use crate::disk::{DiskError, Wait};
 use crate::front::{Entry, Front};
 use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
@@ -33,6 +34,8 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 pub struct NodeHandler {
     node: Arc<Node>,
     context: Rc<Context>,
+    /// The other nodes, if this one gets from their memory.
+    others: Option<Others>,
     view: RefCell<View>,
 }
 
@@ -60,7 +63,11 @@ impl NodeHandler {
         let catalog = Arc::clone(cache.load());
         let front = Rc::new(Front::new(catalog.sites().len()));
         let view = RefCell::new(View { cache, catalog, front });
-        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), view })
+        let others = node
+            .cluster
+            .get()
+            .map(|cluster| Others::new(cluster, context.worker(), context.counters()));
+        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), others, view })
     }
 
     fn view(&self) -> (Arc<Catalog>, Rc<Front>) {
@@ -305,13 +312,14 @@ impl Serving<'_> {
             site: &self.site,
             object,
             counters: self.handler.context.counters(),
+            others: self.handler.others.as_ref().filter(|_| self.site.is_shared),
             file,
         };
         let mut cache = CacheResult::Hit;
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
         let mut first = None;
         if wants_bytes {
-            match source.prepare().await {
+            match source.prepare(plan.first_byte()).await {
                 Ok(prepared) => (first, cache) = prepared,
                 Err(error) => return Ok(self.source_failed(resource, error)),
             }
@@ -475,6 +483,8 @@ fn cache_status(result: CacheResult) -> &'static [u8] {
         CacheResult::Hit => CACHE_STATUS_HIT,
         CacheResult::Fill => b"Cache-Status: skep; fwd=uri-miss; stored\r\n",
         CacheResult::Miss => b"Cache-Status: skep; fwd=uri-miss; collapsed\r\n",
+        // For the client the cluster is one cache.
+        CacheResult::Peer => b"Cache-Status: skep; hit; detail=peer\r\n",
         _ => b"Cache-Status: skep; fwd=bypass\r\n",
     }
 }

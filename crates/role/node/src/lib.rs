@@ -20,6 +20,7 @@
 
 mod arena;
 mod catalog;
+mod cluster;
 mod disk;
 mod front;
 mod handler;
@@ -34,14 +35,16 @@ mod stream;
 mod watch;
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use skep_config::Config;
 use skep_engine::Context;
+use skep_peer::stream::PeerService;
 
 use catalog::Catalog;
+pub use cluster::{Cluster, ClusterParts, PeerDesk};
 pub use handler::NodeHandler;
 pub use site::SiteError;
 use site::SiteSet;
@@ -68,6 +71,7 @@ pub struct Node {
     store: Arc<Store>,
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
+    cluster: OnceLock<Arc<Cluster>>,
     leaving: AtomicBool,
 }
 
@@ -81,6 +85,7 @@ impl Node {
             store,
             watcher,
             catalog: Arc::new(ArcSwap::new(catalog)),
+            cluster: OnceLock::new(),
             leaving: AtomicBool::new(false),
         }))
     }
@@ -89,7 +94,33 @@ impl Node {
     /// stays useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
         self.catalog.store(catalog(config, &self.store, &self.watcher)?);
+        if let Some(cluster) = self.cluster.get() {
+            cluster.reload(config);
+        }
         Ok(())
+    }
+
+    /// Takes part in the cluster's cache; before handlers are made.
+    pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
+        let cluster = Cluster::start(config, parts, &self.store)?;
+        assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
+        Ok(())
+    }
+
+    /// Its part in the cluster's cache, if it has one.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.get()
+    }
+
+    /// What answers other nodes on the worker of `context`.
+    pub fn peer_service(&self, context: &Rc<Context>) -> Option<Rc<PeerService<PeerDesk>>> {
+        let cluster = self.cluster.get()?;
+        let desk = PeerDesk {
+            cluster: Arc::clone(cluster),
+            store: Arc::clone(&self.store),
+            counters: Arc::clone(context.counters()),
+        };
+        Some(PeerService::new(desk, cluster.identity(), cluster.counts()))
     }
 
     /// The node's handler for the worker of `context`.

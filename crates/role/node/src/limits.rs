@@ -70,3 +70,17 @@ pub(crate) const ATTEMPTS_MAX: usize = 4;
 
 /// Longest path under a root, in bytes: what the kernel takes (PATH_MAX).
 pub(crate) const PATH_BYTES_MAX: usize = 4095;
+
+/// Time from one telling of changes to coordinators to the next, in
+/// milliseconds: what a node holds is known to all after so long.
+pub(crate) const LINK_TICK_MS: u64 = 20;
+
+/// Tellings of changes after which the load is told, too: every 100 ms.
+pub(crate) const LOAD_TICKS: u32 = 5;
+
+/// Buffers of fetches that a worker keeps for the next ones, a chunk each.
+pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
+
+/// Bytes of a fill after which its coordinator hears of progress: some times a
+/// segment.
+pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;

@@ -31,6 +31,15 @@ impl Plan {
     pub(crate) fn needs_bytes(&self) -> bool {
         matches!(self, Self::Whole | Self::Part(_) | Self::Parts(_))
     }
+
+    /// Where the body begins in the object.
+    pub(crate) fn first_byte(&self) -> u64 {
+        match self {
+            Self::Part(part) => part.start,
+            Self::Parts(parts) => parts[0].start,
+            _ => 0,
+        }
+    }
 }
 
 /// Whether a request has nothing that [`plan`] would look at: most have not.

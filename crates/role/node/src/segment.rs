@@ -15,7 +15,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use skep_cache::Entry;
+use skep_peer::stream::Chunk;
 use skep_serve::SharedBytes;
+use skep_wire::seal::PeerId;
 
 use crate::arena::{Ledger, Place};
 use crate::limits::CHUNK_BYTES;
@@ -32,6 +34,21 @@ pub(crate) enum Home {
     Heap(Arc<Ledger>),
     /// In a region.
     Place(Place),
+}
+
+/// Where the next bytes of a growing segment come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From this node's side, or from nowhere yet.
+    #[default]
+    Here,
+    /// From another node.
+    Peer {
+        /// Which.
+        id: PeerId,
+        /// Whether it is taken for the owner, in the absence of a coordinator.
+        is_owner: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -51,6 +68,9 @@ pub(crate) struct Segment {
     waiters: Mutex<Vec<Waker>>,
     /// Of each chunk; empty if nobody else reads from here.
     checksums: Box<[AtomicU32]>,
+    way: Mutex<Way>,
+    /// Whether bytes came from another node's memory.
+    is_from_peer: AtomicBool,
 }
 
 impl Segment {
@@ -73,6 +93,8 @@ impl Segment {
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
             checksums: Box::default(),
+            way: Mutex::default(),
+            is_from_peer: AtomicBool::new(false),
         }
     }
 
@@ -86,6 +108,47 @@ impl Segment {
     /// The checksum of a chunk that is there.
     pub(crate) fn checksum(&self, chunk: u32) -> Option<u32> {
         self.checksums.get(chunk as usize).map(|checksum| checksum.load(Ordering::Relaxed))
+    }
+
+    /// Says where the next bytes come from.
+    pub(crate) fn set_way(&self, way: Way) {
+        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
+        if matches!(way, Way::Peer { .. }) {
+            self.is_from_peer.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether bytes of it were sought in another node's memory.
+    pub(crate) fn is_from_peer(&self) -> bool {
+        self.is_from_peer.load(Ordering::Relaxed)
+    }
+
+    /// Whether `peer` may read what grows here
+    /// ([`Fetcher::may_serve`](skep_directory::Fetcher::may_serve)): nodes must
+    /// not wait for each other in a circle.
+    pub(crate) fn may_serve(&self, peer: PeerId) -> bool {
+        self.is_complete()
+            || match *self.way.lock().unwrap_or_else(PoisonError::into_inner) {
+                Way::Here => true,
+                Way::Peer { id, is_owner } => !is_owner && id != peer,
+            }
+    }
+
+    /// Bytes `start..end`, which lie in one chunk and are there, for another
+    /// node.
+    pub(crate) fn shared_chunk(self: &Arc<Self>, start: u32, end: u32) -> Option<Chunk> {
+        let (chunk, offset) = locate(start);
+        // A rest of a chunk has no checksum of its own.
+        let is_whole = offset == 0 && (end == self.bytes || end % CHUNK_BYTES as u32 == 0);
+        let checksum = self.checksum(chunk).filter(|_| is_whole)?;
+        let (number, from, to) = self.run(start, end);
+        Some(Chunk {
+            owner: Arc::clone(self) as Arc<dyn SharedBytes>,
+            number,
+            start: from,
+            end: to,
+            checksum,
+        })
     }
 
     /// Bytes when complete.
@@ -218,6 +281,8 @@ impl SharedBytes for Segment {
         self.place().map(Place::file)
     }
 }
+
+const _: () = assert!(CHUNK_BYTES == skep_wire::limits::PEER_CHUNK_BYTES as usize);
 
 /// Where the byte at `offset` is on the heap: its chunk and the offset in it.
 fn locate(offset: u32) -> (u32, u32) {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skep_config::{Redirect, Site as SiteConfig, Symlinks};
+use skep_config::{Content, Redirect, Site as SiteConfig, Symlinks};
 use skep_http::Host;
 use skep_wire::cache::ObjectName;
 
@@ -42,6 +42,8 @@ pub(crate) struct Site {
     pub(crate) dotfiles: bool,
     pub(crate) symlinks: Symlinks,
     pub(crate) precompressed: bool,
+    /// Whether all nodes see the same folder.
+    pub(crate) is_shared: bool,
     /// Field lines of every reply of the site.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
@@ -71,6 +73,7 @@ impl Site {
             dotfiles: config.dotfiles,
             symlinks: config.symlinks,
             precompressed: config.precompressed,
+            is_shared: config.content == Content::Shared,
             lines: lines.into(),
             lines_success: lines_success.into(),
             error_pages: config.error_pages.clone(),

@@ -332,6 +332,11 @@ impl Filler {
         &self.segment
     }
 
+    /// The segment's name.
+    pub(crate) fn name(&self) -> SegmentName {
+        self.key
+    }
+
     /// Whether the store has room to keep it.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept

@@ -8,6 +8,7 @@
 //! Each piece is published only after the file was found to be still the
 //! version that the head of the reply promised.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -17,10 +18,12 @@ use skep_engine::{ExchangeError, ReplySink};
 use skep_serve::SharedBytes;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::Origin;
 use tokio::task::JoinHandle;
 
+use crate::cluster::{Others, SegmentOrigin};
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
-use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
+use crate::limits::{INLINE_READ_BYTES_MAX, PROGRESS_BYTES, SEND_BYTES_MAX, STREAM_BYTES};
 use crate::object::Object;
 use crate::segment::Segment;
 use crate::site::Site;
@@ -51,7 +54,9 @@ pub(crate) struct Source<'a> {
     pub(crate) store: &'a Arc<Store>,
     pub(crate) site: &'a Arc<Site>,
     pub(crate) object: &'a Arc<Object>,
-    pub(crate) counters: &'a CoreCounters,
+    pub(crate) counters: &'a Arc<CoreCounters>,
+    /// The other nodes, if they are asked before the disk is.
+    pub(crate) others: Option<&'a Others>,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
 }
@@ -59,32 +64,40 @@ pub(crate) struct Source<'a> {
 impl Source<'_> {
     /// Whether the object passes the cache by.
     pub(crate) fn streams(&self) -> bool {
-        self.object.bytes() > self.store.capacity_bytes() || !self.store.may_pin()
+        // Together nodes keep what one alone could not.
+        let is_too_large =
+            self.others.is_none() && self.object.bytes() > self.store.capacity_bytes();
+        is_too_large || !self.store.may_pin()
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
-    /// file if it will be needed, and gets the first segment. Tells what the
-    /// cache did.
+    /// file if it will be needed, and gets the segment that begins it. Tells
+    /// what the cache did.
     pub(crate) async fn prepare(
         &mut self,
+        first_byte: u64,
     ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
         if self.streams() {
             self.open().await?;
             self.counters.inc(Counter::CacheStreamed);
             return Ok((None, CacheResult::Stream));
         }
-        let (segment, result) = self.segment(0).await?;
-        if self.object.segments() > 1 {
+        let (segment, result) = self.segment((first_byte / SEGMENT_BYTES) as u32).await?;
+        if self.object.segments() > 1 && self.others.is_none() {
             self.open().await?;
         }
-        self.counters.inc(match result {
-            CacheResult::Hit => Counter::CacheHit,
-            CacheResult::Fill => Counter::CacheFill,
-            _ => Counter::CacheFillJoined,
-        });
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first.map_err(|_| DiskError::Changed)?;
-        Ok((Some(segment), result))
+        let is_from_peer = segment.is_from_peer();
+        self.counters.inc(match result {
+            CacheResult::Hit => Counter::CacheHit,
+            CacheResult::Fill if is_from_peer => Counter::CachePeerHit,
+            CacheResult::Fill => Counter::CacheFill,
+            _ if is_from_peer => Counter::CachePeerJoined,
+            _ => Counter::CacheFillJoined,
+        });
+        let is_peers = is_from_peer && result != CacheResult::Hit;
+        Ok((Some(segment), if is_peers { CacheResult::Peer } else { result }))
     }
 
     /// Sends `range` of the object.
@@ -128,10 +141,15 @@ impl Source<'_> {
                     let store = Arc::clone(self.store);
                     drop(on_pool(move || store.clean()));
                 }
-                let file = self.open().await?;
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
                 }
+                if let Some(others) = self.others {
+                    let origin = SharedFile::new(self.site, self.object, self.counters, index);
+                    others.fill(filler, origin);
+                    return Ok((segment, CacheResult::Fill));
+                }
+                let file = self.open().await?;
                 self.fill(file, filler, index)?;
                 Ok((segment, CacheResult::Fill))
             }
@@ -140,8 +158,9 @@ impl Source<'_> {
 
     fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), DiskError> {
         let stamp = self.object.stamp;
+        let base = u64::from(index) * SEGMENT_BYTES;
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
-            match fill(&file, &filler, index, stamp, Wait::No) {
+            match fill(&file, filler.segment(), base, stamp, Wait::No, drop) {
                 Ok(()) => {
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
@@ -154,7 +173,7 @@ impl Source<'_> {
         // Not awaited: the readers wait for the chunks, and a failure reaches
         // them when the filler is dropped.
         drop(on_pool(move || {
-            if let Err(error) = fill(&file, &filler, index, stamp, Wait::Yes) {
+            if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes, drop) {
                 tracing::debug!(%error, "a segment could not be filled");
             }
         }));
@@ -204,6 +223,52 @@ impl Source<'_> {
     }
 }
 
+/// The file behind a segment, on a disk that all nodes see.
+struct SharedFile {
+    site: Arc<Site>,
+    object: Arc<Object>,
+    counters: Arc<CoreCounters>,
+    index: u32,
+}
+
+impl SharedFile {
+    fn new(
+        site: &Arc<Site>,
+        object: &Arc<Object>,
+        counters: &Arc<CoreCounters>,
+        index: u32,
+    ) -> Self {
+        let (site, object) = (Arc::clone(site), Arc::clone(object));
+        Self { site, object, counters: Arc::clone(counters), index }
+    }
+}
+
+impl SegmentOrigin for SharedFile {
+    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
+        let (site, object) = (Arc::clone(&self.site), Arc::clone(&self.object));
+        let base = u64::from(self.index) * SEGMENT_BYTES;
+        self.counters.inc(Counter::DiskReadPool);
+        let read = pool(move || {
+            let file = open(&site, &object, Wait::Yes)?;
+            let told = Cell::new(0);
+            fill(&file, &segment, base, object.stamp, Wait::Yes, |filled| {
+                if filled - told.get() >= PROGRESS_BYTES {
+                    told.set(filled);
+                    progress(filled);
+                }
+            })
+        });
+        if let Err(error) = read.await {
+            tracing::debug!(%error, "a segment could not be filled");
+        }
+    }
+
+    fn described(&self) -> Option<Origin> {
+        // Whoever owns it can read the same file, but must find it first.
+        None
+    }
+}
+
 /// Sends bytes `start..end` of a segment as they come in.
 async fn send_segment(
     reply: &mut ReplySink<'_>,
@@ -228,26 +293,28 @@ async fn send_segment(
     Ok(())
 }
 
-/// Fills a segment chunk by chunk. [`DiskError::WouldBlock`] leaves it as far
-/// as it got; call again with [`Wait::Yes`].
+/// Fills a segment chunk by chunk; `progress` hears of each. It begins at
+/// `base` of the file. [`DiskError::WouldBlock`] leaves it as far as it got;
+/// call again with [`Wait::Yes`].
 fn fill(
     file: &File,
-    filler: &Filler,
-    index: u32,
+    segment: &Segment,
+    base: u64,
     stamp: Stamp,
     wait: Wait,
+    progress: impl Fn(u32),
 ) -> Result<(), DiskError> {
-    let base = u64::from(index) * SEGMENT_BYTES;
     loop {
-        let bytes = filler.segment().next_chunk_bytes();
+        let bytes = segment.next_chunk_bytes();
         if bytes == 0 {
             return Ok(());
         }
-        let at = base + u64::from(filler.segment().filled());
+        let at = base + u64::from(segment.filled());
         with_chunk_buffer(bytes, |chunk| {
             read_version(file, stamp, at, chunk, wait)?;
-            filler.segment().publish(chunk).map_err(|_| DiskError::Exhausted)
+            segment.publish(chunk).map_err(|_| DiskError::Exhausted)
         })?;
+        progress(segment.filled());
     }
 }
 

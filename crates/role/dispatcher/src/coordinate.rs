@@ -1,0 +1,173 @@
+//! The coordinator of the cluster cache in this process: links in, answers out.
+//!
+//! ```text
+//!   nodes <--links--> LinkServer's thread { Coordinator } <--stage-- who is active
+//!                                   |
+//!                                   v every so often
+//!                                 CacheView (status, metrics)
+//! ```
+//!
+//! Where packets are steered the active dispatcher coordinates, in its epoch.
+//! Elsewhere all dispatchers are at work, and nodes take the first of the config
+//! that they are linked with: it has the highest rank.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use skep_directory::{Coordinator, Counters, Hello, LinkId as Member, MemberView, Settings};
+use skep_peer::stream::{LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, Teller};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::cache::{Identity, ToCoordinator, ToNode};
+
+use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS};
+
+/// What is shown of a coordinator.
+#[derive(Clone, Debug, Default)]
+pub struct CacheView {
+    /// Whether it answers.
+    pub is_active: bool,
+    /// Of its reign, or its rank.
+    pub epoch: u64,
+    /// Nodes that are linked.
+    pub members: Vec<MemberView>,
+    /// What has happened.
+    pub counters: Counters,
+}
+
+/// A coordinator; its links end when this is dropped.
+pub struct Coordination {
+    server: LinkServer<Stage>,
+    view: Arc<ArcSwap<CacheView>>,
+}
+
+/// `Some(epoch)`: active. `None`: on standby.
+type Stage = Option<u64>;
+
+/// Tells a coordinator whether it is active.
+#[derive(Clone)]
+pub struct CoordinatorStage(Teller<Stage>);
+
+impl CoordinatorStage {
+    /// Active in an epoch, or on standby.
+    pub fn set(&self, stage: Option<u64>) {
+        if self.0.tell(stage).is_err() {
+            tracing::warn!("the coordinator of the caches was not told that it is {stage:?}");
+        }
+    }
+}
+
+impl Coordination {
+    /// Takes links of nodes at `listener`; on standby until told otherwise.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub fn start(identity: Identity, listener: TcpListener, seed: u64) -> std::io::Result<Self> {
+        let view = Arc::<ArcSwap<CacheView>>::default();
+        let mut desk = Desk {
+            coordinator: Coordinator::new(Settings::default(), seed),
+            links: HashMap::new(),
+            members: HashMap::new(),
+            shown: Arc::clone(&view),
+            ticks: 0,
+        };
+        let settings = LinkSettings::new(identity, COORDINATOR_TICK_MS);
+        let handle = move |event: LinkEvent<ToCoordinator, Stage>, outbox: &mut Outbox<ToNode>| {
+            desk.handle(event, outbox);
+        };
+        Ok(Self { server: LinkServer::start(&settings, listener, handle)?, view })
+    }
+
+    /// What tells it whether it is active.
+    pub fn stage(&self) -> CoordinatorStage {
+        CoordinatorStage(self.server.teller())
+    }
+
+    /// What is to be shown of it, at most half a second old.
+    pub fn view(&self) -> Arc<CacheView> {
+        self.view.load_full()
+    }
+}
+
+/// Lives in the thread of the links.
+struct Desk {
+    coordinator: Coordinator,
+    /// Links that have said hello.
+    links: HashMap<LinkId, Member>,
+    members: HashMap<Member, LinkId>,
+    shown: Arc<ArcSwap<CacheView>>,
+    ticks: u32,
+}
+
+impl Desk {
+    fn handle(&mut self, event: LinkEvent<ToCoordinator, Stage>, outbox: &mut Outbox<ToNode>) {
+        let now = Now(monotonic_ms());
+        match event {
+            LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
+            LinkEvent::Received { link, message } => self.received(now, link, message, outbox),
+            LinkEvent::Down { link, peer, why } => {
+                if let Some(member) = self.links.remove(&link) {
+                    self.members.remove(&member);
+                    self.coordinator.left(member);
+                    tracing::info!("cache: node {peer} is not linked any more: {why}");
+                }
+            }
+            LinkEvent::Told(stage) => {
+                self.coordinator.set_stage(stage);
+                self.show();
+            }
+            LinkEvent::Tick => {
+                self.coordinator.tick(now);
+                self.ticks += 1;
+                if self.ticks % COORDINATOR_VIEW_TICKS == 0 {
+                    self.show();
+                }
+            }
+        }
+        for (member, message) in self.coordinator.outbox() {
+            if let Some(&link) = self.members.get(&member) {
+                // A link that takes no more ends, and is heard of.
+                let _ = outbox.send(link, &message);
+            }
+        }
+    }
+
+    fn received(
+        &mut self,
+        now: Now,
+        link: LinkId,
+        message: ToCoordinator,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        match (self.links.get(&link), message) {
+            (None, ToCoordinator::Hello { name, address, capacity_bytes }) => {
+                let hello = Hello { name: name.clone(), address, capacity_bytes };
+                let Some(joined) = self.coordinator.joined(hello) else {
+                    tracing::warn!("cache: node {name} is one too many");
+                    return outbox.close(link);
+                };
+                if let Some(old) = joined.replaces.and_then(|old| self.members.remove(&old)) {
+                    self.links.remove(&old);
+                    outbox.close(old);
+                }
+                self.links.insert(link, joined.link);
+                self.members.insert(joined.link, link);
+                tracing::info!("cache: node {name} is linked, and serves others at {address}");
+            }
+            (Some(&member), message) => self.coordinator.heard(now, member, message),
+            (None, _) => outbox.close(link),
+        }
+    }
+
+    fn show(&self) {
+        let (is_active, epoch) = self.coordinator.stage();
+        self.shown.store(Arc::new(CacheView {
+            is_active,
+            epoch,
+            members: self.coordinator.members().collect(),
+            counters: self.coordinator.counters(),
+        }));
+    }
+}

@@ -1,0 +1,216 @@
+//! The thread of the links: tells coordinators what is held, asks them for
+//! workers, and keeps what they say of the other nodes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use skep_directory::{Reply, Ring, inventory};
+use skep_peer::stream::{LinkEvent, LinkId, Outbox};
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Answer, Load, Member, ToCoordinator, ToNode};
+use tokio::sync::oneshot;
+
+use super::{ClusterParts, Command, Outstanding, Peer, View};
+use crate::limits::LOAD_TICKS;
+use crate::store::Store;
+
+/// Weight of each node among owners: all have the same.
+const OWNER_WEIGHT: u32 = 8;
+
+/// See the module.
+pub(super) struct Desk {
+    parts: ClusterParts,
+    store: Arc<Store>,
+    view: Arc<ArcSwap<View>>,
+    sending: Arc<Outstanding>,
+    links: HashMap<LinkId, Coordinator>,
+    /// Questions that wait for an answer.
+    asks: HashMap<u64, Question>,
+    next_ask: u64,
+    ticks: u32,
+}
+
+/// What a link's other end said of itself.
+#[derive(Default)]
+struct Coordinator {
+    /// Its epoch if it answers.
+    active_in: Option<u64>,
+    members: HashMap<MemberId, Peer>,
+}
+
+/// A worker waits.
+struct Question {
+    link: LinkId,
+    answer: oneshot::Sender<Option<Reply<Peer>>>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        parts: ClusterParts,
+        store: Arc<Store>,
+        view: &Arc<ArcSwap<View>>,
+        sending: &Arc<Outstanding>,
+    ) -> Self {
+        Self {
+            parts,
+            store,
+            view: Arc::clone(view),
+            sending: Arc::clone(sending),
+            links: HashMap::new(),
+            asks: HashMap::new(),
+            next_ask: 0,
+            ticks: 0,
+        }
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        event: LinkEvent<ToNode, Command>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        match event {
+            LinkEvent::Up { link, .. } => self.introduce(link, outbox),
+            LinkEvent::Received { link, message } => self.received(link, message, outbox),
+            LinkEvent::Down { link, peer, why } => {
+                tracing::info!("cache: not linked with {peer} any more: {why}");
+                self.links.remove(&link);
+                let lost = self.asks.extract_if(|_, question| question.link == link);
+                lost.for_each(|(_, question)| drop(question.answer.send(None)));
+                self.publish_linked();
+            }
+            LinkEvent::Missed { peer, why } => tracing::debug!("cache: no link with {peer}: {why}"),
+            LinkEvent::Told(command) => self.told(command, outbox),
+            LinkEvent::Tick => self.tick(outbox),
+        }
+    }
+
+    fn introduce(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
+        // What has changed so far is in the inventory.
+        self.tell_changes(outbox);
+        self.links.insert(link, Coordinator::default());
+        let hello = ToCoordinator::Hello {
+            name: self.parts.identity.name().clone(),
+            address: self.parts.address,
+            capacity_bytes: self.store.capacity_bytes(),
+        };
+        let messages = std::iter::once(hello).chain(inventory(&self.store.held()));
+        // A link that takes no more ends, and begins anew.
+        let _ = messages.into_iter().all(|message| outbox.send(link, &message));
+    }
+
+    fn received(&mut self, link: LinkId, message: ToNode, outbox: &mut Outbox<ToCoordinator>) {
+        match message {
+            ToNode::Welcome { is_active, epoch, members, .. } => {
+                self.welcomed(link, is_active.then_some(epoch), &members);
+            }
+            ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
+            // Asked for by nobody yet.
+            ToNode::Tail { .. } => {}
+        }
+    }
+
+    fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[Member]) {
+        let peer = |member: &Member| {
+            let (id, address) = (member.name.peer(), member.address);
+            (member.id, Peer { id, address, member: member.id })
+        };
+        let known = members.iter().map(peer).collect::<HashMap<_, _>>();
+        let owners = members.iter().map(|it| (known[&it.id], it.name.clone(), OWNER_WEIGHT));
+        let ring = Some(Ring::new(owners));
+        self.links.insert(link, Coordinator { active_in, members: known });
+        // Whoever answers knows best; without one any will do.
+        if self.active().is_none_or(|active| active == link) {
+            let is_linked = self.active().is_some();
+            self.view.store(Arc::new(View { ring, is_linked }));
+        }
+    }
+
+    /// Says whether anybody answers; who the others are stays known.
+    fn publish_linked(&self) {
+        let is_linked = self.active().is_some();
+        let known = self.view.load();
+        self.view.store(Arc::new(View { ring: known.ring.clone(), is_linked }));
+    }
+
+    /// The link to who answers, in the latest epoch if several do.
+    fn active(&self) -> Option<LinkId> {
+        let answering = self.links.iter().filter_map(|(&link, it)| Some((it.active_in?, link)));
+        answering.max().map(|(_, link)| link)
+    }
+
+    fn told(&mut self, command: Command, outbox: &mut Outbox<ToCoordinator>) {
+        let Some(link) = self.active() else {
+            if let Command::Ask { answer, .. } = command {
+                drop(answer.send(None));
+            }
+            return;
+        };
+        let message = match command {
+            Command::Ask { name, bytes, answer } => {
+                let ask = self.next_ask;
+                self.next_ask += 1;
+                self.asks.insert(ask, Question { link, answer });
+                ToCoordinator::Ask { ask, name, bytes }
+            }
+            Command::NotThere { name, holder } => ToCoordinator::NotThere { name, holder },
+            Command::Progress { lease, filled_bytes } => {
+                ToCoordinator::Progress { lease, filled_bytes }
+            }
+            Command::Ended { lease, is_held } => ToCoordinator::Ended { lease, is_held },
+        };
+        let _ = outbox.send(link, &message);
+    }
+
+    fn answered(
+        &mut self,
+        link: LinkId,
+        ask: u64,
+        answer: Answer,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let granted = match answer {
+            Answer::Grant { lease, .. } => Some(lease),
+            _ => None,
+        };
+        let reply = self.reply(link, answer);
+        let question = self.asks.remove(&ask).filter(|question| question.link == link);
+        let is_heard = question.is_some_and(|question| question.answer.send(reply).is_ok());
+        if let (Some(lease), false) = (granted, is_heard) {
+            let _ = outbox.send(link, &ToCoordinator::Ended { lease, is_held: false });
+        }
+    }
+
+    /// An answer in the words of a fetcher; `None`: as good as silence.
+    fn reply(&self, link: LinkId, answer: Answer) -> Option<Reply<Peer>> {
+        let members = &self.links.get(&link)?.members;
+        Some(match answer {
+            Answer::Have { holders } => {
+                let holders = holders.iter().filter_map(|id| members.get(id).copied());
+                Reply::Have { holders: holders.collect() }
+            }
+            Answer::Busy { leader, .. } => Reply::Busy { leader: *members.get(&leader)? },
+            Answer::Grant { lease, .. } => Reply::Grant { lease },
+            Answer::Refused => return None,
+        })
+    }
+
+    fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        self.tell_changes(outbox);
+        self.asks.retain(|_, question| !question.answer.is_closed());
+        self.ticks += 1;
+        if self.ticks % LOAD_TICKS == 0 {
+            let own = (self.parts.load)();
+            let bytes_outstanding = own.bytes_outstanding + self.sending.bytes();
+            let cached_bytes = self.store.stats().indexed_bytes;
+            let load = Load { bytes_outstanding, cached_bytes, ..own };
+            outbox.send_all(&ToCoordinator::Load(load));
+        }
+    }
+
+    fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        for delta in self.store.changes() {
+            outbox.send_all(&delta);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Fills a segment: the live half of [`Fetcher`], which says what to do next.
+//!
+//! A fill is a task of its own. Clients read from the segment while it grows,
+//! and no client's speed or end is felt here.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_directory::{Action, End, Event, Fetcher};
+use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool};
+use skep_serve::{Worker, monotonic_ms};
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::Now;
+use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
+
+use super::{Cluster, Peer};
+use crate::segment::{Segment, Way};
+use crate::store::Filler;
+
+/// What fills a segment from where it comes from.
+pub(crate) trait SegmentOrigin: 'static {
+    /// Reads on from what is there; `progress` hears of every so many bytes.
+    /// Whatever goes wrong: what is there is right.
+    fn read(
+        &self,
+        segment: Arc<Segment>,
+        progress: impl Fn(u32) + Send + 'static,
+    ) -> impl Future<Output = ()>;
+
+    /// In words that all nodes share, for one that is to fill in our stead.
+    fn described(&self) -> Option<Origin>;
+}
+
+/// The other nodes, as one worker reaches them.
+pub(crate) struct Others {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+}
+
+impl Others {
+    pub(crate) fn new(
+        cluster: &Arc<Cluster>,
+        worker: &Rc<Worker>,
+        counters: &Arc<CoreCounters>,
+    ) -> Self {
+        let pool = PeerPool::new(worker, &cluster.identity, &cluster.counts);
+        Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
+    }
+
+    /// Begins to fill a segment, out of another node's memory if it is there.
+    pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) {
+        let running = Running {
+            cluster: Arc::clone(&self.cluster),
+            pool: Rc::clone(&self.pool),
+            counters: Arc::clone(&self.counters),
+            filler,
+            origin,
+        };
+        tokio::task::spawn_local(run(running, false));
+    }
+}
+
+/// Runs a fill to its end: the segment is whole then, or has failed.
+/// `is_for_peer`: for a node that takes this one for the owner.
+async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool) {
+    let bytes = running.segment().len();
+    let mut fetcher = match is_for_peer {
+        true => Fetcher::for_peer(bytes, now()),
+        false => Fetcher::new(bytes, 0, now()),
+    };
+    let mut event = Event::Begin;
+    loop {
+        let action = fetcher.next(event, now());
+        running.segment().set_way(way(&action));
+        event = match action {
+            Action::Ask { .. } => running.ask().await,
+            Action::FetchFrom { peer, with_origin, .. } => running.fetch(peer, with_origin).await,
+            Action::FillFromOrigin { lease, .. } => running.fill_from_origin(lease).await,
+            Action::TellNotThere { peer } => {
+                running.counters.inc(Counter::ClusterDirectoryError);
+                running.cluster.tell_not_there(running.filler.name(), peer);
+                Event::Told
+            }
+            Action::TellEnded { lease, is_whole } => {
+                let is_held = is_whole && running.filler.is_kept();
+                running.cluster.tell_ended(lease, is_held);
+                Event::Told
+            }
+            Action::Wait { ms } => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Event::Waited
+            }
+            Action::Done => return,
+            Action::Failed => return running.counters.inc(Counter::ClusterFailed),
+        };
+    }
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}
+
+/// Where the next bytes come from, for those who read.
+fn way(action: &Action<Peer>) -> Way {
+    match action {
+        Action::FetchFrom { peer, with_origin, .. } => {
+            Way::Peer { id: peer.id, is_owner: *with_origin }
+        }
+        _ => Way::Here,
+    }
+}
+
+struct Running<O> {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+    filler: Filler,
+    origin: O,
+}
+
+impl<O: SegmentOrigin> Running<O> {
+    fn segment(&self) -> &Arc<Segment> {
+        self.filler.segment()
+    }
+
+    async fn ask(&self) -> Event<Peer> {
+        let event = self.cluster.ask(self.filler.name(), self.segment().len()).await;
+        if matches!(event, Event::NoAnswer { .. }) {
+            self.counters.inc(Counter::ClusterSilent);
+        }
+        event
+    }
+
+    async fn fetch(&self, peer: Peer, with_origin: bool) -> Event<Peer> {
+        let from = self.segment().filled();
+        let request = PeerRequest::Fetch {
+            name: self.filler.name(),
+            bytes: self.segment().len(),
+            from,
+            origin: if with_origin { self.origin.described() } else { None },
+        };
+        let end = match self.fetch_chunks(peer, &request).await {
+            Ok(()) => End::Whole,
+            Err(PeerError::Refused(refusal)) => End::Refused(refusal),
+            Err(error) => {
+                tracing::debug!(%error, "a segment was not got from another node");
+                End::Lost
+            }
+        };
+        self.counters.inc(match end {
+            End::Whole if with_origin => Counter::ClusterOwner,
+            End::Whole => Counter::ClusterPeerHit,
+            End::Refused(Refusal::Overloaded) => Counter::ClusterRefused,
+            End::Refused(_) => Counter::ClusterRefused,
+            End::Lost => Counter::ClusterLost,
+        });
+        let filled = self.segment().filled();
+        self.counters.add(Counter::ClusterPeerBytes, u64::from(filled - from));
+        Event::Fetched { filled, end }
+    }
+
+    async fn fetch_chunks(&self, peer: Peer, request: &PeerRequest) -> Result<(), PeerError> {
+        let mut fetching = self.pool.fetch(peer.address, request).await?;
+        let mut buffer = Buffer::take();
+        loop {
+            let bytes = fetching.next_chunk(&mut buffer.0).await?;
+            if bytes == 0 {
+                return Ok(());
+            }
+            self.segment().publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
+        }
+    }
+
+    async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
+        let from = self.segment().filled();
+        let cluster = Arc::clone(&self.cluster);
+        let progress = move |filled| {
+            if let Some(lease) = lease {
+                cluster.tell_progress(lease, filled);
+            }
+        };
+        self.origin.read(Arc::clone(self.segment()), progress).await;
+        let filled = self.segment().filled();
+        self.counters.inc(Counter::ClusterOrigin);
+        self.counters.add(Counter::ClusterOriginBytes, u64::from(filled - from));
+        Event::Filled { filled }
+    }
+}
+
+thread_local! {
+    static BUFFERS: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer of this thread, given back when dropped: there are as many as
+/// fetches at a time.
+struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    fn take() -> Self {
+        let kept = BUFFERS.with_borrow_mut(Vec::pop);
+        Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.0);
+        BUFFERS.with_borrow_mut(|buffers| {
+            if buffers.len() < crate::limits::FETCH_BUFFERS_KEPT_MAX {
+                buffers.push(buffer);
+            }
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! This node's part in the cluster cache.
+//!
+//! ```text
+//!   Source::segment --miss--> fill (a task of the worker, never of a client)
+//!                              | what next? Fetcher
+//!            ask, tell         v              bytes
+//!   Desk <------------- Cluster, PeerPool ---------> other nodes, origin
+//!    | (thread of links)                                   ^
+//!    v                                                     | fetch
+//!   coordinators                     PeerDesk (per worker) <--- other nodes
+//! ```
+//!
+//! Invariants: names say version and place, so bytes by name are the right ones
+//! or none; a fill ends with all bytes or its readers are told; a lease that was
+//! granted is told to have ended.
+
+mod desk;
+mod fill;
+mod serve;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use skep_config::Config;
+use skep_directory::{Event, Reply, Ring};
+use skep_peer::stream::{LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Identity, LeaseId, Load, SegmentName};
+use skep_wire::message::Name;
+use skep_wire::seal::PeerId;
+use tokio::sync::oneshot;
+
+use crate::limits::LINK_TICK_MS;
+use crate::store::Store;
+use desk::Desk;
+pub(crate) use fill::{Others, SegmentOrigin};
+pub use serve::PeerDesk;
+
+/// What a node needs to take part.
+pub struct ClusterParts {
+    /// Who this machine is among those that hold the cluster's key.
+    pub identity: Identity,
+    /// Where other nodes reach this one.
+    pub address: SocketAddr,
+    /// What this node has to do now, but for what it knows itself.
+    pub load: Box<dyn FnMut() -> Load + Send>,
+}
+
+/// Another node, as a coordinator named it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer {
+    id: PeerId,
+    address: SocketAddr,
+    member: MemberId,
+}
+
+/// A node is the same whoever names it.
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+/// The nodes as they were last known; used while no coordinator answers.
+#[derive(Default)]
+pub(crate) struct View {
+    /// All, this one included.
+    ring: Option<Ring<Peer>>,
+    is_linked: bool,
+}
+
+/// What is counted, for all workers and the links.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding(AtomicU64);
+
+/// See the module. All methods may be called from any thread.
+pub struct Cluster {
+    links: NodeLinks<Command>,
+    teller: Teller<Command>,
+    identity: Identity,
+    me: PeerId,
+    view: Arc<ArcSwap<View>>,
+    counts: Arc<StreamCounts>,
+    /// Bytes that other nodes are being sent.
+    sending: Arc<Outstanding>,
+    sending_bytes_max: u64,
+    ask_timeout: Duration,
+}
+
+/// What workers want of the links' thread.
+enum Command {
+    Ask { name: SegmentName, bytes: u32, answer: oneshot::Sender<Option<Reply<Peer>>> },
+    NotThere { name: SegmentName, holder: MemberId },
+    Progress { lease: LeaseId, filled_bytes: u32 },
+    Ended { lease: LeaseId, is_held: bool },
+}
+
+impl Cluster {
+    /// Links this node with all coordinators of `config`.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub(crate) fn start(
+        config: &Config,
+        parts: ClusterParts,
+        store: &Arc<Store>,
+    ) -> std::io::Result<Arc<Self>> {
+        let view = Arc::<ArcSwap<View>>::default();
+        let identity = parts.identity.clone();
+        let sending = Arc::<Outstanding>::default();
+        let mut desk = Desk::new(parts, Arc::clone(store), &view, &sending);
+        let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
+        let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
+        let links = NodeLinks::start(&settings, targets(config), handle)?;
+        Ok(Arc::new(Self {
+            teller: links.teller(),
+            me: identity.name().peer(),
+            identity,
+            view,
+            counts: links.counts(),
+            links,
+            sending,
+            sending_bytes_max: config.cache.outstanding_bytes_max,
+            ask_timeout: Duration::from_millis(config.cache.coordinator_timeout_ms),
+        }))
+    }
+
+    /// Links with the coordinators of a changed config.
+    pub(crate) fn reload(&self, config: &Config) {
+        self.links.set_targets(targets(config));
+    }
+
+    /// Whether any coordinator answers this node.
+    pub fn is_linked(&self) -> bool {
+        self.view.load().is_linked
+    }
+
+    /// Counts of the streams of this node.
+    pub fn counts(&self) -> &Arc<StreamCounts> {
+        &self.counts
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks where a segment is; silence is answered by its owner.
+    async fn ask(&self, name: SegmentName, bytes: u32) -> Event<Peer> {
+        let (answer, mut answered) = oneshot::channel();
+        if self.teller.tell(Command::Ask { name, bytes, answer }).is_ok() {
+            let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
+            // Closed first, so that whoever answers later knows that nobody
+            // hears, and takes a lease back.
+            answered.close();
+            let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
+            if let Some(Ok(Some(reply))) = reply {
+                return Event::Answer(reply);
+            }
+        }
+        Event::NoAnswer { owner: self.owner(&name) }
+    }
+
+    /// Who owns a segment, if it is not this node.
+    fn owner(&self, name: &SegmentName) -> Option<Peer> {
+        let view = self.view.load();
+        let owner = view.ring.as_ref()?.owner(name, |_| 0)?;
+        Some(owner).filter(|owner| owner.id != self.me)
+    }
+
+    /// Says that `peer` does not have what it was said to have.
+    fn tell_not_there(&self, name: SegmentName, peer: Peer) {
+        self.tell(Command::NotThere { name, holder: peer.member });
+    }
+
+    fn tell_progress(&self, lease: LeaseId, filled_bytes: u32) {
+        self.tell(Command::Progress { lease, filled_bytes });
+    }
+
+    fn tell_ended(&self, lease: LeaseId, is_held: bool) {
+        self.tell(Command::Ended { lease, is_held });
+    }
+
+    fn tell(&self, command: Command) {
+        // Untold, the coordinator finds out by itself, a little later.
+        drop(self.teller.tell(command));
+    }
+}
+
+/// The coordinators of a config, the first of which counts most.
+fn targets(config: &Config) -> Vec<LinkTarget> {
+    let target = |dispatcher: &skep_config::Dispatcher| {
+        let name = Name::new(&dispatcher.name).ok()?;
+        Some(LinkTarget { name, address: dispatcher.address? })
+    };
+    config.dispatchers.iter().filter_map(target).collect()
+}
+
+impl Outstanding {
+    fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
