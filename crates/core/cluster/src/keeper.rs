@@ -169,6 +169,7 @@ impl TableKeeper {
             return self.refuse(name, Note::Unplanned);
         }
         let (life_before, version) = (self.watch.life(&name), beat.table);
+        let was_ready = self.is_ready(&name);
         if !self.watch.heard(now, beat, stamp) {
             return Vec::new();
         }
@@ -182,7 +183,11 @@ impl TableKeeper {
         let mut notes: Vec<Note> = note.into_iter().collect();
         if self.is_author {
             match self.learn(&name) {
-                Ok(is_news) if is_news || life != life_before => self.remake(),
+                Ok(is_news)
+                    if is_news || life != life_before || self.is_ready(&name) != was_ready =>
+                {
+                    self.remake();
+                }
                 Ok(_) => {}
                 Err(NoIndexLeft) => notes.extend(self.refuse(name, Note::NoIndex)),
             }
@@ -373,9 +378,16 @@ impl TableKeeper {
                 adopted => adopted,
             },
             Life::Unheard | Life::Dead => NodeState::Down,
+            Life::Alive if !self.is_ready(name) => NodeState::Down,
             Life::Alive if is_wanted => NodeState::Up,
             Life::Alive | Life::Leaving => NodeState::Draining,
         }
+    }
+
+    /// Whether a node has any table: without one it would refuse what it is to
+    /// hand on.
+    fn is_ready(&self, name: &Name) -> bool {
+        self.watch.beat(name).is_some_and(|beat| beat.table > TableVersion::default())
     }
 
     fn make(&self, version: TableVersion) -> Table {

@@ -11,13 +11,15 @@ use skep_units::Now;
 pub(crate) struct Listening {
     last: Option<Now>,
     listened: Now,
+    /// In time spent listening.
+    paused_at: Option<Now>,
     /// Longest time between two calls that counts in full, in milliseconds.
     step_ms_max: u64,
 }
 
 impl Listening {
     pub(crate) fn new(step_ms_max: u64) -> Self {
-        Self { last: None, listened: Now(0), step_ms_max }
+        Self { last: None, listened: Now(0), paused_at: None, step_ms_max }
     }
 
     /// Time spent listening up to the last call, in milliseconds.
@@ -32,7 +34,17 @@ impl Listening {
         let step_ms = self.last.map_or(0, |last| now.since_ms(last));
         self.last = Some(last);
         self.listened = self.listened.plus_ms(step_ms.min(self.step_ms_max));
+        if step_ms > self.step_ms_max {
+            self.paused_at = Some(self.listened);
+        }
         self.listened
+    }
+
+    /// Whether there was no pause within the last two steps: everybody who lives
+    /// would have been heard since. Silence from before a pause may
+    /// have ended in it.
+    pub(crate) fn is_awake(&self) -> bool {
+        self.paused_at.is_none_or(|at| self.listened.since_ms(at) >= 2 * self.step_ms_max)
     }
 }
 
@@ -47,6 +59,17 @@ mod tests {
             [(1_000, 0), (1_020, 20), (1_020, 20), (6_000, 70), (5_000, 70), (6_010, 80)]
         {
             assert_eq!(listening.at(Now(now)), Now(listened), "{now}");
+        }
+    }
+
+    #[test]
+    fn who_wakes_up_listens_first() {
+        let mut listening = Listening::new(50);
+        for (now, is_awake) in
+            [(0, true), (50, true), (101, false), (150, false), (200, false), (201, true)]
+        {
+            listening.at(Now(now));
+            assert_eq!(listening.is_awake(), is_awake, "{now}");
         }
     }
 }

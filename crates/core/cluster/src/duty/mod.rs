@@ -432,6 +432,9 @@ impl Duty {
     // --- what time brings ---
 
     fn stand_by(&mut self, now: Now, listened: Now) {
+        if !self.listening.is_awake() {
+            return;
+        }
         let takeover_ms = self.takeover_ms();
         if let Some(seen) = self.active {
             let ms = listened.since_ms(seen.at);

@@ -45,7 +45,8 @@ fn beat(number: usize) -> NodeBeat {
         mac: [2, 0, 0, 0, 0, number as u8],
         mtu: 1_500,
         addresses: Vec::new(),
-        table: TableVersion::default(),
+        // Of an earlier reign.
+        table: TableVersion { epoch: 0, generation: 1 },
         hears: None,
         is_leaving: false,
         load: NodeLoad::default(),
@@ -133,6 +134,16 @@ fn nodes_come_as_they_are_heard_and_generations_count_changes() {
     let moved = NodeBeat { mac: [9; 6], ..beat(0) };
     bench.hear(moved);
     assert_eq!(bench.table().version.generation, 4, "frames go elsewhere now");
+}
+
+#[test]
+fn a_node_takes_flows_once_it_has_a_table() {
+    let mut bench = Bench::up(2);
+    let bare = NodeBeat { table: TableVersion::default(), ..beat(1) };
+    bench.hear(bare.clone());
+    assert_eq!((bench.present(), bench.state(1)), (vec![0], NodeState::Down));
+    bench.hear(NodeBeat { table: bench.table().version, ..bare });
+    assert_eq!((bench.present(), bench.state(1)), (vec![0, 1], NodeState::Up));
 }
 
 #[test]
