@@ -255,6 +255,11 @@ impl Origins {
         OriginError { origin: Arc::clone(self.origins[place].url.text()), fault }
     }
 
+    #[cfg(test)]
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
     pub(crate) fn limits(&self) -> &OriginLimits {
         &self.limits
     }

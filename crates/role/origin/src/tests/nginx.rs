@@ -58,7 +58,9 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        self.child.kill().unwrap();
+        // SIGTERM, which its worker gets from it: a kill would leave that behind.
+        let kill = format!("kill {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
         self.child.wait().unwrap();
     }
 }
@@ -69,7 +71,7 @@ fn config(folder: &Path, address: &str) -> String {
         .map(|name| format!("{name}_temp_path {folder}/{name};\n"))
         .concat();
     format!(
-        "daemon off; master_process off; pid {folder}/pid; error_log stderr;\n\
+        "daemon off; user root; worker_processes 1; pid {folder}/pid; error_log stderr;\n\
          events {{ worker_connections 64; }}\n\
          http {{\naccess_log off;\n{temporary}\
          server {{ listen {address}; root {folder}/root; add_header Cache-Control max-age=60;\n\
@@ -84,7 +86,8 @@ fn nginx_is_understood() {
     let expected = hash(&object);
     nginx.write("big", &object);
     nginx.write("empty", b"");
-    let nginx = with_origins(&[nginx.url.clone()], patient(), async move |origins| {
+    let urls = vec![nginx.url.clone()];
+    let nginx = with_origins(&urls, patient(), async move |origins| {
         let (status, all) = get(&origins, &whole("/big")).await.unwrap();
         assert_eq!((status, hash(&all)), (200, expected));
 
