@@ -89,7 +89,7 @@ impl Scene {
         }
         figure(&format!(
             "{what}: {} downloads of {batches} memberships, none lost; {handed_on} packets handed \
-             on, {refused} refused (of short connections, while tables change)",
+             on, {refused} refused",
             each * batches
         ));
     }
