@@ -18,10 +18,11 @@ use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
 use skep_engine::{Context, Engine, Handler};
 use skep_node::Node;
-use skep_serve::{Admission, ListenerGroup, Worker, Workers, accept_loop, bind};
+use skep_serve::{Admission, ListenerGroup, Service, Worker, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Registry};
 
 use crate::control::start_console;
+use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
 use crate::running::{Roles, Running};
 use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
@@ -34,6 +35,8 @@ const DRAIN_POLL_MS: u64 = 20;
 #[derive(Clone)]
 enum Part {
     Node(Arc<Node>),
+    /// For other nodes.
+    Peers(Arc<Node>),
     Service(Arc<Dispatcher>),
 }
 
@@ -97,11 +100,21 @@ impl Process {
             dispatchers.push(dispatcher);
         }
 
-        let directing = directing.start(&config, &roles, &dispatchers, &admission, &registry)?;
+        let (mut cooperation, peers) = Cooperation::prepare(&config, &roles, threads)?;
+        if let (Some(node), Some(peers)) = (&node, peers) {
+            parts.push((Part::Peers(Arc::clone(node)), peers));
+        }
+
+        let on_reign = cooperation.coordinate(&config, &roles, seed())?;
+        let directing =
+            directing.start(&config, &roles, &dispatchers, &admission, &registry, on_reign)?;
         // Threads from here on have none of the privileges of the start.
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
+        if let Some(node) = &node {
+            cooperation.join(&config, &roles, node, &admission, &registry)?;
+        }
         let workers = Workers::start(threads, &admission)?;
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);
@@ -119,6 +132,7 @@ impl Process {
             node,
             dispatchers,
             directing,
+            cooperation,
         );
         let running = Arc::new(running);
         let console = start_console(&running)?;
@@ -206,6 +220,11 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
             for (part, socket) in own {
                 match part {
                     Part::Node(node) => listen(worker, socket, &context, node.handler(&context)),
+                    Part::Peers(node) => {
+                        if let Some(service) = node.peer_service(&context) {
+                            listen_for(worker, socket, service);
+                        }
+                    }
                     Part::Service(dispatcher) => {
                         let handler = DispatcherHandler::new(&dispatcher, &context);
                         listen(worker, socket, &context, handler);
@@ -222,10 +241,13 @@ fn listen<H: Handler>(
     context: &Rc<Context>,
     handler: Rc<H>,
 ) {
-    let engine = Engine::new(Rc::clone(context), handler);
+    listen_for(worker, socket, Engine::new(Rc::clone(context), handler));
+}
+
+fn listen_for<S: Service>(worker: &Rc<Worker>, socket: std::net::TcpListener, service: Rc<S>) {
     match tokio::net::TcpListener::from_std(socket) {
         Ok(listener) => {
-            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, engine));
+            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service));
         }
         Err(error) => tracing::error!(%error, "a worker can't listen"),
     }
@@ -234,7 +256,7 @@ fn listen<H: Handler>(
 /// Services first: that is where clients go.
 fn addresses(parts: &[(Part, ListenerGroup)]) -> Vec<SocketAddr> {
     let is_node = |part: &Part| matches!(part, Part::Node(_));
-    let services = parts.iter().filter(|(part, _)| !is_node(part));
+    let services = parts.iter().filter(|(part, _)| matches!(part, Part::Service(_)));
     let nodes = parts.iter().filter(|(part, _)| is_node(part));
     services.chain(nodes).map(|(_, group)| group.address()).collect()
 }

@@ -210,9 +210,7 @@ fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
         }
         Theirs::BadPublicAddress(_)
         | Theirs::BadAddress(_)
-        | Theirs::PolicyReadsRequests { .. } => {
-            ControlError::Invalid { what, did_you_mean: None }
-        }
+        | Theirs::PolicyReadsRequests { .. } => ControlError::Invalid { what, did_you_mean: None },
     }
 }
 

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{DirectPeer, DirectStatus, PacketCount};
-use skep_dispatcher::{Direct, DirectParts, Dispatcher};
+use skep_dispatcher::{Direct, DirectParts, Dispatcher, OnReign};
 use skep_guard::privileges;
 use skep_serve::Admission;
 use skep_telemetry::Registry;
@@ -92,6 +92,7 @@ impl Directing {
         dispatchers: &[Arc<Dispatcher>],
         admission: &Arc<Admission>,
         registry: &Arc<Registry>,
+        on_reign: OnReign,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
         if let Some(name) = &roles.node {
@@ -124,6 +125,7 @@ impl Directing {
                 // The shared one is the referee's: not waited for.
                 persist: Box::new(move |epoch| local.record_epoch(epoch).wait()),
                 on_guard_gone: Box::new(end_without_guard),
+                on_reign,
                 referee,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
@@ -294,12 +296,12 @@ fn end_without_guard() {
 }
 
 /// The dispatcher of the config that this process is.
-fn dispatcher_name(config: &Config, roles: &Roles) -> Option<String> {
+pub(crate) fn dispatcher_name(config: &Config, roles: &Roles) -> Option<String> {
     let own = config.dispatcher(&roles.name).map(|dispatcher| dispatcher.name.clone());
     own.filter(|_| roles.services)
 }
 
-fn read_key(config: &Config) -> anyhow::Result<Key> {
+pub(crate) fn read_key(config: &Config) -> anyhow::Result<Key> {
     let Some(path) = &config.key_file else { bail!("the config has no `key_file`") };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the cluster's key {}", path.display()))?;

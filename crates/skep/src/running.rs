@@ -17,6 +17,7 @@ use skep_serve::Admission;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
+use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
 use crate::settings::{admission_limits, engine_settings, threads};
 
@@ -40,6 +41,7 @@ pub(crate) struct Running {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
     pub(crate) directing: Directing,
+    pub(crate) cooperation: Cooperation,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
@@ -65,6 +67,7 @@ impl Running {
         node: Option<Arc<Node>>,
         dispatchers: Vec<Arc<Dispatcher>>,
         directing: Directing,
+        cooperation: Cooperation,
     ) -> Self {
         if let Some(node) = &node {
             register_node_gauges(&registry, node);
@@ -77,6 +80,7 @@ impl Running {
             node,
             dispatchers,
             directing,
+            cooperation,
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),

@@ -48,7 +48,7 @@ mod tests;
 
 pub use control::ControlError;
 pub use coordinate::{CacheView, Coordination, CoordinatorStage};
-pub use direct::{Direct, DirectError, DirectParts, DirectStatus, PeerStatus};
+pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnReign, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
 pub use gauges::register_gauges;

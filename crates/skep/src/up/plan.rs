@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use skep_config::{AGENT_PORT, AccessLog, Config, Dispatch, Dispatcher, Node, Service, Site};
+use skep_config::{
+    AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Node, Service, Site,
+};
 
 use super::ground::Places;
 use super::limits::{CHECK_MS, DRAIN_MS};
@@ -34,14 +36,16 @@ pub(super) fn make(
     let mut nodes = Vec::new();
     let ip = node_ip(args);
     for number in 1..=args.nodes {
-        let address = ports.any(ip)?;
-        nodes.push(Node { name: format!("node-{number}"), address, ..Node::default() });
+        let (address, agent) = (ports.any(ip)?, Some(ports.any(ip)?));
+        nodes.push(Node { name: format!("node-{number}"), address, agent, ..Node::default() });
     }
+    let coordinator = ports.any(Ipv4Addr::LOCALHOST.into())?;
     let listen = match args.listen.port() {
         0 => ports.any(args.listen.ip())?,
         _ => args.listen,
     };
-    let config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
+    let mut config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
+    config.dispatchers[0].address = Some(coordinator);
     config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
     Ok(config)
 }
@@ -68,7 +72,6 @@ fn make_direct(args: &Up, places: &Places, state_dir: &Path) -> anyhow::Result<C
         ..Dispatcher::default()
     };
     config.dispatchers = names.map(dispatcher).collect();
-    config.key_file = Some(state_dir.join("key"));
     config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
     Ok(config)
 }
@@ -107,7 +110,13 @@ fn config(
         dispatchers: vec![Dispatcher { name: DISPATCHER.into(), ..Dispatcher::default() }],
         nodes,
         services: vec![service],
-        sites: vec![Site { root: absolute(&args.dir)?, ..Site::default() }],
+        // All nodes are on this machine, and see the one folder.
+        sites: vec![Site {
+            root: absolute(&args.dir)?,
+            content: Content::Shared,
+            ..Site::default()
+        }],
+        key_file: Some(state_dir.join("key")),
         ..Config::default()
     };
     config.machine.threads = args.threads;

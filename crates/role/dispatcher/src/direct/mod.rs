@@ -44,7 +44,7 @@ use beat::{Beat, Other, now};
 use hands::{Hands, Job};
 use referee::Referee;
 use status::Shared;
-pub use status::{DirectStatus, PeerStatus};
+pub use status::{DirectStatus, OnReign, PeerStatus};
 use sync::Streams;
 
 /// What direct dispatch needs to begin.
@@ -64,6 +64,8 @@ pub struct DirectParts {
     /// Told when the guard is gone, without which nothing can be changed: the
     /// process is to end, so that whoever watches it starts both anew.
     pub on_guard_gone: Box<dyn Fn() + Send>,
+    /// Told in which epoch this dispatcher is active.
+    pub on_reign: OnReign,
     /// A store that several dispatchers share, if there is one.
     pub referee: Option<Store>,
 }
@@ -123,7 +125,7 @@ impl Direct {
         });
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (news, heard) = sync_channel(NEWS_MAX);
-        let shared = Arc::new(Shared::new(opened.clone()));
+        let shared = Arc::new(Shared::new(opened.clone(), parts.on_reign));
         let stop = Arc::new(AtomicBool::new(false));
         let (waker, counts) = (socket.waker(), socket.counts());
         let beat = Beat {

@@ -48,10 +48,14 @@ pub struct PeerStatus {
     pub silent_ms: u64,
 }
 
+/// Hears in which epoch this dispatcher is active, whenever that changes;
+/// `None`: in none.
+pub type OnReign = Box<dyn Fn(Option<u64>) + Send + Sync>;
+
 /// What the threads of direct dispatch tell everybody else.
-#[derive(Debug)]
 pub(crate) struct Shared {
     opened: Opened,
+    on_reign: OnReign,
     view: ArcSwap<View>,
     counters: ArcSwap<Counters>,
     /// The last thing that went wrong between this process and its guard.
@@ -76,8 +80,15 @@ pub(crate) struct View {
     pub(crate) expectations: Expectations,
 }
 
+impl View {
+    /// The epoch in which this dispatcher is active, if it is.
+    fn reign(&self) -> Option<u64> {
+        (self.stage == Stage::Active).then_some(self.epoch)
+    }
+}
+
 impl Shared {
-    pub(crate) fn new(opened: Opened) -> Self {
+    pub(crate) fn new(opened: Opened, on_reign: OnReign) -> Self {
         let view = View {
             stage: Stage::Joining,
             epoch: 0,
@@ -91,6 +102,7 @@ impl Shared {
         };
         Self {
             opened,
+            on_reign,
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
             complaint: Mutex::new(None),
@@ -100,7 +112,10 @@ impl Shared {
     }
 
     pub(crate) fn set_view(&self, view: View) {
-        self.view.store(Arc::new(view));
+        let before = self.view.swap(Arc::new(view.clone()));
+        if before.reign() != view.reign() {
+            (self.on_reign)(view.reign());
+        }
     }
 
     pub(crate) fn view(&self) -> Arc<View> {

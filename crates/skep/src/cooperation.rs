@@ -1,0 +1,102 @@
+//! The cluster cache in this process: where other nodes fetch from this one,
+//! where nodes link to the coordinator, and who is what.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use anyhow::Context;
+use skep_config::Config;
+use skep_dispatcher::{CacheView, Coordination, OnReign};
+use skep_node::{ClusterParts, Node};
+use skep_serve::{Admission, ListenerGroup, bind};
+use skep_telemetry::Registry;
+use skep_wire::cache::Identity;
+use skep_wire::message::Name;
+
+use crate::direct::{dispatcher_name, read_key};
+use crate::load::LoadMeter;
+use crate::running::Roles;
+
+/// Parts of this process in the cluster cache; empty where there is none.
+#[derive(Default)]
+pub(crate) struct Cooperation {
+    identity: Option<Identity>,
+    /// Where nodes link to the coordinator.
+    desk: Option<TcpListener>,
+    coordination: Option<Coordination>,
+}
+
+impl Cooperation {
+    /// Takes addresses, before anything is served. The listeners are those for
+    /// other nodes.
+    pub(crate) fn prepare(
+        config: &Config,
+        roles: &Roles,
+        threads: usize,
+    ) -> anyhow::Result<(Self, Option<ListenerGroup>)> {
+        if !config.cooperates() {
+            return Ok((Self::default(), None));
+        }
+        let identity = Identity::new(&read_key(config)?, &config.cluster, &Name::new(&roles.name)?);
+        let own = roles.node.as_ref().and_then(|name| config.node(name));
+        let peers = own.map(|node| bind(node.agent_address(), threads)).transpose()?;
+        let address = dispatcher_name(config, roles)
+            .and_then(|name| config.dispatcher(&name).and_then(|dispatcher| dispatcher.address));
+        let desk = address
+            .map(|address| {
+                TcpListener::bind(address)
+                    .with_context(|| format!("cannot listen on {address} for nodes' caches"))
+            })
+            .transpose()?;
+        Ok((Self { identity: Some(identity), desk, coordination: None }, peers))
+    }
+
+    /// Starts the coordinator of a dispatcher. What it returns is to hear who is
+    /// active where packets are steered; elsewhere all are at work, and the
+    /// config's first counts most.
+    pub(crate) fn coordinate(
+        &mut self,
+        config: &Config,
+        roles: &Roles,
+        seed: u64,
+    ) -> anyhow::Result<OnReign> {
+        let (Some(identity), Some(listener)) = (&self.identity, self.desk.take()) else {
+            return Ok(Box::new(|_| ()));
+        };
+        let coordination = Coordination::start(identity.clone(), listener, seed)
+            .context("cannot start the coordinator of the caches")?;
+        let stage = coordination.stage();
+        self.coordination = Some(coordination);
+        if config.direct_services().next().is_some() {
+            return Ok(Box::new(move |reign| stage.set(reign)));
+        }
+        let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
+        stage.set(Some((config.dispatchers.len() - place) as u64));
+        Ok(Box::new(|_| ()))
+    }
+
+    /// Has the node take part; before its handlers are made.
+    pub(crate) fn join(
+        &self,
+        config: &Config,
+        roles: &Roles,
+        node: &Node,
+        admission: &Arc<Admission>,
+        registry: &Arc<Registry>,
+    ) -> anyhow::Result<()> {
+        let own = roles.node.as_ref().and_then(|name| config.node(name));
+        let (Some(identity), Some(own)) = (&self.identity, own) else { return Ok(()) };
+        let mut meter = LoadMeter::new(admission, registry);
+        let parts = ClusterParts {
+            identity: identity.clone(),
+            address: own.agent_address(),
+            load: Box::new(move || meter.read()),
+        };
+        Ok(node.join(config, parts)?)
+    }
+
+    /// What is shown of the coordinator, if this process has one.
+    pub(crate) fn view(&self) -> Option<Arc<CacheView>> {
+        self.coordination.as_ref().map(Coordination::view)
+    }
+}
