@@ -263,7 +263,8 @@ impl Duty {
         let Some(before) = self.peers.hear((now, listened), beat, from, stamp) else {
             return Vec::new();
         };
-        if before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms())) {
+        let is_back = before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms()));
+        if is_back {
             self.log(Note::Heard(beat.name.clone()));
         }
         self.note_epoch(listened, beat.epoch);
@@ -273,6 +274,11 @@ impl Duty {
             self.heard_other(listened, beat, from);
             if let Some(hears) = beat.hears {
                 self.hearsay(listened, hears);
+            }
+            if is_back {
+                // It may have been active, too, while it was not heard, and have
+                // stepped back already: what it announced is still believed.
+                self.announce(listened);
             }
         }
         self.drain()

@@ -219,6 +219,18 @@ fn the_better_claim_stays_and_announces_again() {
 }
 
 #[test]
+fn the_active_one_announces_again_to_whoever_it_had_lost() {
+    let mut bench = Bench::active();
+    let standby = beat("d2", Stage::Standby, bench.duty.epoch());
+    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 1, "it may have been active");
+    bench.run_with(2_000, &standby);
+    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 0, "heard all the time");
+    bench.run(500);
+    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 1, "lost and found");
+    assert_eq!(count(&bench.run(1_100), &Output::Announce), 1, "once more after a second");
+}
+
+#[test]
 fn late_beats_of_before_change_nothing() {
     let mut bench = Bench::new(settings(0, 200), 0);
     let stamp = |sequence| Stamp { incarnation: 5, sequence };
