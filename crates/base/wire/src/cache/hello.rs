@@ -349,6 +349,8 @@ fn read_name(field: &[u8]) -> Result<Name, HelloError> {
     let (&[bytes], rest) = split::<1>(field)?;
     let text = rest.get(..usize::from(bytes)).and_then(|text| str::from_utf8(text).ok());
     let name = text.filter(|text| !text.is_empty()).and_then(|text| Name::new(text).ok());
+    // Nothing behind the name that the proof would not cover.
+    let name = name.filter(|name| name_field(name) == field);
     name.ok_or(HelloError::Here(Reason::Malformed))
 }
 
