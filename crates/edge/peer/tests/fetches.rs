@@ -2,238 +2,22 @@
 //! socket that says what the test wants.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod rig;
 mod support;
 
-use std::cell::Cell;
-use std::fs::File;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::sync::Arc;
 
-use skep_peer::stream::{
-    Chunk, ChunkSource, FETCH_BUFFER_BYTES, PeerAnswer, PeerError, PeerHandler, PeerPool,
-    PeerService, SourceFailed, StreamCount, StreamCounts,
-};
-use skep_serve::{Admission, AdmissionLimits, SharedBytes, Worker, Workers, accept_loop};
-use skep_units::Rng;
-use skep_wire::cache::frame::{PING, checksum};
+use rig::{BYTES, CHUNK, Rig, content, kind, on_worker};
+use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool, StreamCount, StreamCounts};
+use skep_wire::cache::frame::PING;
 use skep_wire::cache::{
     FrameError, Handshake, HelloError, PeerReply, PeerRequest, Purpose, Reason, Refusal,
     SegmentName,
 };
-use skep_wire::limits::PEER_CHUNK_BYTES;
-use skep_wire::message::Name;
 use support::*;
-use tokio::sync::Notify;
-
-const CHUNK: u32 = PEER_CHUNK_BYTES;
-
-/// Not a whole number of chunks.
-const BYTES: u32 = 5 * CHUNK + 1_000;
-
-/// What a handler does with a name's first byte.
-mod kind {
-    pub(crate) const HEAP: u8 = 0;
-    pub(crate) const FILE: u8 = 1;
-    /// Comes chunk by chunk, each after a wait.
-    pub(crate) const GROWING: u8 = 2;
-    /// Waits for longer than a ping takes before the second chunk.
-    pub(crate) const SLOW: u8 = 3;
-    /// Fails after two chunks.
-    pub(crate) const FAILING: u8 = 4;
-    /// A bit of the second chunk differs from what was stored.
-    pub(crate) const CORRUPT: u8 = 5;
-    pub(crate) const ABSENT: u8 = 6;
-    /// Never answers.
-    pub(crate) const STUCK: u8 = 7;
-}
-
-/// The bytes of all segments.
-fn content() -> &'static [u8] {
-    static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
-    CONTENT.get_or_init(|| {
-        let mut rng = Rng::new(1);
-        (0..BYTES).map(|_| rng.next_u64() as u8).collect()
-    })
-}
-
-/// The checksum of the chunk that begins there, as it was stored.
-fn stored_checksum(start: u32, end: u32) -> u32 {
-    static CHECKSUMS: OnceLock<Vec<u32>> = OnceLock::new();
-    let stored = || content().chunks(CHUNK as usize).map(checksum).collect();
-    let is_whole = start.is_multiple_of(CHUNK);
-    match is_whole {
-        true => CHECKSUMS.get_or_init(stored)[(start / CHUNK) as usize],
-        false => checksum(&content()[start as usize..end as usize]),
-    }
-}
-
-enum Kept {
-    Heap(Vec<u8>),
-    File(File),
-}
-
-impl SharedBytes for Kept {
-    fn chunk(&self, chunk: u32) -> &[u8] {
-        let Self::Heap(bytes) = self else { panic!("asked of a file") };
-        let start = (chunk * CHUNK) as usize;
-        &bytes[start..bytes.len().min(start + CHUNK as usize)]
-    }
-
-    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        match self {
-            Self::Heap(_) => None,
-            Self::File(file) => Some((file.as_fd(), 100)),
-        }
-    }
-}
-
-struct Keeper {
-    heap: Arc<Kept>,
-    file: Arc<Kept>,
-    sources: Rc<Sources>,
-}
-
-/// Sources that are alive.
-#[derive(Default)]
-struct Sources {
-    count: Cell<usize>,
-    fewer: Notify,
-}
-
-impl Keeper {
-    fn new() -> Self {
-        let file = tempfile::tempfile().unwrap();
-        file.write_all_at(content(), 100).unwrap();
-        let (heap, file) = (Arc::new(Kept::Heap(content().to_vec())), Arc::new(Kept::File(file)));
-        Self { heap, file, sources: Rc::default() }
-    }
-}
-
-struct Source {
-    kept: Arc<Kept>,
-    kind: u8,
-    /// Chunks given.
-    given: u32,
-    was_pending: u32,
-    alive: Rc<Sources>,
-}
-
-impl Drop for Source {
-    fn drop(&mut self) {
-        self.alive.count.set(self.alive.count.get() - 1);
-        self.alive.fewer.notify_one();
-    }
-}
-
-impl ChunkSource for Source {
-    fn poll_chunk(
-        &mut self,
-        cx: &mut Context<'_>,
-        start: u32,
-        end: u32,
-    ) -> Poll<Result<Chunk, SourceFailed>> {
-        let waits = match (self.kind, self.given) {
-            (kind::GROWING, _) => 1,
-            // Not woken: the pings ask again.
-            (kind::SLOW, 1) => 4,
-            (kind::FAILING, 2) => return Poll::Ready(Err(SourceFailed)),
-            _ => 0,
-        };
-        if self.was_pending < waits {
-            self.was_pending += 1;
-            if self.kind == kind::GROWING {
-                cx.waker().wake_by_ref();
-            }
-            return Poll::Pending;
-        }
-        let is_file = matches!(*self.kept, Kept::File(_));
-        let number = if is_file { 0 } else { start / CHUNK };
-        let base = number * CHUNK;
-        let mut checksum = stored_checksum(start, end);
-        if self.kind == kind::CORRUPT && self.given == 1 {
-            checksum ^= 1;
-        }
-        (self.was_pending, self.given) = (0, self.given + 1);
-        let owner: Arc<dyn SharedBytes> = Arc::clone(&self.kept) as _;
-        Poll::Ready(Ok(Chunk { owner, number, start: start - base, end: end - base, checksum }))
-    }
-}
-
-impl PeerHandler for Keeper {
-    type Source = Source;
-
-    async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Source> {
-        assert!(!peer.as_str().is_empty());
-        let kind = match &request {
-            PeerRequest::Fetch { name, .. } => name.0[0],
-            PeerRequest::Head { name } => {
-                let (fresh_ms, head) = (7, name.0.to_vec());
-                return PeerAnswer::Reply(PeerReply::Head { fresh_ms, head });
-            }
-            PeerRequest::Offer { .. } => return PeerAnswer::Reply(PeerReply::Taken),
-        };
-        match kind {
-            kind::ABSENT => return PeerAnswer::Reply(PeerReply::Refused(Refusal::NotThere)),
-            kind::STUCK => std::future::pending().await,
-            _ => {}
-        }
-        let kept = if kind == kind::FILE { &self.file } else { &self.heap };
-        self.sources.count.set(self.sources.count.get() + 1);
-        let (kept, alive) = (Arc::clone(kept), Rc::clone(&self.sources));
-        PeerAnswer::Coming(Source { kept, kind, given: 0, was_pending: 0, alive })
-    }
-}
-
-/// A node that asks, on a worker, and one that answers.
-struct Rig {
-    worker: Rc<Worker>,
-    pool: Rc<PeerPool>,
-    address: SocketAddr,
-    asking: Arc<StreamCounts>,
-    answering: Arc<StreamCounts>,
-    sources: Rc<Sources>,
-}
-
-/// Runs `test` on a worker and waits for its end.
-fn on_worker<F: Future<Output = ()>>(test: impl FnOnce(Rig) -> F + Send + 'static) {
-    let limits = AdmissionLimits { connections_max: 100, per_address_max: 100 };
-    let workers = Workers::start(1, &Admission::new(limits)).unwrap();
-    let (done, ended) = std::sync::mpsc::sync_channel(1);
-    workers.handles()[0].run(move |worker| {
-        let rig = Rig::new(worker);
-        tokio::task::spawn_local(async move {
-            test(rig).await;
-            done.send(()).unwrap();
-        });
-    });
-    // A panic of the test drops the sender.
-    ended.recv().expect("the test ran to its end");
-    workers.stop();
-}
-
-impl Rig {
-    fn new(worker: &Rc<Worker>) -> Self {
-        let (asking, answering) = (Arc::default(), Arc::default());
-        let keeper = Keeper::new();
-        let sources = Rc::clone(&keeper.sources);
-        let service = PeerService::new(keeper, &identity("b"), &answering);
-        let (listener, address) = listener();
-        listener.set_nonblocking(true).unwrap();
-        let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service));
-        let pool = PeerPool::new(worker, &identity("a"), &asking);
-        Self { worker: Rc::clone(worker), pool, address, asking, answering, sources }
-    }
-
-    async fn take(&self, kind: u8, from: u32) -> Result<Vec<u8>, (Vec<u8>, PeerError)> {
-        take(&self.pool, self.address, kind, from).await
-    }
-}
 
 /// Fetches a segment from an offset; what came, and why no more.
 async fn take(
@@ -259,6 +43,11 @@ async fn take(
     }
 }
 
+/// The same from the rig's own node.
+async fn take_from(rig: &Rig, kind: u8, from: u32) -> Result<Vec<u8>, (Vec<u8>, PeerError)> {
+    take(&rig.pool, rig.address, kind, from).await
+}
+
 fn segment(kind: u8) -> SegmentName {
     SegmentName([kind; 16])
 }
@@ -272,7 +61,7 @@ fn segments_come_whole_from_any_offset_and_home() {
     on_worker(|rig| async move {
         for kind in [kind::HEAP, kind::FILE, kind::GROWING] {
             for from in [0, 1, CHUNK - 1, CHUNK, 3 * CHUNK + 7, BYTES - 1] {
-                let taken = rig.take(kind, from).await.unwrap();
+                let taken = take_from(&rig, kind, from).await.unwrap();
                 assert!(taken == content()[from as usize..], "{kind} from {from}");
             }
         }
@@ -302,13 +91,13 @@ fn a_thousand_exchanges_on_one_connection() {
                     assert_eq!(taken.unwrap(), PeerReply::Taken);
                 }
                 2 => {
-                    let (taken, why) = rig.take(kind::ABSENT, 0).await.unwrap_err();
+                    let (taken, why) = take_from(&rig, kind::ABSENT, 0).await.unwrap_err();
                     assert!(taken.is_empty());
                     assert!(matches!(why, PeerError::Refused(Refusal::NotThere)), "{why}");
                 }
                 _ => {
                     let from = BYTES - 2_000 + number;
-                    let taken = rig.take((number / 4 % 3) as u8, from).await.unwrap();
+                    let taken = take_from(&rig, (number / 4 % 3) as u8, from).await.unwrap();
                     assert!(taken == content()[from as usize..], "{number}");
                 }
             }
@@ -325,7 +114,9 @@ fn many_at_once_each_have_their_own_connection() {
         let fetches: Vec<_> = (0..20_u8)
             .map(|number| {
                 let rig = Rc::clone(&rig);
-                tokio::task::spawn_local(async move { rig.take(number % 3, 0).await.unwrap() })
+                tokio::task::spawn_local(
+                    async move { take_from(&rig, number % 3, 0).await.unwrap() },
+                )
             })
             .collect();
         for fetch in fetches {
@@ -338,7 +129,7 @@ fn many_at_once_each_have_their_own_connection() {
 #[test]
 fn a_slow_source_is_waited_for() {
     on_worker(|rig| async move {
-        let taken = rig.take(kind::SLOW, 0).await.unwrap();
+        let taken = take_from(&rig, kind::SLOW, 0).await.unwrap();
         assert!(taken == content());
         assert_eq!(rig.pool.connections(rig.address), (0, 1), "and the connection kept");
     });
@@ -347,18 +138,18 @@ fn a_slow_source_is_waited_for() {
 #[test]
 fn a_source_that_fails_leaves_what_was_right() {
     on_worker(|rig| async move {
-        let (taken, why) = rig.take(kind::FAILING, 0).await.unwrap_err();
+        let (taken, why) = take_from(&rig, kind::FAILING, 0).await.unwrap_err();
         assert!(taken == content()[..2 * CHUNK as usize]);
         assert!(matches!(why, PeerError::Closed), "{why}");
         assert_eq!(rig.pool.connections(rig.address), (0, 0), "that connection is done");
-        assert!(rig.take(kind::HEAP, 2 * CHUNK).await.is_ok(), "elsewhere it goes on");
+        assert!(take_from(&rig, kind::HEAP, 2 * CHUNK).await.is_ok(), "elsewhere it goes on");
     });
 }
 
 #[test]
 fn a_corrupt_chunk_is_found_and_not_taken() {
     on_worker(|rig| async move {
-        let (taken, why) = rig.take(kind::CORRUPT, 0).await.unwrap_err();
+        let (taken, why) = take_from(&rig, kind::CORRUPT, 0).await.unwrap_err();
         assert!(taken == content()[..CHUNK as usize]);
         assert!(matches!(why, PeerError::Frame(FrameError::Checksum)), "{why}");
         assert_eq!(rig.asking.of(StreamCount::Garbled), 1);
@@ -369,7 +160,7 @@ fn a_corrupt_chunk_is_found_and_not_taken() {
 #[test]
 fn who_answers_never_is_late() {
     on_worker(|rig| async move {
-        let (taken, why) = rig.take(kind::STUCK, 0).await.unwrap_err();
+        let (taken, why) = take_from(&rig, kind::STUCK, 0).await.unwrap_err();
         assert!(taken.is_empty() && matches!(why, PeerError::Late), "{why}");
     });
 }
@@ -543,7 +334,7 @@ fn serve_to(other: impl FnOnce(SocketAddr) + Send + 'static) -> Arc<StreamCounts
             done.send(()).unwrap();
         });
         is_done.await.expect("what the other expects is so");
-        assert!(rig.take(kind::HEAP, 0).await.is_ok(), "others are served");
+        assert!(take_from(&rig, kind::HEAP, 0).await.is_ok(), "others are served");
         *found.lock().unwrap() = Some(rig.answering);
     });
     counts.lock().unwrap().take().unwrap()
