@@ -22,6 +22,7 @@ mod arena;
 mod catalog;
 mod cluster;
 mod disk;
+mod file;
 mod front;
 mod handler;
 mod limits;

@@ -87,6 +87,11 @@ impl Object {
         Validators { etag: &self.etag, last_modified: Some(self.last_modified) }
     }
 
+    /// Its strong entity tag.
+    pub(crate) fn tag(&self) -> &[u8] {
+        self.etag.as_bytes()
+    }
+
     /// Number of segments; 0 for an empty file.
     pub(crate) fn segments(&self) -> u32 {
         self.bytes().div_ceil(SEGMENT_BYTES) as u32
@@ -119,6 +124,12 @@ fn etag(version: Version, encoding: Option<Encoding>) -> String {
         Some(Encoding::Gzip) => "-gz",
     };
     format!("\"{:x}-{:x}{suffix}\"", version.mtime_ns, version.bytes)
+}
+
+/// Whether `tag` is that of a file in this version, in whatever encoding.
+pub(crate) fn is_tag_of(version: Version, tag: &[u8]) -> bool {
+    let encodings = [None, Some(Encoding::Br), Some(Encoding::Zstd), Some(Encoding::Gzip)];
+    encodings.iter().any(|&encoding| etag(version, encoding).as_bytes() == tag)
 }
 
 /// The plain object of a path and its encoded siblings.

@@ -8,7 +8,6 @@
 //! Each piece is published only after the file was found to be still the
 //! version that the head of the reply promised.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::future::poll_fn;
 use std::ops::Range;
@@ -18,16 +17,16 @@ use skep_engine::{ExchangeError, ReplySink};
 use skep_serve::SharedBytes;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::Origin;
 use tokio::task::JoinHandle;
 
-use crate::cluster::{Others, SegmentOrigin};
-use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
-use crate::limits::{INLINE_READ_BYTES_MAX, PROGRESS_BYTES, SEND_BYTES_MAX, STREAM_BYTES};
+use crate::cluster::Others;
+use crate::disk::{DiskError, Stamp, Wait};
+use crate::file::{SharedFile, fill, open, read_version};
+use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
 use crate::object::Object;
 use crate::segment::Segment;
 use crate::site::Site;
-use crate::store::{Acquired, Filler, Store, with_chunk_buffer};
+use crate::store::{Acquired, Filler, Store};
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
@@ -145,7 +144,7 @@ impl Source<'_> {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
                 }
                 if let Some(others) = self.others {
-                    let origin = SharedFile::new(self.site, self.object, self.counters, index);
+                    let origin = SharedFile::of(self.site, self.object, index, self.counters);
                     others.fill(filler, origin);
                     return Ok((segment, CacheResult::Fill));
                 }
@@ -185,10 +184,10 @@ impl Source<'_> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
         }
-        let file = match open(self.site, self.object, Wait::No) {
+        let file = match open(self.site, &self.object.relative, self.object.stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
                 let (site, object) = (Arc::clone(self.site), Arc::clone(self.object));
-                pool(move || open(&site, &object, Wait::Yes)).await?
+                pool(move || open(&site, &object.relative, object.stamp, Wait::Yes)).await?
             }
             opened => opened?,
         };
@@ -223,52 +222,6 @@ impl Source<'_> {
     }
 }
 
-/// The file behind a segment, on a disk that all nodes see.
-struct SharedFile {
-    site: Arc<Site>,
-    object: Arc<Object>,
-    counters: Arc<CoreCounters>,
-    index: u32,
-}
-
-impl SharedFile {
-    fn new(
-        site: &Arc<Site>,
-        object: &Arc<Object>,
-        counters: &Arc<CoreCounters>,
-        index: u32,
-    ) -> Self {
-        let (site, object) = (Arc::clone(site), Arc::clone(object));
-        Self { site, object, counters: Arc::clone(counters), index }
-    }
-}
-
-impl SegmentOrigin for SharedFile {
-    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
-        let (site, object) = (Arc::clone(&self.site), Arc::clone(&self.object));
-        let base = u64::from(self.index) * SEGMENT_BYTES;
-        self.counters.inc(Counter::DiskReadPool);
-        let read = pool(move || {
-            let file = open(&site, &object, Wait::Yes)?;
-            let told = Cell::new(0);
-            fill(&file, &segment, base, object.stamp, Wait::Yes, |filled| {
-                if filled - told.get() >= PROGRESS_BYTES {
-                    told.set(filled);
-                    progress(filled);
-                }
-            })
-        });
-        if let Err(error) = read.await {
-            tracing::debug!(%error, "a segment could not be filled");
-        }
-    }
-
-    fn described(&self) -> Option<Origin> {
-        // Whoever owns it can read the same file, but must find it first.
-        None
-    }
-}
-
 /// Sends bytes `start..end` of a segment as they come in.
 async fn send_segment(
     reply: &mut ReplySink<'_>,
@@ -293,31 +246,6 @@ async fn send_segment(
     Ok(())
 }
 
-/// Fills a segment chunk by chunk; `progress` hears of each. It begins at
-/// `base` of the file. [`DiskError::WouldBlock`] leaves it as far as it got;
-/// call again with [`Wait::Yes`].
-fn fill(
-    file: &File,
-    segment: &Segment,
-    base: u64,
-    stamp: Stamp,
-    wait: Wait,
-    progress: impl Fn(u32),
-) -> Result<(), DiskError> {
-    loop {
-        let bytes = segment.next_chunk_bytes();
-        if bytes == 0 {
-            return Ok(());
-        }
-        let at = base + u64::from(segment.filled());
-        with_chunk_buffer(bytes, |chunk| {
-            read_version(file, stamp, at, chunk, wait)?;
-            segment.publish(chunk).map_err(|_| DiskError::Exhausted)
-        })?;
-        progress(segment.filled());
-    }
-}
-
 /// Bytes on their way past the cache.
 struct Piece(Box<[u8]>);
 
@@ -337,31 +265,6 @@ fn read_piece(
     let mut piece = vec![0; bytes].into_boxed_slice();
     read_version(file, stamp, at, &mut piece, wait)?;
     Ok(Piece(piece))
-}
-
-/// Fills `buffer` with bytes that belong to the version of `stamp`, or fails.
-fn read_version(
-    file: &File,
-    stamp: Stamp,
-    at: u64,
-    buffer: &mut [u8],
-    wait: Wait,
-) -> Result<(), DiskError> {
-    if read_at(file, buffer, at, wait)? < buffer.len() {
-        return Err(DiskError::WouldBlock);
-    }
-    if describe(file)? != Kind::File(stamp) {
-        return Err(DiskError::Changed);
-    }
-    Ok(())
-}
-
-fn open(site: &Site, object: &Object, wait: Wait) -> Result<File, DiskError> {
-    let root = Root::open(&site.root, site.symlinks)?;
-    match root.open_at(&object.relative, wait)? {
-        (file, kind) if kind == Kind::File(object.stamp) => Ok(file),
-        _ => Err(DiskError::Changed),
-    }
 }
 
 /// Runs `job` on a thread that may wait for a disk.

@@ -1,0 +1,169 @@
+//! Files as what segments are filled from.
+//!
+//! Each piece is published only after the file was found to be still in the
+//! version that was promised.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::{SEGMENT_BYTES, stable_hash};
+use skep_wire::cache::{Origin, SegmentName};
+
+use crate::cluster::SegmentOrigin;
+use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
+use crate::limits::PROGRESS_BYTES;
+use crate::object::{Object, is_tag_of};
+use crate::segment::Segment;
+use crate::site::Site;
+use crate::store::with_chunk_buffer;
+use crate::stream::pool;
+
+const SITE_SEED: u64 = 0x7369_7465;
+
+/// The file behind a segment, on a disk that all nodes see.
+pub(crate) struct SharedFile {
+    site: Arc<Site>,
+    relative: Box<[u8]>,
+    tag: Box<[u8]>,
+    stamp: Stamp,
+    index: u32,
+    counters: Arc<CoreCounters>,
+}
+
+impl SharedFile {
+    /// That of segment `index` of an object.
+    pub(crate) fn of(
+        site: &Arc<Site>,
+        object: &Object,
+        index: u32,
+        counters: &Arc<CoreCounters>,
+    ) -> Self {
+        Self {
+            site: Arc::clone(site),
+            relative: object.relative.clone(),
+            tag: object.tag().into(),
+            stamp: object.stamp,
+            index,
+            counters: Arc::clone(counters),
+        }
+    }
+
+    /// That which another node describes, if it is there and in that version.
+    /// May wait for the disk.
+    pub(crate) fn described_by(
+        origin: &Origin,
+        name: SegmentName,
+        site: &Arc<Site>,
+        counters: &Arc<CoreCounters>,
+    ) -> Option<Self> {
+        let own = site.object_name(&origin.path, &origin.version).segment(origin.index);
+        let root = Root::open(&site.root, site.symlinks).ok()?;
+        let Ok((_, Kind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else { return None };
+        let is_it = own == name
+            && is_tag_of(stamp.version, &origin.version)
+            && stamp.version.bytes == origin.object_bytes;
+        is_it.then(|| Self {
+            site: Arc::clone(site),
+            relative: origin.path.as_slice().into(),
+            tag: origin.version.as_slice().into(),
+            stamp,
+            index: origin.index,
+            counters: Arc::clone(counters),
+        })
+    }
+}
+
+/// What nodes know a folder by that all of them see.
+pub(crate) fn site_key(site: &Site) -> u64 {
+    stable_hash(site.root.as_os_str().as_bytes(), SITE_SEED)
+}
+
+impl SegmentOrigin for SharedFile {
+    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
+        let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
+        let base = u64::from(self.index) * SEGMENT_BYTES;
+        self.counters.inc(Counter::DiskReadPool);
+        let read = pool(move || {
+            let file = open(&site, &relative, stamp, Wait::Yes)?;
+            let told = Cell::new(0);
+            fill(&file, &segment, base, stamp, Wait::Yes, |filled| {
+                if filled - told.get() >= PROGRESS_BYTES {
+                    told.set(filled);
+                    progress(filled);
+                }
+            })
+        });
+        if let Err(error) = read.await {
+            tracing::debug!(%error, "a segment could not be filled");
+        }
+    }
+
+    fn described(&self) -> Option<Origin> {
+        Some(Origin {
+            site: site_key(&self.site),
+            path: self.relative.to_vec(),
+            version: self.tag.to_vec(),
+            object_bytes: self.stamp.version.bytes,
+            index: self.index,
+        })
+    }
+}
+
+/// Opens a file if it is what `stamp` says.
+pub(crate) fn open(
+    site: &Site,
+    relative: &[u8],
+    stamp: Stamp,
+    wait: Wait,
+) -> Result<File, DiskError> {
+    let root = Root::open(&site.root, site.symlinks)?;
+    match root.open_at(relative, wait)? {
+        (file, kind) if kind == Kind::File(stamp) => Ok(file),
+        _ => Err(DiskError::Changed),
+    }
+}
+
+/// Fills a segment chunk by chunk; `progress` hears of each. It begins at
+/// `base` of the file. [`DiskError::WouldBlock`] leaves it as far as it got;
+/// call again with [`Wait::Yes`].
+pub(crate) fn fill(
+    file: &File,
+    segment: &Segment,
+    base: u64,
+    stamp: Stamp,
+    wait: Wait,
+    progress: impl Fn(u32),
+) -> Result<(), DiskError> {
+    loop {
+        let bytes = segment.next_chunk_bytes();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let at = base + u64::from(segment.filled());
+        with_chunk_buffer(bytes, |chunk| {
+            read_version(file, stamp, at, chunk, wait)?;
+            segment.publish(chunk).map_err(|_| DiskError::Exhausted)
+        })?;
+        progress(segment.filled());
+    }
+}
+
+/// Fills `buffer` with bytes that belong to the version of `stamp`, or fails.
+pub(crate) fn read_version(
+    file: &File,
+    stamp: Stamp,
+    at: u64,
+    buffer: &mut [u8],
+    wait: Wait,
+) -> Result<(), DiskError> {
+    if read_at(file, buffer, at, wait)? < buffer.len() {
+        return Err(DiskError::WouldBlock);
+    }
+    if describe(file)? != Kind::File(stamp) {
+        return Err(DiskError::Changed);
+    }
+    Ok(())
+}
