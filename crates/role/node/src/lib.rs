@@ -45,6 +45,7 @@ use skep_engine::Context;
 use skep_peer::stream::PeerService;
 
 use catalog::Catalog;
+use cluster::Others;
 pub use cluster::{Cluster, ClusterParts, PeerDesk};
 pub use handler::NodeHandler;
 pub use site::SiteError;
@@ -119,6 +120,8 @@ impl Node {
         let desk = PeerDesk {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
+            catalog: Arc::clone(&self.catalog),
+            others: Others::new(cluster, context.worker(), context.counters()),
             counters: Arc::clone(context.counters()),
         };
         Some(PeerService::new(desk, cluster.identity(), cluster.counts()))

@@ -145,6 +145,11 @@ impl SiteSet {
         self.sites.len()
     }
 
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
+        self.sites.iter()
+    }
+
     /// The site for a host; exact names before wildcards before the default.
     pub(crate) fn find(&self, host: &Host<'_>) -> Option<&Arc<Site>> {
         if self.exact.is_empty() && self.wildcards.is_empty() {

@@ -52,6 +52,15 @@ impl Others {
 
     /// Begins to fill a segment, out of another node's memory if it is there.
     pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) {
+        self.spawn(filler, origin, false);
+    }
+
+    /// The same, for a node that takes this one for the owner.
+    pub(crate) fn fill_for_peer(&self, filler: Filler, origin: impl SegmentOrigin) {
+        self.spawn(filler, origin, true);
+    }
+
+    fn spawn(&self, filler: Filler, origin: impl SegmentOrigin, is_for_peer: bool) {
         let running = Running {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),
@@ -59,7 +68,7 @@ impl Others {
             filler,
             origin,
         };
-        tokio::task::spawn_local(run(running, false));
+        tokio::task::spawn_local(run(running, is_for_peer));
     }
 }
 

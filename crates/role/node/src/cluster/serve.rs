@@ -3,35 +3,44 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use arc_swap::ArcSwap;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
 use skep_telemetry::{CoreCounters, Counter};
-use skep_wire::cache::{PeerReply, PeerRequest, Refusal, SegmentName};
+use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
-use super::{Cluster, Outstanding};
+use super::{Cluster, Others, Outstanding};
+use crate::catalog::Catalog;
+use crate::file::{SharedFile, site_key};
 use crate::segment::Segment;
-use crate::store::Store;
+use crate::store::{Acquired, Store};
+use crate::stream::pool;
 
 /// Answers other nodes, on one worker.
 pub struct PeerDesk {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) store: Arc<Store>,
+    pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) others: Others,
     pub(crate) counters: Arc<CoreCounters>,
 }
 
 impl PeerDesk {
-    fn fetch(
+    async fn fetch(
         &self,
         peer: &Name,
-        name: SegmentName,
-        bytes: u32,
-        from: u32,
+        (name, bytes, from): (SegmentName, u32, u32),
+        origin: Option<Origin>,
     ) -> Result<Serving, Refusal> {
         if self.cluster.sending.bytes() > self.cluster.sending_bytes_max {
             self.counters.inc(Counter::PeerOverloaded);
             return Err(Refusal::Overloaded);
         }
-        let found = self.store.find(name).filter(|segment| segment.may_serve(peer.peer()));
+        let found = match (self.store.find(name), origin) {
+            (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
+            (None, Some(origin)) => self.fill(name, bytes, origin).await,
+            (None, None) => None,
+        };
         let Some(segment) = found else {
             self.counters.inc(Counter::PeerNotThere);
             return Err(Refusal::NotThere);
@@ -42,6 +51,24 @@ impl PeerDesk {
         self.counters.inc(Counter::PeerServed);
         Ok(Serving::new(segment, &self.cluster.sending, u64::from(bytes - from)))
     }
+
+    /// Fills a segment for a node that takes this one for its owner.
+    async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
+        let (catalog, counters) = (self.catalog.load_full(), Arc::clone(&self.counters));
+        let look = move || {
+            let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
+            SharedFile::described_by(&origin, name, site, &counters)
+        };
+        let file = pool(move || Ok(look())).await.ok().flatten()?;
+        match self.store.acquire(name, bytes) {
+            Acquired::Ready(segment) | Acquired::Growing(segment) => Some(segment),
+            Acquired::Fill(filler) => {
+                let segment = Arc::clone(filler.segment());
+                self.others.fill_for_peer(filler, file);
+                Some(segment)
+            }
+        }
+    }
 }
 
 impl PeerHandler for PeerDesk {
@@ -49,7 +76,9 @@ impl PeerHandler for PeerDesk {
 
     async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Serving> {
         let served = match request {
-            PeerRequest::Fetch { name, bytes, from, .. } => self.fetch(peer, name, bytes, from),
+            PeerRequest::Fetch { name, bytes, from, origin } => {
+                self.fetch(peer, (name, bytes, from), origin).await
+            }
             PeerRequest::Head { .. } | PeerRequest::Offer { .. } => Err(Refusal::NotThere),
         };
         match served {
