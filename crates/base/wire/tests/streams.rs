@@ -80,6 +80,22 @@ fn who_holds_the_key_gets_to_know_the_other() {
 }
 
 #[test]
+fn handshakes_of_different_builds_agree() {
+    let (a, b) = (identity(KEY, "hive", "a"), identity(KEY, "hive", "b"));
+    let (said, hex) = (std::cell::RefCell::new(Vec::new()), |bytes: &[u8]| {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()
+    });
+    talk(&mut client(&a), &mut server(&b), |_, bytes| said.borrow_mut().push(bytes.clone()))
+        .0
+        .unwrap();
+    let said = said.into_inner();
+    assert_eq!((said[0].len(), said[1].len(), said[2].len()), (107, 131, 32));
+    assert_eq!(hex(&said[0][..12]), "01012aa742e2378564d20101");
+    assert_eq!(hex(&said[1][99..107]), "471d9280b2318d08");
+    assert_eq!(hex(&said[2][..8]), "d038afb0a5a33fac");
+}
+
+#[test]
 fn each_difference_is_refused_with_its_reason() {
     use HelloError::{Here, There};
     let a = identity(KEY, "hive", "a");
