@@ -105,7 +105,7 @@ impl Process {
             parts.push((Part::Peers(Arc::clone(node)), peers));
         }
 
-        let on_reign = cooperation.coordinate(&config, &roles, seed())?;
+        let on_reign = cooperation.coordinate(&config, &roles, seed(), &registry)?;
         let directing =
             directing.start(&config, &roles, &dispatchers, &admission, &registry, on_reign)?;
         // Threads from here on have none of the privileges of the start.

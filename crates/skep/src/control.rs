@@ -75,6 +75,7 @@ impl Control for Management {
             node: local_node(running, &config, &snapshot),
             services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
             direct: running.directing.status(),
+            cache: running.cooperation.status(),
         }
     }
 

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use skep_config::Config;
+use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
+use skep_directory::{Counters, MemberView};
 use skep_dispatcher::{CacheView, Coordination, OnReign};
 use skep_node::{ClusterParts, Node};
 use skep_serve::{Admission, ListenerGroup, bind};
@@ -23,7 +25,7 @@ pub(crate) struct Cooperation {
     identity: Option<Identity>,
     /// Where nodes link to the coordinator.
     desk: Option<TcpListener>,
-    coordination: Option<Coordination>,
+    coordination: Option<Arc<Coordination>>,
 }
 
 impl Cooperation {
@@ -59,6 +61,7 @@ impl Cooperation {
         config: &Config,
         roles: &Roles,
         seed: u64,
+        registry: &Registry,
     ) -> anyhow::Result<OnReign> {
         let (Some(identity), Some(listener)) = (&self.identity, self.desk.take()) else {
             return Ok(Box::new(|_| ()));
@@ -66,6 +69,8 @@ impl Cooperation {
         let coordination = Coordination::start(identity.clone(), listener, seed)
             .context("cannot start the coordinator of the caches")?;
         let stage = coordination.stage();
+        let coordination = Arc::new(coordination);
+        register(registry, &coordination);
         self.coordination = Some(coordination);
         if config.direct_services().next().is_some() {
             return Ok(Box::new(move |reign| stage.set(reign)));
@@ -96,7 +101,78 @@ impl Cooperation {
     }
 
     /// What is shown of the coordinator, if this process has one.
-    pub(crate) fn view(&self) -> Option<Arc<CacheView>> {
-        self.coordination.as_ref().map(Coordination::view)
+    pub(crate) fn status(&self) -> Option<CoordinatorStatus> {
+        let view = self.coordination.as_ref()?.view();
+        let counters = &view.counters;
+        let answer = |(kind, answers): (&str, u64)| AnswerCount { kind: kind.to_owned(), answers };
+        Some(CoordinatorStatus {
+            is_active: view.is_active,
+            epoch: view.epoch,
+            segments: counters.entries,
+            copies: counters.holdings,
+            leases: counters.leases,
+            answers: answers(counters).map(answer).to_vec(),
+            nodes: view.members.iter().map(cache_node).collect(),
+        })
     }
+}
+
+fn answers(counters: &Counters) -> [(&'static str, u64); 7] {
+    [
+        ("have", counters.have),
+        ("busy", counters.busy),
+        ("grant", counters.grant),
+        ("refused", counters.refused),
+        ("expired", counters.expired),
+        ("broken", counters.broken),
+        ("directory_error", counters.directory_errors),
+    ]
+}
+
+fn cache_node(member: &MemberView) -> CacheNode {
+    let load = member.load;
+    CacheNode {
+        name: member.name.to_string(),
+        address: member.address.to_string(),
+        capacity_bytes: member.capacity_bytes,
+        held_bytes: member.held_bytes,
+        shared_bytes: member.shared_bytes,
+        connections: load.connections,
+        bytes_outstanding: load.bytes_outstanding,
+        cpu_permille: load.cpu_permille,
+        memory_bytes: load.memory_bytes,
+        sent_bytes_s: load.sent_bytes_s,
+        filled_bytes_s: load.filled_bytes_s,
+        hit_permille: load.hit_permille,
+    }
+}
+
+fn register(registry: &Registry, coordination: &Arc<Coordination>) {
+    let gauge = |name: &str, help: &str, read: fn(&CacheView) -> f64| {
+        let own = Arc::clone(coordination);
+        registry.register_gauge(name, &[], help, Box::new(move || read(&own.view())));
+    };
+    gauge("skep_coordinator_active", "Whether this coordinator answers nodes.", |view| {
+        f64::from(u8::from(view.is_active))
+    });
+    gauge("skep_coordinator_segments", "Segments that some node holds.", |view| {
+        view.counters.entries as f64
+    });
+    gauge("skep_coordinator_copies", "Segments times their holders.", |view| {
+        view.counters.holdings as f64
+    });
+    gauge("skep_coordinator_leases", "Fills under way.", |view| view.counters.leases as f64);
+    gauge("skep_coordinator_memory_bytes", "Memory of the directory.", |view| {
+        view.counters.memory_bytes as f64
+    });
+    gauge("skep_coordinator_nodes", "Nodes that are linked.", |view| view.members.len() as f64);
+    let own = Arc::clone(coordination);
+    let read = move || {
+        let sample = |(kind, answers): (&str, u64)| {
+            (vec![("kind".to_owned(), kind.to_owned())], answers as f64)
+        };
+        answers(&own.view().counters).map(sample).to_vec()
+    };
+    let help = "Answers of the coordinator since the start, and what went wrong, by kind.";
+    registry.register_gauges("skep_coordinator_answers", help, Box::new(read));
 }

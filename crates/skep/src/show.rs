@@ -7,7 +7,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use skep_console::{
-    DirectStatus, Latency, NodeSource, NodeState, NodeStatus, ProcessStatus, ServiceStatus,
+    CoordinatorStatus, DirectStatus, Latency, NodeSource, NodeState, NodeStatus, ProcessStatus,
+    ServiceStatus,
 };
 
 mod number;
@@ -63,12 +64,59 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
     if let Some(part) = &status.direct {
         direct(&mut out, part);
     }
+    if let Some(part) = &status.cache {
+        cache(&mut out, part);
+    }
     for service in &status.services {
         out.push('\n');
         line(&mut out, &service_line(service));
         out.push_str(&matrix(service, status.uptime_ms, paint));
     }
     out
+}
+
+/// The coordinator of the caches, and what nodes hold.
+fn cache(out: &mut String, part: &CoordinatorStatus) {
+    let duty = if part.is_active { "answers" } else { "stands by" };
+    let segments = plural(part.segments, "segment");
+    line(
+        out,
+        &format!(
+            "cluster cache: coordinator {duty}, epoch {}, {segments} in {} copies, {} fills",
+            part.epoch,
+            count(part.copies),
+            count(part.leases)
+        ),
+    );
+    let mut table = Table::new(&[
+        ("CACHE OF", Align::Left),
+        ("HOLDS", Align::Right),
+        ("OF", Align::Right),
+        ("SHARED", Align::Right),
+        ("HITS", Align::Right),
+        ("SENT/S", Align::Right),
+        ("FILLED/S", Align::Right),
+        ("TO SEND", Align::Right),
+        ("CPU", Align::Right),
+        ("MEMORY", Align::Right),
+    ]);
+    for node in &part.nodes {
+        table.row([
+            node.name.clone(),
+            bytes(node.held_bytes),
+            bytes(node.capacity_bytes),
+            permille(node.shared_bytes, node.held_bytes),
+            permille(u64::from(node.hit_permille), 1000),
+            bytes(node.sent_bytes_s),
+            bytes(node.filled_bytes_s),
+            bytes(node.bytes_outstanding),
+            permille(u64::from(node.cpu_permille), 1000),
+            bytes(node.memory_bytes),
+        ]);
+    }
+    if !part.nodes.is_empty() {
+        out.push_str(&table.text(COLUMNS, |_| ""));
+    }
 }
 
 /// A part in direct dispatch, and what is wrong with it.

@@ -36,8 +36,9 @@ pub use client::{Answer, Client, ClientError};
 pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
 pub use model::{
-    DirectPeer, DirectStatus, Latency, NewNode, NewPolicy, NewWeight, NodeLocalStatus, NodeSource,
-    NodeState, NodeStatus, PacketCount, ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
+    AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
+    NewPolicy, NewWeight, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PacketCount,
+    ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
 };
 pub use openapi::openapi_json;
 pub use problem::Problem;

@@ -38,6 +38,67 @@ pub struct ProcessStatus {
     /// Its part in direct dispatch, if it has one.
     #[serde(default)]
     pub direct: Option<DirectStatus>,
+    /// Its coordinator of the cluster cache, if it has one.
+    #[serde(default)]
+    pub cache: Option<CoordinatorStatus>,
+}
+
+/// A coordinator of the cluster cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CoordinatorStatus {
+    /// Whether it answers nodes; else another dispatcher's does.
+    pub is_active: bool,
+    /// Of its reign, or its rank among dispatchers.
+    pub epoch: u64,
+    /// Segments that it knows a holder of.
+    pub segments: u64,
+    /// Segments times their holders.
+    pub copies: u64,
+    /// Fills under way.
+    pub leases: u64,
+    /// What it has answered, by kind: `have`, `busy`, `grant`, `refused`; and
+    /// `directory_error`, of holders that had lost what they were said to have.
+    pub answers: Vec<AnswerCount>,
+    /// The nodes that are linked.
+    pub nodes: Vec<CacheNode>,
+}
+
+/// Answers of a kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswerCount {
+    /// The kind.
+    pub kind: String,
+    /// How many, since the start.
+    pub answers: u64,
+}
+
+/// A node in the cluster cache.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CacheNode {
+    /// Its name.
+    pub name: String,
+    /// Where other nodes fetch from it.
+    pub address: String,
+    /// Bytes that it may hold.
+    pub capacity_bytes: u64,
+    /// Bytes that it holds.
+    pub held_bytes: u64,
+    /// Of these, bytes that other nodes hold, too.
+    pub shared_bytes: u64,
+    /// Connections of clients.
+    pub connections: u64,
+    /// Bytes that it has still to send to other nodes and clients.
+    pub bytes_outstanding: u64,
+    /// Use of its processors, in thousandths.
+    pub cpu_permille: u16,
+    /// Memory of its process, in bytes.
+    pub memory_bytes: u64,
+    /// Bytes sent in the last second.
+    pub sent_bytes_s: u64,
+    /// Bytes read from origins in the last second.
+    pub filled_bytes_s: u64,
+    /// Requests answered out of its own memory, in thousandths.
+    pub hit_permille: u16,
 }
 
 /// A process's part in direct dispatch.

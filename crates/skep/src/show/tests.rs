@@ -51,6 +51,7 @@ pub(crate) fn process() -> ProcessStatus {
         },
         node: None,
         direct: None,
+        cache: None,
         services: vec![ServiceStatus {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8080).into()],

@@ -200,7 +200,7 @@ mod tests {
         let alive = make();
         let node =
             Node { name: "n".into(), address: ([127, 0, 0, 1], 1).into(), ..Node::default() };
-        let site = Site { root: "/srv".into(), ..Site::default() };
+        let site = Site { root: Some("/srv".into()), ..Site::default() };
         let config = Config { nodes: vec![node], sites: vec![site], ..Config::default() };
         fs::write(alive.config(), config.to_toml()).unwrap();
         assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);

@@ -112,7 +112,7 @@ fn config(
         services: vec![service],
         // All nodes are on this machine, and see the one folder.
         sites: vec![Site {
-            root: absolute(&args.dir)?,
+            root: Some(absolute(&args.dir)?),
             content: Content::Shared,
             ..Site::default()
         }],

@@ -108,6 +108,7 @@ impl Control for Fake {
                 sites: vec!["*".into()],
             }),
             direct: None,
+            cache: None,
             services: vec![ServiceStatus {
                 name: "web".into(),
                 listen: vec![([127, 0, 0, 1], 80).into()],
