@@ -53,7 +53,8 @@ impl Changes {
     }
 }
 
-/// An inventory of all that is held, as messages; at least one.
+/// An inventory of all that is held, as messages; at least one. Send changes that
+/// happen after it was taken behind all of it.
 pub fn inventory(held: &[Held]) -> Vec<ToCoordinator> {
     let parts = held.len().div_ceil(HELD_PER_MESSAGE_MAX).max(1);
     let part = |place: usize| {

@@ -95,6 +95,11 @@ fn a_lease_without_progress_goes_to_the_next_who_asks() {
     it.heard(Now(late), a, ToCoordinator::Ended { lease: first, is_held: true });
     assert_eq!(ask(&mut it, late, a, 1), busy(b, 0));
     assert_eq!((it.counters().expired, it.counters().holdings), (1, 0));
+    // Expired is expired, though nobody else has asked yet.
+    let second_late = late + TTL_MS;
+    it.heard(Now(second_late), b, ToCoordinator::Progress { lease: second, filled_bytes: 9 });
+    it.heard(Now(second_late), b, ToCoordinator::Ended { lease: second, is_held: true });
+    assert_eq!((it.leader(Now(second_late), &name(1)), it.counters().holdings), (None, 0));
     it.tick(Now(9 * TTL_MS));
     assert_eq!((it.counters().expired, it.counters().leases), (2, 0));
 }

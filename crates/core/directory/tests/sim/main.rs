@@ -13,6 +13,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;
+mod faults;
 mod node;
 mod origin;
 mod peers;

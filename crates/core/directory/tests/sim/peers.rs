@@ -352,7 +352,11 @@ impl World {
         let is_new = self.grow(server, name, begin);
         let growing = self.nodes[server].growing.get_mut(&name).expect("grows");
         growing.served.push(id);
-        let chunks = growing.chunks.clone();
+        let (attempt, chunks) = (growing.attempt, growing.chunks.clone());
+        let waits_for_us = |it: &u64| *it == attempt && self.streams[it].client == server;
+        let back = self.nodes[client].growing.get(&name);
+        let is_circle = back.is_some_and(|back| back.served.iter().any(waits_for_us));
+        assert!(!is_circle, "n{server} and n{client} wait for each other");
         self.nodes[server].streams += 1;
         self.push(id, &chunks, false);
         if is_new {

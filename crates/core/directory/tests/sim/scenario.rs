@@ -13,8 +13,9 @@ pub(crate) const END_MS: u64 = FAULTS_END_MS + 6_000;
 pub(crate) struct Scenario {
     pub(crate) coordinators: usize,
     pub(crate) nodes: usize,
-    /// Whether nothing is ever evicted.
-    pub(crate) is_roomy: bool,
+    /// Of each node's memory; so much that nothing is evicted, some segments, or
+    /// one or two.
+    pub(crate) capacity_bytes: u64,
     /// When how many clients ask for a segment at once.
     pub(crate) herds: Vec<(u64, u64)>,
     pub(crate) faults: Vec<(u64, Fault)>,
@@ -49,9 +50,9 @@ impl Scenario {
     pub(crate) fn new(rng: &mut Rng) -> Self {
         let coordinators = 1 + rng.below(2) as usize;
         let nodes = [1, 2, 3, 4, 6, 12][rng.below(6) as usize];
-        let is_roomy = rng.below(2) == 0;
+        let capacity_bytes = [u64::MAX, u64::MAX, 2 << 20, 700_000][rng.below(4) as usize];
         let mut scenario =
-            Self { coordinators, nodes, is_roomy, herds: Vec::new(), faults: Vec::new() };
+            Self { coordinators, nodes, capacity_bytes, herds: Vec::new(), faults: Vec::new() };
         for _ in 0..10 + rng.below(60) {
             let clients = if rng.below(4) == 0 { 2 + rng.below(12) } else { 1 };
             scenario.herds.push((50 + rng.below(FAULTS_END_MS - 50), clients));

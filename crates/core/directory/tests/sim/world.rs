@@ -21,9 +21,11 @@ pub(crate) const LEASE_TTL_MS: u64 = 500;
 pub(crate) const LEASES_MAX: usize = 6;
 const HOLDINGS_MAX: usize = 60;
 const REPORT_MS: u64 = 50;
-const TICK_MS: u64 = 100;
-/// From the death of an active coordinator to the next one's reign.
-const TAKEOVER_MS: u64 = 200;
+/// Seldom, so that much happens between the end of a lease and its noticing.
+const TICK_MS: u64 = 400;
+/// Between two parts of an inventory, of so many segments each.
+const INVENTORY_GAP_MS: u64 = 15;
+const INVENTORY_PART: usize = 3;
 
 pub(crate) enum Event {
     Connect {
@@ -93,16 +95,16 @@ pub(crate) struct Conn {
     pub(crate) node: usize,
     pub(crate) coordinator: usize,
     is_up: bool,
-    link: Option<LinkId>,
+    pub(crate) link: Option<LinkId>,
     /// When the last thing said arrives, each way.
     last: [u64; 2],
 }
 
 pub(crate) struct Machine {
     pub(crate) core: Coordinator,
-    is_alive: bool,
-    life: u64,
-    paused_until: u64,
+    pub(crate) is_alive: bool,
+    pub(crate) life: u64,
+    pub(crate) paused_until: u64,
 }
 
 pub(crate) struct World {
@@ -118,14 +120,14 @@ pub(crate) struct World {
     pub(crate) clients: BTreeMap<u64, (u64, usize, SegmentName)>,
     pub(crate) cuts: Vec<(usize, usize)>,
     pub(crate) totals: Totals,
-    parts: Vec<(usize, usize)>,
+    pub(crate) parts: Vec<(usize, usize)>,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, Event>,
     scheduled: u64,
     numbers: u64,
-    active: usize,
+    pub(crate) active: usize,
     epoch: u64,
-    check: Check,
+    pub(crate) check: Check,
     tells: bool,
 }
 
@@ -233,7 +235,7 @@ impl World {
             });
             self.schedule(TICK_MS, Event::Tick { coordinator, life: 1 });
         }
-        let capacity_bytes = if self.scenario.is_roomy { u64::MAX } else { 2 << 20 };
+        let capacity_bytes = self.scenario.capacity_bytes;
         for node in 0..self.scenario.nodes {
             self.nodes.push(Node::new(capacity_bytes, 1));
             self.connect_all(node);
@@ -247,7 +249,7 @@ impl World {
         self.reign(0);
     }
 
-    fn settings() -> Settings {
+    pub(crate) fn settings() -> Settings {
         let lease_ttl_ms = LEASE_TTL_MS as u32;
         Settings { holdings_max: HOLDINGS_MAX, leases_max: LEASES_MAX, lease_ttl_ms }
     }
@@ -316,7 +318,7 @@ impl World {
 
     // --- links ---
 
-    fn connect_all(&mut self, node: usize) {
+    pub(crate) fn connect_all(&mut self, node: usize) {
         let life = self.nodes[node].life;
         for coordinator in 0..self.scenario.coordinators {
             let at = self.at + 1 + self.rng.below(20);
@@ -350,7 +352,22 @@ impl World {
             capacity_bytes: self.nodes[node].capacity_bytes,
         };
         self.say(id, hello);
-        inventory(&self.nodes[node].held()).into_iter().for_each(|part| self.say(id, part));
+        self.take_inventory(node, id);
+    }
+
+    /// As `inventory` has it, in many parts and slowly.
+    fn take_inventory(&mut self, node: usize, conn: u64) {
+        let held = self.nodes[node].held();
+        if held.len() <= INVENTORY_PART {
+            return inventory(&held).into_iter().for_each(|part| self.say(conn, part));
+        }
+        let parts = held.len().div_ceil(INVENTORY_PART);
+        for (place, held) in held.chunks(INVENTORY_PART).enumerate() {
+            let (is_first, is_last) = (place == 0, place + 1 == parts);
+            let held = held.to_vec();
+            self.say(conn, ToCoordinator::Inventory { is_first, is_last, held });
+            self.conns.get_mut(&conn).expect("new").last[0] += INVENTORY_GAP_MS;
+        }
     }
 
     /// A node says something on a link, which arrives in order, or never.
@@ -398,7 +415,7 @@ impl World {
     }
 
     /// Sends what a coordinator has to say.
-    fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
+    pub(crate) fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
         let said: Vec<(LinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
         for (link, message) in said {
             let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
@@ -417,7 +434,7 @@ impl World {
         if is_bounded { Ok(()) } else { Err(format!("beyond its bounds: {counters:?}")) }
     }
 
-    fn break_conn(&mut self, id: u64) {
+    pub(crate) fn break_conn(&mut self, id: u64) {
         let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_up) else { return };
         conn.is_up = false;
         for event in [Event::CoordinatorDown { conn: id }, Event::NodeDown { conn: id }] {
@@ -482,7 +499,7 @@ impl World {
 
     // --- who is active ---
 
-    fn reign(&mut self, coordinator: usize) {
+    pub(crate) fn reign(&mut self, coordinator: usize) {
         self.epoch += 1;
         self.active = coordinator;
         self.machines[coordinator].core.set_stage(Some(self.epoch));
@@ -507,155 +524,6 @@ impl World {
         let Some(heir) = self.machines.iter().position(|it| it.is_alive) else { return Ok(()) };
         self.reign(heir);
         self.deliver(heir)
-    }
-
-    // --- misfortune ---
-
-    fn befall(&mut self, fault: Fault) -> Result<(), String> {
-        self.tell(|| format!("*** {fault:?}"));
-        let at = self.at;
-        match fault {
-            Fault::Break(node, coordinator) => {
-                if let Some(conn) = self.nodes[node].links.get(&coordinator).map(|it| it.conn) {
-                    self.break_conn(conn);
-                }
-            }
-            Fault::CrashNode(node) => self.crash_node(node),
-            Fault::StartNode(node) => self.start_node(node),
-            Fault::PauseNode(node, ms) => {
-                let until = &mut self.nodes[node].paused_until;
-                *until = (at + ms).max(*until);
-            }
-            Fault::CrashCoordinator(coordinator) => self.crash_coordinator(coordinator),
-            Fault::StartCoordinator(coordinator) => self.start_coordinator(coordinator),
-            Fault::PauseCoordinator(coordinator, ms) => {
-                let until = &mut self.machines[coordinator].paused_until;
-                *until = (at + ms).max(*until);
-            }
-            Fault::TakeOver(ms) => {
-                let (old, new) = (self.active, (self.active + 1) % self.machines.len());
-                let life = self.machines[old].life;
-                if self.machines[new].is_alive {
-                    self.reign(new);
-                    self.schedule(at + ms, Event::StepBack { coordinator: old, life });
-                    return self.deliver(new);
-                }
-            }
-            Fault::Cut(a, b) => self.cuts.extend([(a, b), (b, a)]),
-            Fault::Part(node, coordinator) => {
-                self.parts.push((node, coordinator));
-                return self.befall(Fault::Break(node, coordinator));
-            }
-            Fault::Heal => (self.cuts, self.parts) = (Vec::new(), Vec::new()),
-            Fault::OriginFails(ms) => self.origin.fails_until = at + ms,
-            Fault::OriginStalls(ms) => self.origin.stalls_until = at + ms,
-            Fault::NewVersion(random) => {
-                let object = (random % self.origin.objects.len() as u64) as usize;
-                self.origin.objects[object].version += 1;
-            }
-            Fault::Mend => self.mend(),
-        }
-        Ok(())
-    }
-
-    fn crash_node(&mut self, node: usize) {
-        self.nodes[node].is_alive = false;
-        let mine: Vec<u64> =
-            self.conns.values().filter(|it| it.node == node).map(|it| it.id).collect();
-        mine.into_iter().for_each(|conn| self.break_conn(conn));
-        self.clients.retain(|_, (_, at, _)| *at != node);
-        self.break_streams(|stream| stream.server == node);
-    }
-
-    fn start_node(&mut self, node: usize) {
-        if !self.nodes[node].is_alive {
-            let Node { capacity_bytes, life, .. } = self.nodes[node];
-            self.nodes[node] = Node::new(capacity_bytes, life + 1);
-            self.connect_all(node);
-        }
-    }
-
-    fn crash_coordinator(&mut self, coordinator: usize) {
-        self.machines[coordinator].is_alive = false;
-        let its: Vec<u64> = self
-            .conns
-            .values()
-            .filter(|it| it.coordinator == coordinator)
-            .map(|it| it.id)
-            .collect();
-        its.into_iter().for_each(|conn| self.break_conn(conn));
-        self.schedule(self.at + TAKEOVER_MS, Event::TakeOver);
-    }
-
-    fn start_coordinator(&mut self, coordinator: usize) {
-        if self.machines[coordinator].is_alive {
-            return;
-        }
-        let life = self.machines[coordinator].life + 1;
-        let core = Coordinator::new(Self::settings(), self.rng.next_u64());
-        self.machines[coordinator] = Machine { core, is_alive: true, life, paused_until: 0 };
-        self.check.restarted(coordinator);
-        // What was said to the one before is lost.
-        let its = |conn: &&mut Conn| conn.coordinator == coordinator;
-        self.conns.values_mut().filter(its).for_each(|conn| conn.link = None);
-        self.schedule(self.at, Event::Tick { coordinator, life });
-        self.schedule(self.at + TAKEOVER_MS, Event::TakeOver);
-    }
-
-    fn mend(&mut self) {
-        (self.cuts, self.parts) = (Vec::new(), Vec::new());
-        (self.origin.fails_until, self.origin.stalls_until) = (0, 0);
-        (0..self.machines.len()).for_each(|it| self.start_coordinator(it));
-        (0..self.nodes.len()).for_each(|it| self.start_node(it));
-        // Pauses end by themselves, so that links keep the order of what is said.
-    }
-
-    // --- the end ---
-
-    fn at_the_end(&self) -> Result<(), String> {
-        if let Some((client, waits)) = self.clients.first_key_value() {
-            return Err(format!("client {client} waits for ever: {waits:?}"));
-        }
-        if let Some(node) = self.nodes.iter().position(|node| !node.growing.is_empty()) {
-            return Err(format!("n{node} still fetches"));
-        }
-        self.true_directories()?;
-        if self.scenario.is_calm() && self.totals.failed > 0 {
-            return Err(format!("{} clients went without, and all was well", self.totals.failed));
-        }
-        let is_exact = self.scenario.is_calm() && self.scenario.is_roomy;
-        if is_exact && self.origin.names.len() < LEASES_MAX {
-            let (names, fills) = (self.origin.names.len() as u64, self.totals.fills);
-            let chunks: usize = self.origin.names.values().map(|truth| truth.chunks.len()).sum();
-            if fills != names || self.totals.origin_chunks != chunks as u64 {
-                return Err(format!("{fills} fills of {names} segments, and all was well"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Of who holds what, all directories say nothing but the truth, and all of
-    /// it, unless they had to forget.
-    fn true_directories(&self) -> Result<(), String> {
-        for (place, machine) in self.machines.iter().enumerate() {
-            let ids: BTreeMap<u16, usize> =
-                machine.core.members().map(|it| (it.id, usize::from(it.address.port()))).collect();
-            if ids.len() != self.nodes.len() {
-                return Err(format!("c{place} knows {} nodes only", ids.len()));
-            }
-            let counters = machine.core.counters();
-            let may_lack = counters.forgotten > 0 || counters.directory_errors > 0;
-            for name in self.origin.names.keys() {
-                for (id, node) in &ids {
-                    let says = machine.core.holders(name).any(|holder| holder == *id);
-                    let has = self.nodes[*node].cached.contains_key(name);
-                    if says && !has || has && !says && !may_lack {
-                        return Err(format!("c{place}: n{node} holds {name:?}: {says}, not {has}"));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 
