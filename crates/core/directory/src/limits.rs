@@ -21,7 +21,7 @@ pub(crate) const SHARDS: usize = 256;
 pub(crate) const SWEEPS_PER_TICK: usize = 8;
 
 /// Bits of a lease's number that count leases; the others are of the epoch. A
-/// trillion leases in one reign, and 16 million reigns.
+/// trillion leases, and 16 million reigns.
 pub(crate) const LEASE_BITS: u32 = 40;
 
 /// Questions that one fetch puts to the coordinator: two leaders may die, and

@@ -25,22 +25,22 @@ pub(crate) struct Lease {
 pub(crate) struct Leases {
     by_name: HashMap<SegmentName, Lease>,
     by_id: HashMap<LeaseId, SegmentName>,
-    /// Of the reign, and the number of leases granted in it.
     epoch: u64,
-    granted: u64,
+    /// Rises with each grant. It begins anywhere, since where epochs are mere
+    /// ranks a coordinator that starts again has the one it had.
+    number: u64,
     ttl_ms: u64,
 }
 
 impl Leases {
-    pub(crate) fn new(ttl_ms: u32) -> Self {
+    pub(crate) fn new(ttl_ms: u32, first: u64) -> Self {
         let (by_name, by_id) = (HashMap::new(), HashMap::new());
-        Self { by_name, by_id, epoch: 0, granted: 0, ttl_ms: u64::from(ttl_ms) }
+        Self { by_name, by_id, epoch: 0, number: first, ttl_ms: u64::from(ttl_ms) }
     }
 
     /// A new reign begins, without leases.
     pub(crate) fn reign(&mut self, epoch: u64) {
         self.clear();
-        self.granted = if self.epoch == epoch { self.granted } else { 0 };
         self.epoch = epoch;
     }
 
@@ -67,8 +67,8 @@ impl Leases {
         leader: LinkId,
         now: Now,
     ) -> LeaseId {
-        self.granted += 1;
-        let id = LeaseId((self.epoch << LEASE_BITS) | (self.granted & ((1 << LEASE_BITS) - 1)));
+        self.number = self.number.wrapping_add(1);
+        let id = LeaseId((self.epoch << LEASE_BITS) | (self.number & ((1 << LEASE_BITS) - 1)));
         let expires_at = now.plus_ms(self.ttl_ms);
         let lease = Lease { id, leader, bytes, filled_bytes: 0, expires_at };
         let before = self.by_name.insert(name, lease);

@@ -151,16 +151,17 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A standby that knows nobody.
+    /// A standby that knows nobody. `seed`: another one at each start.
     pub fn new(settings: Settings, seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
         Self {
             settings,
             is_active: false,
             epoch: 0,
             members: Members::default(),
             directory: Directory::new(settings.holdings_max),
-            leases: Leases::new(settings.lease_ttl_ms),
-            rng: Rng::new(seed),
+            leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
+            rng,
             counters: Counters::default(),
             outbox: Vec::new(),
             candidates: Vec::new(),
