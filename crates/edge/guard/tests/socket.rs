@@ -7,7 +7,7 @@ use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use skep_guard::{Guard, GuardError, Listener};
-use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order, Owner, Side};
+use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order, Owner};
 
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
