@@ -178,7 +178,7 @@ fn a_cut_between_dispatchers_alone_is_seen_through() {
         cluster.status(&standby)["peers"][0]["stage"] == "silent"
     });
     requests.wait_for_more(400);
-    assert_eq!(cluster.holders(), [active.clone()]);
+    assert_eq!(cluster.holders(), std::slice::from_ref(&active));
     cluster.bed().heal_all().unwrap();
     poll_until(PATIENCE, "they hear each other", || {
         cluster.status(&standby)["peers"][0]["stage"] == "active"
