@@ -25,6 +25,21 @@ pub(super) struct Head {
     pub(super) node: Option<String>,
     /// Whether the server will close after it.
     pub(super) closes: bool,
+    /// Where the server says that it had the body from.
+    pub(super) source: Source,
+}
+
+/// Where a response's body came from, as the server says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// The memory of the node that answered.
+    Local,
+    /// Another node's memory.
+    Peer,
+    /// The origin.
+    Origin,
+    /// It does not say.
+    Unknown,
 }
 
 /// A body on its way, checked as it comes.
@@ -150,13 +165,41 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
     let length = field("content-length").and_then(|it| it.trim().parse().ok());
     let body_bytes = length.ok_or(Failure::Malformed("a response without Content-Length"))?;
     let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
-    Ok(Some((Head { body_bytes, node: field("x-skep-node").map(str::to_owned), closes }, len)))
+    let source = Source::said_by(field("cache-status").or(field("x-cache")));
+    let node = field("x-skep-node").map(str::to_owned);
+    Ok(Some((Head { body_bytes, node, closes, source }, len)))
+}
+
+impl Source {
+    /// By `Cache-Status` (RFC 9211) or, from who does not know it, `X-Cache`.
+    fn said_by(field: Option<&str>) -> Self {
+        let Some(text) = field else { return Self::Unknown };
+        let has = |word: &str| text.split([';', ' ']).any(|it| it.eq_ignore_ascii_case(word));
+        match () {
+            () if has("detail=peer") || has("peer") => Self::Peer,
+            () if has("hit") => Self::Local,
+            () => Self::Origin,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_source_is_what_the_server_says() {
+        let of = |text| Source::said_by(Some(text));
+        assert_eq!(of("skep; hit"), Source::Local);
+        assert_eq!(of("skep; hit; detail=peer"), Source::Peer);
+        assert_eq!(of("skep; fwd=uri-miss; stored"), Source::Origin);
+        assert_eq!(
+            [of("HIT"), of("PEER"), of("MISS")],
+            [Source::Local, Source::Peer, Source::Origin]
+        );
+        assert_eq!(Source::said_by(None), Source::Unknown);
+    }
 
     #[test]
     fn heads_are_read_whole_or_refused() {

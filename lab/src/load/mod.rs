@@ -3,6 +3,8 @@
 //!
 //! - [`Downloads`]: connections that last, each byte of them checked.
 //! - [`Requests`]: a stream of short requests that shows gaps.
+//! - [`Mix`]: requests for many objects in a given order, with how they were
+//!   answered over time.
 //!
 //! A load runs on one thread of its own, in a machine; [`Running`] is how the
 //! test follows and stops it, [`Report`] what came of it. A load is bounded in
@@ -11,6 +13,7 @@
 
 mod downloads;
 mod http;
+mod mix;
 mod pattern;
 mod report;
 mod requests;
@@ -24,6 +27,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
 pub use downloads::Downloads;
+pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use pattern::Pattern;
 pub use report::{Report, Times};
 pub use requests::Requests;
@@ -150,7 +154,10 @@ fn run(load: impl Load) -> Result<Report, LabError> {
 /// Whether so many sockets can be, after asking the kernel for as many as it
 /// gives.
 fn prepare(load: &impl Load) -> Result<(), LabError> {
-    let in_flight = load.in_flight();
+    files_for(load.in_flight())
+}
+
+fn files_for(in_flight: usize) -> Result<(), LabError> {
     if !(1..=IN_FLIGHT_MAX).contains(&in_flight) {
         let said = format!("a load of {in_flight} at once: expected 1 to {IN_FLIGHT_MAX}");
         return Err(LabError::Unusable(said));

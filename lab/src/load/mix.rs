@@ -1,0 +1,375 @@
+//! Requests for many objects in a given order, by a fixed number of clients
+//! that each ask again as soon as they have their answer: what caches are
+//! measured with.
+//!
+//! A mix runs until it is stopped; [`MixRunning::measure`] begins its counts
+//! anew, so what came before is warm-up. The order is one for all clients:
+//! whichever is free takes the next object, so that the servers of two runs are
+//! asked for the same objects in the same order, but for who is in front by a
+//! few places.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::http::{Body, Connection, Source};
+use super::pattern::Pattern;
+use super::report::{Failure, Times};
+use super::watch::{Watch, us};
+use super::{Target, files_for};
+use crate::error::{LabError, Tried};
+use crate::limits::EXAMPLES_MAX;
+use crate::machine::Machine;
+use crate::switch::lock;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// Pause of a client after a failure, in milliseconds: it must not spin.
+const PAUSE_MS: u64 = 20;
+
+/// Many objects, asked for in an order.
+#[derive(Clone, Debug)]
+pub struct Mix {
+    /// Where.
+    pub address: SocketAddr,
+    /// All objects.
+    pub objects: Arc<[MixObject]>,
+    /// Places in `objects`; after the last the first comes again.
+    pub order: Arc<[u32]>,
+    /// Clients, each with a connection.
+    pub clients: usize,
+    /// Requests on one connection; 1 for a new one each.
+    pub per_connection: u64,
+    /// Time for each request with its connection, in milliseconds.
+    pub timeout_ms: u64,
+}
+
+/// An object and what it must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MixObject {
+    /// Its path.
+    pub path: String,
+    /// Its length.
+    pub bytes: u64,
+    /// Its content.
+    pub pattern: Pattern,
+}
+
+/// What came of the measured part of a mix.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MixReport {
+    /// Length of the measurement, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Right answers: status 200, and each byte as it must be.
+    pub succeeded: u64,
+    /// Others.
+    pub failed: u64,
+    /// Of these: bytes or lengths that are not those of the object.
+    pub wrong: u64,
+    /// Kept connections that were found closed and replaced.
+    pub reopened: u64,
+    /// Right answers by source.
+    pub requests: Sources,
+    /// Bytes of right answers by source.
+    pub bytes: Sources,
+    /// From the request, and its connection if it is a new one, to the
+    /// response's head.
+    pub first_byte_us: Times,
+    /// Each second of it.
+    pub seconds: Vec<Second>,
+    /// The first failures, in words.
+    pub examples: Vec<String>,
+}
+
+/// One second of a mix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Second {
+    /// Right answers by source.
+    pub requests: Sources,
+    /// Their bytes.
+    pub bytes: Sources,
+    /// Other answers, and none.
+    pub failed: u64,
+}
+
+/// A number by where bodies came from, as servers say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sources {
+    /// The memory of the node that answered.
+    pub local: u64,
+    /// Another node's memory.
+    pub peer: u64,
+    /// The origin.
+    pub origin: u64,
+    /// It is not said.
+    pub unknown: u64,
+}
+
+impl Sources {
+    /// All of them.
+    pub fn sum(&self) -> u64 {
+        self.local + self.peer + self.origin + self.unknown
+    }
+
+    fn of(&mut self, source: Source) -> &mut u64 {
+        match source {
+            Source::Local => &mut self.local,
+            Source::Peer => &mut self.peer,
+            Source::Origin => &mut self.origin,
+            Source::Unknown => &mut self.unknown,
+        }
+    }
+}
+
+/// A mix that runs; it is stopped when dropped.
+pub struct MixRunning {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<io::Result<io::Result<()>>>>,
+}
+
+/// What clients share.
+struct Shared {
+    plan: Mix,
+    watch: Watch,
+    /// Requests begun since the start: the place in the order.
+    turn: AtomicU64,
+    counts: Mutex<Counts>,
+}
+
+/// The measurement in the making.
+struct Counts {
+    begin: Instant,
+    report: MixReport,
+    first_byte_us: Histogram<u64>,
+}
+
+impl Mix {
+    /// Begins it in a machine.
+    pub fn start_in(self, machine: &Machine) -> Result<MixRunning, LabError> {
+        if self.objects.is_empty() || self.order.is_empty() {
+            return Err(LabError::Unusable("a mix of no objects".to_owned()));
+        }
+        files_for(self.clients)?;
+        let (watch, counts) = (Watch::new(), Mutex::new(Counts::new()));
+        let shared = Arc::new(Shared { plan: self, watch, turn: AtomicU64::new(0), counts });
+        let thread = machine.spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.play()
+        })?;
+        Ok(MixRunning { shared, thread: Some(thread) })
+    }
+}
+
+impl MixRunning {
+    /// Requests begun so far, warm-up included.
+    pub fn begun(&self) -> u64 {
+        self.shared.turn.load(Ordering::Relaxed)
+    }
+
+    /// Begins to measure: forgets what was counted before.
+    pub fn measure(&self) {
+        *lock(&self.shared.counts) = Counts::new();
+    }
+
+    /// What was counted since `measure`.
+    pub fn report(&self) -> MixReport {
+        lock(&self.shared.counts).report()
+    }
+
+    /// Stops it; requests under way are given up and count for nothing.
+    pub fn stop(mut self) -> Result<MixReport, LabError> {
+        let report = self.report();
+        self.shared.watch.stop();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(entered)) => entered.flatten().tried(|| "cannot run a mix".to_owned())?,
+            Some(Err(panic)) => std::panic::resume_unwind(panic),
+            None => {}
+        }
+        Ok(report)
+    }
+}
+
+impl Drop for MixRunning {
+    fn drop(&mut self) {
+        self.shared.watch.stop();
+    }
+}
+
+impl Shared {
+    fn play(self: Arc<Self>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut clients = JoinSet::new();
+            for _ in 0..self.plan.clients {
+                clients.spawn(Client::new(Arc::clone(&self)).work());
+            }
+            while let Some(ended) = clients.join_next().await {
+                if let Err(error) = ended {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// The object whose turn it is.
+    fn next(&self) -> &MixObject {
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let place = self.plan.order[(turn % self.plan.order.len() as u64) as usize];
+        &self.plan.objects[place as usize]
+    }
+}
+
+/// One client and its connection.
+struct Client {
+    shared: Arc<Shared>,
+    kept: Option<Connection>,
+    /// Requests that went over it.
+    used: u64,
+    buffer: Vec<u8>,
+}
+
+/// A right answer.
+struct Answer {
+    source: Source,
+    bytes: u64,
+    first_byte_us: u64,
+}
+
+impl Client {
+    fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, kept: None, used: 0, buffer: vec![0; READ_BYTES] }
+    }
+
+    async fn work(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let limit = Duration::from_millis(shared.plan.timeout_ms);
+        while !shared.watch.is_stopped() {
+            let object = shared.next();
+            let late = Err(Failure::Timeout("no complete response in time"));
+            let ended = tokio::select! {
+                ended = timeout(limit, self.request(object)) => ended.unwrap_or(late),
+                () = shared.watch.stopped() => return,
+            };
+            let is_failure = ended.is_err();
+            lock(&shared.counts).count(ended.map_err(|failure| (failure, object)));
+            if is_failure {
+                self.kept = None;
+                sleep(Duration::from_millis(PAUSE_MS)).await;
+            }
+        }
+    }
+
+    /// One request; a kept connection that is found closed is replaced once.
+    async fn request(&mut self, object: &MixObject) -> Result<Answer, Failure> {
+        let target = Target::new(self.shared.plan.address, &object.path);
+        let begin = Instant::now();
+        if let Some(connection) = self.kept.take() {
+            match self.ask(connection, &target, object, begin).await {
+                Err((Failure::NoResponse | Failure::Reset, false)) => {
+                    lock(&self.shared.counts).report.reopened += 1;
+                }
+                ended => return ended.map_err(|(failure, _)| failure),
+            }
+        }
+        let connection = Connection::open(target.address, None, 0).await?;
+        self.used = 0;
+        self.ask(connection, &target, object, begin).await.map_err(|(failure, _)| failure)
+    }
+
+    /// Asks and reads all; a failure comes with whether there was a response.
+    async fn ask(
+        &mut self,
+        mut connection: Connection,
+        target: &Target,
+        object: &MixObject,
+        begin: Instant,
+    ) -> Result<Answer, (Failure, bool)> {
+        self.used += 1;
+        let is_last = self.used >= self.shared.plan.per_connection;
+        let asked = connection.ask(target, is_last).await;
+        let head = asked.map_err(|failure| (failure, false))?;
+        let first_byte_us = us(begin.elapsed());
+        let answered = |failure| (failure, true);
+        if head.body_bytes != object.bytes {
+            return Err((Failure::Malformed(WRONG_LENGTH), true));
+        }
+        let mut body = Body::new(&head, Some(object.pattern));
+        while body.left() > 0 {
+            connection.read(&mut body, &mut self.buffer).await.map_err(answered)?;
+        }
+        if is_last || head.closes {
+            connection.end().await.map_err(answered)?;
+        } else if connection.has_surplus() {
+            return Err((Failure::Malformed("bytes after the end of the response"), true));
+        } else {
+            self.kept = Some(connection);
+        }
+        Ok(Answer { source: head.source, bytes: object.bytes, first_byte_us })
+    }
+}
+
+const WRONG_LENGTH: &str = "a response with another length than the object's";
+
+impl Counts {
+    fn new() -> Self {
+        #[expect(clippy::expect_used, reason = "3 is a number of digits that it takes")]
+        let first_byte_us = Histogram::new(3).expect("three significant digits");
+        Self { begin: Instant::now(), report: MixReport::default(), first_byte_us }
+    }
+
+    fn count(&mut self, ended: Result<Answer, (Failure, &MixObject)>) {
+        let index = self.begin.elapsed().as_secs() as usize;
+        let (report, seconds) = (&mut self.report, index + 1);
+        if report.seconds.len() < seconds {
+            report.seconds.resize(seconds, Second::default());
+        }
+        let second = &mut report.seconds[index];
+        match ended {
+            Ok(Answer { source, bytes, first_byte_us }) => {
+                report.succeeded += 1;
+                for (requests, sum) in [
+                    (&mut report.requests, &mut report.bytes),
+                    (&mut second.requests, &mut second.bytes),
+                ] {
+                    *requests.of(source) += 1;
+                    *sum.of(source) += bytes;
+                }
+                self.first_byte_us.saturating_record(first_byte_us);
+            }
+            Err((failure, object)) => {
+                report.failed += 1;
+                second.failed += 1;
+                let is_wrong = match &failure {
+                    Failure::WrongByte(_) => true,
+                    Failure::Malformed(what) => *what == WRONG_LENGTH,
+                    _ => false,
+                };
+                report.wrong += u64::from(is_wrong);
+                if report.examples.len() < EXAMPLES_MAX {
+                    report.examples.push(format!("second {index}: {}: {failure}", object.path));
+                }
+            }
+        }
+    }
+
+    fn report(&self) -> MixReport {
+        let times = &self.first_byte_us;
+        let first_byte_us = Times {
+            p50: times.value_at_quantile(0.5),
+            p99: times.value_at_quantile(0.99),
+            max: times.max(),
+        };
+        let elapsed_ms = us(self.begin.elapsed()) / 1000;
+        MixReport { elapsed_ms, first_byte_us, ..self.report.clone() }
+    }
+}
