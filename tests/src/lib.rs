@@ -10,6 +10,7 @@
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
 //! - [`Load`]: many requests at once, every body verified.
 //! - [`Crowd`]: the right to thousands of connections.
+//! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
@@ -22,6 +23,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 
+pub mod cache;
 mod client;
 pub mod content;
 pub mod direct;

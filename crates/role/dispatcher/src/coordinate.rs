@@ -121,7 +121,7 @@ impl Desk {
             LinkEvent::Tick => {
                 self.coordinator.tick(now);
                 self.ticks += 1;
-                if self.ticks % COORDINATOR_VIEW_TICKS == 0 {
+                if self.ticks.is_multiple_of(COORDINATOR_VIEW_TICKS) {
                     self.show();
                 }
             }

@@ -139,7 +139,7 @@ impl Segment {
     pub(crate) fn shared_chunk(self: &Arc<Self>, start: u32, end: u32) -> Option<Chunk> {
         let (chunk, offset) = locate(start);
         // A rest of a chunk has no checksum of its own.
-        let is_whole = offset == 0 && (end == self.bytes || end % CHUNK_BYTES as u32 == 0);
+        let is_whole = offset == 0 && (end == self.bytes || end.is_multiple_of(CHUNK_BYTES as u32));
         let checksum = self.checksum(chunk).filter(|_| is_whole)?;
         let (number, from, to) = self.run(start, end);
         Some(Chunk {

@@ -113,7 +113,7 @@ impl Desk {
     fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[Member]) {
         let peer = |member: &Member| {
             let (id, address) = (member.name.peer(), member.address);
-            (member.id, Peer { id, address, member: member.id })
+            (member.id, Peer { id, address, link, member: member.id })
         };
         let known = members.iter().map(peer).collect::<HashMap<_, _>>();
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone(), OWNER_WEIGHT));
@@ -140,6 +140,13 @@ impl Desk {
     }
 
     fn told(&mut self, command: Command, outbox: &mut Outbox<ToCoordinator>) {
+        if let Command::NotThere { name, holder } = command {
+            // Only whoever named it knows who that number is; if that link is
+            // gone there is nobody to tell.
+            let message = ToCoordinator::NotThere { name, holder: holder.member };
+            let _ = outbox.send(holder.link, &message);
+            return;
+        }
         let Some(link) = self.active() else {
             if let Command::Ask { answer, .. } = command {
                 drop(answer.send(None));
@@ -153,7 +160,7 @@ impl Desk {
                 self.asks.insert(ask, Question { link, answer });
                 ToCoordinator::Ask { ask, name, bytes }
             }
-            Command::NotThere { name, holder } => ToCoordinator::NotThere { name, holder },
+            Command::NotThere { .. } => return,
             Command::Progress { lease, filled_bytes } => {
                 ToCoordinator::Progress { lease, filled_bytes }
             }
@@ -199,7 +206,7 @@ impl Desk {
         self.tell_changes(outbox);
         self.asks.retain(|_, question| !question.answer.is_closed());
         self.ticks += 1;
-        if self.ticks % LOAD_TICKS == 0 {
+        if self.ticks.is_multiple_of(LOAD_TICKS) {
             let own = (self.parts.load)();
             let bytes_outstanding = own.bytes_outstanding + self.sending.bytes();
             let cached_bytes = self.store.stats().indexed_bytes;

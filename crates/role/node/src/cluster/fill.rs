@@ -205,12 +205,19 @@ thread_local! {
 
 /// A buffer of this thread, given back when dropped: there are as many as
 /// fetches at a time.
-struct Buffer(Box<[u8]>);
+pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    fn take() -> Self {
+    pub(crate) fn take() -> Self {
         let kept = BUFFERS.with_borrow_mut(Vec::pop);
         Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
+    }
+}
+
+impl Buffer {
+    /// Room for a chunk and more.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        &mut self.0
     }
 }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use skep_config::Config;
 use skep_directory::{Event, Reply, Ring};
-use skep_peer::stream::{LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
+use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Identity, LeaseId, Load, SegmentName};
 use skep_wire::message::Name;
@@ -36,7 +36,7 @@ use tokio::sync::oneshot;
 use crate::limits::LINK_TICK_MS;
 use crate::store::Store;
 use desk::Desk;
-pub(crate) use fill::{Others, SegmentOrigin};
+pub(crate) use fill::{Buffer, Others, SegmentOrigin};
 pub use serve::PeerDesk;
 
 /// What a node needs to take part.
@@ -54,6 +54,8 @@ pub struct ClusterParts {
 pub(crate) struct Peer {
     id: PeerId,
     address: SocketAddr,
+    /// By whose numbering, and its number there.
+    link: LinkId,
     member: MemberId,
 }
 
@@ -93,7 +95,7 @@ pub struct Cluster {
 /// What workers want of the links' thread.
 enum Command {
     Ask { name: SegmentName, bytes: u32, answer: oneshot::Sender<Option<Reply<Peer>>> },
-    NotThere { name: SegmentName, holder: MemberId },
+    NotThere { name: SegmentName, holder: Peer },
     Progress { lease: LeaseId, filled_bytes: u32 },
     Ended { lease: LeaseId, is_held: bool },
 }
@@ -172,7 +174,7 @@ impl Cluster {
 
     /// Says that `peer` does not have what it was said to have.
     fn tell_not_there(&self, name: SegmentName, peer: Peer) {
-        self.tell(Command::NotThere { name, holder: peer.member });
+        self.tell(Command::NotThere { name, holder: peer });
     }
 
     fn tell_progress(&self, lease: LeaseId, filled_bytes: u32) {

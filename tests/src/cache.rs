@@ -1,0 +1,161 @@
+//! Clusters that share their memories: dispatchers and nodes as processes on the
+//! loopback, with one folder that all of them see.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use serde_json::Value;
+
+use crate::client::RawClient;
+use crate::port::FreePort;
+use crate::process::Skep;
+use crate::response::Response;
+use crate::site::Site;
+use crate::wait::{PATIENCE, poll_until};
+
+/// A running cluster; killed when dropped.
+pub struct CacheCluster {
+    daemons: BTreeMap<String, Skep>,
+    ports: BTreeMap<String, [FreePort; 2]>,
+    folder: Site,
+    /// What all nodes see.
+    pub site: Site,
+    settings: String,
+}
+
+impl CacheCluster {
+    /// So many dispatchers and nodes, linked with each other. `settings` are
+    /// lines of `[cache]`.
+    #[track_caller]
+    pub fn start(dispatchers: usize, nodes: usize, site: Site, settings: &str) -> Self {
+        let dispatchers = (1..=dispatchers).map(|it| format!("dispatcher-{it}"));
+        let names: Vec<String> =
+            dispatchers.chain((1..=nodes).map(|it| format!("node-{it}"))).collect();
+        let port = |name: &String| (name.clone(), [FreePort::claim(), FreePort::claim()]);
+        let folder = Site::new().with("key", [b'k'; 32]);
+        let only_ours = PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(folder.path("key"), only_ours).expect("the folder is ours");
+        let mut cluster = Self {
+            daemons: BTreeMap::new(),
+            ports: names.iter().map(port).collect(),
+            folder,
+            site,
+            settings: settings.to_owned(),
+        };
+        for name in &names {
+            cluster.folder.write(&format!("{name}.toml"), cluster.config(name));
+        }
+        names.iter().for_each(|name| cluster.run(name));
+        cluster.wait_linked(nodes);
+        cluster
+    }
+
+    /// Starts a process, up to its ready line.
+    #[track_caller]
+    pub fn run(&mut self, name: &str) {
+        let (config, address) = (format!("{name}.toml"), self.outer(name));
+        let daemon = Skep::run(&self.folder.path(&config), &["--as", name], address);
+        self.daemons.insert(name.to_owned(), daemon);
+    }
+
+    /// Kills a process by SIGKILL.
+    pub fn kill(&mut self, name: &str) {
+        drop(self.daemons.remove(name));
+    }
+
+    /// A running process.
+    #[track_caller]
+    pub fn daemon(&self, name: &str) -> &Skep {
+        self.daemons.get(name).unwrap_or_else(|| panic!("{name} does not run"))
+    }
+
+    /// Where a node or a dispatcher serves clients.
+    pub fn outer(&self, name: &str) -> SocketAddr {
+        self.ports[name][0].address()
+    }
+
+    /// Where a process serves other machines of the cluster.
+    pub fn inner(&self, name: &str) -> SocketAddr {
+        self.ports[name][1].address()
+    }
+
+    /// Waits until the coordinator that answers is linked with so many nodes.
+    #[track_caller]
+    pub fn wait_linked(&self, nodes: usize) {
+        poll_until(PATIENCE, &format!("{nodes} linked nodes"), || {
+            let mut dispatchers = self.daemons.keys().filter(|name| name.starts_with("dispatcher"));
+            dispatchers.any(|name| {
+                self.coordinator(name)["nodes"].as_array().is_some_and(|it| it.len() == nodes)
+            })
+        });
+    }
+
+    /// The coordinator of a dispatcher, as `skep status --json` has it.
+    #[track_caller]
+    pub fn coordinator(&self, name: &str) -> Value {
+        let text = self.ask_socket(name, "/api/v1/status");
+        let status: Value = serde_json::from_str(&text).expect("JSON of ours");
+        status["cache"].clone()
+    }
+
+    /// A counter of a process, 0 if there is none.
+    #[track_caller]
+    pub fn metric(&self, name: &str, metric: &str) -> u64 {
+        let text = self.ask_socket(name, "/api/v1/metrics");
+        let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0) as u64
+    }
+
+    /// Sum of a counter over all nodes that run.
+    #[track_caller]
+    pub fn sum(&self, metric: &str) -> u64 {
+        let nodes = self.daemons.keys().filter(|name| name.starts_with("node-"));
+        nodes.map(|name| self.metric(name, metric)).sum()
+    }
+
+    /// One request to a node, on a connection of its own.
+    #[track_caller]
+    pub fn get(&self, node: &str, path: &str) -> Response {
+        RawClient::connect(self.outer(node)).get(path)
+    }
+
+    fn ask_socket(&self, name: &str, path: &str) -> String {
+        let socket = self.folder.path("state").join(format!("{name}.sock"));
+        let mut stream = UnixStream::connect(socket).expect("the process has a socket");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).expect("the process takes requests");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("the process answers");
+        text.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    }
+
+    /// The config of all, but for the service: here dispatchers have one machine.
+    fn config(&self, own: &str) -> String {
+        let root = self.folder.root().display();
+        let mut text = format!(
+            "cluster = \"test\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
+             [admin]\nlisten = \"off\"\n[machine]\nthreads = 1\n[cache]\n{}\n",
+            self.settings
+        );
+        for (name, [address, inner]) in &self.ports {
+            let (kind, address, inner) =
+                (name.split('-').next().unwrap_or(name), address.address(), inner.address());
+            text += &match kind {
+                "node" => format!(
+                    "[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nagent = \"{inner}\"\n"
+                ),
+                _ => format!("[[dispatcher]]\nname = \"{name}\"\naddress = \"{inner}\"\n"),
+            };
+        }
+        text += &format!(
+            "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\" , timeout_ms = \"100ms\" }}\n\
+             [[site]]\nroot = \"{}\"\ncontent = \"shared\"\n",
+            self.ports[if own.starts_with("node") { "dispatcher-1" } else { own }][0].address(),
+            self.site.root().display()
+        );
+        text
+    }
+}
