@@ -174,6 +174,8 @@ fn a_large_file_streams_through_small_memories_and_seeks_start_at_once() {
         assert_same(&response.body, &body[at..at + 1000]);
     };
     part("node-1", 19 * SEGMENT + 5);
+    // Counted when all of it is there, after the part was sent.
+    poll_until(PATIENCE, "the segment is whole", || cluster.sum(ORIGIN) > 0);
     assert_eq!(cluster.sum(ORIGIN), 1, "only the segment that was asked for");
     assert_same(&cluster.get("node-2", "/film").body, &body);
     for at in 0..20 {

@@ -76,15 +76,11 @@ impl Process {
         let admission = Admission::new(admission_limits(&config));
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 
+        let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
+        let node = node.transpose()?;
         let mut parts = Vec::new();
-        let node_config = roles.node.as_ref().and_then(|name| config.node(name));
-        let node =
-            node_config.map(|_| Node::start(&config_of_node(&config, &roles))).transpose()?;
-        if let (Some(node), Some(node_config)) = (&node, node_config) {
-            parts.push((Part::Node(Arc::clone(node)), bind(node_config.address, threads)?));
-        }
         if let Some(node) = &node {
-            for address in directing.node_addresses(&config, &roles) {
+            for address in node_addresses(&config, &roles, &directing) {
                 parts.push((Part::Node(Arc::clone(node)), bind(address, threads)?));
             }
         }
@@ -251,6 +247,13 @@ fn listen_for<S: Service>(worker: &Rc<Worker>, socket: std::net::TcpListener, se
         }
         Err(error) => tracing::error!(%error, "a worker can't listen"),
     }
+}
+
+/// Where the node of this process serves clients and dispatchers.
+fn node_addresses(config: &Config, roles: &Roles, directing: &Directing) -> Vec<SocketAddr> {
+    let own = roles.node.as_ref().and_then(|name| config.node(name));
+    let virtual_ones = directing.node_addresses(config, roles);
+    own.map(|node| node.address).into_iter().chain(virtual_ones).collect()
 }
 
 /// Services first: that is where clients go.

@@ -18,6 +18,7 @@ use skep_wire::message::Name;
 use crate::direct::{dispatcher_name, read_key};
 use crate::load::LoadMeter;
 use crate::running::Roles;
+use crate::unprivileged::unprivileged;
 
 /// Parts of this process in the cluster cache; empty where there is none.
 #[derive(Default)]
@@ -66,13 +67,19 @@ impl Cooperation {
         let (Some(identity), Some(listener)) = (&self.identity, self.desk.take()) else {
             return Ok(Box::new(|_| ()));
         };
-        let coordination = Coordination::start(identity.clone(), listener, seed)
-            .context("cannot start the coordinator of the caches")?;
+        let identity = identity.clone();
+        let start = move || {
+            Coordination::start(identity, listener, seed)
+                .context("cannot start the coordinator of the caches")
+        };
+        let is_direct = config.direct_services().next().is_some();
+        // It reads what comes from a network.
+        let coordination = if is_direct { unprivileged(start) } else { start() }?;
         let stage = coordination.stage();
         let coordination = Arc::new(coordination);
         register(registry, &coordination);
         self.coordination = Some(coordination);
-        if config.direct_services().next().is_some() {
+        if is_direct {
             return Ok(Box::new(move |reign| stage.set(reign)));
         }
         let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);

@@ -20,6 +20,7 @@ mod show;
 mod signals;
 mod stores;
 mod top;
+mod unprivileged;
 mod up;
 
 use std::process::ExitCode;

@@ -1,10 +1,10 @@
 //! What a dispatcher keeps beyond its own life: a file of its own, and an etcd if
 //! the config has one.
 
-use anyhow::Context;
 use skep_config::Config;
-use skep_guard::privileges;
 use skep_store::{Settings, Store};
+
+use crate::unprivileged::unprivileged;
 
 /// See the module.
 pub(crate) struct Stores {
@@ -44,9 +44,5 @@ impl Stores {
 
 /// Opens a store whose thread has no privileges, unlike this one.
 fn open(settings: Settings) -> anyhow::Result<Store> {
-    let opened = std::thread::spawn(move || {
-        privileges::keep_nothing().context("cannot give up privileges")?;
-        Store::open(&settings).map_err(anyhow::Error::from)
-    });
-    opened.join().map_err(|_| anyhow::anyhow!("the store's thread has panicked"))?
+    unprivileged(move || Ok(Store::open(&settings)?))
 }
