@@ -13,7 +13,7 @@ use crate::raw::{Raw, RawValue, Span};
 use crate::schema::{Config, Service};
 use crate::suggest::did_you_mean;
 use crate::table::Row;
-use crate::words::{DIRECT_POLICY_NAMES, Dispatch, Store};
+use crate::words::{Content, DIRECT_POLICY_NAMES, Dispatch, Store};
 
 /// Adds the contradictions of `config`, which was read from `raw`.
 pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
@@ -36,7 +36,9 @@ type Check = fn(&Config, &mut Vec<Clash>);
 /// The settings or tables that a check looks at, and the check.
 const CHECKS: &[(&[&str], Check)] = &[
     (&["node.name"], nodes_exist),
-    (&["site.root"], sites_exist),
+    (&["site.root", "site.origins"], sites_exist),
+    (&["site.root", "site.origins"], sites_have_one_source),
+    (&["site.origins", "site.content", "site.listing", "site.spa_fallback"], origins_have_no_files),
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
     (&["node.name", "service.nodes"], services_know_their_nodes),
@@ -54,8 +56,11 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["service.dispatch", "key_file"], direct_needs_a_key),
     (&["service.dispatch", "dispatcher.address"], direct_dispatchers_can_be_reached),
     (&["store", "etcd.endpoints"], etcd_has_endpoints),
-    (&["site.content", "cache.cooperate", "key_file"], cooperation_needs_a_key),
-    (&["site.content", "cache.cooperate", "dispatcher.address"], cooperation_needs_addresses),
+    (&["site.content", "site.origins", "cache.cooperate", "key_file"], cooperation_needs_a_key),
+    (
+        &["site.content", "site.origins", "cache.cooperate", "dispatcher.address"],
+        cooperation_needs_addresses,
+    ),
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
@@ -145,8 +150,44 @@ fn nodes_exist(config: &Config, clashes: &mut Vec<Clash>) {
 fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
     if config.sites.is_empty() {
         let clash = Clash::new(&[Key("site")], "at least one [[site]]", "none");
-        let how = "a site needs a `root`, the folder of its files";
+        let how = "a site needs a `root`, the folder of its files, or `origins`";
         clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
+    }
+}
+
+fn sites_have_one_source(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        let (at, expected) = ([Key("site"), Nth(i)], "a `root` or `origins`");
+        match (&site.root, site.origins.is_empty()) {
+            (None, true) => {
+                let how = "root = \"/srv/www\" is a folder of files, origins = \
+                           [\"http://10.0.0.9:8080\"] are servers to get them from";
+                let clash = Clash::new(&at, expected, "neither").kind(ErrorKind::Missing);
+                clashes.push(clash.hint(how.to_owned()));
+            }
+            (Some(_), false) => {
+                let at = [Key("site"), Nth(i), Key("origins")];
+                let how = "two sites with hosts of their own can have one each";
+                clashes.push(Clash::new(&at, expected, "both").hint(how.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What only folders have.
+fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate().filter(|(_, it)| !it.origins.is_empty()) {
+        let of_folders = [
+            ("content", site.content != Content::Local),
+            ("listing", site.listing),
+            ("spa_fallback", site.spa_fallback.is_some()),
+        ];
+        for (key, _) in of_folders.into_iter().filter(|(_, is_set)| *is_set) {
+            let at = [Key("site"), Nth(i), Key(key)];
+            let expected = format!("no `{key}`, because the site has `origins`");
+            clashes.push(Clash::new(&at, expected, "one").hint("it is for folders".to_owned()));
+        }
     }
 }
 
@@ -325,7 +366,7 @@ fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
 
 /// The first site whose bytes nodes get from each other.
 fn cooperating(config: &Config) -> Option<usize> {
-    config.sites.iter().position(|_| config.cooperates())
+    config.sites.iter().position(|site| config.cooperates() && site.is_shared())
 }
 
 fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {

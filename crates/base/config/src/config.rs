@@ -65,7 +65,7 @@ impl Config {
     pub fn resolve_paths(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.state_dir);
-        self.sites.iter_mut().for_each(|site| resolve(&mut site.root));
+        self.sites.iter_mut().filter_map(|site| site.root.as_mut()).for_each(resolve);
         if let AccessLog::File(path) = &mut self.log.access {
             resolve(path);
         }
@@ -101,14 +101,22 @@ impl Config {
     /// Whether nodes get from each other's memory: there are dispatchers, which
     /// coordinate that, and sites that it is of use for.
     pub fn cooperates(&self) -> bool {
-        let is_shared = |site: &Site| site.content != Content::Local;
-        self.cache.cooperate && !self.dispatchers.is_empty() && self.sites.iter().any(is_shared)
+        self.cache.cooperate
+            && !self.dispatchers.is_empty()
+            && self.sites.iter().any(Site::is_shared)
     }
 
     /// The control socket of the process that runs as `name`.
     pub fn socket_of(&self, name: &str) -> PathBuf {
         let default = || self.state_dir.join(format!("{name}.sock"));
         self.admin.socket.clone().unwrap_or_else(default)
+    }
+}
+
+impl Site {
+    /// Whether its bytes come from where all nodes get them: once is enough.
+    pub fn is_shared(&self) -> bool {
+        self.content != Content::Local || !self.origins.is_empty()
     }
 }
 

@@ -26,6 +26,7 @@ impl Form {
             Self::HostPattern => return host_pattern(text),
             Self::FieldValue => field_value(text)?,
             Self::Network => network(text)?,
+            Self::OriginUrl => origin_url(text)?,
         }
         Ok(text.to_owned())
     }
@@ -43,6 +44,7 @@ impl Form {
             Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
             Self::FieldValue => "the value of a header field",
             Self::AccessLog => "\"off\", \"-\" or a path",
+            Self::OriginUrl => "an origin such as \"http://10.0.0.9:8080/base\"",
             Self::Network => "a network such as \"192.0.2.0/24\" or \"2001:db8::/32\"",
         }
     }
@@ -149,6 +151,23 @@ fn network(text: &str) -> Verdict {
     require(fits, &format!("after `/` comes a number from 0 to {bits_max}"))
 }
 
+/// `http://HOST[:PORT][/BASE]`.
+fn origin_url(text: &str) -> Verdict {
+    let scheme = |name: &str| text.get(..name.len()).is_some_and(|s| s.eq_ignore_ascii_case(name));
+    require(
+        !scheme("https://"),
+        "https is not supported: use http:// on a network that you trust, or put a proxy that \
+         speaks TLS to the origin on this machine",
+    )?;
+    require(scheme("http://"), "it must begin with `http://`")?;
+    let rest = &text["http://".len()..];
+    let (host, base) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    require(!host.contains('@'), "without user and password")?;
+    require(!text.contains(['?', '#']), "without `?` and `#`")?;
+    authority(host)?;
+    if base.is_empty() { Ok(()) } else { url_path(base) }
+}
+
 /// RFC 9110 section 5.5, without obs-text.
 fn field_value(text: &str) -> Verdict {
     let plain = |b: u8| b.is_ascii_graphic() || matches!(b, b' ' | b'\t');
@@ -199,6 +218,12 @@ mod tests {
             &["", "a..b", "*.", "a.*", "**", "a:80", "é.org", "::1", "a b"],
         ),
         (Form::FieldValue, &["no-store", "a b"], &["", " a", "a\r\nb", "é"]),
+        (
+            Form::OriginUrl,
+            &["http://a", "HTTP://a.b:80/", "http://[::1]:8080/a/b", "http://10.0.0.9/x"],
+            &["a:80", "https://a", "ftp://a", "http://", "http:///a", "http://a:0", "http://u@a"],
+        ),
+        (Form::OriginUrl, &[], &["http://a/b?c", "http://a#b", "http://a/b c", "http://a/../b"]),
         (Form::AccessLog, &["off", "-", "/var/log/a"], &["", "a\0"]),
     ];
 

@@ -90,6 +90,8 @@ pub enum Form {
     AccessLog,
     /// `IP` or `IP/BITS`.
     Network,
+    /// `http://HOST[:PORT][/BASE]`.
+    OriginUrl,
 }
 
 /// A count within `limits`.

@@ -252,8 +252,13 @@ table! {
         /// Host names of the site: `example.org`, `*.example.org` (any name
         /// below it), `*` or an empty list (every host without a site).
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
-        /// Folder of the files.
-        root: PathBuf => Kind::Text(Form::Path), live;
+        /// Folder of the files; a site has either this or `origins`.
+        root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
+        /// Web servers that the site's bytes come from in place of a folder,
+        /// such as `["http://10.0.0.9:8080/base"]`: the first that is well is
+        /// asked, by plain HTTP, without the clients' cookies and credentials.
+        /// What they let caches keep is fetched once by the cluster.
+        origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
         /// Whether the folder is `local`, a whole one on each node, or
         /// `shared`, one that all nodes see under the same path, such as a
         /// network file system. What is shared is read once by the cluster:
@@ -284,8 +289,33 @@ table! {
         error_pages: BTreeMap<u16, String> = BTreeMap::new() => Kind::ErrorPages, live;
     }
     tables {
+        /// How bytes come from `origins`.
+        fetch: Fetch, live;
         /// Paths that moved; the first that matches answers.
         redirects: Vec<Redirect>, live;
+    }
+}
+
+table! {
+    /// How a site's bytes come from its `origins`.
+    Fetch at "site.fetch" {
+        /// Field Host of requests to origins; unset, it is the site's first
+        /// host if that is a whole name, else the origin's own.
+        host: Option<String> = None => Kind::Text(Form::Authority), live;
+        /// How long a response is used without asking again where the origin
+        /// does not say it: without Cache-Control and Expires.
+        fresh_ms: u64 = 1000 => ms(0..=DAY_MS), live;
+        /// Time to connect to an origin; over it the next one is asked.
+        connect_timeout_ms: u64 = 3000 => ms(1..=MINUTE_MS), live;
+        /// Time from a request to the head of the response; over it the next
+        /// origin is asked. Without one clients get 504.
+        response_timeout_ms: u64 = 30_000 => ms(1..=HOUR_MS), live;
+        /// Time without any byte of a body; then the origin has failed, and
+        /// the rest is asked for anew.
+        stall_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
+        /// Connections to one origin from one core of a node; requests over it
+        /// get 503.
+        connections_max: u32 = 64 => count(1..=65_536), live;
     }
 }
 

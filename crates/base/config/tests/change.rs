@@ -20,7 +20,7 @@ fn built() -> Config {
             listen: vec![([127, 0, 0, 1], 8000).into()],
             ..Service::default()
         }],
-        sites: vec![Site { root: "/srv".into(), ..Site::default() }],
+        sites: vec![Site { root: Some("/srv".into()), ..Site::default() }],
         ..Config::default()
     }
 }
@@ -98,10 +98,10 @@ fn other_changes_are_named_once() {
 #[test]
 fn relative_paths_begin_at_the_folder_of_the_file() {
     let mut config = built();
-    config.sites[0].root = "www".into();
+    config.sites[0].root = Some("www".into());
     config.admin.token_file = Some("token".into());
     config.resolve_paths(Path::new("/etc/skep"));
-    assert_eq!(config.sites[0].root, Path::new("/etc/skep/www"));
+    assert_eq!(config.sites[0].root.as_deref(), Some(Path::new("/etc/skep/www")));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("/etc/skep/token")));
     assert_eq!(config.state_dir, Path::new("/var/lib/skep"));
 }

@@ -15,29 +15,107 @@ use skep_serve::monotonic_ms;
 
 use crate::disk::{DiskError, Kind, Root, Wait};
 use crate::object::{Found, Variants, look_up, parent};
+use crate::remote::{Freshness, Shelf};
 use crate::site::{Site, SiteSet};
 use crate::store::Store;
 use crate::watch::{Directory, Watcher};
 
-/// What a path leads to: a file in one version, with its siblings.
+/// What a path leads to: a file in one version, with its siblings; or what an
+/// origin has.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) site: Arc<Site>,
     pub(crate) variants: Variants,
-    directory: Arc<Directory>,
-    /// Generation of the directory when this was last found right.
-    generation: AtomicU64,
-    verified_ms: AtomicU64,
+    validity: Validity,
     used: AtomicBool,
     retired: AtomicBool,
 }
 
+/// Until when a resource may be served.
+#[derive(Debug)]
+enum Validity {
+    /// For a while since it was checked, or until its directory changes.
+    Checked(Checks),
+    /// As the origin said.
+    Fresh(Freshness),
+}
+
+#[derive(Debug)]
+struct Checks {
+    directory: Arc<Directory>,
+    /// Generation of the directory when this was last found right.
+    generation: AtomicU64,
+    verified_ms: AtomicU64,
+}
+
+impl Checks {
+    fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
+        self.generation.load(Ordering::Acquire) == self.directory.generation()
+            && now_ms.saturating_sub(self.verified_ms.load(Ordering::Relaxed)) <= interval_ms
+    }
+
+    fn verified(&self, began_ms: u64, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+        self.verified_ms.store(began_ms, Ordering::Relaxed);
+    }
+}
+
 impl Resource {
+    fn new(site: &Arc<Site>, variants: Variants, validity: Validity) -> Self {
+        let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
+        Self { site: Arc::clone(site), variants, validity, used, retired }
+    }
+
+    /// What an origin has.
+    pub(crate) fn of_origin(site: &Arc<Site>, variants: Variants, freshness: Freshness) -> Self {
+        Self::new(site, variants, Validity::Fresh(freshness))
+    }
+
     /// Whether this may be served at `now_ms`.
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
-        !self.retired.load(Ordering::Acquire)
-            && self.generation.load(Ordering::Acquire) == self.directory.generation()
-            && now_ms.saturating_sub(self.verified_ms.load(Ordering::Relaxed)) <= interval_ms
+        !self.is_retired()
+            && match &self.validity {
+                Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
+                Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
+            }
+    }
+
+    /// Whether its bytes were found to differ.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Takes it out of use, and its bytes; false if that was done before.
+    pub(crate) fn retire(&self, store: &Store) -> bool {
+        if self.retired.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        for object in self.variants.iter() {
+            store.forget(object.segment_names());
+        }
+        true
+    }
+
+    /// How long it may be used, if it is an origin's.
+    pub(crate) fn freshness(&self) -> Option<&Freshness> {
+        match &self.validity {
+            Validity::Checked(_) => None,
+            Validity::Fresh(freshness) => Some(freshness),
+        }
+    }
+
+    /// Whether another has the same bytes under the same names.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        let name = |resource: &Self| {
+            let object = &resource.variants.plain;
+            (object.bytes(), object.segment_name(0))
+        };
+        name(self) == name(other)
+    }
+
+    /// Whether it was served since the last call.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// Says that it was served; keeps it among those that are checked.
@@ -52,12 +130,15 @@ impl Resource {
         let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return false };
         self.variants
             .iter()
-            .all(|object| root.describe(&object.relative) == Ok(Kind::File(object.stamp)))
+            .filter_map(|object| object.file())
+            .all(|(relative, stamp)| root.describe(relative) == Ok(Kind::File(stamp)))
     }
 
-    fn verified(&self, began_ms: u64, generation: u64) {
-        self.generation.store(generation, Ordering::Release);
-        self.verified_ms.store(began_ms, Ordering::Relaxed);
+    fn checks(&self) -> Option<&Checks> {
+        match &self.validity {
+            Validity::Checked(checks) => Some(checks),
+            Validity::Fresh(_) => None,
+        }
     }
 }
 
@@ -77,6 +158,7 @@ type Key = (usize, Box<[u8]>);
 pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<Store>,
+    shelf: Arc<Shelf>,
     watcher: Arc<Watcher>,
     entries: Mutex<HashMap<Key, Arc<Resource>>>,
     entries_max: usize,
@@ -96,6 +178,7 @@ impl Catalog {
     ) -> std::io::Result<Arc<Self>> {
         let catalog = Arc::new(Self {
             sites,
+            shelf: Shelf::new(&store, entries_max),
             store,
             watcher,
             entries: Mutex::default(),
@@ -113,6 +196,11 @@ impl Catalog {
     /// The sites.
     pub(crate) fn sites(&self) -> &SiteSet {
         &self.sites
+    }
+
+    /// What is known of the paths of sites with origins.
+    pub(crate) fn shelf(&self) -> &Arc<Shelf> {
+        &self.shelf
     }
 
     /// Longest age of a check that still counts, in milliseconds.
@@ -151,25 +239,19 @@ impl Catalog {
             Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
             Err(error) => return self.lost(&key, Err(error)),
         };
-        let found = Resource {
-            site: Arc::clone(site),
-            variants,
+        let checks = Checks {
             directory,
             generation: AtomicU64::new(generation),
             verified_ms: AtomicU64::new(began_ms),
-            used: AtomicBool::new(true),
-            retired: AtomicBool::new(false),
         };
+        let found = Resource::new(site, variants, Validity::Checked(checks));
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
     /// Takes a resource out because its bytes were found to differ.
     pub(crate) fn retire(&self, resource: &Arc<Resource>) {
-        if !resource.retired.swap(true, Ordering::AcqRel) {
+        if resource.retire(&self.store) {
             self.stale_dropped.fetch_add(1, Ordering::Relaxed);
-            for object in resource.variants.iter() {
-                self.store.forget(object.segment_names());
-            }
         }
     }
 
@@ -178,13 +260,14 @@ impl Catalog {
     fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
         let mut entries = self.lock();
         if let Some(known) = entries.get(&key) {
-            let same = known.variants.iter().map(|o| (&o.relative, o.stamp));
-            if !known.retired.load(Ordering::Acquire)
-                && same.eq(found.variants.iter().map(|o| (&o.relative, o.stamp)))
-                && Arc::ptr_eq(&known.directory, &found.directory)
+            let same = known.variants.iter().map(|object| object.file());
+            if !known.is_retired()
+                && same.eq(found.variants.iter().map(|object| object.file()))
+                && let (Some(old), Some(new)) = (known.checks(), found.checks())
+                && Arc::ptr_eq(&old.directory, &new.directory)
             {
-                let verified_ms = found.verified_ms.load(Ordering::Relaxed);
-                known.verified(verified_ms, found.generation.load(Ordering::Relaxed));
+                let verified_ms = new.verified_ms.load(Ordering::Relaxed);
+                old.verified(verified_ms, new.generation.load(Ordering::Relaxed));
                 known.mark_used();
                 return Arc::clone(known);
             }
@@ -243,14 +326,15 @@ fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64) {
         let Some(catalog) = catalog.upgrade() else { return };
         let used: Vec<Arc<Resource>> = {
             let entries = catalog.lock();
-            let used = entries.values().filter(|r| r.used.swap(false, Ordering::Relaxed));
+            let used = entries.values().filter(|r| r.take_used());
             used.map(Arc::clone).collect()
         };
         for resource in used {
+            let Some(checks) = resource.checks() else { continue };
             let began_ms = monotonic_ms();
-            let generation = resource.directory.generation();
+            let generation = checks.directory.generation();
             if resource.matches_disk() {
-                resource.verified(began_ms, generation);
+                checks.verified(began_ms, generation);
             } else {
                 catalog.retire(&resource);
             }

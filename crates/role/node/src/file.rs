@@ -34,21 +34,22 @@ pub(crate) struct SharedFile {
 }
 
 impl SharedFile {
-    /// That of segment `index` of an object.
+    /// That of segment `index` of an object that is a file.
     pub(crate) fn of(
         site: &Arc<Site>,
         object: &Object,
         index: u32,
         counters: &Arc<CoreCounters>,
-    ) -> Self {
-        Self {
+    ) -> Option<Self> {
+        let (relative, stamp) = object.file()?;
+        Some(Self {
             site: Arc::clone(site),
-            relative: object.relative.clone(),
+            relative: relative.into(),
             tag: object.tag().into(),
-            stamp: object.stamp,
+            stamp,
             index,
             counters: Arc::clone(counters),
-        }
+        })
     }
 
     /// That which another node describes, if it is there and in that version.

@@ -1,7 +1,7 @@
 //! Requests to replies: the node's side of the engine.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::fs::File;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use arc_swap::Cache;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::negotiate::{AcceptEncoding, prefers_json};
 use skep_http::{Known, Method, RequestHead, multipart, path};
-use skep_serve::{SharedBytes, unix_ms};
+use skep_serve::{SharedBytes, monotonic_ms, unix_ms};
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
@@ -22,11 +22,16 @@ use crate::front::{Entry, Front};
 use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
 use crate::listing::Listing;
 use crate::object::{CACHE_STATUS_HIT, Object};
+use crate::remote::Remotes;
 use crate::respond::{Plan, is_simple, plan, write_head};
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::stream::{SendError, Source, pool};
 use crate::{HEALTH_PATH, Node};
+
+mod remote;
+
+use remote::borrowed_key;
 
 const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 
@@ -35,7 +40,7 @@ pub struct NodeHandler {
     node: Arc<Node>,
     context: Rc<Context>,
     /// The other nodes, if this one gets from their memory.
-    others: Option<Others>,
+    others: Option<Rc<Others>>,
     view: RefCell<View>,
 }
 
@@ -44,17 +49,7 @@ struct View {
     cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
     catalog: Arc<Catalog>,
     front: Rc<Front>,
-}
-
-impl View {
-    /// Notices a reload: one atomic load when there was none.
-    fn refresh(&mut self) {
-        let current = self.cache.load();
-        if !Arc::ptr_eq(current, &self.catalog) {
-            self.catalog = Arc::clone(current);
-            self.front = Rc::new(Front::new(self.catalog.sites().len()));
-        }
-    }
+    remotes: Rc<Remotes>,
 }
 
 impl NodeHandler {
@@ -62,18 +57,26 @@ impl NodeHandler {
         let mut cache = Cache::new(Arc::clone(&node.catalog));
         let catalog = Arc::clone(cache.load());
         let front = Rc::new(Front::new(catalog.sites().len()));
-        let view = RefCell::new(View { cache, catalog, front });
         let others = node
             .cluster
             .get()
-            .map(|cluster| Others::new(cluster, context.worker(), context.counters()));
+            .map(|cluster| Rc::new(Others::new(cluster, context.worker(), context.counters())));
+        let remotes = node.remotes(context, others.as_ref(), &catalog);
+        let view = RefCell::new(View { cache, catalog, front, remotes });
         Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), others, view })
     }
 
-    fn view(&self) -> (Arc<Catalog>, Rc<Front>) {
+    /// The view in force: one atomic load when there was no reload.
+    fn view(&self) -> RefMut<'_, View> {
         let mut view = self.view.borrow_mut();
-        view.refresh();
-        (Arc::clone(&view.catalog), Rc::clone(&view.front))
+        let current = Arc::as_ptr(view.cache.load());
+        if current != Arc::as_ptr(&view.catalog) {
+            let catalog = Arc::clone(view.cache.load());
+            view.front = Rc::new(Front::new(catalog.sites().len()));
+            view.remotes = self.node.remotes(&self.context, self.others.as_ref(), &catalog);
+            view.catalog = catalog;
+        }
+        view
     }
 
     /// Health as dispatchers ask for it: 503 tells them to send no more.
@@ -97,18 +100,18 @@ impl Handler for NodeHandler {
             return Quick::Later;
         }
         let Ok(Cow::Borrowed(path)) = path::normalise(request.path) else { return Quick::Later };
-        let mut view = self.view.borrow_mut();
-        view.refresh();
+        let view = self.view();
         let Some(site) = view.catalog.sites().find(&request.authority) else {
             return Quick::Later;
         };
         let interval_ms = view.catalog.interval_ms();
-        let hit = view.front.with(site.index, path, |entry| {
+        let Some(key) = borrowed_key(site, request, path) else { return Quick::Later };
+        let hit = view.front.with(site.index, key, |entry| {
             let now_ms = self.context.worker().now_ms();
             if !entry.resource.is_current(now_ms, interval_ms) {
                 return Quick::Later;
             }
-            answer_from_memory(entry, request, reply)
+            answer_from_memory(entry, request, reply, now_ms)
         });
         match hit {
             Some(quick) => quick,
@@ -125,12 +128,15 @@ impl Handler for NodeHandler {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
-        let (catalog, front) = self.view();
+        let (catalog, front, remotes) = {
+            let view = self.view();
+            (Arc::clone(&view.catalog), Rc::clone(&view.front), Rc::clone(&view.remotes))
+        };
         let Some(site) = catalog.sites().find(&request.authority).map(Arc::clone) else {
             exchange.reply.write().plain(421, b"");
             return Ok(());
         };
-        let serving = Serving { handler: self, catalog, front, site };
+        let serving = Serving { handler: self, catalog, front, remotes, site };
         match request.method {
             Method::Get | Method::Head => serving.get(request, exchange).await,
             Method::Options => {
@@ -151,6 +157,7 @@ fn answer_from_memory(
     entry: &Entry,
     request: &RequestHead<'_, '_>,
     reply: &mut Reply<'_>,
+    now_ms: u64,
 ) -> Quick {
     let variants = &entry.resource.variants;
     let encoding = match variants.is_varied() {
@@ -184,9 +191,15 @@ fn answer_from_memory(
     match plan {
         Plan::Whole => {
             reply.prebuilt(200, &object.hit_head);
+            if let Some(freshness) = entry.resource.freshness() {
+                reply.field_number("Age", freshness.age_s(now_ms));
+            }
             reply.end_head();
         }
-        ref plan => drop(write_head(reply, object, plan, 200, CACHE_STATUS_HIT)),
+        ref plan => {
+            let lines = cache_lines(&entry.resource, CacheResult::Hit, now_ms);
+            let _ = write_head(reply, object, plan, 200, &lines);
+        }
     }
     if let Some(segment) = segment {
         skep_cache::Entry::touch(&*segment);
@@ -213,6 +226,7 @@ struct Serving<'a> {
     handler: &'a NodeHandler,
     catalog: Arc<Catalog>,
     front: Rc<Front>,
+    remotes: Rc<Remotes>,
     site: Arc<Site>,
 }
 
@@ -230,6 +244,9 @@ impl Serving<'_> {
         if let Some((status, location)) = self.site.moved(&path) {
             redirect(&mut exchange.reply.write(), status, &location, &self.site.lines);
             return Ok(());
+        }
+        if let Some(remote) = &self.site.remote {
+            return self.get_remote(request, exchange, remote, &path).await;
         }
         for _ in 0..ATTEMPTS_MAX {
             let located = self.locate(&path).await;
@@ -273,6 +290,10 @@ impl Serving<'_> {
     }
 
     async fn locate(&self, path: &[u8]) -> Result<Located, DiskError> {
+        if let Some(remote) = &self.site.remote {
+            let kept = self.kept(remote, path).await.ok_or(DiskError::NotFound)?;
+            return Ok(Located::Resource(kept, None));
+        }
         match self.catalog.locate(&self.site, path, Wait::No) {
             Err(DiskError::WouldBlock) => {
                 let catalog = Arc::clone(&self.catalog);
@@ -312,7 +333,8 @@ impl Serving<'_> {
             site: &self.site,
             object,
             counters: self.handler.context.counters(),
-            others: self.handler.others.as_ref().filter(|_| self.site.is_shared),
+            others: self.handler.others.as_deref().filter(|_| self.site.is_shared),
+            remote: resource.remote().map(|_| (&self.remotes, resource)),
             file,
         };
         let mut cache = CacheResult::Hit;
@@ -326,7 +348,8 @@ impl Serving<'_> {
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
-        let boundary = write_head(&mut reply, object, &plan, status, cache_status(cache));
+        let lines = cache_lines(resource, cache, monotonic_ms());
+        let boundary = write_head(&mut reply, object, &plan, status, &lines);
         let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
         match sent {
             Ok(()) => {}
@@ -345,6 +368,10 @@ impl Serving<'_> {
     }
 
     fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
+        if resource.remote().is_some() {
+            // Whoever read from the origin has retired it if it is to be.
+            return Sent::Failed(error);
+        }
         if error == DiskError::Changed || error == DiskError::NotFound {
             self.catalog.retire(resource);
             return Sent::Failed(DiskError::Changed);
@@ -464,7 +491,7 @@ async fn send_body(
             for part in parts {
                 head.clear();
                 let bytes = object.bytes();
-                multipart::write_part_head(&mut head, &boundary, object.content_type, part, bytes);
+                multipart::write_part_head(&mut head, &boundary, &object.content_type, part, bytes);
                 reply.write().body_copy(&head);
                 source.send(reply, part.clone()).await?;
             }
@@ -474,6 +501,17 @@ async fn send_body(
             Ok(())
         }
         _ => Ok(()),
+    }
+}
+
+/// Lines on what the cache did, and how old that is.
+fn cache_lines(resource: &Resource, result: CacheResult, now_ms: u64) -> Cow<'static, [u8]> {
+    match resource.freshness() {
+        None => Cow::Borrowed(cache_status(result)),
+        Some(freshness) => {
+            let age = format!("Age: {}\r\n", freshness.age_s(now_ms));
+            Cow::Owned([age.as_bytes(), cache_status(result)].concat())
+        }
     }
 }
 

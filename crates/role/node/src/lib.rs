@@ -28,6 +28,7 @@ mod handler;
 mod limits;
 mod listing;
 mod object;
+mod remote;
 mod respond;
 mod segment;
 mod site;
@@ -42,12 +43,14 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use skep_config::Config;
 use skep_engine::Context;
+use skep_origin::OriginTotals;
 use skep_peer::stream::PeerService;
 
 use catalog::Catalog;
 use cluster::Others;
 pub use cluster::{Cluster, ClusterParts, PeerDesk};
 pub use handler::NodeHandler;
+use remote::{Remotes, Tally};
 pub use site::SiteError;
 use site::SiteSet;
 use store::Store;
@@ -74,6 +77,7 @@ pub struct Node {
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
     cluster: OnceLock<Arc<Cluster>>,
+    origins: Arc<Tally>,
     leaving: AtomicBool,
 }
 
@@ -88,6 +92,7 @@ impl Node {
             watcher,
             catalog: Arc::new(ArcSwap::new(catalog)),
             cluster: OnceLock::new(),
+            origins: Arc::default(),
             leaving: AtomicBool::new(false),
         }))
     }
@@ -132,6 +137,15 @@ impl Node {
         NodeHandler::new(self, context)
     }
 
+    fn remotes(
+        &self,
+        context: &Rc<Context>,
+        others: Option<&Rc<Others>>,
+        catalog: &Catalog,
+    ) -> Rc<Remotes> {
+        Remotes::new(context, &self.store, others, catalog.shelf(), &self.origins)
+    }
+
     /// Tells those who check its health that this node is about to go. It
     /// serves on meanwhile.
     pub fn leave(&self) {
@@ -141,6 +155,11 @@ impl Node {
     /// Counts of the memory cache.
     pub fn store_stats(&self) -> StoreStats {
         self.store.stats()
+    }
+
+    /// What the origins of its sites did, over all workers.
+    pub fn origin_totals(&self) -> OriginTotals {
+        self.origins.totals()
     }
 
     /// Files found changed since the last reload.

@@ -81,6 +81,18 @@ pub(crate) const LOAD_TICKS: u32 = 5;
 /// Buffers of fetches that a worker keeps for the next ones, a chunk each.
 pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
 
+/// Times that a fill goes on where an origin broke off, by a node that stands
+/// alone; each brought bytes.
+pub(crate) const FILL_ATTEMPTS_MAX: usize = 4;
+
+/// Asks for one attempt to fill a segment: origins may send less than they were
+/// asked for, but not by the byte.
+pub(crate) const ORIGIN_ASKS_MAX: usize = 16;
+
+/// Time for which answers of a path that may not be kept are passed on without
+/// others waiting for them, in milliseconds: as long as others take.
+pub(crate) const PASS_MS: u64 = 10_000;
+
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.
 pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;

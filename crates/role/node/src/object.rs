@@ -1,5 +1,7 @@
-//! Objects: a version of a file and all of its reply that can be prepared.
+//! Objects: a version of a file, or of what an origin has, and all of its reply
+//! that can be prepared.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +13,36 @@ use skep_wire::cache::{ObjectName, SegmentName};
 
 use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
 use crate::limits::PATH_BYTES_MAX;
+use crate::remote::Remote;
 use crate::site::Site;
 
 /// What the cache says of a reply that it answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
 
-/// One version of one file.
+/// Where the bytes of an object come from.
+#[derive(Debug)]
+pub(crate) enum Whence {
+    /// A file in one version.
+    File {
+        /// Path below the root.
+        relative: Box<[u8]>,
+        stamp: Stamp,
+    },
+    /// An origin.
+    Origin(Remote),
+}
+
+/// One version of one file, or of what an origin has.
 #[derive(Debug)]
 pub(crate) struct Object {
-    /// Path below the root.
-    pub(crate) relative: Box<[u8]>,
-    pub(crate) stamp: Stamp,
-    pub(crate) content_type: &'static str,
+    pub(crate) whence: Whence,
+    /// Empty if that is not known.
+    pub(crate) content_type: Cow<'static, str>,
+    bytes: u64,
     name: ObjectName,
+    /// Empty if there is none.
     etag: Box<str>,
-    last_modified: u64,
+    last_modified: Option<u64>,
     /// Field lines of every reply that speaks of this version.
     pub(crate) lines: Box<[u8]>,
     /// Status line and field lines of the whole object out of memory: all of
@@ -58,33 +75,56 @@ impl Object {
             lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
         lines.extend_from_slice(&site.lines_success);
-        let mut hit_head = Vec::with_capacity(lines.len() + 128);
-        encode::write_status_line(&mut hit_head, 200);
-        hit_head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
-        encode::write_u64(&mut hit_head, bytes);
-        hit_head.extend_from_slice(b"\r\n");
-        hit_head.extend_from_slice(&lines);
-        hit_head.extend_from_slice(CACHE_STATUS_HIT);
         Self {
-            relative: relative.into(),
-            stamp,
-            content_type,
+            whence: Whence::File { relative: relative.into(), stamp },
+            content_type: Cow::Borrowed(content_type),
+            bytes,
             name: site.object_name(relative, etag.as_bytes()),
             etag: etag.into(),
-            last_modified,
+            last_modified: Some(last_modified),
+            hit_head: hit_head(bytes, &lines),
             lines: lines.into(),
-            hit_head: hit_head.into(),
+        }
+    }
+
+    /// What an origin has. `origin_lines` begin with Content-Type, if there is
+    /// one.
+    pub(crate) fn of_origin(
+        site: &Site,
+        content_type: String,
+        origin_lines: &[u8],
+        bytes: u64,
+        origin: Remote,
+    ) -> Self {
+        let lines = [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat();
+        Self {
+            content_type: Cow::Owned(content_type),
+            bytes,
+            name: site.object_name(&origin.target, &origin.version),
+            etag: origin.head.etag.clone().unwrap_or_default().into(),
+            last_modified: origin.head.last_modified,
+            whence: Whence::Origin(origin),
+            hit_head: hit_head(bytes, &lines),
+            lines: lines.into(),
+        }
+    }
+
+    /// Path below the root and version, if it is a file.
+    pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
+        match &self.whence {
+            Whence::File { relative, stamp } => Some((relative, *stamp)),
+            Whence::Origin(_) => None,
         }
     }
 
     /// Size, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.stamp.version.bytes
+        self.bytes
     }
 
     /// What conditions compare.
     pub(crate) fn validators(&self) -> Validators<'_> {
-        Validators { etag: &self.etag, last_modified: Some(self.last_modified) }
+        Validators { etag: &self.etag, last_modified: self.last_modified }
     }
 
     /// Its strong entity tag.
@@ -112,6 +152,17 @@ impl Object {
         let start = u64::from(index) * SEGMENT_BYTES;
         (self.bytes() - start).min(SEGMENT_BYTES) as u32
     }
+}
+
+fn hit_head(bytes: u64, lines: &[u8]) -> Box<[u8]> {
+    let mut head = Vec::with_capacity(lines.len() + 128);
+    encode::write_status_line(&mut head, 200);
+    head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
+    encode::write_u64(&mut head, bytes);
+    head.extend_from_slice(b"\r\n");
+    head.extend_from_slice(lines);
+    head.extend_from_slice(CACHE_STATUS_HIT);
+    head.into()
 }
 
 /// Strong tag of modification time and size, the same on every node that has
@@ -142,6 +193,11 @@ pub(crate) struct Variants {
 }
 
 impl Variants {
+    /// An object without siblings.
+    pub(crate) fn of_one(object: Object) -> Self {
+        Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
+    }
+
     /// Which encoded siblings there are.
     pub(crate) fn available(&self) -> EncodingSet {
         EncodingSet { br: self.br.is_some(), zstd: self.zstd.is_some(), gzip: self.gzip.is_some() }

@@ -72,13 +72,14 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
 }
 
 /// Writes the head for a plan. `status` replaces 200 (error pages);
-/// `cache_status` is a whole line. Returns the boundary of a multipart body.
+/// `cache_lines` are whole lines of what the cache did. Returns the boundary of a
+/// multipart body.
 pub(crate) fn write_head(
     reply: &mut Reply<'_>,
     object: &Object,
     plan: &Plan,
     status: u16,
-    cache_status: &[u8],
+    cache_lines: &[u8],
 ) -> Option<Boundary> {
     let mut boundary = None;
     match plan {
@@ -110,7 +111,7 @@ pub(crate) fn write_head(
         }
         Plan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
     }
-    reply.lines(cache_status);
+    reply.lines(cache_lines);
     reply.end_head();
     boundary
 }
@@ -121,11 +122,13 @@ fn write_multipart_head(reply: &mut Reply<'_>, object: &Object, parts: &Parts) -
     let seed = skep_units::stable_hash(&object.lines, reply.context().worker().now_ms());
     let boundary = Boundary::new(seed);
     reply.start(206);
-    let bytes = multipart::body_bytes(&boundary, object.content_type, parts, object.bytes());
+    let bytes = multipart::body_bytes(&boundary, &object.content_type, parts, object.bytes());
     reply.field_number("Content-Length", bytes);
     reply.field("Content-Type", &multipart_type(&boundary));
     // The part heads say the type of the bytes; the reply says its own.
-    let own_type = object.lines.iter().position(|&b| b == b'\n').map_or(0, |end| end + 1);
+    let has_type = !object.content_type.is_empty();
+    let end = object.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
+    let own_type = end.map_or(0, |end| end + 1);
     reply.lines(&object.lines[own_type..]);
     boundary
 }

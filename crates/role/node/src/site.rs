@@ -11,6 +11,7 @@ use skep_http::Host;
 use skep_wire::cache::ObjectName;
 
 use crate::disk::check_root;
+use crate::remote::RemoteSite;
 
 /// Longest host name looked up, in bytes (RFC 1035).
 const HOST_BYTES_MAX: usize = 255;
@@ -29,13 +30,18 @@ pub enum SiteError {
         /// What the kernel said.
         cause: io::Error,
     },
+    /// An origin is none.
+    #[error(transparent)]
+    Origin(#[from] skep_origin::OriginUrlError),
 }
 
 /// One site, ready to serve.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) index: usize,
+    /// Empty if the bytes come from origins.
     pub(crate) root: PathBuf,
+    pub(crate) remote: Option<RemoteSite>,
     pub(crate) index_files: Vec<String>,
     pub(crate) spa_fallback: Option<String>,
     pub(crate) listing: bool,
@@ -54,8 +60,11 @@ pub(crate) struct Site {
 
 impl Site {
     fn new(index: usize, config: &SiteConfig) -> Result<Self, SiteError> {
-        check_root(&config.root)
-            .map_err(|cause| SiteError::Root { root: config.root.clone(), cause })?;
+        let remote = RemoteSite::new(config)?;
+        let root = config.root.clone().unwrap_or_default();
+        if remote.is_none() {
+            check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
+        }
         let mut lines = Vec::new();
         for (name, value) in &config.headers {
             skep_http::encode::write_field(&mut lines, name, value.as_bytes());
@@ -66,7 +75,8 @@ impl Site {
         }
         Ok(Self {
             index,
-            root: config.root.clone(),
+            root,
+            remote,
             index_files: config.index.clone(),
             spa_fallback: config.spa_fallback.clone(),
             listing: config.listing,
@@ -83,8 +93,13 @@ impl Site {
 
     /// Name of a version of the object at `relative`, unique among all sites:
     /// sites that share a root share its bytes in memory.
+    /// So do sites of the same origins.
     pub(crate) fn object_name(&self, relative: &[u8], version: &[u8]) -> ObjectName {
-        ObjectName::new(self.root.as_os_str().as_bytes(), relative, version)
+        let key = match &self.remote {
+            Some(remote) => remote.key(),
+            None => self.root.as_os_str().as_bytes(),
+        };
+        ObjectName::new(key, relative, version)
     }
 
     /// Whether the operator lets `path` be served at all: a segment that
@@ -184,7 +199,7 @@ mod tests {
 
     fn site(hosts: &[&str]) -> SiteConfig {
         let hosts = hosts.iter().map(|h| (*h).to_string()).collect();
-        SiteConfig { hosts, root: "/".into(), ..SiteConfig::default() }
+        SiteConfig { hosts, root: Some("/".into()), ..SiteConfig::default() }
     }
 
     fn found(set: &SiteSet, host: &str) -> Option<usize> {
@@ -217,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_missing_root_is_named() {
-        let config = SiteConfig { root: "/no/such/root".into(), ..SiteConfig::default() };
+        let config = SiteConfig { root: Some("/no/such/root".into()), ..SiteConfig::default() };
         let message = SiteSet::new(&[config]).unwrap_err().to_string();
         assert!(message.contains("/no/such/root"), "{message}");
     }

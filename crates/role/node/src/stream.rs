@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::future::poll_fn;
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_engine::{ExchangeError, ReplySink};
@@ -19,11 +20,13 @@ use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 use tokio::task::JoinHandle;
 
+use crate::catalog::Resource;
 use crate::cluster::Others;
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
 use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
 use crate::object::Object;
+use crate::remote::Remotes;
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::store::{Acquired, Filler, Store};
@@ -56,6 +59,8 @@ pub(crate) struct Source<'a> {
     pub(crate) counters: &'a Arc<CoreCounters>,
     /// The other nodes, if they are asked before the disk is.
     pub(crate) others: Option<&'a Others>,
+    /// Where it comes from, if that is no file.
+    pub(crate) remote: Option<(&'a Rc<Remotes>, &'a Arc<Resource>)>,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
 }
@@ -63,9 +68,10 @@ pub(crate) struct Source<'a> {
 impl Source<'_> {
     /// Whether the object passes the cache by.
     pub(crate) fn streams(&self) -> bool {
-        // Together nodes keep what one alone could not.
-        let is_too_large =
-            self.others.is_none() && self.object.bytes() > self.store.capacity_bytes();
+        // Together nodes keep what one alone could not. To ask an origin again
+        // costs more than to go through the cache.
+        let is_alone = self.others.is_none() && self.remote.is_none();
+        let is_too_large = is_alone && self.object.bytes() > self.store.capacity_bytes();
         is_too_large || !self.store.may_pin()
     }
 
@@ -77,12 +83,14 @@ impl Source<'_> {
         first_byte: u64,
     ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
         if self.streams() {
-            self.open().await?;
+            if self.remote.is_none() {
+                self.open().await?;
+            }
             self.counters.inc(Counter::CacheStreamed);
             return Ok((None, CacheResult::Stream));
         }
         let (segment, result) = self.segment((first_byte / SEGMENT_BYTES) as u32).await?;
-        if self.object.segments() > 1 && self.others.is_none() {
+        if self.object.segments() > 1 && self.others.is_none() && self.remote.is_none() {
             self.open().await?;
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
@@ -143,8 +151,13 @@ impl Source<'_> {
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
                 }
+                if let Some((remotes, resource)) = self.remote {
+                    remotes.fill_segment(filler, resource, index);
+                    return Ok((segment, CacheResult::Fill));
+                }
                 if let Some(others) = self.others {
                     let origin = SharedFile::of(self.site, self.object, index, self.counters);
+                    let origin = origin.ok_or(DiskError::Changed)?;
                     others.fill(filler, origin);
                     return Ok((segment, CacheResult::Fill));
                 }
@@ -156,7 +169,7 @@ impl Source<'_> {
     }
 
     fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), DiskError> {
-        let stamp = self.object.stamp;
+        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let base = u64::from(index) * SEGMENT_BYTES;
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
             match fill(&file, filler.segment(), base, stamp, Wait::No, drop) {
@@ -184,10 +197,11 @@ impl Source<'_> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
         }
-        let file = match open(self.site, &self.object.relative, self.object.stamp, Wait::No) {
+        let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let file = match open(self.site, relative, stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
-                let (site, object) = (Arc::clone(self.site), Arc::clone(self.object));
-                pool(move || open(&site, &object.relative, object.stamp, Wait::Yes)).await?
+                let (site, relative) = (Arc::clone(self.site), Box::<[u8]>::from(relative));
+                pool(move || open(&site, &relative, stamp, Wait::Yes)).await?
             }
             opened => opened?,
         };
@@ -201,8 +215,11 @@ impl Source<'_> {
         reply: &mut ReplySink<'_>,
         range: Range<u64>,
     ) -> Result<(), SendError> {
+        if let Some((remotes, resource)) = self.remote {
+            return stream_remote(remotes, resource, reply, range).await;
+        }
         let file = self.open().await?;
-        let stamp = self.object.stamp;
+        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let mut at = range.start;
         while at < range.end {
             let bytes = (range.end - at).min(STREAM_BYTES as u64) as usize;
@@ -220,6 +237,31 @@ impl Source<'_> {
         }
         Ok(())
     }
+}
+
+/// Sends `range` of an origin's object as it comes in, past a memory that is
+/// full of what slow clients hold.
+async fn stream_remote(
+    remotes: &Rc<Remotes>,
+    resource: &Arc<Resource>,
+    reply: &mut ReplySink<'_>,
+    range: Range<u64>,
+) -> Result<(), SendError> {
+    let mut left = range.end - range.start;
+    let opened = remotes.open(resource, range).await;
+    let mut body = opened.ok_or(DiskError::Changed)?;
+    let mut buffer = vec![0; STREAM_BYTES];
+    while left > 0 {
+        let wanted = left.min(STREAM_BYTES as u64) as usize;
+        let read = body.next(&mut buffer[..wanted]).await.map_err(|_| DiskError::Changed)?;
+        if read == 0 {
+            return Err(DiskError::Changed.into());
+        }
+        reply.write().body_copy(&buffer[..read]);
+        reply.flush().await?;
+        left -= read as u64;
+    }
+    Ok(())
 }
 
 /// Sends bytes `start..end` of a segment as they come in.

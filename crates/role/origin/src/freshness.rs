@@ -161,8 +161,9 @@ fn lifetime_s(head: &Head, rules: &Rules) -> u64 {
     (unchanged_s / HEURISTIC_DIVISOR).min(rules.heuristic_s_max)
 }
 
-/// RFC 9111 4.2.3: corrected_initial_age, when the answer came.
-fn age_ms(head: &Head) -> u64 {
+/// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:
+/// corrected_initial_age).
+pub fn age_ms(head: &Head) -> u64 {
     let date_ms = head.date.map_or(head.received_unix_ms, |date| date * 1000);
     // Dates are whole seconds: the rest of one is no age.
     let apparent_ms = head.received_unix_ms.saturating_sub(date_ms) / 1000 * 1000;

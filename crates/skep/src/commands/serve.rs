@@ -21,7 +21,7 @@ pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
     let root = std::path::absolute(&args.dir)
         .with_context(|| format!("cannot serve {}", args.dir.display()))?;
     config.sites.push(Site {
-        root,
+        root: Some(root),
         listing: args.listing,
         spa_fallback: args.spa,
         ..Site::default()

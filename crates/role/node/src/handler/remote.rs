@@ -1,0 +1,90 @@
+//! Requests for sites whose bytes come from origins.
+
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError};
+use skep_http::{RequestHead, path};
+
+use super::{Sent, Serving};
+use crate::catalog::Resource;
+use crate::limits::ATTEMPTS_MAX;
+use crate::remote::{Landing, RemoteSite, pass};
+use crate::site::Site;
+
+impl Serving<'_> {
+    /// Serves a normalised path of a site of origins.
+    pub(super) async fn get_remote(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        remote: &RemoteSite,
+        path: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let target = target(path, request.query);
+        for _ in 0..ATTEMPTS_MAX {
+            match self.remotes.find(&self.site, remote, &target).await {
+                Landing::Resource(resource) => {
+                    let sent = self.send(request, exchange, &target, &resource, None, 200).await?;
+                    match sent {
+                        Sent::Done => return Ok(()),
+                        // The version is still the origin's, its bytes are not
+                        // to be had.
+                        Sent::Failed(_) if !resource.is_retired() => {
+                            return self.error(request, exchange, 502, b"").await;
+                        }
+                        Sent::Failed(_) => {}
+                    }
+                }
+                Landing::Passed(answer) => {
+                    let status = answer.head.status;
+                    if self.site.error_pages.contains_key(&status) {
+                        return self.error(request, exchange, status, b"").await;
+                    }
+                    return pass(&mut exchange.reply, &self.site, answer).await;
+                }
+                Landing::Failed(status) => {
+                    let lines = if status == 503 { self.retry_after() } else { Vec::new() };
+                    return self.error(request, exchange, status, &lines).await;
+                }
+            }
+        }
+        // It changes faster than it can be read.
+        self.error(request, exchange, 503, &self.retry_after()).await
+    }
+
+    /// What may be kept of a target, if it leads to that.
+    pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
+        match self.remotes.find(&self.site, remote, target).await {
+            Landing::Resource(resource) => Some(resource),
+            Landing::Passed(_) | Landing::Failed(_) => None,
+        }
+    }
+}
+
+/// What an origin is asked for: a normalised path, and the query as the client
+/// sent it.
+fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1));
+    path::write_encoded(&mut target, path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}
+
+/// What the front index knows a request by, if that is at hand. `path` is in
+/// normal form, as the client sent it: then it is its encoded form, too.
+pub(super) fn borrowed_key<'a>(
+    site: &Site,
+    request: &RequestHead<'_, 'a>,
+    path: &'a [u8],
+) -> Option<&'a [u8]> {
+    match (&site.remote, request.query) {
+        (Some(_), Some(_)) => {
+            let target = request.target.as_bytes();
+            target.starts_with(b"/").then_some(target)
+        }
+        _ => Some(path),
+    }
+}

@@ -1,0 +1,195 @@
+//! One worker's way to the origins of all sites.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use skep_engine::Context;
+use skep_origin::Origins;
+use skep_origin::{Ask, Condition, Fault, OriginCounters, OriginError, OriginReply, OriginTotals};
+use tokio::sync::{oneshot, watch};
+
+use super::RemoteSite;
+use super::fetch;
+use super::shelf::{Flight, Landed, Looked, Shelf};
+use crate::catalog::Resource;
+use crate::cluster::Others;
+use crate::limits::ATTEMPTS_MAX;
+use crate::site::Site;
+use crate::store::Store;
+
+/// What a request for a path comes to.
+pub(crate) enum Landing {
+    /// This may be served.
+    Resource(Arc<Resource>),
+    /// This is for the one who asked.
+    Passed(OriginReply),
+    /// A status for the client.
+    Failed(u16),
+}
+
+/// What the origins of a node did, over all workers and reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<(OriginTotals, Vec<Arc<OriginCounters>>)>);
+
+impl Tally {
+    /// The sums now.
+    pub(crate) fn totals(&self) -> OriginTotals {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ended, live) = &mut *inner;
+        // Whose client is gone counts no more.
+        live.retain(|counters| {
+            let is_live = Arc::strong_count(counters) > 1;
+            if !is_live {
+                ended.add(&counters.totals());
+            }
+            is_live
+        });
+        let mut totals = *ended;
+        live.iter().for_each(|counters| totals.add(&counters.totals()));
+        totals
+    }
+
+    fn add(&self, counters: &Arc<OriginCounters>) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.1.push(Arc::clone(counters));
+    }
+}
+
+/// See the module.
+pub(crate) struct Remotes {
+    pub(super) context: Rc<Context>,
+    pub(super) store: Arc<Store>,
+    pub(super) others: Option<Rc<Others>>,
+    pub(super) shelf: Arc<Shelf>,
+    tally: Arc<Tally>,
+    /// By the number of the site.
+    origins: RefCell<HashMap<usize, Rc<Origins>>>,
+}
+
+impl Remotes {
+    pub(crate) fn new(
+        context: &Rc<Context>,
+        store: &Arc<Store>,
+        others: Option<&Rc<Others>>,
+        shelf: &Arc<Shelf>,
+        tally: &Arc<Tally>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            context: Rc::clone(context),
+            store: Arc::clone(store),
+            others: others.map(Rc::clone),
+            shelf: Arc::clone(shelf),
+            tally: Arc::clone(tally),
+            origins: RefCell::default(),
+        })
+    }
+
+    /// What `target`, a path and query, leads to. Waits for at most one head.
+    pub(crate) async fn find(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> Landing {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.shelf.look(site.index, target) {
+                Looked::Resource(resource) => return Landing::Resource(resource),
+                Looked::Pass => return self.pass(site, remote, target).await,
+                Looked::Stale(resource, flight) => {
+                    drop(self.fly(site, flight));
+                    return Landing::Resource(resource);
+                }
+                Looked::Wait(mut landed) => match wait(&mut landed).await {
+                    Some(Landed::Resource(resource)) => return Landing::Resource(resource),
+                    Some(Landed::Failed(status)) => return Landing::Failed(status),
+                    Some(Landed::Passed) => return self.pass(site, remote, target).await,
+                    None => {}
+                },
+                Looked::Lead(flight) => {
+                    if let Ok(landing) = self.fly(site, flight).await {
+                        return landing;
+                    }
+                }
+            }
+        }
+        Landing::Failed(503)
+    }
+
+    /// Asks for all of `target`, for one client.
+    pub(super) async fn pass(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> Landing {
+        let asked = Asked { target, range: None, condition: Condition::None };
+        match self.ask(site, remote, asked).await {
+            Ok(reply) => Landing::Passed(reply),
+            Err(error) => Landing::Failed(status_of(&error)),
+        }
+    }
+
+    /// Asks an origin of a site.
+    pub(super) async fn ask(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        asked: Asked<'_>,
+    ) -> Result<OriginReply, OriginError> {
+        let ask = Ask {
+            path_and_query: asked.target,
+            host: remote.host.as_deref(),
+            range: asked.range,
+            condition: asked.condition,
+        };
+        self.origins(site, remote).open(&ask).await
+    }
+
+    /// Flies in a task of its own: those who wait, and what is kept, must not
+    /// depend on the one client that came first.
+    fn fly(self: &Rc<Self>, site: &Arc<Site>, flight: Flight) -> oneshot::Receiver<Landing> {
+        let (sender, receiver) = oneshot::channel();
+        let (remotes, site) = (Rc::clone(self), Arc::clone(site));
+        tokio::task::spawn_local(async move {
+            let landing = fetch::fly(&remotes, &site, flight).await;
+            // Whoever asked may be gone.
+            drop(sender.send(landing));
+        });
+        receiver
+    }
+
+    fn origins(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<Origins> {
+        let mut origins = self.origins.borrow_mut();
+        let made = origins.entry(site.index).or_insert_with(|| {
+            let worker = self.context.worker();
+            let made = Origins::new(worker, remote.urls.clone(), remote.limits);
+            self.tally.add(made.counters());
+            made
+        });
+        Rc::clone(made)
+    }
+}
+
+/// What is asked of an origin.
+pub(super) struct Asked<'a> {
+    pub(super) target: &'a [u8],
+    pub(super) range: Option<std::ops::Range<u64>>,
+    pub(super) condition: Condition<'a>,
+}
+
+/// How a flight ended; `None`: somewhere on the way.
+async fn wait(landed: &mut watch::Receiver<Option<Landed>>) -> Option<Landed> {
+    landed.wait_for(Option::is_some).await.ok()?.clone()
+}
+
+/// What a client hears of an origin that does not answer.
+pub(super) fn status_of(error: &OriginError) -> u16 {
+    match error.fault {
+        Fault::Ask(_) => 400,
+        Fault::Busy(_) => 503,
+        Fault::Late | Fault::Stalled { .. } => 504,
+        _ => 502,
+    }
+}

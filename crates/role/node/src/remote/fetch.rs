@@ -1,0 +1,140 @@
+//! Flights: from an origin's answer to what all who ask are served.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_origin::freshness::{Revalidated, revalidate};
+use skep_origin::{Condition, OriginReply};
+use skep_serve::monotonic_ms;
+use skep_units::SEGMENT_BYTES;
+
+use super::RemoteSite;
+use super::client::{Asked, Landing, Remotes, status_of};
+use super::kept;
+use super::segment::RemoteSegment;
+use super::shelf::{Flight, Landed};
+use crate::catalog::Resource;
+use crate::site::Site;
+use crate::store::Acquired;
+
+/// What an origin made of an ask.
+enum Answer {
+    /// This may be served from now on, or still.
+    Resource(Arc<Resource>),
+    /// It is not to be kept.
+    Passed(OriginReply),
+    Failed(u16),
+}
+
+/// Asks for what the flight is for, and lands it.
+pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight) -> Landing {
+    let Some(remote) = &site.remote else { return Landing::Failed(500) };
+    let target = flight.target().to_vec();
+    match answer(remotes, site, remote, &flight).await {
+        Answer::Resource(resource) => {
+            flight.land(Landed::Resource(Arc::clone(&resource)));
+            Landing::Resource(resource)
+        }
+        Answer::Failed(status) => {
+            flight.land(Landed::Failed(status));
+            Landing::Failed(status)
+        }
+        Answer::Passed(reply) => {
+            let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
+            // An origin in trouble says nothing of what it does when well.
+            match reply.head.status >= 500 {
+                true => flight.land(Landed::Failed(reply.head.status)),
+                false => flight.land(Landed::Passed),
+            }
+            match is_part {
+                true => remotes.pass(site, remote, &target).await,
+                false => Landing::Passed(reply),
+            }
+        }
+    }
+}
+
+async fn answer(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &Flight,
+) -> Answer {
+    let target = flight.target();
+    let mut kept = flight.kept().filter(|kept| !kept.is_retired());
+    loop {
+        let head = kept.and_then(|kept| Some(&kept.remote()?.head));
+        let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
+        // The head and the first segment by one exchange.
+        let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
+        let reply = match remotes.ask(site, remote, asked).await {
+            Ok(reply) if reply.head.status < 500 => reply,
+            failed => return on_failure(flight, failed.map_err(|error| status_of(&error))),
+        };
+        if reply.head.status != 304 {
+            return judge(remotes, site, remote, target, reply);
+        }
+        let Some((kept_resource, head)) = kept.zip(head) else {
+            tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
+            return Answer::Failed(502);
+        };
+        match revalidate(head, &reply.head) {
+            Revalidated::Kept(head) => {
+                return Answer::Resource(renewed(site, remote, kept_resource, *head));
+            }
+            // Without conditions there is no further 304.
+            Revalidated::AskAgain | Revalidated::Replaced => kept = None,
+        }
+    }
+}
+
+/// RFC 5861 4: what was good before may do.
+fn on_failure(flight: &Flight, failed: Result<OriginReply, u16>) -> Answer {
+    let now_ms = monotonic_ms();
+    let usable = flight.kept().filter(|kept| {
+        !kept.is_retired() && kept.freshness().is_some_and(|fresh| fresh.is_usable_on_error(now_ms))
+    });
+    match (usable, failed) {
+        (Some(kept), _) => Answer::Resource(Arc::clone(kept)),
+        (None, Ok(reply)) => Answer::Passed(reply),
+        (None, Err(status)) => Answer::Failed(status),
+    }
+}
+
+/// The same version under a newer head.
+fn renewed(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    kept: &Arc<Resource>,
+    head: skep_origin::Head,
+) -> Arc<Resource> {
+    let bytes = kept.variants.plain.bytes();
+    let (target, version) = kept
+        .remote()
+        .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
+    kept::resource(site, remote, &target, version, bytes, head)
+}
+
+/// Keeps an answer, if it may be kept, and begins to read its body.
+fn judge(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    reply: OriginReply,
+) -> Answer {
+    let Some(version) = kept::version(&reply.head, remote) else { return Answer::Passed(reply) };
+    let Some(bytes) = reply.head.total_bytes else { return Answer::Passed(reply) };
+    let head = reply.head.clone();
+    let resource = kept::resource(site, remote, target, version, bytes, head);
+    let object = &resource.variants.plain;
+    if bytes > 0 {
+        // Before anybody hears of the object: who asks next joins this.
+        let acquired = remotes.store.acquire(object.segment_name(0), object.segment_bytes(0));
+        if let Acquired::Fill(filler) = acquired {
+            let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
+            remotes.fill(filler, segment);
+        }
+    }
+    Answer::Resource(resource)
+}

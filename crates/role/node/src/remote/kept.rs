@@ -1,0 +1,177 @@
+//! From an origin's head to what is kept of it: how long it may be used, under
+//! which version, and the lines of its replies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skep_origin::Head;
+use skep_origin::freshness::{self, Rules, Unstorable};
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_units::SEGMENT_BYTES;
+
+use super::RemoteSite;
+use crate::catalog::Resource;
+use crate::object::{Object, Variants, Whence};
+use crate::site::Site;
+
+/// An object's place at its origins.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    /// Path and query.
+    pub(crate) target: Box<[u8]>,
+    /// What names the version; as [`freshness::version`] if that is known.
+    pub(crate) version: Box<[u8]>,
+    /// The head under which it was last got or renewed.
+    pub(crate) head: Head,
+}
+
+/// How long a resource may be used, by the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Freshness {
+    received_ms: u64,
+    /// Its age when it was received.
+    age_ms: u64,
+    fresh_until_ms: u64,
+    while_asking_until_ms: u64,
+    on_error_until_ms: u64,
+}
+
+impl Freshness {
+    /// That of `head`, which came just now.
+    pub(crate) fn of(head: &Head, site: &RemoteSite) -> Self {
+        let said = freshness::freshness(head, &Rules { heuristic_s_max: 0 });
+        let control = &head.cache_control;
+        let is_said = control.no_cache
+            || control.max_age_s.or(control.s_maxage_s).is_some()
+            || head.expires.is_some();
+        let default_ms = site.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
+        let more_ms = if is_said { 0 } else { default_ms };
+        let since_ms = unix_ms().saturating_sub(head.received_unix_ms);
+        let received_ms = monotonic_ms().saturating_sub(since_ms);
+        let until =
+            |unix_ms: u64| received_ms + unix_ms.saturating_sub(head.received_unix_ms) + more_ms;
+        Self {
+            received_ms,
+            age_ms: freshness::age_ms(head),
+            fresh_until_ms: until(said.fresh_until_unix_ms),
+            while_asking_until_ms: until(said.usable_while_asking_until_unix_ms),
+            on_error_until_ms: until(said.usable_on_error_until_unix_ms),
+        }
+    }
+
+    /// Whether it may be used without asking.
+    pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
+        now_ms < self.fresh_until_ms
+    }
+
+    /// Whether it may be used while the origin is asked.
+    pub(crate) fn is_usable_while_asking(&self, now_ms: u64) -> bool {
+        now_ms < self.while_asking_until_ms
+    }
+
+    /// Whether it may be used if the origin fails.
+    pub(crate) fn is_usable_on_error(&self, now_ms: u64) -> bool {
+        now_ms < self.on_error_until_ms
+    }
+
+    /// Field Age, in seconds.
+    pub(crate) fn age_s(&self, now_ms: u64) -> u64 {
+        (self.age_ms + now_ms.saturating_sub(self.received_ms)) / 1000
+    }
+}
+
+/// The version under which an answer may be kept; `None`: it may not.
+pub(super) fn version(head: &Head, site: &RemoteSite) -> Option<Vec<u8>> {
+    let bytes = head.total_bytes?;
+    let may_be_kept = match freshness::storable(head, &Rules { heuristic_s_max: 0 }) {
+        Ok(()) => true,
+        // For as long as the site says; a page without any word on it may be
+        // anything.
+        Err(Unstorable::Useless) => false,
+        Err(_) => false,
+    };
+    let is_object = matches!(head.status, 200 | 206) && head.start == 0;
+    if !may_be_kept || !is_object {
+        return None;
+    }
+    let is_whole = head.end == Some(bytes);
+    // 200 to an ask for a range: an origin that knows no ranges would send
+    // all of it for each segment.
+    if bytes > SEGMENT_BYTES && is_whole {
+        return None;
+    }
+    match freshness::version(head) {
+        Some(version) => Some(version),
+        None if is_whole => {
+            let fresh = Freshness::of(head, site);
+            let can_be_used = fresh.fresh_until_ms > fresh.received_ms;
+            (can_be_used || head.etag.is_some() || head.last_modified.is_some()).then(once)
+        }
+        None => None,
+    }
+}
+
+/// A version of its own, unlike that of any other answer to any node: parts of
+/// two answers can't be told to belong together.
+fn once() -> Vec<u8> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut version = format!("once {count} ").into_bytes();
+    let mut random = [0; 16];
+    // Without entropy the process does not get as far as this.
+    if rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).is_err() {
+        random[..8].copy_from_slice(&unix_ms().to_le_bytes());
+    }
+    version.extend(random);
+    version
+}
+
+/// Whether a version can be asked for by name.
+pub(super) fn is_once(version: &[u8]) -> bool {
+    version.starts_with(b"once ")
+}
+
+/// What is served from now on.
+pub(super) fn resource(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    version: Vec<u8>,
+    bytes: u64,
+    head: Head,
+) -> Arc<Resource> {
+    let freshness = Freshness::of(&head, remote);
+    let lines = lines(&head, remote.sets_cache_control);
+    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
+    let content_type = content_type.map(|text| text.into_owned()).unwrap_or_default();
+    let origin = Remote { target: target.into(), version: version.into(), head };
+    let object = Object::of_origin(site, content_type, &lines, bytes, origin);
+    Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness))
+}
+
+impl Resource {
+    /// Its place at its origins, if it has one.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match &self.variants.plain.whence {
+            Whence::Origin(remote) => Some(remote),
+            Whence::File { .. } => None,
+        }
+    }
+}
+
+/// Lines for clients, Content-Type first: without those that are ours to say.
+pub(super) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
+    let is_named = |line: &[u8], names: &[&str]| {
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+        names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
+    };
+    let all = || head.fields.split_inclusive(|byte| *byte == b'\n');
+    let mut lines: Vec<u8> =
+        all().filter(|line| is_named(line, &["content-type"])).flatten().copied().collect();
+    for line in all().filter(|line| !is_named(line, &["content-type", "server"])) {
+        if !(site_says && is_named(line, &["cache-control", "expires"])) {
+            lines.extend_from_slice(line);
+        }
+    }
+    lines
+}

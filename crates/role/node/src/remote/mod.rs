@@ -1,0 +1,83 @@
+//! Sites whose bytes come from HTTP origins.
+//!
+//! ```text
+//!  path?query -> Shelf (per node): current? --yes--> Resource, served like a file
+//!                  | unknown or stale: one Flight for all who ask
+//!                  v
+//!                head: GET with the range of segment 0, on condition of what is kept
+//!                  |-- 304 ----------> the same version, renewed
+//!                  |-- may be kept --> Resource; its body fills segment 0
+//!                  '-- may not ------> passed to the one who asked; the others ask
+//!
+//!  other segments: ranges pinned to the version, each through the cluster's fill
+//! ```
+//!
+//! Requests to origins say nothing of the client: no cookies, credentials or
+//! preferences. So what an origin answers, whatever it says to vary by, it would
+//! answer any client of ours, and path and query are the whole key.
+//!
+//! Invariants: bytes under a name are of one version, or a segment fails and its
+//! resource is asked for anew; whoever waits for a flight gets its result or
+//! flies; nothing that an origin wants to have kept from others is kept.
+
+mod client;
+mod fetch;
+mod kept;
+mod pass;
+mod segment;
+mod shelf;
+
+use skep_config::Site as SiteConfig;
+use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
+
+pub(crate) use client::{Landing, Remotes, Tally};
+pub(crate) use kept::{Freshness, Remote};
+pub(crate) use pass::pass;
+pub(crate) use shelf::Shelf;
+
+/// Where the bytes of a site come from.
+#[derive(Debug)]
+pub(crate) struct RemoteSite {
+    urls: Vec<OriginUrl>,
+    /// Field Host; `None`: the origin's own name.
+    host: Option<String>,
+    limits: OriginLimits,
+    fresh_ms: u64,
+    /// Stands for the site in names: the same on all nodes of a config.
+    key: Vec<u8>,
+    /// Whether the site says itself how clients may keep it.
+    pub(crate) sets_cache_control: bool,
+}
+
+impl RemoteSite {
+    /// That of a config; `None`: it has a folder.
+    pub(crate) fn new(config: &SiteConfig) -> Result<Option<Self>, OriginUrlError> {
+        if config.origins.is_empty() {
+            return Ok(None);
+        }
+        let urls = config.origins.iter().map(|text| OriginUrl::parse(text));
+        let whole_name = config.hosts.first().filter(|host| !host.starts_with('*'));
+        let fetch = &config.fetch;
+        let host = fetch.host.as_ref().or(whole_name).cloned();
+        let key = format!("origins {} as {host:?}", config.origins.join(" "));
+        Ok(Some(Self {
+            urls: urls.collect::<Result<_, _>>()?,
+            host,
+            limits: OriginLimits {
+                connections_max: fetch.connections_max as usize,
+                connect_timeout_ms: fetch.connect_timeout_ms,
+                first_byte_timeout_ms: fetch.response_timeout_ms,
+                progress_timeout_ms: fetch.stall_timeout_ms,
+                ..OriginLimits::default()
+            },
+            fresh_ms: fetch.fresh_ms,
+            key: key.into_bytes(),
+            sets_cache_control: config.cache_control.is_some(),
+        }))
+    }
+
+    /// Stands for the site in names.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+}

@@ -1,0 +1,214 @@
+//! Segments out of an origin.
+//!
+//! Every ask is pinned to the version that the name of the segment says, and
+//! every answer is compared with it: what is published is of that version. An
+//! origin that has another one by now retires the resource, so that the next
+//! request meets the new one.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_origin::{Body, Condition, OriginError, OriginReply, freshness};
+use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::Origin;
+
+use super::client::{Asked, Remotes};
+use super::kept::is_once;
+use crate::catalog::Resource;
+use crate::cluster::{Buffer, SegmentOrigin};
+use crate::limits::{FILL_ATTEMPTS_MAX, ORIGIN_ASKS_MAX, PROGRESS_BYTES};
+use crate::segment::Segment;
+use crate::store::Filler;
+
+/// Why a segment gets no further.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// Status of an answer that has no bytes of the object.
+    #[error("the origin answered {0}")]
+    Status(u16),
+    #[error("the origin has another version by now")]
+    Changed,
+    #[error("the origin sends too little at a time")]
+    TooLittle,
+    #[error("the origin sent more than it had announced")]
+    TooMuch,
+    #[error("no memory: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+/// One segment of an object at its origin.
+pub(crate) struct RemoteSegment {
+    remotes: Rc<Remotes>,
+    resource: Arc<Resource>,
+    index: u32,
+    /// An answer whose body is the segment's.
+    opened: RefCell<Option<OriginReply>>,
+}
+
+impl Remotes {
+    /// Begins to fill a segment: out of another node's memory if it is there.
+    pub(super) fn fill(&self, filler: Filler, origin: RemoteSegment) {
+        if let Some(others) = &self.others {
+            return others.fill(filler, origin);
+        }
+        tokio::task::spawn_local(async move {
+            let segment = Arc::clone(filler.segment());
+            for _ in 0..FILL_ATTEMPTS_MAX {
+                let filled = segment.filled();
+                origin.read(Arc::clone(&segment), drop).await;
+                // Who got nowhere at all leaves it to a later request.
+                if segment.is_complete() || segment.filled() == filled {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Begins to fill segment `index` of `resource`.
+    pub(crate) fn fill_segment(
+        self: &Rc<Self>,
+        filler: Filler,
+        resource: &Arc<Resource>,
+        index: u32,
+    ) {
+        self.fill(filler, RemoteSegment::new(self, resource, index));
+    }
+
+    /// Bytes `range` of `resource`, in its version, past the cache.
+    pub(crate) async fn open(
+        self: &Rc<Self>,
+        resource: &Arc<Resource>,
+        range: std::ops::Range<u64>,
+    ) -> Option<Body> {
+        let segment = RemoteSegment::new(self, resource, 0);
+        let opened = segment.open(range).await;
+        opened.inspect_err(|error| tracing::debug!(%error, "no bytes to pass by the cache")).ok()
+    }
+}
+
+impl RemoteSegment {
+    pub(super) fn new(remotes: &Rc<Remotes>, resource: &Arc<Resource>, index: u32) -> Self {
+        let (remotes, resource) = (Rc::clone(remotes), Arc::clone(resource));
+        Self { remotes, resource, index, opened: RefCell::default() }
+    }
+
+    /// The same with an answer that is there already.
+    pub(super) fn with(self, reply: OriginReply) -> Self {
+        *self.opened.borrow_mut() = Some(reply);
+        self
+    }
+
+    async fn fill(&self, segment: &Segment, progress: &impl Fn(u32)) -> Result<(), Stopped> {
+        let base = u64::from(self.index) * SEGMENT_BYTES;
+        let end = base + u64::from(segment.len());
+        let mut buffer = Buffer::take();
+        let mut chunk = Chunk { buffer: buffer.bytes(), have: 0, told: segment.filled() };
+        for _ in 0..ORIGIN_ASKS_MAX {
+            let at = base + u64::from(segment.filled()) + chunk.have as u64;
+            let opened = self.opened.borrow_mut().take();
+            let mut body = match opened.filter(|reply| reply.body.position() == at) {
+                Some(reply) => reply.body,
+                None => self.open(at..end).await?,
+            };
+            if chunk.read(&mut body, segment, progress).await? {
+                return Ok(());
+            }
+        }
+        Err(Stopped::TooLittle)
+    }
+
+    /// Asks for bytes `range` in the version that they have to be of.
+    async fn open(&self, range: std::ops::Range<u64>) -> Result<Body, Stopped> {
+        let (Some(known), Some(remote)) = (self.resource.remote(), &self.resource.site.remote)
+        else {
+            return Err(Stopped::Changed);
+        };
+        if is_once(&known.version) {
+            self.remotes.shelf.retire(&self.resource);
+            return Err(Stopped::Changed);
+        }
+        let at = range.start;
+        let condition = Condition::Pinned(known.head.validators());
+        let asked = Asked { target: &known.target, range: Some(range), condition };
+        let reply = self.remotes.ask(&self.resource.site, remote, asked).await?;
+        let head = &reply.head;
+        if !matches!(head.status, 200 | 206) {
+            // It may only be in trouble, or the object is not there any more.
+            if head.status < 500 {
+                self.remotes.shelf.retire(&self.resource);
+            }
+            return Err(Stopped::Status(head.status));
+        }
+        let bytes = self.resource.variants.plain.bytes();
+        let is_same = freshness::version(head).as_deref() == Some(&*known.version)
+            && head.total_bytes.is_none_or(|total| total == bytes);
+        if !is_same {
+            self.remotes.shelf.retire(&self.resource);
+            return Err(Stopped::Changed);
+        }
+        let mut body = reply.body;
+        body.skip_to(at).await?;
+        Ok(body)
+    }
+}
+
+impl SegmentOrigin for RemoteSegment {
+    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
+        if let Err(error) = self.fill(&segment, &progress).await {
+            tracing::debug!(%error, "a segment could not be got from its origin");
+        }
+    }
+
+    fn described(&self) -> Option<Origin> {
+        // Whoever owns it can ask the same origin, but does not know its head.
+        None
+    }
+}
+
+/// The next chunk on its way into a segment.
+struct Chunk<'a> {
+    buffer: &'a mut [u8],
+    have: usize,
+    /// Bytes of the segment whose progress was told.
+    told: u32,
+}
+
+impl Chunk<'_> {
+    /// Reads on until the segment is complete (true) or the body ends.
+    async fn read(
+        &mut self,
+        body: &mut Body,
+        segment: &Segment,
+        progress: &impl Fn(u32),
+    ) -> Result<bool, Stopped> {
+        loop {
+            let bytes = segment.next_chunk_bytes();
+            if bytes == 0 {
+                return Ok(true);
+            }
+            let read = body.next(&mut self.buffer[self.have..bytes]).await?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.have += read;
+            if self.have < bytes {
+                continue;
+            }
+            // Only its end tells that a body was what its head had said.
+            let is_last = segment.filled() + bytes as u32 == segment.len();
+            let ends_here = body.left_bytes().is_none_or(|left| left == 0);
+            if is_last && ends_here && body.next(&mut [0]).await? > 0 {
+                return Err(Stopped::TooMuch);
+            }
+            segment.publish(&self.buffer[..bytes])?;
+            self.have = 0;
+            if segment.filled() - self.told >= PROGRESS_BYTES {
+                self.told = segment.filled();
+                progress(self.told);
+            }
+        }
+    }
+}
