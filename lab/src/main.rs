@@ -1,7 +1,10 @@
-//! `skep-lab`: test beds of network namespaces by hand.
+//! `skep-lab`: test beds of network namespaces by hand, and the experiments of
+//! the cluster cache in them.
 //!
 //! A bed lives as long as the `skep-lab up` that made it; the other commands
 //! find it in `/run/skep-lab`.
+
+mod experiments;
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_lab::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
-type Failure = Box<dyn std::error::Error>;
+use experiments::{Experiment, Failure, Options, OriginOptions};
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
 /// origin on this machine. Needs root.
@@ -52,6 +55,14 @@ enum Command {
     },
     /// Take away what beds left that could not clean up (there should be nothing)
     Clean,
+    /// Experiment: requests per second from 1 to 8 nodes, beside peers
+    Table2(Options),
+    /// Experiment: data smaller than a node's cache, than the cluster's, larger
+    Regimes(Options),
+    /// Experiment: nodes are killed, added and drained while clients go on
+    Churn(Options),
+    /// Serve as the experiments' origin, slow on purpose
+    Origin(OriginOptions),
 }
 
 /// Make a bed and keep it until Ctrl-C
@@ -94,6 +105,10 @@ fn main() -> ExitCode {
         Command::Exec { bed, machine, command } => run_exec(bed, &machine, &command),
         Command::List { json } => run_list(json),
         Command::Clean => run_clean(),
+        Command::Table2(options) => experiments::run(Experiment::Table2, &options),
+        Command::Regimes(options) => experiments::run(Experiment::Regimes, &options),
+        Command::Churn(options) => experiments::run(Experiment::Churn, &options),
+        Command::Origin(options) => experiments::serve_origin(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

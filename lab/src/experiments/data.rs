@@ -1,0 +1,175 @@
+//! The data set and the order of requests: WebBench's mix, as published in the
+//! WhizzBee paper (table 1), at any size.
+//!
+//! All follows from seeds, so every row of a table is asked for the same
+//! objects in the same order.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use skep_lab::load::MixObject;
+use skep_units::Rng;
+
+use super::origin::Object;
+
+/// WebBench's classes: bytes, and probability in 1/1000. They add up to 999,
+/// as published.
+const CLASSES: [(u64, u64); 10] = [
+    (223, 200),
+    (735, 80),
+    (1522, 120),
+    (2895, 200),
+    (6040, 150),
+    (11_426, 170),
+    (22_132, 70),
+    (41_518, 8),
+    (87_360, 1),
+    (541_761, 1),
+];
+const PARTS: u64 = 999;
+
+/// Seed of orders.
+const SEED: u64 = 2001;
+
+/// How often objects are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Popularity {
+    /// Each as often as any other, so that classes have their published shares.
+    Uniform,
+    /// The n-th most popular one 1/n as often as the first; which one that is,
+    /// is drawn, whatever its size.
+    Zipf,
+}
+
+impl Popularity {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "Zipf 1.0",
+        }
+    }
+}
+
+/// Objects of the ten classes, in the published shares.
+pub(crate) struct DataSet {
+    objects: Vec<Object>,
+}
+
+impl DataSet {
+    /// About so many bytes, at least an object of each class.
+    pub(crate) fn of_bytes(bytes: u64) -> Self {
+        let mean_parts: u64 = CLASSES.iter().map(|(bytes, parts)| bytes * parts).sum();
+        let count = bytes * PARTS / mean_parts;
+        let of_class = |&(bytes, parts): &(u64, u64)| {
+            let count = (count * parts).div_ceil(PARTS).max(1);
+            std::iter::repeat_n(bytes, count as usize)
+        };
+        let sizes = CLASSES.iter().flat_map(of_class);
+        Self { objects: sizes.zip(0..).map(|(bytes, id)| Object { id, bytes }).collect() }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.objects.len()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.objects.iter().map(|object| object.bytes).sum()
+    }
+
+    /// The path of an object.
+    pub(crate) fn first_path(&self) -> String {
+        self.objects.first().map(|object| object.path()).unwrap_or_default()
+    }
+
+    /// For clients.
+    pub(crate) fn mix_objects(&self) -> Arc<[MixObject]> {
+        let objects = self.objects.iter();
+        let of = |object: &Object| MixObject {
+            path: object.path(),
+            bytes: object.bytes,
+            pattern: object.pattern(),
+        };
+        objects.map(of).collect()
+    }
+
+    /// So many requests, as places of objects.
+    pub(crate) fn order(&self, popularity: Popularity, requests: usize) -> Arc<[u32]> {
+        let mut rng = Rng::new(SEED);
+        let count = self.objects.len() as u64;
+        if popularity == Popularity::Uniform {
+            return (0..requests).map(|_| rng.below(count) as u32).collect();
+        }
+        let by_rank = shuffled(count, &mut rng);
+        let mut sum = 0.0;
+        let sums: Vec<f64> = (1..=count)
+            .map(|rank| {
+                sum += 1.0 / rank as f64;
+                sum
+            })
+            .collect();
+        let draw = |_| {
+            let at = rng.unit() * sum;
+            by_rank[sums.partition_point(|&sum| sum <= at).min(by_rank.len() - 1)]
+        };
+        (0..requests).map(draw).collect()
+    }
+
+    /// Bytes of the mean reply of an order, and the share of its bytes that the
+    /// object with most of them has.
+    pub(crate) fn shape(&self, order: &[u32]) -> (u64, f64) {
+        let mut by_object = vec![0; self.objects.len()];
+        for &place in order {
+            by_object[place as usize] += self.objects[place as usize].bytes;
+        }
+        let sum: u64 = by_object.iter().sum();
+        let most = by_object.into_iter().max().unwrap_or(0);
+        (sum / order.len().max(1) as u64, most as f64 / sum.max(1) as f64)
+    }
+}
+
+/// The numbers below `count`, in an order drawn by Fisher and Yates's way.
+fn shuffled(count: u64, rng: &mut Rng) -> Vec<u32> {
+    let mut all: Vec<u32> = (0..count as u32).collect();
+    for end in (1..all.len()).rev() {
+        all.swap(end, rng.below(end as u64 + 1) as usize);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_set_has_the_size_and_the_mix_that_was_asked_for() {
+        let data = DataSet::of_bytes(60_000_000);
+        assert!((59_000_000..63_000_000).contains(&data.bytes()), "{}", data.bytes());
+        let share = |bytes: u64| {
+            let of_class = data.objects.iter().filter(|object| object.bytes == bytes).count();
+            of_class as f64 / data.count() as f64
+        };
+        for (bytes, parts) in CLASSES {
+            assert!((share(bytes) - parts as f64 / PARTS as f64).abs() < 0.001, "class {bytes}");
+        }
+    }
+
+    #[test]
+    fn orders_are_those_of_their_popularity_and_come_again() {
+        let data = DataSet::of_bytes(1_000_000);
+        for popularity in [Popularity::Uniform, Popularity::Zipf] {
+            let order = data.order(popularity, 50_000);
+            assert_eq!(order, data.order(popularity, 50_000));
+            let mut by_object = vec![0; data.count()];
+            order.iter().for_each(|&place| by_object[place as usize] += 1);
+            by_object.sort_unstable();
+            let most = by_object[by_object.len() - 1] as f64 / 50_000.0;
+            let harmonic: f64 = (1..=data.count()).map(|rank| 1.0 / rank as f64).sum();
+            let wanted = match popularity {
+                Popularity::Uniform => 1.0 / data.count() as f64,
+                Popularity::Zipf => 1.0 / harmonic,
+            };
+            assert!(most > 0.9 * wanted && most < 2.0 * wanted, "{popularity:?}: {most}");
+        }
+    }
+}

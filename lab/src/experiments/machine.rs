@@ -1,0 +1,68 @@
+//! What a reader must know to compare figures with these.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+/// The machine under the bed and the programs in it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    /// Names with versions.
+    pub(crate) programs: Vec<(String, String)>,
+}
+
+impl Machine {
+    pub(crate) fn describe(skep: &Path) -> Self {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = cpus.lines().find(|line| line.starts_with("model name"));
+        let model = model.and_then(|line| line.split_once(": ")).map_or("", |(_, name)| name);
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let skep = skep.display().to_string();
+        let programs = [
+            ("Skep", skep.as_str(), "--version"),
+            ("nginx", "nginx", "-v"),
+            ("HAProxy", "haproxy", "-v"),
+            ("Varnish", "varnishd", "-V"),
+        ];
+        let version = |(name, program, option): (&str, &str, &str)| {
+            (name.to_owned(), version(program, option).unwrap_or_else(|| "not here".to_owned()))
+        };
+        Self {
+            date: said_by("date", &["-u", "+%Y-%m-%d"]).unwrap_or_default().trim().to_owned(),
+            processor: model.to_owned(),
+            cores: cpus.lines().filter(|line| line.starts_with("processor")).count(),
+            kernel: kernel.trim().to_owned(),
+            programs: programs.map(version).into(),
+        }
+    }
+
+    /// A sentence.
+    pub(crate) fn text(&self) -> String {
+        let Self { date, processor, cores, kernel, programs } = self;
+        let programs: Vec<_> =
+            programs.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        let programs = programs.join(", ");
+        format!("{date}, {cores} cores of {processor}, Linux {kernel}; {programs}.")
+    }
+}
+
+/// The first word that looks like a version.
+fn version(program: &str, option: &str) -> Option<String> {
+    let said = said_by(program, &[option])?;
+    let words = said.split([' ', '/', '\n', '(', ')']);
+    let mut words = words.map(|word| word.trim_start_matches("varnish-"));
+    let is_version =
+        |word: &&str| word.contains('.') && word.starts_with(|it: char| it.is_ascii_digit());
+    words.find(is_version).map(str::to_owned)
+}
+
+fn said_by(program: &str, words: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(words).output().ok()?;
+    Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}

@@ -1,0 +1,158 @@
+//! The experiments of the cluster cache: Skep beside its peers in a test bed.
+//!
+//! ```text
+//!  client-1 ---> dispatcher-1 ---> node-1 .. node-N ---> origin
+//!   (mix)      Skep or HAProxy   Skep, nginx or Varnish   (origin.rs: slow on purpose)
+//! ```
+//!
+//! - [`table2`](run): requests per second for 1 to 8 nodes, as in the WhizzBee
+//!   paper's table 2.
+//! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
+//! - `churn`: nodes are killed, added and drained while clients go on.
+//!
+//! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
+//! caches begin empty; the same objects are asked for in the same order.
+
+mod cell;
+mod churn;
+mod data;
+mod limits;
+mod machine;
+mod origin;
+mod page;
+mod plot;
+mod regimes;
+mod rows;
+mod settings;
+mod stage;
+mod table2;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use rows::Row;
+use settings::Settings;
+
+pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// How an experiment runs.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Fewer cells and short ones: does it all still run? Writes nothing unless `--out` is given
+    #[arg(long)]
+    quick: bool,
+    /// Folder of the page and its plots [default: docs/experiments]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only these rows, separated by commas: skep-proxy, skep-url, skep-direct, skep-alone,
+    /// nginx-turns, nginx-url, varnish
+    #[arg(long, value_delimiter = ',')]
+    rows: Vec<String>,
+    /// The Skep binary
+    #[arg(long, default_value_os_t = default_skep())]
+    skep: PathBuf,
+}
+
+/// An origin that is slow on purpose: paths are /BYTES/ID; SIGTERM prints what it was asked for
+#[derive(Debug, Args)]
+pub(crate) struct OriginOptions {
+    /// Where it listens
+    #[arg(long)]
+    listen: SocketAddr,
+    /// Time before each answer, in milliseconds
+    #[arg(long, default_value_t = 0)]
+    delay_ms: u64,
+    /// Bits of all bodies in a second; 0 is as fast as can be
+    #[arg(long, default_value_t = 0)]
+    rate_bits_s: u64,
+}
+
+/// Which experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Experiment {
+    Table2,
+    Regimes,
+    Churn,
+}
+
+/// Runs an experiment and writes what came of it.
+pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failure> {
+    watch_signals()?;
+    let settings = Settings::new(options.skep.clone(), options.quick);
+    let run = Run {
+        rows: rows_of(&options.rows)?,
+        out: options.out.clone().or((!options.quick).then(|| "docs/experiments".into())),
+        is_quick: options.quick,
+        settings,
+    };
+    match experiment {
+        Experiment::Table2 => table2::run(&run),
+        Experiment::Regimes => regimes::run(&run),
+        Experiment::Churn => churn::run(&run),
+    }
+}
+
+/// Serves as an origin.
+pub(crate) fn serve_origin(options: &OriginOptions) -> Result<(), Failure> {
+    let OriginOptions { listen, delay_ms, rate_bits_s } = *options;
+    Ok(origin::run(listen, origin::Speed { delay_ms, rate_bits_s })?)
+}
+
+/// What an experiment needs to know.
+struct Run {
+    rows: Vec<Row>,
+    /// `None`: nothing is written.
+    out: Option<PathBuf>,
+    is_quick: bool,
+    settings: Settings,
+}
+
+impl Run {
+    /// Those of `rows` that were asked for.
+    fn rows_of(&self, rows: &[Row]) -> Vec<Row> {
+        rows.iter().copied().filter(|row| self.rows.contains(row)).collect()
+    }
+}
+
+fn rows_of(keys: &[String]) -> Result<Vec<Row>, Failure> {
+    if keys.is_empty() {
+        return Ok(Row::ALL.into());
+    }
+    let known = || Row::ALL.map(Row::key).join(", ");
+    let of = |key: &String| {
+        let row = Row::ALL.into_iter().find(|row| row.key() == *key);
+        row.ok_or_else(|| format!("--rows {key}: expected some of {}", known()).into())
+    };
+    keys.iter().map(of).collect()
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// An error once SIGINT or SIGTERM has come, so that all is ended in order.
+fn interrupted() -> Result<(), Failure> {
+    if INTERRUPTED.load(Ordering::Relaxed) { Err("interrupted".into()) } else { Ok(()) }
+}
+
+fn watch_signals() -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+    };
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        });
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    });
+    Ok(())
+}
+
+/// Beside this binary, which is where one `cargo build` puts both.
+fn default_skep() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name("skep")
+}

@@ -1,0 +1,383 @@
+//! An HTTP/1.1 origin that is slow on purpose and knows what it was asked for.
+//!
+//! Its objects need no files: the path `/BYTES/ID` says the length, and the
+//! content is the pattern of the ID. It answers GET and HEAD, single ranges,
+//! `If-None-Match` and `If-Range`, with a strong ETag. Each answer waits for
+//! the service delay; all bodies together keep to the rate, in the order in
+//! which their chunks are ready, so that no byte is lost on the way to be late.
+//!
+//! `/.lab/counts` answers what was asked for, `/.lab/set?delay_ms=..&rate_bits_s=..`
+//! changes the speed (0 for no limit). At SIGTERM the counts go to stdout.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skep_lab::load::Pattern;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::limits::{CHUNK_BYTES, FIELDS_MAX, HEAD_BYTES_MAX, OBJECT_BYTES_MAX};
+
+/// How fast an origin is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Speed {
+    /// Time before each answer, in milliseconds.
+    pub(crate) delay_ms: u64,
+    /// Bits of all bodies in a second; 0 is as fast as can be.
+    pub(crate) rate_bits_s: u64,
+}
+
+/// What an origin was asked for, since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// Requests for objects.
+    pub(crate) requests: u64,
+    /// Bytes of bodies that were sent.
+    pub(crate) bytes: u64,
+    /// Requests that were answered by 304.
+    pub(crate) not_modified: u64,
+    /// Different objects that were asked for.
+    pub(crate) unique: u64,
+    /// Their lengths, added up.
+    pub(crate) unique_bytes: u64,
+    /// Requests for the object that was asked for most.
+    pub(crate) most: u64,
+}
+
+impl Counts {
+    /// What came between two looks; `unique` and `most` are those since the
+    /// beginning.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            requests: self.requests - before.requests,
+            bytes: self.bytes - before.bytes,
+            not_modified: self.not_modified - before.not_modified,
+            ..self
+        }
+    }
+}
+
+/// An object of the origin, as its path says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Object {
+    pub(crate) id: u32,
+    pub(crate) bytes: u64,
+}
+
+impl Object {
+    pub(crate) fn path(self) -> String {
+        format!("/{}/{}", self.bytes, self.id)
+    }
+
+    pub(crate) fn pattern(self) -> Pattern {
+        // Objects must not share words: those of one have offsets below 2^32.
+        Pattern { seed: u64::from(self.id) << 32 }
+    }
+
+    fn at(path: &str) -> Option<Self> {
+        let (bytes, id) = path.strip_prefix('/')?.split_once('/')?;
+        let object = Self { id: id.parse().ok()?, bytes: bytes.parse().ok()? };
+        (object.bytes <= OBJECT_BYTES_MAX && object.path() == path).then_some(object)
+    }
+
+    fn etag(self) -> String {
+        format!("\"{:x}-{:x}\"", self.bytes, self.id)
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then says its counts.
+pub(crate) fn run(address: SocketAddr, speed: Speed) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let origin = Rc::new(RefCell::new(Origin::new(speed)));
+    let local = tokio::task::LocalSet::new();
+    local.block_on(&runtime, serve(address, Rc::clone(&origin)))?;
+    println!("{}", serde_json::to_string(&origin.borrow().counts)?);
+    Ok(())
+}
+
+/// What connections share.
+struct Origin {
+    speed: Speed,
+    counts: Counts,
+    asked: HashMap<Object, u64>,
+    /// When the last byte that was promised will have gone.
+    busy_until: Instant,
+}
+
+/// What a request wants.
+struct Wanted {
+    path: String,
+    is_head: bool,
+    range: Option<String>,
+    none_match: Option<String>,
+    if_range: Option<String>,
+    closes: bool,
+}
+
+async fn serve(address: SocketAddr, origin: Rc<RefCell<Origin>>) -> io::Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            accepted = listener.accept() => {
+                let (stream, _) = accepted?;
+                stream.set_nodelay(true)?;
+                let origin = Rc::clone(&origin);
+                // A client that goes away is its own affair.
+                tokio::task::spawn_local(async move { converse(stream, &origin).await.ok() });
+            }
+        }
+    }
+}
+
+async fn converse(mut stream: TcpStream, origin: &RefCell<Origin>) -> io::Result<()> {
+    let mut buffer = Vec::new();
+    loop {
+        let wanted = loop {
+            match Wanted::parse(&buffer) {
+                Ok(Some((wanted, len))) => {
+                    buffer.drain(..len);
+                    break wanted;
+                }
+                Ok(None) if buffer.len() < HEAD_BYTES_MAX => {}
+                _ => return stream.write_all(BAD_REQUEST).await,
+            }
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Ok(());
+            }
+        };
+        answer(&mut stream, origin, &wanted).await?;
+        if wanted.closes {
+            return Ok(());
+        }
+    }
+}
+
+const BAD_REQUEST: &[u8] =
+    b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+async fn answer(
+    stream: &mut TcpStream,
+    origin: &RefCell<Origin>,
+    wanted: &Wanted,
+) -> io::Result<()> {
+    if let Some(question) = wanted.path.strip_prefix("/.lab/") {
+        let body = origin.borrow_mut().about_itself(question)?;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        return stream.write_all(head.as_bytes()).await;
+    }
+    let Some(object) = Object::at(&wanted.path) else {
+        return stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await;
+    };
+    let delay = Duration::from_millis(origin.borrow().speed.delay_ms);
+    if !delay.is_zero() {
+        sleep(delay).await;
+    }
+    let (head, part) = respond(object, wanted);
+    origin.borrow_mut().asked_for(object, part.is_none());
+    stream.write_all(head.as_bytes()).await?;
+    let Some(part) = part.filter(|_| !wanted.is_head) else { return Ok(()) };
+    send(stream, origin, object, part).await
+}
+
+/// The head of the answer and the part of the object that follows it; no part
+/// for 304 and 416.
+fn respond(object: Object, wanted: &Wanted) -> (String, Option<Range<u64>>) {
+    let etag = object.etag();
+    let fields =
+        format!("ETag: {etag}\r\nCache-Control: max-age=86400\r\nAccept-Ranges: bytes\r\n");
+    if wanted.none_match.as_ref().is_some_and(|tags| tags.contains(&etag) || tags == "*") {
+        return (format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"), None);
+    }
+    let is_same = wanted.if_range.as_ref().is_none_or(|tag| *tag == etag);
+    let range = wanted.range.as_deref().filter(|_| is_same).and_then(|it| part(it, object.bytes));
+    let bytes = object.bytes;
+    match range {
+        None => {
+            (format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {bytes}\r\n\r\n"), Some(0..bytes))
+        }
+        Some(range) if range.is_empty() => {
+            let of = format!("Content-Range: bytes */{bytes}\r\nContent-Length: 0\r\n");
+            (format!("HTTP/1.1 416 Range Not Satisfiable\r\n{of}\r\n"), None)
+        }
+        Some(range) => {
+            let (first, last, len) = (range.start, range.end - 1, range.end - range.start);
+            let of =
+                format!("Content-Range: bytes {first}-{last}/{bytes}\r\nContent-Length: {len}");
+            (format!("HTTP/1.1 206 Partial Content\r\n{fields}{of}\r\n\r\n"), Some(range))
+        }
+    }
+}
+
+/// The one range that is asked for (RFC 9110, 14.1.2), empty if the object has
+/// none of it; `None` if it is no single range of bytes: then it is ignored.
+fn part(field: &str, bytes: u64) -> Option<Range<u64>> {
+    let (first, last) = field.strip_prefix("bytes=")?.split_once('-')?;
+    if first.is_empty() {
+        let count: u64 = last.parse().ok()?;
+        return Some(bytes.saturating_sub(count)..bytes);
+    }
+    let first: u64 = first.parse().ok()?;
+    let end = if last.is_empty() { bytes } else { last.parse::<u64>().ok()?.checked_add(1)? };
+    if end <= first && !last.is_empty() {
+        return None;
+    }
+    Some(first.min(bytes)..end.min(bytes))
+}
+
+async fn send(
+    stream: &mut TcpStream,
+    origin: &RefCell<Origin>,
+    object: Object,
+    part: Range<u64>,
+) -> io::Result<()> {
+    let (mut at, mut chunk) =
+        (part.start, vec![0; CHUNK_BYTES.min(part.end - part.start) as usize]);
+    while at < part.end {
+        let count = CHUNK_BYTES.min(part.end - at);
+        let due = origin.borrow_mut().promise(count);
+        if let Some(due) = due {
+            sleep_until(due).await;
+        }
+        let bytes = &mut chunk[..count as usize];
+        object.pattern().fill(at, bytes);
+        stream.write_all(bytes).await?;
+        at += count;
+    }
+    Ok(())
+}
+
+impl Origin {
+    fn new(speed: Speed) -> Self {
+        let (counts, asked) = (Counts::default(), HashMap::new());
+        Self { speed, counts, asked, busy_until: Instant::now() }
+    }
+
+    fn asked_for(&mut self, object: Object, is_not_modified: bool) {
+        self.counts.requests += 1;
+        self.counts.not_modified += u64::from(is_not_modified);
+        let times = self.asked.entry(object).or_default();
+        *times += 1;
+        self.counts.most = self.counts.most.max(*times);
+        if *times == 1 {
+            self.counts.unique += 1;
+            self.counts.unique_bytes += object.bytes;
+        }
+    }
+
+    /// Takes its turn in the line; when these bytes may go, if not at once.
+    fn promise(&mut self, bytes: u64) -> Option<Instant> {
+        self.counts.bytes += bytes;
+        let us = (bytes * 8 * 1_000_000).checked_div(self.speed.rate_bits_s)?;
+        self.busy_until = self.busy_until.max(Instant::now()) + Duration::from_micros(us);
+        Some(self.busy_until)
+    }
+
+    fn about_itself(&mut self, question: &str) -> io::Result<String> {
+        let (what, values) = question.split_once('?').unwrap_or((question, ""));
+        if what == "set" {
+            let value = |name: &str| {
+                let mut pairs = values.split('&').filter_map(|pair| pair.split_once('='));
+                pairs.find(|(key, _)| *key == name).and_then(|(_, value)| value.parse().ok())
+            };
+            let Speed { delay_ms, rate_bits_s } = self.speed;
+            self.speed = Speed {
+                delay_ms: value("delay_ms").unwrap_or(delay_ms),
+                rate_bits_s: value("rate_bits_s").unwrap_or(rate_bits_s),
+            };
+        }
+        Ok(serde_json::to_string(&self.counts)?)
+    }
+}
+
+impl Wanted {
+    /// The request at the beginning of `bytes` and the length of its head;
+    /// `None` if it has not come to its end.
+    fn parse(bytes: &[u8]) -> Result<Option<(Self, usize)>, httparse::Error> {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut request = httparse::Request::new(&mut fields);
+        let httparse::Status::Complete(len) = request.parse(bytes)? else { return Ok(None) };
+        let field = |name: &str| {
+            let found = request.headers.iter().find(|it| it.name.eq_ignore_ascii_case(name));
+            found.and_then(|it| std::str::from_utf8(it.value).ok()).map(str::to_owned)
+        };
+        let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
+        let wanted = Self {
+            path: request.path.unwrap_or_default().to_owned(),
+            is_head: request.method == Some("HEAD"),
+            range: field("range"),
+            none_match: field("if-none-match"),
+            if_range: field("if-range"),
+            closes: closes || request.version == Some(0),
+        };
+        let is_known = wanted.is_head || request.method == Some("GET");
+        if is_known { Ok(Some((wanted, len))) } else { Err(httparse::Error::Token) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_path_is_an_object_or_nothing() {
+        let object = Object { id: 7, bytes: 2895 };
+        assert_eq!(Object::at(&object.path()), Some(object));
+        for path in ["", "/", "/1", "/1/", "/01/2", "/1/2/3", "/-1/2", "/99999999999999/1"] {
+            assert_eq!(Object::at(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_those_of_the_rfc() {
+        assert_eq!(part("bytes=0-9", 100), Some(0..10));
+        assert_eq!(part("bytes=90-", 100), Some(90..100));
+        assert_eq!(part("bytes=90-1000", 100), Some(90..100));
+        assert_eq!(part("bytes=-5", 100), Some(95..100));
+        assert!(part("bytes=100-", 100).unwrap().is_empty());
+        for ignored in ["bytes=5-4", "bytes=a-b", "lines=1-2", "bytes=0-1,3-4"] {
+            assert_eq!(part(ignored, 100), None, "{ignored}");
+        }
+    }
+
+    #[test]
+    fn conditions_and_ranges_make_the_head() {
+        let request = |fields: &str| {
+            let text = format!("GET /100/1 HTTP/1.1\r\n{fields}\r\n");
+            let wanted = Wanted::parse(text.as_bytes()).unwrap().unwrap().0;
+            respond(Object { id: 1, bytes: 100 }, &wanted)
+        };
+        assert_eq!(request("").1, Some(0..100));
+        let (head, part) = request("Range: bytes=10-19\r\nIf-Range: \"64-1\"\r\n");
+        assert_eq!((part, head.contains("bytes 10-19/100")), (Some(10..20), true));
+        assert_eq!(request("Range: bytes=10-19\r\nIf-Range: \"other\"\r\n").1, Some(0..100));
+        assert_eq!(request("If-None-Match: \"64-1\"\r\n").1, None);
+        assert!(request("Range: bytes=100-\r\n").0.starts_with("HTTP/1.1 416"));
+    }
+
+    #[test]
+    fn what_was_asked_for_is_counted() {
+        let mut origin = Origin::new(Speed::default());
+        let object = Object { id: 1, bytes: 100 };
+        for _ in 0..3 {
+            origin.asked_for(object, false);
+            assert_eq!(origin.promise(100), None);
+        }
+        origin.asked_for(Object { id: 2, bytes: 50 }, false);
+        let counts = origin.counts;
+        assert_eq!((counts.requests, counts.bytes), (4, 300));
+        assert_eq!((counts.unique, counts.unique_bytes, counts.most), (2, 150, 3));
+    }
+}

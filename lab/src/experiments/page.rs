@@ -1,0 +1,121 @@
+//! Pieces of the pages: tables in Markdown, the setting in words, the files.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::Failure;
+use super::machine::Machine;
+use super::plot::Plot;
+use super::settings::Settings;
+
+/// An experiment's page and what stands beside it.
+pub(super) struct Page {
+    /// Its name: that of its files.
+    pub(super) name: &'static str,
+    pub(super) text: String,
+    pub(super) plots: Vec<(String, Plot)>,
+}
+
+impl Page {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, text: String::new(), plots: Vec::new() }
+    }
+
+    pub(super) fn add(&mut self, text: &str) {
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    /// A plot in a file of its own; `what` tells it from the page's others.
+    pub(super) fn add_plot(&mut self, what: &str, plot: Plot) {
+        let file = format!("{}-{what}.svg", self.name);
+        let _ = writeln!(self.text, "![{}]({file})\n", plot.title);
+        self.plots.push((file, plot));
+    }
+
+    /// A table; the first column is of words, the others of numbers.
+    pub(super) fn add_table(&mut self, head: &[String], rows: &[Vec<String>]) {
+        let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+        let rule: Vec<String> =
+            (0..head.len()).map(|at| if at == 0 { "---" } else { "--:" }.to_owned()).collect();
+        self.add(&line(head));
+        self.add(&line(&rule));
+        rows.iter().for_each(|row| self.add(&line(row)));
+        self.add("");
+    }
+
+    /// Writes page, plots and `results` into a folder, or prints the page.
+    pub(super) fn finish(
+        &self,
+        out: Option<&Path>,
+        results: &impl Serialize,
+    ) -> Result<(), Failure> {
+        let Some(out) = out else {
+            println!("{}", self.text);
+            return Ok(());
+        };
+        fs::create_dir_all(out)?;
+        let text = self.text.trim_end();
+        fs::write(out.join(format!("{}.md", self.name)), format!("{text}\n"))?;
+        let json = serde_json::to_string_pretty(results)?;
+        fs::write(out.join(format!("{}.json", self.name)), json + "\n")?;
+        for (file, plot) in &self.plots {
+            plot.write(&out.join(file))?;
+        }
+        println!("skep-lab: wrote {}/{}.md", out.display(), self.name);
+        Ok(())
+    }
+}
+
+/// The setting that all experiments have, in words.
+pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
+    let mbit = |bits: u64| bits / 1_000_000;
+    let Settings { node_cpu_cores, dispatcher_cpu_cores, origin_cpu_cores, .. } = settings;
+    format!(
+        "{}\n\n\
+         All of it runs on this one machine, in network namespaces (`lab/`): a client machine, a \
+         dispatcher, nodes, an origin. So that the links and the origin are the bound and not its \
+         cores, both are slow: each node's link has {} Mbit/s either way, the origin answers \
+         after {} ms and sends {} Mbit/s in all. Each node has {node_cpu_cores} of a core, the \
+         dispatcher {dispatcher_cpu_cores}, the origin {origin_cpu_cores}; the links of client, \
+         dispatcher and origin have no rate. The last column of tables says how busy the \
+         machine's cores were: near 100 % a figure says more about them than about the row. \
+         Ratios depend on how the links stand to the origin; a slower origin would favour \
+         whoever asks it less.\n\n\
+         {} clients ask in a closed loop, each over a connection that is replaced after {} \
+         requests; every byte of every reply is compared with what it must be. Objects and their \
+         order are the same in all rows. Caches are filled with a fast origin and fast links \
+         ({} requests for each object on the mean), then run {} s at the speeds above before {} s \
+         are measured.\n\n\
+         Caches have the same size: Skep's counts the bytes of objects, nginx's the blocks of 4 \
+         KiB of its files on tmpfs, Varnish's the bytes of its store with its own book-keeping \
+         of each object.",
+        machine.text(),
+        mbit(settings.node_rate_bits_s),
+        settings.origin.delay_ms,
+        mbit(settings.origin.rate_bits_s),
+        settings.clients,
+        settings.per_connection,
+        settings.warm_up_rounds,
+        settings.settle_ms as f64 / 1000.0,
+        settings.window_ms as f64 / 1000.0,
+    )
+}
+
+/// A share in percent.
+pub(super) fn percent(part: u64, all: u64) -> String {
+    format!("{:.1}", part as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// Milliseconds, of microseconds.
+pub(super) fn ms(us: u64) -> String {
+    format!("{:.1}", us as f64 / 1000.0)
+}
+
+/// Cells of a row, of texts.
+pub(super) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).into()
+}

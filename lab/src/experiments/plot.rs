@@ -1,0 +1,104 @@
+//! Plots as SVG: lines over numbers, in colours that people tell apart.
+
+use std::ops::Range;
+use std::path::Path;
+
+use plotters::prelude::*;
+
+use super::Failure;
+
+/// Width and height, in pixels.
+const SIZE: (u32, u32) = (760, 420);
+const FONT: (&str, u32) = ("sans-serif", 14);
+
+/// Okabe and Ito's colours, without the yellow that white swallows.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(213, 94, 0),
+    RGBColor(230, 159, 0),
+    RGBColor(204, 121, 167),
+    RGBColor(130, 60, 20),
+    RGBColor(0, 114, 178),
+    RGBColor(0, 158, 115),
+    RGBColor(86, 180, 233),
+];
+
+/// A plot of lines.
+pub(super) struct Plot {
+    pub(super) title: String,
+    pub(super) x: &'static str,
+    pub(super) y: &'static str,
+    pub(super) lines: Vec<Line>,
+    /// Places on the x axis, with words: what happened there.
+    pub(super) marks: Vec<(f64, String)>,
+}
+
+/// A line of a plot.
+pub(super) struct Line {
+    pub(super) name: String,
+    /// Its colour's number, the same in all plots.
+    pub(super) colour: usize,
+    pub(super) points: Vec<(f64, f64)>,
+    /// Whether each point is shown.
+    pub(super) has_dots: bool,
+}
+
+impl Plot {
+    /// Writes it to a file.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+        self.draw(path).map_err(|error| format!("{}: {error}", path.display()).into())
+    }
+
+    fn draw(&self, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+        let root = SVGBackend::new(path, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (x, y) = self.ranges();
+        let mut chart = ChartBuilder::on(&root)
+            .caption(&self.title, ("sans-serif", 18))
+            .margin(10)
+            .x_label_area_size(40)
+            .y_label_area_size(60)
+            .build_cartesian_2d(x, y.clone())?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .label_style(FONT)
+            .light_line_style(WHITE)
+            .x_label_formatter(&|it| number(*it))
+            .y_label_formatter(&|it| number(*it))
+            .draw()?;
+        for (place, words) in &self.marks {
+            let line = [(*place, y.start), (*place, y.end)];
+            chart.draw_series(LineSeries::new(line, BLACK.mix(0.4)))?;
+            let text = Text::new(words.clone(), (*place, y.end), ("sans-serif", 12));
+            chart.draw_series([text])?;
+        }
+        for line in &self.lines {
+            let colour = COLOURS[line.colour % COLOURS.len()];
+            let dots = if line.has_dots { 3 } else { 0 };
+            let series = LineSeries::new(line.points.iter().copied(), colour.stroke_width(2));
+            chart.draw_series(series.point_size(dots))?.label(&line.name).legend(move |(x, y)| {
+                PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
+            });
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .background_style(WHITE.mix(0.8))
+            .label_font(FONT)
+            .draw()?;
+        Ok(root.present()?)
+    }
+
+    /// All points, and zero.
+    fn ranges(&self) -> (Range<f64>, Range<f64>) {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
+        (0.0..most(|point| point.0) * 1.02, 0.0..most(|point| point.1) * 1.1)
+    }
+}
+
+/// Without decimals that say nothing.
+fn number(value: f64) -> String {
+    if value.fract().abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.1}") }
+}

@@ -1,0 +1,164 @@
+//! Data that one node's cache holds, that the cluster's caches hold together,
+//! and that they do not hold: where cooperation is idle, decides, and helps.
+
+use serde::{Deserialize, Serialize};
+
+use super::cell::{Cell, Load, measure};
+use super::data::{DataSet, Popularity};
+use super::machine::Machine;
+use super::page::{Page, ms, percent, setting, texts};
+use super::plot::{Line, Plot};
+use super::rows::Row;
+use super::settings::Settings;
+use super::{Failure, Run};
+
+const NODES: usize = 4;
+
+/// A node's cache, in bytes.
+const CACHE_BYTES: u64 = 8_000_000;
+const QUICK_CACHE_BYTES: u64 = 2_000_000;
+
+/// The regimes: a word, and the data set over a node's cache, in tenths.
+const REGIMES: [(&str, u64); 3] = [
+    ("smaller than a node's cache", 5),
+    ("smaller than the cluster's caches", 30),
+    ("larger than the cluster's caches", 120),
+];
+
+const POPULARITIES: [Popularity; 2] = [Popularity::Uniform, Popularity::Zipf];
+
+/// What is written as JSON.
+#[derive(Serialize, Deserialize)]
+struct Results {
+    machine: Machine,
+    settings: Settings,
+    /// With the number of the regime.
+    cells: Vec<(usize, Cell)>,
+    /// Cells that could not be measured, and why.
+    troubles: Vec<String>,
+}
+
+pub(super) fn run(run: &Run) -> Result<(), Failure> {
+    let cache_bytes = if run.is_quick { QUICK_CACHE_BYTES } else { CACHE_BYTES };
+    let machine = Machine::describe(&run.settings.skep);
+    let (settings, cells, troubles) = (run.settings.clone(), Vec::new(), Vec::new());
+    let mut results = Results { machine, settings, cells, troubles };
+    for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {
+        let data = DataSet::of_bytes(cache_bytes * tenths / 10);
+        for popularity in POPULARITIES {
+            for row in run.rows_of(&Row::ALL) {
+                let load = Load { row, nodes: NODES, popularity, data: &data, cache_bytes };
+                match measure(&load, &run.settings) {
+                    Ok(cell) => {
+                        cell.print(what);
+                        results.cells.push((regime, cell));
+                    }
+                    Err(error) => {
+                        super::interrupted()?;
+                        let text = format!("{what}, {}: {error}", row.name());
+                        eprintln!("skep-lab: {text}");
+                        results.troubles.push(text);
+                    }
+                }
+            }
+        }
+    }
+    results.page(cache_bytes).finish(run.out.as_deref(), &results)
+}
+
+impl Results {
+    fn page(&self, cache_bytes: u64) -> Page {
+        let mut page = Page::new("regimes");
+        page.add("# Data smaller and larger than the caches\n");
+        page.add("`skep-lab regimes` makes this page, run as root.\n");
+        page.add(&setting(&self.settings, &self.machine));
+        page.add(&format!(
+            "\n{NODES} nodes with a cache of {:.0} MB each. Shares are of bytes: from the memory \
+             of the node that answered, from another node's, from the origin. Redundant: bytes \
+             that the origin sent since all caches were empty, over those of the different \
+             objects among them; 1.00 is each object once. Busiest: bytes that the busiest node \
+             sent over the mean. First byte in milliseconds.\n",
+            cache_bytes as f64 / 1e6
+        ));
+        for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {
+            page.add(&format!("## Data {what}: {:.1} of a node's cache\n", tenths as f64 / 10.0));
+            for popularity in POPULARITIES {
+                self.add_regime(&mut page, regime, popularity);
+            }
+        }
+        self.add_plots(&mut page);
+        for trouble in &self.troubles {
+            page.add(&format!("Not measured: {trouble}\n"));
+        }
+        page
+    }
+
+    fn of(&self, regime: usize, popularity: Popularity) -> impl Iterator<Item = &Cell> {
+        let is_it = move |it: &&(usize, Cell)| it.0 == regime && it.1.popularity == popularity;
+        self.cells.iter().filter(is_it).map(|(_, cell)| cell)
+    }
+
+    fn add_regime(&self, page: &mut Page, regime: usize, popularity: Popularity) {
+        let first = format!("popularity {}", popularity.name());
+        let others = texts([
+            "req/s",
+            "MB/s",
+            "own memory %",
+            "peers' %",
+            "origin %",
+            "redundant",
+            "busiest",
+            "p50",
+            "p99",
+            "failed",
+            "cores %",
+        ]);
+        let head: Vec<String> = std::iter::once(first).chain(others).collect();
+        let rows: Vec<_> = self.of(regime, popularity).map(details).collect();
+        page.add_table(&head, &rows);
+    }
+
+    fn add_plots(&self, page: &mut Page) {
+        for (popularity, what) in POPULARITIES.into_iter().zip(["uniform", "zipf"]) {
+            let line = |row: Row| {
+                let point = |(regime, (_, tenths)): (usize, (&str, u64))| {
+                    let cell = self.of(regime, popularity).find(|cell| cell.row == row)?;
+                    Some((tenths as f64 / 10.0, cell.requests_per_s()))
+                };
+                Line {
+                    name: row.name().to_owned(),
+                    colour: row as usize,
+                    points: REGIMES.into_iter().enumerate().filter_map(point).collect(),
+                    has_dots: true,
+                }
+            };
+            let plot = Plot {
+                title: format!("Requests per second of {NODES} nodes, {}", popularity.name()),
+                x: "data set, over a node's cache",
+                y: "requests/s",
+                lines: Row::ALL.into_iter().map(line).filter(|it| !it.points.is_empty()).collect(),
+                marks: Vec::new(),
+            };
+            page.add_plot(what, plot);
+        }
+    }
+}
+
+fn details(cell: &Cell) -> Vec<String> {
+    let report = &cell.report;
+    let bytes = &report.bytes;
+    vec![
+        cell.row.name().to_owned(),
+        format!("{:.0}", cell.requests_per_s()),
+        format!("{:.2}", cell.mb_per_s()),
+        percent(bytes.local, bytes.sum()),
+        percent(bytes.peer, bytes.sum()),
+        percent(bytes.origin + bytes.unknown, bytes.sum()),
+        format!("{:.2}", cell.redundancy()),
+        format!("{:.2}", cell.busiest()),
+        ms(report.first_byte_us.p50),
+        ms(report.first_byte_us.p99),
+        report.failed.to_string(),
+        format!("{:.0}", cell.busy_percent),
+    ]
+}

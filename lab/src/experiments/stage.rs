@@ -1,0 +1,393 @@
+//! The bed of one cell and what runs in it: an origin, nodes, what stands
+//! before them, and a client's machine.
+//!
+//! **Invariant:** all goes when the stage is dropped, on whatever way.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use skep_lab::load::Mix;
+use skep_lab::{Bed, Frames, Limits, Machine, Topology};
+
+use super::data::DataSet;
+use super::limits::{ASK_MS, POLL_MS, READY_MS};
+use super::origin::{Counts, Speed};
+use super::rows::{NODE_PORT, Names, Program, Row, node_name};
+use super::settings::Settings;
+use super::{Failure, interrupted};
+
+/// What a cell is made of.
+pub(super) struct Plan<'a> {
+    pub(super) row: Row,
+    /// Nodes that are in use from the beginning.
+    pub(super) nodes: usize,
+    /// Machines for nodes that may come later.
+    pub(super) spares: usize,
+    pub(super) cache_bytes: u64,
+    pub(super) data: &'a DataSet,
+    pub(super) settings: &'a Settings,
+}
+
+/// A bed in which everything serves.
+pub(super) struct Stage {
+    row: Row,
+    names: Names,
+    settings: Settings,
+    /// Of nodes, by index; `None` for one that does not run.
+    nodes: Vec<Option<Process>>,
+    _others: Vec<Process>,
+    bed: Bed,
+    _folder: Folder,
+}
+
+/// A process with all that it started; killed when dropped.
+struct Process(Child);
+
+/// A folder of ours in memory.
+struct Folder(PathBuf);
+
+impl Stage {
+    /// Starts all; the origin is as fast as can be and links have no rate.
+    pub(super) fn new(plan: &Plan<'_>) -> Result<Self, Failure> {
+        let settings = plan.settings;
+        let machines = plan.nodes + plan.spares;
+        let bed = Bed::new(&topology(settings, machines))?;
+        let folder = Folder::new()?;
+        let names = Names {
+            folder: folder.0.clone(),
+            skep: settings.skep.clone(),
+            cache_bytes: plan.cache_bytes,
+            cache_objects: plan.cache_bytes * plan.data.count() as u64 / plan.data.bytes(),
+            dispatcher: the(bed.dispatchers())?.ipv4(),
+            vip: bed.vip(0).0,
+            origin: bed.origin().ok_or("the bed has no origin")?.ipv4(),
+            nodes: bed.nodes().iter().map(Machine::ipv4).collect(),
+            in_use: plan.nodes,
+            site: site(bed.origin().map(Machine::ipv4)),
+        };
+        let nodes = (0..machines).map(|_| None).collect();
+        let (row, settings) = (plan.row, settings.clone());
+        let mut stage =
+            Self { row, names, settings, nodes, _others: Vec::new(), bed, _folder: folder };
+        stage.prepare_machines()?;
+        stage.start_origin()?;
+        (0..plan.nodes).try_for_each(|index| stage.start_node(index))?;
+        stage.start_dispatcher()?;
+        stage.await_answer(plan.data)?;
+        Ok(stage)
+    }
+
+    /// Begins to ask for objects.
+    pub(super) fn start_mix(&self, mix: Mix) -> Result<skep_lab::load::MixRunning, Failure> {
+        Ok(mix.start_in(the(self.bed.clients())?)?)
+    }
+
+    /// Where clients ask.
+    pub(super) fn target(&self) -> SocketAddr {
+        self.names.target(self.row)
+    }
+
+    /// Gives origin and links their speeds, or lifts all limits of them.
+    pub(super) fn set_slow(&self, is_slow: bool) -> Result<(), Failure> {
+        let settings = &self.settings;
+        let speed = if is_slow { settings.origin } else { Speed::default() };
+        let rate = is_slow.then_some(settings.node_rate_bits_s);
+        self.bed.nodes().iter().try_for_each(|node| node.set_rate(rate))?;
+        let Speed { delay_ms, rate_bits_s } = speed;
+        self.ask_origin(&format!("set?delay_ms={delay_ms}&rate_bits_s={rate_bits_s}"))?;
+        Ok(())
+    }
+
+    /// What the origin was asked for so far.
+    pub(super) fn origin_counts(&self) -> Result<Counts, Failure> {
+        self.ask_origin("counts")
+    }
+
+    /// Bytes that each node has sent so far, to whomever.
+    pub(super) fn sent_bytes(&self) -> Result<Vec<u64>, Failure> {
+        let sent = |node: &Machine| {
+            let text = node.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
+            Ok(sent_by(&text, node.device()).ok_or("no device in /proc/net/dev")?)
+        };
+        self.bed.nodes().iter().take(self.names.nodes.len()).map(sent).collect()
+    }
+
+    /// Objects that nginx has in its folder, on the mean of its nodes: whether
+    /// it keeps to what it was given.
+    pub(super) fn files_per_node(&self) -> usize {
+        let of_node = |index| files_below(&self.names.folder(&node_name(index)).join("cache"));
+        let nodes = self.names.in_use;
+        (0..nodes).map(of_node).sum::<usize>() / nodes.max(1)
+    }
+
+    /// Starts a node and waits until it listens.
+    pub(super) fn start_node(&mut self, index: usize) -> Result<(), Failure> {
+        let program = self.names.node(self.row, index);
+        let process = self.start(&node_name(index), &program)?;
+        self.nodes[index] = Some(process);
+        self.await_port(&node_name(index), (self.names.nodes[index], NODE_PORT).into())
+    }
+
+    /// Ends a node as `kill -9` does.
+    pub(super) fn kill_node(&mut self, index: usize) {
+        self.nodes[index] = None;
+    }
+
+    /// Tells what stands before the nodes to give this one no new requests.
+    pub(super) fn drain_node(&self, index: usize) -> Result<(), Failure> {
+        let name = node_name(index);
+        if self.row.is_skep() {
+            return self.control(&["node", "drain", &name]);
+        }
+        self.tell_haproxy(&format!("set server nodes/{name} state drain"))
+    }
+
+    /// Ends a drain.
+    pub(super) fn resume_node(&self, index: usize) -> Result<(), Failure> {
+        let name = node_name(index);
+        if self.row.is_skep() {
+            return self.control(&["node", "resume", &name]);
+        }
+        self.tell_haproxy(&format!("set server nodes/{name} state ready"))
+    }
+
+    /// Starts a node that was not in use, and takes it into use.
+    pub(super) fn add_node(&mut self, index: usize) -> Result<(), Failure> {
+        self.start_node(index)?;
+        let (name, address) = (node_name(index), self.names.nodes[index]);
+        if self.row.is_skep() {
+            return self.control(&["node", "add", &name, &format!("{address}:{NODE_PORT}")]);
+        }
+        self.tell_haproxy(&format!("enable server nodes/{name}"))
+    }
+
+    fn prepare_machines(&self) -> Result<(), Failure> {
+        for machine in self.bed.machines() {
+            machine.run(|| {
+                // What a kernel has by default; paced ones differ from run to run on few cores.
+                fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic")?;
+                // A client may use a port again while stray packets are waited for.
+                fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")?;
+                fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1")
+            })??;
+        }
+        Ok(())
+    }
+
+    fn start_origin(&mut self) -> Result<(), Failure> {
+        let own = std::env::current_exe()?.display().to_string();
+        let words = [own.as_str(), "origin", "--listen", "0.0.0.0:80"].map(str::to_owned).into();
+        let process = self.start("origin", &Program { files: Vec::new(), words })?;
+        self._others.push(process);
+        self.await_port("origin", (self.names.origin, 80).into())
+    }
+
+    fn start_dispatcher(&mut self) -> Result<(), Failure> {
+        let process = self.start("dispatcher-1", &self.names.dispatcher(self.row))?;
+        self._others.push(process);
+        Ok(())
+    }
+
+    /// Starts a program on the machine of this name, with files in its folder.
+    fn start(&self, name: &str, program: &Program) -> Result<Process, Failure> {
+        let machine = self.bed.machine(name).ok_or("the bed has no such machine")?;
+        let folder = self.names.folder(name);
+        fs::create_dir_all(&folder)?;
+        for (file, text) in &program.files {
+            fs::write(folder.join(file), text)?;
+            let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+            fs::set_permissions(folder.join(file), only_ours)?;
+        }
+        let [first, rest @ ..] = program.words.as_slice() else { return Err("no words".into()) };
+        let output = fs::File::create(folder.join("output.log"))?;
+        let mut command = machine.command(first);
+        command.args(rest).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let child = command.process_group(0).spawn();
+        let child = child.map_err(|error| format!("cannot run {first}: {error}"))?;
+        Ok(Process(child))
+    }
+
+    fn await_port(&self, name: &str, address: SocketAddr) -> Result<(), Failure> {
+        let machine = self.bed.machine(name).ok_or("the bed has no such machine")?;
+        poll(|| Ok(machine.run(|| TcpStream::connect(address).is_ok())?)).map_err(|error| {
+            format!("{name} does not listen: {error}{}", self.said_by(name)).into()
+        })
+    }
+
+    /// Waits for right answers from all nodes that are in use.
+    fn await_answer(&self, data: &DataSet) -> Result<(), Failure> {
+        let client = the(self.bed.clients())?;
+        let path = data.first_path();
+        let mut goods = 0;
+        let target = self.target();
+        let waited = poll(|| {
+            let answer = client.run(|| get(target, &path))?;
+            goods = if answer.is_ok() { goods + 1 } else { 0 };
+            Ok(goods >= 2 * self.names.in_use)
+        });
+        waited.map_err(|error| {
+            format!("no answers: {error}{}{}", self.said_by("dispatcher-1"), self.said_by("node-1"))
+                .into()
+        })
+    }
+
+    /// The end of what a program wrote.
+    fn said_by(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.names.folder(name).join("output.log"));
+        let text = text.unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(8).collect();
+        let lines: Vec<&str> = lines.into_iter().rev().collect();
+        format!("\n{name} said: {}", lines.join("\n"))
+    }
+
+    fn ask_origin(&self, question: &str) -> Result<Counts, Failure> {
+        let address = (self.names.origin, 80).into();
+        let machine = self.bed.origin().ok_or("the bed has no origin")?;
+        let body = machine.run(|| get(address, &format!("/.lab/{question}")))??;
+        Ok(serde_json::from_str(&body)?)
+    }
+
+    fn control(&self, words: &[&str]) -> Result<(), Failure> {
+        let socket = self.names.folder("dispatcher-1").join("dispatcher-1.sock");
+        let mut command = std::process::Command::new(&self.settings.skep);
+        let output = command.args(words).arg("--socket").arg(socket).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        Err(format!("skep {words:?}: {}", String::from_utf8_lossy(&output.stderr)).into())
+    }
+
+    fn tell_haproxy(&self, line: &str) -> Result<(), Failure> {
+        let socket = self.names.folder("dispatcher-1").join("haproxy.sock");
+        let mut stream = UnixStream::connect(socket)?;
+        stream.write_all(format!("{line}\n").as_bytes())?;
+        let mut said = String::new();
+        stream.read_to_string(&mut said)?;
+        if said.trim().is_empty() { Ok(()) } else { Err(format!("haproxy: {said}").into()) }
+    }
+}
+
+fn topology(settings: &Settings, nodes: usize) -> Topology {
+    let cpu = |cores: f64| Limits { cpu_cores: Some(cores), ..Limits::default() };
+    let limits = [
+        ("node", cpu(settings.node_cpu_cores)),
+        ("dispatcher", cpu(settings.dispatcher_cpu_cores)),
+        ("origin", cpu(settings.origin_cpu_cores)),
+    ];
+    Topology {
+        clients: 1,
+        dispatchers: 1,
+        nodes,
+        origin: true,
+        frames: Frames::Large,
+        limits: limits.map(|(name, limits)| (name.to_owned(), limits)).into(),
+        ..Topology::default()
+    }
+}
+
+/// The sites of Skep's nodes.
+fn site(origin: Option<Ipv4Addr>) -> String {
+    let origin = origin.unwrap_or(Ipv4Addr::UNSPECIFIED);
+    format!("[[site]]\norigins = [\"http://{origin}:80\"]\n")
+}
+
+fn the(machines: &[Machine]) -> Result<&Machine, Failure> {
+    machines.first().ok_or_else(|| "the bed lacks a machine".into())
+}
+
+/// Waits until `is_so`, for as long as a server may take to start.
+fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure> {
+    let deadline = Instant::now() + Duration::from_millis(READY_MS);
+    while !is_so()? {
+        interrupted()?;
+        if Instant::now() > deadline {
+            return Err(format!("not within {READY_MS} ms").into());
+        }
+        thread::sleep(Duration::from_millis(POLL_MS));
+    }
+    Ok(())
+}
+
+/// The body of a good answer.
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let limit = Duration::from_millis(ASK_MS);
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_read_timeout(Some(limit))?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes())?;
+    let mut bytes = Vec::new();
+    // The origin keeps its connection for the next question.
+    let text = loop {
+        let mut chunk = [0; 4096];
+        let count = stream.read(&mut chunk)?;
+        bytes.extend_from_slice(&chunk[..count]);
+        let is_json = bytes.ends_with(b"}");
+        if count == 0 || is_json {
+            break String::from_utf8_lossy(&bytes).into_owned();
+        }
+    };
+    match text.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
+        _ => Err(std::io::Error::other(text.lines().next().unwrap_or("no answer").to_owned())),
+    }
+}
+
+fn files_below(folder: &Path) -> usize {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let paths = entries.flatten().map(|entry| entry.path());
+    paths.map(|path| if path.is_dir() { files_below(&path) } else { 1 }).sum()
+}
+
+/// Bytes sent, in `/proc/net/dev` (proc(5)): the ninth number of a device.
+fn sent_by(text: &str, device: &str) -> Option<u64> {
+    let of_device =
+        |line: &str| line.trim().strip_prefix(device)?.strip_prefix(':').map(str::to_owned);
+    let line = text.lines().find_map(of_device)?;
+    line.split_whitespace().nth(8)?.parse().ok()
+}
+
+impl Folder {
+    fn new() -> Result<Self, Failure> {
+        let memory = Path::new("/dev/shm");
+        let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let folder = parent.join(format!("skep-lab-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let group = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw);
+        let _ = group.map(|group| kill_process_group(group, Signal::KILL));
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sent_bytes_are_the_ninth_number() {
+        let text = "Inter-| Receive | Transmit\n face |bytes\n    lo: 1 1 0 0 0 0 0 0 1 1\n  eth0: \
+                    10 2 3 4 5 6 7 8 90 10\n";
+        assert_eq!(sent_by(text, "eth0"), Some(90));
+        assert_eq!(sent_by(text, "eth1"), None);
+    }
+}
