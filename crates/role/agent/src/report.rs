@@ -85,11 +85,11 @@ impl Report {
         match message {
             // It has lost its memory: without the histories it would take
             // connections of earlier memberships for nobody's.
-            Message::Dispatcher(beat) if beat.stage == Stage::Joining => {
-                if beat.table < self.table.version {
-                    // Its next beat asks again.
-                    let _ = self.socket.send(from, &Message::Table(Table::clone(&self.table)));
-                }
+            Message::Dispatcher(beat)
+                if beat.stage == Stage::Joining && beat.table < self.table.version =>
+            {
+                // Its next beat asks again.
+                let _ = self.socket.send(from, &Message::Table(Table::clone(&self.table)));
             }
             Message::Dispatcher(beat) if beat.stage == Stage::Active => {
                 let is_latest = self.hears.is_none_or(|(known, epoch, at)| {
