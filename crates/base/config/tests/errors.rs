@@ -202,22 +202,6 @@ fn contradictions_are_told_at_one_of_their_places() {
             "15:16 Contradiction site.spa_fallback / `listing` or `spa_fallback` / both, for folders without an index file / -",
         ),
         (
-            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'https://a.org'",
-            "15:11 WrongType site.origins / an origin such as \"http://10.0.0.9:8080/base\" / \"https://a.org\" / https is not supported: use http:// on a network that you trust, or put a proxy that speaks TLS to the origin on this machine",
-        ),
-        (
-            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
-            "16:11 Contradiction site.origins / a `root` or `origins` / both / two sites with hosts of their own can have one each",
-        ),
-        (
-            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
-            "13:1 Missing site / a `root` or `origins` / neither / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from",
-        ),
-        (
-            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
-            "16:11 Contradiction site.listing / no `listing`, because the site has `origins` / one / it is for folders",
-        ),
-        (
             "[[site.redirect]]\nfrom = '/a'\nto = '/b/*'",
             "13:6 Contradiction site.redirect.to / no `*`, as `from` has none / one / -",
         ),
@@ -232,6 +216,31 @@ fn contradictions_are_told_at_one_of_their_places() {
         (
             "[limits]\nconnection_bytes_max = 8192",
             "11:1 Contradiction limits.head_bytes_max / at most connection_bytes_max (8KiB) / 16KiB / -",
+        ),
+    ];
+    for (lines, told) in cases {
+        assert_eq!(only(&format!("{CLUSTER}{lines}\n")), told);
+    }
+}
+
+#[test]
+fn a_site_comes_from_a_folder_or_from_origins() {
+    let cases = [
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'https://a.org'",
+            "15:11 WrongType site.origins / an origin such as \"http://10.0.0.9:8080/base\" / \"https://a.org\" / https is not supported: use http:// on a network that you trust, or put a proxy that speaks TLS to the origin on this machine",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
+            "16:11 Contradiction site.origins / a `root` or `origins` / both / two sites with hosts of their own can have one each",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
+            "13:1 Missing site / a `root` or `origins` / neither / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
+            "16:11 Contradiction site.listing / no `listing`, because the site has `origins` / one / it is for folders",
         ),
     ];
     for (lines, told) in cases {

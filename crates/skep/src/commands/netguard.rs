@@ -13,6 +13,7 @@ use crate::{logging, signals};
 pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
     match take_orders(args) {
         // Whoever holds the leash says it.
+        #[expect(clippy::disallowed_methods, reason = "all that it had is dropped already")]
         Err(error) if args.leashed && signals::announce(&format!("{error:#}")).is_ok() => {
             std::process::exit(1)
         }
