@@ -65,8 +65,9 @@ fn intro() -> String {
     format!(
         "\n## Direct dispatch\n\nA test bed of network namespaces (`lab/`): a client, a \
          dispatcher's machine and {DIRECT_NODES} nodes (`skep run`, one worker each) on one LAN, \
-         all on the cores of this machine. `skep-bench direct` repeats it, as root. *Nodes \
-         themselves* is the limit: the client asks each node at its own address, and nothing \
+         all on the cores of this machine. `skep-bench direct` repeats it, as root. What becomes \
+         of connections when dispatchers and nodes die or change: [figures of the \
+         tests](experiments/direct.md). *Nodes themselves* is the limit: the client asks each node at its own address, and nothing \
          stands before them. Skep steers the client's packets, and nodes answer by themselves; \
          HAProxy in TCP mode and nginx stream pass all bytes on both ways. *CPU* is that of the \
          whole bed: client, dispatcher, nodes and their kernels; what a row has more than the \
