@@ -288,11 +288,17 @@ impl Results {
         };
         let events = self.courses.first().map(|course| course.events.as_slice());
         let mark = |(at, event): &(f64, Event)| (*at, event.text());
+        let lines: Vec<Line> = self.courses.iter().map(line).collect();
+        let points = lines.iter().flat_map(|line| &line.points);
+        // A dip of some percent is to be seen.
+        let least = points.map(|point| point.1).fold(f64::MAX, f64::min);
+        let y_begin = if y.starts_with('%') { (least / 10.0).floor() * 10.0 } else { 0.0 };
         Plot {
             title: title.to_owned(),
             x: "seconds",
             y,
-            lines: self.courses.iter().map(line).collect(),
+            y_begin,
+            lines,
             marks: events.unwrap_or_default().iter().map(mark).collect(),
         }
     }

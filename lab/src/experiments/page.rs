@@ -82,7 +82,7 @@ pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
          after {} ms and sends {} Mbit/s in all. Each node has {node_cpu_cores} of a core, the \
          dispatcher {dispatcher_cpu_cores}, the origin {origin_cpu_cores}; the links of client, \
          dispatcher and origin have no rate. The last column of tables says how busy the \
-         machine's cores were: near 100 % a figure says more about them than about the row. \
+         machine's cores were, with whatever else ran on it. \
          Ratios depend on how the links stand to the origin; a slower origin would favour \
          whoever asks it less.\n\n\
          {} clients ask in a closed loop, each over a connection that is replaced after {} \

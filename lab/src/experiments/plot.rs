@@ -7,8 +7,9 @@ use plotters::prelude::*;
 
 use super::Failure;
 
-/// Width and height, in pixels.
-const SIZE: (u32, u32) = (760, 420);
+/// Width and height, in pixels, and the width of the names beside the lines.
+const SIZE: (u32, u32) = (940, 420);
+const NAMES_WIDTH: u32 = 220;
 const FONT: (&str, u32) = ("sans-serif", 14);
 
 /// Okabe and Ito's colours, without the yellow that white swallows.
@@ -27,6 +28,8 @@ pub(super) struct Plot {
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
+    /// Where the y axis begins; below all points.
+    pub(super) y_begin: f64,
     pub(super) lines: Vec<Line>,
     /// Places on the x axis, with words: what happened there.
     pub(super) marks: Vec<(f64, String)>,
@@ -51,8 +54,9 @@ impl Plot {
     fn draw(&self, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
         let root = SVGBackend::new(path, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
+        let (area, names) = root.split_horizontally(SIZE.0 - NAMES_WIDTH);
         let (x, y) = self.ranges();
-        let mut chart = ChartBuilder::on(&root)
+        let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 18))
             .margin(10)
             .x_label_area_size(40)
@@ -70,31 +74,33 @@ impl Plot {
         for (place, words) in &self.marks {
             let line = [(*place, y.start), (*place, y.end)];
             chart.draw_series(LineSeries::new(line, BLACK.mix(0.4)))?;
-            let text = Text::new(words.clone(), (*place, y.end), ("sans-serif", 12));
+            let text = Text::new(format!(" {words}"), (*place, y.end), ("sans-serif", 12));
             chart.draw_series([text])?;
         }
         for line in &self.lines {
-            let colour = COLOURS[line.colour % COLOURS.len()];
             let dots = if line.has_dots { 3 } else { 0 };
-            let series = LineSeries::new(line.points.iter().copied(), colour.stroke_width(2));
-            chart.draw_series(series.point_size(dots))?.label(&line.name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-            });
+            let series = LineSeries::new(line.points.iter().copied(), line.style());
+            chart.draw_series(series.point_size(dots))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .background_style(WHITE.mix(0.8))
-            .label_font(FONT)
-            .draw()?;
+        for (at, line) in (0..).map(|number: i32| 50 + 24 * number).zip(&self.lines) {
+            names.draw(&PathElement::new([(0, at), (18, at)], line.style()))?;
+            names.draw(&Text::new(line.name.clone(), (24, at - 7), FONT))?;
+        }
         Ok(root.present()?)
     }
 
-    /// All points, and zero.
+    /// All points, and where the axes begin.
     fn ranges(&self) -> (Range<f64>, Range<f64>) {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(f64::MIN_POSITIVE, f64::max);
-        (0.0..most(|point| point.0) * 1.02, 0.0..most(|point| point.1) * 1.1)
+        let (x, y) = (most(|point| point.0), most(|point| point.1));
+        (0.0..x * 1.02, self.y_begin..y + (y - self.y_begin) * 0.1)
+    }
+}
+
+impl Line {
+    fn style(&self) -> ShapeStyle {
+        COLOURS[self.colour % COLOURS.len()].stroke_width(2)
     }
 }
 

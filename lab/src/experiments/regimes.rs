@@ -136,6 +136,7 @@ impl Results {
                 title: format!("Requests per second of {NODES} nodes, {}", popularity.name()),
                 x: "data set, over a node's cache",
                 y: "requests/s",
+                y_begin: 0.0,
                 lines: Row::ALL.into_iter().map(line).filter(|it| !it.points.is_empty()).collect(),
                 marks: Vec::new(),
             };

@@ -242,6 +242,7 @@ impl Results {
             title: format!("Requests per second, {}", popularity.name()),
             x: "nodes",
             y: "requests/s",
+            y_begin: 0.0,
             lines: self.rows().into_iter().map(line).collect(),
             marks: Vec::new(),
         }
