@@ -23,6 +23,7 @@ pub struct CacheCluster {
     folder: Site,
     /// What all nodes see.
     pub site: Site,
+    lines: String,
     settings: String,
 }
 
@@ -31,6 +32,19 @@ impl CacheCluster {
     /// lines of `[cache]`.
     #[track_caller]
     pub fn start(dispatchers: usize, nodes: usize, site: Site, settings: &str) -> Self {
+        let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
+        Self::start_of(dispatchers, nodes, site, &lines, settings)
+    }
+
+    /// The same with other lines of `[[site]]`.
+    #[track_caller]
+    pub fn start_of(
+        dispatchers: usize,
+        nodes: usize,
+        site: Site,
+        lines: &str,
+        settings: &str,
+    ) -> Self {
         let dispatchers = (1..=dispatchers).map(|it| format!("dispatcher-{it}"));
         let names: Vec<String> =
             dispatchers.chain((1..=nodes).map(|it| format!("node-{it}"))).collect();
@@ -43,6 +57,7 @@ impl CacheCluster {
             ports: names.iter().map(port).collect(),
             folder,
             site,
+            lines: lines.to_owned(),
             settings: settings.to_owned(),
         };
         for name in &names {
@@ -152,9 +167,9 @@ impl CacheCluster {
         }
         text += &format!(
             "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\" , timeout_ms = \"100ms\" }}\n\
-             [[site]]\nroot = \"{}\"\ncontent = \"shared\"\n",
+             [[site]]\n{}\n",
             self.ports[if own.starts_with("node") { "dispatcher-1" } else { own }][0].address(),
-            self.site.root().display()
+            self.lines
         );
         text
     }

@@ -11,6 +11,7 @@
 //! - [`Load`]: many requests at once, every body verified.
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
+//! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
@@ -29,6 +30,7 @@ pub mod content;
 pub mod direct;
 mod load;
 mod node;
+pub mod origin;
 mod port;
 mod process;
 mod response;

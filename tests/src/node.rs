@@ -26,14 +26,16 @@ impl NodeFolder {
 
     /// Writes the config in one step: a reload never reads half of it.
     pub(crate) fn write(&self, root: &Path, settings: &str) {
-        let folder = self.folder.root().display();
-        let (address, root) = (self.port.address(), root.display());
+        self.write_site(&format!("root = \"{}\"\n{settings}", root.display()));
+    }
+
+    fn write_site(&self, settings: &str) {
+        let (folder, address) = (self.folder.root().display(), self.port.address());
         let text = format!(
             "state_dir = \"{folder}\"\n\
              [admin]\nlisten = \"off\"\n\
              [[node]]\nname = \"n1\"\naddress = \"{address}\"\n\
-             [[site]]\nroot = \"{root}\"\n\
-             {settings}\n"
+             [[site]]\n{settings}\n"
         );
         self.folder.replace("skep.toml", text);
     }
@@ -44,8 +46,14 @@ impl Skep {
     /// `settings` are lines of TOML that follow `root` in the site's table.
     #[track_caller]
     pub fn node(root: &Path, settings: &str) -> Self {
+        Self::node_of(&format!("root = \"{}\"\n{settings}", root.display()))
+    }
+
+    /// The same with a site that is all in `settings`.
+    #[track_caller]
+    pub fn node_of(settings: &str) -> Self {
         let folder = NodeFolder::new();
-        folder.write(root, settings);
+        folder.write_site(settings);
         let address = folder.port.address();
         let mut skep = Self::run(&folder.config(), &["--as", "n1"], address);
         skep.folder = Some(folder);
@@ -55,6 +63,11 @@ impl Skep {
     /// Writes the config of [`Self::node`] anew; SIGHUP makes it known.
     pub fn reconfigure(&self, root: &Path, settings: &str) {
         self.folder.as_ref().expect("started by `node`").write(root, settings);
+    }
+
+    /// Writes the config of [`Self::node_of`] anew.
+    pub fn reconfigure_of(&self, settings: &str) {
+        self.folder.as_ref().expect("started by `node_of`").write_site(settings);
     }
 
     /// Writes `text` in the place of the config of [`Self::node`].

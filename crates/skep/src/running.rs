@@ -210,4 +210,20 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
     gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
         node.store_stats().segments as f64
     });
+    gauge("skep_origin_bytes", "Bytes of bodies that came from origins.", |node| {
+        node.origin_totals().body_bytes as f64
+    });
+    let gauges = |name: &str, help: &str, read: fn(&Node) -> Vec<(&'static str, u64)>| {
+        let node = Arc::clone(node);
+        let label =
+            |(kind, value): (&str, u64)| (vec![("kind".to_owned(), kind.to_owned())], value as f64);
+        let read = move || read(&node).into_iter().map(label).collect();
+        registry.register_gauges(name, help, Box::new(read));
+    };
+    gauges("skep_origin_requests", "Requests to origins since the start, by kind.", |node| {
+        node.origin_requests()
+    });
+    gauges("skep_origin_failures", "Failures of origins since the start, by kind.", |node| {
+        node.origin_failures()
+    });
 }

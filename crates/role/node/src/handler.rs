@@ -252,7 +252,8 @@ impl Serving<'_> {
             let located = self.locate(&path).await;
             let failed = match located {
                 Ok(Located::Resource(resource, file)) => {
-                    match self.send(request, exchange, &path, &resource, file, 200).await? {
+                    let ready = Ready { resource, file, came: CacheResult::Hit };
+                    match self.send(request, exchange, &path, ready, 200).await? {
                         Sent::Done => return Ok(()),
                         Sent::Failed(error) => error,
                     }
@@ -312,10 +313,11 @@ impl Serving<'_> {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
         path: &[u8],
-        resource: &Arc<Resource>,
-        file: Option<File>,
+        ready: Ready,
         status: u16,
     ) -> Result<Sent, ExchangeError> {
+        let Ready { resource, file, came } = ready;
+        let resource = &resource;
         resource.mark_used();
         let variants = &resource.variants;
         let encoding = match variants.is_varied() {
@@ -335,9 +337,10 @@ impl Serving<'_> {
             counters: self.handler.context.counters(),
             others: self.handler.others.as_deref().filter(|_| self.site.is_shared),
             remote: resource.remote().map(|_| (&self.remotes, resource)),
+            came,
             file,
         };
-        let mut cache = CacheResult::Hit;
+        let mut cache = came;
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
         let mut first = None;
         if wants_bytes {
@@ -450,11 +453,10 @@ impl Serving<'_> {
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
-            let Ok(Located::Resource(resource, file)) = self.locate(page.as_bytes()).await else {
-                break;
-            };
             let path = page.as_bytes();
-            if let Sent::Done = self.send(request, exchange, path, &resource, file, status).await? {
+            let Ok(Located::Resource(resource, file)) = self.locate(path).await else { break };
+            let ready = Ready { resource, file, came: CacheResult::Hit };
+            if let Sent::Done = self.send(request, exchange, path, ready, status).await? {
                 return Ok(());
             }
         }
@@ -467,6 +469,15 @@ impl Serving<'_> {
         let seconds = self.handler.context.settings().retry_after_s;
         format!("Retry-After: {seconds}\r\n").into_bytes()
     }
+}
+
+/// What a request is answered with.
+struct Ready {
+    resource: Arc<Resource>,
+    /// The open plain file, if it had to be opened.
+    file: Option<File>,
+    /// What it took to know it.
+    came: CacheResult,
 }
 
 /// How an attempt to send a file ended.
@@ -521,6 +532,7 @@ fn cache_status(result: CacheResult) -> &'static [u8] {
         CacheResult::Hit => CACHE_STATUS_HIT,
         CacheResult::Fill => b"Cache-Status: skep; fwd=uri-miss; stored\r\n",
         CacheResult::Miss => b"Cache-Status: skep; fwd=uri-miss; collapsed\r\n",
+        CacheResult::Revalidated => b"Cache-Status: skep; fwd=stale; fwd-status=304\r\n",
         // For the client the cluster is one cache.
         CacheResult::Peer => b"Cache-Status: skep; hit; detail=peer\r\n",
         _ => b"Cache-Status: skep; fwd=bypass\r\n",

@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use skep_config::Config;
 use skep_engine::Context;
-use skep_origin::OriginTotals;
+use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
 
 use catalog::Catalog;
@@ -160,6 +160,19 @@ impl Node {
     /// What the origins of its sites did, over all workers.
     pub fn origin_totals(&self) -> OriginTotals {
         self.origins.totals()
+    }
+
+    /// Requests to origins, by kind: those needed, those sent, those of them
+    /// that were further attempts, and those on a kept connection.
+    pub fn origin_requests(&self) -> Vec<(&'static str, u64)> {
+        let OriginTotals { asked, requests, retries, reused, .. } = self.origin_totals();
+        vec![("asked", asked), ("sent", requests), ("retried", retries), ("reused", reused)]
+    }
+
+    /// Failures of origins, by kind.
+    pub fn origin_failures(&self) -> Vec<(&'static str, u64)> {
+        let totals = self.origin_totals();
+        FaultKind::ALL.iter().map(|kind| (kind.name(), totals.failed(*kind))).collect()
     }
 
     /// Files found changed since the last reload.

@@ -36,7 +36,7 @@ pub(crate) enum Whence {
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) whence: Whence,
-    /// Empty if that is not known.
+    /// Of parts; of the whole only if `lines` begin with it.
     pub(crate) content_type: Cow<'static, str>,
     bytes: u64,
     name: ObjectName,

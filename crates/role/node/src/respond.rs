@@ -126,7 +126,8 @@ fn write_multipart_head(reply: &mut Reply<'_>, object: &Object, parts: &Parts) -
     reply.field_number("Content-Length", bytes);
     reply.field("Content-Type", &multipart_type(&boundary));
     // The part heads say the type of the bytes; the reply says its own.
-    let has_type = !object.content_type.is_empty();
+    const NAME: &[u8] = b"Content-Type:";
+    let has_type = object.lines.get(..NAME.len()).is_some_and(|l| l.eq_ignore_ascii_case(NAME));
     let end = object.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
     let own_type = end.map_or(0, |end| end + 1);
     reply.lines(&object.lines[own_type..]);

@@ -61,6 +61,8 @@ pub(crate) struct Source<'a> {
     pub(crate) others: Option<&'a Others>,
     /// Where it comes from, if that is no file.
     pub(crate) remote: Option<(&'a Rc<Remotes>, &'a Arc<Resource>)>,
+    /// What it took to know the object.
+    pub(crate) came: CacheResult,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
 }
@@ -89,21 +91,26 @@ impl Source<'_> {
             self.counters.inc(Counter::CacheStreamed);
             return Ok((None, CacheResult::Stream));
         }
-        let (segment, result) = self.segment((first_byte / SEGMENT_BYTES) as u32).await?;
+        let (segment, found) = self.segment((first_byte / SEGMENT_BYTES) as u32).await?;
         if self.object.segments() > 1 && self.others.is_none() && self.remote.is_none() {
             self.open().await?;
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first.map_err(|_| DiskError::Changed)?;
+        // Whoever got the object's head got the bytes as well, or had them.
+        let is_known = self.came == CacheResult::Hit || found == CacheResult::Fill;
+        let result = if is_known { found } else { self.came };
         let is_from_peer = segment.is_from_peer();
         self.counters.inc(match result {
             CacheResult::Hit => Counter::CacheHit,
+            CacheResult::Revalidated => Counter::CacheRevalidated,
             CacheResult::Fill if is_from_peer => Counter::CachePeerHit,
             CacheResult::Fill => Counter::CacheFill,
             _ if is_from_peer => Counter::CachePeerJoined,
             _ => Counter::CacheFillJoined,
         });
-        let is_peers = is_from_peer && result != CacheResult::Hit;
+        let is_new = !matches!(result, CacheResult::Hit | CacheResult::Revalidated);
+        let is_peers = is_from_peer && is_new;
         Ok((Some(segment), if is_peers { CacheResult::Peer } else { result }))
     }
 

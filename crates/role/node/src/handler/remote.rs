@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::{RequestHead, path};
 
-use super::{Sent, Serving};
+use super::{Ready, Sent, Serving};
 use crate::catalog::Resource;
 use crate::limits::ATTEMPTS_MAX;
 use crate::remote::{Landing, RemoteSite, pass};
@@ -23,9 +23,9 @@ impl Serving<'_> {
         let target = target(path, request.query);
         for _ in 0..ATTEMPTS_MAX {
             match self.remotes.find(&self.site, remote, &target).await {
-                Landing::Resource(resource) => {
-                    let sent = self.send(request, exchange, &target, &resource, None, 200).await?;
-                    match sent {
+                Landing::Resource(resource, came) => {
+                    let ready = Ready { resource: Arc::clone(&resource), file: None, came };
+                    match self.send(request, exchange, &target, ready, 200).await? {
                         Sent::Done => return Ok(()),
                         // The version is still the origin's, its bytes are not
                         // to be had.
@@ -55,7 +55,7 @@ impl Serving<'_> {
     /// What may be kept of a target, if it leads to that.
     pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
         match self.remotes.find(&self.site, remote, target).await {
-            Landing::Resource(resource) => Some(resource),
+            Landing::Resource(resource, _) => Some(resource),
             Landing::Passed(_) | Landing::Failed(_) => None,
         }
     }

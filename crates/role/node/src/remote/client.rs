@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use skep_engine::Context;
 use skep_origin::Origins;
 use skep_origin::{Ask, Condition, Fault, OriginCounters, OriginError, OriginReply, OriginTotals};
+use skep_telemetry::CacheResult;
 use tokio::sync::{oneshot, watch};
 
 use super::RemoteSite;
@@ -21,8 +22,8 @@ use crate::store::Store;
 
 /// What a request for a path comes to.
 pub(crate) enum Landing {
-    /// This may be served.
-    Resource(Arc<Resource>),
+    /// This may be served; and what it took.
+    Resource(Arc<Resource>, CacheResult),
     /// This is for the one who asked.
     Passed(OriginReply),
     /// A status for the client.
@@ -95,14 +96,20 @@ impl Remotes {
     ) -> Landing {
         for _ in 0..ATTEMPTS_MAX {
             match self.shelf.look(site.index, target) {
-                Looked::Resource(resource) => return Landing::Resource(resource),
+                Looked::Resource(resource) => {
+                    return Landing::Resource(resource, CacheResult::Hit);
+                }
                 Looked::Pass => return self.pass(site, remote, target).await,
                 Looked::Stale(resource, flight) => {
                     drop(self.fly(site, flight));
-                    return Landing::Resource(resource);
+                    return Landing::Resource(resource, CacheResult::Hit);
                 }
                 Looked::Wait(mut landed) => match wait(&mut landed).await {
-                    Some(Landed::Resource(resource)) => return Landing::Resource(resource),
+                    Some(Landed::Resource(resource, came)) => {
+                        let is_fill = came == CacheResult::Fill;
+                        let came = if is_fill { CacheResult::Miss } else { came };
+                        return Landing::Resource(resource, came);
+                    }
                     Some(Landed::Failed(status)) => return Landing::Failed(status),
                     Some(Landed::Passed) => return self.pass(site, remote, target).await,
                     None => {}

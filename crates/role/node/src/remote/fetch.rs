@@ -6,6 +6,7 @@ use std::sync::Arc;
 use skep_origin::freshness::{Revalidated, revalidate};
 use skep_origin::{Condition, OriginReply};
 use skep_serve::monotonic_ms;
+use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
@@ -19,8 +20,8 @@ use crate::store::Acquired;
 
 /// What an origin made of an ask.
 enum Answer {
-    /// This may be served from now on, or still.
-    Resource(Arc<Resource>),
+    /// This may be served from now on, or still; and what it took.
+    Resource(Arc<Resource>, CacheResult),
     /// It is not to be kept.
     Passed(OriginReply),
     Failed(u16),
@@ -31,9 +32,9 @@ pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight)
     let Some(remote) = &site.remote else { return Landing::Failed(500) };
     let target = flight.target().to_vec();
     match answer(remotes, site, remote, &flight).await {
-        Answer::Resource(resource) => {
-            flight.land(Landed::Resource(Arc::clone(&resource)));
-            Landing::Resource(resource)
+        Answer::Resource(resource, came) => {
+            flight.land(Landed::Resource(Arc::clone(&resource), came));
+            Landing::Resource(resource, came)
         }
         Answer::Failed(status) => {
             flight.land(Landed::Failed(status));
@@ -80,7 +81,8 @@ async fn answer(
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
-                return Answer::Resource(renewed(site, remote, kept_resource, *head));
+                let renewed = renewed(site, remote, kept_resource, *head);
+                return Answer::Resource(renewed, CacheResult::Revalidated);
             }
             // Without conditions there is no further 304.
             Revalidated::AskAgain | Revalidated::Replaced => kept = None,
@@ -95,7 +97,7 @@ fn on_failure(flight: &Flight, failed: Result<OriginReply, u16>) -> Answer {
         !kept.is_retired() && kept.freshness().is_some_and(|fresh| fresh.is_usable_on_error(now_ms))
     });
     match (usable, failed) {
-        (Some(kept), _) => Answer::Resource(Arc::clone(kept)),
+        (Some(kept), _) => Answer::Resource(Arc::clone(kept), CacheResult::Hit),
         (None, Ok(reply)) => Answer::Passed(reply),
         (None, Err(status)) => Answer::Failed(status),
     }
@@ -136,5 +138,5 @@ fn judge(
             remotes.fill(filler, segment);
         }
     }
-    Answer::Resource(resource)
+    Answer::Resource(resource, CacheResult::Fill)
 }

@@ -143,7 +143,8 @@ pub(super) fn resource(
     let freshness = Freshness::of(&head, remote);
     let lines = lines(&head, remote.sets_cache_control);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
-    let content_type = content_type.map(|text| text.into_owned()).unwrap_or_default();
+    let unknown = || "application/octet-stream".to_owned();
+    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let origin = Remote { target: target.into(), version: version.into(), head };
     let object = Object::of_origin(site, content_type, &lines, bytes, origin);
     Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness))

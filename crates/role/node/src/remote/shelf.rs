@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
+use skep_telemetry::CacheResult;
 use tokio::sync::watch;
 
 use crate::catalog::Resource;
@@ -19,8 +20,8 @@ type Key = (usize, Box<[u8]>);
 /// How a flight ended, for those who waited.
 #[derive(Clone, Debug)]
 pub(crate) enum Landed {
-    /// With this.
-    Resource(Arc<Resource>),
+    /// With this; and what it took.
+    Resource(Arc<Resource>, CacheResult),
     /// With an answer for one; ask for yourself.
     Passed,
     /// The origin failed; a status for the client.
@@ -136,7 +137,7 @@ impl Flight {
             let mut slots = self.shelf.lock();
             let slot = slots.entry(self.key.clone()).or_default();
             match &landed {
-                Landed::Resource(resource) => {
+                Landed::Resource(resource, _) => {
                     replaced = slot.kept.replace(Arc::clone(resource));
                     slot.passes_until_ms = 0;
                 }
@@ -148,7 +149,7 @@ impl Flight {
             }
         }
         if let Some(replaced) = replaced
-            && !matches!(&landed, Landed::Resource(new) if new.is_same_version(&replaced))
+            && !matches!(&landed, Landed::Resource(new, _) if new.is_same_version(&replaced))
         {
             self.shelf.retire(&replaced);
         }

@@ -1,0 +1,244 @@
+//! Web servers that nodes get their bytes from, in the test's hands.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Path and query.
+    pub target: String,
+    fields: Vec<(String, String)>,
+}
+
+impl Asked {
+    /// Value of a field; its name in lower case.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Bytes asked for, as far as there are `len`.
+    pub fn range(&self, len: usize) -> Option<Range<usize>> {
+        let (first, last) = self.field("range")?.strip_prefix("bytes=")?.split_once('-')?;
+        let first: usize = first.parse().ok()?;
+        let end = last.parse::<usize>().map_or(len, |last| (last + 1).min(len));
+        Some(first..end)
+    }
+}
+
+/// What an origin does.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// Head, to the empty line.
+    pub head: String,
+    /// What follows it.
+    pub body: Vec<u8>,
+    /// What it does then.
+    pub then: Then,
+}
+
+/// What an origin does behind an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Then {
+    /// Waits for the next request.
+    #[default]
+    Next,
+    /// Closes.
+    Close,
+    /// Keeps the connection and says no more.
+    Hang,
+}
+
+impl Answer {
+    /// A whole answer; `fields` are lines.
+    pub fn new(status: u16, fields: &str, body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref().to_vec();
+        let head =
+            format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
+        Self { head, body, then: Then::Next }
+    }
+
+    /// As a server answers that has `bytes` under `etag`, and knows ranges and
+    /// conditions.
+    pub fn of(asked: &Asked, bytes: &[u8], etag: &str, fields: &str) -> Self {
+        let fields = format!("ETag: {etag}\r\n{fields}");
+        if asked.field("if-none-match") == Some(etag) {
+            let head = format!("HTTP/1.1 304 Same\r\n{fields}\r\n");
+            return Self { head, ..Self::default() };
+        }
+        let is_pinned_to_other = asked.field("if-range").is_some_and(|pinned| pinned != etag);
+        match asked.range(bytes.len()).filter(|_| !is_pinned_to_other) {
+            Some(range) if range.start < range.end => {
+                let (first, last, len) = (range.start, range.end - 1, bytes.len());
+                let fields = format!("Content-Range: bytes {first}-{last}/{len}\r\n{fields}");
+                Self::new(206, &fields, &bytes[range])
+            }
+            Some(_) => {
+                let fields = format!("Content-Range: bytes */{}\r\n{fields}", bytes.len());
+                Self::new(416, &fields, "")
+            }
+            None => Self::new(200, &fields, bytes),
+        }
+    }
+
+    /// Only the first `bytes` bytes of the body, then that.
+    #[must_use]
+    pub fn cut(mut self, bytes: usize, then: Then) -> Self {
+        self.body.truncate(bytes);
+        self.then = then;
+        self
+    }
+}
+
+type Script = dyn Fn(&Asked) -> Answer + Send + Sync;
+
+struct Shared {
+    script: Mutex<Arc<Script>>,
+    asked: Mutex<Vec<Asked>>,
+    /// Whether answers go out.
+    is_open: Mutex<bool>,
+    opened: Condvar,
+    is_over: AtomicBool,
+}
+
+/// A running origin. Dropped, it closes its port and ends all that waits.
+pub struct Origin {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Origin {
+    /// One that answers by `script`.
+    pub fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared {
+            script: Mutex::new(Arc::new(script)),
+            asked: Mutex::default(),
+            is_open: Mutex::new(true),
+            opened: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        });
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if serving.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                let serving = Arc::clone(&serving);
+                let Ok(stream) = stream else { continue };
+                // It ends with its connection.
+                thread::spawn(move || drop(serve(&serving, &stream)));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// One that has `bytes` under every path.
+    pub fn of(bytes: impl Into<Vec<u8>>, etag: &'static str, fields: &'static str) -> Self {
+        let bytes = bytes.into();
+        Self::start(move |asked| Answer::of(asked, &bytes, etag, fields))
+    }
+
+    /// Answers by another script from now on.
+    pub fn follow(&self, script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) {
+        *lock(&self.shared.script) = Arc::new(script);
+    }
+
+    /// Where it is.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The line of a site's config that names it.
+    pub fn line(&self) -> String {
+        format!("origins = [\"{}\"]\n", self.url())
+    }
+
+    /// All requests so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        lock(&self.shared.asked).clone()
+    }
+
+    /// The ranges of all requests so far.
+    pub fn ranges(&self) -> Vec<String> {
+        let range = |asked: &Asked| asked.field("range").unwrap_or("all").to_owned();
+        lock(&self.shared.asked).iter().map(range).collect()
+    }
+
+    /// Keeps answers back until [`Self::open`].
+    pub fn close(&self) {
+        *lock(&self.shared.is_open) = false;
+    }
+
+    /// Lets answers go out.
+    pub fn open(&self) {
+        *lock(&self.shared.is_open) = true;
+        self.shared.opened.notify_all();
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.open();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    while let Some(asked) = read(&mut reader)? {
+        lock(&shared.asked).push(asked.clone());
+        let mut is_open = lock(&shared.is_open);
+        while !*is_open {
+            is_open = shared.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(is_open);
+        let script = Arc::clone(&lock(&shared.script));
+        let answer = script(&asked);
+        if shared.is_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut out = stream;
+        out.write_all(answer.head.as_bytes())?;
+        out.write_all(&answer.body)?;
+        match answer.then {
+            Then::Next => {}
+            Then::Close => return Ok(()),
+            // Until the other side has enough.
+            Then::Hang => return reader.read_to_end(&mut Vec::new()).map(drop),
+        }
+    }
+    Ok(())
+}
+
+fn read(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<Asked>> {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_owned()),
+        }
+    }
+    let target = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+    let field = |line: &String| {
+        let (name, value) = line.split_once(':')?;
+        Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+    };
+    let fields = lines.iter().skip(1).filter_map(field).collect();
+    Ok(Some(Asked { target: target.to_owned(), fields }))
+}
