@@ -93,6 +93,28 @@ pub(crate) const ORIGIN_ASKS_MAX: usize = 16;
 /// others waiting for them, in milliseconds: as long as others take.
 pub(crate) const PASS_MS: u64 = 10_000;
 
+/// How long another node that asks for a head waits for the origin before it is
+/// told to ask again, in milliseconds: well before it takes this one for dead.
+pub(crate) const HEAD_WAIT_MS: u64 = 500;
+
+/// How long another node waits for this one to hear of its lease, in
+/// milliseconds: many times the way.
+pub(crate) const LEASE_WAIT_MS: u64 = 100;
+
+/// Times that a node asks again so: in all as long as an origin has by default.
+pub(crate) const HEAD_WAITS_MAX: u32 = 60;
+
+/// Answers of coordinators that a node follows for a head before it asks the
+/// origin itself.
+pub(crate) const HEAD_ASKS_MAX: u32 = 4;
+
+/// What a head counts for at the coordinator, in bytes.
+pub(crate) const HEAD_BYTES: u32 = 1024;
+
+/// Time after which a coordinator hears that an origin is still being asked, in
+/// milliseconds: half of what it believes without a word.
+pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
+
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.
 pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;

@@ -2,11 +2,16 @@
 
 use std::ops::Range;
 
+use skep_http::encode::write_field;
 use skep_http::forward::write_kept_fields;
-use skep_http::{HttpDate, Known, ResponseFraming, ResponseHead, Validators};
+use skep_http::{
+    FieldSlots, HttpDate, Known, Method, ResponseFraming, ResponseHead, Validators, parse_response,
+};
 
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::error::Fault;
+use crate::freshness::age_ms;
+use crate::limits::RESPONSE_HEAD;
 use crate::request::{Ask, Condition};
 
 /// The head of an answer, read and checked against what was asked.
@@ -60,6 +65,31 @@ impl Head {
     pub fn validators(&self) -> Validators<'_> {
         let etag = self.etag.as_deref().unwrap_or("");
         Validators { etag, last_modified: self.last_modified }
+    }
+
+    /// The head as that of an answer with the whole, for another cache at
+    /// `now_unix_ms`.
+    pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
+        let since_ms = now_unix_ms.saturating_sub(self.received_unix_ms);
+        let age_s = (age_ms(self) + since_ms) / 1000;
+        let mut text = b"HTTP/1.1 200 OK\r\n".to_vec();
+        if let Some(bytes) = self.total_bytes {
+            write_field(&mut text, "Content-Length", bytes.to_string().as_bytes());
+        }
+        text.extend_from_slice(&self.fields);
+        write_field(&mut text, "Age", age_s.to_string().as_bytes());
+        if let Some(date) = self.date {
+            write_field(&mut text, "Date", &HttpDate(date).format());
+        }
+        text.extend_from_slice(b"\r\n");
+        text
+    }
+
+    /// Reads [`Self::to_text`], which came just now; `None`: it is no such head.
+    pub fn from_text(text: &[u8], now_unix_ms: u64) -> Option<Self> {
+        let mut slots = FieldSlots::new();
+        let head = parse_response(&mut slots, text, Method::Get, &RESPONSE_HEAD).ok()?;
+        Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
     /// Checks `head` against what was asked.
@@ -252,6 +282,23 @@ mod tests {
         for gone in ["X-Hop", "Connection", "Content-Length", "Date:", "Age"] {
             assert!(!kept.contains(gone), "{gone}");
         }
+    }
+
+    #[test]
+    fn a_head_that_is_handed_on_says_the_same_and_is_older() {
+        let fields = "Content-Range: bytes 0-4/9\r\nETag: \"a\"\r\nAge: 7\r\n\
+            Cache-Control: max-age=60\r\nX-Own: 1\r\n\
+            Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n";
+        let head = read(206, fields, &ranged(0..5)).unwrap();
+        let handed_on = Head::from_text(&head.to_text(12_000), 12_500).unwrap();
+        assert_eq!((handed_on.status, handed_on.total_bytes), (200, Some(9)));
+        assert_eq!((handed_on.age_s, handed_on.date), (Some(18), Some(1)));
+        assert_eq!(handed_on.received_unix_ms, 12_500);
+        assert_eq!(
+            (&handed_on.etag, handed_on.cache_control, &handed_on.fields),
+            (&head.etag, head.cache_control, &head.fields)
+        );
+        assert_eq!(Head::from_text(b"HTTP/1.1 200 OK\r\n", 0), None);
     }
 
     #[test]

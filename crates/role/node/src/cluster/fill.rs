@@ -35,8 +35,8 @@ pub(crate) trait SegmentOrigin: 'static {
 
 /// The other nodes, as one worker reaches them.
 pub(crate) struct Others {
-    cluster: Arc<Cluster>,
-    pool: Rc<PeerPool>,
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) pool: Rc<PeerPool>,
     counters: Arc<CoreCounters>,
 }
 

@@ -16,6 +16,7 @@
 
 mod desk;
 mod fill;
+mod head;
 mod serve;
 
 use std::net::SocketAddr;
@@ -37,6 +38,7 @@ use crate::limits::LINK_TICK_MS;
 use crate::store::Store;
 use desk::Desk;
 pub(crate) use fill::{Buffer, Others, SegmentOrigin};
+pub(crate) use head::{HeadLease, HeadSought};
 pub use serve::PeerDesk;
 
 /// What a node needs to take part.

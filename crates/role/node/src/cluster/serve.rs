@@ -12,6 +12,7 @@ use skep_wire::message::Name;
 use super::{Cluster, Others, Outstanding};
 use crate::catalog::Catalog;
 use crate::file::{SharedFile, site_key};
+use crate::remote::Handed;
 use crate::segment::Segment;
 use crate::store::{Acquired, Store};
 use crate::stream::pool;
@@ -52,6 +53,14 @@ impl PeerDesk {
         Ok(Serving::new(segment, &self.cluster.sending, u64::from(bytes - from)))
     }
 
+    async fn head(&self, name: SegmentName) -> PeerReply {
+        let catalog = self.catalog.load_full();
+        match catalog.shelf().head_for_peer(name).await {
+            Ok(Handed { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
+            Err(refusal) => PeerReply::Refused(refusal),
+        }
+    }
+
     /// Fills a segment for a node that takes this one for its owner.
     async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
         let (catalog, counters) = (self.catalog.load_full(), Arc::clone(&self.counters));
@@ -79,7 +88,8 @@ impl PeerHandler for PeerDesk {
             PeerRequest::Fetch { name, bytes, from, origin } => {
                 self.fetch(peer, (name, bytes, from), origin).await
             }
-            PeerRequest::Head { .. } | PeerRequest::Offer { .. } => Err(Refusal::NotThere),
+            PeerRequest::Head { name } => return PeerAnswer::Reply(self.head(name).await),
+            PeerRequest::Offer { .. } => Err(Refusal::NotThere),
         };
         match served {
             Ok(serving) => PeerAnswer::Coming(serving),

@@ -9,11 +9,11 @@ use skep_engine::Context;
 use skep_origin::Origins;
 use skep_origin::{Ask, Condition, Fault, OriginCounters, OriginError, OriginReply, OriginTotals};
 use skep_telemetry::CacheResult;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::RemoteSite;
 use super::fetch;
-use super::shelf::{Flight, Landed, Looked, Shelf};
+use super::shelf::{Flight, Landed, Looked, Shelf, landed};
 use crate::catalog::Resource;
 use crate::cluster::Others;
 use crate::limits::ATTEMPTS_MAX;
@@ -95,7 +95,7 @@ impl Remotes {
         target: &[u8],
     ) -> Landing {
         for _ in 0..ATTEMPTS_MAX {
-            match self.shelf.look(site.index, target) {
+            match self.shelf.look(site, target) {
                 Looked::Resource(resource) => {
                     return Landing::Resource(resource, CacheResult::Hit);
                 }
@@ -104,7 +104,7 @@ impl Remotes {
                     drop(self.fly(site, flight));
                     return Landing::Resource(resource, CacheResult::Hit);
                 }
-                Looked::Wait(mut landed) => match wait(&mut landed).await {
+                Looked::Wait(mut flight) => match landed(&mut flight).await {
                     Some(Landed::Resource(resource, came)) => {
                         let is_fill = came == CacheResult::Fill;
                         let came = if is_fill { CacheResult::Miss } else { came };
@@ -184,11 +184,6 @@ pub(super) struct Asked<'a> {
     pub(super) target: &'a [u8],
     pub(super) range: Option<std::ops::Range<u64>>,
     pub(super) condition: Condition<'a>,
-}
-
-/// How a flight ended; `None`: somewhere on the way.
-async fn wait(landed: &mut watch::Receiver<Option<Landed>>) -> Option<Landed> {
-    landed.wait_for(Option::is_some).await.ok()?.clone()
 }
 
 /// What a client hears of an origin that does not answer.

@@ -1,7 +1,9 @@
 //! Flights: from an origin's answer to what all who ask are served.
 
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use skep_origin::freshness::{Revalidated, revalidate};
 use skep_origin::{Condition, OriginReply};
@@ -11,10 +13,12 @@ use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
 use super::client::{Asked, Landing, Remotes, status_of};
-use super::kept;
 use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
+use super::{handed, kept};
 use crate::catalog::Resource;
+use crate::cluster::{HeadLease, HeadSought};
+use crate::limits::HEAD_PROGRESS_MS;
 use crate::site::Site;
 use crate::store::Acquired;
 
@@ -31,7 +35,77 @@ enum Answer {
 pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight) -> Landing {
     let Some(remote) = &site.remote else { return Landing::Failed(500) };
     let target = flight.target().to_vec();
-    match answer(remotes, site, remote, &flight).await {
+    let lease = match seek(remotes, site, remote, &flight).await {
+        Sought::Found(resource) => {
+            flight.land(Landed::Resource(Arc::clone(&resource), CacheResult::Peer));
+            return Landing::Resource(resource, CacheResult::Peer);
+        }
+        Sought::Lease(lease) => Some(lease),
+        Sought::Nothing => None,
+    };
+    flight.asks_origin();
+    let answer = answer_under(lease.as_ref(), remotes, site, remote, &flight).await;
+    let is_held = matches!(&answer, Answer::Resource(..));
+    let landing = land(remotes, site, remote, &target, flight, answer).await;
+    if let Some(lease) = lease {
+        lease.end(is_held);
+    }
+    landing
+}
+
+/// What other nodes know of a head.
+enum Sought {
+    Found(Arc<Resource>),
+    /// Nothing, and this one is to ask for all.
+    Lease(HeadLease),
+    Nothing,
+}
+
+async fn seek(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &Flight,
+) -> Sought {
+    let Some(others) = &remotes.others else { return Sought::Nothing };
+    match others.seek_head(flight.name()).await {
+        HeadSought::Found(handed) => {
+            let read = handed::read(site, remote, flight.target(), &handed);
+            read.map_or(Sought::Nothing, Sought::Found)
+        }
+        HeadSought::Granted(lease) => Sought::Lease(lease),
+        HeadSought::Nowhere => Sought::Nothing,
+    }
+}
+
+/// Asks, and meanwhile says from time to time that it does.
+async fn answer_under(
+    lease: Option<&HeadLease>,
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &Flight,
+) -> Answer {
+    let mut answer = pin!(answer(remotes, site, remote, flight));
+    let Some(lease) = lease else { return answer.await };
+    loop {
+        let limit = Duration::from_millis(HEAD_PROGRESS_MS);
+        match tokio::time::timeout(limit, &mut answer).await {
+            Ok(answer) => return answer,
+            Err(_) => lease.renew(),
+        }
+    }
+}
+
+async fn land(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    flight: Flight,
+    answer: Answer,
+) -> Landing {
+    match answer {
         Answer::Resource(resource, came) => {
             flight.land(Landed::Resource(Arc::clone(&resource), came));
             Landing::Resource(resource, came)
@@ -48,7 +122,7 @@ pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight)
                 false => flight.land(Landed::Passed),
             }
             match is_part {
-                true => remotes.pass(site, remote, &target).await,
+                true => remotes.pass(site, remote, target).await,
                 false => Landing::Passed(reply),
             }
         }

@@ -59,6 +59,26 @@ impl Freshness {
         }
     }
 
+    /// How long it may be used without asking, in milliseconds.
+    pub(super) fn fresh_ms(&self, now_ms: u64) -> u64 {
+        self.fresh_until_ms.saturating_sub(now_ms)
+    }
+
+    /// The same, fresh for so long from its receipt on: another node knows it to
+    /// the millisecond, a head to the second.
+    pub(super) fn for_ms(self, fresh_ms: u64) -> Self {
+        let fresh_until_ms = self.received_ms.saturating_add(fresh_ms);
+        let moved = |until_ms: u64| {
+            fresh_until_ms.saturating_add(until_ms.saturating_sub(self.fresh_until_ms))
+        };
+        Self {
+            fresh_until_ms,
+            while_asking_until_ms: moved(self.while_asking_until_ms),
+            on_error_until_ms: moved(self.on_error_until_ms),
+            ..self
+        }
+    }
+
     /// Whether it may be used without asking.
     pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.fresh_until_ms
@@ -141,6 +161,19 @@ pub(super) fn resource(
     head: Head,
 ) -> Arc<Resource> {
     let freshness = Freshness::of(&head, remote);
+    resource_for(site, remote, target, version, bytes, head, freshness)
+}
+
+/// The same for as long as `freshness` says.
+pub(super) fn resource_for(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    version: Vec<u8>,
+    bytes: u64,
+    head: Head,
+    freshness: Freshness,
+) -> Arc<Resource> {
     let lines = lines(&head, remote.sets_cache_control);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();

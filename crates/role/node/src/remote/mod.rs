@@ -9,6 +9,9 @@
 //!                  |-- may be kept --> Resource; its body fills segment 0
 //!                  '-- may not ------> passed to the one who asked; the others ask
 //!
+//!  Where nodes cooperate, the coordinator is asked for the head first, as for a
+//!  segment: one node gets it from the origin, the others get it from that node.
+//!
 //!  other segments: ranges pinned to the version, each through the cluster's fill
 //! ```
 //!
@@ -22,6 +25,7 @@
 
 mod client;
 mod fetch;
+mod handed;
 mod kept;
 mod pass;
 mod segment;
@@ -31,6 +35,7 @@ use skep_config::Site as SiteConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 
 pub(crate) use client::{Landing, Remotes, Tally};
+pub(crate) use handed::Handed;
 pub(crate) use kept::{Freshness, Remote};
 pub(crate) use pass::pass;
 pub(crate) use shelf::Shelf;

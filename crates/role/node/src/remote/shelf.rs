@@ -4,18 +4,19 @@
 //! others wait for its end, which comes: landed, or dropped, which they are told.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
+use skep_wire::cache::{Refusal, SegmentName};
 use tokio::sync::watch;
 
+use super::handed::{self, Handed};
 use crate::catalog::Resource;
-use crate::limits::PASS_MS;
+use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS, PASS_MS};
+use crate::site::Site;
 use crate::store::Store;
-
-/// Site and path with query.
-type Key = (usize, Box<[u8]>);
 
 /// How a flight ended, for those who waited.
 #[derive(Clone, Debug)]
@@ -28,6 +29,16 @@ pub(crate) enum Landed {
     Failed(u16),
 }
 
+/// How far a flight is.
+#[derive(Clone, Debug)]
+pub(crate) enum Flown {
+    /// It may wait for another node.
+    Seeking,
+    /// It waits for an origin alone.
+    Asking,
+    Landed(Landed),
+}
+
 /// What is known of a path.
 pub(crate) enum Looked {
     /// It may be served.
@@ -37,7 +48,7 @@ pub(crate) enum Looked {
     /// Its answers are not kept.
     Pass,
     /// Somebody is asking.
-    Wait(watch::Receiver<Option<Landed>>),
+    Wait(watch::Receiver<Flown>),
     /// The caller must ask.
     Lead(Flight),
 }
@@ -46,7 +57,7 @@ pub(crate) enum Looked {
 #[derive(Debug)]
 pub(crate) struct Shelf {
     store: Arc<Store>,
-    slots: Mutex<HashMap<Key, Slot>>,
+    slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
 }
 
@@ -54,7 +65,7 @@ pub(crate) struct Shelf {
 struct Slot {
     kept: Option<Arc<Resource>>,
     passes_until_ms: u64,
-    flight: Option<watch::Receiver<Option<Landed>>>,
+    flight: Option<watch::Receiver<Flown>>,
 }
 
 impl Shelf {
@@ -64,14 +75,14 @@ impl Shelf {
     }
 
     /// What is known of `target` of a site.
-    pub(crate) fn look(self: &Arc<Self>, site: usize, target: &[u8]) -> Looked {
+    pub(crate) fn look(self: &Arc<Self>, site: &Site, target: &[u8]) -> Looked {
+        let name = head_name(site, target);
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        let key = (site, Box::from(target));
-        if slots.len() >= self.slots_max && !slots.contains_key(&key) {
+        if slots.len() >= self.slots_max && !slots.contains_key(&name) {
             make_room(&mut slots, self.slots_max);
         }
-        let slot = slots.entry(key.clone()).or_default();
+        let slot = slots.entry(name).or_default();
         slot.kept.take_if(|kept| kept.is_retired());
         if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
             kept.mark_used();
@@ -88,10 +99,10 @@ impl Shelf {
             (Some(_), Some(kept)) => Looked::Resource(kept),
             (Some(flight), None) => Looked::Wait(flight.clone()),
             (None, usable) => {
-                let (sender, receiver) = watch::channel(None);
+                let (sender, receiver) = watch::channel(Flown::Seeking);
                 slot.flight = Some(receiver);
-                let flight =
-                    Flight { shelf: Arc::clone(self), key, kept: slot.kept.clone(), sender };
+                let (shelf, kept) = (Arc::clone(self), slot.kept.clone());
+                let flight = Flight { shelf, name, target: target.into(), kept, sender };
                 match usable {
                     Some(kept) => Looked::Stale(kept, flight),
                     None => Looked::Lead(flight),
@@ -100,13 +111,49 @@ impl Shelf {
         }
     }
 
+    /// What another node is told of the head of this name: waits a little for an
+    /// origin that is being asked, but for no other node, which may wait for us.
+    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<Handed, Refusal> {
+        let mut flight = {
+            let slots = self.lock();
+            let slot = slots.get(&name).ok_or(Refusal::NotThere)?;
+            let current = slot.kept.as_ref().filter(|kept| kept.is_current(monotonic_ms(), 0));
+            if let Some(kept) = current {
+                return handed::of(kept).ok_or(Refusal::Mismatch);
+            }
+            slot.flight.as_ref().ok_or(Refusal::NotThere)?.clone()
+        };
+        // The lease that the other has heard of may still be on its way to us.
+        let asks = flight.wait_for(|flown| !matches!(flown, Flown::Seeking));
+        let asks = tokio::time::timeout(Duration::from_millis(LEASE_WAIT_MS), asks).await;
+        drop(asks.ok().and_then(Result::ok).ok_or(Refusal::NotThere)?);
+        let limit = Duration::from_millis(HEAD_WAIT_MS);
+        match tokio::time::timeout(limit, landed(&mut flight)).await {
+            Err(_) => Err(Refusal::Overloaded),
+            Ok(None) => Err(Refusal::NotThere),
+            Ok(Some(Landed::Resource(resource, _))) => {
+                handed::of(&resource).ok_or(Refusal::Mismatch)
+            }
+            Ok(Some(_)) => Err(Refusal::OriginFailed),
+        }
+    }
+
     /// Takes a resource out because its bytes were found to differ.
     pub(crate) fn retire(&self, resource: &Resource) {
         resource.retire(&self.store);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Slot>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a flight ends; `None`: somewhere on the way.
+pub(crate) async fn landed(flight: &mut watch::Receiver<Flown>) -> Option<Landed> {
+    let flown = flight.wait_for(|flown| matches!(flown, Flown::Landed(_))).await.ok()?;
+    match &*flown {
+        Flown::Landed(landed) => Some(landed.clone()),
+        Flown::Seeking | Flown::Asking => None,
     }
 }
 
@@ -114,15 +161,26 @@ impl Shelf {
 #[derive(Debug)]
 pub(crate) struct Flight {
     shelf: Arc<Shelf>,
-    key: Key,
+    name: SegmentName,
+    target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
-    sender: watch::Sender<Option<Landed>>,
+    sender: watch::Sender<Flown>,
 }
 
 impl Flight {
     /// Path and query.
     pub(crate) fn target(&self) -> &[u8] {
-        &self.key.1
+        &self.target
+    }
+
+    /// What the head is called in the cluster.
+    pub(crate) fn name(&self) -> SegmentName {
+        self.name
+    }
+
+    /// Says that from now on it waits for an origin alone.
+    pub(crate) fn asks_origin(&self) {
+        self.sender.send_replace(Flown::Asking);
     }
 
     /// What is there, to be asked about.
@@ -135,7 +193,7 @@ impl Flight {
         let mut replaced = None;
         {
             let mut slots = self.shelf.lock();
-            let slot = slots.entry(self.key.clone()).or_default();
+            let slot = slots.entry(self.name).or_default();
             match &landed {
                 Landed::Resource(resource, _) => {
                     replaced = slot.kept.replace(Arc::clone(resource));
@@ -153,25 +211,31 @@ impl Flight {
         {
             self.shelf.retire(&replaced);
         }
-        self.sender.send_replace(Some(landed));
+        self.sender.send_replace(Flown::Landed(landed));
     }
 }
 
 impl Drop for Flight {
     fn drop(&mut self) {
         let mut slots = self.shelf.lock();
-        if let Some(slot) = slots.get_mut(&self.key) {
+        if let Some(slot) = slots.get_mut(&self.name) {
             slot.flight = None;
             if slot.kept.is_none() && slot.passes_until_ms == 0 {
-                slots.remove(&self.key);
+                slots.remove(&self.name);
             }
         }
     }
 }
 
+/// What the head of a target is called: as a segment that no object has.
+fn head_name(site: &Site, target: &[u8]) -> SegmentName {
+    let version = format!("head of site {}", site.index);
+    site.object_name(target, version.as_bytes()).segment(u32::MAX)
+}
+
 /// Forgets what was not used since the last time, then anything; but no
 /// flight.
-fn make_room(slots: &mut HashMap<Key, Slot>, slots_max: usize) {
+fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize) {
     let was_used = |slot: &Slot| slot.kept.as_ref().is_some_and(|kept| kept.take_used());
     slots.retain(|_, slot| was_used(slot) || slot.flight.is_some());
     let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);

@@ -1,0 +1,96 @@
+//! Heads of origins' objects, from the node that asked the origin.
+//!
+//! Asked for at the coordinator like segments, by names of their own. Whoever
+//! gets the lease asks the origin; the others ask that node.
+
+use std::sync::Arc;
+
+use skep_directory::{Event, Reply};
+use skep_peer::stream::PeerError;
+use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
+
+use super::{Cluster, Others, Peer};
+use crate::limits::{HEAD_ASKS_MAX, HEAD_BYTES, HEAD_WAITS_MAX};
+use crate::remote::Handed;
+
+/// What came of asking for a head.
+pub(crate) enum HeadSought {
+    /// Another node has it.
+    Found(Handed),
+    /// No node has it; this one is to get it.
+    Granted(HeadLease),
+    /// Nobody knows, or who knows does not say.
+    Nowhere,
+}
+
+/// The duty to get a head from its origin. Dropped, it ends in failure.
+pub(crate) struct HeadLease {
+    cluster: Arc<Cluster>,
+    lease: LeaseId,
+    is_held: bool,
+}
+
+impl HeadLease {
+    /// Says that the origin is still being asked.
+    pub(crate) fn renew(&self) {
+        self.cluster.tell_progress(self.lease, 0);
+    }
+
+    /// The head is there, for others, too; or it is not.
+    pub(crate) fn end(mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+}
+
+impl Drop for HeadLease {
+    fn drop(&mut self) {
+        self.cluster.tell_ended(self.lease, self.is_held);
+    }
+}
+
+impl Others {
+    /// Asks for a head, at most a few times.
+    pub(crate) async fn seek_head(&self, name: SegmentName) -> HeadSought {
+        for _ in 0..HEAD_ASKS_MAX {
+            let peers = match self.cluster.ask(name, HEAD_BYTES).await {
+                Event::Answer(Reply::Grant { lease }) => {
+                    let cluster = Arc::clone(&self.cluster);
+                    return HeadSought::Granted(HeadLease { cluster, lease, is_held: false });
+                }
+                Event::Answer(Reply::Have { holders }) => holders,
+                Event::Answer(Reply::Busy { leader }) => vec![leader],
+                _ => return HeadSought::Nowhere,
+            };
+            for peer in peers {
+                match self.head_of(peer, name).await {
+                    Ok(handed) => return HeadSought::Found(handed),
+                    // Whether it may be kept is for this node to find out.
+                    Err(PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch)) => {
+                        return HeadSought::Nowhere;
+                    }
+                    // It has become stale.
+                    Err(error) => {
+                        tracing::debug!(%error, "a head was not got from another node");
+                        self.cluster.tell_not_there(name, peer);
+                    }
+                }
+            }
+        }
+        HeadSought::Nowhere
+    }
+
+    /// Waits for a node that waits for an origin.
+    async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<Handed, PeerError> {
+        let mut waits = 0;
+        loop {
+            match self.pool.ask(peer.address, &PeerRequest::Head { name }).await {
+                Ok(PeerReply::Head { fresh_ms, head }) => return Ok(Handed { fresh_ms, head }),
+                Ok(_) => return Err(PeerError::Refused(Refusal::Mismatch)),
+                Err(PeerError::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {
+                    waits += 1
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
