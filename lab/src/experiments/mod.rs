@@ -5,7 +5,7 @@
 //!   (mix)      Skep or HAProxy   Skep, nginx or Varnish   (origin.rs: slow on purpose)
 //! ```
 //!
-//! - [`table2`](run): requests per second for 1 to 8 nodes, as in the WhizzBee
+//! - `table2`: requests per second for 1 to 8 nodes, as in the WhizzBee
 //!   paper's table 2.
 //! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
 //! - `churn`: nodes are killed, added and drained while clients go on.
@@ -42,13 +42,13 @@ pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// How an experiment runs.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Fewer cells and short ones: does it all still run? Writes nothing unless `--out` is given
+    /// Fewer cells and short ones: does it all still run? Prints the page unless `--out` is given
     #[arg(long)]
     quick: bool,
     /// Folder of the page and its plots [default: docs/experiments]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Only these rows, separated by commas: skep-proxy, skep-url, skep-direct, skep-alone,
+    /// Only these rows, separated by commas; prints the page unless `--out` is given: skep-proxy, skep-url, skep-direct, skep-alone,
     /// nginx-turns, nginx-url, varnish
     #[arg(long, value_delimiter = ',')]
     rows: Vec<String>,
@@ -83,9 +83,10 @@ pub(crate) enum Experiment {
 pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failure> {
     watch_signals()?;
     let settings = Settings::new(options.skep.clone(), options.quick);
+    let is_whole = !options.quick && options.rows.is_empty();
     let run = Run {
         rows: rows_of(&options.rows)?,
-        out: options.out.clone().or((!options.quick).then(|| "docs/experiments".into())),
+        out: options.out.clone().or(is_whole.then(|| "docs/experiments".into())),
         is_quick: options.quick,
         settings,
     };

@@ -117,7 +117,7 @@ impl Stage {
             let text = node.run(|| fs::read_to_string("/proc/thread-self/net/dev"))??;
             Ok(sent_by(&text, node.device()).ok_or("no device in /proc/net/dev")?)
         };
-        self.bed.nodes().iter().take(self.names.nodes.len()).map(sent).collect()
+        self.bed.nodes().iter().map(sent).collect()
     }
 
     /// Objects that nginx has in its folder, on the mean of its nodes: whether
@@ -324,16 +324,8 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut bytes = Vec::new();
-    // The origin keeps its connection for the next question.
-    let text = loop {
-        let mut chunk = [0; 4096];
-        let count = stream.read(&mut chunk)?;
-        bytes.extend_from_slice(&chunk[..count]);
-        let is_json = bytes.ends_with(b"}");
-        if count == 0 || is_json {
-            break String::from_utf8_lossy(&bytes).into_owned();
-        }
-    };
+    stream.read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
     match text.split_once("\r\n\r\n") {
         Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
         _ => Err(std::io::Error::other(text.lines().next().unwrap_or("no answer").to_owned())),
