@@ -93,7 +93,8 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
             }
         }
     }
-    results.page(CACHE_BYTES / part, &data).finish(run.out.as_deref(), &results)
+    let page = results.page(CACHE_BYTES / part, &data);
+    page.finish(run.out.as_deref(), &results, &results.troubles)
 }
 
 fn go_through(load: &Load<'_>, step_ms: u64, settings: &Settings) -> Result<Course, Failure> {

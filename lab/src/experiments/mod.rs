@@ -81,6 +81,9 @@ pub(crate) enum Experiment {
 
 /// Runs an experiment and writes what came of it.
 pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("experiments run in a test bed, which needs root".into());
+    }
     watch_signals()?;
     let settings = Settings::new(options.skep.clone(), options.quick);
     let is_whole = !options.quick && options.rows.is_empty();

@@ -47,19 +47,30 @@ impl Page {
         self.add("");
     }
 
-    /// Writes page, plots and `results` into a folder, or prints the page.
+    /// Writes page, plots and `results` into a folder, or prints the page. What a
+    /// person has to say stands in `NAME-notes.md` there, which ends the page
+    /// and outlives it. An error if there are troubles.
     pub(super) fn finish(
         &self,
         out: Option<&Path>,
         results: &impl Serialize,
+        troubles: &[String],
     ) -> Result<(), Failure> {
-        let Some(out) = out else {
-            println!("{}", self.text);
-            return Ok(());
-        };
+        match out {
+            None => println!("{}", self.text),
+            Some(out) => self.write(out, results)?,
+        }
+        match troubles.len() {
+            0 => Ok(()),
+            count => Err(format!("{count} cells could not be measured, see the page's end").into()),
+        }
+    }
+
+    fn write(&self, out: &Path, results: &impl Serialize) -> Result<(), Failure> {
         fs::create_dir_all(out)?;
-        let text = self.text.trim_end();
-        fs::write(out.join(format!("{}.md", self.name)), format!("{text}\n"))?;
+        let notes = fs::read_to_string(out.join(format!("{}-notes.md", self.name)));
+        let text = format!("{}\n{}", self.text.trim_end(), notes.unwrap_or_default());
+        fs::write(out.join(format!("{}.md", self.name)), text)?;
         let json = serde_json::to_string_pretty(results)?;
         fs::write(out.join(format!("{}.json", self.name)), json + "\n")?;
         for (file, plot) in &self.plots {
@@ -90,9 +101,9 @@ pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
          order are the same in all rows. Caches are filled with a fast origin and fast links \
          ({} requests for each object on the mean), then run {} s at the speeds above before {} s \
          are measured.\n\n\
-         Caches have the same size: Skep's counts the bytes of objects, nginx's the blocks of 4 \
-         KiB of its files on tmpfs, Varnish's the bytes of its store with its own book-keeping \
-         of each object.",
+         Caches have the same size: Skep's counts the bytes of objects, Varnish's those of its \
+         store with its own book-keeping of each object; nginx's has room for as many objects as \
+         make so many bytes on the mean (it looks at a size in bytes only every 10 s).",
         machine.text(),
         mbit(settings.node_rate_bits_s),
         settings.origin.delay_ms,
@@ -103,6 +114,12 @@ pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
         settings.settle_ms as f64 / 1000.0,
         settings.window_ms as f64 / 1000.0,
     )
+}
+
+/// Ours over a peer's: bold where ours loses.
+pub(super) fn ratio(ours: f64, peers: f64) -> String {
+    let ratio = ours / peers.max(f64::MIN_POSITIVE);
+    if ratio < 0.995 { format!("**{ratio:.2}**") } else { format!("{ratio:.2}") }
 }
 
 /// A share in percent.

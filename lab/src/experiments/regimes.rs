@@ -63,7 +63,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
             }
         }
     }
-    results.page(cache_bytes).finish(run.out.as_deref(), &results)
+    results.page(cache_bytes).finish(run.out.as_deref(), &results, &results.troubles)
 }
 
 impl Results {

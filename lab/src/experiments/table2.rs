@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, Load, measure};
 use super::data::{DataSet, Popularity};
 use super::machine::Machine;
-use super::page::{Page, ms, percent, setting, texts};
+use super::page::{Page, ms, percent, ratio, setting, texts};
 use super::plot::{Line, Plot};
 use super::rows::Row;
 use super::settings::Settings;
@@ -65,7 +65,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
         }
     }
     let page = results.page(&data);
-    page.finish(run.out.as_deref(), &results)
+    page.finish(run.out.as_deref(), &results, &results.troubles)
 }
 
 impl Results {
@@ -156,21 +156,23 @@ impl Results {
 
     /// Each row of ours over each of the peers'.
     fn add_ratios(&self, page: &mut Page, popularity: Popularity) {
-        page.add("Requests per second over those of a peer with as many nodes:\n");
+        page.add(
+            "Requests per second over those of a peer with as many nodes, bold where Skep loses:\n",
+        );
         let head = self.head("row / peer");
         let mut rows = Vec::new();
         let (ours, peers): (Vec<Row>, Vec<Row>) =
             self.rows().into_iter().partition(|it| it.is_skep());
         for peer in peers {
             for &row in &ours {
-                let ratio = |nodes| {
+                let cell = |nodes| {
                     let of = |row| self.cell(row, nodes, popularity).map(Cell::requests_per_s);
                     let both = of(row).zip(of(peer));
-                    both.map_or("-".to_owned(), |(row, peer)| format!("{:.2}", row / peer))
+                    both.map_or("-".to_owned(), |(row, peer)| ratio(row, peer))
                 };
                 let name = format!("{} / {}", row.name(), peer.name());
                 rows.push(
-                    std::iter::once(name).chain(self.nodes().into_iter().map(ratio)).collect(),
+                    std::iter::once(name).chain(self.nodes().into_iter().map(cell)).collect(),
                 );
             }
         }
