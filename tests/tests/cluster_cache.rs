@@ -181,6 +181,7 @@ fn a_large_file_streams_through_small_memories_and_seeks_start_at_once() {
     for at in 0..20 {
         part(["node-1", "node-3", "node-4"][at % 3], at * SEGMENT + 77);
     }
+    // Nodes that read it all have dropped parts of it again.
     let fills = cluster.sum(ORIGIN);
-    assert!(fills <= 30, "{fills} fills of 20 segments");
+    assert!(fills <= 40, "{fills} fills of 20 segments");
 }
