@@ -20,7 +20,7 @@ use skep_store::{
 const TTL_S: u64 = 3;
 
 /// A lease that no test lets run out, however slow the machine.
-const LONG_TTL_S: u64 = 10;
+const LONG_TTL_S: u64 = 20;
 
 const CLOSING: Duration = Duration::from_secs(10);
 
