@@ -415,3 +415,52 @@ fn cold_objects_asked_for_at_once_on_three_nodes_are_got_once() {
     ranges.dedup();
     assert_eq!(origin.asked().len(), ranges.len(), "{:?}", origin.ranges());
 }
+
+#[test]
+fn through_a_dispatcher_nodes_share_what_they_got() {
+    let bytes = content::version(1, SEGMENT + 10);
+    let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
+    let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), "");
+    let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
+    for _ in 0..9 {
+        assert_same(&client.get("/a").body, &bytes);
+    }
+    assert_eq!(origin.asked().len(), 2, "{:?}", origin.ranges());
+    let sent = "skep_origin_requests{kind=\"sent\"}";
+    assert_eq!(cluster.sum(sent), 2);
+    assert_eq!(cluster.sum("skep_origin_bytes"), bytes.len() as u64);
+}
+
+#[test]
+fn what_another_node_holds_is_served_when_the_origin_is_gone() {
+    let bytes = content::version(1, 2 * SEGMENT);
+    let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
+    let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), "");
+    assert_same(&cluster.get("node-1", "/a").body, &bytes);
+    drop(origin);
+    let reply = cluster.get("node-2", "/a");
+    assert_eq!(cache_status(&reply), "skep; hit; detail=peer");
+    assert_same(&reply.body, &bytes);
+}
+
+#[test]
+fn a_change_at_the_origin_reaches_all_nodes() {
+    let (old, new) = (content::version(1, SEGMENT + 10), content::version(2, SEGMENT + 99));
+    let origin = Origin::of(old.clone(), "\"v1\"", "Cache-Control: max-age=1\r\n");
+    let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), "");
+    let nodes = ["node-1", "node-2", "node-3"];
+    nodes.iter().for_each(|node| assert_same(&cluster.get(node, "/a").body, &old));
+    let newer = new.clone();
+    origin.follow(move |asked| Answer::of(asked, &newer, "\"v2\"", "Cache-Control: max-age=1\r\n"));
+    for node in nodes {
+        poll_until(skep_tests::PATIENCE, "the new version", || {
+            let body = cluster.get(node, "/a").body;
+            // One or the other, as a whole.
+            match content::version_of(&body).unwrap() {
+                1 => assert_eq!(body.len(), old.len()),
+                _ => assert_eq!(body.len(), new.len()),
+            }
+            body == new
+        });
+    }
+}

@@ -29,7 +29,7 @@ pub(crate) enum Whence {
         stamp: Stamp,
     },
     /// An origin.
-    Origin(Remote),
+    Origin(Box<Remote>),
 }
 
 /// One version of one file, or of what an origin has.
@@ -103,7 +103,7 @@ impl Object {
             name: site.object_name(&origin.target, &origin.version),
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
-            whence: Whence::Origin(origin),
+            whence: Whence::Origin(Box::new(origin)),
             hit_head: hit_head(bytes, &lines),
             lines: lines.into(),
         }

@@ -40,7 +40,7 @@ impl Serving<'_> {
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    return pass(&mut exchange.reply, &self.site, answer).await;
+                    return pass(&mut exchange.reply, &self.site, *answer).await;
                 }
                 Landing::Failed(status) => {
                     let lines = if status == 503 { self.retry_after() } else { Vec::new() };

@@ -25,7 +25,7 @@ pub(crate) enum Landing {
     /// This may be served; and what it took.
     Resource(Arc<Resource>, CacheResult),
     /// This is for the one who asked.
-    Passed(OriginReply),
+    Passed(Box<OriginReply>),
     /// A status for the client.
     Failed(u16),
 }
@@ -133,7 +133,7 @@ impl Remotes {
     ) -> Landing {
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(site, remote, asked).await {
-            Ok(reply) => Landing::Passed(reply),
+            Ok(reply) => Landing::Passed(Box::new(reply)),
             Err(error) => Landing::Failed(status_of(&error)),
         }
     }

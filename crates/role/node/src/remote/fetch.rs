@@ -27,7 +27,7 @@ enum Answer {
     /// This may be served from now on, or still; and what it took.
     Resource(Arc<Resource>, CacheResult),
     /// It is not to be kept.
-    Passed(OriginReply),
+    Passed(Box<OriginReply>),
     Failed(u16),
 }
 
@@ -172,7 +172,7 @@ fn on_failure(flight: &Flight, failed: Result<OriginReply, u16>) -> Answer {
     });
     match (usable, failed) {
         (Some(kept), _) => Answer::Resource(Arc::clone(kept), CacheResult::Hit),
-        (None, Ok(reply)) => Answer::Passed(reply),
+        (None, Ok(reply)) => Answer::Passed(Box::new(reply)),
         (None, Err(status)) => Answer::Failed(status),
     }
 }
@@ -199,8 +199,10 @@ fn judge(
     target: &[u8],
     reply: OriginReply,
 ) -> Answer {
-    let Some(version) = kept::version(&reply.head, remote) else { return Answer::Passed(reply) };
-    let Some(bytes) = reply.head.total_bytes else { return Answer::Passed(reply) };
+    let Some(version) = kept::version(&reply.head, remote) else {
+        return Answer::Passed(Box::new(reply));
+    };
+    let Some(bytes) = reply.head.total_bytes else { return Answer::Passed(Box::new(reply)) };
     let head = reply.head.clone();
     let resource = kept::resource(site, remote, target, version, bytes, head);
     let object = &resource.variants.plain;
