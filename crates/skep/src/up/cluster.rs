@@ -36,13 +36,14 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
         drop(skep_serve::bind(args.listen, 1)?);
     }
     let ground = Ground::make(args)?;
-    let (config, folder) = prepare(args, &ground)?;
+    // Held until the end, so that a child that is restarted finds its ports.
+    let (config, folder, _ports) = prepare(args, &ground)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder, ground)?.live())
 }
 
-/// The config, and the folder that it is in.
-fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder)> {
+/// The config, the folder that it is in, and the ports it names.
+fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
     let turn = Turn::take()?;
     let folder = turn.make_folder()?;
     let mut ports = Ports::beside(&turn.running_configs());
@@ -54,7 +55,7 @@ fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder)
     });
     // Before the folder is dropped, which takes a turn of its own.
     drop(turn);
-    Ok((made?, folder))
+    Ok((made?, folder, ports))
 }
 
 /// Processes of a cluster.

@@ -1,20 +1,24 @@
 //! Ports on this machine for a cluster.
 //!
-//! A port can't be kept by holding it, since the child is to bind it. Among the
-//! clusters of one user their configs say which ones are taken, also while a
-//! node is being restarted; for the rest a look whether it is free must do.
+//! A port is held by a socket that is bound and does not listen, as long as the
+//! cluster lives: a child that is restarted finds it free again. Such a socket
+//! keeps everybody away except who asks for just this address with
+//! SO_REUSEADDR, as the child does.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::bail;
 use skep_config::Config;
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::limits::PORTS;
 
 /// Gives out ports, each once.
 pub(super) struct Ports {
     taken: HashSet<u16>,
+    held: Vec<Socket>,
     next: u16,
 }
 
@@ -26,22 +30,27 @@ impl Ports {
         // once: a browser may remember what it saw there.
         let count = PORTS.end() - PORTS.start() + 1;
         let offset = u16::try_from(std::process::id() % u32::from(count)).unwrap_or(0);
-        Self { taken, next: PORTS.start() + offset }
+        Self { taken, held: Vec::new(), next: PORTS.start() + offset }
     }
 
-    /// A free port of `ip`.
+    /// A free port of `ip`, held until this is dropped.
     pub(super) fn any(&mut self, ip: IpAddr) -> anyhow::Result<SocketAddr> {
         for _ in PORTS {
             let address = SocketAddr::new(ip, self.next);
             self.next = if self.next == *PORTS.end() { *PORTS.start() } else { self.next + 1 };
-            if self.take(address) {
+            if self.taken.contains(&address.port()) {
+                continue;
+            }
+            if let Ok(held) = hold(address) {
+                self.taken.insert(address.port());
+                self.held.push(held);
                 return Ok(address);
             }
         }
         bail!("no free port from {} to {} on {ip}", PORTS.start(), PORTS.end());
     }
 
-    /// Takes exactly this address; false: somebody has it.
+    /// Takes exactly this address, without holding it; false: somebody has it.
     pub(super) fn take(&mut self, address: SocketAddr) -> bool {
         let is_free = !self.taken.contains(&address.port()) && skep_serve::bind(address, 1).is_ok();
         if is_free {
@@ -49,6 +58,15 @@ impl Ports {
         }
         is_free
     }
+}
+
+/// Binds `address` if nobody has. Only then does the socket say that it may be
+/// shared: said before, it would be bound beside another one of this kind.
+fn hold(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.bind(&address.into())?;
+    socket.set_reuse_address(true)?;
+    Ok(socket)
 }
 
 fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
@@ -60,7 +78,7 @@ fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use std::net::{Ipv4Addr, TcpListener};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
     use skep_config::Node;
 
@@ -79,6 +97,21 @@ mod tests {
     }
 
     #[test]
+    fn a_held_port_is_for_the_child_alone() {
+        let mut ports = Ports::beside(&[]);
+        let address = ports.any(LOCALHOST).unwrap();
+        assert!(hold(address).is_err(), "another cluster passes over it");
+        for _ in 0..2 {
+            let child = skep_serve::bind(address, 2).unwrap();
+            assert!(TcpStream::connect(address).is_ok());
+            drop(child);
+        }
+        assert!(hold(address).is_err(), "while the child is restarted, too");
+        drop(ports);
+        assert!(skep_serve::bind(address, 1).is_ok());
+    }
+
+    #[test]
     fn ports_of_others_are_not_given() {
         let held = TcpListener::bind((LOCALHOST, 0)).unwrap();
         let mut ports = Ports::beside(&[]);
@@ -88,6 +121,5 @@ mod tests {
         let node = Node { name: "n".into(), address, ..Node::default() };
         let other = Config { nodes: vec![node], ..Config::default() };
         assert!(!Ports::beside(std::slice::from_ref(&other)).take(address));
-        assert!(Ports::beside(&[]).take(address));
     }
 }
