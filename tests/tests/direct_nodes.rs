@@ -166,10 +166,11 @@ fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(
     mend(&scene.cluster);
     scene.cluster.wait_nodes("client-1", &names(&[1, 2, 3]));
     scene.requests.wait_for_more(200);
-    assert_eq!(scene.requests.failed(), failed, "{what}: its return is not seen");
+    let failed_after = scene.requests.failed();
 
     let at_stake = scene.at_stake;
     let (downloads, requests) = scene.finish(at_stake);
+    assert_eq!(failed_after, failed, "{what}: its return is not seen; {:?}", requests.examples);
     assert_eq!(downloads.by_node[VICTIM], at_stake, "{downloads:?}");
     // A client that has nothing to send hears nothing of it, and may go on when
     // a cable is back.

@@ -5,8 +5,10 @@
 //! a hit never makes a system call; an entry that nobody asked for is checked
 //! by the request that asks.
 
+use std::convert::Infallible;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -164,6 +166,8 @@ pub(crate) struct Catalog {
     entries_max: usize,
     interval_ms: u64,
     stale_dropped: AtomicU64,
+    /// Closes with the catalog; its thread sees it.
+    _alive: Sender<Infallible>,
 }
 
 impl Catalog {
@@ -176,7 +180,9 @@ impl Catalog {
         entries_max: usize,
         interval_ms: u64,
     ) -> std::io::Result<Arc<Self>> {
+        let (alive, dropped) = channel();
         let catalog = Arc::new(Self {
+            _alive: alive,
             sites,
             shelf: Shelf::new(&store, entries_max),
             store,
@@ -189,7 +195,7 @@ impl Catalog {
         let watched = Arc::downgrade(&catalog);
         std::thread::Builder::new()
             .name("skep-fresh".into())
-            .spawn(move || keep_checking(&watched, interval_ms))?;
+            .spawn(move || keep_checking(&watched, interval_ms, &dropped))?;
         Ok(catalog)
     }
 
@@ -319,10 +325,13 @@ fn forget_unused(entries: &mut HashMap<Key, Arc<Resource>>, entries_max: usize) 
 }
 
 /// Checks what is in use twice per interval, so that it never runs out.
-fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64) {
+fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64, dropped: &Receiver<Infallible>) {
     let pause = Duration::from_millis((interval_ms / 2).max(1));
     loop {
-        std::thread::sleep(pause);
+        // Over at once when the catalog is: reloads must not pile up threads.
+        if dropped.recv_timeout(pause) == Err(RecvTimeoutError::Disconnected) {
+            return;
+        }
         let Some(catalog) = catalog.upgrade() else { return };
         let used: Vec<Arc<Resource>> = {
             let entries = catalog.lock();
