@@ -1,13 +1,16 @@
 //! Clusters that share their memories: dispatchers and nodes as processes on the
-//! loopback, with one folder that all of them see.
+//! loopback, or on the machines of a test bed, with one folder that all of them see.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use serde_json::Value;
+use skep_lab::{Bed, Machine};
+use skep_wire::cache::{ObjectName, SegmentName};
 
 use crate::client::RawClient;
 use crate::port::FreePort;
@@ -16,10 +19,17 @@ use crate::response::Response;
 use crate::site::Site;
 use crate::wait::{PATIENCE, poll_until};
 
+/// Ports on the machines of a bed: of clients, and of other machines.
+const BED_PORTS: [u16; 2] = [8080, 7071];
+
 /// A running cluster; killed when dropped.
 pub struct CacheCluster {
     daemons: BTreeMap<String, Skep>,
-    ports: BTreeMap<String, [FreePort; 2]>,
+    /// Where each process serves clients, and other machines.
+    places: BTreeMap<String, [SocketAddr; 2]>,
+    /// Held so that no other test takes them.
+    _ports: Vec<FreePort>,
+    bed: Option<Bed>,
     folder: Site,
     /// What all nodes see.
     pub site: Site,
@@ -46,33 +56,61 @@ impl CacheCluster {
         settings: &str,
     ) -> Self {
         let dispatchers = (1..=dispatchers).map(|it| format!("dispatcher-{it}"));
-        let names: Vec<String> =
-            dispatchers.chain((1..=nodes).map(|it| format!("node-{it}"))).collect();
-        let port = |name: &String| (name.clone(), [FreePort::claim(), FreePort::claim()]);
+        let names = dispatchers.chain((1..=nodes).map(|it| format!("node-{it}")));
+        let mut ports = Vec::new();
+        let place = |name| {
+            let [outer, inner] = [FreePort::claim(), FreePort::claim()];
+            let place = (name, [outer.address(), inner.address()]);
+            ports.extend([outer, inner]);
+            place
+        };
+        let places = names.map(place).collect();
+        Self::start_at((places, ports, None), site, lines, settings)
+    }
+
+    /// One on the dispatchers and nodes of a bed.
+    #[track_caller]
+    pub fn start_on(bed: Bed, site: Site, lines: &str, settings: &str) -> Self {
+        let machines = bed.dispatchers().iter().chain(bed.nodes());
+        let place = |machine: &Machine| {
+            (machine.name().to_owned(), BED_PORTS.map(|port| (machine.ipv4(), port).into()))
+        };
+        let places = machines.map(place).collect();
+        Self::start_at((places, Vec::new(), Some(bed)), site, lines, settings)
+    }
+
+    #[track_caller]
+    fn start_at(
+        (places, ports, bed): (BTreeMap<String, [SocketAddr; 2]>, Vec<FreePort>, Option<Bed>),
+        site: Site,
+        lines: &str,
+        settings: &str,
+    ) -> Self {
         let folder = Site::new().with("key", [b'k'; 32]);
         let only_ours = PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(folder.path("key"), only_ours).expect("the folder is ours");
-        let mut cluster = Self {
-            daemons: BTreeMap::new(),
-            ports: names.iter().map(port).collect(),
-            folder,
-            site,
-            lines: lines.to_owned(),
-            settings: settings.to_owned(),
-        };
+        let (lines, settings) = (lines.to_owned(), settings.to_owned());
+        let (daemons, _ports) = (BTreeMap::new(), ports);
+        let mut cluster = Self { daemons, places, _ports, bed, folder, site, lines, settings };
+        let names: Vec<String> = cluster.places.keys().cloned().collect();
         for name in &names {
             cluster.folder.write(&format!("{name}.toml"), cluster.config(name));
         }
         names.iter().for_each(|name| cluster.run(name));
-        cluster.wait_linked(nodes);
+        cluster.wait_linked(names.iter().filter(|name| name.starts_with("node")).count());
         cluster
     }
 
     /// Starts a process, up to its ready line.
     #[track_caller]
     pub fn run(&mut self, name: &str) {
-        let (config, address) = (format!("{name}.toml"), self.outer(name));
-        let daemon = Skep::run(&self.folder.path(&config), &["--as", name], address);
+        let config = self.folder.path(&format!("{name}.toml"));
+        let mut command = match &self.bed {
+            Some(_) => self.machine(name).command(Skep::binary()),
+            None => Command::new(Skep::binary()),
+        };
+        command.arg("run").arg("--config").arg(config).args(["--as", name]);
+        let daemon = Skep::run_command(&mut command, self.outer(name));
         self.daemons.insert(name.to_owned(), daemon);
     }
 
@@ -89,12 +127,34 @@ impl CacheCluster {
 
     /// Where a node or a dispatcher serves clients.
     pub fn outer(&self, name: &str) -> SocketAddr {
-        self.ports[name][0].address()
+        self.places[name][0]
     }
 
     /// Where a process serves other machines of the cluster.
     pub fn inner(&self, name: &str) -> SocketAddr {
-        self.ports[name][1].address()
+        self.places[name][1]
+    }
+
+    /// The bed that it is on.
+    #[track_caller]
+    pub fn bed(&self) -> &Bed {
+        self.bed.as_ref().expect("a cluster on a bed")
+    }
+
+    /// A machine of the bed.
+    #[track_caller]
+    pub fn machine(&self, name: &str) -> &Machine {
+        self.bed().machine(name).unwrap_or_else(|| panic!("the bed has no {name}"))
+    }
+
+    /// What a segment of a file is called by all nodes.
+    #[track_caller]
+    pub fn segment_name(&self, file: &str, index: u32) -> SegmentName {
+        let stat = std::fs::metadata(self.site.path(file)).expect("a file of the site");
+        let mtime_ns = stat.mtime() * 1_000_000_000 + stat.mtime_nsec();
+        let version = format!("\"{mtime_ns:x}-{:x}\"", stat.len());
+        let root = self.site.root().as_os_str().as_encoded_bytes();
+        ObjectName::new(root, file.as_bytes(), version.as_bytes()).segment(index)
     }
 
     /// Waits until the coordinator that answers is linked with so many nodes.
@@ -134,7 +194,12 @@ impl CacheCluster {
     /// One request to a node, on a connection of its own.
     #[track_caller]
     pub fn get(&self, node: &str, path: &str) -> Response {
-        RawClient::connect(self.outer(node)).get(path)
+        let (address, path) = (self.outer(node), path.to_owned());
+        let get = move || RawClient::connect(address).get(&path);
+        match &self.bed {
+            None => get(),
+            Some(bed) => bed.clients()[0].run(get).expect("the client's machine runs"),
+        }
     }
 
     fn ask_socket(&self, name: &str, path: &str) -> String {
@@ -155,9 +220,8 @@ impl CacheCluster {
              [admin]\nlisten = \"off\"\n[machine]\nthreads = 1\n[cache]\n{}\n",
             self.settings
         );
-        for (name, [address, inner]) in &self.ports {
-            let (kind, address, inner) =
-                (name.split('-').next().unwrap_or(name), address.address(), inner.address());
+        for (name, [address, inner]) in &self.places {
+            let kind = name.split('-').next().unwrap_or(name);
             text += &match kind {
                 "node" => format!(
                     "[[node]]\nname = \"{name}\"\naddress = \"{address}\"\nagent = \"{inner}\"\n"
@@ -168,7 +232,7 @@ impl CacheCluster {
         text += &format!(
             "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\" , timeout_ms = \"100ms\" }}\n\
              [[site]]\n{}\n",
-            self.ports[if own.starts_with("node") { "dispatcher-1" } else { own }][0].address(),
+            self.outer(if own.starts_with("node") { "dispatcher-1" } else { own }),
             self.lines
         );
         text

@@ -11,6 +11,7 @@
 //! - [`Load`]: many requests at once, every body verified.
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
+//! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`poll_until`]: waits for a condition, never for a time.
@@ -28,6 +29,7 @@ pub mod cache;
 mod client;
 pub mod content;
 pub mod direct;
+pub mod fake;
 mod load;
 mod node;
 pub mod origin;

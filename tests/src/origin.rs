@@ -37,6 +37,8 @@ pub struct Answer {
     pub head: String,
     /// What follows it.
     pub body: Vec<u8>,
+    /// What follows once the origin goes on ([`Origin::go_on`]).
+    pub rest: Vec<u8>,
     /// What it does then.
     pub then: Then,
 }
@@ -59,7 +61,7 @@ impl Answer {
         let body = body.as_ref().to_vec();
         let head =
             format!("HTTP/1.1 {status} Said\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
-        Self { head, body, then: Then::Next }
+        Self { head, body, ..Self::default() }
     }
 
     /// As a server answers that has `bytes` under `etag`, and knows ranges and
@@ -85,6 +87,13 @@ impl Answer {
         }
     }
 
+    /// Only the first `bytes` bytes of the body, until the origin goes on.
+    #[must_use]
+    pub fn halt(mut self, bytes: usize) -> Self {
+        self.rest = self.body.split_off(bytes);
+        self
+    }
+
     /// Only the first `bytes` bytes of the body, then that.
     #[must_use]
     pub fn cut(mut self, bytes: usize, then: Then) -> Self {
@@ -99,10 +108,35 @@ type Script = dyn Fn(&Asked) -> Answer + Send + Sync;
 struct Shared {
     script: Mutex<Arc<Script>>,
     asked: Mutex<Vec<Asked>>,
-    /// Whether answers go out.
+    /// Before each answer.
+    answers: Gate,
+    /// Before the rest of an answer.
+    rests: Gate,
+    is_over: AtomicBool,
+}
+
+/// What threads wait at until it is open.
+struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
-    is_over: AtomicBool,
+}
+
+impl Gate {
+    fn new(is_open: bool) -> Self {
+        Self { is_open: Mutex::new(is_open), opened: Condvar::new() }
+    }
+
+    fn set(&self, is_open: bool) {
+        *lock(&self.is_open) = is_open;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut is_open = lock(&self.is_open);
+        while !*is_open {
+            is_open = self.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// A running origin. Dropped, it closes its port and ends all that waits.
@@ -119,8 +153,8 @@ impl Origin {
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(script)),
             asked: Mutex::default(),
-            is_open: Mutex::new(true),
-            opened: Condvar::new(),
+            answers: Gate::new(true),
+            rests: Gate::new(false),
             is_over: AtomicBool::new(false),
         });
         let serving = Arc::clone(&shared);
@@ -172,13 +206,17 @@ impl Origin {
 
     /// Keeps answers back until [`Self::open`].
     pub fn close(&self) {
-        *lock(&self.shared.is_open) = false;
+        self.shared.answers.set(false);
     }
 
     /// Lets answers go out.
     pub fn open(&self) {
-        *lock(&self.shared.is_open) = true;
-        self.shared.opened.notify_all();
+        self.shared.answers.set(true);
+    }
+
+    /// Lets the rests of answers go out that halted.
+    pub fn go_on(&self) {
+        self.shared.rests.set(true);
     }
 }
 
@@ -186,6 +224,7 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         self.open();
+        self.go_on();
         // Wakes the thread that accepts.
         let _ = TcpStream::connect(self.address);
     }
@@ -199,11 +238,7 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(asked) = read(&mut reader)? {
         lock(&shared.asked).push(asked.clone());
-        let mut is_open = lock(&shared.is_open);
-        while !*is_open {
-            is_open = shared.opened.wait(is_open).unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(is_open);
+        shared.answers.pass();
         let script = Arc::clone(&lock(&shared.script));
         let answer = script(&asked);
         if shared.is_over.load(Ordering::Acquire) {
@@ -212,6 +247,13 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
         let mut out = stream;
         out.write_all(answer.head.as_bytes())?;
         out.write_all(&answer.body)?;
+        if !answer.rest.is_empty() {
+            shared.rests.pass();
+            if shared.is_over.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            out.write_all(&answer.rest)?;
+        }
         match answer.then {
             Then::Next => {}
             Then::Close => return Ok(()),

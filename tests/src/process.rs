@@ -84,9 +84,15 @@ impl Skep {
     /// what [`Self::address`] will be.
     #[track_caller]
     pub fn run(config: &Path, arguments: &[&str], address: SocketAddr) -> Self {
-        let mut all = vec!["run", "--config", text(config)];
-        all.extend(arguments);
-        let mut skep = Self::start(&all);
+        let mut command = Command::new(binary());
+        command.args(["run", "--config", text(config)]).args(arguments);
+        Self::run_command(&mut command, address)
+    }
+
+    /// `command`, which is or wraps a `skep run`, up to its ready line.
+    #[track_caller]
+    pub fn run_command(command: &mut Command, address: SocketAddr) -> Self {
+        let mut skep = Self::start_command(command);
         skep.address = Some(address);
         poll_until(PATIENCE, &format!("ready line of skep {}", skep.arguments), || {
             let stdout = skep.stdout_text();

@@ -188,6 +188,7 @@ fn an_origin_that_lies_about_lengths_costs_the_connection_and_nothing_is_kept() 
             ),
             body: source[..sent].to_vec(),
             then: Then::Close,
+            ..Answer::default()
         });
         let skep = node(&origin, "");
         skep.connect().get("/a").assert_status(502);
@@ -255,7 +256,7 @@ fn answers_other_than_success_are_passed_on() {
         "/chunks" => Answer {
             head: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".into(),
             body: b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n".to_vec(),
-            then: Then::Next,
+            ..Answer::default()
         },
         "/empty" => Answer::new(200, FRESH, ""),
         _ => Answer::new(404, "X-Why: gone\r\n", "nothing here"),

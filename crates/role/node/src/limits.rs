@@ -81,8 +81,7 @@ pub(crate) const LOAD_TICKS: u32 = 5;
 /// Buffers of fetches that a worker keeps for the next ones, a chunk each.
 pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
 
-/// Times that a fill goes on where an origin broke off, by a node that stands
-/// alone; each brought bytes.
+/// Times that a fill goes on where an origin broke off; each brought bytes.
 pub(crate) const FILL_ATTEMPTS_MAX: usize = 4;
 
 /// Asks for one attempt to fill a segment: origins may send less than they were

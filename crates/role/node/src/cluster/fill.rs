@@ -16,6 +16,7 @@ use skep_units::Now;
 use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
 
 use super::{Cluster, Peer};
+use crate::limits::FILL_ATTEMPTS_MAX;
 use crate::segment::{Segment, Way};
 use crate::store::Filler;
 
@@ -31,6 +32,22 @@ pub(crate) trait SegmentOrigin: 'static {
 
     /// In words that all nodes share, for one that is to fill in our stead.
     fn described(&self) -> Option<Origin>;
+}
+
+/// Reads all of a segment: on where its origin broke off, as long as each attempt
+/// brings bytes. Who gets nowhere at all leaves it to a later request.
+pub(crate) async fn read_on(
+    origin: &impl SegmentOrigin,
+    segment: &Arc<Segment>,
+    progress: impl Fn(u32) + Clone + Send + 'static,
+) {
+    for _ in 0..FILL_ATTEMPTS_MAX {
+        let filled = segment.filled();
+        origin.read(Arc::clone(segment), progress.clone()).await;
+        if segment.is_complete() || segment.filled() == filled {
+            return;
+        }
+    }
 }
 
 /// The other nodes, as one worker reaches them.
@@ -191,7 +208,7 @@ impl<O: SegmentOrigin> Running<O> {
                 cluster.tell_progress(lease, filled);
             }
         };
-        self.origin.read(Arc::clone(self.segment()), progress).await;
+        read_on(&self.origin, self.segment(), progress).await;
         let filled = self.segment().filled();
         self.counters.inc(Counter::ClusterOrigin);
         self.counters.add(Counter::ClusterOriginBytes, u64::from(filled - from));

@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 use crate::limits::LINK_TICK_MS;
 use crate::store::Store;
 use desk::Desk;
-pub(crate) use fill::{Buffer, Others, SegmentOrigin};
+pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on};
 pub(crate) use head::{HeadLease, HeadSought};
 pub use serve::PeerDesk;
 

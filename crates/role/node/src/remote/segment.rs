@@ -16,8 +16,8 @@ use skep_wire::cache::Origin;
 use super::client::{Asked, Remotes};
 use super::kept::is_once;
 use crate::catalog::Resource;
-use crate::cluster::{Buffer, SegmentOrigin};
-use crate::limits::{FILL_ATTEMPTS_MAX, ORIGIN_ASKS_MAX, PROGRESS_BYTES};
+use crate::cluster::{Buffer, SegmentOrigin, read_on};
+use crate::limits::{ORIGIN_ASKS_MAX, PROGRESS_BYTES};
 use crate::segment::Segment;
 use crate::store::Filler;
 
@@ -54,17 +54,7 @@ impl Remotes {
         if let Some(others) = &self.others {
             return others.fill(filler, origin);
         }
-        tokio::task::spawn_local(async move {
-            let segment = Arc::clone(filler.segment());
-            for _ in 0..FILL_ATTEMPTS_MAX {
-                let filled = segment.filled();
-                origin.read(Arc::clone(&segment), drop).await;
-                // Who got nowhere at all leaves it to a later request.
-                if segment.is_complete() || segment.filled() == filled {
-                    return;
-                }
-            }
-        });
+        tokio::task::spawn_local(async move { read_on(&origin, filler.segment(), drop).await });
     }
 
     /// Begins to fill segment `index` of `resource`.

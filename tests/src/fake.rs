@@ -1,0 +1,408 @@
+//! Nodes in the test's hands: they hold the cluster's key, link with its
+//! coordinator, claim to hold what they like, and answer other nodes by a script.
+//!
+//! What they say on the wire is said in the words of `skep_wire`; what they do
+//! with them is not what a node does.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use skep_wire::cache::frame::{PING, checksum, write_frame};
+use skep_wire::cache::hello::NONCE_BYTES;
+use skep_wire::cache::peer::chunk_end;
+use skep_wire::cache::{
+    Answer, FrameHead, Frames, Handshake, Held, Identity, PeerReply, PeerRequest, Purpose, Reason,
+    Refusal, SegmentName, ToCoordinator, ToNode,
+};
+use skep_wire::limits::{LINK_MESSAGE_BYTES_MAX, PEER_REQUEST_BYTES_MAX};
+use skep_wire::message::Name;
+use skep_wire::seal::Key;
+
+use crate::wait::PATIENCE;
+
+/// The cluster that [`crate::cache::CacheCluster`] makes.
+const CLUSTER: &str = "test";
+
+/// How often a link says that it is alive: well before it is taken for dead.
+const PING_EVERY: Duration = Duration::from_millis(100);
+
+/// What a fake node does when it is asked for bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Said(Vec<Step>);
+
+#[derive(Clone, Debug)]
+enum Step {
+    Send(Vec<u8>),
+    Wait(Duration),
+    Hang,
+    Close,
+}
+
+impl Said {
+    /// These bytes.
+    pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(vec![Step::Send(bytes.into())])
+    }
+
+    /// No.
+    pub fn refusal(refusal: Refusal) -> Self {
+        Self::reply(&PeerReply::Refused(refusal))
+    }
+
+    /// A reply, whatever it is.
+    pub fn reply(reply: &PeerReply) -> Self {
+        let mut stream = Vec::new();
+        write_frame(&mut stream, &reply.encode());
+        Self::bytes(stream)
+    }
+
+    /// What a holder says of a segment of `bytes` that is wanted from `from` on:
+    /// the first `chunks` of them.
+    pub fn chunks(bytes: &[u8], from: u32, chunks: usize) -> Self {
+        let mut said = Self::reply(&PeerReply::Coming);
+        let mut at = from;
+        for _ in 0..chunks {
+            if at == bytes.len() as u32 {
+                break;
+            }
+            let end = chunk_end(at, bytes.len() as u32);
+            said = said.chunk(&bytes[at as usize..end as usize]);
+            at = end;
+        }
+        said
+    }
+
+    /// All of it.
+    pub fn whole(bytes: &[u8], from: u32) -> Self {
+        Self::chunks(bytes, from, usize::MAX)
+    }
+
+    /// Then this chunk.
+    #[must_use]
+    pub fn chunk(self, chunk: &[u8]) -> Self {
+        let mut stream = FrameHead::of(chunk).to_bytes().to_vec();
+        stream.extend_from_slice(chunk);
+        self.then(Self::bytes(stream))
+    }
+
+    /// Then a chunk of which a bit has changed since its checksum was made.
+    #[must_use]
+    pub fn changed_chunk(self, chunk: &[u8]) -> Self {
+        let head = FrameHead { bytes: chunk.len() as u32, checksum: checksum(chunk) };
+        let mut stream = head.to_bytes().to_vec();
+        stream.extend_from_slice(chunk);
+        if let Some(last) = stream.last_mut() {
+            *last ^= 0x10;
+        }
+        self.then(Self::bytes(stream))
+    }
+
+    /// Then so many signs of life, this long apart.
+    #[must_use]
+    pub fn alive(mut self, times: usize, pause: Duration) -> Self {
+        for _ in 0..times {
+            self.0.extend([Step::Wait(pause), Step::Send(PING.into())]);
+        }
+        self
+    }
+
+    /// Then nothing for so long.
+    #[must_use]
+    pub fn pause(mut self, pause: Duration) -> Self {
+        self.0.push(Step::Wait(pause));
+        self
+    }
+
+    /// Then nothing for ever, on a connection that stays open.
+    #[must_use]
+    pub fn hang(mut self) -> Self {
+        self.0.push(Step::Hang);
+        self
+    }
+
+    /// Then the end of the connection.
+    #[must_use]
+    pub fn close(mut self) -> Self {
+        self.0.push(Step::Close);
+        self
+    }
+
+    /// Bytes that are sent in all.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
+        let sent = |step: &Step| if let Step::Send(bytes) = step { bytes.len() } else { 0 };
+        self.0.iter().map(sent).sum()
+    }
+
+    /// Then that.
+    #[must_use]
+    pub fn then(mut self, more: Self) -> Self {
+        self.0.extend(more.0);
+        self
+    }
+
+    /// Only its first so many bytes.
+    #[must_use]
+    pub fn cut(mut self, mut bytes: usize) -> Self {
+        for step in &mut self.0 {
+            if let Step::Send(sent) = step {
+                sent.truncate(bytes);
+                bytes -= sent.len();
+            }
+        }
+        self
+    }
+}
+
+/// What a fake node does with those who connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Greeting {
+    /// Shows that it has the key.
+    Right,
+    /// Has another key.
+    OtherKey,
+    /// Says nothing.
+    Silence,
+    /// Says what is no handshake.
+    Rubbish,
+    /// Has no room.
+    Full,
+}
+
+type Script = dyn Fn(SegmentName, u32) -> Option<Said> + Send + Sync;
+
+struct Shared {
+    identity: Identity,
+    greeting: Greeting,
+    script: Box<Script>,
+    asked: Mutex<Vec<PeerRequest>>,
+    heard: Mutex<VecDeque<ToNode>>,
+    more: Condvar,
+    is_over: AtomicBool,
+}
+
+/// A fake node. Dropped, it closes all it has.
+pub struct FakeNode {
+    shared: Arc<Shared>,
+    address: SocketAddr,
+    link: Arc<Mutex<TcpStream>>,
+}
+
+impl FakeNode {
+    /// Links as `name` with the coordinator `dispatcher` at `coordinator`.
+    /// `script` says what is answered to who wants a segment from an offset on;
+    /// `None`: the connection is closed.
+    pub fn join(
+        name: &str,
+        (dispatcher, coordinator): (&str, SocketAddr),
+        greeting: Greeting,
+        script: impl Fn(SegmentName, u32) -> Option<Said> + Send + Sync + 'static,
+    ) -> Self {
+        let shared = Arc::new(Shared {
+            identity: identity(name, 'k'),
+            greeting,
+            script: Box::new(script),
+            asked: Mutex::default(),
+            heard: Mutex::default(),
+            more: Condvar::new(),
+            is_over: AtomicBool::new(false),
+        });
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || accept(&serving, &listener));
+        let link = link(&shared, dispatcher, coordinator).expect("the coordinator takes links");
+        let fake = Self { shared, address, link };
+        let name = Name::new(name).expect("a short name");
+        fake.tell(&ToCoordinator::Hello { name, address, capacity_bytes: 1 << 30 });
+        fake.tell(&ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() });
+        fake
+    }
+
+    /// Says something to the coordinator.
+    pub fn tell(&self, message: &ToCoordinator) {
+        let mut frame = Vec::new();
+        write_frame(&mut frame, &message.encode());
+        lock(&self.link).write_all(&frame).expect("the link lasts");
+    }
+
+    /// Claims to hold segments of these names and lengths.
+    pub fn claim(&self, segments: impl IntoIterator<Item = (SegmentName, u32)>) {
+        let held = segments.into_iter().map(|(name, bytes)| Held { name, bytes });
+        self.tell(&ToCoordinator::Delta { added: held.collect(), removed: Vec::new() });
+    }
+
+    /// Asks the coordinator where a segment is.
+    pub fn ask(&self, name: SegmentName, bytes: u32) -> Answer {
+        /// No question has been asked before with this number.
+        const ASK: u64 = 77;
+        self.tell(&ToCoordinator::Ask { ask: ASK, name, bytes });
+        let mut heard = lock(&self.shared.heard);
+        loop {
+            while let Some(message) = heard.pop_front() {
+                if let ToNode::Answer { ask: ASK, answer } = message {
+                    return answer;
+                }
+            }
+            let waited = self.shared.more.wait_timeout(heard, PATIENCE);
+            let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            assert!(!timeout.timed_out(), "the coordinator does not answer");
+            heard = again;
+        }
+    }
+
+    /// What other nodes have asked of it.
+    pub fn asked(&self) -> Vec<PeerRequest> {
+        lock(&self.shared.asked).clone()
+    }
+}
+
+impl Drop for FakeNode {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        let _ = lock(&self.link).shutdown(Shutdown::Both);
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+/// Links, and keeps the link alive and heard.
+fn link(
+    shared: &Arc<Shared>,
+    dispatcher: &str,
+    coordinator: SocketAddr,
+) -> io::Result<Arc<Mutex<TcpStream>>> {
+    let mut stream = TcpStream::connect(coordinator)?;
+    let to = Name::new(dispatcher).ok();
+    let handshake = Handshake::client(&shared.identity, Purpose::Link, to, nonce());
+    greet(&mut stream, handshake)?;
+    let writing = Arc::new(Mutex::new(stream.try_clone()?));
+    let pinging = Arc::clone(&writing);
+    thread::spawn(move || {
+        while lock(&pinging).write_all(&PING).is_ok() {
+            thread::sleep(PING_EVERY);
+        }
+    });
+    let hearing = Arc::clone(shared);
+    thread::spawn(move || {
+        let mut frames = Frames::new(LINK_MESSAGE_BYTES_MAX);
+        // It ends with the link.
+        while let Ok(Some(payload)) = next_frame(&mut stream, &mut frames) {
+            let Ok(message) = ToNode::decode(&payload) else { return };
+            lock(&hearing.heard).push_back(message);
+            hearing.more.notify_all();
+        }
+    });
+    Ok(writing)
+}
+
+fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
+    for stream in listener.incoming() {
+        if shared.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let shared = Arc::clone(shared);
+        // It ends with its connection.
+        thread::spawn(move || drop(serve(&shared, stream)));
+    }
+}
+
+fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
+    match shared.greeting {
+        Greeting::Right => {
+            greet_as(&mut stream, &shared.identity)?;
+            stream.write_all(&Handshake::welcome())?;
+        }
+        Greeting::OtherKey => {
+            let identity = identity(shared.identity.name().as_str(), 'x');
+            return greet_as(&mut stream, &identity);
+        }
+        Greeting::Silence => return hang(&mut stream),
+        Greeting::Rubbish => return stream.write_all(&[0xa5; 4096]),
+        Greeting::Full => return stream.write_all(&Handshake::refusal(Reason::Full)),
+    }
+    let mut frames = Frames::new(PEER_REQUEST_BYTES_MAX);
+    while let Some(payload) = next_frame(&mut stream, &mut frames)? {
+        let Ok(request) = PeerRequest::decode(&payload) else { return Ok(()) };
+        lock(&shared.asked).push(request.clone());
+        let said = match request {
+            PeerRequest::Fetch { name, from, .. } => (shared.script)(name, from),
+            PeerRequest::Head { .. } | PeerRequest::Offer { .. } => {
+                Some(Said::refusal(Refusal::NotThere))
+            }
+        };
+        for step in said.unwrap_or_else(|| Said::default().close()).0 {
+            match step {
+                Step::Send(bytes) => stream.write_all(&bytes)?,
+                Step::Wait(pause) => thread::sleep(pause),
+                Step::Hang => return hang(&mut stream),
+                Step::Close => return Ok(()),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn greet_as(stream: &mut TcpStream, identity: &Identity) -> io::Result<()> {
+    greet(stream, Handshake::server(identity, Purpose::Fetch, nonce()))
+}
+
+/// Until the other side has enough.
+fn hang(stream: &mut TcpStream) -> io::Result<()> {
+    stream.read_to_end(&mut Vec::new()).map(drop)
+}
+
+fn greet(stream: &mut TcpStream, mut handshake: Handshake) -> io::Result<()> {
+    loop {
+        stream.write_all(&handshake.output())?;
+        let mut wanted = vec![0; handshake.wants()];
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        stream.read_exact(&mut wanted)?;
+        let taken = handshake.take(&wanted);
+        if taken.is_err() {
+            stream.write_all(&handshake.output())?;
+        }
+        taken.map_err(io::Error::other)?;
+    }
+}
+
+/// The next payload that is not empty; `None` at the end of the stream.
+fn next_frame(stream: &mut TcpStream, frames: &mut Frames) -> io::Result<Option<Vec<u8>>> {
+    let mut buffer = [0; 4096];
+    loop {
+        while let Some(payload) = frames.next_payload().map_err(io::Error::other)? {
+            if !payload.is_empty() {
+                return Ok(Some(payload.to_vec()));
+            }
+        }
+        match stream.read(&mut buffer)? {
+            0 => return Ok(None),
+            bytes => frames.push(&buffer[..bytes]),
+        }
+    }
+}
+
+/// A machine of the cluster, or of one whose key is of other letters.
+fn identity(name: &str, letter: char) -> Identity {
+    let key = Key::from_text(&letter.to_string().repeat(32)).expect("32 characters");
+    Identity::new(&key, CLUSTER, &Name::new(name).expect("a short name"))
+}
+
+fn nonce() -> [u8; NONCE_BYTES] {
+    let mut nonce = [0; NONCE_BYTES];
+    let mut random = std::fs::File::open("/dev/urandom").expect("the system has randomness");
+    random.read_exact(&mut nonce).expect("it does not end");
+    nonce
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
