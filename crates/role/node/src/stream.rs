@@ -165,7 +165,7 @@ impl Source<'_> {
                 if let Some(others) = self.others {
                     let origin = SharedFile::of(self.site, self.object, index, self.counters);
                     let origin = origin.ok_or(DiskError::Changed)?;
-                    others.fill(filler, origin);
+                    drop(others.fill(filler, origin));
                     return Ok((segment, CacheResult::Fill));
                 }
                 let file = self.open().await?;

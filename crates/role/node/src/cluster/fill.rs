@@ -14,6 +14,7 @@ use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
+use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
 use crate::limits::FILL_ATTEMPTS_MAX;
@@ -54,7 +55,7 @@ pub(crate) async fn read_on(
 pub(crate) struct Others {
     pub(super) cluster: Arc<Cluster>,
     pub(super) pool: Rc<PeerPool>,
-    counters: Arc<CoreCounters>,
+    pub(super) counters: Arc<CoreCounters>,
 }
 
 impl Others {
@@ -67,17 +68,24 @@ impl Others {
         Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
     }
 
-    /// Begins to fill a segment, out of another node's memory if it is there.
-    pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) {
-        self.spawn(filler, origin, false);
+    /// Begins to fill a segment, out of another node's memory if it is there. What
+    /// it gives back ends when the coordinator knows of it, or does not answer.
+    pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) -> oneshot::Receiver<()> {
+        self.spawn(filler, origin, false)
     }
 
     /// The same, for a node that takes this one for the owner.
     pub(crate) fn fill_for_peer(&self, filler: Filler, origin: impl SegmentOrigin) {
-        self.spawn(filler, origin, true);
+        drop(self.spawn(filler, origin, true));
     }
 
-    fn spawn(&self, filler: Filler, origin: impl SegmentOrigin, is_for_peer: bool) {
+    fn spawn(
+        &self,
+        filler: Filler,
+        origin: impl SegmentOrigin,
+        is_for_peer: bool,
+    ) -> oneshot::Receiver<()> {
+        let (known, receiver) = oneshot::channel();
         let running = Running {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),
@@ -85,13 +93,16 @@ impl Others {
             filler,
             origin,
         };
-        tokio::task::spawn_local(run(running, is_for_peer));
+        tokio::task::spawn_local(run(running, is_for_peer, known));
+        receiver
     }
 }
 
 /// Runs a fill to its end: the segment is whole then, or has failed.
-/// `is_for_peer`: for a node that takes this one for the owner.
-async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool) {
+/// `is_for_peer`: for a node that takes this one for the owner. `known`: hears
+/// of the coordinator's first answer.
+async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: oneshot::Sender<()>) {
+    let mut known = Some(known);
     let bytes = running.segment().len();
     let mut fetcher = match is_for_peer {
         true => Fetcher::for_peer(bytes, now()),
@@ -102,7 +113,12 @@ async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool) {
         let action = fetcher.next(event, now());
         running.segment().set_way(way(&action));
         event = match action {
-            Action::Ask { .. } => running.ask().await,
+            Action::Ask { .. } => {
+                let event = running.ask().await;
+                // Whoever waited may be gone.
+                known.take().map(|known| known.send(()));
+                event
+            }
             Action::FetchFrom { peer, with_origin, .. } => running.fetch(peer, with_origin).await,
             Action::FillFromOrigin { lease, .. } => running.fill_from_origin(lease).await,
             Action::TellNotThere { peer } => {

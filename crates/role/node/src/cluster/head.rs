@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use skep_directory::{Event, Reply};
 use skep_peer::stream::PeerError;
+use skep_telemetry::Counter;
 use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
 
 use super::{Cluster, Others, Peer};
@@ -59,7 +60,10 @@ impl Others {
                 }
                 Event::Answer(Reply::Have { holders }) => holders,
                 Event::Answer(Reply::Busy { leader }) => vec![leader],
-                _ => return HeadSought::Nowhere,
+                _ => {
+                    self.counters.inc(Counter::ClusterSilent);
+                    return HeadSought::Nowhere;
+                }
             };
             for peer in peers {
                 match self.head_of(peer, name).await {
@@ -71,6 +75,7 @@ impl Others {
                     // It has become stale.
                     Err(error) => {
                         tracing::debug!(%error, "a head was not got from another node");
+                        self.counters.inc(Counter::ClusterDirectoryError);
                         self.cluster.tell_not_there(name, peer);
                     }
                 }

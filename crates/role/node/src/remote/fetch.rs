@@ -147,7 +147,7 @@ async fn answer(
             failed => return on_failure(flight, failed.map_err(|error| status_of(&error))),
         };
         if reply.head.status != 304 {
-            return judge(remotes, site, remote, target, reply);
+            return judge(remotes, site, remote, target, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
@@ -192,7 +192,7 @@ fn renewed(
 }
 
 /// Keeps an answer, if it may be kept, and begins to read its body.
-fn judge(
+async fn judge(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
@@ -211,7 +211,11 @@ fn judge(
         let acquired = remotes.store.acquire(object.segment_name(0), object.segment_bytes(0));
         if let Acquired::Fill(filler) = acquired {
             let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
-            remotes.fill(filler, segment);
+            if let Some(known) = remotes.fill(filler, segment) {
+                // Before other nodes hear of the object, too: else one of them may
+                // be told to ask for what has just come. An end tells as much.
+                drop(known.await);
+            }
         }
     }
     Answer::Resource(resource, CacheResult::Fill)

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use skep_origin::{Body, Condition, OriginError, OriginReply, freshness};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::Origin;
+use tokio::sync::oneshot;
 
 use super::client::{Asked, Remotes};
 use super::kept::is_once;
@@ -49,12 +50,18 @@ pub(crate) struct RemoteSegment {
 }
 
 impl Remotes {
-    /// Begins to fill a segment: out of another node's memory if it is there.
-    pub(super) fn fill(&self, filler: Filler, origin: RemoteSegment) {
+    /// Begins to fill a segment: out of another node's memory if it is there. What
+    /// it gives back, if there are others, ends when the coordinator knows of it.
+    pub(super) fn fill(
+        &self,
+        filler: Filler,
+        origin: RemoteSegment,
+    ) -> Option<oneshot::Receiver<()>> {
         if let Some(others) = &self.others {
-            return others.fill(filler, origin);
+            return Some(others.fill(filler, origin));
         }
         tokio::task::spawn_local(async move { read_on(&origin, filler.segment(), drop).await });
+        None
     }
 
     /// Begins to fill segment `index` of `resource`.
@@ -64,7 +71,7 @@ impl Remotes {
         resource: &Arc<Resource>,
         index: u32,
     ) {
-        self.fill(filler, RemoteSegment::new(self, resource, index));
+        drop(self.fill(filler, RemoteSegment::new(self, resource, index)));
     }
 
     /// Bytes `range` of `resource`, in its version, past the cache.
