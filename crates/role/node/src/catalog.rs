@@ -8,7 +8,7 @@
 use std::convert::Infallible;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -167,7 +167,7 @@ pub(crate) struct Catalog {
     interval_ms: u64,
     stale_dropped: AtomicU64,
     /// Closes with the catalog; its thread sees it.
-    _alive: Sender<Infallible>,
+    _alive: SyncSender<Infallible>,
 }
 
 impl Catalog {
@@ -180,7 +180,8 @@ impl Catalog {
         entries_max: usize,
         interval_ms: u64,
     ) -> std::io::Result<Arc<Self>> {
-        let (alive, dropped) = channel();
+        // Nothing is ever sent: only its end says something.
+        let (alive, dropped) = sync_channel(0);
         let catalog = Arc::new(Self {
             _alive: alive,
             sites,
