@@ -6,9 +6,11 @@
 //!   compiler, no further tools. `make test` runs it for seconds.
 //!
 //! The seeds are the codec's own case tables (`crates/core/http/tests/cases`),
-//! what machines really say ([`machines`]), and `regressions/`, inputs that once broke something.
+//! what machines really say ([`machines`], [`streams`]), and `regressions/`, inputs that once
+//! broke something.
 
 pub mod drive;
 pub mod machines;
 pub mod seeds;
+pub mod streams;
 pub mod targets;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::machines;
+use crate::{machines, streams};
 
 #[path = "../../crates/core/http/tests/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
@@ -35,6 +35,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         }
         "datagram" => machines::datagrams(),
         "message" => machines::messages(),
+        "cache_handshake" => streams::handshakes(),
+        "cache_frames" => streams::framed(),
+        "cache_message" => streams::messages(),
         other => panic!("there is no target {other}"),
     };
     seeds.into_iter().filter(|seed| seed.len() <= SEED_BYTES_MAX).collect()

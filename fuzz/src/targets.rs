@@ -14,7 +14,7 @@ use skep_http::{
 };
 use skep_units::stable_hash;
 
-use crate::machines;
+use crate::{machines, streams};
 
 /// Takes any bytes; panics when an invariant breaks.
 pub type Target = fn(&[u8]);
@@ -28,6 +28,9 @@ pub const ALL: &[(&str, Target)] = &[
     ("range_conditions", range_conditions),
     ("datagram", machines::datagram),
     ("message", machines::message),
+    ("cache_handshake", streams::handshake),
+    ("cache_frames", streams::frames),
+    ("cache_message", streams::message),
 ];
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {

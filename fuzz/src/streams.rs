@@ -1,0 +1,289 @@
+//! The targets of the cluster cache's streams, and their seeds: handshakes,
+//! frames, and the messages in them.
+
+use std::sync::LazyLock;
+
+use skep_units::{SEGMENT_BYTES, stable_hash};
+use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
+use skep_wire::cache::hello::HELLO_BYTES_MAX;
+use skep_wire::cache::{
+    Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Load, Member, Origin,
+    PeerReply, PeerRequest, Purpose, Refusal, SegmentName, ToCoordinator, ToNode,
+};
+use skep_wire::limits::{
+    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX,
+    TAIL_MAX,
+};
+use skep_wire::message::Name;
+use skep_wire::seal::Key;
+
+/// Handshakes that are authentic, on each side; nothing else is.
+const AUTHENTIC: u8 = 30;
+
+/// Longest payload of the frames that are fuzzed, in bytes: so small that the
+/// limit is met.
+const PAYLOAD_BYTES_MAX: usize = 200;
+
+/// A stream's beginning, behind a byte that chooses the side which hears it.
+/// Whoever does not say what only the key lets one say is refused.
+pub fn handshake(data: &[u8]) {
+    static AUTHENTIC: LazyLock<Vec<Vec<u8>>> = LazyLock::new(handshakes);
+    let Some((&side, said)) = data.split_first() else { return };
+    let mut hearing = if is_server(side) { server() } else { client("client-0", 0) };
+    let mut at = 0;
+    let verdict = loop {
+        assert!(hearing.output().len() <= 2 * HELLO_BYTES_MAX, "it says more than it may");
+        let wants = hearing.wants();
+        assert!(wants <= HELLO_BYTES_MAX);
+        if wants == 0 {
+            break Some(Ok(()));
+        }
+        assert_eq!(hearing.other(), None, "known before it has proved anything");
+        let Some(next) = said.get(at..at + wants) else { break None };
+        at += wants;
+        if let Err(error) = hearing.take(next) {
+            break Some(Err(error));
+        }
+    };
+    let is_authentic = |it: &&Vec<u8>| is_server(it[0]) == is_server(side) && it[1..] == said[..at];
+    let is_accepted = matches!(verdict, Some(Ok(())));
+    assert_eq!(is_accepted, AUTHENTIC.iter().any(|it| is_authentic(&it)), "{verdict:?}");
+    assert_eq!(is_accepted, hearing.other().is_some());
+}
+
+/// A stream of frames: the same payloads however it arrives, and the same stream
+/// again when they are framed anew.
+pub fn frames(data: &[u8]) {
+    let whole = unframe(data, |_| data.len());
+    assert_eq!(unframe(data, |_| 1), whole, "byte by byte");
+    let key = stable_hash(data, 0);
+    let piece = |at: usize| 1 + (stable_hash(&at.to_le_bytes(), key) % 64) as usize;
+    assert_eq!(unframe(data, piece), whole, "in pieces");
+    let (payloads, error) = whole;
+    let mut again = Vec::new();
+    for payload in &payloads {
+        assert!(payload.len() <= PAYLOAD_BYTES_MAX);
+        write_frame(&mut again, payload);
+    }
+    assert!(data.starts_with(&again));
+    // Without an error what is left is the beginning of one more.
+    let rest = data.len() - again.len();
+    assert!(error.is_some() || rest < FRAME_HEAD_BYTES + PAYLOAD_BYTES_MAX);
+}
+
+/// A message between machines of the cluster cache: of whichever kind it is, it
+/// keeps to its bounds, and stays the same.
+pub fn message(data: &[u8]) {
+    if let Ok(message) = ToCoordinator::decode(data) {
+        assert_eq!(ToCoordinator::decode(&message.encode()).as_ref(), Ok(&message));
+        match message {
+            ToCoordinator::Inventory { held, .. } => assert!(held.len() <= HELD_PER_MESSAGE_MAX),
+            ToCoordinator::Delta { added, removed } => {
+                assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
+            }
+            ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
+            _ => {}
+        }
+    }
+    if let Ok(message) = ToNode::decode(data) {
+        assert_eq!(ToNode::decode(&message.encode()).as_ref(), Ok(&message));
+        match message {
+            ToNode::Welcome { members, .. } => assert!(members.len() <= MEMBERS_MAX),
+            ToNode::Answer { answer: Answer::Have { holders }, .. } => {
+                assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
+            }
+            ToNode::Tail { names, copies, .. } => assert_eq!(names.len(), copies.len()),
+            ToNode::Answer { .. } => {}
+        }
+    }
+    if let Ok(request) = PeerRequest::decode(data) {
+        assert_eq!(PeerRequest::decode(&request.encode()).as_ref(), Ok(&request));
+        if let PeerRequest::Fetch { bytes, from, origin, .. } = request {
+            assert!(from < bytes && u64::from(bytes) <= SEGMENT_BYTES);
+            let fits = |it: Origin| it.path.len() + it.version.len() <= ORIGIN_BYTES_MAX;
+            assert!(origin.is_none_or(fits));
+        }
+    }
+    if let Ok(reply) = PeerReply::decode(data) {
+        assert_eq!(PeerReply::decode(&reply.encode()).as_ref(), Ok(&reply));
+        if let PeerReply::Head { head, .. } = reply {
+            assert!(head.len() <= PEER_HEAD_BYTES_MAX);
+        }
+    }
+}
+
+fn unframe(data: &[u8], piece_at: impl Fn(usize) -> usize) -> (Vec<Vec<u8>>, Option<FrameError>) {
+    let mut frames = Frames::new(PAYLOAD_BYTES_MAX);
+    let (mut payloads, mut arrived) = (Vec::new(), 0);
+    while arrived < data.len() {
+        let end = (arrived + piece_at(arrived)).min(data.len());
+        frames.push(&data[arrived..end]);
+        arrived = end;
+        loop {
+            match frames.next_payload().map(|payload| payload.map(<[u8]>::to_vec)) {
+                Ok(Some(payload)) => payloads.push(payload),
+                Ok(None) => break,
+                Err(error) => {
+                    assert_eq!(frames.next_payload(), Err(error), "an error must stay");
+                    return (payloads, Some(error));
+                }
+            }
+        }
+    }
+    (payloads, None)
+}
+
+/// What the two sides of authentic handshakes hear, behind the byte that chooses
+/// the side.
+pub fn handshakes() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for number in 0..AUTHENTIC {
+        // A server hears anybody; a client has the number that it always has.
+        let (_, to_server) = talk(&mut client(&format!("client-{number}"), number), &mut server());
+        let mut other = Handshake::server(&identity(&format!("s-{number}")), PURPOSE, [number; 32]);
+        let (to_client, _) = talk(&mut client("client-0", 0), &mut other);
+        seeds.push([&[1][..], &to_server].concat());
+        seeds.push([&[0][..], &to_client].concat());
+    }
+    seeds
+}
+
+/// Streams of frames: of messages, of signs of life, of chunks.
+pub fn framed() -> Vec<Vec<u8>> {
+    let mut stream = Vec::new();
+    let mut streams = Vec::new();
+    for (at, message) in messages().iter().enumerate() {
+        write_frame(&mut stream, &message[..message.len().min(PAYLOAD_BYTES_MAX)]);
+        stream.extend(PING);
+        if at % 4 == 3 {
+            streams.push(std::mem::take(&mut stream));
+        }
+    }
+    let chunk = |bytes: usize| {
+        let mut stream = Vec::new();
+        write_frame(&mut stream, &vec![bytes as u8; bytes]);
+        stream
+    };
+    streams.extend((0..=PAYLOAD_BYTES_MAX + 1).step_by(3).map(chunk));
+    streams
+}
+
+/// Messages of all kinds.
+pub fn messages() -> Vec<Vec<u8>> {
+    (0..12).flat_map(kinds).collect()
+}
+
+/// One of each kind.
+fn kinds(number: u8) -> Vec<Vec<u8>> {
+    let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
+    let held = |name: SegmentName| Held { name, bytes: 4096 };
+    let machine = Name::new("node-1").unwrap_or_default();
+    let address = ([10, 0, 0, number], 7071).into();
+    let member = |id: u8| Member { id: id.into(), name: machine.clone(), address };
+    let (name, bytes) = (SegmentName([number; 16]), SEGMENT_BYTES as u32 >> number);
+    let origin = Origin {
+        site: u64::MAX,
+        path: vec![b'a'; usize::from(number) * 9],
+        version: b"\"17a-3\"".to_vec(),
+        object_bytes: SEGMENT_BYTES + u64::from(bytes),
+        index: 1,
+    };
+    let tail = names(number * 6);
+    let copies = vec![u16::from(number); tail.len()];
+    let said = [
+        ToCoordinator::Hello { name: machine.clone(), address, capacity_bytes: u64::MAX },
+        ToCoordinator::Inventory {
+            is_first: number.is_multiple_of(2),
+            is_last: number.is_multiple_of(3),
+            held: names(number * 5).into_iter().map(held).collect(),
+        },
+        ToCoordinator::Delta {
+            added: names(number).into_iter().map(held).collect(),
+            removed: names(number * 2),
+        },
+        ToCoordinator::Ask { ask: u64::from(number) << 30, name, bytes },
+        ToCoordinator::Progress { lease: LeaseId(u64::MAX), filled_bytes: bytes },
+        ToCoordinator::Ended { lease: LeaseId(number.into()), is_held: true },
+        ToCoordinator::NotThere { name, holder: number.into() },
+        ToCoordinator::Tail { names: tail.clone() },
+        ToCoordinator::Load(Load { cpu_permille: 1000, sent_bytes_s: 1 << 40, ..Load::default() }),
+    ];
+    let answers = [
+        Answer::Have { holders: vec![number.into(), 0] },
+        Answer::Busy { leader: number.into(), filled_bytes: bytes },
+        Answer::Grant { lease: LeaseId(number.into()), ttl_ms: 2_000 },
+        Answer::Refused,
+    ];
+    let told = [
+        ToNode::Welcome {
+            is_active: true,
+            epoch: 1 << number,
+            you: number.into(),
+            members: (0..number).map(member).collect(),
+        },
+        ToNode::Tail { names: tail, copies, roomiest: Some(number.into()) },
+    ];
+    let told = told.into_iter().chain(answers.map(|answer| ToNode::Answer { ask: 7, answer }));
+    let asked = [
+        PeerRequest::Fetch { name, bytes, from: 0, origin: None },
+        PeerRequest::Fetch { name, bytes, from: bytes / 2, origin: Some(origin) },
+        PeerRequest::Head { name },
+        PeerRequest::Offer { name, bytes, chances: 2 },
+    ];
+    let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"v1\"\r\n\r\n".to_vec();
+    let replied = [
+        PeerReply::Coming,
+        PeerReply::Head { fresh_ms: 60_000, head },
+        PeerReply::Taken,
+        PeerReply::Refused(Refusal::NotThere),
+    ];
+    let said = said.iter().map(ToCoordinator::encode);
+    let messages = said.chain(told.map(|it| it.encode()));
+    let messages = messages.chain(asked.iter().map(PeerRequest::encode));
+    messages.chain(replied.iter().map(PeerReply::encode)).collect()
+}
+
+const PURPOSE: Purpose = Purpose::Fetch;
+
+fn is_server(side: u8) -> bool {
+    side & 1 == 1
+}
+
+fn client(name: &str, nonce: u8) -> Handshake {
+    Handshake::client(&identity(name), PURPOSE, None, [nonce; 32])
+}
+
+fn server() -> Handshake {
+    Handshake::server(&identity("server"), PURPOSE, [77; 32])
+}
+
+/// What each side of a handshake hears: the client, the server.
+fn talk(client: &mut Handshake, server: &mut Handshake) -> (Vec<u8>, Vec<u8>) {
+    let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
+    let (mut client_at, mut server_at) = (0, 0);
+    while client.wants() > 0 {
+        to_server.extend(client.output());
+        feed(server, &to_server, &mut server_at);
+        to_client.extend(server.output());
+        if server.wants() == 0 {
+            to_client.extend(Handshake::welcome());
+        }
+        feed(client, &to_client, &mut client_at);
+    }
+    (to_client, to_server)
+}
+
+#[expect(clippy::expect_used, reason = "both have the key")]
+fn feed(side: &mut Handshake, heard: &[u8], at: &mut usize) {
+    while side.wants() > 0 && heard.len() >= *at + side.wants() {
+        let next = &heard[*at..*at + side.wants()];
+        *at += next.len();
+        side.take(next).expect("an authentic handshake");
+    }
+}
+
+#[expect(clippy::expect_used, reason = "text and names are as long as they may be")]
+fn identity(name: &str) -> Identity {
+    let key = Key::from_text("a secret for fuzzing, long enough").expect("32 characters");
+    Identity::new(&key, "hive", &Name::new(name).expect("a short name"))
+}
