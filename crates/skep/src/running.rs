@@ -202,6 +202,9 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
     gauge("skep_cache_bytes", "Bytes of files that the cache holds.", |node| {
         node.store_stats().indexed_bytes as f64
     });
+    gauge("skep_cache_spare_bytes", "Of these, bytes that another node keeps, too.", |node| {
+        node.store_stats().spare_bytes as f64
+    });
     gauge(
         "skep_cache_alive_bytes",
         "Bytes of files in memory: held by the cache or pinned by replies.",

@@ -171,7 +171,7 @@ impl Names {
         };
         let (dispatch, policy) = match row {
             Row::SkepDirect => ("direct", "round-robin"),
-            Row::SkepUrl => ("proxy", "maglev-url"),
+            Row::SkepUrl => ("proxy", "bounded-maglev-url"),
             _ => ("proxy", "round-robin"),
         };
         let text = self

@@ -16,11 +16,12 @@ pub const POLICY_NAMES: &[&str] = &[
     "maglev-address",
     "maglev-connection",
     "maglev-url",
+    "bounded-maglev-url",
 ];
 
 /// Those of them that look at nothing but addresses and loads, which is all
 /// that `dispatch = "direct"` sees.
-pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(POLICY_NAMES.len() - 1).0;
+pub const DIRECT_POLICY_NAMES: &[&str] = POLICY_NAMES.split_at(POLICY_NAMES.len() - 2).0;
 
 /// An enum whose variants are words in the config file.
 macro_rules! words {

@@ -19,6 +19,12 @@ pub trait Entry {
     /// Stores the frequency.
     fn set_frequency(&self, frequency: u8);
 
+    /// Frequency of a value that is new: above 0 for one that deserves to stay
+    /// longer than others.
+    fn frequency_at_first(&self) -> u8 {
+        0
+    }
+
     /// Counts a hit: call it on what [`get`](crate::S3Fifo::get) returned, or
     /// on a copy held elsewhere. Writes nothing if the value is hot already,
     /// so that hot values do not travel between the caches of cores.
@@ -41,6 +47,14 @@ impl<T: Entry + ?Sized> Entry for Arc<T> {
 
     fn set_frequency(&self, frequency: u8) {
         (**self).set_frequency(frequency);
+    }
+
+    fn frequency_at_first(&self) -> u8 {
+        (**self).frequency_at_first()
+    }
+
+    fn touch(&self) {
+        (**self).touch();
     }
 }
 

@@ -18,7 +18,9 @@
 //! Most objects are asked for once. They pass through the small queue and are
 //! gone, so a scan over the whole site cannot empty the main queue.
 //!
-//! Two things differ from the paper. Queues are bounded in bytes, not objects.
+//! Three things differ from the paper. Values that can be had elsewhere, in
+//! another node's memory, wait in a queue of their own, `spare`: they leave
+//! first, unless they are hit again and again and are few. Queues are bounded in bytes, not objects.
 //! And an object larger than the small queue is admitted as long as it fits the
 //! cache: the authors' simulator refuses it, since whole files of that size
 //! would flush the queue, but our objects are segments of at most 4 MiB, and a
@@ -33,7 +35,7 @@ mod queue;
 mod s3fifo;
 
 pub use entry::{Entry, TooLarge};
-pub use limits::FREQUENCY_MAX;
+pub use limits::{FREQUENCY_MAX, PROMOTION_HITS};
 pub use s3fifo::S3Fifo;
 
 #[cfg(test)]

@@ -89,13 +89,31 @@ impl Queue {
     }
 
     /// Its items from the newest to the oldest.
-    pub(crate) fn iter<'a, T>(&self, arena: &'a Arena<T>) -> impl Iterator<Item = (Index, &'a T)> {
-        let mut next = self.newest;
-        std::iter::from_fn(move || {
-            let index = (next != NIL).then_some(next)?;
-            let linked = &arena[index as usize];
-            next = linked.older;
-            Some((index, &linked.item))
-        })
+    pub(crate) fn iter<'a, T>(
+        &self,
+        arena: &'a Arena<T>,
+    ) -> impl Iterator<Item = (Index, &'a T)> + use<'a, T> {
+        walk(arena, self.newest, |linked| linked.older)
     }
+
+    /// Its items from the oldest to the newest.
+    pub(crate) fn iter_oldest<'a, T>(
+        &self,
+        arena: &'a Arena<T>,
+    ) -> impl Iterator<Item = (Index, &'a T)> + use<'a, T> {
+        walk(arena, self.oldest, |linked| linked.newer)
+    }
+}
+
+fn walk<T>(
+    arena: &Arena<T>,
+    mut next: Index,
+    step: impl Fn(&Linked<T>) -> Index,
+) -> impl Iterator<Item = (Index, &T)> {
+    std::iter::from_fn(move || {
+        let index = (next != NIL).then_some(next)?;
+        let linked = &arena[index as usize];
+        next = step(linked);
+        Some((index, &linked.item))
+    })
 }

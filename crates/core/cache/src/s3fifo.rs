@@ -1,7 +1,7 @@
-//! The cache: a map, two queues of entries and one of ghosts.
+//! The cache: a map, three queues of entries and one of ghosts.
 //!
 //! Invariants: bytes <= capacity after every call; an entry is in exactly one
-//! of the two queues; a key that is in the cache is not a ghost.
+//! of the queues; a key that is in the cache is not a ghost.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -9,7 +9,10 @@ use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 
 use crate::entry::{Entry, TooLarge};
 use crate::ghost::Ghosts;
-use crate::limits::{FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, SMALL_PERCENT};
+use crate::limits::{
+    FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, SMALL_PERCENT, SPARE_PERCENT_MAX,
+    SPARE_PERCENT_MIN,
+};
 use crate::queue::{Arena, Index, Queue, store};
 
 /// A cache bounded in bytes. All operations are O(1), amortised over hits: one
@@ -23,6 +26,7 @@ pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
     hasher: S,
     small: Queue,
     main: Queue,
+    spare: Queue,
     ghosts: Ghosts,
     capacity_bytes: u64,
 }
@@ -38,6 +42,7 @@ struct Resident<K, V> {
 enum Place {
     Small,
     Main,
+    Spare,
 }
 
 impl<K: Hash + Eq, V: Entry> S3Fifo<K, V> {
@@ -56,6 +61,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             hasher,
             small: Queue::new(),
             main: Queue::new(),
+            spare: Queue::new(),
             ghosts: Ghosts::new(),
             capacity_bytes,
         }
@@ -81,8 +87,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
                 evicted.push((old.key, old.value));
                 inherited
             }
-            None if self.ghosts.remove(hash) => (Place::Main, 0),
-            None => (Place::Small, 0),
+            None if self.ghosts.remove(hash) => (Place::Main, value.frequency_at_first()),
+            None => (Place::Small, value.frequency_at_first()),
         };
         value.set_frequency(frequency);
         self.shrink_to(self.capacity_bytes - bytes, evicted);
@@ -102,6 +108,18 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         let removed = self.take(self.hasher.hash_one(key), key);
         self.settle();
         removed.map(|resident| resident.value)
+    }
+
+    /// Says whether the value under `key` is a spare: whoever needs it can get
+    /// it elsewhere, so that it leaves before those that are not. One that no
+    /// longer is has proved useful.
+    pub fn set_spare<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_spare: bool) {
+        let Some(index) = self.find(self.hasher.hash_one(key), key) else { return };
+        let was_spare = self.arena[index as usize].item.place == Place::Spare;
+        if was_spare != is_spare {
+            self.dequeue(index);
+            self.enqueue(index, if is_spare { Place::Spare } else { Place::Main });
+        }
     }
 
     /// Takes out what `keep` refuses; appends it to `removed`. O(n).
@@ -125,14 +143,28 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.settle();
     }
 
-    /// All entries: the small queue, then the main queue, newest first.
+    /// All entries: the small queue, the main queue, the spares, each newest
+    /// first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.residents().map(|(_, resident)| (&resident.key, &resident.value))
     }
 
+    /// At most `count` entries of each queue that are the next to be looked at
+    /// when something has to leave, the first one first.
+    pub fn oldest(&self, count: usize) -> impl Iterator<Item = (&K, &V)> {
+        let queues = [&self.spare, &self.small, &self.main];
+        let oldest = queues.into_iter().flat_map(move |it| it.iter_oldest(&self.arena).take(count));
+        oldest.map(|(_, resident)| (&resident.key, &resident.value))
+    }
+
     /// Bytes of all values.
     pub fn bytes(&self) -> u64 {
-        self.small.bytes() + self.main.bytes()
+        self.small.bytes() + self.main.bytes() + self.spare.bytes()
+    }
+
+    /// Bytes of the spares.
+    pub fn spare_bytes(&self) -> u64 {
+        self.spare.bytes()
     }
 
     /// Bytes of the values in the main queue: those that proved useful.
@@ -161,7 +193,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     fn residents(&self) -> impl Iterator<Item = (Index, &Resident<K, V>)> {
-        self.small.iter(&self.arena).chain(self.main.iter(&self.arena))
+        let queues = [&self.small, &self.main, &self.spare];
+        queues.into_iter().flat_map(|queue| queue.iter(&self.arena))
     }
 
     fn find<Q: Equivalent<K> + ?Sized>(&self, hash: u64, key: &Q) -> Option<Index> {
@@ -201,6 +234,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         match place {
             Place::Small => self.small.push(&mut self.arena, index),
             Place::Main => self.main.push(&mut self.arena, index),
+            Place::Spare => self.spare.push(&mut self.arena, index),
         }
     }
 
@@ -208,18 +242,53 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         match self.arena[index as usize].item.place {
             Place::Small => self.small.unlink(&mut self.arena, index),
             Place::Main => self.main.unlink(&mut self.arena, index),
+            Place::Spare => self.spare.unlink(&mut self.arena, index),
         }
     }
 
     /// Evicts until at most `bytes_max` are left.
     fn shrink_to(&mut self, bytes_max: u64, evicted: &mut Vec<(K, V)>) {
         while self.bytes() > bytes_max {
+            if self.spare.len() > 0 && self.evict_from_spare(evicted) {
+                continue;
+            }
             if self.small.len() == 0 || self.main.bytes() > self.main_share_bytes() {
                 self.evict_from_main(evicted);
             } else {
                 self.evict_from_small(evicted);
             }
         }
+    }
+
+    /// Evicts the oldest spare that was not hit since it was passed over last.
+    /// None, if they are too few to have had a chance, or all were hit and are
+    /// not too many.
+    fn evict_from_spare(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
+        let others = self.small.len() + self.main.len() > 0;
+        let min = percent(self.capacity_bytes, SPARE_PERCENT_MIN);
+        if others && self.spare.bytes() <= min {
+            return false;
+        }
+        let max = percent(self.capacity_bytes, SPARE_PERCENT_MAX);
+        for _ in 0..self.spare.len() {
+            let Some(oldest) = self.spare.oldest() else { return false };
+            let value = &self.arena[oldest as usize].item.value;
+            let frequency = value.frequency().min(FREQUENCY_MAX);
+            if frequency == 0 {
+                return self.evict_oldest_spare(evicted);
+            }
+            value.set_frequency(frequency - 1);
+            self.dequeue(oldest);
+            self.enqueue(oldest, Place::Spare);
+        }
+        (self.spare.bytes() > max || !others) && self.evict_oldest_spare(evicted)
+    }
+
+    fn evict_oldest_spare(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
+        let Some(oldest) = self.spare.oldest() else { return false };
+        let resident = self.take_at(oldest);
+        evicted.push((resident.key, resident.value));
+        true
     }
 
     /// Evicts the oldest entry of the small queue that was not hit twice, and
@@ -262,7 +331,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     fn main_share_bytes(&self) -> u64 {
-        self.capacity_bytes - percent(self.capacity_bytes, SMALL_PERCENT)
+        let bytes = self.capacity_bytes.saturating_sub(self.spare.bytes());
+        bytes - percent(bytes, SMALL_PERCENT)
     }
 
     /// Ends every public mutation: bounds the ghosts, checks the invariants.
@@ -271,7 +341,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.ghosts.trim(ghost_bytes_max, self.len().max(GHOSTS_MIN));
         debug_assert!(self.bytes() <= self.capacity_bytes);
         debug_assert_eq!(self.len(), self.arena.len());
-        debug_assert_eq!(self.len(), self.small.len() + self.main.len());
+        debug_assert_eq!(self.len(), self.small.len() + self.main.len() + self.spare.len());
         debug_assert!(self.ghosts.bytes() <= ghost_bytes_max);
     }
 }

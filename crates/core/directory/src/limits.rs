@@ -52,27 +52,9 @@ pub(crate) const OWNER_LOAD_FLOOR_BYTES: u64 = 32 * skep_units::SEGMENT_BYTES;
 /// Largest weight of an owner: a look-up hashes once for each unit of it.
 pub const OWNER_WEIGHT_MAX: u32 = 64;
 
-/// Hits a minute below which no copy of a peer's segment is kept where something
-/// else would have to leave for it.
-pub const COPY_HITS_PER_MIN: f64 = 2.0;
-
-/// Half-life of a segment's measured demand, in milliseconds.
-pub const DEMAND_HALF_LIFE_MS: u64 = 60_000;
-
-/// Share of a node's memory that copies of what others hold may take, in percent.
-pub const COPIES_PERCENT_MAX: u64 = 25;
-
-/// Share of a node's link that one segment may take before it is wanted on
-/// another node, in percent.
-pub const COPY_LINK_PERCENT: u64 = 50;
-
 /// How often a last copy may be passed on without being asked for (Dahlin et
 /// al., "Cooperative caching", OSDI '94: n = 2).
 pub const CHANCES: u8 = 2;
-
-/// How often the first segment of a large object is passed over when it would be
-/// evicted: where playing and downloading begin.
-pub const FIRST_SEGMENT_PASSES: u8 = 2;
 
 /// Segments that are read ahead of a sequential reader: while one is sent the
 /// next one comes, and one in reserve.

@@ -17,3 +17,12 @@ pub const SLOW_START_PERMILLE_FULL: u16 = 1_000;
 pub(crate) const SUGGESTION_EDITS_MAX: usize = 4;
 
 const _: () = assert!(NODES_MAX * 16 <= MAGLEV_ENTRIES && NODES_MAX < u16::MAX as usize);
+
+/// Unanswered requests of a node over its share of all, in percent, from which on
+/// `bounded-maglev-url` passes it over: 1.25 is what the paper finds to move few
+/// keys and HAProxy's manual advises.
+pub(crate) const BOUND_PERCENT: u64 = 125;
+
+/// Unanswered requests that a node may always have there: where there is little to
+/// do, a key that moves costs more than one that waits.
+pub(crate) const BOUND_FLOOR_REQUESTS: u64 = 4;

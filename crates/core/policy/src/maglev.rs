@@ -1,4 +1,5 @@
-//! `maglev-address`, `maglev-connection`, `maglev-url`: each key sticks to a node.
+//! `maglev-address`, `maglev-connection`, `maglev-url`, `bounded-maglev-url`: each
+//! key sticks to a node.
 //!
 //! Maglev hashing: a table that every machine with the same nodes and weights
 //! builds alike, in which each node owns its share of the entries and few
@@ -8,12 +9,17 @@
 //! is down, excluded or warming leaves it unchanged: its keys probe forward to
 //! the next entry whose node takes them, and all other keys stay where they
 //! are. (Sozu's rule; otherwise every flap of a check would reshuffle flows.)
+//!
+//! **Bounded loads** (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with
+//! bounded loads", SODA 2018): a node that has more than its share of the
+//! unanswered requests, and a quarter, is passed over like one that is down. So
+//! what everybody asks for spreads over as many nodes as it takes.
 
 use std::net::IpAddr;
 
 use skep_units::{NodeId, stable_hash};
 
-use crate::limits::{MAGLEV_ENTRIES, NODES_MAX};
+use crate::limits::{BOUND_FLOOR_REQUESTS, BOUND_PERCENT, MAGLEV_ENTRIES, NODES_MAX};
 use crate::permutation::{self, Claim};
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
@@ -28,6 +34,7 @@ pub(crate) enum Key {
 pub(crate) struct Maglev {
     name: &'static str,
     key: Key,
+    is_bounded: bool,
     version: Option<u64>,
     /// Positions in the view; empty or `MAGLEV_ENTRIES` long.
     table: Vec<u16>,
@@ -35,7 +42,12 @@ pub(crate) struct Maglev {
 
 impl Maglev {
     pub(crate) fn new(name: &'static str, key: Key) -> Self {
-        Self { name, key, version: None, table: Vec::new() }
+        Self { name, key, is_bounded: false, version: None, table: Vec::new() }
+    }
+
+    /// The same, with bounded loads.
+    pub(crate) fn bounded(name: &'static str, key: Key) -> Self {
+        Self { is_bounded: true, ..Self::new(name, key) }
     }
 
     fn refresh(&mut self, view: &ClusterView) {
@@ -64,17 +76,53 @@ impl Policy for Maglev {
         let hash = self.key.hash(request);
         let start = (hash % MAGLEV_ENTRIES as u64) as usize;
         let threshold = (hash >> 32) % warmest;
+        let bound = self.is_bounded.then(|| Bound::of(view, exclude));
+        let has_room = |node: &NodeView| bound.as_ref().is_none_or(|bound| bound.leaves_room(node));
         let (before, from_start) = self.table.split_at(start);
         from_start
             .iter()
             .chain(before)
             .map(|&position| &view.nodes[usize::from(position)])
-            .find(|node| node.is_candidate(exclude) && threshold < node.share_permille())
-            // With extreme weights a node may own no entry at all.
-            .or_else(|| view.candidates(exclude).next())
+            .find(|node| {
+                node.is_candidate(exclude) && threshold < node.share_permille() && has_room(node)
+            })
+            // With extreme weights a node may own no entry at all; that of the
+            // others which is least over its bound takes it.
+            .or_else(|| view.candidates(exclude).min_by_key(|node| node.outstanding_requests))
             .map(|node| node.id)
             .into()
     }
+}
+
+/// How many unanswered requests a node may have.
+struct Bound {
+    /// Of all candidates, the one to be sent included.
+    requests: u64,
+    /// Sum of what candidates are worth.
+    capacity: u64,
+}
+
+impl Bound {
+    fn of(view: &ClusterView, exclude: &[NodeId]) -> Self {
+        let bound = Self { requests: 1, capacity: 0 };
+        view.candidates(exclude).fold(bound, |sum, node| Self {
+            requests: sum.requests + u64::from(node.outstanding_requests),
+            capacity: sum.capacity + capacity(node),
+        })
+    }
+
+    fn leaves_room(&self, node: &NodeView) -> bool {
+        let outstanding = u64::from(node.outstanding_requests);
+        let share =
+            u128::from(self.requests) * u128::from(capacity(node)) * u128::from(BOUND_PERCENT);
+        outstanding < BOUND_FLOOR_REQUESTS
+            || u128::from(outstanding) * u128::from(self.capacity) * 100 < share
+    }
+}
+
+/// What a node is worth: its weight, less while it is warming.
+fn capacity(node: &NodeView) -> u64 {
+    node.weight_at_least_one() * node.share_permille()
 }
 
 impl Key {

@@ -176,6 +176,14 @@ const TABLE: &[PolicyInfo] = &[
         direct: None,
         make: |name, _| Box::new(Maglev::new(name, Key::Url)),
     },
+    PolicyInfo {
+        name: "bounded-maglev-url",
+        about: "each URL sticks to a node as long as that has not too much to do",
+        content_aware: true,
+        weighted: true,
+        direct: None,
+        make: |name, _| Box::new(Maglev::bounded(name, Key::Url)),
+    },
 ];
 
 fn suggestion(name: Option<&str>) -> String {
@@ -221,14 +229,14 @@ mod tests {
             assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
-        assert_eq!(seen.len(), 10);
+        assert_eq!(seen.len(), 11);
     }
 
     #[test]
     fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
         let error = build("round_robbin", 1).err().unwrap();
         assert_eq!(error.did_you_mean, Some("round-robin"));
-        assert_eq!(error.known.len(), 10);
+        assert_eq!(error.known.len(), 11);
         let text = error.to_string();
         assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
         assert!(text.contains("maglev-url"));

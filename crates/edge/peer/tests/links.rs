@@ -201,8 +201,9 @@ fn answer(ask: u64) -> ToNode {
 
 /// Some kilobytes.
 fn long_answer() -> ToNode {
-    let (names, copies) = (vec![SegmentName([1; 16]); 64], vec![1; 64]);
-    ToNode::Tail { names, copies, roomiest: None }
+    let names = vec![SegmentName([1; 16]); 64];
+    let standings = vec![skep_wire::cache::Standing::Last; 64];
+    ToNode::Tail { names, standings, roomiest: None }
 }
 
 #[test]

@@ -239,6 +239,10 @@ counter_table! {
         ClusterRefused cluster_refused = "refused";
         ClusterLost cluster_lost = "lost";
     }
+    "skep_cluster_cache_offers_total" "Last copies that left and were offered to the node with most room, by outcome." by "outcome" {
+        ClusterPassedOn cluster_passed_on = "taken";
+        ClusterNotPassedOn cluster_not_passed_on = "not_taken";
+    }
     "skep_cluster_cache_bytes_total" "Bytes that came into memory, by where from." by "from" {
         ClusterPeerBytes cluster_peer_bytes = "peer";
         ClusterOriginBytes cluster_origin_bytes = "origin";
@@ -248,6 +252,7 @@ counter_table! {
         PeerNotThere peer_not_there = "not_there";
         PeerOverloaded peer_overloaded = "overloaded";
         PeerBroken peer_broken = "broken";
+        PeerTakenOver peer_taken_over = "taken_over";
     }
     "skep_cache_removals_total" "Entries that left the memory cache or never entered it, by reason." by "reason" {
         CacheStaleDropped cache_stale_dropped = "stale";

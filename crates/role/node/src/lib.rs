@@ -25,6 +25,7 @@ mod disk;
 mod file;
 mod front;
 mod handler;
+mod leaving;
 mod limits;
 mod listing;
 mod object;
@@ -191,3 +192,6 @@ fn catalog(
     let interval_ms = config.cache.check_interval_ms;
     Ok(Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)?)
 }
+
+#[cfg(test)]
+mod tests;

@@ -78,6 +78,14 @@ pub(crate) const LINK_TICK_MS: u64 = 20;
 /// Tellings of changes after which the load is told, too: every 100 ms.
 pub(crate) const LOAD_TICKS: u32 = 5;
 
+/// Bytes of evicted segments that wait to be offered to other nodes, and while
+/// they are: two of the largest kind, or many small ones.
+pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;
+
+/// How long nothing is offered after an offer was refused, in milliseconds:
+/// until the next news of who has room.
+pub(crate) const OFFER_PAUSE_MS: u64 = 200;
+
 /// Buffers of fetches that a worker keeps for the next ones, a chunk each.
 pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
 

@@ -15,6 +15,7 @@ use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
 use crate::limits::PATH_BYTES_MAX;
 use crate::remote::Remote;
 use crate::site::Site;
+use crate::store::Wanted;
 
 /// What the cache says of a reply that it answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
@@ -140,6 +141,12 @@ impl Object {
     /// Name of segment `index`.
     pub(crate) fn segment_name(&self, index: u32) -> SegmentName {
         self.name.segment(index)
+    }
+
+    /// Segment `index`, as the store is asked for it.
+    pub(crate) fn wanted(&self, index: u32) -> Wanted {
+        let has_more = index == 0 && self.segments() > 1;
+        Wanted { name: self.segment_name(index), bytes: self.segment_bytes(index), has_more }
     }
 
     /// Names of all its segments.

@@ -14,9 +14,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use skep_cache::Entry;
+use skep_cache::{Entry, FREQUENCY_MAX, PROMOTION_HITS};
+use skep_directory::limits::CHANCES;
 use skep_peer::stream::Chunk;
 use skep_serve::SharedBytes;
+use skep_wire::cache::Standing;
 use skep_wire::seal::PeerId;
 
 use crate::arena::{Ledger, Place};
@@ -71,6 +73,12 @@ pub(crate) struct Segment {
     way: Mutex<Way>,
     /// Whether bytes came from another node's memory.
     is_from_peer: AtomicBool,
+    /// Whether it begins an object that has more.
+    is_first: bool,
+    /// [`Standing`], as a coordinator told last.
+    standing: AtomicU8,
+    /// How often it may still be passed on to another node.
+    chances: AtomicU8,
 }
 
 impl Segment {
@@ -95,7 +103,17 @@ impl Segment {
             checksums: Box::default(),
             way: Mutex::default(),
             is_from_peer: AtomicBool::new(false),
+            is_first: false,
+            standing: AtomicU8::new(Standing::default() as u8),
+            chances: AtomicU8::new(CHANCES),
         }
+    }
+
+    /// The same, as the first one of an object that has more: where playing and
+    /// downloading begin. It is kept longer.
+    pub(crate) fn with_more_behind(mut self) -> Self {
+        self.is_first = true;
+        self
     }
 
     /// The same, for other nodes, too: chunks get checksums as they come in.
@@ -121,6 +139,33 @@ impl Segment {
     /// Whether bytes of it were sought in another node's memory.
     pub(crate) fn is_from_peer(&self) -> bool {
         self.is_from_peer.load(Ordering::Relaxed)
+    }
+
+    /// Whether its last bytes came from another node that keeps them.
+    pub(crate) fn is_copy(&self) -> bool {
+        matches!(*self.way.lock().unwrap_or_else(PoisonError::into_inner), Way::Peer { .. })
+    }
+
+    /// Whether others hold it, too.
+    pub(crate) fn standing(&self) -> Standing {
+        let told = self.standing.load(Ordering::Relaxed);
+        let all = [Standing::Last, Standing::Kept, Standing::Spare];
+        all.into_iter().find(|&it| it as u8 == told).unwrap_or_default()
+    }
+
+    /// A coordinator has told whether others hold it.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.standing.store(standing as u8, Ordering::Relaxed);
+    }
+
+    /// How often it may still be passed on without being asked for.
+    pub(crate) fn chances(&self) -> u8 {
+        self.chances.load(Ordering::Relaxed)
+    }
+
+    /// It was passed on by another node.
+    pub(crate) fn set_chances(&self, chances: u8) {
+        self.chances.store(chances, Ordering::Relaxed);
     }
 
     /// Whether `peer` may read what grows here
@@ -300,6 +345,20 @@ impl Entry for Segment {
 
     fn set_frequency(&self, frequency: u8) {
         self.frequency.store(frequency, Ordering::Relaxed);
+    }
+
+    fn frequency_at_first(&self) -> u8 {
+        if self.is_first { PROMOTION_HITS } else { 0 }
+    }
+
+    fn touch(&self) {
+        let frequency = self.frequency();
+        if frequency < FREQUENCY_MAX {
+            self.set_frequency(frequency + 1);
+        }
+        if self.chances() < CHANCES {
+            self.set_chances(CHANCES);
+        }
     }
 }
 

@@ -19,9 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
 use skep_directory::Changes;
-use skep_wire::cache::{Held, SegmentName, ToCoordinator};
+use skep_directory::keep::Room;
+use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
+use skep_wire::limits::TAIL_MAX;
 
 use crate::arena::{Arena, Ledger, Region};
+use crate::leaving::{Leaving, Offered};
 use crate::limits::{
     CHUNK_BYTES, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_BYTES, REGION_FILES_SHARE,
     REGIONS_CAPACITY_MIN, REGIONS_SLACK, THIN_PERMILLE_MAX,
@@ -38,11 +41,24 @@ pub(crate) enum Acquired {
     Fill(Filler),
 }
 
+/// A segment that somebody needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Which.
+    pub(crate) name: SegmentName,
+    /// Its length.
+    pub(crate) bytes: u32,
+    /// Whether it begins an object that has more.
+    pub(crate) has_more: bool,
+}
+
 /// Counts of a store, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Bytes that the index holds.
     pub indexed_bytes: u64,
+    /// Of these, bytes of copies that another node keeps.
+    pub spare_bytes: u64,
     /// Bytes of memory: indexed, pinned by replies alone, or lost in regions.
     pub alive_bytes: u64,
     /// Segments in the index.
@@ -69,6 +85,9 @@ struct Inner {
     filling: HashMap<SegmentName, Arc<Segment>>,
     evicted: u64,
     scratch: Vec<(SegmentName, Arc<Segment>)>,
+    leaving: Leaving,
+    /// How many had left when the tail was asked for last.
+    evicted_told: u64,
     /// What coordinators have not been told yet; `None` if there are none.
     changes: Option<Changes>,
 }
@@ -90,6 +109,8 @@ impl Store {
             filling: HashMap::new(),
             evicted: 0,
             scratch: Vec::new(),
+            leaving: Leaving::default(),
+            evicted_told: 0,
             changes: is_shared.then(Changes::default),
         };
         let cleaning = AtomicBool::new(false);
@@ -97,7 +118,8 @@ impl Store {
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
-    pub(crate) fn acquire(self: &Arc<Self>, key: SegmentName, bytes: u32) -> Acquired {
+    pub(crate) fn acquire(self: &Arc<Self>, wanted: Wanted) -> Acquired {
+        let key = wanted.name;
         let mut inner = self.lock();
         if let Some(segment) = inner.filling.get(&key) {
             return Acquired::Growing(Arc::clone(segment));
@@ -106,7 +128,14 @@ impl Store {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
         }
-        let segment = inner.segment(key, bytes, &self.ledger);
+        if let Some(segment) = inner.leaving.remove(&key) {
+            if !inner.insert(key, Arc::clone(&segment)) {
+                inner.lost(key);
+            }
+            segment.touch();
+            return Acquired::Ready(segment);
+        }
+        let segment = inner.segment(wanted, &self.ledger);
         inner.filling.insert(key, Arc::clone(&segment));
         let kept = inner.insert(key, Arc::clone(&segment));
         drop(inner);
@@ -126,7 +155,8 @@ impl Store {
     /// A segment that is here or on its way, for another node.
     pub(crate) fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
         let inner = self.lock();
-        let found = inner.filling.get(&name).or_else(|| inner.index.get(&name))?;
+        let kept = || inner.index.get(&name).or_else(|| inner.leaving.get(&name));
+        let found = inner.filling.get(&name).or_else(kept)?;
         found.touch();
         Some(Arc::clone(found))
     }
@@ -139,14 +169,90 @@ impl Store {
     /// All that is held, for a coordinator that knows nothing of it.
     pub(crate) fn held(&self) -> Vec<Held> {
         let inner = self.lock();
-        let whole = inner.index.iter().filter(|(_, segment)| segment.is_complete());
-        whole.map(|(&name, segment)| Held { name, bytes: segment.len() }).collect()
+        let all = inner.index.iter().chain(inner.leaving.iter());
+        all.filter(|(_, segment)| segment.is_complete())
+            .map(|(&name, segment)| Held { name, bytes: segment.len() })
+            .collect()
     }
 
     /// Whether further segments may be pinned: not while slow readers keep too
     /// many alive that were evicted long ago.
     pub(crate) fn may_pin(&self) -> bool {
         self.ledger.bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
+    }
+
+    /// Segments of which the cluster should say whether others hold them, if any
+    /// had to leave since the last call: those that would be next.
+    pub(crate) fn tail(&self) -> Option<Vec<SegmentName>> {
+        let mut inner = self.lock();
+        if inner.evicted == inner.evicted_told {
+            return None;
+        }
+        inner.evicted_told = inner.evicted;
+        let whole = inner.index.oldest(TAIL_MAX / 3).filter(|(_, segment)| segment.is_complete());
+        let names: Vec<_> = whole.map(|(&name, _)| name).collect();
+        (!names.is_empty()).then_some(names)
+    }
+
+    /// How things stand with segments of a tail; `has_room`: some other node has.
+    pub(crate) fn told_standings(
+        &self,
+        names: &[SegmentName],
+        standings: &[Standing],
+        has_room: bool,
+    ) {
+        let mut inner = self.lock();
+        inner.leaving.set_wanted(has_room);
+        for (name, &standing) in names.iter().zip(standings) {
+            if let Some(segment) = inner.index.get(name) {
+                segment.set_standing(standing);
+                inner.index.set_spare(name, standing == Standing::Spare);
+            }
+        }
+    }
+
+    /// Room for last copies of other nodes.
+    pub(crate) fn room(&self) -> Room {
+        let inner = self.lock();
+        Room {
+            free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
+            spare_bytes: inner.index.spare_bytes(),
+        }
+    }
+
+    /// Whether [`Store::next_leaving`] has something; true for one caller only,
+    /// until there is no more.
+    pub(crate) fn wants_offering(&self) -> bool {
+        self.lock().leaving.wants_offering()
+    }
+
+    /// The next last copy to be offered to another node. Until
+    /// [`Store::left`] it can be read.
+    pub(crate) fn next_leaving(&self) -> Option<Offered> {
+        self.lock().leaving.next()
+    }
+
+    /// A last copy was passed on, or not.
+    pub(crate) fn left(&self, name: &SegmentName) {
+        let mut inner = self.lock();
+        if inner.leaving.remove(name).is_some() {
+            inner.lost(*name);
+        }
+    }
+
+    /// No more is to be offered until the cluster says that some node has room;
+    /// what waits for it is lost.
+    pub(crate) fn stop_offering(&self) {
+        let mut inner = self.lock();
+        inner.leaving.set_wanted(false);
+        while let Some(name) = inner.leaving.give_up() {
+            inner.lost(name);
+        }
+    }
+
+    /// Bytes of segments that it may keep.
+    pub(crate) fn index_bytes_max(&self) -> u64 {
+        self.lock().index.capacity_bytes()
     }
 
     /// Bytes that the store may take.
@@ -227,6 +333,7 @@ impl Store {
         let inner = self.lock();
         StoreStats {
             indexed_bytes: inner.index.bytes(),
+            spare_bytes: inner.index.spare_bytes(),
             alive_bytes: self.ledger.bytes(),
             segments: inner.index.len(),
             evicted: inner.evicted,
@@ -248,22 +355,24 @@ impl Inner {
         }
     }
 
-    fn segment(&mut self, name: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Arc<Segment> {
-        let segment = Segment::new(bytes, self.home(name, bytes, ledger));
-        Arc::new(match self.changes {
-            Some(_) => segment.with_checksums(),
-            None => segment,
-        })
+    fn segment(&mut self, wanted: Wanted, ledger: &Arc<Ledger>) -> Arc<Segment> {
+        let Wanted { name, bytes, has_more } = wanted;
+        let mut segment = Segment::new(bytes, self.home(name, bytes, ledger));
+        if self.changes.is_some() {
+            segment = segment.with_checksums();
+        }
+        Arc::new(if has_more { segment.with_more_behind() } else { segment })
     }
 
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
-        let Self { index, scratch, changes, .. } = self;
+        let Self { index, scratch, changes, leaving, .. } = self;
         let kept = index.insert(key, segment, scratch).is_ok();
         self.evicted += scratch.len() as u64;
         if let Some(changes) = changes {
             // What was there under the same name has only moved.
             let gone = scratch.iter().filter(|(name, _)| *name != key);
-            gone.for_each(|&(name, _)| changes.removed(name));
+            let lost = gone.filter(|(name, segment)| !leaving.add(*name, segment));
+            lost.for_each(|&(name, _)| changes.removed(name));
         }
         self.scratch.clear();
         kept
@@ -279,7 +388,12 @@ impl Inner {
     fn ended(&mut self, name: SegmentName, segment: &Arc<Segment>) {
         if !segment.is_complete() {
             self.index.remove(&name);
-        } else if let Some(changes) = &mut self.changes
+            return;
+        }
+        if segment.is_copy() {
+            self.index.set_spare(&name, true);
+        }
+        if let Some(changes) = &mut self.changes
             && self.index.get(&name).is_some_and(|kept| Arc::ptr_eq(kept, segment))
         {
             changes.added(Held { name, bytes: segment.len() });
@@ -337,6 +451,11 @@ impl Filler {
         self.key
     }
 
+    /// The store that it is in.
+    pub(crate) fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// Whether the store has room to keep it.
     pub(crate) fn is_kept(&self) -> bool {
         self.kept
@@ -365,8 +484,12 @@ mod tests {
         ObjectName::new(b"site", name.as_bytes(), b"1").segment(index)
     }
 
+    fn wanted(name: SegmentName, bytes: u32) -> Wanted {
+        Wanted { name, bytes, has_more: false }
+    }
+
     fn fill(store: &Arc<Store>, key: SegmentName, bytes: u32) {
-        match store.acquire(key, bytes) {
+        match store.acquire(wanted(key, bytes)) {
             Acquired::Fill(filler) => {
                 let chunk = vec![0; filler.segment().next_chunk_bytes()];
                 filler.segment().publish(&chunk).unwrap();
@@ -378,21 +501,23 @@ mod tests {
     #[test]
     fn many_askers_one_filler() {
         let store = Store::new(1 << 20, false);
-        let Acquired::Fill(filler) = store.acquire(key("a", 0), 10) else { panic!("empty store") };
+        let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 10)) else {
+            panic!("empty store")
+        };
         for _ in 0..100 {
-            assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Growing(_)));
+            assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Growing(_)));
         }
         filler.segment().publish(&[1; 10]).unwrap();
         drop(filler);
-        assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Ready(_)));
+        assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Ready(_)));
     }
 
     #[test]
     fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
         let store = Store::new(1 << 20, false);
-        drop(store.acquire(key("a", 0), 10));
+        drop(store.acquire(wanted(key("a", 0), 10)));
         assert_eq!(store.stats().segments, 0);
-        assert!(matches!(store.acquire(key("a", 0), 10), Acquired::Fill(_)));
+        assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Fill(_)));
     }
 
     #[test]
@@ -404,7 +529,9 @@ mod tests {
         let stats = store.stats();
         assert!(stats.indexed_bytes <= 1000, "{stats:?}");
         assert_eq!(stats.alive_bytes, stats.indexed_bytes);
-        let Acquired::Ready(newest) = store.acquire(key("a", 49), 100) else { panic!("newest") };
+        let Acquired::Ready(newest) = store.acquire(wanted(key("a", 49), 100)) else {
+            panic!("newest")
+        };
         for i in 100..150 {
             fill(&store, key("b", i), 100);
         }
@@ -422,7 +549,7 @@ mod tests {
         let mut rng = skep_units::Rng::new(7);
         for index in 0..2_000u32 {
             let bytes = 10_000 + rng.below(300_000) as u32;
-            if let Acquired::Fill(filler) = store.acquire(key("a", index), bytes) {
+            if let Acquired::Fill(filler) = store.acquire(wanted(key("a", index), bytes)) {
                 let segment = filler.segment();
                 while segment.next_chunk_bytes() > 0 {
                     let chunk = vec![index as u8; segment.next_chunk_bytes()];
@@ -452,7 +579,9 @@ mod tests {
     #[test]
     fn larger_than_the_store_is_filled_but_not_kept() {
         let store = Store::new(50, false);
-        let Acquired::Fill(filler) = store.acquire(key("a", 0), 100) else { panic!("empty") };
+        let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 100)) else {
+            panic!("empty")
+        };
         assert!(!filler.is_kept());
         filler.segment().publish(&[1; 100]).unwrap();
         drop(filler);

@@ -145,8 +145,7 @@ impl Source<'_> {
 
     /// Gets a segment, starting its fill if nobody has.
     async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), DiskError> {
-        let name = self.object.segment_name(index);
-        match self.store.acquire(name, self.object.segment_bytes(index)) {
+        match self.store.acquire(self.object.wanted(index)) {
             Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
             Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
             Acquired::Fill(filler) => {

@@ -82,7 +82,7 @@ pub enum ToCoordinator {
         /// Who was said to hold it.
         holder: MemberId,
     },
-    /// How many copies have these, which are the next to be evicted?
+    /// Who else holds these, which are the next to be evicted?
     Tail {
         /// At most [`TAIL_MAX`].
         names: Vec<SegmentName>,
@@ -142,15 +142,27 @@ pub enum ToNode {
         /// What.
         answer: Answer,
     },
-    /// Copies of each segment of a tail, in its order.
+    /// How things stand with each segment of a tail, in its order.
     Tail {
         /// As they were asked.
         names: Vec<SegmentName>,
-        /// Copies of each, in the whole cluster.
-        copies: Vec<u16>,
+        /// Of each.
+        standings: Vec<Standing>,
         /// Who has most room, if anybody but the asker has any.
         roomiest: Option<MemberId>,
     },
+}
+
+/// A node's copy of a segment, among those that the cluster has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// The last one, as far as anybody knows.
+    #[default]
+    Last,
+    /// There are others, which can go first: of all holders one is told this.
+    Kept,
+    /// There are others, of which one is kept.
+    Spare,
 }
 
 /// A node.
@@ -244,9 +256,9 @@ impl ToNode {
                 Answer::Busy { leader, .. } => is_member(*leader),
                 Answer::Grant { .. } | Answer::Refused => true,
             },
-            Self::Tail { names, copies, roomiest } => {
+            Self::Tail { names, standings, roomiest } => {
                 names.len() <= TAIL_MAX
-                    && copies.len() == names.len()
+                    && standings.len() == names.len()
                     && roomiest.is_none_or(is_member)
             }
         }

@@ -74,7 +74,7 @@ pub enum PeerReply {
         /// In the words of `role/node`.
         head: Vec<u8>,
     },
-    /// The offer is taken: the other fetches it now.
+    /// The offer is taken: the other has fetched it.
     Taken,
     /// No.
     Refused(Refusal),
@@ -91,6 +91,8 @@ pub enum Refusal {
     Mismatch,
     /// The origin failed.
     OriginFailed,
+    /// It has no room for what was offered, or has it already.
+    NotWanted,
 }
 
 /// Where the chunk ends that begins at `at` of a segment of `bytes` bytes.

@@ -238,3 +238,74 @@ fn shared_values_count_hits_through_any_copy() {
     value.touch();
     assert_eq!(cache.get("key").unwrap().frequency(), 1, "and keys are found by a borrowed form");
 }
+
+#[test]
+fn spares_leave_first_unless_they_are_hit_and_few() {
+    let mut cache = S3Fifo::new(100);
+    for key in 0..10 {
+        insert(&mut cache, key, 10);
+    }
+    for key in [3, 7, 8] {
+        cache.set_spare(&key, true);
+    }
+    assert_eq!(cache.oldest(1).map(|(key, _)| *key).collect::<Vec<_>>(), [3, 0]);
+    // 30 of 100 bytes are too many, even if all were hit.
+    [3, 7, 8].iter().for_each(|key| cache.get(key).unwrap().touch());
+    assert_eq!(insert(&mut cache, 10, 10), [3]);
+    // 20 are not: what is nowhere else leaves, and the hits are used up.
+    [7, 8].iter().for_each(|key| cache.get(key).unwrap().touch());
+    assert_eq!(insert(&mut cache, 11, 10), [0]);
+    assert_eq!(insert(&mut cache, 12, 10), [7]);
+    // The others that held it have lost it.
+    cache.set_spare(&8, false);
+    assert_eq!((cache.spare_bytes(), cache.main_bytes()), (0, 10));
+    assert_eq!(insert(&mut cache, 13, 10), [1]);
+}
+
+#[test]
+fn a_spare_has_time_to_be_hit() {
+    let mut cache = S3Fifo::new(1_000);
+    for key in 0..100 {
+        insert(&mut cache, key, 10);
+    }
+    (50..53).for_each(|key| cache.set_spare(&key, true));
+    assert_eq!(insert(&mut cache, 100, 10), [0]);
+    cache.set_spare(&53, true);
+    assert_eq!(insert(&mut cache, 101, 10), [50]);
+}
+
+#[test]
+fn a_cache_of_spares_alone_is_bounded_too() {
+    let mut cache = S3Fifo::new(20);
+    for key in 0..2 {
+        insert(&mut cache, key, 10);
+        cache.set_spare(&key, true);
+        cache.get(&key).unwrap().touch();
+    }
+    assert_eq!(insert(&mut cache, 2, 20), [0, 1]);
+}
+
+#[test]
+fn a_value_that_deserves_it_stays_longer() {
+    struct First(AtomicU8);
+    impl Entry for First {
+        fn bytes(&self) -> u64 {
+            10
+        }
+        fn frequency(&self) -> u8 {
+            self.0.load(Relaxed)
+        }
+        fn set_frequency(&self, frequency: u8) {
+            self.0.store(frequency, Relaxed);
+        }
+        fn frequency_at_first(&self) -> u8 {
+            crate::PROMOTION_HITS
+        }
+    }
+    let (mut cache, mut evicted) = (S3Fifo::new(20), Vec::new());
+    assert!(cache.insert(0, First(AtomicU8::new(0)), &mut evicted).is_ok());
+    assert!(cache.insert(1, First(AtomicU8::new(0)), &mut evicted).is_ok());
+    cache.get(&1).unwrap().set_frequency(0);
+    assert!(cache.insert(2, First(AtomicU8::new(0)), &mut evicted).is_ok());
+    assert_eq!(evicted.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1]);
+}

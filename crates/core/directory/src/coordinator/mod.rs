@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, Load, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, Load, SegmentName, Standing, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::{HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, SWEEPS_PER_TICK};
@@ -413,9 +413,20 @@ impl Coordinator {
     }
 
     fn tail(&mut self, link: LinkId, names: Vec<SegmentName>) {
-        let copies = names.iter().map(|name| self.holders(name).count() as u16).collect();
+        let standings = names.iter().map(|name| self.standing(link, name)).collect();
         let roomiest = self.roomiest(link);
-        self.outbox.push((link, ToNode::Tail { names, copies, roomiest }));
+        self.outbox.push((link, ToNode::Tail { names, standings, roomiest }));
+    }
+
+    /// Of several holders the one that has held it longest keeps it, so that
+    /// they don't all let it go at once.
+    fn standing(&self, link: LinkId, name: &SegmentName) -> Standing {
+        let mut holders = self.holders(name);
+        match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
+            (true, None) => Standing::Last,
+            (true, Some(_)) => Standing::Kept,
+            (false, _) => Standing::Spare,
+        }
     }
 
     /// Who has most bytes free; if nobody has any, who has most that others

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, Load, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, Load, Standing, ToCoordinator, ToNode};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
@@ -232,17 +232,19 @@ fn a_standby_knows_all_and_answers_nothing() {
 }
 
 #[test]
-fn tails_are_told_their_copies_and_the_roomiest() {
+fn tails_are_told_who_else_has_them_and_the_roomiest() {
     let mut it = active();
     let (a, b) = (join(&mut it, "a", &[1, 2]), join(&mut it, "b", &[1]));
     let tail = |it: &mut Coordinator, link| {
         it.heard(Now(0), link, ToCoordinator::Tail { names: vec![name(1), name(2), name(3)] });
         match it.outbox().next() {
-            Some((_, ToNode::Tail { copies, roomiest, .. })) => (copies, roomiest),
+            Some((_, ToNode::Tail { standings, roomiest, .. })) => (standings, roomiest),
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(tail(&mut it, a), (vec![2, 1, 0], Some(b.member())));
+    use Standing::{Kept, Last, Spare};
+    assert_eq!(tail(&mut it, a), (vec![Kept, Last, Last], Some(b.member())));
+    assert_eq!(tail(&mut it, b), (vec![Spare, Spare, Last], Some(a.member())));
     let c = join(&mut it, "c", &[]);
     assert_eq!(tail(&mut it, b).1, Some(c.member()));
     assert_eq!(tail(&mut it, c).1, Some(b.member()));

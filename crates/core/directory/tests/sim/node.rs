@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use skep_directory::keep::{Candidate, Verdict, victims};
 use skep_directory::{Changes, Fetcher};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Held, SegmentName, ToCoordinator};
-use skep_wire::limits::TAIL_MAX;
+use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
 
 use crate::origin::CHUNK_BYTES;
 
@@ -66,7 +64,7 @@ pub(crate) struct Cached {
     pub(crate) bytes: u32,
     pub(crate) chunks: Rc<[u64]>,
     /// As a coordinator told last.
-    copies: u16,
+    standing: Standing,
 }
 
 /// A link to a coordinator, as the node sees it.
@@ -134,26 +132,20 @@ impl Node {
             return;
         }
         while self.cached_bytes + u64::from(bytes) > self.capacity_bytes {
-            let over = self.cached_bytes + u64::from(bytes) - self.capacity_bytes;
-            self.evict(over);
+            self.evict();
         }
-        self.cached.insert(name, Cached { bytes, chunks, copies: 0 });
+        self.cached.insert(name, Cached { bytes, chunks, standing: Standing::Last });
         self.cached_bytes += u64::from(bytes);
         self.order.push_back(name);
         self.links.values_mut().for_each(|link| link.changes.added(Held { name, bytes }));
     }
 
-    fn evict(&mut self, bytes: u64) {
-        let tail: Vec<SegmentName> = self.order.iter().take(TAIL_MAX).copied().collect();
-        let candidate = |name: &SegmentName| {
-            let Cached { bytes, copies, .. } = self.cached[name];
-            Candidate { bytes, copies, chances: 0, is_first: false, passes: 0 }
-        };
-        let candidates: Vec<Candidate> = tail.iter().map(candidate).collect();
-        for (name, verdict) in tail.iter().zip(victims(&candidates, bytes, false)) {
-            if verdict == Verdict::Drop {
-                self.drop_cached(name);
-            }
+    /// The oldest spare leaves, or the oldest of all.
+    fn evict(&mut self) {
+        let is_spare = |name: &&SegmentName| self.cached[*name].standing == Standing::Spare;
+        let leaves = self.order.iter().find(is_spare).or(self.order.front());
+        if let Some(name) = leaves.copied() {
+            self.drop_cached(&name);
         }
     }
 
@@ -170,10 +162,10 @@ impl Node {
         ToCoordinator::Tail { names: self.order.iter().take(8).copied().collect() }
     }
 
-    pub(crate) fn copies(&mut self, names: &[SegmentName], copies: &[u16]) {
-        for (name, &copies) in names.iter().zip(copies) {
+    pub(crate) fn told_standings(&mut self, names: &[SegmentName], standings: &[Standing]) {
+        for (name, &standing) in names.iter().zip(standings) {
             if let Some(cached) = self.cached.get_mut(name) {
-                cached.copies = copies;
+                cached.standing = standing;
             }
         }
     }

@@ -241,7 +241,9 @@ impl World {
                     self.nodes[node].known = known;
                 }
             }
-            ToNode::Tail { names, copies, .. } => self.nodes[node].copies(&names, &copies),
+            ToNode::Tail { names, standings, .. } => {
+                self.nodes[node].told_standings(&names, &standings);
+            }
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),
         }
     }

@@ -166,3 +166,38 @@ fn address_sticks_by_client_and_url_by_host_path_and_query() {
     assert!(differs("maglev-url", RequestKey { host: b"x", ..base }));
     assert!(differs("maglev-url", RequestKey { query: Some(b"q"), ..base }));
 }
+
+#[test]
+fn with_bounded_loads_urls_stay_until_their_node_has_too_much_to_do() {
+    let (mut plain, mut bounded) = (made("maglev-url"), made("bounded-maglev-url"));
+    let mut view = view(8);
+    let (one, other) = (request(1, b"/a"), request(1, b"/b"));
+    let owner = plain.pick(&one, &view, &[]).node().unwrap();
+    // Little to do: nothing moves.
+    for _ in 0..4 {
+        assert_eq!(bounded.pick(&one, &view, &[]).node(), Some(owner));
+        view.nodes[owner.0 as usize].outstanding_requests += 1;
+    }
+    let second = bounded.pick(&one, &view, &[]).node().unwrap();
+    assert_ne!(second, owner);
+    // What others have to do leaves room for more.
+    view.nodes.iter_mut().for_each(|node| node.outstanding_requests += 100);
+    assert_eq!(bounded.pick(&one, &view, &[]).node(), Some(owner));
+    assert_eq!(bounded.pick(&other, &view, &[]), plain.pick(&other, &view, &[]));
+    // Everybody wants the same: no node has more than its share and a quarter.
+    let mut view = super::view(8);
+    for _ in 0..8_000 {
+        let node = bounded.pick(&one, &view, &[]).node().unwrap();
+        view.nodes[node.0 as usize].outstanding_requests += 1;
+    }
+    let loads: Vec<u32> = view.nodes.iter().map(|node| node.outstanding_requests).collect();
+    assert!(loads.iter().all(|&load| load <= 1_251), "{loads:?}");
+    // By weight.
+    let mut view = weighted(&[1, 3]);
+    for _ in 0..4_000 {
+        let node = bounded.pick(&one, &view, &[]).node().unwrap();
+        view.nodes[node.0 as usize].outstanding_requests += 1;
+    }
+    let [light, heavy] = [0, 1].map(|at: usize| view.nodes[at].outstanding_requests);
+    assert!(light <= 1_251 && heavy <= 3_751, "{light} {heavy}");
+}

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{Reply, Ring, inventory};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_wire::cache::link::MemberId;
@@ -23,6 +23,7 @@ pub(super) struct Desk {
     parts: ClusterParts,
     store: Arc<Store>,
     view: Arc<ArcSwap<View>>,
+    roomiest: Arc<ArcSwapOption<Peer>>,
     sending: Arc<Outstanding>,
     links: HashMap<LinkId, Coordinator>,
     /// Questions that wait for an answer.
@@ -50,12 +51,14 @@ impl Desk {
         parts: ClusterParts,
         store: Arc<Store>,
         view: &Arc<ArcSwap<View>>,
+        roomiest: &Arc<ArcSwapOption<Peer>>,
         sending: &Arc<Outstanding>,
     ) -> Self {
         Self {
             parts,
             store,
             view: Arc::clone(view),
+            roomiest: Arc::clone(roomiest),
             sending: Arc::clone(sending),
             links: HashMap::new(),
             asks: HashMap::new(),
@@ -92,7 +95,7 @@ impl Desk {
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
             address: self.parts.address,
-            capacity_bytes: self.store.capacity_bytes(),
+            capacity_bytes: self.store.index_bytes_max(),
         };
         let messages = std::iter::once(hello).chain(inventory(&self.store.held()));
         // A link that takes no more ends, and begins anew.
@@ -105,8 +108,12 @@ impl Desk {
                 self.welcomed(link, is_active.then_some(epoch), &members);
             }
             ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
-            // Asked for by nobody yet.
-            ToNode::Tail { .. } => {}
+            ToNode::Tail { names, standings, roomiest } => {
+                self.store.told_standings(&names, &standings, roomiest.is_some());
+                let members = self.links.get(&link).map(|it| &it.members);
+                let peer = roomiest.and_then(|id| members?.get(&id).copied());
+                self.roomiest.store(peer.map(Arc::new));
+            }
         }
     }
 
@@ -118,11 +125,12 @@ impl Desk {
         let known = members.iter().map(peer).collect::<HashMap<_, _>>();
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone(), OWNER_WEIGHT));
         let ring = Some(Ring::new(owners));
+        let peers = known.values().copied().collect();
         self.links.insert(link, Coordinator { active_in, members: known });
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(View { ring, is_linked }));
+            self.view.store(Arc::new(View { ring, peers, is_linked }));
         }
     }
 
@@ -130,7 +138,8 @@ impl Desk {
     fn publish_linked(&self) {
         let is_linked = self.active().is_some();
         let known = self.view.load();
-        self.view.store(Arc::new(View { ring: known.ring.clone(), is_linked }));
+        let (ring, peers) = (known.ring.clone(), known.peers.clone());
+        self.view.store(Arc::new(View { ring, peers, is_linked }));
     }
 
     /// The link to who answers, in the latest epoch if several do.
@@ -205,6 +214,9 @@ impl Desk {
     fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         self.tell_changes(outbox);
         self.asks.retain(|_, question| !question.answer.is_closed());
+        if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
+            let _ = outbox.send(link, &ToCoordinator::Tail { names });
+        }
         self.ticks += 1;
         if self.ticks.is_multiple_of(LOAD_TICKS) {
             let own = (self.parts.load)();

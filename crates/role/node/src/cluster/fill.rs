@@ -13,7 +13,7 @@ use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool};
 use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
-use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
+use skep_wire::cache::{LeaseId, Origin, PeerRequest};
 use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
@@ -86,6 +86,7 @@ impl Others {
         is_for_peer: bool,
     ) -> oneshot::Receiver<()> {
         let (known, receiver) = oneshot::channel();
+        self.offer_if_wanted(filler.store());
         let running = Running {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),
@@ -184,7 +185,7 @@ impl<O: SegmentOrigin> Running<O> {
             from,
             origin: if with_origin { self.origin.described() } else { None },
         };
-        let end = match self.fetch_chunks(peer, &request).await {
+        let end = match fetch_chunks(&self.pool, peer, &request, self.segment()).await {
             Ok(()) => End::Whole,
             Err(PeerError::Refused(refusal)) => End::Refused(refusal),
             Err(error) => {
@@ -195,25 +196,12 @@ impl<O: SegmentOrigin> Running<O> {
         self.counters.inc(match end {
             End::Whole if with_origin => Counter::ClusterOwner,
             End::Whole => Counter::ClusterPeerHit,
-            End::Refused(Refusal::Overloaded) => Counter::ClusterRefused,
             End::Refused(_) => Counter::ClusterRefused,
             End::Lost => Counter::ClusterLost,
         });
         let filled = self.segment().filled();
         self.counters.add(Counter::ClusterPeerBytes, u64::from(filled - from));
         Event::Fetched { filled, end }
-    }
-
-    async fn fetch_chunks(&self, peer: Peer, request: &PeerRequest) -> Result<(), PeerError> {
-        let mut fetching = self.pool.fetch(peer.address, request).await?;
-        let mut buffer = Buffer::take();
-        loop {
-            let bytes = fetching.next_chunk(&mut buffer.0).await?;
-            if bytes == 0 {
-                return Ok(());
-            }
-            self.segment().publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
-        }
     }
 
     async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
@@ -229,6 +217,25 @@ impl<O: SegmentOrigin> Running<O> {
         self.counters.inc(Counter::ClusterOrigin);
         self.counters.add(Counter::ClusterOriginBytes, u64::from(filled - from));
         Event::Filled { filled }
+    }
+}
+
+/// Gets from `peer` what `segment` lacks; what has come is published, whatever
+/// happens.
+pub(super) async fn fetch_chunks(
+    pool: &Rc<PeerPool>,
+    peer: Peer,
+    request: &PeerRequest,
+    segment: &Segment,
+) -> Result<(), PeerError> {
+    let mut fetching = pool.fetch(peer.address, request).await?;
+    let mut buffer = Buffer::take();
+    loop {
+        let bytes = fetching.next_chunk(&mut buffer.0).await?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        segment.publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
     }
 }
 

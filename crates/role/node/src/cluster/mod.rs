@@ -17,6 +17,7 @@
 mod desk;
 mod fill;
 mod head;
+mod offer;
 mod serve;
 
 use std::net::SocketAddr;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
 use skep_directory::{Event, Reply, Ring};
 use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
@@ -73,6 +74,8 @@ impl PartialEq for Peer {
 pub(crate) struct View {
     /// All, this one included.
     ring: Option<Ring<Peer>>,
+    /// The same.
+    peers: Vec<Peer>,
     is_linked: bool,
 }
 
@@ -87,6 +90,8 @@ pub struct Cluster {
     identity: Identity,
     me: PeerId,
     view: Arc<ArcSwap<View>>,
+    /// Who has most room for last copies, as a coordinator told last.
+    roomiest: Arc<ArcSwapOption<Peer>>,
     counts: Arc<StreamCounts>,
     /// Bytes that other nodes are being sent.
     sending: Arc<Outstanding>,
@@ -115,7 +120,8 @@ impl Cluster {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
         let sending = Arc::<Outstanding>::default();
-        let mut desk = Desk::new(parts, Arc::clone(store), &view, &sending);
+        let roomiest = Arc::<ArcSwapOption<Peer>>::default();
+        let mut desk = Desk::new(parts, Arc::clone(store), &view, &roomiest, &sending);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
@@ -124,6 +130,7 @@ impl Cluster {
             me: identity.name().peer(),
             identity,
             view,
+            roomiest,
             counts: links.counts(),
             links,
             sending,
@@ -172,6 +179,11 @@ impl Cluster {
         let view = self.view.load();
         let owner = view.ring.as_ref()?.owner(name, |_| 0)?;
         Some(owner).filter(|owner| owner.id != self.me)
+    }
+
+    /// The node called `name`, if it is known.
+    fn peer(&self, name: &Name) -> Option<Peer> {
+        self.view.load().peers.iter().find(|peer| peer.id == name.peer()).copied()
     }
 
     /// Says that `peer` does not have what it was said to have.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use arc_swap::ArcSwap;
+use skep_directory::keep::accepts;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
@@ -14,7 +15,7 @@ use crate::catalog::Catalog;
 use crate::file::{SharedFile, site_key};
 use crate::remote::Handed;
 use crate::segment::Segment;
-use crate::store::{Acquired, Store};
+use crate::store::{Acquired, Store, Wanted};
 use crate::stream::pool;
 
 /// Answers other nodes, on one worker.
@@ -61,15 +62,34 @@ impl PeerDesk {
         }
     }
 
+    /// Takes a last copy over from `peer`, where it would be lost.
+    async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
+        let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
+        let acquired =
+            from.map(|from| (from, self.store.acquire(Wanted { name, bytes, has_more: false })));
+        if let Some((from, Acquired::Fill(filler))) = acquired
+            && filler.is_kept()
+        {
+            filler.segment().set_chances(chances);
+            if self.others.take_over(filler, from).await {
+                self.counters.inc(Counter::PeerTakenOver);
+                return PeerReply::Taken;
+            }
+        }
+        PeerReply::Refused(Refusal::NotWanted)
+    }
+
     /// Fills a segment for a node that takes this one for its owner.
     async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
         let (catalog, counters) = (self.catalog.load_full(), Arc::clone(&self.counters));
+        let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
+        let wanted = Wanted { name, bytes, has_more };
         let look = move || {
             let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
             SharedFile::described_by(&origin, name, site, &counters)
         };
         let file = pool(move || Ok(look())).await.ok().flatten()?;
-        match self.store.acquire(name, bytes) {
+        match self.store.acquire(wanted) {
             Acquired::Ready(segment) | Acquired::Growing(segment) => Some(segment),
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
@@ -89,7 +109,9 @@ impl PeerHandler for PeerDesk {
                 self.fetch(peer, (name, bytes, from), origin).await
             }
             PeerRequest::Head { name } => return PeerAnswer::Reply(self.head(name).await),
-            PeerRequest::Offer { .. } => Err(Refusal::NotThere),
+            PeerRequest::Offer { name, bytes, chances } => {
+                return PeerAnswer::Reply(self.offered(peer, name, bytes, chances).await);
+            }
         };
         match served {
             Ok(serving) => PeerAnswer::Coming(serving),

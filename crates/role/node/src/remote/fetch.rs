@@ -208,7 +208,7 @@ async fn judge(
     let object = &resource.variants.plain;
     if bytes > 0 {
         // Before anybody hears of the object: who asks next joins this.
-        let acquired = remotes.store.acquire(object.segment_name(0), object.segment_bytes(0));
+        let acquired = remotes.store.acquire(object.wanted(0));
         if let Acquired::Fill(filler) = acquired {
             let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
             if let Some(known) = remotes.fill(filler, segment) {

@@ -1,0 +1,81 @@
+//! Passes last copies on to the node with most room, before they are lost (N-chance
+//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94).
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_peer::stream::{PeerError, PeerPool};
+use skep_telemetry::{CoreCounters, Counter};
+use skep_wire::cache::{PeerReply, PeerRequest};
+
+use super::fill::fetch_chunks;
+use super::{Cluster, Others, Peer};
+use crate::leaving::Offered;
+use crate::limits::OFFER_PAUSE_MS;
+use crate::store::{Filler, Store};
+
+impl Others {
+    /// Begins to offer what has just been evicted, unless somebody does.
+    pub(super) fn offer_if_wanted(&self, store: &Arc<Store>) {
+        if store.wants_offering() {
+            let offering = Offering {
+                cluster: Arc::clone(&self.cluster),
+                pool: Rc::clone(&self.pool),
+                counters: Arc::clone(&self.counters),
+                store: Arc::clone(store),
+            };
+            tokio::task::spawn_local(offering.run());
+        }
+    }
+
+    /// Gets a segment that `peer` has offered; tells whether all of it came.
+    pub(super) async fn take_over(&self, filler: Filler, peer: Peer) -> bool {
+        let (name, bytes) = (filler.name(), filler.segment().len());
+        let request = PeerRequest::Fetch { name, bytes, from: 0, origin: None };
+        let fetched = fetch_chunks(&self.pool, peer, &request, filler.segment()).await;
+        fetched.is_ok()
+    }
+}
+
+/// Offers what leaves, one after the other.
+struct Offering {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+    store: Arc<Store>,
+}
+
+impl Offering {
+    async fn run(self) {
+        while let Some(offered) = self.store.next_leaving() {
+            let is_taken = match self.cluster.roomiest.load_full() {
+                Some(peer) => self.offer(*peer, &offered).await,
+                None => false,
+            };
+            self.store.left(&offered.name);
+            self.counters.inc(match is_taken {
+                true => Counter::ClusterPassedOn,
+                false => Counter::ClusterNotPassedOn,
+            });
+            if !is_taken {
+                // Nobody has room, as far as is known: what else leaves is lost.
+                self.store.stop_offering();
+                tokio::time::sleep(Duration::from_millis(OFFER_PAUSE_MS)).await;
+            }
+        }
+    }
+
+    async fn offer(&self, peer: Peer, offered: &Offered) -> bool {
+        let &Offered { name, bytes, chances } = offered;
+        let offer = PeerRequest::Offer { name, bytes, chances };
+        match self.pool.ask(peer.address, &offer).await {
+            Ok(PeerReply::Taken) => true,
+            Ok(_) | Err(PeerError::Refused(_)) => false,
+            Err(error) => {
+                tracing::debug!(%error, "a last copy was not passed on");
+                false
+            }
+        }
+    }
+}

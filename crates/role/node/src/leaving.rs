@@ -1,0 +1,142 @@
+//! Last copies on their way out: evicted here, offered to another node, and
+//! meanwhile still found by name.
+//!
+//! Invariants: bounded in bytes; what is here is in no index; coordinators are
+//! told of its end when it leaves here, so that whoever asks finds it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use skep_directory::keep::offer;
+use skep_wire::cache::SegmentName;
+
+use crate::limits::LEAVING_BYTES_MAX;
+use crate::segment::Segment;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    by_name: HashMap<SegmentName, Arc<Segment>>,
+    /// Those that nobody has offered yet, the first one first.
+    waiting: VecDeque<(SegmentName, u8)>,
+    bytes: u64,
+    /// There is a node with room.
+    is_wanted: bool,
+    /// Somebody offers.
+    is_offering: bool,
+}
+
+/// A segment to be offered.
+#[derive(Debug)]
+pub(crate) struct Offered {
+    pub(crate) name: SegmentName,
+    pub(crate) bytes: u32,
+    pub(crate) chances: u8,
+}
+
+impl Leaving {
+    /// Says whether there is a node with room.
+    pub(crate) fn set_wanted(&mut self, is_wanted: bool) {
+        self.is_wanted = is_wanted;
+    }
+
+    /// An evicted segment; false: it is not to be offered, and gone.
+    pub(crate) fn add(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        let bytes = u64::from(segment.len());
+        let fits = self.bytes + bytes <= LEAVING_BYTES_MAX;
+        if !self.is_wanted || !fits || !segment.is_complete() {
+            return false;
+        }
+        let Some(chances) = offer(segment.standing(), segment.chances()) else { return false };
+        self.by_name.insert(name, Arc::clone(segment));
+        self.waiting.push_back((name, chances));
+        self.bytes += bytes;
+        true
+    }
+
+    /// One that is here.
+    pub(crate) fn get(&self, name: &SegmentName) -> Option<&Arc<Segment>> {
+        self.by_name.get(name)
+    }
+
+    /// Takes one out, if it is here: it stays after all, or it is gone.
+    pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<Arc<Segment>> {
+        let segment = self.by_name.remove(name)?;
+        self.bytes -= u64::from(segment.len());
+        Some(segment)
+    }
+
+    /// Whether there is something to offer; true for one caller only, until
+    /// [`Leaving::next`] had nothing more.
+    pub(crate) fn wants_offering(&mut self) -> bool {
+        !self.waiting.is_empty() && !std::mem::replace(&mut self.is_offering, true)
+    }
+
+    /// All that are here.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&SegmentName, &Arc<Segment>)> {
+        self.by_name.iter()
+    }
+
+    /// Takes one out that nobody has offered yet.
+    pub(crate) fn give_up(&mut self) -> Option<SegmentName> {
+        while let Some((name, _)) = self.waiting.pop_front() {
+            if self.remove(&name).is_some() {
+                return Some(name);
+            }
+        }
+        None
+    }
+
+    /// The next one to offer.
+    pub(crate) fn next(&mut self) -> Option<Offered> {
+        while let Some((name, chances)) = self.waiting.pop_front() {
+            if let Some(segment) = self.by_name.get(&name) {
+                return Some(Offered { name, bytes: segment.len(), chances });
+            }
+        }
+        self.is_offering = false;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::segment::Home;
+    use skep_wire::cache::Standing;
+
+    fn segment(bytes: u32) -> Arc<Segment> {
+        let segment = Segment::new(bytes, Home::Heap(Arc::default()));
+        while segment.next_chunk_bytes() > 0 {
+            let published = segment.publish(&vec![0; segment.next_chunk_bytes()]);
+            assert!(published.is_ok());
+        }
+        Arc::new(segment)
+    }
+
+    #[test]
+    fn last_copies_wait_to_be_offered_and_can_come_back() {
+        let (mut leaving, name) = (Leaving::default(), |it| SegmentName([it; 16]));
+        assert!(!leaving.add(name(1), &segment(10)), "nobody has room");
+        leaving.set_wanted(true);
+        let spare = segment(10);
+        spare.set_standing(Standing::Spare);
+        assert!(!leaving.add(name(1), &spare));
+        assert!(leaving.add(name(2), &segment(10)) && leaving.add(name(3), &segment(10)));
+        assert!(leaving.wants_offering() && !leaving.wants_offering());
+        assert!(leaving.remove(&name(2)).is_some() && leaving.get(&name(3)).is_some());
+        let next = leaving.next();
+        assert!(next.is_some_and(|it| it.name == name(3) && it.chances == 1));
+        assert!(leaving.next().is_none() && !leaving.wants_offering());
+        assert!(leaving.remove(&name(3)).is_some() && leaving.remove(&name(3)).is_none());
+        assert_eq!(leaving.bytes, 0);
+    }
+
+    #[test]
+    fn they_are_bounded() {
+        let mut leaving = Leaving { is_wanted: true, ..Leaving::default() };
+        let large = skep_units::SEGMENT_BYTES as u32;
+        let kept = (0..100).filter(|&it| leaving.add(SegmentName([it; 16]), &segment(large)));
+        assert_eq!(kept.count() as u64, LEAVING_BYTES_MAX / u64::from(large));
+    }
+}

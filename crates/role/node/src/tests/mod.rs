@@ -1,0 +1,3 @@
+//! Tests over several parts of a node.
+
+mod replacement;

@@ -1,0 +1,276 @@
+//! What the memories of a cluster hold together: stores and a coordinator as they
+//! are, requests of a seed, no sockets.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::sync::Arc;
+
+use skep_directory::keep::accepts;
+use skep_directory::{Coordinator, Hello, LinkId, Settings};
+use skep_units::{Now, Rng};
+use skep_wire::cache::{Answer, Held, LeaseId, ObjectName, ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use crate::segment::Way;
+use crate::store::{Acquired, Filler, Store, Wanted};
+
+const OBJECTS: u32 = 2_000;
+
+/// Requests for each object, on the mean, before anything is counted.
+const WARM_UP: u32 = 12;
+
+/// Requests after which coordinators hear of changes, as after a tick.
+const TICK_REQUESTS: u32 = 20;
+
+struct Cluster {
+    coordinator: Coordinator,
+    nodes: Vec<(LinkId, Name, Arc<Store>)>,
+    counts: Counts,
+}
+
+/// Requests by where the bytes were.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    local: u32,
+    peer: u32,
+    origin: u32,
+}
+
+impl Counts {
+    fn share(&self, part: u32) -> f64 {
+        f64::from(part) / f64::from(self.local + self.peer + self.origin)
+    }
+}
+
+/// Bytes of an object: 100 to 1,099, the same for ever.
+fn bytes(object: u32) -> u32 {
+    100 + (u64::from(object) * 2_654_435_761 % 1_000) as u32
+}
+
+fn wanted(object: u32) -> Wanted {
+    let name = ObjectName::new(b"site", &object.to_le_bytes(), b"1").segment(0);
+    Wanted { name, bytes: bytes(object), has_more: false }
+}
+
+fn publish(filler: &Filler) {
+    let chunk = vec![0; filler.segment().next_chunk_bytes()];
+    filler.segment().publish(&chunk).unwrap();
+}
+
+impl Cluster {
+    fn new(capacities: &[u64]) -> Self {
+        let mut coordinator = Coordinator::new(Settings::default(), 7);
+        coordinator.set_stage(Some(1));
+        let node = |(index, &capacity_bytes): (usize, &u64)| {
+            let name = Name::new(&format!("node-{index}")).unwrap();
+            let address = ([127, 0, 0, 1], index as u16).into();
+            let hello = Hello { name: name.clone(), address, capacity_bytes };
+            let link = coordinator.joined(hello).unwrap().link;
+            let inventory =
+                ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() };
+            coordinator.heard(Now(0), link, inventory);
+            (link, name, Store::new(capacity_bytes, true))
+        };
+        let nodes = capacities.iter().enumerate().map(node).collect();
+        coordinator.outbox().for_each(drop);
+        Self { coordinator, nodes, counts: Counts::default() }
+    }
+
+    /// A client asks `node` for `object`.
+    fn request(&mut self, node: usize, object: u32) {
+        match self.nodes[node].2.acquire(wanted(object)) {
+            Acquired::Ready(segment) => {
+                skep_cache::Entry::touch(&*segment);
+                self.counts.local += 1;
+            }
+            Acquired::Growing(_) => panic!("nothing grows between requests"),
+            Acquired::Fill(filler) => self.fill(node, &filler),
+        }
+        self.offer(node);
+    }
+
+    fn fill(&mut self, node: usize, filler: &Filler) {
+        let (name, bytes) = (filler.name(), filler.segment().len());
+        let link = self.nodes[node].0;
+        loop {
+            self.coordinator.heard(Now(0), link, ToCoordinator::Ask { ask: 1, name, bytes });
+            let answer = self.coordinator.outbox().find_map(|(_, message)| match message {
+                ToNode::Answer { answer, .. } => Some(answer),
+                _ => None,
+            });
+            match answer.unwrap() {
+                Answer::Have { holders } => {
+                    let holder = self.nodes.iter().position(|it| it.0.member() == holders[0]);
+                    let (_, peer, store) = &self.nodes[holder.unwrap()];
+                    if store.find(name).is_some() {
+                        filler.segment().set_way(Way::Peer { id: peer.peer(), is_owner: false });
+                        publish(filler);
+                        self.counts.peer += 1;
+                        return;
+                    }
+                    let gone = ToCoordinator::NotThere { name, holder: holders[0] };
+                    self.coordinator.heard(Now(0), link, gone);
+                }
+                Answer::Grant { lease, .. } => return self.fill_from_origin(link, lease, filler),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn fill_from_origin(&mut self, link: LinkId, lease: LeaseId, filler: &Filler) {
+        publish(filler);
+        self.counts.origin += 1;
+        let ended = ToCoordinator::Ended { lease, is_held: filler.is_kept() };
+        self.coordinator.heard(Now(0), link, ended);
+    }
+
+    /// What has just left `node` is offered to the roomiest other.
+    fn offer(&mut self, node: usize) {
+        while let Some(offered) = self.nodes[node].2.next_leaving() {
+            let wanted = Wanted { name: offered.name, bytes: offered.bytes, has_more: false };
+            let room = |it: &usize| self.nodes[*it].2.room();
+            let others = (0..self.nodes.len()).filter(|it| *it != node);
+            let roomiest = others.max_by_key(|it| (room(it).free_bytes, room(it).spare_bytes));
+            let store = roomiest.map(|it| &self.nodes[it].2);
+            if let Some(store) = store.filter(|it| accepts(it.room(), offered.bytes))
+                && let Acquired::Fill(filler) = store.acquire(wanted)
+            {
+                filler.segment().set_chances(offered.chances);
+                publish(&filler);
+            }
+            self.nodes[node].2.left(&offered.name);
+        }
+    }
+
+    /// Nodes tell what has changed and ask for the standing of what may leave.
+    fn tick(&mut self) {
+        for (link, _, store) in &self.nodes {
+            for delta in store.changes() {
+                self.coordinator.heard(Now(0), *link, delta);
+            }
+        }
+        for (link, _, store) in &self.nodes {
+            let Some(names) = store.tail() else { continue };
+            self.coordinator.heard(Now(0), *link, ToCoordinator::Tail { names });
+            for (_, message) in self.coordinator.outbox() {
+                if let ToNode::Tail { names, standings, roomiest } = message {
+                    store.told_standings(&names, &standings, roomiest.is_some());
+                }
+            }
+        }
+    }
+
+    /// Requests to nodes in turn, for objects by `draw`; what the last third of
+    /// them found.
+    fn run(&mut self, mut draw: impl FnMut() -> u32) -> Counts {
+        let mut measured = Counts::default();
+        for part in 0..2 {
+            self.counts = Counts::default();
+            for number in 0..OBJECTS * WARM_UP / (part + 1) {
+                let node = number as usize % self.nodes.len();
+                self.request(node, draw());
+                if number.is_multiple_of(TICK_REQUESTS) {
+                    self.tick();
+                }
+            }
+            measured = self.counts;
+        }
+        measured
+    }
+
+    /// The directory after the last tick says what stores hold.
+    fn check_directory(&mut self) {
+        self.tick();
+        for (link, _, store) in &self.nodes {
+            for Held { name, .. } in store.held() {
+                let mut holders = self.coordinator.holders(&name);
+                assert!(holders.any(|it| it == link.member()), "{name:?} of {link:?}");
+            }
+        }
+        let held: usize = self.nodes.iter().map(|(_, _, store)| store.held().len()).sum();
+        assert_eq!(self.coordinator.counters().holdings, held as u64);
+    }
+}
+
+fn data_bytes() -> u64 {
+    (0..OBJECTS).map(|object| u64::from(bytes(object))).sum()
+}
+
+/// Each of `nodes` holds a fifth of the data.
+fn fifths(nodes: usize) -> Cluster {
+    Cluster::new(&vec![data_bytes() / 5; nodes])
+}
+
+fn uniform(seed: u64) -> impl FnMut() -> u32 {
+    let mut rng = Rng::new(seed);
+    move || rng.below(u64::from(OBJECTS)) as u32
+}
+
+/// By the law of Zipf with exponent 1.
+fn zipf(seed: u64) -> impl FnMut() -> u32 {
+    let mut rng = Rng::new(seed);
+    let weights: Vec<f64> = (1..=OBJECTS).map(|rank| 1.0 / f64::from(rank)).collect();
+    let sum: f64 = weights.iter().sum();
+    move || {
+        let mut at = rng.below(1 << 53) as f64 / (1u64 << 53) as f64 * sum;
+        let rank = weights.iter().position(|weight| {
+            at -= weight;
+            at <= 0.0
+        });
+        rank.unwrap_or(0) as u32
+    }
+}
+
+fn print(what: &str, counts: Counts) {
+    let [local, peer, origin] =
+        [counts.local, counts.peer, counts.origin].map(|part| 100.0 * counts.share(part));
+    println!("FIGURE {what}: local {local:.1} %, peers {peer:.1} %, origin {origin:.1} %");
+}
+
+#[test]
+fn memories_are_one_if_all_is_asked_for_alike() {
+    // (nodes, share of the data that the memories can't hold)
+    for (nodes, cannot) in [(1, 0.8), (2, 0.6), (4, 0.2), (6, 0.0), (8, 0.0)] {
+        let mut cluster = fifths(nodes);
+        let counts = cluster.run(uniform(1));
+        print(&format!("uniform, {nodes} nodes"), counts);
+        assert!(counts.share(counts.origin) <= cannot + 0.06, "{nodes} nodes: {counts:?}");
+        cluster.check_directory();
+    }
+}
+
+#[test]
+fn what_is_hot_is_copied_and_nothing_is_lost_for_it() {
+    let mut alone = fifths(1);
+    let alone = alone.run(zipf(2));
+    for nodes in [2, 4, 8] {
+        let mut cluster = fifths(nodes);
+        let counts = cluster.run(zipf(2));
+        print(&format!("Zipf, {nodes} nodes"), counts);
+        assert!(counts.origin < alone.origin, "{nodes} nodes: {counts:?}, alone {alone:?}");
+        // More than its share of what is hot is at each node.
+        assert!(counts.share(counts.local) > 0.4, "{nodes} nodes: {counts:?}");
+        cluster.check_directory();
+    }
+    let mut large = fifths(8);
+    let counts = large.run(zipf(3));
+    assert!(counts.share(counts.origin) < 0.01, "{counts:?}");
+}
+
+#[test]
+fn last_copies_move_to_where_room_is() {
+    // One node is asked for everything; the other has only room.
+    let mut cluster = Cluster::new(&[data_bytes() / 4, data_bytes()]);
+    let mut draw = uniform(4);
+    for number in 0..OBJECTS * WARM_UP {
+        cluster.request(0, draw());
+        if number.is_multiple_of(TICK_REQUESTS) {
+            cluster.tick();
+        }
+        if number == OBJECTS * WARM_UP / 2 {
+            cluster.counts = Counts::default();
+        }
+    }
+    print("one node asked, another with room", cluster.counts);
+    assert!(cluster.counts.share(cluster.counts.origin) < 0.1, "{:?}", cluster.counts);
+    cluster.check_directory();
+}
