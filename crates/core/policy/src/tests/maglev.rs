@@ -193,7 +193,7 @@ fn with_bounded_loads_urls_stay_until_their_node_has_too_much_to_do() {
     let loads: Vec<u32> = view.nodes.iter().map(|node| node.outstanding_requests).collect();
     assert!(loads.iter().all(|&load| load <= 1_251), "{loads:?}");
     // By weight.
-    let mut view = weighted(&[1, 3]);
+    let (mut bounded, mut view) = (made("bounded-maglev-url"), weighted(&[1, 3]));
     for _ in 0..4_000 {
         let node = bounded.pick(&one, &view, &[]).node().unwrap();
         view.nodes[node.0 as usize].outstanding_requests += 1;
