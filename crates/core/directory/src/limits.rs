@@ -1,8 +1,9 @@
 //! Bounds and fixed numbers of the cluster cache, with units and reasons.
 
 /// Holdings (a segment at a node) that a directory knows at most, by default:
-/// 16 TiB in whole segments, or so many small objects; some 250 MB of memory.
-pub const HOLDINGS_MAX: usize = 4_194_304;
+/// 64 TiB in whole segments, or so many small objects. Memory is taken as they come,
+/// some 800 MB for all.
+pub const HOLDINGS_MAX: usize = 16_777_216;
 
 /// Fills under a lease at a time, by default. Each keeps a node busy with up to
 /// 4 MiB, so that origins choke first; a look at all of them takes no time.

@@ -4,8 +4,9 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime};
 use skep_units::SEGMENT_BYTES;
@@ -49,6 +50,9 @@ pub(crate) struct Object {
     /// Status line and field lines of the whole object out of memory: all of
     /// the head of a hit, but for `Date` and the end.
     pub(crate) hit_head: Box<[u8]>,
+    /// How it is read, by all who do: two at a time look like none in order, and
+    /// nothing is read ahead for them.
+    reader: Mutex<Reader>,
 }
 
 impl Object {
@@ -85,6 +89,7 @@ impl Object {
             last_modified: Some(last_modified),
             hit_head: hit_head(bytes, &lines),
             lines: lines.into(),
+            reader: Mutex::default(),
         }
     }
 
@@ -107,7 +112,15 @@ impl Object {
             whence: Whence::Origin(Box::new(origin)),
             hit_head: hit_head(bytes, &lines),
             lines: lines.into(),
+            reader: Mutex::default(),
         }
+    }
+
+    /// Somebody reads segment `index`; how it has been read so far.
+    pub(crate) fn reads(&self, index: u32) -> Reader {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.reads(index);
+        *reader
     }
 
     /// Path below the root and version, if it is a file.

@@ -8,12 +8,14 @@
 //! Each piece is published only after the file was found to be still the
 //! version that the head of the reply promised.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
 use skep_serve::SharedBytes;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
@@ -126,21 +128,36 @@ impl Source<'_> {
         if self.streams() {
             return self.stream(reply, range).await;
         }
+        let first = (range.start / SEGMENT_BYTES) as u32;
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
-        let mut index = (range.start / SEGMENT_BYTES) as u32;
-        let mut segment = self.segment(index).await?.0;
-        loop {
-            // The next one is read while this one is sent.
-            let ahead = if index < last { Some(self.segment(index + 1).await?.0) } else { None };
+        let mut ahead = VecDeque::from([self.segment(first).await?.0]);
+        for index in first..=last {
+            // The next ones are read while this one is sent.
+            let wanted = self.ahead(index, last);
+            let begun = index + ahead.len() as u32;
+            for next in wanted.start.max(begun)..wanted.end {
+                match self.segment(next).await {
+                    Ok((segment, _)) if next <= last => ahead.push_back(segment),
+                    // For the next request; this one can do without.
+                    _ if next > last => {}
+                    found => drop(found?),
+                }
+            }
+            let Some(segment) = ahead.pop_front() else { return Err(DiskError::Changed.into()) };
             let base = u64::from(index) * SEGMENT_BYTES;
             let start = range.start.saturating_sub(base) as u32;
             let end = (range.end - base).min(SEGMENT_BYTES) as u32;
             send_segment(reply, &segment, start, end).await?;
-            match ahead {
-                Some(next) => (segment, index) = (next, index + 1),
-                None => return Ok(()),
-            }
         }
+        Ok(())
+    }
+
+    /// Segments to read ahead while `index` is sent, the last of this reply being
+    /// `last`. Beyond it only what may come from afar: disks read ahead themselves.
+    fn ahead(&self, index: u32, last: u32) -> Range<u32> {
+        let is_far = self.others.is_some() || self.remote.is_some();
+        let reader = if is_far { self.object.reads(index) } else { Reader::default() };
+        prefetch(index, last, self.object.segments() - 1, reader)
     }
 
     /// Gets a segment, starting its fill if nobody has.
