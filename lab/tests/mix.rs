@@ -9,7 +9,7 @@ use std::process::{Child, Stdio};
 
 use common::{poll_until, root_or_skip};
 use rustix::process::{Pid, Signal, kill_process};
-use skep_lab::load::{Mix, MixObject, Pattern};
+use skep_lab::load::{Content, Issue, Mix, MixObject, Pattern};
 use skep_lab::{Bed, Topology};
 
 /// Before each answer of the origin, in milliseconds.
@@ -39,7 +39,8 @@ fn counts(origin: Child) -> serde_json::Value {
 }
 
 fn object(id: u64, bytes: u64) -> MixObject {
-    MixObject { path: format!("/{bytes}/{id}"), bytes, pattern: Pattern { seed: id << 32 } }
+    let content = Content::Always(Issue { bytes, pattern: Pattern { seed: id << 32 } });
+    MixObject { path: format!("/{bytes}/{id}"), content }
 }
 
 fn mix(address: SocketAddr, objects: Vec<MixObject>, order: &[u32]) -> Mix {
@@ -79,8 +80,8 @@ fn what_is_wrong_is_said() {
     }
     let bed = bed();
     let (origin, address) = start_origin(&bed);
-    let other_bytes = MixObject { pattern: Pattern { seed: 7 }, ..object(1, 2895) };
-    let other_length = MixObject { bytes: 99, ..object(2, 100) };
+    let other_bytes = MixObject { path: "/2895/1".into(), ..object(7, 2895) };
+    let other_length = MixObject { path: "/100/2".into(), ..object(2, 99) };
     let missing = MixObject { path: "/nowhere".into(), ..object(3, 100) };
     let objects = vec![other_bytes, other_length, missing];
     let running = mix(address, objects, &[0, 1, 2]).start_in(&bed.clients()[0]).unwrap();

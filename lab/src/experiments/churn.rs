@@ -41,7 +41,7 @@ const EVENTS: [Event; 5] =
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Event {
+pub(super) enum Event {
     Kill(usize),
     Start(usize),
     Drain(usize),
@@ -116,7 +116,7 @@ fn go_through(load: &Load<'_>, step_ms: u64, settings: &Settings) -> Result<Cour
 }
 
 impl Event {
-    fn happen(self, stage: &mut Stage) -> Result<(), Failure> {
+    pub(super) fn happen(self, stage: &mut Stage) -> Result<(), Failure> {
         match self {
             Self::Kill(index) => {
                 stage.kill_node(index);

@@ -66,7 +66,18 @@ impl DataSet {
             std::iter::repeat_n(bytes, count as usize)
         };
         let sizes = CLASSES.iter().flat_map(of_class);
-        Self { objects: sizes.zip(0..).map(|(bytes, id)| Object { id, bytes }).collect() }
+        let object = |(bytes, id)| Object { id, bytes, period_ms: 0 };
+        Self { objects: sizes.zip(0..).map(object).collect() }
+    }
+
+    /// The same, where every third object changes, each of `periods_ms` being the
+    /// period of as many.
+    pub(crate) fn changing(mut self, periods_ms: &[u64]) -> Self {
+        let changing = self.objects.iter_mut().step_by(3);
+        for (object, &period_ms) in changing.zip(periods_ms.iter().cycle()) {
+            object.period_ms = period_ms;
+        }
+        self
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -84,13 +95,7 @@ impl DataSet {
 
     /// For clients.
     pub(crate) fn mix_objects(&self) -> Arc<[MixObject]> {
-        let objects = self.objects.iter();
-        let of = |object: &Object| MixObject {
-            path: object.path(),
-            bytes: object.bytes,
-            pattern: object.pattern(),
-        };
-        objects.map(of).collect()
+        self.objects.iter().map(|object| object.for_mix()).collect()
     }
 
     /// So many requests, as places of objects.

@@ -9,6 +9,7 @@
 //!   paper's table 2.
 //! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
 //! - `churn`: nodes are killed, added and drained while clients go on.
+//! - `verify`: the same with objects that change, for as many replies as wanted.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
 //! caches begin empty; the same objects are asked for in the same order.
@@ -26,6 +27,7 @@ mod rows;
 mod settings;
 mod stage;
 mod table2;
+mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,6 +38,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use rows::Row;
 use settings::Settings;
+pub(crate) use verify::{VerifyOptions, run as run_verify};
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -81,10 +84,7 @@ pub(crate) enum Experiment {
 
 /// Runs an experiment and writes what came of it.
 pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failure> {
-    if !rustix::process::geteuid().is_root() {
-        return Err("experiments run in a test bed, which needs root".into());
-    }
-    watch_signals()?;
+    prepare()?;
     let settings = Settings::new(options.skep.clone(), options.quick);
     let is_whole = !options.quick && options.rows.is_empty();
     let run = Run {
@@ -98,6 +98,14 @@ pub(crate) fn run(experiment: Experiment, options: &Options) -> Result<(), Failu
         Experiment::Regimes => regimes::run(&run),
         Experiment::Churn => churn::run(&run),
     }
+}
+
+/// Whether experiments can be; SIGINT and SIGTERM end them in order from now on.
+fn prepare() -> Result<(), Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("experiments run in a test bed, which needs root".into());
+    }
+    watch_signals()
 }
 
 /// Serves as an origin.

@@ -1,7 +1,8 @@
 //! An HTTP/1.1 origin that is slow on purpose and knows what it was asked for.
 //!
 //! Its objects need no files: the path `/BYTES/ID` says the length, and the
-//! content is the pattern of the ID. It answers GET and HEAD, single ranges,
+//! content is the pattern of the ID. `/BYTES/ID/MS` is another version every so
+//! many milliseconds, fresh for a second. It answers GET and HEAD, single ranges,
 //! `If-None-Match` and `If-Range`, with a strong ETag. Each answer waits for
 //! the service delay; all bodies together keep to the rate, in the order in
 //! which their chunks are ready, so that no byte is lost on the way to be late.
@@ -18,7 +19,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skep_lab::load::Pattern;
+use skep_lab::load::{Changing, Content, Issue, MixObject, Pattern, unix_ms};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
@@ -69,27 +70,55 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Object {
     pub(crate) id: u32,
+    /// Its length, or the least of its lengths.
     pub(crate) bytes: u64,
+    /// Time from a change to the next, in milliseconds; 0: it never changes.
+    pub(crate) period_ms: u64,
 }
 
 impl Object {
     pub(crate) fn path(self) -> String {
-        format!("/{}/{}", self.bytes, self.id)
+        let Self { id, bytes, period_ms } = self;
+        match period_ms {
+            0 => format!("/{bytes}/{id}"),
+            _ => format!("/{bytes}/{id}/{period_ms}"),
+        }
     }
 
-    pub(crate) fn pattern(self) -> Pattern {
-        // Objects must not share words: those of one have offsets below 2^32.
-        Pattern { seed: u64::from(self.id) << 32 }
+    /// For clients.
+    pub(crate) fn for_mix(self) -> MixObject {
+        MixObject { path: self.path(), content: self.content() }
+    }
+
+    fn content(self) -> Content {
+        let Self { id, bytes, period_ms } = self;
+        match period_ms {
+            // Objects must not share words: those of one have offsets below 2^32.
+            0 => Content::Always(Issue { bytes, pattern: Pattern { seed: u64::from(id) << 32 } }),
+            _ => Content::Changing(Changing { id, bytes, period_ms }),
+        }
     }
 
     fn at(path: &str) -> Option<Self> {
-        let (bytes, id) = path.strip_prefix('/')?.split_once('/')?;
-        let object = Self { id: id.parse().ok()?, bytes: bytes.parse().ok()? };
+        let (bytes, rest) = path.strip_prefix('/')?.split_once('/')?;
+        let (id, period_ms) = rest.split_once('/').unwrap_or((rest, "0"));
+        let (id, bytes) = (id.parse().ok()?, bytes.parse().ok()?);
+        let object = Self { id, bytes, period_ms: period_ms.parse().ok()? };
         (object.bytes <= OBJECT_BYTES_MAX && object.path() == path).then_some(object)
     }
 
-    fn etag(self) -> String {
-        format!("\"{:x}-{:x}\"", self.bytes, self.id)
+    /// What it is at this time, its entity tag, and for how many seconds that may
+    /// be kept.
+    fn issue_at(self, unix_ms: u64) -> (Issue, String, u32) {
+        match self.content() {
+            Content::Always(issue) => {
+                (issue, format!("\"{:x}-{:x}\"", self.bytes, self.id), 86_400)
+            }
+            Content::Changing(object) => {
+                let version = object.version_at(unix_ms);
+                (object.issue(version), object.etag(version), 1)
+            }
+        }
     }
 }
 
@@ -184,25 +213,24 @@ async fn answer(
     if !delay.is_zero() {
         sleep(delay).await;
     }
-    let (head, part) = respond(object, wanted);
+    let (issue, etag, fresh_s) = object.issue_at(unix_ms());
+    let (head, part) = respond(issue.bytes, &etag, fresh_s, wanted);
     origin.borrow_mut().asked_for(object, part.is_none());
     stream.write_all(head.as_bytes()).await?;
     let Some(part) = part.filter(|_| !wanted.is_head) else { return Ok(()) };
-    send(stream, origin, object, part).await
+    send(stream, origin, issue.pattern, part).await
 }
 
 /// The head of the answer and the part of the object that follows it; no part
 /// for 304 and 416.
-fn respond(object: Object, wanted: &Wanted) -> (String, Option<Range<u64>>) {
-    let etag = object.etag();
+fn respond(bytes: u64, etag: &str, fresh_s: u32, wanted: &Wanted) -> (String, Option<Range<u64>>) {
     let fields =
-        format!("ETag: {etag}\r\nCache-Control: max-age=86400\r\nAccept-Ranges: bytes\r\n");
-    if wanted.none_match.as_ref().is_some_and(|tags| tags.contains(&etag) || tags == "*") {
+        format!("ETag: {etag}\r\nCache-Control: max-age={fresh_s}\r\nAccept-Ranges: bytes\r\n");
+    if wanted.none_match.as_ref().is_some_and(|tags| tags.contains(etag) || tags == "*") {
         return (format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n"), None);
     }
     let is_same = wanted.if_range.as_ref().is_none_or(|tag| *tag == etag);
-    let range = wanted.range.as_deref().filter(|_| is_same).and_then(|it| part(it, object.bytes));
-    let bytes = object.bytes;
+    let range = wanted.range.as_deref().filter(|_| is_same).and_then(|it| part(it, bytes));
     match range {
         None => {
             (format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {bytes}\r\n\r\n"), Some(0..bytes))
@@ -239,7 +267,7 @@ fn part(field: &str, bytes: u64) -> Option<Range<u64>> {
 async fn send(
     stream: &mut TcpStream,
     origin: &RefCell<Origin>,
-    object: Object,
+    pattern: Pattern,
     part: Range<u64>,
 ) -> io::Result<()> {
     let (mut at, mut chunk) =
@@ -251,7 +279,7 @@ async fn send(
             sleep_until(due).await;
         }
         let bytes = &mut chunk[..count as usize];
-        object.pattern().fill(at, bytes);
+        pattern.fill(at, bytes);
         stream.write_all(bytes).await?;
         at += count;
     }
@@ -331,11 +359,17 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
+    fn object(id: u32, bytes: u64) -> Object {
+        Object { id, bytes, period_ms: 0 }
+    }
+
     #[test]
     fn a_path_is_an_object_or_nothing() {
-        let object = Object { id: 7, bytes: 2895 };
-        assert_eq!(Object::at(&object.path()), Some(object));
-        for path in ["", "/", "/1", "/1/", "/01/2", "/1/2/3", "/-1/2", "/99999999999999/1"] {
+        for period_ms in [0, 700] {
+            let object = Object { id: 7, bytes: 2895, period_ms };
+            assert_eq!(Object::at(&object.path()), Some(object));
+        }
+        for path in ["", "/", "/1", "/1/", "/01/2", "/1/2/0", "/-1/2", "/99999999999999/1"] {
             assert_eq!(Object::at(path), None, "{path}");
         }
     }
@@ -357,7 +391,8 @@ mod tests {
         let request = |fields: &str| {
             let text = format!("GET /100/1 HTTP/1.1\r\n{fields}\r\n");
             let wanted = Wanted::parse(text.as_bytes()).unwrap().unwrap().0;
-            respond(Object { id: 1, bytes: 100 }, &wanted)
+            let (issue, etag, fresh_s) = object(1, 100).issue_at(0);
+            respond(issue.bytes, &etag, fresh_s, &wanted)
         };
         assert_eq!(request("").1, Some(0..100));
         let (head, part) = request("Range: bytes=10-19\r\nIf-Range: \"64-1\"\r\n");
@@ -370,12 +405,11 @@ mod tests {
     #[test]
     fn what_was_asked_for_is_counted() {
         let mut origin = Origin::new(Speed::default());
-        let object = Object { id: 1, bytes: 100 };
         for _ in 0..3 {
-            origin.asked_for(object, false);
+            origin.asked_for(object(1, 100), false);
             assert_eq!(origin.promise(100), None);
         }
-        origin.asked_for(Object { id: 2, bytes: 50 }, false);
+        origin.asked_for(object(2, 50), false);
         let counts = origin.counts;
         assert_eq!((counts.requests, counts.bytes), (4, 300));
         assert_eq!((counts.unique, counts.unique_bytes, counts.most), (2, 150, 3));

@@ -27,6 +27,8 @@ pub(super) struct Head {
     pub(super) closes: bool,
     /// Where the server says that it had the body from.
     pub(super) source: Source,
+    /// The entity tag.
+    pub(super) etag: Option<String>,
 }
 
 /// Where a response's body came from, as the server says.
@@ -167,7 +169,8 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
     let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
     let source = Source::said_by(field("cache-status").or(field("x-cache")));
     let node = field("x-skep-node").map(str::to_owned);
-    Ok(Some((Head { body_bytes, node, closes, source }, len)))
+    let etag = field("etag").map(str::to_owned);
+    Ok(Some((Head { body_bytes, node, closes, source, etag }, len)))
 }
 
 impl Source {

@@ -8,6 +8,7 @@
 //! asked for the same objects in the same order, but for who is in front by a
 //! few places.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::http::{Body, Connection, Source};
-use super::pattern::Pattern;
+use super::content::{Content, Issue, unix_ms};
+use super::http::{Body, Connection, Head, Source};
 use super::report::{Failure, Times};
 use super::watch::{Watch, us};
 use super::{Target, files_for};
@@ -58,14 +59,13 @@ pub struct Mix {
 pub struct MixObject {
     /// Its path.
     pub path: String,
-    /// Its length.
-    pub bytes: u64,
     /// Its content.
-    pub pattern: Pattern,
+    pub content: Content,
 }
 
 /// What came of the measured part of a mix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MixReport {
     /// Length of the measurement, in milliseconds.
     pub elapsed_ms: u64,
@@ -73,8 +73,14 @@ pub struct MixReport {
     pub succeeded: u64,
     /// Others.
     pub failed: u64,
-    /// Of these: bytes or lengths that are not those of the object.
+    /// Of these: bytes or lengths that are not those of the object, or of the
+    /// version that the reply names.
     pub wrong: u64,
+    /// Right answers by a version that had been replaced before they were asked
+    /// for.
+    pub stale: u64,
+    /// Longest time since then, in milliseconds.
+    pub stalest_ms: u64,
     /// Kept connections that were found closed and replaced.
     pub reopened: u64,
     /// Right answers by source.
@@ -86,6 +92,8 @@ pub struct MixReport {
     pub first_byte_us: Times,
     /// Each second of it.
     pub seconds: Vec<Second>,
+    /// Failures by their kind.
+    pub failures: BTreeMap<String, u64>,
     /// The first failures, in words.
     pub examples: Vec<String>,
 }
@@ -180,6 +188,11 @@ impl MixRunning {
         *lock(&self.shared.counts) = Counts::new();
     }
 
+    /// Right answers since `measure`.
+    pub fn succeeded(&self) -> u64 {
+        lock(&self.shared.counts).report.succeeded
+    }
+
     /// What was counted since `measure`.
     pub fn report(&self) -> MixReport {
         lock(&self.shared.counts).report()
@@ -243,6 +256,7 @@ struct Answer {
     source: Source,
     bytes: u64,
     first_byte_us: u64,
+    stale_ms: u64,
 }
 
 impl Client {
@@ -300,10 +314,8 @@ impl Client {
         let head = asked.map_err(|failure| (failure, false))?;
         let first_byte_us = us(begin.elapsed());
         let answered = |failure| (failure, true);
-        if head.body_bytes != object.bytes {
-            return Err((Failure::Malformed(WRONG_LENGTH), true));
-        }
-        let mut body = Body::new(&head, Some(object.pattern));
+        let (issue, stale_ms) = object.said(&head, begin).map_err(answered)?;
+        let mut body = Body::new(&head, Some(issue.pattern));
         while body.left() > 0 {
             connection.read(&mut body, &mut self.buffer).await.map_err(answered)?;
         }
@@ -314,11 +326,34 @@ impl Client {
         } else {
             self.kept = Some(connection);
         }
-        Ok(Answer { source: head.source, bytes: object.bytes, first_byte_us })
+        Ok(Answer { source: head.source, bytes: issue.bytes, first_byte_us, stale_ms })
     }
 }
 
 const WRONG_LENGTH: &str = "a response with another length than the object's";
+const WRONG_VERSION: &str = "a response of a version that never was";
+
+impl MixObject {
+    /// What a reply has to be by its head, and for how long that had been replaced
+    /// when it was asked for, in milliseconds.
+    fn said(&self, head: &Head, begin: Instant) -> Result<(Issue, u64), Failure> {
+        let (issue, stale_ms) = match self.content {
+            Content::Always(issue) => (issue, 0),
+            Content::Changing(object) => {
+                let now_ms = unix_ms();
+                let version = head.etag.as_ref().and_then(|tag| object.version_of(tag));
+                let version = version.filter(|&version| version <= object.version_at(now_ms));
+                let version = version.ok_or(Failure::Malformed(WRONG_VERSION))?;
+                let begin_ms = now_ms - us(begin.elapsed()) / 1000;
+                (object.issue(version), begin_ms.saturating_sub(object.ends_at_ms(version)))
+            }
+        };
+        match head.body_bytes == issue.bytes {
+            true => Ok((issue, stale_ms)),
+            false => Err(Failure::Malformed(WRONG_LENGTH)),
+        }
+    }
+}
 
 impl Counts {
     fn new() -> Self {
@@ -335,8 +370,10 @@ impl Counts {
         }
         let second = &mut report.seconds[index];
         match ended {
-            Ok(Answer { source, bytes, first_byte_us }) => {
+            Ok(Answer { source, bytes, first_byte_us, stale_ms }) => {
                 report.succeeded += 1;
+                report.stale += u64::from(stale_ms > 0);
+                report.stalest_ms = report.stalest_ms.max(stale_ms);
                 for (requests, sum) in [
                     (&mut report.requests, &mut report.bytes),
                     (&mut second.requests, &mut second.bytes),
@@ -350,9 +387,10 @@ impl Counts {
             Err((failure, object)) => {
                 report.failed += 1;
                 second.failed += 1;
+                *report.failures.entry(failure.kind()).or_default() += 1;
                 let is_wrong = match &failure {
                     Failure::WrongByte(_) => true,
-                    Failure::Malformed(what) => *what == WRONG_LENGTH,
+                    Failure::Malformed(what) => [WRONG_LENGTH, WRONG_VERSION].contains(what),
                     _ => false,
                 };
                 report.wrong += u64::from(is_wrong);

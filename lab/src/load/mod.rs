@@ -11,6 +11,7 @@
 //! number and time by its plan. It makes no claims: the test does, from the
 //! report.
 
+mod content;
 mod downloads;
 mod http;
 mod mix;
@@ -26,6 +27,7 @@ use std::thread::JoinHandle;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::task::JoinSet;
 
+pub use content::{Changing, Content, Issue, unix_ms};
 pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
 pub use pattern::Pattern;

@@ -99,6 +99,17 @@ pub(super) enum Failure {
     Io(io::Error),
 }
 
+impl Failure {
+    /// What it is, without numbers of bytes.
+    pub(super) fn kind(&self) -> String {
+        match self {
+            Self::Truncated { .. } => "ended within the body".to_owned(),
+            Self::WrongByte(_) => "wrong byte".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {

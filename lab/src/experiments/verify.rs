@@ -1,0 +1,240 @@
+//! Replies by the million, each compared byte for byte with what it must be, while
+//! nodes are killed, drained and added and objects change: none may be wrong.
+//!
+//! A third of the objects change by the clock, some of them twice a second; a
+//! reply has to be one version as a whole, the one that its entity tag names, and
+//! not an old one. One object of two segments changes, too.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+use skep_lab::load::{Mix, MixReport, MixRunning};
+
+use super::cell::pause;
+use super::churn::Event;
+use super::data::{DataSet, Popularity};
+use super::limits::POLL_MS;
+use super::machine::Machine;
+use super::origin::Object;
+use super::page::{Page, percent, texts};
+use super::rows::Row;
+use super::settings::Settings;
+use super::stage::{Plan, Stage};
+use super::{Failure, interrupted};
+
+/// Nodes in use at the beginning; one more comes.
+const NODES: usize = 4;
+
+/// Times from a change of an object to the next, in milliseconds.
+const PERIODS_MS: [u64; 3] = [500, 2_000, 10_000];
+
+/// An object of two segments that changes, and how often it is asked for: each
+/// so many requests.
+const LARGE: Object = Object { id: u32::MAX, bytes: 5 << 20, period_ms: 3_000 };
+const LARGE_EACH: usize = 2_000;
+
+/// Requests of an order; after them it begins anew.
+const ORDER_REQUESTS: usize = 1_000_000;
+
+/// Cores of each machine: no limit.
+const CPU_CORES: f64 = 64.0;
+
+/// What happens at first, and then again and again, a step after the other.
+const FIRST: Event = Event::Add(NODES);
+const EVENTS: [Event; 12] = [
+    Event::Kill(1),
+    Event::Start(1),
+    Event::Drain(2),
+    Event::Resume(2),
+    Event::Kill(NODES),
+    Event::Start(NODES),
+    Event::Kill(0),
+    Event::Start(0),
+    Event::Drain(3),
+    Event::Kill(2),
+    Event::Start(2),
+    Event::Resume(3),
+];
+
+/// Longest time for which a reply may be of a version that was replaced, in
+/// milliseconds: the second for which the origin lets it be used, one for ages that
+/// are told in whole seconds, one for a busy machine.
+const STALE_MS_MAX: u64 = 3_000;
+
+/// Replies compared byte for byte while nodes are killed, drained and added and objects change
+#[derive(Debug, Args)]
+pub(crate) struct VerifyOptions {
+    /// Replies
+    #[arg(long, default_value_t = 200_000)]
+    replies: u64,
+    /// Time from an event to the next, in milliseconds
+    #[arg(long, default_value_t = 2_000)]
+    step_ms: u64,
+    /// A node's cache, in bytes
+    #[arg(long, default_value_t = 16_000_000)]
+    cache_bytes: u64,
+    /// The objects of the data set, in bytes
+    #[arg(long, default_value_t = 80_000_000)]
+    data_bytes: u64,
+    /// Folder of the page; printed without it
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The Skep binary
+    #[arg(long, default_value_os_t = super::default_skep())]
+    skep: PathBuf,
+}
+
+/// What is written as JSON.
+#[derive(Serialize, Deserialize)]
+struct Results {
+    machine: Machine,
+    wanted: u64,
+    step_ms: u64,
+    cache_bytes: u64,
+    data_bytes: u64,
+    objects: usize,
+    events: usize,
+    report: MixReport,
+}
+
+pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
+    super::prepare()?;
+    let VerifyOptions { cache_bytes, step_ms, .. } = *options;
+    let settings = Settings {
+        node_cpu_cores: CPU_CORES,
+        dispatcher_cpu_cores: CPU_CORES,
+        origin_cpu_cores: CPU_CORES,
+        ..Settings::new(options.skep.clone(), false)
+    };
+    let data = DataSet::of_bytes(options.data_bytes).changing(&PERIODS_MS);
+    let plan = Plan {
+        row: Row::SkepProxy,
+        nodes: NODES,
+        spares: 1,
+        cache_bytes,
+        data: &data,
+        settings: &settings,
+    };
+    let mut stage = Stage::new(&plan)?;
+    let mix = stage.start_mix(mix(&stage, &data, &settings))?;
+    let events = go_on(&mut stage, &mix, options)?;
+    let results = Results {
+        machine: Machine::describe(&options.skep),
+        wanted: options.replies,
+        step_ms,
+        cache_bytes,
+        data_bytes: data.bytes(),
+        objects: data.count() + 1,
+        events,
+        report: mix.stop()?,
+    };
+    let troubles = results.troubles();
+    results.page().finish(options.out.as_deref(), &results, &troubles)
+}
+
+fn mix(stage: &Stage, data: &DataSet, settings: &Settings) -> Mix {
+    let mut objects = data.mix_objects().to_vec();
+    let mut order = data.order(Popularity::Zipf, ORDER_REQUESTS).to_vec();
+    order.iter_mut().step_by(LARGE_EACH).for_each(|place| *place = objects.len() as u32);
+    objects.push(LARGE.for_mix());
+    Mix {
+        address: stage.target(),
+        objects: objects.into(),
+        order: Arc::from(order),
+        clients: settings.clients,
+        per_connection: settings.per_connection,
+        timeout_ms: 10_000,
+    }
+}
+
+/// Lets things happen until all replies are there; how many did.
+fn go_on(stage: &mut Stage, mix: &MixRunning, options: &VerifyOptions) -> Result<usize, Failure> {
+    let mut told = 0;
+    for (count, event) in std::iter::once(FIRST).chain(EVENTS.into_iter().cycle()).enumerate() {
+        let step = Instant::now() + Duration::from_millis(options.step_ms);
+        while Instant::now() < step {
+            if mix.succeeded() >= options.replies {
+                return Ok(count);
+            }
+            pause(POLL_MS)?;
+        }
+        interrupted()?;
+        event.happen(stage)?;
+        let tenths = mix.succeeded() * 10 / options.replies;
+        if tenths > told {
+            told = tenths;
+            let MixReport { succeeded, failed, wrong, .. } = mix.report();
+            println!("  {succeeded} right replies, {failed} failed, {wrong} of them wrong");
+        }
+    }
+    unreachable!("events go on for ever")
+}
+
+impl Results {
+    fn troubles(&self) -> Vec<String> {
+        let MixReport { wrong, stalest_ms, .. } = self.report;
+        let mut troubles = Vec::new();
+        if wrong > 0 {
+            troubles.push(format!("{wrong} replies are wrong: {:?}", self.report.examples));
+        }
+        if stalest_ms > STALE_MS_MAX {
+            troubles
+                .push(format!("a reply is of a version that was replaced {stalest_ms} ms before"));
+        }
+        troubles
+    }
+
+    fn page(&self) -> Page {
+        let mut page = Page::new("verify");
+        page.add("# Every byte of every reply\n");
+        page.add(&format!(
+            "`skep-lab verify --replies {} --step-ms {} --cache-bytes {}` makes this page, run as \
+             root.\n",
+            self.wanted, self.step_ms, self.cache_bytes
+        ));
+        page.add(&self.machine.text());
+        page.add(&format!(
+            "\n{NODES} nodes behind a dispatcher (`proxy`), each with a cache of {:.0} MB, and an \
+             HTTP origin, in network namespaces on this one machine. {} objects, {:.0} MB in all, \
+             popularity Zipf 1.0. A third of them change every {:.1} to {:.0} s, and so does one of \
+             two segments; the origin lets those be used for a second. Each {} ms something \
+             happens: a node is added; then nodes are killed (`kill -9`), started, drained and \
+             resumed, again and again: {} times in all.\n",
+            self.cache_bytes as f64 / 1e6,
+            self.objects,
+            self.data_bytes as f64 / 1e6,
+            PERIODS_MS[0] as f64 / 1e3,
+            PERIODS_MS[2] as f64 / 1e3,
+            self.step_ms,
+            self.events,
+        ));
+        page.add(
+            "Every byte of every reply is compared with what the version that the reply's entity \
+             tag names must be. Wrong: another byte or length, or a version that never was. \
+             Failed: no right reply in 10 s, or a connection that ended within one; that is what \
+             clients of a killed node's replies see. Old: of a version that was replaced before \
+             the request.\n",
+        );
+        let report = &self.report;
+        let sources = &report.requests;
+        let rows = [
+            ("replies compared, right", report.succeeded.to_string()),
+            ("their bytes", format!("{:.1} GB", report.bytes.sum() as f64 / 1e9)),
+            ("**wrong**", format!("**{}**", report.wrong)),
+            ("from the node's own memory", percent(sources.local, report.succeeded) + " %"),
+            ("from another node's", percent(sources.peer, report.succeeded) + " %"),
+            ("from the origin", percent(sources.origin, report.succeeded) + " %"),
+            ("failed", report.failed.to_string()),
+            ("old", format!("{}, by at most {} ms", report.stale, report.stalest_ms)),
+            ("time", format!("{} s", report.elapsed_ms / 1000)),
+        ];
+        let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
+        page.add_table(&texts(["what", ""]), &rows);
+        let kinds = report.failures.iter().map(|(kind, count)| format!("{kind}: {count}"));
+        page.add(&format!("Failures: {}.\n", kinds.collect::<Vec<_>>().join("; ")));
+        page
+    }
+}
