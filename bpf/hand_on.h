@@ -1,12 +1,15 @@
 /* The node's second chance: a packet in the middle of a connection that this
- * node does not have goes on along the row, to a node that may have it.
+ * node does not have goes on along the row, to a node that may have it. So does
+ * a SYN where nobody listens: the node's process has died, and dispatchers do
+ * not know it yet.
  *
  * Read `hand_on` first. Every hop costs the packet one of its TTL and goes
  * forward in the row, so it ends: at an owner, or at a kernel that refuses it.
  * Nothing is dropped here that the kernel would judge as well.
  *
  * Who includes this gives what dispatch.h asks for but `resize`, and
- *   has_socket(context, frame, packet, is_error)  whether the flow lives here
+ *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
+ *                                                 may begin here
  */
 #pragma once
 
@@ -95,8 +98,8 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 	if (!service)
 		return PASS_NO_SERVICE;
 	way->service = packet->ends->from.service = service->id;
-	/* UDP has no connections, and a SYN opens one wherever it comes. */
-	if (packet->ends->to.protocol != PROTOCOL_TCP || packet->opens ||
+	/* UDP has no connections. */
+	if (packet->ends->to.protocol != PROTOCOL_TCP ||
 	    has_socket(context, frame, packet, is_error))
 		return NODE_OWN;
 	return hand_flow_on(frame, packet, settings, service, way);

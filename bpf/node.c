@@ -58,7 +58,7 @@ INLINE int has_socket(context *context, const struct frame *frame, const struct 
 
 	if (!socket)
 		return 0;
-	is_found = socket->state != BPF_TCP_LISTEN ||
+	is_found = socket->state != BPF_TCP_LISTEN || packet->opens ||
 		   (!is_error && is_cookie(frame, packet, socket));
 	bpf_sk_release(socket);
 	return is_found;

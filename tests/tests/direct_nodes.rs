@@ -188,11 +188,13 @@ fn node_fails(what: &str, fault: impl FnOnce(&DirectCluster), mend: impl FnOnce(
         downloads.failed,
         downloads.stopped,
     ));
+    assert_eq!(requests.refused, 0, "{what}: {:?}", requests.examples);
     assert!(noticed_ms <= NOTICED_BUSY_MS, "{noticed_ms} ms; {NOTICED_MS} ms on a machine at rest");
 }
 
 #[test]
 fn a_nodes_process_is_killed() {
+    // Its kernel hands new connections on, so that none is refused.
     let run = |cluster: &DirectCluster| cluster.run(VICTIM);
     node_fails("process of a node killed", |cluster| cluster.kill(VICTIM), run);
 }

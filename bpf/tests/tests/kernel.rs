@@ -128,6 +128,7 @@ fn a_node_keeps_what_it_has_a_socket_for() {
         );
         assert_eq!(from(&mut kernel, 1, FIN | ACK), Verdict::NodeHandOn);
         drop((client, accepted, listener));
+        assert_eq!(from(&mut kernel, 1, SYN), Verdict::NodeHandOn, "nobody listens any more");
     }
 }
 

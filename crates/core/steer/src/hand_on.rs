@@ -1,5 +1,6 @@
 //! The node's program (`bpf/hand_on.h`): a packet in the middle of a connection
-//! that this node does not have goes on along the row.
+//! that this node does not have goes on along the row, as does a SYN where nobody
+//! listens.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -22,7 +23,8 @@ pub struct SocketQuery {
 }
 
 /// Runs the node's program on a frame. `has_socket` tells whether this node has
-/// the connection, or has sent the cookie that this packet brings back.
+/// the connection, has sent the cookie that this packet brings back, or, if the
+/// packet opens a connection, listens.
 pub fn hand_on(
     tables: &mut Tables,
     frame: &[u8],
@@ -83,7 +85,7 @@ fn decide(
         service: service.address,
         is_error,
     };
-    if flow.protocol != PROTOCOL_TCP || flow.opens || has_socket(query()) {
+    if flow.protocol != PROTOCOL_TCP || has_socket(query()) {
         return Ok(Verdict::NodeOwn);
     }
     let node = next_hop(tables, &flow, &service, from).ok_or(Verdict::NodeLast)?;
