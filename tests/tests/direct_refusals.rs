@@ -134,7 +134,11 @@ fn a_start_that_fails_says_why_in_a_line_and_leaves_nothing() {
 
         let address = SocketAddr::from((cluster.machine(name).ipv4(), 7071));
         let taken = cluster.machine(name).run(|| UdpSocket::bind(address)).unwrap().unwrap();
-        refused(&same, &[], &format!("cannot listen for heartbeats on {address}"));
+        refused(
+            &same,
+            &[],
+            &format!("cannot listen for other machines of the cluster on {address}"),
+        );
         drop(taken);
         // What comes last.
         let metrics = SocketAddr::from(([127, 0, 0, 1], 9090));

@@ -24,6 +24,7 @@ use skep_telemetry::{AccessLog, Registry};
 use crate::control::start_console;
 use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
+use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
 use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
@@ -84,32 +85,23 @@ impl Process {
                 parts.push((Part::Node(Arc::clone(node)), bind(address, threads)?));
             }
         }
-        let mut dispatchers = Vec::new();
-        for service in config.services.iter().filter(|_| roles.services) {
-            let dispatcher = Dispatcher::new(&config, &service.name, seed())?;
-            // In direct dispatch packets pass by here without being seen.
-            let own = service.listen.iter().filter(|_| service.dispatch != Dispatch::Direct);
-            for &address in own {
-                let part = Part::Service(Arc::clone(&dispatcher));
-                parts.push((part, bind(address, threads)?));
-            }
-            dispatchers.push(dispatcher);
-        }
-
+        let dispatchers = dispatchers(&config, &roles, threads, &mut parts)?;
         let (mut cooperation, peers) = Cooperation::prepare(&config, &roles, threads)?;
         if let (Some(node), Some(peers)) = (&node, peers) {
             parts.push((Part::Peers(Arc::clone(node)), peers));
         }
 
         let on_reign = cooperation.coordinate(&config, &roles, seed(), &registry)?;
-        let directing =
-            directing.start(&config, &roles, &dispatchers, &admission, &registry, on_reign)?;
+        let mut reporting = Reporting::new(&config, &dispatchers, cooperation.on_load());
+        let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_reign)?;
+        let directing = directing.start(&config, &roles, &dispatchers, &registry, reports)?;
+        reporting.start(&config, &roles, node.as_ref(), &registry)?;
         // Threads from here on have none of the privileges of the start.
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
         if let Some(node) = &node {
-            cooperation.join(&config, &roles, node, &admission, &registry)?;
+            cooperation.join(&config, &roles, node)?;
         }
         let workers = Workers::start(threads, &admission)?;
         for dispatcher in &dispatchers {
@@ -129,6 +121,7 @@ impl Process {
             dispatchers,
             directing,
             cooperation,
+            reporting,
         );
         let running = Arc::new(running);
         let console = start_console(&running)?;
@@ -196,6 +189,28 @@ impl Process {
             () = told_again => tracing::warn!("told again: stopping now"),
         }
     }
+}
+
+/// What dispatches the services, if this process does; where they listen goes
+/// to `parts`.
+fn dispatchers(
+    config: &Config,
+    roles: &Roles,
+    threads: usize,
+    parts: &mut Vec<(Part, ListenerGroup)>,
+) -> anyhow::Result<Vec<Arc<Dispatcher>>> {
+    let mut dispatchers = Vec::new();
+    for service in config.services.iter().filter(|_| roles.services) {
+        let dispatcher = Dispatcher::new(config, &service.name, seed())?;
+        // In direct dispatch packets pass by here without being seen.
+        let own = service.listen.iter().filter(|_| service.dispatch != Dispatch::Direct);
+        for &address in own {
+            let part = Part::Service(Arc::clone(&dispatcher));
+            parts.push((part, bind(address, threads)?));
+        }
+        dispatchers.push(dispatcher);
+    }
+    Ok(dispatchers)
 }
 
 /// Gives every worker its socket of every listener, and the handler behind it.

@@ -76,6 +76,7 @@ impl Control for Management {
             services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
             direct: running.directing.status(),
             cache: running.cooperation.status(),
+            loads: running.reporting.status(),
         }
     }
 

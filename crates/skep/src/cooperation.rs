@@ -8,15 +8,14 @@ use anyhow::Context;
 use skep_config::Config;
 use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
 use skep_directory::{Counters, MemberView};
-use skep_dispatcher::{CacheView, Coordination, OnReign};
+use skep_dispatcher::{CacheView, Coordination, OnLoad, OnReign};
 use skep_node::{ClusterParts, Node};
-use skep_serve::{Admission, ListenerGroup, bind};
+use skep_serve::{ListenerGroup, bind};
 use skep_telemetry::Registry;
 use skep_wire::cache::Identity;
 use skep_wire::message::Name;
 
 use crate::direct::{dispatcher_name, read_key};
-use crate::load::LoadMeter;
 use crate::running::Roles;
 use crate::unprivileged::unprivileged;
 
@@ -67,9 +66,9 @@ impl Cooperation {
         let (Some(identity), Some(listener)) = (&self.identity, self.desk.take()) else {
             return Ok(Box::new(|_| ()));
         };
-        let identity = identity.clone();
+        let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
         let start = move || {
-            Coordination::start(identity, listener, seed)
+            Coordination::start(identity, listener, seed, report_ms)
                 .context("cannot start the coordinator of the caches")
         };
         let is_direct = config.direct_services().next().is_some();
@@ -87,23 +86,19 @@ impl Cooperation {
         Ok(Box::new(|_| ()))
     }
 
+    /// What is to hear of nodes' loads; after [`Cooperation::coordinate`].
+    pub(crate) fn on_load(&self) -> OnLoad {
+        match self.coordination.as_ref().map(|coordination| coordination.loads()) {
+            Some(loads) => Box::new(move |name, load| loads.tell(name, load)),
+            None => Box::new(|_, _| ()),
+        }
+    }
+
     /// Has the node take part; before its handlers are made.
-    pub(crate) fn join(
-        &self,
-        config: &Config,
-        roles: &Roles,
-        node: &Node,
-        admission: &Arc<Admission>,
-        registry: &Arc<Registry>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn join(&self, config: &Config, roles: &Roles, node: &Node) -> anyhow::Result<()> {
         let own = roles.node.as_ref().and_then(|name| config.node(name));
         let (Some(identity), Some(own)) = (&self.identity, own) else { return Ok(()) };
-        let mut meter = LoadMeter::new(admission, registry);
-        let parts = ClusterParts {
-            identity: identity.clone(),
-            address: own.agent_address(),
-            load: Box::new(move || meter.read()),
-        };
+        let parts = ClusterParts { identity: identity.clone(), address: own.agent_address() };
         Ok(node.join(config, parts)?)
     }
 
@@ -137,20 +132,12 @@ fn answers(counters: &Counters) -> [(&'static str, u64); 7] {
 }
 
 fn cache_node(member: &MemberView) -> CacheNode {
-    let load = member.load;
     CacheNode {
         name: member.name.to_string(),
         address: member.address.to_string(),
         capacity_bytes: member.capacity_bytes,
         held_bytes: member.held_bytes,
         shared_bytes: member.shared_bytes,
-        connections: load.connections,
-        bytes_outstanding: load.bytes_outstanding,
-        cpu_permille: load.cpu_permille,
-        memory_bytes: load.memory_bytes,
-        sent_bytes_s: load.sent_bytes_s,
-        filled_bytes_s: load.filled_bytes_s,
-        hit_permille: load.hit_permille,
     }
 }
 

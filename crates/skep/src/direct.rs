@@ -11,16 +11,15 @@ use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{DirectPeer, DirectStatus, PacketCount};
-use skep_dispatcher::{Direct, DirectParts, Dispatcher, OnReign};
+use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnReign};
 use skep_guard::privileges;
-use skep_serve::Admission;
 use skep_telemetry::Registry;
 use skep_wire::guard::{Counters, Order};
-use skep_wire::message::NodeLoad;
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
 use crate::guardian::Guardian;
+use crate::reporting::LoadSource;
 use crate::running::Roles;
 use crate::stores::Stores;
 
@@ -31,6 +30,16 @@ pub(crate) struct Directing {
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
     agent: Option<Arc<Agent>>,
+}
+
+/// What goes with heartbeats, or comes of them.
+pub(crate) struct Reports {
+    /// Says what the node of this process has to do, if it has one.
+    pub(crate) load: Option<LoadSource>,
+    /// Told what nodes have to do.
+    pub(crate) loads: Arc<Loads>,
+    /// Told who is active.
+    pub(crate) on_reign: OnReign,
 }
 
 /// Takes away what a start has put on this machine, and it alone.
@@ -90,18 +99,17 @@ impl Directing {
         config: &Config,
         roles: &Roles,
         dispatchers: &[Arc<Dispatcher>],
-        admission: &Arc<Admission>,
         registry: &Arc<Registry>,
-        on_reign: OnReign,
+        reporting: Reports,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
-        if let Some(name) = &roles.node {
-            let (admission, counted) = (Arc::clone(admission), Arc::clone(registry));
+        let Reports { load, loads, on_reign } = reporting;
+        if let (Some(name), Some(load)) = (&roles.node, load) {
             let parts = AgentParts {
                 name: name.clone(),
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
-                load: Box::new(move || load(&admission, &counted)),
+                load,
                 on_drained: Box::new(|is_drained| {
                     let what = if is_drained { "no new connections" } else { "new connections" };
                     tracing::info!("the dispatcher sends {what} to this node");
@@ -125,6 +133,7 @@ impl Directing {
                 // The shared one is the referee's: not waited for.
                 persist: Box::new(move |epoch| local.record_epoch(epoch).wait()),
                 on_guard_gone: Box::new(end_without_guard),
+                loads,
                 on_reign,
                 referee,
             };
@@ -249,18 +258,19 @@ fn register_packets(
     registry.register_gauges("skep_direct_packets", help, Box::new(read));
 }
 
-fn register_datagrams(
+/// What came by UDP and did not count.
+pub(crate) fn register_datagrams(
     registry: &Registry,
     refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
 ) {
-    let help = "Heartbeats and tables refused, by reason.";
+    let help = "Datagrams of the cluster refused, by reason.";
     let read = move || {
         let sample = |&reason: &OpenError| {
             (vec![("reason".to_owned(), reason.name().to_owned())], refused(reason) as f64)
         };
         OpenError::ALL.iter().map(sample).collect()
     };
-    registry.register_gauges("skep_direct_datagrams_refused", help, Box::new(read));
+    registry.register_gauges("skep_datagrams_refused", help, Box::new(read));
 }
 
 /// Fates that some packet met.
@@ -314,14 +324,5 @@ fn warn_if_open(path: &Path) {
     if open {
         let path = path.display();
         tracing::warn!("{path} can be read by others than its owner: chmod 600 {path}");
-    }
-}
-
-fn load(admission: &Admission, registry: &Registry) -> NodeLoad {
-    NodeLoad {
-        connections: admission.open() as u64,
-        requests_in_flight: registry.snapshot().requests_in_flight,
-        bytes_outstanding: 0,
-        cpu_permille: 0,
     }
 }

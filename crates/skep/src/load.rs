@@ -1,94 +1,145 @@
 //! What this process has to do: the load that nodes tell.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use skep_serve::Admission;
-use skep_telemetry::{Registry, Totals};
-use skep_wire::cache::Load;
+use rustix::time::{ClockId, clock_gettime};
+use skep_node::Node;
+use skep_telemetry::{CoreGauge, Registry, Totals};
+use skep_wire::message::NodeLoad;
 
-/// Bytes of a page of memory, as `/proc` counts them here.
-const PAGE_BYTES: u64 = 4096;
+/// Time that rates are measured over, in milliseconds: bursts do not make them
+/// jump, and they follow a change within a second.
+const RATE_MS: u128 = 1000;
 
-/// Clock ticks per second in `/proc` (`USER_HZ`, the same on all machines that
-/// Linux runs on today).
-const TICKS_PER_S: u64 = 100;
+/// Samples kept for that at most, however often somebody asks.
+const SAMPLES_MAX: usize = 128;
 
-/// Shortest time that a rate is measured over, in milliseconds.
-const RATE_MS_MIN: u128 = 1000;
-
-/// Reads the load; rates are those since a second ago.
+/// Reads the load of a node.
 pub(crate) struct LoadMeter {
-    admission: Arc<Admission>,
+    node: Arc<Node>,
     registry: Arc<Registry>,
-    since: Instant,
-    before: Sample,
-    rates: Load,
+    cores: f64,
+    /// Of the last second, the oldest first.
+    samples: VecDeque<Sample>,
 }
 
 /// Sums at a moment.
-#[derive(Clone, Default)]
+#[derive(Clone, Copy)]
 struct Sample {
-    cpu_ticks: u64,
-    totals: Totals,
+    at: Instant,
+    cpu: Duration,
+    sent_bytes: u64,
+    filled_bytes: u64,
+    hits: u64,
+    /// Requests that the memory was asked for.
+    asked: u64,
 }
 
 impl LoadMeter {
-    pub(crate) fn new(admission: &Arc<Admission>, registry: &Arc<Registry>) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, registry: &Arc<Registry>) -> Self {
         Self {
-            admission: Arc::clone(admission),
+            node: Arc::clone(node),
             registry: Arc::clone(registry),
-            since: Instant::now(),
-            before: Sample::default(),
-            rates: Load::default(),
+            cores: std::thread::available_parallelism().map_or(1, usize::from) as f64,
+            samples: VecDeque::new(),
         }
     }
 
-    /// The load now.
-    pub(crate) fn read(&mut self) -> Load {
-        let elapsed = self.since.elapsed();
-        if elapsed.as_millis() >= RATE_MS_MIN {
-            let after = Sample { cpu_ticks: cpu_ticks(), totals: self.registry.snapshot().totals };
-            self.rates = rates(&self.before, &after, elapsed.as_secs_f64());
-            (self.since, self.before) = (Instant::now(), after);
+    /// The load now; rates are those of the last second.
+    pub(crate) fn read(&mut self) -> NodeLoad {
+        let now = sample(&self.registry.totals());
+        let is_old = |it: &Sample| now.at.duration_since(it.at).as_millis() > RATE_MS;
+        // One that is older stays, so that there is a whole second to look at.
+        while self.samples.get(1).is_some_and(is_old) || self.samples.len() >= SAMPLES_MAX {
+            self.samples.pop_front();
         }
-        Load {
-            connections: self.admission.open() as u64,
-            memory_bytes: memory_bytes(),
-            ..self.rates
+        let before = self.samples.front().copied().unwrap_or(now);
+        self.samples.push_back(now);
+        let sending_bytes = self.node.cluster().map_or(0, |cluster| cluster.sending_bytes());
+        NodeLoad {
+            connections: self.registry.gauge(CoreGauge::ConnectionsOpen),
+            requests_in_flight: self.registry.gauge(CoreGauge::RequestsInFlight),
+            bytes_outstanding: self.registry.gauge(CoreGauge::BytesOutstanding) + sending_bytes,
+            memory_bytes: resident_bytes() + self.node.store_stats().file_bytes,
+            ..rates(&before, &now, self.cores)
         }
     }
 }
 
-fn rates(before: &Sample, after: &Sample, seconds: f64) -> Load {
-    let (old, new) = (&before.totals, &after.totals);
+fn sample(totals: &Totals) -> Sample {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let cpu = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+    let hits = totals.cache_hit + totals.cache_revalidated;
+    let others = totals.cache_miss
+        + totals.cache_fill
+        + totals.cache_fill_joined
+        + totals.cache_streamed
+        + totals.cache_peer_hit
+        + totals.cache_peer_joined;
+    Sample {
+        at: Instant::now(),
+        cpu,
+        sent_bytes: totals.sent_bytes + totals.peer_sent_bytes,
+        filled_bytes: totals.cluster_origin_bytes,
+        hits,
+        asked: hits + others,
+    }
+}
+
+/// What happened between two samples.
+fn rates(before: &Sample, after: &Sample, cores: f64) -> NodeLoad {
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    if seconds == 0.0 {
+        return NodeLoad::default();
+    }
     let rate = |old: u64, new: u64| (new.saturating_sub(old) as f64 / seconds) as u64;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    let busy_s = after.cpu_ticks.saturating_sub(before.cpu_ticks) as f64 / TICKS_PER_S as f64;
-    let hits = new.cache_hit.saturating_sub(old.cache_hit);
-    let others = |it: &Totals| {
-        it.cache_fill + it.cache_fill_joined + it.cache_peer_hit + it.cache_peer_joined
-    };
-    let asked = hits + others(new).saturating_sub(others(old));
-    Load {
+    let busy_s = after.cpu.saturating_sub(before.cpu).as_secs_f64();
+    let hits = after.hits.saturating_sub(before.hits);
+    let asked = after.asked.saturating_sub(before.asked);
+    NodeLoad {
         cpu_permille: (busy_s / seconds / cores * 1000.0).min(1000.0) as u16,
-        sent_bytes_s: rate(old.sent_bytes, new.sent_bytes),
-        filled_bytes_s: rate(old.cluster_origin_bytes, new.cluster_origin_bytes),
-        hit_permille: (hits * 1000).checked_div(asked).unwrap_or(0) as u16,
-        ..Load::default()
+        sent_bytes_s: rate(before.sent_bytes, after.sent_bytes),
+        filled_bytes_s: rate(before.filled_bytes, after.filled_bytes),
+        hit_permille: (hits.min(asked) * 1000).checked_div(asked).unwrap_or(0) as u16,
+        ..NodeLoad::default()
     }
 }
 
-/// Time on processors, user and system (proc(5), fields 14 and 15).
-fn cpu_ticks() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may contain anything.
-    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace();
-    fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
-}
-
-fn memory_bytes() -> u64 {
+/// Memory that the system calls resident (proc(5), statm); files that are kept
+/// in memory files are not part of it.
+fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0) * PAGE_BYTES
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_per_second_and_shares_are_of_what_happened() {
+        let at = Instant::now();
+        let before =
+            Sample { at, cpu: Duration::ZERO, sent_bytes: 100, filled_bytes: 0, hits: 5, asked: 9 };
+        let after = Sample {
+            at: at + Duration::from_millis(500),
+            cpu: Duration::from_millis(250),
+            sent_bytes: 1_100,
+            filled_bytes: 50,
+            hits: 8,
+            asked: 13,
+        };
+        let load = rates(&before, &after, 2.0);
+        assert_eq!((load.sent_bytes_s, load.filled_bytes_s), (2_000, 100));
+        assert_eq!((load.cpu_permille, load.hit_permille), (250, 750));
+        assert_eq!(rates(&before, &before, 2.0), NodeLoad::default());
+    }
+
+    #[test]
+    fn a_process_takes_memory() {
+        assert!(resident_bytes() > 1 << 20);
+    }
 }

@@ -19,6 +19,7 @@ use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 use crate::commands::load_config;
 use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
+use crate::reporting::Reporting;
 use crate::settings::{admission_limits, engine_settings, threads};
 
 /// What a process is of its cluster.
@@ -42,6 +43,7 @@ pub(crate) struct Running {
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
     pub(crate) directing: Directing,
     pub(crate) cooperation: Cooperation,
+    pub(crate) reporting: Reporting,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
@@ -68,6 +70,7 @@ impl Running {
         dispatchers: Vec<Arc<Dispatcher>>,
         directing: Directing,
         cooperation: Cooperation,
+        reporting: Reporting,
     ) -> Self {
         if let Some(node) = &node {
             register_node_gauges(&registry, node);
@@ -81,6 +84,7 @@ impl Running {
             dispatchers,
             directing,
             cooperation,
+            reporting,
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),
@@ -182,6 +186,7 @@ impl Running {
             dispatcher.reload(&config);
         }
         self.directing.reload(&config)?;
+        self.reporting.reload(&config);
         self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
         self.admission.set_limits(admission_limits(&config));
         *in_force = Arc::new(config);

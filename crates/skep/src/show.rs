@@ -7,13 +7,14 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use skep_console::{
-    CoordinatorStatus, DirectStatus, Latency, NodeSource, NodeState, NodeStatus, ProcessStatus,
-    ServiceStatus,
+    CoordinatorStatus, DirectStatus, Latency, NodeReport, NodeSource, NodeState, NodeStatus,
+    ProcessStatus, ServiceStatus,
 };
 
 mod number;
 mod table;
 
+use number::age;
 pub(crate) use number::{bytes, count, duration, latency, permille, plural, rate};
 use table::{Align, Table};
 
@@ -72,7 +73,55 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
         line(&mut out, &service_line(service));
         out.push_str(&matrix(service, status.uptime_ms, paint));
     }
+    if !status.loads.is_empty() {
+        out.push('\n');
+        out.push_str(&loads(&status.loads));
+    }
     out
+}
+
+/// What nodes say of their load.
+fn loads(reports: &[NodeReport]) -> String {
+    let mut table = Table::new(&[
+        ("LOAD OF", Align::Left),
+        ("CPU", Align::Right),
+        ("MEMORY", Align::Right),
+        ("CONNS", Align::Right),
+        ("TO SEND", Align::Right),
+        ("SENT/S", Align::Right),
+        ("HITS", Align::Right),
+        ("FILLED/S", Align::Right),
+        ("HEARD", Align::Right),
+    ]);
+    for report in reports {
+        table.row(load_cells(report));
+    }
+    let mut text = table.text(COLUMNS, |_| "");
+    for report in reports.iter().filter(|report| report.is_stale) {
+        line(&mut text, &format!("  {}", stale(report)));
+    }
+    text
+}
+
+/// A node's name and what it says of its load.
+pub(crate) fn load_cells(report: &NodeReport) -> [String; 9] {
+    [
+        report.name.clone(),
+        permille(report.cpu_permille.into(), 1000),
+        bytes(report.memory_bytes),
+        count(report.connections),
+        bytes(report.bytes_outstanding),
+        bytes(report.sent_bytes_s),
+        permille(report.hit_permille.into(), 1000),
+        bytes(report.filled_bytes_s),
+        age(report.age_ms),
+    ]
+}
+
+/// That a node tells nothing any more.
+pub(crate) fn stale(report: &NodeReport) -> String {
+    let silence = age(report.age_ms);
+    format!("{} has told nothing of its load for {silence}: it counts no more", report.name)
 }
 
 /// The coordinator of the caches, and what nodes hold.
@@ -93,12 +142,6 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
         ("HOLDS", Align::Right),
         ("OF", Align::Right),
         ("SHARED", Align::Right),
-        ("HITS", Align::Right),
-        ("SENT/S", Align::Right),
-        ("FILLED/S", Align::Right),
-        ("TO SEND", Align::Right),
-        ("CPU", Align::Right),
-        ("MEMORY", Align::Right),
     ]);
     for node in &part.nodes {
         table.row([
@@ -106,12 +149,6 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
             bytes(node.held_bytes),
             bytes(node.capacity_bytes),
             permille(node.shared_bytes, node.held_bytes),
-            permille(u64::from(node.hit_permille), 1000),
-            bytes(node.sent_bytes_s),
-            bytes(node.filled_bytes_s),
-            bytes(node.bytes_outstanding),
-            permille(u64::from(node.cpu_permille), 1000),
-            bytes(node.memory_bytes),
         ]);
     }
     if !part.nodes.is_empty() {

@@ -51,6 +51,10 @@ const CHECKS: &[(&[&str], Check)] = &[
         &["node.address", "service.listen", "dispatcher.name", "metrics.listen", "admin.listen"],
         listeners_do_not_overlap,
     ),
+    (
+        &["key_file", "dispatcher.name", "dispatcher.address", "node.address", "node.agent"],
+        agents_do_not_overlap,
+    ),
     (&["service.dispatch", "service.listen"], virtual_addresses_are_real),
     (&["service.dispatch", "service.policy"], direct_policies_see_no_requests),
     (&["service.dispatch", "key_file"], direct_needs_a_key),
@@ -312,6 +316,26 @@ fn nodes_do_not_overlap(
             let clash = Clash::new(&at, "an address of its own", format!("that of {taken}"));
             clashes.push(clash.kind(ErrorKind::Duplicate));
         }
+    }
+}
+
+/// Where load is told, and caches are shared, is an address for each.
+fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+    if !config.reports_load() {
+        return;
+    }
+    let dispatchers = config.dispatchers.iter().filter_map(|it| Some((&it.name, it.address?)));
+    let mut taken: Vec<(&String, SocketAddr)> = dispatchers.collect();
+    for (i, node) in config.nodes.iter().enumerate() {
+        let address = node.agent_address();
+        if let Some((owner, _)) = taken.iter().find(|(_, other)| overlap(*other, address)) {
+            let at = [Key("node"), Nth(i), Key("agent")];
+            let found = format!("\"{address}\", that of {owner:?}");
+            let clash = Clash::new(&at, "an address \"IP:PORT\" of its own", found);
+            let how = "nodes on one machine each need an `agent` with a port of its own";
+            clashes.push(clash.kind(ErrorKind::Duplicate).hint(how.to_owned()));
+        }
+        taken.push((&node.name, address));
     }
 }
 

@@ -106,6 +106,19 @@ impl Config {
             && self.sites.iter().any(Site::is_shared)
     }
 
+    /// Whether nodes tell dispatchers of their load: they share a key, and some
+    /// dispatcher has an address to be told at.
+    pub fn reports_load(&self) -> bool {
+        self.key_file.is_some() && self.dispatchers.iter().any(|it| it.address.is_some())
+    }
+
+    /// Time from one report of a node's load to the next, in milliseconds. In
+    /// direct dispatch heartbeats carry it.
+    pub fn report_interval_ms(&self) -> u64 {
+        let is_direct = self.direct_services().next().is_some();
+        if is_direct { self.direct.node_heartbeat_ms } else { self.agent.report_ms }
+    }
+
     /// The control socket of the process that runs as `name`.
     pub fn socket_of(&self, name: &str) -> PathBuf {
         let default = || self.state_dir.join(format!("{name}.sock"));

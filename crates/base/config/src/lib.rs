@@ -39,8 +39,8 @@ pub use kind::{Form, Kind, Unit};
 pub use number::{parse_duration_ms, parse_size};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
-    Admin, Cache, Config, Direct, Dispatcher, Etcd, Fetch, Health, Limits, Log, Machine, Metrics,
-    Node, Redirect, Service, Site, Timeouts,
+    Admin, Agent, Cache, Config, Direct, Dispatcher, Etcd, Fetch, Health, Limits, Log, Machine,
+    Metrics, Node, Redirect, Service, Site, Timeouts,
 };
 pub use table::{Setting, TableDoc, setting, settings, tables};
 pub use words::{

@@ -32,8 +32,8 @@ table! {
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust whoever has it, and nobody
-        /// else. Needed for `dispatch = "direct"` and for nodes that get from
-        /// each other's memory.
+        /// else. Needed for `dispatch = "direct"`, for nodes that get from each
+        /// other's memory, and for nodes that tell dispatchers of their load.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
         /// Where dispatchers keep what must outlive them, and who says which
         /// of them is active when they cannot agree: `embedded` is a file of
@@ -52,6 +52,8 @@ table! {
         etcd: Etcd, restart;
         /// The web servers.
         nodes: Vec<Node>, live;
+        /// What nodes tell dispatchers.
+        agent: Agent, restart;
         /// What dispatchers offer to clients.
         services: Vec<Service>, restart;
         /// What nodes serve.
@@ -86,8 +88,9 @@ table! {
     Dispatcher at "dispatcher" {
         /// Its name, for `--as`, logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
-        /// Where the other dispatchers and the nodes reach it: by UDP for
-        /// `dispatch = "direct"`, by TCP as coordinator of the nodes' caches.
+        /// Where the other dispatchers and the nodes reach it: by UDP for what
+        /// nodes tell of their load and for `dispatch = "direct"`, by TCP as
+        /// coordinator of the nodes' caches.
         address: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
         /// Who of several dispatchers is active when all are well: the one
         /// with the highest number.
@@ -161,13 +164,23 @@ table! {
         /// Where `dispatch = "redirect"` sends clients; unset, it is
         /// `address`.
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;
-        /// Where it is reached by dispatchers, by UDP for `dispatch =
-        /// "direct"`, and by other nodes, by TCP for what it has in memory;
-        /// unset, it is port 7071 of `address`.
+        /// Where it is reached by dispatchers, by UDP, and by other nodes, by
+        /// TCP for what it has in memory; unset, it is port 7071 of `address`.
         agent: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
         /// The network device that steered packets come in by; unset, the one
         /// that has `address`.
         device: Option<String> = None => Kind::Text(Form::Name), restart;
+    }
+}
+
+table! {
+    /// What nodes tell dispatchers of themselves: CPU, memory, connections,
+    /// bytes to send, rates. Dispatchers with an `address` hear it, if there is a
+    /// `key_file`.
+    Agent at "agent" {
+        /// Time from one report of a node's load to the next. With `dispatch =
+        /// "direct"` heartbeats carry it, every `direct.node_heartbeat_ms`.
+        report_ms: u64 = 100 => ms(10..=10_000), restart;
     }
 }
 
@@ -350,8 +363,8 @@ table! {
         /// How long a node waits for the coordinator, which knows who holds
         /// what, before it goes by the hash of the name.
         coordinator_timeout_ms: u64 = 100 => ms(1..=10_000), restart;
-        /// Bytes that a node sends to clients and other nodes at a time; over
-        /// it, it lets other nodes ask elsewhere.
+        /// Bytes that a node sends to other nodes at a time; over it, it lets
+        /// them ask elsewhere.
         outstanding_bytes_max: u64 = 512 * MIB => bytes(MIB..=TIB), restart;
     }
 }

@@ -12,6 +12,7 @@ pub const POLICY_NAMES: &[&str] = &[
     "least-connections",
     "weighted-least-connections",
     "least-outstanding",
+    "least-bytes",
     "power-of-two",
     "maglev-address",
     "maglev-connection",

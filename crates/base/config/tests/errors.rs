@@ -296,6 +296,24 @@ fn direct_dispatch_says_what_it_needs() {
 }
 
 #[test]
+fn agents_of_one_machine_have_ports_of_their_own() {
+    let text = |key: &str, agent: &str| {
+        format!(
+            "{key}[[dispatcher]]\nname = 'gate'\naddress = '10.0.0.1:7071'\n[[node]]\nname = 'one'\n\
+             address = '10.0.0.11:80'\n[[node]]\nname = 'two'\naddress = '10.0.0.11:81'\n{agent}\
+             [[site]]\nroot = '/srv'\n[[service]]\nname = 'web'\nlisten = '10.0.0.1:80'\n"
+        )
+    };
+    let key = "key_file = 'key'\n";
+    Config::parse("test", &text("", "")).unwrap();
+    Config::parse("test", &text(key, "agent = '10.0.0.11:7072'\n")).unwrap();
+    for (agent, owner) in [("", "one"), ("agent = '10.0.0.1:7071'\n", "gate")] {
+        let told = only(&text(key, agent));
+        assert!(told.contains("Duplicate node.agent") && told.contains(owner), "{told}");
+    }
+}
+
+#[test]
 fn networks_are_addresses_with_or_without_bits() {
     let text = |networks: &str| format!("{BASE}[direct]\ndeny = {networks}\n");
     let right = "['10.0.0.0/8', '192.0.2.1', '2001:db8::/32', '::/0']";

@@ -30,6 +30,8 @@ pub enum Message {
     Flows(FlowBatch),
     /// A standby has taken a batch.
     FlowsTaken(FlowsTaken),
+    /// What a node has to do, where no heartbeat says it.
+    Load(NodeLoad),
 }
 
 /// What a dispatcher does now.
@@ -100,17 +102,28 @@ pub struct NodeBeat {
     pub load: NodeLoad,
 }
 
-/// What a node has to do.
+/// What a node has to do, and how well its memory serves it. Rates are those of
+/// the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLoad {
-    /// Connections open.
+    /// Connections of clients.
     pub connections: u64,
     /// Requests that are being answered.
     pub requests_in_flight: u64,
-    /// Bytes of replies that are still to be sent.
+    /// Bytes of replies, to clients and to nodes, that are still to be sent; of
+    /// a large object those of the segment that is being sent.
     pub bytes_outstanding: u64,
-    /// Use of its processors, in thousandths of all of them.
+    /// Use of its processors by the process, in thousandths of all of them.
     pub cpu_permille: u16,
+    /// Memory of the process, in bytes, with what it keeps of files.
+    pub memory_bytes: u64,
+    /// Bytes sent to clients and nodes, per second.
+    pub sent_bytes_s: u64,
+    /// Bytes read from origins, per second.
+    pub filled_bytes_s: u64,
+    /// Of the requests that its memory was asked for, those that it answered,
+    /// in thousandths.
+    pub hit_permille: u16,
 }
 
 /// Some flows. A dump begins with a batch that is `is_first`; batches after
@@ -174,8 +187,11 @@ impl Message {
         match self {
             Self::Dispatcher(_) | Self::FlowsTaken(_) => true,
             Self::Node(beat) => {
-                beat.addresses.len() <= ADDRESSES_MAX && beat.index.is_none_or(is_index)
+                beat.addresses.len() <= ADDRESSES_MAX
+                    && beat.index.is_none_or(is_index)
+                    && beat.load.is_sound()
             }
+            Self::Load(load) => load.is_sound(),
             Self::Table(table) => table.is_sound(),
             Self::Flows(batch) => {
                 let is_sound = |flow: &Flow| {
@@ -184,6 +200,13 @@ impl Message {
                 batch.flows.len() <= FLOWS_PER_BATCH_MAX && batch.flows.iter().all(is_sound)
             }
         }
+    }
+}
+
+impl NodeLoad {
+    /// Whether shares are shares.
+    fn is_sound(&self) -> bool {
+        self.cpu_permille <= 1000 && self.hit_permille <= 1000
     }
 }
 

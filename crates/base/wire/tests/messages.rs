@@ -4,14 +4,15 @@
 use proptest::prelude::*;
 use skep_units::Rng;
 use skep_wire::limits::{
-    ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, WEIGHT_MAX,
+    ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, KEY_CHARACTERS_MIN, MESSAGE_BYTES_MAX,
+    NAME_BYTES_MAX, WEIGHT_MAX,
 };
 use skep_wire::message::{
     DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeBeat, NodeLoad,
     NotAMessage, Stage,
 };
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
-use skep_wire::seal::PeerId;
+use skep_wire::seal::{Endpoint, Key, PeerId};
 use skep_wire::steer::{
     Flow, Measure, NODES_MAX, NodeState, Protocol, ROW_NODES, SERVICES_MAX, Service,
 };
@@ -49,7 +50,25 @@ fn node_beat() -> NodeBeat {
             requests_in_flight: 2,
             bytes_outstanding: 3,
             cpu_permille: 4,
+            memory_bytes: 5,
+            sent_bytes_s: 6,
+            filled_bytes_s: 7,
+            hit_permille: 8,
         },
+    }
+}
+
+/// The load whose numbers take the most bytes.
+fn heaviest() -> NodeLoad {
+    NodeLoad {
+        connections: u64::MAX,
+        requests_in_flight: u64::MAX,
+        bytes_outstanding: u64::MAX,
+        cpu_permille: 1000,
+        memory_bytes: u64::MAX,
+        sent_bytes_s: u64::MAX,
+        filled_bytes_s: u64::MAX,
+        hit_permille: 1000,
     }
 }
 
@@ -114,6 +133,8 @@ fn all() -> Vec<Message> {
         Message::Table(Table::default()),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
         Message::FlowsTaken(FlowsTaken { dump: 1, number: 2 }),
+        Message::Load(NodeLoad::default()),
+        Message::Load(heaviest()),
     ]
 }
 
@@ -127,6 +148,30 @@ fn what_is_written_is_read_again() {
         assert_eq!(Message::decode(&longer), Err(NotAMessage), "something behind it");
         assert_eq!(Message::decode(&bytes[..bytes.len() - 1]), Err(NotAMessage), "cut short");
     }
+}
+
+#[test]
+fn a_load_is_one_small_datagram() {
+    let key = Key::from_text(&"k".repeat(KEY_CHARACTERS_MIN)).unwrap();
+    let mut node = Endpoint::new(&key, "hive", "n1", 1);
+    let usual = NodeLoad {
+        connections: 200,
+        requests_in_flight: 40,
+        bytes_outstanding: 80_000_000,
+        cpu_permille: 250,
+        memory_bytes: 1 << 30,
+        sent_bytes_s: 100_000_000,
+        filled_bytes_s: 1_000_000,
+        hit_permille: 970,
+    };
+    let mut sizes = [usual, heaviest()].into_iter().map(|load| {
+        let parts = split(&Message::Load(load).encode()).unwrap();
+        assert_eq!(parts.len(), 1);
+        node.seal(PeerId(1), &parts[0]).unwrap().len()
+    });
+    let (usual, heaviest) = (sizes.next().unwrap(), sizes.next().unwrap());
+    eprintln!("a load: {usual} bytes, at most {heaviest}");
+    assert!(usual < 120 && heaviest < 200, "{usual}, {heaviest}");
 }
 
 #[test]
@@ -182,6 +227,11 @@ fn beyond_the_bounds_is_no_message() {
         Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX + 1)),
         Message::Flows(stray),
+        Message::Load(NodeLoad { cpu_permille: 1001, ..heaviest() }),
+        Message::Node(NodeBeat {
+            load: NodeLoad { hit_permille: 1001, ..heaviest() },
+            ..node_beat()
+        }),
     ] {
         assert_eq!(Message::decode(&message.encode()), Err(NotAMessage), "{message:?}");
     }

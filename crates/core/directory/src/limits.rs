@@ -13,6 +13,10 @@ pub const LEASES_MAX: usize = 16_384;
 /// may stall that long, and whoever waits for a dead leader is patient so long.
 pub const LEASE_TTL_MS: u32 = 2_000;
 
+/// Age of a node's load, in milliseconds, after which it counts no more, by
+/// default: five reports.
+pub const LOAD_MS_MAX: u64 = 500;
+
 /// Tables that a directory is cut into: one is swept, or grows, at a time, so
 /// that answers never wait for all.
 pub(crate) const SHARDS: usize = 256;

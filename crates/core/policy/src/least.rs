@@ -1,5 +1,5 @@
-//! `least-connections`, `weighted-least-connections`, `least-outstanding` and
-//! `power-of-two`: the candidate with the least load.
+//! `least-connections`, `weighted-least-connections`, `least-outstanding`,
+//! `least-bytes` and `power-of-two`: the candidate with the least load.
 //!
 //! Loads count relative to capacity (slow-start share, times weight where the
 //! policy knows weights), compared exactly, by cross-multiplication. A node at
@@ -20,6 +20,8 @@ pub(crate) enum Measure {
     Connections,
     ConnectionsPerWeight,
     Requests,
+    /// Bytes to send, and requests whose bytes are not known yet.
+    Bytes,
 }
 
 /// The least-loaded candidate. Ties are drawn in proportion to capacity: an
@@ -103,27 +105,29 @@ impl Policy for PowerOfTwo {
 /// The fraction `load / capacity`, both in thousandths.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
-    load: u64,
+    load: u128,
     capacity: u64,
 }
 
 impl Measure {
     fn cost(self, node: &NodeView) -> Cost {
-        let (count, weight) = match self {
-            Self::Connections => (node.connections, 1),
-            Self::ConnectionsPerWeight => (node.connections, node.weight_at_least_one()),
-            Self::Requests => (node.outstanding_requests, 1),
+        let (count, weight): (u64, u64) = match self {
+            Self::Connections => (node.connections.into(), 1),
+            Self::ConnectionsPerWeight => (node.connections.into(), node.weight_at_least_one()),
+            Self::Requests => (node.outstanding_requests.into(), 1),
+            Self::Bytes => (node.work().replies(), 1),
         };
         let full = u64::from(SLOW_START_PERMILLE_FULL);
         let share = node.share_permille();
-        Cost { load: u64::from(count) * full + (full - share), capacity: weight * share }
+        let load = u128::from(count) * u128::from(full) + u128::from(full - share);
+        Cost { load, capacity: weight * share }
     }
 }
 
 impl Cost {
     fn compare(&self, other: &Self) -> Ordering {
-        let left = u128::from(self.load) * u128::from(other.capacity);
-        let right = u128::from(other.load) * u128::from(self.capacity);
+        let left = self.load.saturating_mul(other.capacity.into());
+        let right = other.load.saturating_mul(self.capacity.into());
         left.cmp(&right)
     }
 }

@@ -12,6 +12,15 @@ pub const NODES_MAX: usize = 4_096;
 /// `NodeView::slow_start_permille` of a node that is warm, in thousandths.
 pub const SLOW_START_PERMILLE_FULL: u16 = 1_000;
 
+/// Reports of a node that may be missing in a row before what it last said no
+/// longer counts: one or two are lost, or late on a busy machine; a node that
+/// was silent for longer may have done all that it had to do.
+pub const REPORTS_MISSED_MAX: u64 = 5;
+
+/// Bytes that weigh as much as a request of which nothing is known but that it
+/// is there: a middling reply (the WebBench mix has a mean of 15 KiB).
+pub const REPLY_BYTES: u64 = 16 * 1024;
+
 /// Edits between what a user wrote and a name that we still suggest: a typo
 /// or two, not another word.
 pub(crate) const SUGGESTION_EDITS_MAX: usize = 4;

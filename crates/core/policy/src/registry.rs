@@ -48,6 +48,8 @@ pub enum DirectLoad {
     Connections,
     /// Unanswered requests.
     Requests,
+    /// Bytes to send, counted in replies ([`Work::replies`](crate::Work)).
+    Bytes,
 }
 
 const fn direct(choices: usize, measure: steer::Measure, load: DirectLoad) -> Option<Direct> {
@@ -145,6 +147,14 @@ const TABLE: &[PolicyInfo] = &[
         make: |name, seed| Box::new(Least::new(name, Measure::Requests, Rng::new(seed))),
     },
     PolicyInfo {
+        name: "least-bytes",
+        about: "the node with the fewest bytes to send",
+        content_aware: false,
+        weighted: false,
+        direct: direct(CHOICES_MAX, steer::Measure::Load, DirectLoad::Bytes),
+        make: |name, seed| Box::new(Least::new(name, Measure::Bytes, Rng::new(seed))),
+    },
+    PolicyInfo {
         name: "power-of-two",
         about: "of two random nodes, the one with fewer unanswered requests",
         content_aware: false,
@@ -229,14 +239,14 @@ mod tests {
             assert!(info.name.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'));
             assert_eq!(build(info.name, 1).unwrap().name(), info.name);
         }
-        assert_eq!(seen.len(), 11);
+        assert_eq!(seen.len(), 12);
     }
 
     #[test]
     fn an_unknown_name_suggests_its_neighbour_and_lists_the_known() {
         let error = build("round_robbin", 1).err().unwrap();
         assert_eq!(error.did_you_mean, Some("round-robin"));
-        assert_eq!(error.known.len(), 11);
+        assert_eq!(error.known.len(), 12);
         let text = error.to_string();
         assert!(text.starts_with("unknown policy \"round_robbin\"; did you mean \"round-robin\"?"));
         assert!(text.contains("maglev-url"));

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use skep_units::{NodeId, Now};
 
+use crate::Work;
 use crate::limits::SLOW_START_PERMILLE_FULL;
 
 /// The parts of a request that a policy may look at. Borrowed from the
@@ -51,9 +52,9 @@ pub struct NodeView {
     pub eligible: bool,
     /// Thousandths of its share that it takes now, `1..=1000`; 1000 when warm.
     pub slow_start_permille: u16,
-    /// Client connections that it serves now.
+    /// Connections that carry something now.
     pub connections: u32,
-    /// Requests sent to it and not yet answered in full.
+    /// Requests that it has not yet answered in full.
     pub outstanding_requests: u32,
     /// Bytes of replies that it still has to send.
     pub outstanding_bytes: u64,
@@ -84,6 +85,11 @@ impl NodeView {
     /// Its slow-start share, `1..=1000`.
     pub(crate) fn share_permille(&self) -> u64 {
         u64::from(self.slow_start_permille.clamp(1, SLOW_START_PERMILLE_FULL))
+    }
+
+    /// What it has to do.
+    pub(crate) fn work(&self) -> Work {
+        Work { requests: self.outstanding_requests.into(), bytes: self.outstanding_bytes }
     }
 
     /// Its weight, at least 1.

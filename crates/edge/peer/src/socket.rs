@@ -66,7 +66,7 @@ pub struct Waker(Arc<OwnedFd>);
 
 /// The socket cannot be had.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen for heartbeats on {address} (UDP): {error}")]
+#[error("cannot listen for other machines of the cluster on {address} (UDP): {error}")]
 pub struct BindError {
     /// Where it was to be.
     pub address: SocketAddr,

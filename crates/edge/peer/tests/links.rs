@@ -12,7 +12,7 @@ use skep_peer::stream::{
 };
 use skep_wire::cache::frame::PING;
 use skep_wire::cache::{
-    FrameError, Handshake, HelloError, Identity, Load, Purpose, Reason, SegmentName, ToCoordinator,
+    FrameError, Handshake, HelloError, Identity, Purpose, Reason, SegmentName, ToCoordinator,
     ToNode,
 };
 use support::*;
@@ -223,8 +223,8 @@ fn messages_go_both_ways_in_order() {
     for number in 0..10_000 {
         assert_eq!(node.received(), answer(number));
     }
-    node.tell(Command::SendAll(ToCoordinator::Load(Load::default())));
-    assert_eq!(coordinator.received(), ToCoordinator::Load(Load::default()));
+    node.tell(Command::SendAll(ask(10_000)));
+    assert_eq!(coordinator.received(), ask(10_000));
     assert_eq!(coordinator.count(StreamCount::Received), 10_001);
     assert_eq!(coordinator.count(StreamCount::Greeted), 1);
 }

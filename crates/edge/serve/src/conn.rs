@@ -162,9 +162,20 @@ impl Conn {
     /// Writes all of `output`; each time the peer takes bytes it gets
     /// `stall_ms` for the next ones.
     pub async fn send(&self, output: &mut Output, stall_ms: u64) -> Result<(), ConnError> {
+        self.send_telling(output, stall_ms, |_| ()).await
+    }
+
+    /// [`Conn::send`] that tells after each step how many bytes are left.
+    pub async fn send_telling(
+        &self,
+        output: &mut Output,
+        stall_ms: u64,
+        mut tell: impl FnMut(u64),
+    ) -> Result<(), ConnError> {
         let mut left = u64::MAX;
         std::future::poll_fn(|cx| {
             let progress = self.poll_send(cx, output);
+            tell(output.len());
             if progress.is_pending() && output.len() != left {
                 left = output.len();
                 self.expire_after(stall_ms, Cause::WriteStall);

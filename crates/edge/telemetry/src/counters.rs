@@ -37,13 +37,18 @@ impl CoreCounters {
 
     /// Raises `gauge` by 1.
     pub fn gauge_inc(&self, gauge: CoreGauge) {
-        bump(&self.gauges[gauge as usize], 1);
+        self.gauge_move(gauge, 0, 1);
     }
 
     /// Lowers `gauge` by 1. One thread's share may fall below zero when another
     /// raised it; only the sum over all threads means something.
     pub fn gauge_dec(&self, gauge: CoreGauge) {
-        bump(&self.gauges[gauge as usize], u64::MAX);
+        self.gauge_move(gauge, 1, 0);
+    }
+
+    /// Raises or lowers `gauge` by what lies between `from` and `to`.
+    pub fn gauge_move(&self, gauge: CoreGauge, from: u64, to: u64) {
+        bump(&self.gauges[gauge as usize], to.wrapping_sub(from));
     }
 
     /// Counts one request that took `total_us` microseconds from its first byte
@@ -86,11 +91,14 @@ pub enum CoreGauge {
     ConnectionsOpen,
     /// Requests whose reply isn't finished.
     RequestsInFlight,
+    /// Bytes of replies that are to be sent and that no socket took yet.
+    BytesOutstanding,
 }
 
 impl CoreGauge {
     /// Every gauge, in the order of its number.
-    pub const ALL: &[Self] = &[Self::ConnectionsOpen, Self::RequestsInFlight];
+    pub const ALL: &[Self] =
+        &[Self::ConnectionsOpen, Self::RequestsInFlight, Self::BytesOutstanding];
 
     /// Prometheus name and help.
     pub(crate) fn describe(self) -> (&'static str, &'static str) {
@@ -98,6 +106,9 @@ impl CoreGauge {
             Self::ConnectionsOpen => ("skep_connections_open", "Client connections now open."),
             Self::RequestsInFlight => {
                 ("skep_requests_in_flight", "Requests whose reply is not finished.")
+            }
+            Self::BytesOutstanding => {
+                ("skep_bytes_outstanding", "Bytes of replies to clients that are still to be sent.")
             }
         }
     }
@@ -253,6 +264,9 @@ counter_table! {
         PeerOverloaded peer_overloaded = "overloaded";
         PeerBroken peer_broken = "broken";
         PeerTakenOver peer_taken_over = "taken_over";
+    }
+    "skep_peer_sent_bytes_total" "Bytes of segments sent to other nodes." {
+        PeerSentBytes peer_sent_bytes;
     }
     "skep_cache_removals_total" "Entries that left the memory cache or never entered it, by reason." by "reason" {
         CacheStaleDropped cache_stale_dropped = "stale";

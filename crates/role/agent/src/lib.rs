@@ -1,9 +1,10 @@
-//! The agent of a node in direct dispatch: says that the node lives and what it
-//! has to do, and brings the active dispatcher's table to the node's program.
+//! The agent of a node: tells dispatchers what the node has to do. In direct
+//! dispatch ([`Agent`]) that goes with heartbeats, and it brings the active
+//! dispatcher's table to the node's program; elsewhere ([`Reporter`]) it is all.
 //!
 //! ```text
-//!   dispatchers <--NodeBeat-- Report (own thread, high priority)
-//!   dispatchers --Table-----> Report --tables--> Obey --orders--> netguard
+//!   dispatchers <--NodeBeat, Load-- Report (own thread, high priority)
+//!   dispatchers --Table-----------> Report --tables--> Obey --orders--> netguard
 //! ```
 //!
 //! Invariants: of tables the latest version counts, whoever sent it. The thread
@@ -14,26 +15,30 @@
 mod limits;
 mod obey;
 mod report;
+mod reporter;
+mod steered;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skep_config::Config;
+use skep_config::{Config, Node};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{Answer, Counters, Opened, Order, Settings, Side};
 use skep_wire::message::{Name, NameTooLong, NodeLoad};
-use skep_wire::seal::Key;
+use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::NO_NODE;
 use skep_wire::table::TableVersion;
 
 use limits::TABLES_WAITING_MAX;
 use obey::{Obey, Told};
 use report::Report;
+pub use reporter::{Reporter, ReporterParts};
+use steered::Steered;
 
 /// What an agent needs to begin.
 pub struct AgentParts {
@@ -44,7 +49,7 @@ pub struct AgentParts {
     /// The way to netguard.
     pub guard: Arc<Guard>,
     /// What the node has to do now.
-    pub load: Box<dyn Fn() -> NodeLoad + Send>,
+    pub load: Box<dyn FnMut() -> NodeLoad + Send>,
     /// Told when the dispatchers want no more new work here, and when they do
     /// again.
     pub on_drained: Box<dyn Fn(bool) + Send>,
@@ -87,13 +92,13 @@ pub struct Agent {
     opened: Opened,
     counts: Arc<Counts>,
     shared: Arc<Shared>,
+    stop: Arc<AtomicBool>,
     waker: Waker,
 }
 
 /// What the agent's threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
-    pub(crate) stop: AtomicBool,
     pub(crate) is_leaving: AtomicBool,
     pub(crate) status: Mutex<AgentStatus>,
     /// The table that the program goes by.
@@ -132,19 +137,7 @@ impl Agent {
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
         let AgentParts { name, key, guard, load, on_drained, on_guard_gone } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
-        let mut socket = Socket::bind(&SocketSettings {
-            address: node.agent_address(),
-            key: key.clone(),
-            cluster: config.cluster.clone(),
-            name: name.clone(),
-            clock: now,
-        })?;
-        let mut dispatchers = Vec::new();
-        for dispatcher in &config.dispatchers {
-            let Some(address) = dispatcher.address else { continue };
-            socket.set_peer(&dispatcher.name, address);
-            dispatchers.push(Name::new(&dispatcher.name)?.peer());
-        }
+        let (socket, dispatchers) = conversation(config, node, &key)?;
         let opened = match guard.ask(&Order::Open(Side::Node))? {
             Answer::Opened(opened) => opened,
             _ => return Err(GuardError::Foreign.into()),
@@ -155,20 +148,19 @@ impl Agent {
         let (tables, to_apply) = sync_channel(TABLES_WAITING_MAX);
         let shared = Arc::new(Shared::default());
         let (waker, counts) = (socket.waker(), socket.counts());
-        let report = Report {
-            socket,
-            dispatchers,
+        let voice = Steered {
             name: Name::new(&name)?,
             address: node.address.ip(),
             opened: opened.clone(),
-            interval_ms: config.direct.node_heartbeat_ms,
-            load,
             tables,
             waiting: None,
             table: Arc::default(),
             hears: None,
             shared: Arc::clone(&shared),
         };
+        let (interval_ms, stop) = (config.report_interval_ms(), Arc::default());
+        let report =
+            Report { socket, dispatchers, interval_ms, load, voice, stop: Arc::clone(&stop) };
         let told = Told { on_drained, on_guard_gone };
         let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
         beat_thread("skep-report", move |priority| {
@@ -180,7 +172,7 @@ impl Agent {
             give_up_privileges();
             obey.run(&to_apply);
         })?;
-        Ok(Self { opened, counts, shared, waker })
+        Ok(Self { opened, counts, shared, stop, waker })
     }
 
     /// How the node's program is attached.
@@ -214,9 +206,32 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
     }
+}
+
+/// The node's socket, and the dispatchers to speak to by it: all that have an
+/// address, but for the one in the same process that has the node's name.
+pub(crate) fn conversation(
+    config: &Config,
+    node: &Node,
+    key: &Key,
+) -> Result<(Socket, Vec<PeerId>), AgentError> {
+    let mut socket = Socket::bind(&SocketSettings {
+        address: node.agent_address(),
+        key: key.clone(),
+        cluster: config.cluster.clone(),
+        name: node.name.clone(),
+        clock: now,
+    })?;
+    let mut dispatchers = Vec::new();
+    for dispatcher in config.dispatchers.iter().filter(|it| it.name != node.name) {
+        let Some(address) = dispatcher.address else { continue };
+        socket.set_peer(&dispatcher.name, address);
+        dispatchers.push(Name::new(&dispatcher.name)?.peer());
+    }
+    Ok((socket, dispatchers))
 }
 
 fn settings(config: &Config, key: &Key) -> Settings {
@@ -231,7 +246,7 @@ fn settings(config: &Config, key: &Key) -> Settings {
 }
 
 /// These threads were started with the privileges of the process's start.
-fn give_up_privileges() {
+pub(crate) fn give_up_privileges() {
     if let Err(error) = skep_guard::privileges::keep_nothing() {
         tracing::warn!(%error, "a thread keeps privileges that it does not need");
     }

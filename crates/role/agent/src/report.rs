@@ -1,119 +1,72 @@
-//! The thread that reports: beats to every dispatcher, hears their tables.
+//! The thread that reports: tells every dispatcher of this node's load, by a
+//! datagram at every interval, and hears what they say.
 
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use skep_peer::{Received, Socket};
 use skep_units::Now;
-use skep_wire::guard::Opened;
-use skep_wire::message::{Hears, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{Message, NodeLoad};
 use skep_wire::seal::PeerId;
-use skep_wire::table::Table;
 
-use crate::limits::HEARS_MS_MAX;
-use crate::{Shared, now};
+use crate::now;
 
 /// See the module.
-pub(crate) struct Report {
+pub(crate) struct Report<V> {
     pub(crate) socket: Socket,
     pub(crate) dispatchers: Vec<PeerId>,
-    pub(crate) name: Name,
-    pub(crate) address: IpAddr,
-    pub(crate) opened: Opened,
     pub(crate) interval_ms: u64,
-    pub(crate) load: Box<dyn Fn() -> NodeLoad + Send>,
-    pub(crate) tables: SyncSender<Arc<Table>>,
-    /// The latest table, while there is no room for it.
-    pub(crate) waiting: Option<Arc<Table>>,
-    /// The latest that was heard.
-    pub(crate) table: Arc<Table>,
-    /// The active dispatcher with the latest epoch, and when it was heard.
-    pub(crate) hears: Option<(PeerId, u64, Now)>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) load: LoadSource,
+    pub(crate) voice: V,
+    pub(crate) stop: Arc<AtomicBool>,
 }
 
-impl Report {
+/// What the node has to do now.
+pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
+
+/// What is said around a load, and what is made of what dispatchers say.
+pub(crate) trait Voice {
+    fn say(&mut self, now: Now, load: NodeLoad) -> Message;
+
+    /// Something that a dispatcher said.
+    fn hear(&mut self, received: Received, socket: &mut Socket);
+}
+
+/// The load and nothing else.
+pub(crate) struct LoadAlone;
+
+impl Voice for LoadAlone {
+    fn say(&mut self, _: Now, load: NodeLoad) -> Message {
+        Message::Load(load)
+    }
+
+    fn hear(&mut self, _: Received, _: &mut Socket) {}
+}
+
+impl<V: Voice> Report<V> {
     pub(crate) fn run(mut self) {
-        let mut beat_at = now();
-        while !self.shared.stop.load(Ordering::Relaxed) {
+        let mut report_at = now();
+        while !self.stop.load(Ordering::Relaxed) {
             let now = now();
-            if now >= beat_at {
-                self.beat(now);
-                self.hand_over();
-                beat_at = now.plus_ms(self.interval_ms);
+            if now >= report_at {
+                let message = self.voice.say(now, (self.load)());
+                self.socket.send_all(self.dispatchers.iter().copied(), &message);
+                report_at = now.plus_ms(self.interval_ms);
             }
-            let left = Duration::from_millis(beat_at.since_ms(now).max(1));
+            let left = Duration::from_millis(report_at.since_ms(now).max(1));
             match self.socket.receive(left) {
-                Ok(Some(received)) => self.hear(received),
+                Ok(Some(received)) if self.dispatchers.contains(&received.from) => {
+                    self.voice.hear(received, &mut self.socket);
+                }
+                Ok(Some(_)) => {}
                 // Woken: there is something to say.
-                Ok(None) => beat_at = crate::now(),
+                Ok(None) => report_at = crate::now(),
                 Err(error) => {
-                    tracing::error!(%error, "heartbeats cannot be received");
+                    tracing::error!(%error, "what dispatchers say cannot be received");
                     std::thread::sleep(left);
                 }
             }
-        }
-    }
-
-    fn beat(&mut self, now: Now) {
-        let hears = self.hears.map(|(dispatcher, epoch, at)| {
-            let ago_ms = u32::try_from(now.since_ms(at)).unwrap_or(u32::MAX);
-            Hears { dispatcher, epoch, ago_ms }
-        });
-        let beat = NodeBeat {
-            name: self.name.clone(),
-            index: self.table.node(self.name.as_str()).map(|node| node.index),
-            mac: self.opened.mac,
-            mtu: self.opened.mtu,
-            addresses: vec![self.address],
-            table: self.shared.applied(),
-            hears: hears.filter(|hears| u64::from(hears.ago_ms) <= HEARS_MS_MAX),
-            is_leaving: self.shared.is_leaving.load(Ordering::Relaxed),
-            load: (self.load)(),
-        };
-        self.socket.send_all(self.dispatchers.iter().copied(), &Message::Node(beat));
-    }
-
-    fn hear(&mut self, received: Received) {
-        let Received { from, message, .. } = received;
-        if !self.dispatchers.contains(&from) {
-            return;
-        }
-        match message {
-            // It has lost its memory: without the histories it would take
-            // connections of earlier memberships for nobody's.
-            Message::Dispatcher(beat)
-                if beat.stage == Stage::Joining && beat.table < self.table.version =>
-            {
-                // Its next beat asks again.
-                let _ = self.socket.send(from, &Message::Table(Table::clone(&self.table)));
-            }
-            Message::Dispatcher(beat) if beat.stage == Stage::Active => {
-                let is_latest = self.hears.is_none_or(|(known, epoch, at)| {
-                    known == from || beat.epoch > epoch || now().since_ms(at) > HEARS_MS_MAX
-                });
-                if is_latest {
-                    self.hears = Some((from, beat.epoch, now()));
-                    self.shared.set_active_mac(beat.mac);
-                }
-            }
-            Message::Table(table) if table.version > self.table.version => {
-                self.table = Arc::new(table);
-                self.waiting = Some(Arc::clone(&self.table));
-                self.hand_over();
-            }
-            _ => {}
-        }
-    }
-
-    /// Gives the latest table to whoever applies it, without waiting.
-    fn hand_over(&mut self) {
-        let Some(table) = self.waiting.take() else { return };
-        if let Err(TrySendError::Full(table)) = self.tables.try_send(table) {
-            self.waiting = Some(table);
         }
     }
 }

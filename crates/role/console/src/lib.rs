@@ -37,8 +37,8 @@ pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
-    NewPolicy, NewWeight, NodeLocalStatus, NodeSource, NodeState, NodeStatus, PacketCount,
-    ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
+    NewPolicy, NewWeight, NodeLocalStatus, NodeReport, NodeSource, NodeState, NodeStatus,
+    PacketCount, ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
 };
 pub use openapi::openapi_json;
 pub use problem::Problem;

@@ -41,6 +41,38 @@ pub struct ProcessStatus {
     /// Its coordinator of the cluster cache, if it has one.
     #[serde(default)]
     pub cache: Option<CoordinatorStatus>,
+    /// What nodes say of their load, if it has a dispatcher.
+    #[serde(default)]
+    pub loads: Vec<NodeReport>,
+}
+
+/// What a node said last of its load. Rates are those of the second before.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeReport {
+    /// Its name.
+    pub name: String,
+    /// How long ago it said so, in milliseconds.
+    pub age_ms: u64,
+    /// Whether that is so long that it counts no more: dispatchers go by what
+    /// they see themselves.
+    pub is_stale: bool,
+    /// Use of its processors by its process, in thousandths of all of them.
+    pub cpu_permille: u16,
+    /// Memory of its process, with what it keeps of files, in bytes.
+    pub memory_bytes: u64,
+    /// Connections of clients.
+    pub connections: u64,
+    /// Requests that it is answering.
+    pub requests_in_flight: u64,
+    /// Bytes of replies, to clients and to nodes, that it has still to send; of
+    /// a large object those of the segment that is being sent.
+    pub bytes_outstanding: u64,
+    /// Bytes that the process sends to clients and nodes, per second.
+    pub sent_bytes_s: u64,
+    /// Bytes that it reads from origins and disks into memory, per second.
+    pub filled_bytes_s: u64,
+    /// Requests answered out of its own memory, in thousandths.
+    pub hit_permille: u16,
 }
 
 /// A coordinator of the cluster cache.
@@ -85,20 +117,6 @@ pub struct CacheNode {
     pub held_bytes: u64,
     /// Of these, bytes that other nodes hold, too.
     pub shared_bytes: u64,
-    /// Connections of clients.
-    pub connections: u64,
-    /// Bytes that it has still to send to other nodes and clients.
-    pub bytes_outstanding: u64,
-    /// Use of its processors, in thousandths.
-    pub cpu_permille: u16,
-    /// Memory of its process, in bytes.
-    pub memory_bytes: u64,
-    /// Bytes sent in the last second.
-    pub sent_bytes_s: u64,
-    /// Bytes read from origins in the last second.
-    pub filled_bytes_s: u64,
-    /// Requests answered out of its own memory, in thousandths.
-    pub hit_permille: u16,
 }
 
 /// A process's part in direct dispatch.

@@ -1,7 +1,7 @@
 //! The coordinator of the cluster cache in this process: links in, answers out.
 //!
 //! ```text
-//!   nodes <--links--> LinkServer's thread { Coordinator } <--stage-- who is active
+//!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
 //!                                   |
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
@@ -18,9 +18,11 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use skep_directory::{Coordinator, Counters, Hello, LinkId as Member, MemberView, Settings};
 use skep_peer::stream::{LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, Teller};
+use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::{Identity, ToCoordinator, ToNode};
+use skep_wire::message::{Name, NodeLoad};
 
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS};
 
@@ -39,42 +41,66 @@ pub struct CacheView {
 
 /// A coordinator; its links end when this is dropped.
 pub struct Coordination {
-    server: LinkServer<Stage>,
+    server: LinkServer<Told>,
     view: Arc<ArcSwap<CacheView>>,
 }
 
-/// `Some(epoch)`: active. `None`: on standby.
-type Stage = Option<u64>;
+/// What the thread of the links is told.
+enum Told {
+    /// `Some(epoch)`: active. `None`: on standby.
+    Stage(Option<u64>),
+    /// A node has so many bytes to send.
+    Loaded(Name, u64),
+}
 
 /// Tells a coordinator whether it is active.
 #[derive(Clone)]
-pub struct CoordinatorStage(Teller<Stage>);
+pub struct CoordinatorStage(Teller<Told>);
 
 impl CoordinatorStage {
     /// Active in an epoch, or on standby.
     pub fn set(&self, stage: Option<u64>) {
-        if self.0.tell(stage).is_err() {
+        if self.0.tell(Told::Stage(stage)).is_err() {
             tracing::warn!("the coordinator of the caches was not told that it is {stage:?}");
         }
     }
 }
 
+/// Tells a coordinator what nodes have to do.
+#[derive(Clone)]
+pub struct CoordinatorLoads(Teller<Told>);
+
+impl CoordinatorLoads {
+    /// So much, as the node `name` says.
+    pub fn tell(&self, name: &Name, load: &NodeLoad) {
+        // One that finds no room is followed by the next.
+        drop(self.0.tell(Told::Loaded(name.clone(), load.bytes_outstanding)));
+    }
+}
+
 impl Coordination {
     /// Takes links of nodes at `listener`; on standby until told otherwise.
+    /// Nodes tell of their load every `report_ms`.
     ///
     /// # Errors
     /// If there is no thread to be had.
-    pub fn start(identity: Identity, listener: TcpListener, seed: u64) -> std::io::Result<Self> {
+    pub fn start(
+        identity: Identity,
+        listener: TcpListener,
+        seed: u64,
+        report_ms: u64,
+    ) -> std::io::Result<Self> {
+        let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
         let mut desk = Desk {
-            coordinator: Coordinator::new(Settings::default(), seed),
+            coordinator: Coordinator::new(Settings { load_ms_max, ..Settings::default() }, seed),
             links: HashMap::new(),
             members: HashMap::new(),
             shown: Arc::clone(&view),
             ticks: 0,
         };
         let settings = LinkSettings::new(identity, COORDINATOR_TICK_MS);
-        let handle = move |event: LinkEvent<ToCoordinator, Stage>, outbox: &mut Outbox<ToNode>| {
+        let handle = move |event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>| {
             desk.handle(event, outbox);
         };
         Ok(Self { server: LinkServer::start(&settings, listener, handle)?, view })
@@ -83,6 +109,11 @@ impl Coordination {
     /// What tells it whether it is active.
     pub fn stage(&self) -> CoordinatorStage {
         CoordinatorStage(self.server.teller())
+    }
+
+    /// What tells it of nodes' loads.
+    pub fn loads(&self) -> CoordinatorLoads {
+        CoordinatorLoads(self.server.teller())
     }
 
     /// What is to be shown of it, at most half a second old.
@@ -102,7 +133,7 @@ struct Desk {
 }
 
 impl Desk {
-    fn handle(&mut self, event: LinkEvent<ToCoordinator, Stage>, outbox: &mut Outbox<ToNode>) {
+    fn handle(&mut self, event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>) {
         let now = Now(monotonic_ms());
         match event {
             LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
@@ -114,9 +145,12 @@ impl Desk {
                     tracing::info!("cache: node {peer} is not linked any more: {why}");
                 }
             }
-            LinkEvent::Told(stage) => {
+            LinkEvent::Told(Told::Stage(stage)) => {
                 self.coordinator.set_stage(stage);
                 self.show();
+            }
+            LinkEvent::Told(Told::Loaded(name, bytes)) => {
+                self.coordinator.loaded(now, &name, bytes)
             }
             LinkEvent::Tick => {
                 self.coordinator.tick(now);

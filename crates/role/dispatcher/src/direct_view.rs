@@ -2,13 +2,10 @@
 //! nodes, drains, weights and policies, whoever forwards the bytes.
 
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::Relaxed;
 
 use skep_cluster::{Failure, State as Life};
-use skep_wire::message::NodeLoad;
 
 use crate::dispatcher::Dispatcher;
-use crate::state::Details;
 
 /// A node of a service, as far as packets to it are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,34 +62,12 @@ impl Dispatcher {
         self.change(|state, _| state.settings.policy.clone())
     }
 
-    /// A node says what it has to do: what drains wait for, and what is shown.
-    pub fn hear_load(&self, name: &str, load: &NodeLoad) {
-        let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        self.with_details(name, |details| {
-            let own = &details.node.load;
-            own.requests.store(narrow(load.requests_in_flight), Relaxed);
-            // Idle connections are flows too: a drain waits for them.
-            let idle = load.connections.saturating_sub(load.requests_in_flight);
-            own.tunnels.store(narrow(idle), Relaxed);
-            own.bytes.store(load.bytes_outstanding, Relaxed);
-        });
-    }
-
     /// A node is not heard any more: out at once, without waiting for checks.
     pub fn miss(&self, name: &str) {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);
             if let Some(id) = id {
                 state.on_request(now, id, Err(Failure::Silent));
-            }
-        });
-    }
-
-    fn with_details(&self, name: &str, job: impl FnOnce(&Details)) {
-        self.change(|state, _| {
-            let id = state.membership.find(name).map(skep_cluster::Member::id);
-            if let Some(details) = id.and_then(|id| state.details.get(&id)) {
-                job(details);
             }
         });
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use skep_telemetry::{Labels, Registry};
 
 use crate::dispatcher::Dispatcher;
+use crate::loads::{Loads, NodeReport};
 use crate::status::NodeStatus;
 
 type Value = fn(&NodeStatus) -> f64;
@@ -41,6 +42,59 @@ pub fn register_gauges(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
         let dispatchers = Arc::clone(&dispatchers);
         registry.register_gauges(name, help, Box::new(move || samples(&dispatchers, value)));
     }
+}
+
+type Said = fn(&NodeReport) -> f64;
+
+/// What nodes say of themselves.
+const REPORTS: &[(&str, &str, Said)] = &[
+    ("skep_report_age_seconds", "Time since a node told of its load.", |it| it.age_ms as f64 / 1e3),
+    ("skep_report_cpu_ratio", "Use of a node's processors by its process, as it says.", |it| {
+        f64::from(it.load.cpu_permille) / 1e3
+    }),
+    ("skep_report_memory_bytes", "Memory of a node's process, as it says.", |it| {
+        it.load.memory_bytes as f64
+    }),
+    ("skep_report_connections", "Connections of a node's clients, as it says.", |it| {
+        it.load.connections as f64
+    }),
+    ("skep_report_requests_in_flight", "Requests that a node is answering, as it says.", |it| {
+        it.load.requests_in_flight as f64
+    }),
+    ("skep_report_bytes_outstanding", "Bytes that a node has to send, as it says.", |it| {
+        it.load.bytes_outstanding as f64
+    }),
+    ("skep_report_sent_bytes_per_second", "Bytes that a node sends, as it says.", |it| {
+        it.load.sent_bytes_s as f64
+    }),
+    ("skep_report_filled_bytes_per_second", "Bytes that come from origins, as it says.", |it| {
+        it.load.filled_bytes_s as f64
+    }),
+    ("skep_report_hit_ratio", "Requests that a node's memory answered, as it says.", |it| {
+        f64::from(it.load.hit_permille) / 1e3
+    }),
+];
+
+/// Registers the gauges of what nodes say of themselves, each with the label
+/// `node`, and what became of their reports.
+pub fn register_reports(registry: &Registry, loads: &Arc<Loads>) {
+    for &(name, help, said) in REPORTS {
+        let loads = Arc::clone(loads);
+        let sample = move |report: NodeReport| {
+            (vec![("node".to_owned(), report.name.to_string())], said(&report))
+        };
+        let read = move || loads.reports().into_iter().map(sample).collect();
+        registry.register_gauges(name, help, Box::new(read));
+    }
+    let loads = Arc::clone(loads);
+    let read = move || {
+        let sample = |(outcome, reports): (&str, u64)| {
+            (vec![("outcome".to_owned(), outcome.to_owned())], reports as f64)
+        };
+        loads.counts().map(sample).to_vec()
+    };
+    let help = "Reports of nodes since the start, by what became of them.";
+    registry.register_gauges("skep_reports", help, Box::new(read));
 }
 
 fn samples(dispatchers: &[Weak<Dispatcher>], value: Value) -> Vec<(Labels, f64)> {

@@ -86,8 +86,9 @@ impl Lane {
     ) -> Option<Target> {
         self.sync();
         self.view.now = now;
+        let interval_ms = self.in_force.settings.report_interval_ms;
         for (view, entry) in self.view.nodes.iter_mut().zip(&self.in_force.nodes) {
-            entry.node.refresh(view);
+            entry.node.refresh(view, now, interval_ms);
         }
         let (mut host, mut path) = (request.authority.name, Cow::Borrowed(request.path));
         if self.content_aware {

@@ -10,6 +10,7 @@
 //!                           v                            |
 //!  request -> Lane (per worker: policy, view, budget) -> node
 //!                      ^-- loads: atomics of each node, counted by all workers
+//!                           ^-- Loads: what nodes say of themselves
 //! ```
 //!
 //! Invariants:
@@ -30,16 +31,19 @@ mod coordinate;
 mod direct;
 mod direct_view;
 mod dispatcher;
+mod ear;
 mod gauges;
 mod handler;
 mod lane;
 mod limits;
+mod loads;
 mod node;
 mod probe;
 mod proxy;
 mod published;
 mod redirect;
 mod reload;
+mod reported;
 mod settings;
 mod state;
 mod status;
@@ -47,10 +51,12 @@ mod status;
 mod tests;
 
 pub use control::ControlError;
-pub use coordinate::{CacheView, Coordination, CoordinatorStage};
+pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage};
 pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnReign, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
-pub use gauges::register_gauges;
+pub use ear::{Ear, EarError};
+pub use gauges::{register_gauges, register_reports};
 pub use handler::DispatcherHandler;
+pub use loads::{Loads, NodeReport, OnLoad};
 pub use status::{NodeSource, NodeStatus, ServiceStatus};

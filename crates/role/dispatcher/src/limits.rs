@@ -64,6 +64,10 @@ pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 /// heartbeats.
 pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 
+/// How often the thread that hears loads looks around while nobody says
+/// anything, in milliseconds; it is woken when there is something to do.
+pub(crate) const EAR_MS: u64 = 1000;
+
 /// How often the packet programs' counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 

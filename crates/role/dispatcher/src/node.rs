@@ -7,10 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use skep_policy::NodeView;
-use skep_units::{NodeId, stable_hash};
+use skep_policy::{NodeView, Work};
+use skep_units::{NodeId, Now, stable_hash};
 
 use crate::limits::LATENCY_SMOOTHING;
+use crate::reported::Reported;
 
 /// One node, shared by all workers. On cache lines of its own.
 #[derive(Debug)]
@@ -25,18 +26,27 @@ pub(crate) struct Node {
     /// A request failed there lately: the next good one is to be reported.
     suspect: AtomicBool,
     pub(crate) load: Load,
+    pub(crate) reported: Reported,
     pub(crate) totals: Totals,
 }
 
-/// What a node does now.
+/// What a node does now, as this dispatcher sees it; in direct dispatch, which
+/// sees packets only, as the node itself says.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Requests sent and not yet answered in full.
-    pub(crate) requests: AtomicU32,
+    pub(crate) requests: Level,
     /// Upgraded connections.
     pub(crate) tunnels: AtomicU32,
     /// Bytes of announced reply bodies that did not come yet.
-    pub(crate) bytes: AtomicU64,
+    pub(crate) bytes: Level,
+}
+
+/// A number that rises and falls, and the most that it was of late.
+#[derive(Debug, Default)]
+pub(crate) struct Level {
+    now: AtomicU64,
+    most: AtomicU64,
 }
 
 /// What a node did since the dispatcher knows it.
@@ -61,6 +71,7 @@ impl Node {
             share_permille: AtomicU16::new(0),
             suspect: AtomicBool::new(false),
             load: Load::default(),
+            reported: Reported::default(),
             totals: Totals::default(),
         }
     }
@@ -85,7 +96,7 @@ impl Node {
 
     /// Requests and tunnels: what a drain waits for.
     pub(crate) fn in_use(&self) -> u32 {
-        self.load.requests.load(Relaxed).saturating_add(self.load.tunnels.load(Relaxed))
+        narrow(self.load.requests.now()).saturating_add(self.load.tunnels.load(Relaxed))
     }
 
     /// Moving average of the time to answer, in microseconds; 0: no answer yet.
@@ -104,21 +115,98 @@ impl Node {
         self.totals.latency_us.store(average.max(1), Relaxed);
     }
 
-    /// Brings what changes from request to request into `view`.
-    pub(crate) fn refresh(&self, view: &mut NodeView) {
+    /// Brings what changes from request to request into `view`; reports are due
+    /// every `interval_ms`.
+    pub(crate) fn refresh(&self, view: &mut NodeView, now: Now, interval_ms: u64) {
         let share = self.share_permille();
         view.eligible = share > 0;
         view.slow_start_permille = share.max(1);
-        view.outstanding_requests = self.load.requests.load(Relaxed);
+        let own = Work { requests: self.load.requests.now(), bytes: self.load.bytes.now() };
+        let seen = own.plus(self.reported.at(now, interval_ms));
+        view.outstanding_requests = narrow(seen.requests);
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
-        view.outstanding_bytes = self.load.bytes.load(Relaxed);
+        view.outstanding_bytes = seen.bytes;
     }
+
+    /// The node says that it has so much to do.
+    pub(crate) fn hear(&self, now: Now, work: Work) {
+        let (requests, bytes) = (self.load.requests.take_most(), self.load.bytes.take_most());
+        self.reported.set(now, work.beyond(Work { requests, bytes }));
+    }
+}
+
+impl Level {
+    pub(crate) fn now(&self) -> u64 {
+        self.now.load(Relaxed)
+    }
+
+    pub(crate) fn rise(&self, by: u64) {
+        let now = self.now.fetch_add(by, Relaxed) + by;
+        // Seldom more than a look: all workers would fight for the line.
+        if now > self.most.load(Relaxed) {
+            self.most.fetch_max(now, Relaxed);
+        }
+    }
+
+    pub(crate) fn fall(&self, by: u64) {
+        self.now.fetch_sub(by, Relaxed);
+    }
+
+    /// Somebody else counts.
+    pub(crate) fn set(&self, now: u64) {
+        self.now.store(now, Relaxed);
+        self.most.store(now, Relaxed);
+    }
+
+    /// The most that it was since this was last asked.
+    fn take_most(&self) -> u64 {
+        self.most.swap(self.now(), Relaxed)
+    }
+}
+
+fn narrow(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn view() -> NodeView {
+        NodeView {
+            id: NodeId(0),
+            name_hash: 0,
+            weight: 1,
+            eligible: true,
+            slow_start_permille: 1000,
+            connections: 0,
+            outstanding_requests: 0,
+            outstanding_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn a_report_tells_of_others_until_it_is_old() {
+        let node = Node::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        let mut view = view();
+        let mut seen = |now: u64| {
+            node.refresh(&mut view, Now(now), 100);
+            (view.outstanding_requests, view.connections, view.outstanding_bytes)
+        };
+        node.load.requests.rise(5);
+        node.load.tunnels.store(2, Relaxed);
+        node.load.bytes.rise(500);
+        assert_eq!(seen(1_000), (5, 7, 500), "its own view");
+        node.load.requests.fall(3);
+        node.hear(Now(1_000), Work { requests: 9, bytes: 400 });
+        assert_eq!(seen(1_000), (6, 8, 500), "five of the nine may have been ours");
+        node.reported.sent_on();
+        assert_eq!(seen(1_500), (7, 9, 500), "and one that was sent there since");
+        assert_eq!(seen(1_501), (2, 4, 500), "stale: its own view alone");
+        node.hear(Now(1_600), Work { requests: 9, bytes: 0 });
+        assert_eq!(seen(1_600), (9, 11, 500), "two were the most of ours since then");
+    }
 
     #[test]
     fn the_average_begins_at_the_first_answer_and_follows() {

@@ -29,6 +29,7 @@ impl DispatcherHandler {
         };
         self.counters().inc(Counter::Redirects);
         target.node().totals.requests.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        target.node().reported.sent_on();
         let status = target.settings().redirect_status;
         reply.prebuilt(status, &target.redirect_head);
         reply.lines(request.path);

@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) membership: MembershipSettings,
     pub(crate) check_path: String,
     pub(crate) check_status: u16,
+    /// Time from one report of a node's load to the next.
+    pub(crate) report_interval_ms: u64,
     /// `Retry-After: N\r\n`.
     pub(crate) retry_after_line: Box<[u8]>,
 }
@@ -54,6 +56,7 @@ impl Settings {
             membership: membership(&service.health),
             check_path: service.health.path.clone(),
             check_status: service.health.expect_status,
+            report_interval_ms: config.report_interval_ms(),
             retry_after_line: format!("Retry-After: {retry_after_s}\r\n").into_bytes().into(),
         }
     }

@@ -10,6 +10,7 @@
 mod control;
 mod framing;
 mod health;
+mod loads;
 mod proxy;
 mod redirect;
 mod retries;

@@ -19,6 +19,7 @@ use crate::context::Context;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::handler::{Handler, Quick};
 use crate::limits::TURN_REQUESTS_MAX;
+use crate::owed::{Owed, Unfinished};
 use crate::reply::{Reply, Summary, body_wanted};
 
 /// A handler on a worker: the service that listeners hand connections to.
@@ -421,11 +422,14 @@ impl<'e, H: Handler> Connection<'e, H> {
         end
     }
 
+    /// Sends what the socket did not take at once.
     async fn send(&self, mut output: Output) -> Result<(), ConnError> {
         let queued = output.len();
         let stall_ms = self.engine.context.settings().write_stall_ms;
-        let sent = self.conn.send(&mut output, stall_ms).await;
-        self.engine.context.counters().add(Counter::SentBytes, queued - output.len());
+        let counters = self.engine.context.counters();
+        let (_unfinished, mut owed) = (Unfinished::new(counters), Owed::new(counters));
+        let sent = self.conn.send_telling(&mut output, stall_ms, |left| owed.set(left)).await;
+        counters.add(Counter::SentBytes, queued - output.len());
         self.engine.context.worker().put_output(output);
         sent?;
         self.rest();

@@ -10,6 +10,7 @@ use skep_http::{HttpDate, RequestHead, Version};
 use skep_serve::{Worker, unix_ms};
 use skep_telemetry::{CoreCounters, LogHandle, LogRecord, WorkerLog};
 
+use crate::owed::Unfinished;
 use crate::reply::Summary;
 use crate::settings::Settings;
 
@@ -149,17 +150,19 @@ impl Context {
             return None;
         }
         self.slow_requests.set(taken + 1);
-        self.counters.gauge_inc(skep_telemetry::CoreGauge::RequestsInFlight);
-        Some(SlowPlace(Rc::clone(self)))
+        Some(SlowPlace { context: Rc::clone(self), _unfinished: Unfinished::new(&self.counters) })
     }
 }
 
 /// A place among the requests in work.
-pub(crate) struct SlowPlace(Rc<Context>);
+pub(crate) struct SlowPlace {
+    context: Rc<Context>,
+    _unfinished: Unfinished,
+}
 
 impl Drop for SlowPlace {
     fn drop(&mut self) {
-        self.0.slow_requests.set(self.0.slow_requests.get() - 1);
-        self.0.counters.gauge_dec(skep_telemetry::CoreGauge::RequestsInFlight);
+        let taken = &self.context.slow_requests;
+        taken.set(taken.get() - 1);
     }
 }

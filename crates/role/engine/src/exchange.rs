@@ -10,6 +10,7 @@ use skep_telemetry::Counter;
 
 use crate::context::Context;
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_MS_MAX};
+use crate::owed::Owed;
 use crate::reply::{Reply, Summary, body_wanted};
 use crate::settings::Settings;
 
@@ -68,6 +69,7 @@ impl<'c> Exchange<'c> {
             context,
             settings,
             output: context.worker().take_output(),
+            owed: Owed::new(context.counters()),
             summary: Summary::default(),
             // A client that waits for 100 may or may not send its body after a
             // final answer; only a close makes what follows unambiguous.
@@ -274,6 +276,7 @@ pub struct ReplySink<'c> {
     context: &'c Rc<Context>,
     settings: Rc<Settings>,
     output: Output,
+    owed: Owed,
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,
     version: Version,
@@ -310,6 +313,12 @@ impl ReplySink<'_> {
         self.body_wanted
     }
 
+    /// So many bytes are about to be appended, which until they are sent count
+    /// as load. What is appended without it counts while it waits.
+    pub fn announce(&mut self, bytes: u64) {
+        self.owed.announce(bytes);
+    }
+
     /// Bytes appended and not yet sent.
     pub fn queued_bytes(&self) -> u64 {
         self.output.len()
@@ -319,7 +328,9 @@ impl ReplySink<'_> {
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();
         let sent = self.conn.poll_send(cx, &mut self.output);
-        self.context.counters().add(Counter::SentBytes, queued - self.output.len());
+        let taken = queued - self.output.len();
+        self.context.counters().add(Counter::SentBytes, taken);
+        self.owed.paid(taken, self.output.len());
         if sent.is_pending() && self.output.len() != self.last_left {
             self.last_left = self.output.len();
             self.conn.expire_after(self.settings.write_stall_ms, Cause::WriteStall);

@@ -24,6 +24,7 @@ mod context;
 mod exchange;
 mod handler;
 mod limits;
+mod owed;
 mod reply;
 mod settings;
 mod tunnel;

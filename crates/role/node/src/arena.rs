@@ -26,19 +26,27 @@ use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
 /// Memory taken by segments: what the index holds, what only replies still
 /// pin, and what regions waste.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger(AtomicU64);
+pub(crate) struct Ledger {
+    all_bytes: AtomicU64,
+    /// Of these, those of regions: not part of what the system calls resident.
+    region_bytes: AtomicU64,
+}
 
 impl Ledger {
     pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.all_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn region_bytes(&self) -> u64 {
+        self.region_bytes.load(Ordering::Relaxed)
     }
 
     pub(crate) fn take(&self, bytes: u32) {
-        self.0.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        self.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
     }
 
     pub(crate) fn give_back(&self, bytes: u32) {
-        self.0.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+        self.all_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
     }
 }
 
@@ -61,6 +69,7 @@ impl Region {
             let _ = use_huge_pages(&file, u64::from(bytes));
         }
         ledger.take(bytes);
+        ledger.region_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         let (live_bytes, keys) = (AtomicU32::new(0), Mutex::default());
         Ok(Self { file, bytes, live_bytes, keys, ledger: Arc::clone(ledger) })
     }
@@ -79,6 +88,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         self.ledger.give_back(self.bytes);
+        self.ledger.region_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
     }
 }
 

@@ -75,9 +75,6 @@ pub(crate) const PATH_BYTES_MAX: usize = 4095;
 /// milliseconds: what a node holds is known to all after so long.
 pub(crate) const LINK_TICK_MS: u64 = 20;
 
-/// Tellings of changes after which the load is told, too: every 100 ms.
-pub(crate) const LOAD_TICKS: u32 = 5;
-
 /// Bytes of evicted segments that wait to be offered to other nodes, and while
 /// they are: two of the largest kind, or many small ones.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;

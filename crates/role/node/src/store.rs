@@ -61,6 +61,8 @@ pub struct StoreStats {
     pub spare_bytes: u64,
     /// Bytes of memory: indexed, pinned by replies alone, or lost in regions.
     pub alive_bytes: u64,
+    /// Of these, bytes in memory files.
+    pub file_bytes: u64,
     /// Segments in the index.
     pub segments: usize,
     /// Segments that left to make room.
@@ -335,6 +337,7 @@ impl Store {
             indexed_bytes: inner.index.bytes(),
             spare_bytes: inner.index.spare_bytes(),
             alive_bytes: self.ledger.bytes(),
+            file_bytes: self.ledger.region_bytes(),
             segments: inner.index.len(),
             evicted: inner.evicted,
         }

@@ -194,6 +194,8 @@ impl Source<'_> {
     fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), DiskError> {
         let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let base = u64::from(index) * SEGMENT_BYTES;
+        // Few reads fail.
+        self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
             match fill(&file, filler.segment(), base, stamp, Wait::No, drop) {
                 Ok(()) => {
@@ -294,6 +296,7 @@ async fn send_segment(
     start: u32,
     end: u32,
 ) -> Result<(), SendError> {
+    reply.announce(u64::from(end - start));
     let mut at = start;
     while at < end {
         let filled = poll_fn(|cx| segment.poll_more(cx, at)).await;

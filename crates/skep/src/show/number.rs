@@ -45,6 +45,11 @@ pub(crate) fn duration(ms: u64) -> String {
     }
 }
 
+/// 40 ms, then as [`duration`].
+pub(crate) fn age(ms: u64) -> String {
+    if ms < 1000 { format!("{ms} ms") } else { duration(ms) }
+}
+
 /// A share as a percentage; `-`: of nothing.
 pub(crate) fn permille(part: u64, whole: u64) -> String {
     match whole {
@@ -119,5 +124,6 @@ mod tests {
             assert_eq!(duration(ms), text);
         }
         assert_eq!((permille(1, 0), permille(1, 8)), ("-".into(), "12.5 %".into()));
+        assert_eq!((age(999), age(1_000)), ("999 ms".into(), "1s".into()));
     }
 }

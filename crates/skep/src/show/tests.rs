@@ -28,6 +28,23 @@ pub(crate) fn node(name: &str, state: NodeState) -> NodeStatus {
     }
 }
 
+/// What a node of this name said of its load.
+pub(crate) fn report(name: &str, age_ms: u64) -> NodeReport {
+    NodeReport {
+        name: name.into(),
+        age_ms,
+        is_stale: age_ms > 500,
+        cpu_permille: 125,
+        memory_bytes: 300 << 20,
+        connections: 64,
+        requests_in_flight: 3,
+        bytes_outstanding: 5 << 20,
+        sent_bytes_s: 80 << 20,
+        filled_bytes_s: 1 << 20,
+        hit_permille: 970,
+    }
+}
+
 pub(crate) fn process() -> ProcessStatus {
     let nodes = vec![node("node-1", NodeState::Up), node("node-2", NodeState::Down)];
     ProcessStatus {
@@ -52,6 +69,7 @@ pub(crate) fn process() -> ProcessStatus {
         node: None,
         direct: None,
         cache: None,
+        loads: Vec::new(),
         services: vec![ServiceStatus {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8080).into()],
@@ -79,9 +97,31 @@ node-2  down   1m 5s     3      4    200     20.0k       2  0.41 ms       1
 }
 
 #[test]
+fn loads_have_a_table_that_says_what_is_stale() {
+    let mut process = process();
+    process.loads = vec![report("node-1", 40), report("node-2", 3_200)];
+    let expected = "
+LOAD OF     CPU   MEMORY  CONNS   TO SEND    SENT/S    HITS  FILLED/S  HEARD
+node-1   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB  40 ms
+node-2   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB     3s
+  node-2 has told nothing of its load for 3s: it counts no more
+";
+    let text = status(&process, Paint::Plain);
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[test]
 fn no_line_is_wider_than_a_terminal() {
     let mut process = process();
     let long = "x".repeat(200);
+    process.loads = vec![NodeReport {
+        memory_bytes: u64::MAX,
+        connections: u64::MAX,
+        bytes_outstanding: u64::MAX,
+        sent_bytes_s: u64::MAX,
+        filled_bytes_s: u64::MAX,
+        ..report(&long, u64::MAX / 2)
+    }];
     process.cluster.clone_from(&long);
     process.node = Some(NodeLocalStatus {
         address: "[2001:db8:1111:2222:3333:4444:5555:6666]:65535".parse().unwrap(),

@@ -27,8 +27,20 @@ pub(super) struct Model {
     pub(super) sort: SortBy,
     pub(super) is_paused: bool,
     pub(super) is_helping: bool,
+    pub(super) shown: Shown,
     /// Nodes above the first that is shown.
     pub(super) scroll: usize,
+}
+
+/// Which table of nodes is to be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// What the dispatcher sees of them.
+    Requests,
+    /// What they say of their load.
+    Loads,
+    /// One above the other.
+    Both,
 }
 
 /// What happened between two looks, per second.
@@ -56,6 +68,7 @@ pub(super) enum Key {
     Quit,
     Pause,
     Sort,
+    Loads,
     Help,
     Up,
     Down,
@@ -74,6 +87,7 @@ impl Model {
             sort,
             is_paused: false,
             is_helping: false,
+            shown: Shown::Requests,
             scroll: 0,
         }
     }
@@ -109,6 +123,8 @@ impl Model {
             Key::Quit => return false,
             Key::Pause => self.is_paused = !self.is_paused,
             Key::Help => self.is_helping = !self.is_helping,
+            Key::Loads if self.shown == Shown::Requests => self.shown = Shown::Loads,
+            Key::Loads => self.shown = Shown::Requests,
             Key::Up => self.scroll = self.scroll.saturating_sub(1),
             Key::Down => {
                 let last = nodes_of(&self.latest).count().saturating_sub(1);

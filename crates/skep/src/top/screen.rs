@@ -12,7 +12,7 @@ use skep_console::{Client, ProcessStatus};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-use super::model::{Key, Model};
+use super::model::{Key, Model, Shown};
 use super::view::{LINES_AROUND, draw};
 use crate::cli::Top;
 use crate::show::Paint;
@@ -41,6 +41,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<()> {
             look(&found.client).await
         });
         model.look(Instant::now(), second);
+        model.shown = Shown::Both;
         return print_frame(&model);
     }
     let mut screen = Screen::open()?;
@@ -124,6 +125,7 @@ fn meaning(key: KeyEvent) -> Option<Key> {
         KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
         KeyCode::Char('p' | ' ') => Key::Pause,
         KeyCode::Char('s') => Key::Sort,
+        KeyCode::Char('l') => Key::Loads,
         KeyCode::Char('?' | 'h') => Key::Help,
         KeyCode::Up | KeyCode::Char('k') => Key::Up,
         KeyCode::Down | KeyCode::Char('j') => Key::Down,
@@ -155,7 +157,9 @@ async fn look(client: &Client) -> Result<ProcessStatus, String> {
 
 /// Prints a frame as lines of text, as high as it needs to be.
 fn print_frame(model: &Model) -> anyhow::Result<()> {
-    let rows = u16::try_from(model.nodes().len()).unwrap_or(u16::MAX - LINES_AROUND);
+    // A free line and a head between the two tables.
+    let rows = model.nodes().len() + 2 + model.latest.loads.len();
+    let rows = u16::try_from(rows).unwrap_or(u16::MAX - LINES_AROUND);
     let area = Rect::new(0, 0, PLAIN_COLUMNS, LINES_AROUND + rows);
     let backend = ratatui::backend::TestBackend::new(area.width, area.height);
     let options = TerminalOptions { viewport: Viewport::Fixed(area) };

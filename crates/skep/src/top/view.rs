@@ -9,9 +9,10 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 use skep_console::{NodeState, NodeStatus};
 
-use super::model::{Model, NodeRates};
+use super::loads::draw_loads;
+use super::model::{Model, NodeRates, Shown};
 use crate::cli::SortBy;
-use crate::show::{Paint, bytes, count, duration, latency, rate};
+use crate::show::{Paint, bytes, count, duration, latency, rate, stale};
 
 /// Lines of everything but the table's rows.
 pub(super) const LINES_AROUND: u16 = HEAD_LINES + CURVE_LINES + 1 + 1;
@@ -31,10 +32,11 @@ const COLUMNS: [(&str, Constraint); 10] = [
     ("SHARE", Constraint::Length(5)),
 ];
 
-const HELP: [&str; 7] = [
+const HELP: [&str; 8] = [
     "q        quit",
     "p        pause, and go on",
     "s        sort by another column",
+    "l        what nodes say of their load, and back",
     "up down  scroll the nodes",
     "?        this help",
     "",
@@ -52,7 +54,18 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, now: Instant, paint: Pa
     let [head, curve, table, foot] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(Paragraph::new(head_lines(model)), head);
     draw_curve(frame, model, curve, paint);
-    draw_table(frame, model, table, paint);
+    match model.shown {
+        Shown::Requests => draw_table(frame, model, table, paint),
+        Shown::Loads => draw_loads(frame, model, table, paint),
+        Shown::Both => {
+            let rows = u16::try_from(model.nodes().len()).unwrap_or(u16::MAX - 1);
+            // A head above, a free line below.
+            let parts = [Constraint::Length(rows.saturating_add(2)), Constraint::Min(1)];
+            let [above, below] = Layout::vertical(parts).areas(table);
+            draw_table(frame, model, above, paint);
+            draw_loads(frame, model, below, paint);
+        }
+    }
     frame.render_widget(Paragraph::new(foot_line(model, now, paint)), foot);
     if model.is_helping {
         draw_help(frame);
@@ -163,10 +176,15 @@ fn foot_line(model: &Model, now: Instant, paint: Paint) -> Line<'static> {
         let reason = node.reason.as_ref()?;
         Some(format!("{} {}: {reason}", node.name, node.state.word()))
     });
+    let silent = || model.latest.loads.iter().find(|report| report.is_stale).map(stale);
+    let trouble = trouble.or_else(silent);
     let pause = if model.is_paused { "PAUSED  " } else { "" };
     match trouble {
         Some(trouble) => Line::styled(format!("{pause}{trouble}"), alarm(paint)),
-        None => Line::from(format!("{pause}q quit  p pause  s sort  ? help  {}", model.source)),
+        None => {
+            let keys = "q quit  p pause  s sort  l load  ? help";
+            Line::from(format!("{pause}{keys}  {}", model.source))
+        }
     }
 }
 
@@ -201,7 +219,7 @@ fn state_style(state: NodeState, paint: Paint) -> Style {
     }
 }
 
-fn alarm(paint: Paint) -> Style {
+pub(super) fn alarm(paint: Paint) -> Style {
     colour(paint, Color::Red).add_modifier(Modifier::BOLD)
 }
 
@@ -222,7 +240,7 @@ mod tests {
     use ratatui::buffer::Buffer;
 
     use super::*;
-    use crate::show::tests::{node, process};
+    use crate::show::tests::{node, process, report};
     use crate::top::model::Key;
 
     fn model() -> Model {
@@ -302,11 +320,31 @@ mod tests {
     fn keys_pause_and_help_are_seen() {
         let mut model = model();
         model.latest.services[0].nodes = vec![node("node-1", NodeState::Up)];
-        assert_eq!(lines(&model)[23], "q quit  p pause  s sort  ? help  a.sock");
+        assert_eq!(lines(&model)[23], "q quit  p pause  s sort  l load  ? help  a.sock");
         model.press(Key::Pause);
         assert!(lines(&model)[23].starts_with("PAUSED"));
         model.press(Key::Help);
         assert!(lines(&model).iter().any(|line| line.contains("pause, and go on")));
+    }
+
+    #[test]
+    fn loads_take_the_place_of_requests_or_stand_below() {
+        let mut model = model();
+        model.latest.services[0].nodes[1] = node("node-2", NodeState::Up);
+        model.latest.loads = vec![report("node-1", 40), report("node-2", 3_200)];
+        model.press(Key::Loads);
+        let expected = [
+            "LOAD OF             CPU   MEMORY CONNS  TO SEND   SENT/S    HITS FILLED/S  HEARD",
+            "node-1           12.5 %  300 MiB    64 5.00 MiB 80.0 MiB  97.0 % 1.00 MiB  40 ms",
+            "node-2           12.5 %  300 MiB    64 5.00 MiB 80.0 MiB  97.0 % 1.00 MiB     3s",
+        ];
+        assert_eq!(lines(&model)[9..12], expected);
+        assert!(lines(&model)[23].starts_with("node-2 has told nothing of its load for 3s"));
+        model.press(Key::Loads);
+        assert!(lines(&model)[9].starts_with("NODE "));
+        model.shown = Shown::Both;
+        assert!(lines(&model)[11].starts_with("node-2  "));
+        assert_eq!(lines(&model)[13..16], expected);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use anyhow::bail;
 use skep_config::Config;
@@ -41,7 +41,9 @@ impl Ports {
             if self.taken.contains(&address.port()) {
                 continue;
             }
-            if let Ok(held) = hold(address) {
+            // What nodes tell of their load comes by UDP.
+            let is_free = UdpSocket::bind(address).is_ok();
+            if let (Ok(held), true) = (hold(address), is_free) {
                 self.taken.insert(address.port());
                 self.held.push(held);
                 return Ok(address);

@@ -87,8 +87,6 @@ pub enum ToCoordinator {
         /// At most [`TAIL_MAX`].
         names: Vec<SegmentName>,
     },
-    /// Its load.
-    Load(Load),
 }
 
 /// A segment that is held.
@@ -98,27 +96,6 @@ pub struct Held {
     pub name: SegmentName,
     /// Its length.
     pub bytes: u32,
-}
-
-/// What a node has to do, and how well its cache does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Connections of clients.
-    pub connections: u64,
-    /// Bytes of replies, to clients and to nodes, that are still to be sent.
-    pub bytes_outstanding: u64,
-    /// Use of its processors, in thousandths of all of them.
-    pub cpu_permille: u16,
-    /// Memory of the process, in bytes.
-    pub memory_bytes: u64,
-    /// Bytes sent in the last second.
-    pub sent_bytes_s: u64,
-    /// Bytes filled from origins in the last second.
-    pub filled_bytes_s: u64,
-    /// Bytes that its cache holds.
-    pub cached_bytes: u64,
-    /// Of the requests of the last seconds, those answered from its own memory.
-    pub hit_permille: u16,
 }
 
 /// What a coordinator says.

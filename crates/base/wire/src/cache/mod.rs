@@ -19,6 +19,6 @@ pub mod peer;
 
 pub use frame::{FrameError, FrameHead, Frames};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
-pub use link::{Answer, Held, LeaseId, Load, Member, Standing, ToCoordinator, ToNode};
+pub use link::{Answer, Held, LeaseId, Member, Standing, ToCoordinator, ToNode};
 pub use name::{ObjectName, SegmentName};
 pub use peer::{Origin, PeerReply, PeerRequest, Refusal};

@@ -4,8 +4,9 @@
 
 use std::net::SocketAddr;
 
+use skep_units::Now;
+use skep_wire::cache::Member;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Load, Member};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
@@ -23,8 +24,9 @@ pub(crate) struct Linked {
     pub(crate) holder: Holder,
     /// Whether its inventory is whole.
     pub(crate) is_complete: bool,
-    pub(crate) load: Load,
-    /// Bytes that others were sent to fetch from it since it told its load.
+    /// Bytes that it had to send when it last said so, and when that was.
+    pub(crate) reported: Option<(u64, Now)>,
+    /// Bytes that others were sent to fetch from it since.
     pub(crate) assigned_bytes: u64,
 }
 
@@ -54,7 +56,7 @@ impl Members {
             capacity_bytes: hello.capacity_bytes,
             holder,
             is_complete: false,
-            load: Load::default(),
+            reported: None,
             assigned_bytes: 0,
         };
         if free.is_none() {
@@ -110,6 +112,10 @@ impl Members {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Linked> {
         self.by_id.iter().flatten()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Linked> {
+        self.by_id.iter_mut().flatten()
     }
 
     /// As nodes are told.

@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, Load, SegmentName, Standing, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, SegmentName, Standing, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
-use crate::limits::{HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, SWEEPS_PER_TICK};
+use crate::limits::{HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, SWEEPS_PER_TICK};
 use directory::Directory;
 use leases::Leases;
 use members::{Linked, Members};
@@ -33,11 +33,18 @@ pub struct Settings {
     pub leases_max: usize,
     /// How long a lease lasts without progress, in milliseconds.
     pub lease_ttl_ms: u32,
+    /// Age of a node's load, in milliseconds, after which it counts no more.
+    pub load_ms_max: u64,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { holdings_max: HOLDINGS_MAX, leases_max: LEASES_MAX, lease_ttl_ms: LEASE_TTL_MS }
+        Self {
+            holdings_max: HOLDINGS_MAX,
+            leases_max: LEASES_MAX,
+            lease_ttl_ms: LEASE_TTL_MS,
+            load_ms_max: LOAD_MS_MAX,
+        }
     }
 }
 
@@ -130,8 +137,6 @@ pub struct MemberView {
     pub segments: u64,
     /// Whether its inventory is whole.
     pub is_complete: bool,
-    /// What it said of its load.
-    pub load: Load,
 }
 
 /// See the module. It says nothing by itself: drain [`Coordinator::outbox`]
@@ -210,6 +215,8 @@ impl Coordinator {
     pub fn tick(&mut self, now: Now) {
         self.counters.expired += self.leases.expire(now);
         (0..SWEEPS_PER_TICK).for_each(|_| self.directory.sweep());
+        let load_ms_max = self.settings.load_ms_max;
+        self.members.iter_mut().for_each(|member| member.age_load(now, load_ms_max));
     }
 
     /// A node says something.
@@ -238,12 +245,16 @@ impl Coordinator {
             ToCoordinator::Ended { lease, is_held } => self.ended(now, link, lease, is_held),
             ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
             ToCoordinator::Tail { names } => self.tail(link, names),
-            ToCoordinator::Load(load) => {
-                if let Some(member) = self.members.get_mut(link) {
-                    member.load = load;
-                    member.assigned_bytes = 0;
-                }
-            }
+        }
+    }
+
+    /// A node has so many bytes to send, as it says by another way than its
+    /// link. Nodes that are not linked are none of our business.
+    pub fn loaded(&mut self, now: Now, name: &Name, bytes_outstanding: u64) {
+        let link = self.members.link_of(name);
+        if let Some(member) = link.and_then(|link| self.members.get_mut(link)) {
+            member.reported = Some((bytes_outstanding, now));
+            member.assigned_bytes = 0;
         }
     }
 
@@ -283,7 +294,6 @@ impl Coordinator {
                 shared_bytes: account.shared_bytes,
                 segments: account.segments,
                 is_complete: member.is_complete,
-                load: member.load,
             }
         })
     }
@@ -443,6 +453,16 @@ impl Coordinator {
 
 impl Linked {
     fn bytes_outstanding(&self) -> u64 {
-        self.load.bytes_outstanding.saturating_add(self.assigned_bytes)
+        let reported_bytes = self.reported.map_or(0, |(bytes, _)| bytes);
+        reported_bytes.saturating_add(self.assigned_bytes)
+    }
+
+    /// Time went on. Of a node that tells no more, or never did, what it was
+    /// given counts, and half as much after each tick: it is sent meanwhile.
+    fn age_load(&mut self, now: Now, load_ms_max: u64) {
+        self.reported = self.reported.filter(|(_, at)| now.since_ms(*at) <= load_ms_max);
+        if self.reported.is_none() {
+            self.assigned_bytes /= 2;
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, Load, Standing, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, Standing, ToCoordinator, ToNode};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
@@ -14,7 +14,12 @@ use crate::{Coordinator, Hello, LinkId, Settings, inventory};
 const TTL_MS: u64 = 1_000;
 
 fn active() -> Coordinator {
-    let settings = Settings { holdings_max: 1_000, leases_max: 3, lease_ttl_ms: TTL_MS as u32 };
+    let settings = Settings {
+        holdings_max: 1_000,
+        leases_max: 3,
+        lease_ttl_ms: TTL_MS as u32,
+        ..Settings::default()
+    };
     let mut coordinator = Coordinator::new(settings, 7);
     coordinator.set_stage(Some(1));
     coordinator
@@ -175,12 +180,15 @@ fn a_node_that_comes_back_replaces_itself() {
 #[test]
 fn the_less_loaded_of_two_is_named_first() {
     let mut it = active();
-    let nodes: Vec<LinkId> = (0..4).map(|n| join(&mut it, &format!("n{n}"), &[1])).collect();
-    let asker = join(&mut it, "asker", &[]);
-    for (place, &node) in nodes.iter().enumerate() {
-        let bytes_outstanding = 1_000_000 * place as u64;
-        it.heard(Now(0), node, ToCoordinator::Load(Load { bytes_outstanding, ..Load::default() }));
+    let names: Vec<Name> = (0..4).map(|n| Name::new(&format!("n{n}")).unwrap()).collect();
+    for name in &names {
+        join(&mut it, name.as_str(), &[1]);
     }
+    let asker = join(&mut it, "asker", &[]);
+    for (place, name) in names.iter().enumerate() {
+        it.loaded(Now(0), name, 1_000_000 * place as u64);
+    }
+    it.loaded(Now(0), &Name::new("nobody").unwrap(), 7);
     let mut first = [0; 4];
     for _ in 0..1_000 {
         let holders = have(ask(&mut it, 0, asker, 1));
@@ -197,6 +205,27 @@ fn the_less_loaded_of_two_is_named_first() {
     join(&mut it, "b", &[1]);
     let asker = join(&mut it, "asker", &[]);
     let firsts: Vec<_> = (0..10).map(|_| have(ask(&mut it, 0, asker, 1))[0]).collect();
+    assert_eq!(firsts.iter().filter(|&&first| first == 0).count(), 5, "{firsts:?}");
+}
+
+#[test]
+fn a_load_that_is_told_no_more_is_forgotten() {
+    let mut it = active();
+    join(&mut it, "a", &[1]);
+    join(&mut it, "b", &[1]);
+    let asker = join(&mut it, "asker", &[]);
+    let names = ["a", "b"].map(|name| Name::new(name).unwrap());
+    let first = |it: &mut Coordinator| have(ask(it, 0, asker, 1))[0];
+    it.loaded(Now(0), &names[0], 1_000_000);
+    it.loaded(Now(400), &names[1], 10);
+    it.tick(Now(500));
+    assert_eq!((0..10).map(|_| first(&mut it)).sum::<u16>(), 10, "all at b");
+    // The first's is too old to count, what b was given is not.
+    it.tick(Now(501));
+    assert_eq!(first(&mut it), 0);
+    // Without news of anybody what was given counts, less and less.
+    (0..20).for_each(|_| it.tick(Now(2_000)));
+    let firsts: Vec<_> = (0..10).map(|_| first(&mut it)).collect();
     assert_eq!(firsts.iter().filter(|&&first| first == 0).count(), 5, "{firsts:?}");
 }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use skep_directory::{Coordinator, Hello, LinkId, Settings, inventory};
 use skep_units::{Now, Rng};
-use skep_wire::cache::{Load, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::check::Check;
@@ -251,7 +251,8 @@ impl World {
 
     pub(crate) fn settings() -> Settings {
         let lease_ttl_ms = LEASE_TTL_MS as u32;
-        Settings { holdings_max: HOLDINGS_MAX, leases_max: LEASES_MAX, lease_ttl_ms }
+        let (holdings_max, leases_max) = (HOLDINGS_MAX, LEASES_MAX);
+        Settings { holdings_max, leases_max, lease_ttl_ms, ..Settings::default() }
     }
 
     /// When `event` can happen, if its place does not run now.
@@ -469,22 +470,30 @@ impl World {
         if !self.lives(node, life) {
             return;
         }
-        let load = Load {
-            bytes_outstanding: self.nodes[node].streams as u64 * 65_536,
-            cached_bytes: self.nodes[node].cached_bytes,
-            ..Load::default()
-        };
+        self.tell_load(node);
         let tail = self.nodes[node].tail();
         let mut said = Vec::new();
         for link in self.nodes[node].links.values_mut() {
             said.extend(link.changes.drain().into_iter().map(|delta| (link.conn, delta)));
-            said.push((link.conn, ToCoordinator::Load(load)));
             if link.is_active {
                 said.push((link.conn, tail.clone()));
             }
         }
         said.into_iter().for_each(|(conn, message)| self.say(conn, message));
         self.schedule(self.at + REPORT_MS, Event::Report { node, life });
+    }
+
+    /// In datagrams: some are lost, and none says that it was.
+    fn tell_load(&mut self, node: usize) {
+        let name = Name::new(&format!("n{node}")).expect("short");
+        let bytes = self.nodes[node].streams as u64 * 65_536;
+        let reached: Vec<usize> = self.nodes[node].links.keys().copied().collect();
+        for coordinator in reached {
+            let is_cut = self.parts.contains(&(node, coordinator));
+            if !is_cut && self.machines[coordinator].is_alive && self.rng.below(4) > 0 {
+                self.machines[coordinator].core.loaded(Now(self.at), &name, bytes);
+            }
+        }
     }
 
     fn tick(&mut self, coordinator: usize, life: u64) -> Result<(), String> {

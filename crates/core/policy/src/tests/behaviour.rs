@@ -4,7 +4,7 @@
 use skep_units::NodeId;
 
 use super::{pick, tally, view, weighted};
-use crate::{ClusterView, Policy, build};
+use crate::{ClusterView, Policy, REPLY_BYTES, build};
 
 fn made(name: &str) -> Box<dyn Policy> {
     build(name, 7).unwrap()
@@ -119,7 +119,9 @@ fn weighted_round_robin_starts_afresh_when_weights_change() {
 
 #[test]
 fn least_policies_level_their_load() {
-    for name in ["least-connections", "least-outstanding", "weighted-least-connections"] {
+    for name in
+        ["least-connections", "least-outstanding", "weighted-least-connections", "least-bytes"]
+    {
         let mut view = view(5);
         view.nodes[1].connections = 10;
         view.nodes[1].outstanding_requests = 10;
@@ -136,11 +138,14 @@ fn each_least_policy_looks_at_its_own_load() {
     assert_eq!(tally(&mut *made("weighted-least-connections"), &view, 10), [0, 10]);
     assert_eq!(tally(&mut *made("least-outstanding"), &view, 10), [10, 0]);
     assert_eq!(tally(&mut *made("power-of-two"), &view, 10), [10, 0]);
+    view.nodes[0].outstanding_bytes = 6 * REPLY_BYTES;
+    assert_eq!(tally(&mut *made("least-bytes"), &view, 10), [0, 10]);
+    assert_eq!(tally(&mut *made("least-outstanding"), &view, 10), [10, 0]);
 }
 
 #[test]
 fn least_policies_draw_ties_in_an_idle_cluster() {
-    for name in ["least-connections", "least-outstanding", "power-of-two"] {
+    for name in ["least-connections", "least-outstanding", "least-bytes", "power-of-two"] {
         assert_shares(&tally(&mut *made(name), &view(4), 40_000), &[1.0; 4], 0.04);
     }
     let counts = tally(&mut *made("weighted-least-connections"), &weighted(&[3, 1]), 40_000);
@@ -185,7 +190,9 @@ fn a_warming_node_gets_its_share_of_draws_and_turns() {
 
 #[test]
 fn a_warming_node_is_held_at_its_share_of_the_load() {
-    for name in ["least-connections", "least-outstanding", "weighted-least-connections"] {
+    for name in
+        ["least-connections", "least-outstanding", "weighted-least-connections", "least-bytes"]
+    {
         let mut view = view(4);
         view.nodes[0].slow_start_permille = 250;
         let counts = fill(&mut *made(name), &mut view, 1_300);

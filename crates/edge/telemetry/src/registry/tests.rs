@@ -61,9 +61,15 @@ fn gauges_of_threads_add_up_even_when_one_is_below_zero() {
     b.gauge_dec(CoreGauge::RequestsInFlight);
     let snapshot = registry.snapshot();
     assert_eq!((snapshot.connections_open, snapshot.requests_in_flight), (1, 0));
+    b.gauge_move(CoreGauge::BytesOutstanding, 0, 100);
+    b.gauge_move(CoreGauge::BytesOutstanding, 100, 30);
+    a.inc(Counter::Requests);
     drop(a);
     drop(registry.core());
     assert_eq!(registry.snapshot().connections_open, 1, "also when a thread has ended");
+    let gauges = CoreGauge::ALL.iter().map(|gauge| registry.gauge(*gauge));
+    assert_eq!(gauges.collect::<Vec<_>>(), [1, 0, 30]);
+    assert_eq!(registry.totals(), registry.snapshot().totals);
 }
 
 #[test]

@@ -109,6 +109,7 @@ impl Control for Fake {
             }),
             direct: None,
             cache: None,
+            loads: Vec::new(),
             services: vec![ServiceStatus {
                 name: "web".into(),
                 listen: vec![([127, 0, 0, 1], 80).into()],

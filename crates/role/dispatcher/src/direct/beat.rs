@@ -28,6 +28,7 @@ use super::referee::Referee;
 use super::status::{PeerStatus, Shared, View, stage_word};
 use super::sync::Streams;
 use crate::limits::PATIENCE_AT_START_MS;
+use crate::loads::{Loads, work};
 
 /// See the module.
 pub(crate) struct Beat {
@@ -46,6 +47,7 @@ pub(crate) struct Beat {
     pub(crate) backlog: VecDeque<Job>,
     pub(crate) news: Receiver<News>,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) loads: Arc<Loads>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) plan: Plan,
     pub(crate) told: Arc<Table>,
@@ -138,7 +140,8 @@ impl Beat {
                 self.duty.set_flows_synced(self.sink.is_synced());
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
-            Message::Node(_) | Message::Flows(_) => {}
+            // Of loads: heartbeats carry them here.
+            Message::Node(_) | Message::Flows(_) | Message::Load(_) => {}
         }
     }
 
@@ -171,9 +174,7 @@ impl Beat {
         for note in self.keeper.heard(now, beat, stamp) {
             tracing::info!("{note}");
         }
-        for address in &self.addresses {
-            address.dispatcher.hear_load(name.as_str(), &load);
-        }
+        self.loads.hear(&name, Some(stamp), load);
         if self.is_active() && version < self.keeper.table().version && self.may_publish(now) {
             self.send_table(name.peer());
         }
@@ -339,7 +340,8 @@ impl Beat {
             let measured = measured.and_then(|info| info.direct).map(|direct| direct.load);
             let load_of = |load: &NodeLoad| match measured {
                 Some(DirectLoad::Requests) => load.requests_in_flight,
-                _ => load.connections,
+                Some(DirectLoad::Bytes) => work(load).replies(),
+                Some(DirectLoad::Connections) | None => load.connections,
             };
             let loads = told.nodes.iter().filter_map(|node| {
                 let beat = self.keeper.watch().beat(&node.name)?;

@@ -40,6 +40,7 @@ use skep_wire::seal::{Key, PeerId};
 
 use crate::dispatcher::Dispatcher;
 use crate::limits::{JOBS_MAX, NEWS_MAX};
+use crate::loads::Loads;
 use beat::{Beat, Other, now};
 use hands::{Hands, Job};
 use referee::Referee;
@@ -64,6 +65,8 @@ pub struct DirectParts {
     /// Told when the guard is gone, without which nothing can be changed: the
     /// process is to end, so that whoever watches it starts both anew.
     pub on_guard_gone: Box<dyn Fn() + Send>,
+    /// Told what nodes have to do.
+    pub loads: Arc<Loads>,
     /// Told in which epoch this dispatcher is active.
     pub on_reign: OnReign,
     /// A store that several dispatchers share, if there is one.
@@ -141,6 +144,7 @@ impl Direct {
             backlog: VecDeque::new(),
             news: heard,
             shared: Arc::clone(&shared),
+            loads: parts.loads,
             stop: Arc::clone(&stop),
             plan: Plan::default(),
             told: Arc::default(),

@@ -22,7 +22,7 @@ pub(super) struct InFlight<'a> {
 
 impl<'a> InFlight<'a> {
     pub(super) fn new(handler: &'a DispatcherHandler, target: Target, began: Instant) -> Self {
-        target.node().load.requests.fetch_add(1, Relaxed);
+        target.node().load.requests.rise(1);
         Self { handler, target, began, owed: 0, received: 0, is_tunnel: false, failed: true }
     }
 
@@ -33,7 +33,7 @@ impl<'a> InFlight<'a> {
     /// The reply will have this many bytes more than came with its head.
     pub(super) fn owe(&mut self, bytes: u64) {
         self.owed += bytes;
-        self.target.node().load.bytes.fetch_add(bytes, Relaxed);
+        self.target.node().load.bytes.rise(bytes);
     }
 
     /// So many bytes of the body came.
@@ -42,7 +42,7 @@ impl<'a> InFlight<'a> {
         let paid = bytes.min(self.owed);
         if paid > 0 {
             self.owed -= paid;
-            self.target.node().load.bytes.fetch_sub(paid, Relaxed);
+            self.target.node().load.bytes.fall(paid);
         }
     }
 
@@ -55,7 +55,7 @@ impl<'a> InFlight<'a> {
     pub(super) fn become_tunnel(&mut self) {
         let load = &self.target.node().load;
         load.tunnels.fetch_add(1, Relaxed);
-        load.requests.fetch_sub(1, Relaxed);
+        load.requests.fall(1);
         self.is_tunnel = true;
     }
 
@@ -69,7 +69,7 @@ impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let node = self.target.node();
         if self.owed > 0 {
-            node.load.bytes.fetch_sub(self.owed, Relaxed);
+            node.load.bytes.fall(self.owed);
         }
         node.totals.requests.fetch_add(1, Relaxed);
         node.totals.bytes.fetch_add(self.received, Relaxed);
@@ -77,7 +77,7 @@ impl Drop for InFlight<'_> {
         if self.is_tunnel {
             node.load.tunnels.fetch_sub(1, Relaxed);
         } else {
-            node.load.requests.fetch_sub(1, Relaxed);
+            node.load.requests.fall(1);
         }
         if self.failed {
             node.totals.failures.fetch_add(1, Relaxed);

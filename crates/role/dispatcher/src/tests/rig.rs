@@ -125,7 +125,7 @@ pub(super) fn config(nodes: &[(String, SocketAddr)], service: &str) -> Config {
 }
 
 /// Waits until `is_so`; fails if that takes for ever.
-pub(super) fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
         assert!(began.elapsed() < PATIENCE, "never: {what}");

@@ -8,11 +8,10 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{Reply, Ring, inventory};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Load, Member, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
 use tokio::sync::oneshot;
 
-use super::{ClusterParts, Command, Outstanding, Peer, View};
-use crate::limits::LOAD_TICKS;
+use super::{ClusterParts, Command, Peer, View};
 use crate::store::Store;
 
 /// Weight of each node among owners: all have the same.
@@ -24,12 +23,10 @@ pub(super) struct Desk {
     store: Arc<Store>,
     view: Arc<ArcSwap<View>>,
     roomiest: Arc<ArcSwapOption<Peer>>,
-    sending: Arc<Outstanding>,
     links: HashMap<LinkId, Coordinator>,
     /// Questions that wait for an answer.
     asks: HashMap<u64, Question>,
     next_ask: u64,
-    ticks: u32,
 }
 
 /// What a link's other end said of itself.
@@ -52,18 +49,15 @@ impl Desk {
         store: Arc<Store>,
         view: &Arc<ArcSwap<View>>,
         roomiest: &Arc<ArcSwapOption<Peer>>,
-        sending: &Arc<Outstanding>,
     ) -> Self {
         Self {
             parts,
             store,
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
-            sending: Arc::clone(sending),
             links: HashMap::new(),
             asks: HashMap::new(),
             next_ask: 0,
-            ticks: 0,
         }
     }
 
@@ -216,14 +210,6 @@ impl Desk {
         self.asks.retain(|_, question| !question.answer.is_closed());
         if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
             let _ = outbox.send(link, &ToCoordinator::Tail { names });
-        }
-        self.ticks += 1;
-        if self.ticks.is_multiple_of(LOAD_TICKS) {
-            let own = (self.parts.load)();
-            let bytes_outstanding = own.bytes_outstanding + self.sending.bytes();
-            let cached_bytes = self.store.stats().indexed_bytes;
-            let load = Load { bytes_outstanding, cached_bytes, ..own };
-            outbox.send_all(&ToCoordinator::Load(load));
         }
     }
 

@@ -30,7 +30,7 @@ use skep_config::Config;
 use skep_directory::{Event, Reply, Ring};
 use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Identity, LeaseId, Load, SegmentName};
+use skep_wire::cache::{Identity, LeaseId, SegmentName};
 use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
@@ -48,8 +48,6 @@ pub struct ClusterParts {
     pub identity: Identity,
     /// Where other nodes reach this one.
     pub address: SocketAddr,
-    /// What this node has to do now, but for what it knows itself.
-    pub load: Box<dyn FnMut() -> Load + Send>,
 }
 
 /// Another node, as a coordinator named it.
@@ -119,9 +117,8 @@ impl Cluster {
     ) -> std::io::Result<Arc<Self>> {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
-        let sending = Arc::<Outstanding>::default();
         let roomiest = Arc::<ArcSwapOption<Peer>>::default();
-        let mut desk = Desk::new(parts, Arc::clone(store), &view, &roomiest, &sending);
+        let mut desk = Desk::new(parts, Arc::clone(store), &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
@@ -133,7 +130,7 @@ impl Cluster {
             roomiest,
             counts: links.counts(),
             links,
-            sending,
+            sending: Arc::default(),
             sending_bytes_max: config.cache.outstanding_bytes_max,
             ask_timeout: Duration::from_millis(config.cache.coordinator_timeout_ms),
         }))
@@ -147,6 +144,11 @@ impl Cluster {
     /// Whether any coordinator answers this node.
     pub fn is_linked(&self) -> bool {
         self.view.load().is_linked
+    }
+
+    /// Bytes that other nodes are being sent.
+    pub fn sending_bytes(&self) -> u64 {
+        self.sending.bytes()
     }
 
     /// Counts of the streams of this node.

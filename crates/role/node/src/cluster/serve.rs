@@ -51,7 +51,7 @@ impl PeerDesk {
             return Err(Refusal::Mismatch);
         }
         self.counters.inc(Counter::PeerServed);
-        Ok(Serving::new(segment, &self.cluster.sending, u64::from(bytes - from)))
+        Ok(Serving::new(segment, self, u64::from(bytes - from)))
     }
 
     async fn head(&self, name: SegmentName) -> PeerReply {
@@ -124,13 +124,15 @@ impl PeerHandler for PeerDesk {
 pub struct Serving {
     segment: Arc<Segment>,
     sending: Arc<Outstanding>,
+    counters: Arc<CoreCounters>,
     bytes: u64,
 }
 
 impl Serving {
-    fn new(segment: Arc<Segment>, sending: &Arc<Outstanding>, bytes: u64) -> Self {
+    fn new(segment: Arc<Segment>, desk: &PeerDesk, bytes: u64) -> Self {
+        let sending = Arc::clone(&desk.cluster.sending);
         sending.add(bytes);
-        Self { segment, sending: Arc::clone(sending), bytes }
+        Self { segment, sending, counters: Arc::clone(&desk.counters), bytes }
     }
 }
 
@@ -149,6 +151,7 @@ impl ChunkSource for Serving {
     ) -> Poll<Result<Chunk, SourceFailed>> {
         let filled = ready!(self.segment.poll_more(cx, end - 1)).map_err(|_| SourceFailed)?;
         debug_assert!(filled >= end, "chunks come whole");
+        self.counters.add(Counter::PeerSentBytes, u64::from(end - start));
         Poll::Ready(self.segment.shared_chunk(start, end).ok_or(SourceFailed))
     }
 }

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_origin::{Body, Condition, OriginError, OriginReply, freshness};
+use skep_telemetry::Counter;
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::Origin;
 use tokio::sync::oneshot;
@@ -60,7 +61,13 @@ impl Remotes {
         if let Some(others) = &self.others {
             return Some(others.fill(filler, origin));
         }
-        tokio::task::spawn_local(async move { read_on(&origin, filler.segment(), drop).await });
+        let counters = Arc::clone(self.context.counters());
+        tokio::task::spawn_local(async move {
+            let before = filler.segment().filled();
+            read_on(&origin, filler.segment(), drop).await;
+            let came = filler.segment().filled() - before;
+            counters.add(Counter::ClusterOriginBytes, came.into());
+        });
         None
     }
 

@@ -1,0 +1,63 @@
+//! The agent where packets are not steered: it tells of the load, and no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use skep_config::Config;
+use skep_peer::{Counts, Waker, beat_thread};
+use skep_wire::message::NodeLoad;
+use skep_wire::seal::Key;
+
+use crate::report::{LoadAlone, Report};
+use crate::{AgentError, conversation, give_up_privileges};
+
+/// What a reporter needs to begin.
+pub struct ReporterParts {
+    /// Name of the node.
+    pub name: String,
+    /// The cluster's key.
+    pub key: Key,
+    /// What the node has to do now.
+    pub load: Box<dyn FnMut() -> NodeLoad + Send>,
+}
+
+/// Tells all dispatchers of the load of one node. Ends when dropped.
+pub struct Reporter {
+    counts: Arc<Counts>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Reporter {
+    /// Begins to report.
+    ///
+    /// # Errors
+    /// If the config has no such node, or its agent's address cannot be had.
+    pub fn start(config: &Config, parts: ReporterParts) -> Result<Self, AgentError> {
+        let ReporterParts { name, key, load } = parts;
+        let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
+        let (socket, dispatchers) = conversation(config, node, &key)?;
+        let (counts, waker) = (socket.counts(), socket.waker());
+        let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
+        let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
+        let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
+        beat_thread("skep-report", move |priority| {
+            tracing::debug!("reports have {priority}");
+            give_up_privileges();
+            report.run();
+        })?;
+        Ok(Self { counts, stop, waker })
+    }
+
+    /// Datagrams in, out and refused.
+    pub fn datagrams(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}

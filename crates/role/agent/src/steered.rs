@@ -1,0 +1,93 @@
+//! What a node of direct dispatch says, and what it makes of dispatchers' beats
+//! and tables.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use skep_peer::{Received, Socket};
+use skep_units::Now;
+use skep_wire::guard::Opened;
+use skep_wire::message::{Hears, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::seal::PeerId;
+use skep_wire::table::Table;
+
+use crate::limits::HEARS_MS_MAX;
+use crate::report::Voice;
+use crate::{Shared, now};
+
+/// See the module.
+pub(crate) struct Steered {
+    pub(crate) name: Name,
+    pub(crate) address: IpAddr,
+    pub(crate) opened: Opened,
+    pub(crate) tables: SyncSender<Arc<Table>>,
+    /// The latest table, while there is no room for it.
+    pub(crate) waiting: Option<Arc<Table>>,
+    /// The latest that was heard.
+    pub(crate) table: Arc<Table>,
+    /// The active dispatcher with the latest epoch, and when it was heard.
+    pub(crate) hears: Option<(PeerId, u64, Now)>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Voice for Steered {
+    fn say(&mut self, now: Now, load: NodeLoad) -> Message {
+        self.hand_over();
+        let hears = self.hears.map(|(dispatcher, epoch, at)| {
+            let ago_ms = u32::try_from(now.since_ms(at)).unwrap_or(u32::MAX);
+            Hears { dispatcher, epoch, ago_ms }
+        });
+        Message::Node(NodeBeat {
+            name: self.name.clone(),
+            index: self.table.node(self.name.as_str()).map(|node| node.index),
+            mac: self.opened.mac,
+            mtu: self.opened.mtu,
+            addresses: vec![self.address],
+            table: self.shared.applied(),
+            hears: hears.filter(|hears| u64::from(hears.ago_ms) <= HEARS_MS_MAX),
+            is_leaving: self.shared.is_leaving.load(Ordering::Relaxed),
+            load,
+        })
+    }
+
+    fn hear(&mut self, received: Received, socket: &mut Socket) {
+        let Received { from, message, .. } = received;
+        match message {
+            // It has lost its memory: without the histories it would take
+            // connections of earlier memberships for nobody's.
+            Message::Dispatcher(beat)
+                if beat.stage == Stage::Joining && beat.table < self.table.version =>
+            {
+                // Its next beat asks again.
+                let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
+            }
+            Message::Dispatcher(beat) if beat.stage == Stage::Active => {
+                let is_latest = self.hears.is_none_or(|(known, epoch, at)| {
+                    known == from || beat.epoch > epoch || now().since_ms(at) > HEARS_MS_MAX
+                });
+                if is_latest {
+                    self.hears = Some((from, beat.epoch, now()));
+                    self.shared.set_active_mac(beat.mac);
+                }
+            }
+            Message::Table(table) if table.version > self.table.version => {
+                self.table = Arc::new(table);
+                self.waiting = Some(Arc::clone(&self.table));
+                self.hand_over();
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Steered {
+    /// Gives the latest table to whoever applies it, without waiting.
+    fn hand_over(&mut self) {
+        let Some(table) = self.waiting.take() else { return };
+        if let Err(TrySendError::Full(table)) = self.tables.try_send(table) {
+            self.waiting = Some(table);
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Hears the loads of nodes where no heartbeats carry them: a socket, and a
+//! thread that waits for nothing else.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use skep_config::Config;
+use skep_peer::{BindError, Counts, Received, Socket, SocketSettings, Waker, beat_thread};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::message::{Message, Name};
+use skep_wire::seal::{Key, PeerId};
+
+use crate::limits::EAR_MS;
+use crate::loads::Loads;
+
+/// Hears nodes until it is dropped.
+pub struct Ear {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    counts: Arc<Counts>,
+    waker: Waker,
+}
+
+/// Loads of nodes cannot be heard.
+#[derive(Debug, thiserror::Error)]
+pub enum EarError {
+    /// The config has no such dispatcher, or none with an address.
+    #[error("the config has no dispatcher {0:?} with an `address`")]
+    NoSuchDispatcher(String),
+    /// The socket.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The system.
+    #[error("cannot listen for nodes' loads: {0}")]
+    System(#[from] io::Error),
+}
+
+struct Shared {
+    /// Who is to be heard, replaced by a reload.
+    nodes: ArcSwap<Nodes>,
+    stop: AtomicBool,
+}
+
+/// The nodes of a config, and where their agents are.
+type Nodes = BTreeMap<PeerId, (Name, SocketAddr)>;
+
+impl Ear {
+    /// Begins to listen at the address of the dispatcher `name`.
+    ///
+    /// # Errors
+    /// If it has none, or it cannot be had.
+    pub fn start(
+        config: &Config,
+        name: &str,
+        key: &Key,
+        loads: &Arc<Loads>,
+    ) -> Result<Self, EarError> {
+        let address = config.dispatcher(name).and_then(|dispatcher| dispatcher.address);
+        let socket = Socket::bind(&SocketSettings {
+            address: address.ok_or_else(|| EarError::NoSuchDispatcher(name.to_owned()))?,
+            key: key.clone(),
+            cluster: config.cluster.clone(),
+            name: name.to_owned(),
+            clock: now,
+        })?;
+        let address = socket.address()?;
+        let (counts, waker) = (socket.counts(), socket.waker());
+        let shared = Arc::new(Shared {
+            nodes: ArcSwap::from_pointee(nodes(config)),
+            stop: AtomicBool::new(false),
+        });
+        let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
+        // Loads that wait behind work would be stale just when they matter.
+        beat_thread("skep-ear", move |priority| {
+            tracing::debug!("what nodes say of their load is heard with {priority}");
+            listen(socket, &heard, &loads);
+        })?;
+        Ok(Self { address, shared, counts, waker })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Hears the nodes of a new config.
+    pub fn reload(&self, config: &Config) {
+        self.shared.nodes.store(Arc::new(nodes(config)));
+        self.waker.wake();
+    }
+
+    /// Datagrams in, out and refused.
+    pub fn datagrams(&self) -> &Counts {
+        &self.counts
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.waker.wake();
+    }
+}
+
+fn listen(mut socket: Socket, shared: &Shared, loads: &Loads) {
+    let wait = Duration::from_millis(EAR_MS);
+    let mut nodes = Arc::<Nodes>::default();
+    while !shared.stop.load(Ordering::Relaxed) {
+        let latest = shared.nodes.load_full();
+        if !Arc::ptr_eq(&latest, &nodes) {
+            nodes.values().for_each(|(name, _)| socket.forget_peer(name.as_str()));
+            for (name, address) in latest.values() {
+                socket.set_peer(name.as_str(), *address);
+            }
+            nodes = latest;
+        }
+        match socket.receive(wait) {
+            Ok(Some(Received { from, stamp, message })) => match (nodes.get(&from), message) {
+                (Some((name, _)), Message::Load(load)) => loads.hear(name, Some(stamp), load),
+                _ => loads.ignore(),
+            },
+            Ok(None) => {}
+            Err(error) => {
+                tracing::error!(%error, "loads of nodes cannot be received");
+                std::thread::sleep(wait);
+            }
+        }
+    }
+}
+
+fn nodes(config: &Config) -> Nodes {
+    let node = |node: &skep_config::Node| {
+        let name = Name::new(&node.name).ok()?;
+        Some((name.peer(), (name, node.agent_address())))
+    };
+    config.nodes.iter().filter_map(node).collect()
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}

@@ -1,0 +1,167 @@
+//! What the nodes say of their load, as this process hears it: by datagrams of
+//! their agents ([`Ear`](crate::Ear), or the heartbeats of direct dispatch), or
+//! from the node in the same process.
+//!
+//! ```text
+//!   Ear, Beat, own node --hear--> Loads --> Dispatchers: what policies go by
+//!                                  |  '---> coordinator of the caches
+//!                                  v
+//!                                 status, metrics
+//! ```
+//!
+//! Invariant: of one node's reports the latest counts, in whatever order they
+//! come.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skep_config::{Config, Dispatch};
+use skep_policy::{Work, is_stale};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::limits::PEERS_MAX;
+use skep_wire::message::{Name, NodeLoad};
+use skep_wire::seal::Stamp;
+
+use crate::dispatcher::Dispatcher;
+
+/// See the module. All methods may be called from any thread.
+pub struct Loads {
+    interval_ms: u64,
+    dispatchers: Vec<Arc<Dispatcher>>,
+    on_load: OnLoad,
+    heard: Mutex<BTreeMap<Name, Heard>>,
+    taken: AtomicU64,
+    late: AtomicU64,
+    strange: AtomicU64,
+}
+
+/// Told of each load that counts.
+pub type OnLoad = Box<dyn Fn(&Name, &NodeLoad) + Send + Sync>;
+
+struct Heard {
+    at: Now,
+    stamp: Stamp,
+    load: NodeLoad,
+}
+
+/// What a node said last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeReport {
+    /// Its name.
+    pub name: Name,
+    /// How long ago, in milliseconds.
+    pub age_ms: u64,
+    /// Whether that is so long that it counts no more.
+    pub is_stale: bool,
+    /// What it said.
+    pub load: NodeLoad,
+}
+
+impl Loads {
+    /// Nobody was heard yet. `dispatchers` and `on_load` are told of what is.
+    pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Arc<Self> {
+        Arc::new(Self {
+            interval_ms: config.report_interval_ms(),
+            dispatchers: dispatchers.to_vec(),
+            on_load,
+            heard: Mutex::default(),
+            taken: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            strange: AtomicU64::new(0),
+        })
+    }
+
+    /// A node said this, in an authentic datagram that was not heard before;
+    /// one that a later one of the same node has overtaken counts no more.
+    /// Without a stamp it is the node of this process that says it.
+    pub fn hear(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) {
+        if !self.note(name, stamp, load) {
+            self.late.fetch_add(1, Relaxed);
+            return;
+        }
+        self.taken.fetch_add(1, Relaxed);
+        for dispatcher in &self.dispatchers {
+            dispatcher.hear_load(name.as_str(), &load);
+        }
+        (self.on_load)(name, &load);
+    }
+
+    /// The last report of each node, by their names.
+    pub fn reports(&self) -> Vec<NodeReport> {
+        let now = now();
+        let report = |(name, heard): (&Name, &Heard)| {
+            let age_ms = now.since_ms(heard.at);
+            let is_stale = is_stale(age_ms, self.interval_ms);
+            NodeReport { name: name.clone(), age_ms, is_stale, load: heard.load }
+        };
+        self.lock().iter().map(report).collect()
+    }
+
+    /// Something came that is no load, or from a machine that is no node.
+    pub fn ignore(&self) {
+        self.strange.fetch_add(1, Relaxed);
+    }
+
+    /// What came, by what became of it: reports that count, those that came
+    /// after a later one, and what was ignored.
+    pub fn counts(&self) -> [(&'static str, u64); 3] {
+        let of = |counter: &AtomicU64| counter.load(Relaxed);
+        [("taken", of(&self.taken)), ("late", of(&self.late)), ("strange", of(&self.strange))]
+    }
+
+    /// Forgets the nodes that a new config does not have.
+    pub fn reload(&self, config: &Config) {
+        self.lock().retain(|name, _| config.node(name.as_str()).is_some());
+    }
+
+    /// Keeps it, if it is the latest.
+    fn note(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) -> bool {
+        let mut heard = self.lock();
+        let is_new = match (heard.get(name), stamp) {
+            (Some(last), Some(stamp)) => last.stamp < stamp,
+            (Some(_), None) => true,
+            (None, _) => heard.len() < PEERS_MAX,
+        };
+        if is_new {
+            let stamp = stamp.unwrap_or_default();
+            heard.insert(name.clone(), Heard { at: now(), stamp, load });
+        }
+        is_new
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Heard>> {
+        // Changed by single insertions: a panic leaves it sound.
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Dispatcher {
+    /// A node says what it has to do. Where its requests pass by here unseen, it
+    /// is also what drains wait for and what is shown of it.
+    fn hear_load(&self, name: &str, load: &NodeLoad) {
+        self.change(|state, now| {
+            let id = state.membership.find(name).map(skep_cluster::Member::id);
+            let Some(details) = id.and_then(|id| state.details.get(&id)) else { return };
+            if state.settings.dispatch == Dispatch::Direct {
+                let own = &details.node.load;
+                own.requests.set(load.requests_in_flight);
+                own.bytes.set(load.bytes_outstanding);
+                // Idle connections are flows too: a drain waits for them.
+                let idle = load.connections.saturating_sub(load.requests_in_flight);
+                own.tunnels.store(u32::try_from(idle).unwrap_or(u32::MAX), Relaxed);
+            }
+            details.node.hear(now, work(load));
+        });
+    }
+}
+
+/// What a node has to do, in the words of policies.
+pub(crate) fn work(load: &NodeLoad) -> Work {
+    Work { requests: load.requests_in_flight, bytes: load.bytes_outstanding }
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}

@@ -1,0 +1,218 @@
+//! What nodes say of their load: heard, and what must not count.
+
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use skep_config::Config;
+use skep_peer::{Socket, SocketSettings};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::message::{FlowsTaken, Message, Name, NodeLoad};
+use skep_wire::seal::{Key, OpenError, PeerId, Stamp};
+
+use super::rig::{closed_port, wait_until};
+use crate::{Dispatcher, Ear, Loads};
+
+const NODES: [&str; 2] = ["n1", "n2"];
+
+/// A dispatcher that hears two nodes.
+struct Hearing {
+    config: Config,
+    dispatcher: Arc<Dispatcher>,
+    loads: Arc<Loads>,
+    /// What the coordinator would have been told.
+    told: Arc<Mutex<Vec<(Name, u64)>>>,
+    ear: Ear,
+    agents: Vec<Socket>,
+}
+
+impl Hearing {
+    fn new(dispatch: &str) -> Self {
+        let mut agents: Vec<Socket> = NODES.iter().map(|name| socket(name)).collect();
+        let mut text = format!(
+            "key_file = 'key'\n[agent]\nreport_ms = '10s'\n\
+             [[dispatcher]]\nname = 'gate'\naddress = '127.0.0.1:0'\n\
+             [[site]]\nroot = '/'\n[[service]]\nname = 'web'\nlisten = '10.9.9.9:80'\n\
+             dispatch = '{dispatch}'\n"
+        );
+        for (name, agent) in NODES.iter().zip(&agents) {
+            let (address, agent) = (closed_port(), agent.address().unwrap());
+            text +=
+                &format!("[[node]]\nname = '{name}'\naddress = '{address}'\nagent = '{agent}'\n");
+        }
+        let config = Config::parse("test", &text).unwrap();
+        let dispatcher = Dispatcher::new(&config, "web", 1).unwrap();
+        let told = Arc::<Mutex<Vec<(Name, u64)>>>::default();
+        let coordinator = Arc::clone(&told);
+        let on_load = move |name: &Name, load: &NodeLoad| {
+            coordinator.lock().unwrap().push((name.clone(), load.bytes_outstanding));
+        };
+        let loads = Loads::new(&config, &[Arc::clone(&dispatcher)], Box::new(on_load));
+        let ear = Ear::start(&config, "gate", &key(), &loads).unwrap();
+        agents.iter_mut().for_each(|agent| agent.set_peer("gate", ear.address()));
+        Self { config, dispatcher, loads, told, ear, agents }
+    }
+
+    /// A node says that it has so much to send, until it was heard: the first
+    /// datagrams only introduce.
+    fn tell(&mut self, place: usize, bytes: u64) {
+        wait_until("the load was heard", || {
+            send(&mut self.agents[place], bytes);
+            self.bytes_of(NODES[place]) == Some(bytes)
+        });
+    }
+
+    /// What is known of a node: bytes that it has to send.
+    fn bytes_of(&self, name: &str) -> Option<u64> {
+        let reports = self.loads.reports();
+        let report = reports.iter().find(|report| report.name.as_str() == name)?;
+        assert!(!report.is_stale);
+        Some(report.load.bytes_outstanding)
+    }
+
+    fn count(&self, outcome: &str) -> u64 {
+        self.loads.counts().into_iter().find(|(name, _)| *name == outcome).unwrap().1
+    }
+}
+
+fn key() -> Key {
+    Key::from_text(&"k".repeat(32)).unwrap()
+}
+
+/// The socket of a machine of the cluster.
+fn socket(name: &str) -> Socket {
+    let settings = SocketSettings {
+        address: "127.0.0.1:0".parse().unwrap(),
+        key: key(),
+        cluster: Config::default().cluster,
+        name: name.to_owned(),
+        clock: || Now(monotonic_ms()),
+    };
+    Socket::bind(&settings).unwrap()
+}
+
+fn load(bytes_outstanding: u64) -> NodeLoad {
+    NodeLoad { bytes_outstanding, requests_in_flight: 3, ..NodeLoad::default() }
+}
+
+fn send(agent: &mut Socket, bytes: u64) {
+    let _ = agent.send(PeerId::of("gate"), &Message::Load(load(bytes)));
+    let _ = agent.receive(Duration::from_millis(5));
+}
+
+#[test]
+fn loads_are_heard_and_told_on() {
+    let mut hearing = Hearing::new("proxy");
+    for (place, bytes) in [(0, 70_000_000), (1, 5)] {
+        hearing.tell(place, bytes);
+        let told = (Name::new(NODES[place]).unwrap(), bytes);
+        wait_until("others are told", || hearing.told.lock().unwrap().contains(&told));
+    }
+    let nodes = hearing.dispatcher.status().nodes;
+    assert_eq!(nodes[0].outstanding_bytes, 0, "what the dispatcher sees itself is apart");
+    hearing.dispatcher.change(|state, now| {
+        let heard = |name: &str| {
+            let id = state.membership.find(name).unwrap().id();
+            state.details[&id].node.reported.at(now, 10_000)
+        };
+        assert_eq!((heard("n1").bytes, heard("n1").requests), (70_000_000, 3));
+        assert_eq!(heard("n2").bytes, 5);
+    });
+}
+
+#[test]
+fn what_is_forged_replayed_late_or_strange_changes_nothing() {
+    let mut hearing = Hearing::new("redirect");
+    // Between the node and the dispatcher stands somebody who writes it all down.
+    let between = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (tap, to) = (between.try_clone().unwrap(), hearing.ear.address());
+    let recorded = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+    let record = Arc::clone(&recorded);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 2_000];
+        while let Ok(bytes) = tap.recv(&mut buffer) {
+            if bytes == 0 {
+                return;
+            }
+            record.lock().unwrap().push(buffer[..bytes].to_vec());
+            tap.send_to(&buffer[..bytes], to).unwrap();
+        }
+    });
+    hearing.agents[0].set_peer("gate", between.local_addr().unwrap());
+    hearing.tell(0, 1_000);
+    hearing.tell(0, 2_000);
+
+    let attacker = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let refused = |reason| hearing.ear.datagrams().refused(reason);
+    let recording = recorded.lock().unwrap().clone();
+    let taken = hearing.count("taken");
+    for datagram in &recording {
+        attacker.send_to(datagram, to).unwrap();
+        let mut forged = datagram.clone();
+        forged[55] ^= 1;
+        attacker.send_to(&forged, to).unwrap();
+        attacker.send_to(&datagram[..datagram.len() / 2], to).unwrap();
+    }
+    attacker.send_to(&[7; 300], to).unwrap();
+    let count = recording.len() as u64;
+    wait_until("all are refused", || {
+        refused(OpenError::Replayed) == count
+            && refused(OpenError::BadTag) + refused(OpenError::TooShort) == 2 * count
+            && refused(OpenError::Version) == 1
+    });
+    // Who has the key, but is no node, never learns what it must echo.
+    let mut stranger = socket("n3");
+    stranger.set_peer("gate", to);
+    let hellos = hearing.ear.datagrams().hellos();
+    wait_until("a stranger is not answered", || {
+        send(&mut stranger, 9);
+        hearing.ear.datagrams().hellos() > hellos + 3
+    });
+    assert_eq!(stranger.counts().live(), 0);
+    // A node that says something else.
+    let strange = Message::FlowsTaken(FlowsTaken { dump: 1, number: 1 });
+    hearing.agents[0].send(PeerId::of("gate"), &strange).unwrap();
+    wait_until("it is ignored", || hearing.count("strange") == 1);
+    assert_eq!((hearing.bytes_of("n1"), hearing.count("taken")), (Some(2_000), taken));
+    assert_eq!((hearing.bytes_of("n2"), hearing.bytes_of("n3")), (None, None));
+    hearing.tell(0, 3_000);
+    // Ends the tap.
+    attacker.send_to(&[], between.local_addr().unwrap()).unwrap();
+}
+
+#[test]
+fn of_one_nodes_reports_the_latest_counts() {
+    let hearing = Hearing::new("proxy");
+    let name = Name::new("n1").unwrap();
+    let stamp = |sequence| Some(Stamp { incarnation: 5, sequence });
+    for (stamp, bytes, counts) in [
+        (stamp(7), 70, 70),
+        (stamp(6), 60, 70),
+        (stamp(7), 71, 70),
+        (stamp(8), 80, 80),
+        (Some(Stamp { incarnation: 6, sequence: 1 }), 10, 10),
+        (None, 11, 11),
+    ] {
+        hearing.loads.hear(&name, stamp, load(bytes));
+        assert_eq!(hearing.bytes_of("n1"), Some(counts));
+    }
+    assert_eq!((hearing.count("taken"), hearing.count("late")), (4, 2));
+    let mut without = hearing.config.clone();
+    without.nodes.remove(0);
+    hearing.loads.reload(&without);
+    assert_eq!(hearing.bytes_of("n1"), None);
+}
+
+#[test]
+fn a_reload_says_who_is_heard() {
+    let mut hearing = Hearing::new("proxy");
+    hearing.tell(0, 1);
+    let mut without = hearing.config.clone();
+    without.nodes.remove(0);
+    hearing.ear.reload(&without);
+    wait_until("it is ignored", || {
+        send(&mut hearing.agents[0], 2);
+        hearing.count("strange") > 0
+    });
+}

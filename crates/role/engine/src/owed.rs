@@ -1,0 +1,93 @@
+//! What replies have still to do, in the gauges of their worker: requests that
+//! are not finished, bytes that no socket took yet.
+//!
+//! What is answered out of memory and taken by the socket at once is never
+//! counted here: it is over before anybody could see it.
+
+use std::sync::Arc;
+
+use skep_telemetry::{CoreCounters, CoreGauge};
+
+/// A request whose reply is not finished, as long as this lives.
+pub(crate) struct Unfinished(Arc<CoreCounters>);
+
+impl Unfinished {
+    pub(crate) fn new(counters: &Arc<CoreCounters>) -> Self {
+        counters.gauge_inc(CoreGauge::RequestsInFlight);
+        Self(Arc::clone(counters))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        self.0.gauge_dec(CoreGauge::RequestsInFlight);
+    }
+}
+
+/// Bytes of a reply that are to be sent; none any more once this is dropped.
+pub(crate) struct Owed {
+    counters: Arc<CoreCounters>,
+    bytes: u64,
+}
+
+impl Owed {
+    pub(crate) fn new(counters: &Arc<CoreCounters>) -> Self {
+        Self { counters: Arc::clone(counters), bytes: 0 }
+    }
+
+    /// So many bytes more are about to be written.
+    pub(crate) fn announce(&mut self, bytes: u64) {
+        self.set(self.bytes.saturating_add(bytes));
+    }
+
+    /// A socket took `bytes`; so many of those written are left.
+    pub(crate) fn paid(&mut self, bytes: u64, left: u64) {
+        self.set(self.bytes.saturating_sub(bytes).max(left));
+    }
+
+    /// So many are left.
+    pub(crate) fn set(&mut self, bytes: u64) {
+        if bytes != self.bytes {
+            self.counters.gauge_move(CoreGauge::BytesOutstanding, self.bytes, bytes);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_falls_as_it_is_paid_and_ends_with_the_reply() {
+        let counters = Arc::<CoreCounters>::default();
+        let bytes = || counters.gauge(CoreGauge::BytesOutstanding);
+        let mut owed = Owed::new(&counters);
+        owed.announce(1_000);
+        assert_eq!(bytes(), 1_000);
+        owed.paid(400, 100);
+        assert_eq!(bytes(), 600, "announced and not written yet");
+        owed.paid(100, 700);
+        assert_eq!(bytes(), 700, "written without having been announced");
+        owed.paid(900, 0);
+        assert_eq!(bytes(), 0);
+        owed.announce(5);
+        drop(owed);
+        assert_eq!(bytes(), 0);
+    }
+
+    #[test]
+    fn a_request_counts_until_it_is_finished() {
+        let counters = Arc::<CoreCounters>::default();
+        let unfinished = Unfinished::new(&counters);
+        assert_eq!(counters.gauge(CoreGauge::RequestsInFlight), 1);
+        drop(unfinished);
+        assert_eq!(counters.gauge(CoreGauge::RequestsInFlight), 0);
+    }
+}

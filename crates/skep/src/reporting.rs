@@ -1,0 +1,133 @@
+//! What nodes tell dispatchers of their load: this process's node tells, this
+//! process's dispatchers hear. In direct dispatch heartbeats carry it
+//! ([`crate::direct`]); elsewhere datagrams of their own do.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use skep_agent::{Reporter, ReporterParts};
+use skep_config::Config;
+use skep_console::NodeReport;
+use skep_dispatcher::{Dispatcher, Ear, Loads, OnLoad, OnReign, register_reports};
+use skep_node::Node;
+use skep_telemetry::Registry;
+use skep_wire::message::{Name, NodeLoad};
+
+use crate::direct::{Reports, dispatcher_name, read_key, register_datagrams};
+use crate::load::LoadMeter;
+use crate::running::Roles;
+
+/// See the module.
+pub(crate) struct Reporting {
+    /// What was heard here.
+    loads: Arc<Loads>,
+    ear: Option<Arc<Ear>>,
+    reporter: Option<Arc<Reporter>>,
+}
+
+/// Says what the node of this process has to do.
+pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
+
+impl Reporting {
+    /// Hears nobody yet; `dispatchers` and `on_load` will be told of what is heard.
+    pub(crate) fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Self {
+        Self { loads: Loads::new(config, dispatchers, on_load), ear: None, reporter: None }
+    }
+
+    /// What goes with heartbeats, or comes of them.
+    pub(crate) fn with_beats(
+        &self,
+        roles: &Roles,
+        node: Option<&Arc<Node>>,
+        registry: &Arc<Registry>,
+        on_reign: OnReign,
+    ) -> anyhow::Result<Reports> {
+        let load = node.map(|node| self.source(roles, node, registry)).transpose()?;
+        Ok(Reports { load, loads: Arc::clone(&self.loads), on_reign })
+    }
+
+    /// The load of `node`, which is also heard here if this process dispatches:
+    /// nobody sends datagrams to himself.
+    fn source(
+        &self,
+        roles: &Roles,
+        node: &Arc<Node>,
+        registry: &Arc<Registry>,
+    ) -> anyhow::Result<LoadSource> {
+        let mut meter = LoadMeter::new(node, registry);
+        let name = Name::new(&roles.name)?;
+        let own = roles.services.then(|| Arc::clone(&self.loads));
+        Ok(Box::new(move || {
+            let load = meter.read();
+            if let Some(own) = &own {
+                own.hear(&name, None, load);
+            }
+            load
+        }))
+    }
+
+    /// Starts to tell and to hear, where heartbeats do not.
+    pub(crate) fn start(
+        &mut self,
+        config: &Config,
+        roles: &Roles,
+        node: Option<&Arc<Node>>,
+        registry: &Arc<Registry>,
+    ) -> anyhow::Result<()> {
+        if roles.services {
+            register_reports(registry, &self.loads);
+        }
+        if !config.reports_load() || config.direct_services().next().is_some() {
+            return Ok(());
+        }
+        let key = read_key(config)?;
+        let name = dispatcher_name(config, roles);
+        if let Some(name) = name.filter(|it| config.dispatcher(it).is_some_and(has_address)) {
+            let ear = Ear::start(config, &name, &key, &self.loads);
+            self.ear = Some(Arc::new(ear.context("cannot hear nodes' loads")?));
+        }
+        if let (Some(node), Some(name)) = (node, &roles.node) {
+            let load = self.source(roles, node, registry)?;
+            let parts = ReporterParts { name: name.clone(), key, load };
+            let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
+            self.reporter = Some(Arc::new(reporter));
+        }
+        let (ear, reporter) = (self.ear.clone(), self.reporter.clone());
+        register_datagrams(registry, move |reason| {
+            let heard = ear.iter().map(|ear| ear.datagrams().refused(reason));
+            let told = reporter.iter().map(|reporter| reporter.datagrams().refused(reason));
+            heard.chain(told).sum()
+        });
+        Ok(())
+    }
+
+    /// Takes up a new config.
+    pub(crate) fn reload(&self, config: &Config) {
+        self.loads.reload(config);
+        if let Some(ear) = &self.ear {
+            ear.reload(config);
+        }
+    }
+
+    /// What is shown of it.
+    pub(crate) fn status(&self) -> Vec<NodeReport> {
+        let report = |it: skep_dispatcher::NodeReport| NodeReport {
+            name: it.name.to_string(),
+            age_ms: it.age_ms,
+            is_stale: it.is_stale,
+            cpu_permille: it.load.cpu_permille,
+            memory_bytes: it.load.memory_bytes,
+            connections: it.load.connections,
+            requests_in_flight: it.load.requests_in_flight,
+            bytes_outstanding: it.load.bytes_outstanding,
+            sent_bytes_s: it.load.sent_bytes_s,
+            filled_bytes_s: it.load.filled_bytes_s,
+            hit_permille: it.load.hit_permille,
+        };
+        self.loads.reports().into_iter().map(report).collect()
+    }
+}
+
+fn has_address(dispatcher: &skep_config::Dispatcher) -> bool {
+    dispatcher.address.is_some()
+}
