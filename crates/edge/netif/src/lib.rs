@@ -6,13 +6,14 @@
 //!   takes them away again.
 //! - [`announce`], [`probe`], [`survey`], [`ClaimWatch`]: the segment's talk of
 //!   who has an address, by ARP and IPv6 neighbour discovery.
+//! - [`rouse`]: makes clients of a machine that has died find it out.
 //! - [`check`]: what operators of direct dispatch get wrong, as sentences.
 //!
 //! Everything blocks briefly and nothing runs on its own. What a call needs of
 //! capabilities its doc says; without them it fails with [`Error::Privilege`].
 //!
 //! Invariants: no address, setting or device is changed that the caller did not
-//! name; no frame is sent but announcements and questions.
+//! name; nothing is sent but announcements and questions.
 
 mod check;
 mod claims;
@@ -27,6 +28,7 @@ mod netif;
 mod netlink;
 mod offload;
 mod packet;
+mod rouse;
 mod route;
 mod sysctl;
 #[cfg(test)]
@@ -43,4 +45,5 @@ pub use links::LinkWatch;
 pub use mac::Mac;
 pub use netif::Netif;
 pub use offload::{Offloads, offloads, set_tx_checksum};
+pub use rouse::{Roused, rouse};
 pub use route::Route;

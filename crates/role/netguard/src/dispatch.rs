@@ -1,13 +1,15 @@
 //! The dispatcher's side: its program, its virtual addresses.
 
-use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use skep_datapath::Dispatch;
-use skep_netif::{CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif};
+use skep_netif::{CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif, Roused};
 use skep_wire::guard::{Answer, Expectations, FLOWS_MAX, Opened, Order, Owner, PROBE_MS};
-use skep_wire::steer::{Flow, Load, NODES_MAX, Node, SERVICES_MAX, Service};
+use skep_wire::steer::{
+    Flow, Load, NODES_MAX, Node, NodeIndex, NodeState, Protocol, SERVICES_MAX, Service,
+};
 
 use crate::error::NetguardError;
 use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
@@ -24,6 +26,11 @@ pub(crate) struct DispatchSide {
     watch: ClaimWatch,
     /// Of a listing of the flow table, what was not handed out yet.
     listing: VecDeque<Flow>,
+    services: Vec<Service>,
+    /// Nodes that take nothing.
+    down: HashSet<NodeIndex>,
+    /// This machine has the virtual addresses.
+    has_claimed: bool,
 }
 
 impl DispatchSide {
@@ -38,7 +45,16 @@ impl DispatchSide {
         }
         tracing::info!(device = device.name, "packets are steered by {how}");
         let opened = opened(&device, how.to_string());
-        Ok(Self { program, device, opened, watch, listing: VecDeque::new() })
+        Ok(Self {
+            program,
+            device,
+            opened,
+            watch,
+            listing: VecDeque::new(),
+            services: Vec::new(),
+            down: HashSet::new(),
+            has_claimed: false,
+        })
     }
 
     pub(crate) fn opened(&self) -> &Opened {
@@ -57,11 +73,12 @@ impl DispatchSide {
             Order::Services(_, services) => {
                 check_services(&services, |vip| plan.dispatch.check(vip))?;
                 self.program.set_services(&services)?;
+                self.services = services;
             }
             Order::Rows { service, choices, memberships, .. } => {
                 self.program.set_rows(service, &rows(service, choices, &memberships)?)?;
             }
-            Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
+            Order::Nodes(_, nodes) => self.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
             Order::Loads(service, loads) => {
                 check_loads(service, &loads)?;
@@ -77,10 +94,14 @@ impl DispatchSide {
                 for &vip in &plan.dispatch.vips {
                     netif.claim(&self.device, vip)?;
                 }
+                self.has_claimed = true;
                 self.announce(&plan.dispatch.vips)?;
             }
             Order::Announce => self.announce(&plan.dispatch.vips)?,
-            Order::Release => release(plan, netif, &self.device)?,
+            Order::Release => {
+                self.has_claimed = false;
+                release(plan, netif, &self.device)?;
+            }
             Order::Owners { probe } => return self.owners(&plan.dispatch.vips, probe),
             Order::Check(_, expected) => {
                 let dispatching = match expected.is_active {
@@ -92,6 +113,40 @@ impl DispatchSide {
             Order::Open(_) | Order::Abort | Order::Hold => return Err(NetguardError::WrongSide),
         }
         Ok(Answer::Done)
+    }
+
+    /// Clients of nodes that have just failed are told, once their packets go to
+    /// others.
+    fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), NetguardError> {
+        self.program.set_nodes(nodes)?;
+        let is_down = |node: &&Node| node.state == NodeState::Down;
+        let down: HashSet<_> = nodes.iter().filter(is_down).map(|node| node.index).collect();
+        let failed: HashSet<_> = down.difference(&self.down).copied().collect();
+        self.down = down;
+        if self.has_claimed && !failed.is_empty() {
+            self.rouse(&failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes clients of these nodes find out that their connections are gone.
+    fn rouse(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
+        let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
+        self.program.flows(|flow| {
+            if failed.contains(&flow.node) {
+                clients.entry(flow.service).or_default().push(flow.client);
+            }
+        })?;
+        let tcp = self.services.iter().filter(|service| service.protocol == Protocol::Tcp);
+        let jobs: Vec<_> = tcp
+            .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
+            .collect();
+        // Beside the orders, which must not wait for so many packets.
+        let rouse = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
+        if let Err(error) = std::thread::Builder::new().name("skep-rouse".into()).spawn(rouse) {
+            tracing::warn!(%error, "clients of a failed node are not told");
+        }
+        Ok(())
     }
 
     fn announce(&self, vips: &[IpAddr]) -> Result<(), NetguardError> {
@@ -126,6 +181,20 @@ impl DispatchSide {
         owners.sort_unstable_by_key(|owner| (owner.vip, owner.mac));
         owners.dedup();
         Ok(Answer::Owners(owners))
+    }
+}
+
+/// Rouses the clients of a service, and says how that went.
+fn report(service: SocketAddr, clients: &[SocketAddr]) {
+    match skep_netif::rouse(service, clients) {
+        Ok(Roused { asked, failed: 0 }) => {
+            tracing::info!(%service, clients = asked, "clients of a failed node are told");
+        }
+        Ok(Roused { asked, failed }) => tracing::warn!(
+            %service, clients = asked, failed, "some clients of a failed node cannot be told: \
+             this machine has no route to them"
+        ),
+        Err(error) => tracing::warn!(%error, "clients of a failed node are not told"),
     }
 }
 

@@ -5,10 +5,13 @@
 
 mod arp;
 mod ndp;
+mod tcp;
 
 use std::net::IpAddr;
 
 use crate::mac::Mac;
+
+pub(crate) use tcp::question as question_of_connection;
 
 pub(crate) const ETHERNET_BYTES: usize = 14;
 pub(crate) const TYPE_ARP: u16 = 0x0806;
@@ -45,6 +48,16 @@ pub(crate) fn question(address: IpAddr, mac: Mac) -> Vec<u8> {
         IpAddr::V4(address) => arp::probe(address, mac),
         IpAddr::V6(address) => ndp::solicitation(address, mac),
     }
+}
+
+/// RFC 1071, over parts of which all but the last have an even number of bytes.
+fn internet_checksum(parts: &[&[u8]]) -> u16 {
+    let word = |pair: &[u8]| u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+    let mut sum: u32 = parts.iter().flat_map(|part| part.chunks(2)).map(word).sum();
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    !(sum as u16)
 }
 
 /// What a frame says about who has an address; none if it says nothing of the

@@ -2,7 +2,7 @@
 
 use std::net::Ipv6Addr;
 
-use super::{Claim, TYPE_IPV6, ethernet};
+use super::{Claim, TYPE_IPV6, ethernet, internet_checksum};
 use crate::limits::OPTIONS_MAX;
 use crate::mac::Mac;
 
@@ -115,21 +115,11 @@ fn frame(mac: Mac, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8
 }
 
 /// The checksum to put into `message`, or 0 if the one in it is right (RFC 8200
-/// section 8.1, RFC 1071).
+/// section 8.1).
 fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
-    let words = |bytes: &[u8]| -> u32 {
-        let word = |pair: &[u8]| {
-            u32::from(u16::from_be_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]))
-        };
-        bytes.chunks(2).map(word).sum()
-    };
-    let len = message.len() as u32;
-    let mut sum =
-        words(&from.octets()) + words(&to.octets()) + len + u32::from(ICMPV6) + words(message);
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
+    let length = (message.len() as u32).to_be_bytes();
+    let ends = [from.octets(), to.octets()].concat();
+    internet_checksum(&[&ends, &length, &[0, ICMPV6], message])
 }
 
 #[cfg(test)]

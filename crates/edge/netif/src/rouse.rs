@@ -1,0 +1,83 @@
+//! Makes clients of a machine that has died find it out.
+//!
+//! ```text
+//!   guard                              client                 dispatcher, nodes
+//!     | ACK of the virtual address,      |                          |
+//!     | outside of any window ---------->|                          |
+//!     |                                  | ACK: what it expects --->| steered to a node
+//!     |                                  |<-- RST, just as expected | that has no such
+//! ```
+//!
+//! A client that only waits sends nothing, so nobody could tell it with a sequence
+//! number that it believes (RFC 5961 section 3). So it is made to send.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::{Domain, Protocol, SockFilter, Socket, Type};
+
+use crate::error::{Error, NET_RAW};
+use crate::frame::question_of_connection;
+use crate::limits::{ROUSE_AGAIN, ROUSE_PAUSE, ROUSE_ROUNDS, ROUSED_AT_ONCE};
+
+/// Two sequence numbers so far from each other that no window has both.
+const SEQUENCES: [u32; 2] = [0, 1 << 31];
+
+/// What became of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Roused {
+    /// Clients that were asked.
+    pub asked: u64,
+    /// Clients that this machine could not send to.
+    pub failed: u64,
+}
+
+/// Asks the client of each of these connections to `service`, an address of this
+/// machine, what it expects. Takes a second for 50,000 of them. Needs CAP_NET_RAW.
+pub fn rouse(service: SocketAddr, clients: &[SocketAddr]) -> Result<Roused, Error> {
+    let socket = open(service.ip()).map_err(|cause| {
+        Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)
+    })?;
+    let mut roused = Roused::default();
+    for round in 0..ROUSE_ROUNDS {
+        if round > 0 {
+            std::thread::sleep(ROUSE_AGAIN);
+        }
+        roused = ask_all(&socket, service, clients);
+    }
+    Ok(roused)
+}
+
+fn ask_all(socket: &Socket, service: SocketAddr, clients: &[SocketAddr]) -> Roused {
+    let mut roused = Roused::default();
+    for some in clients.chunks(ROUSED_AT_ONCE) {
+        for &client in some {
+            match ask(socket, service, client) {
+                Ok(()) => roused.asked += 1,
+                Err(_) => roused.failed += 1,
+            }
+        }
+        std::thread::sleep(ROUSE_PAUSE);
+    }
+    roused
+}
+
+fn open(source: IpAddr) -> io::Result<Socket> {
+    let domain = if source.is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
+    let socket = Socket::new(domain, Type::RAW, Some(Protocol::TCP))?;
+    // It would get a copy of every TCP packet of this machine: take none.
+    let nothing = [SockFilter::new(libc::BPF_RET as u16 | libc::BPF_K as u16, 0, 0, 0)];
+    socket.attach_filter(&nothing)?;
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    Ok(socket)
+}
+
+fn ask(socket: &Socket, service: SocketAddr, client: SocketAddr) -> io::Result<()> {
+    // Raw sockets know no ports; IPv6 ones refuse them.
+    let to = SocketAddr::new(client.ip(), 0).into();
+    for sequence in SEQUENCES {
+        let ends = ((service.ip(), service.port()), (client.ip(), client.port()));
+        socket.send_to(&question_of_connection(ends.0, ends.1, sequence), &to)?;
+    }
+    Ok(())
+}
