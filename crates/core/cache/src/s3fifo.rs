@@ -167,6 +167,11 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.spare.bytes()
     }
 
+    /// Of these, bytes that leave before any other value does.
+    pub fn dispensable_bytes(&self) -> u64 {
+        self.spare.bytes().saturating_sub(percent(self.capacity_bytes, SPARE_PERCENT_MIN))
+    }
+
     /// Bytes of the values in the main queue: those that proved useful.
     pub fn main_bytes(&self) -> u64 {
         self.main.bytes()
@@ -265,8 +270,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     /// not too many.
     fn evict_from_spare(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
         let others = self.small.len() + self.main.len() > 0;
-        let min = percent(self.capacity_bytes, SPARE_PERCENT_MIN);
-        if others && self.spare.bytes() <= min {
+        if others && self.dispensable_bytes() == 0 {
             return false;
         }
         let max = percent(self.capacity_bytes, SPARE_PERCENT_MAX);

@@ -29,7 +29,7 @@ pub fn offer(standing: Standing, chances: u8) -> Option<u8> {
 pub struct Room {
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes of segments that others keep.
+    /// Bytes of segments that others keep, and that leave before all else.
     pub spare_bytes: u64,
 }
 

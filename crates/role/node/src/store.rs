@@ -218,7 +218,7 @@ impl Store {
         let inner = self.lock();
         Room {
             free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
-            spare_bytes: inner.index.spare_bytes(),
+            spare_bytes: inner.index.dispensable_bytes(),
         }
     }
 
