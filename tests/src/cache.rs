@@ -22,6 +22,9 @@ use crate::wait::{PATIENCE, poll_until};
 /// Ports on the machines of a bed: of clients, and of other machines.
 const BED_PORTS: [u16; 2] = [8080, 7071];
 
+/// Stands for the name of the process that reads it, in lines of `[[site]]`.
+pub const OWN_NAME: &str = "$NAME";
+
 /// A running cluster; killed when dropped.
 pub struct CacheCluster {
     daemons: BTreeMap<String, Skep>,
@@ -46,7 +49,8 @@ impl CacheCluster {
         Self::start_of(dispatchers, nodes, site, &lines, settings)
     }
 
-    /// The same with other lines of `[[site]]`.
+    /// The same with other lines of `[[site]]`, in which [`OWN_NAME`] stands for
+    /// the name of the process.
     #[track_caller]
     pub fn start_of(
         dispatchers: usize,
@@ -233,7 +237,7 @@ impl CacheCluster {
             "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\" , timeout_ms = \"100ms\" }}\n\
              [[site]]\n{}\n",
             self.outer(if own.starts_with("node") { "dispatcher-1" } else { own }),
-            self.lines
+            self.lines.replace(OWN_NAME, own)
         );
         text
     }

@@ -10,7 +10,7 @@ use crate::error::{ErrorKind, Fault};
 use crate::kind::Unit;
 use crate::number::plain;
 use crate::raw::{Raw, RawValue, Span};
-use crate::schema::{Config, Service};
+use crate::schema::{Config, Service, Site};
 use crate::suggest::did_you_mean;
 use crate::table::Row;
 use crate::words::{Content, DIRECT_POLICY_NAMES, Dispatch, Store};
@@ -65,6 +65,8 @@ const CHECKS: &[(&[&str], Check)] = &[
         &["site.content", "site.origins", "cache.cooperate", "dispatcher.address"],
         cooperation_needs_addresses,
     ),
+    (&["site.content", "cache.cooperate", "dispatcher.name"], parts_need_each_other),
+    (&["site.content", "site.listing"], parts_are_not_listed),
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
@@ -412,6 +414,28 @@ fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
         let how = "the machine's own IP address and a port such as 7071; \
                    or `cooperate = false` in [cache]";
         clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
+    }
+}
+
+fn parts(config: &Config) -> impl Iterator<Item = (usize, &Site)> {
+    config.sites.iter().enumerate().filter(|(_, site)| site.content == Content::Partition)
+}
+
+fn parts_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, _) in parts(config).filter(|_| !config.cooperates()) {
+        let at = [Key("site"), Nth(i), Key("content")];
+        let expected = "a [[dispatcher]], and not `cooperate = false` in [cache], because each \
+                        node has only a part";
+        let how = "nodes find each other's files by way of a dispatcher";
+        clashes.push(Clash::new(&at, expected, "no cooperation").hint(how.to_owned()));
+    }
+}
+
+fn parts_are_not_listed(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, _) in parts(config).filter(|(_, site)| site.listing) {
+        let at = [Key("site"), Nth(i), Key("listing")];
+        let expected = "no `listing`, because each node has only a part of the folder";
+        clashes.push(Clash::new(&at, expected, "one"));
     }
 }
 

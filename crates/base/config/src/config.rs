@@ -127,7 +127,7 @@ impl Config {
 }
 
 impl Site {
-    /// Whether its bytes come from where all nodes get them: once is enough.
+    /// Whether its bytes are of use to all nodes: read once is enough.
     pub fn is_shared(&self) -> bool {
         self.content != Content::Local || !self.origins.is_empty()
     }

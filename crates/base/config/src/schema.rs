@@ -272,10 +272,12 @@ table! {
         /// asked, by plain HTTP, without the clients' cookies and credentials.
         /// What they let caches keep is fetched once by the cluster.
         origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
-        /// Whether the folder is `local`, a whole one on each node, or
+        /// Whether the folder is `local`, a whole one on each node;
         /// `shared`, one that all nodes see under the same path, such as a
-        /// network file system. What is shared is read once by the cluster:
-        /// nodes get it out of each other's memory.
+        /// network file system; or `partition`, one of which each node has a
+        /// part: nodes announce their files, and any node answers for all.
+        /// What is not local is read once by the cluster: nodes get it out of
+        /// each other's memory.
         content: Content = Content::Local => word(Content::WORDS), live;
         /// Files that answer for a folder; the first that exists does.
         index: Vec<String> = vec!["index.html".into()] => Kind::Texts(Form::FileName), live;

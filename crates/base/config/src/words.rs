@@ -101,6 +101,8 @@ words! {
         Local = "local",
         /// In one place that all nodes see.
         Shared = "shared",
+        /// In parts, each on some node.
+        Partition = "partition",
     }
 }
 

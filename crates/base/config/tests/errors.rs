@@ -249,6 +249,17 @@ fn a_site_comes_from_a_folder_or_from_origins() {
 }
 
 #[test]
+fn a_folder_in_parts_needs_nodes_that_find_each_other() {
+    let site = "[[site]]\nhosts = 'b'\nroot = '/b'\ncontent = 'partition'\n";
+    let whole = format!("{site}listing = true");
+    let errors = refused(&format!("{CLUSTER}{whole}")).errors;
+    let told: Vec<_> = errors.iter().map(|error| error.setting.as_str()).collect();
+    assert!(told.contains(&"site.listing"), "{told:?}");
+    let alone = refused(&format!("{CLUSTER}[cache]\ncooperate = false\n{site}")).to_string();
+    assert!(alone.contains("because each node has only a part"), "{alone}");
+}
+
+#[test]
 fn a_redirecting_service_needs_nodes_that_clients_can_reach() {
     let text = "[[node]]\nname = 'one'\naddress = '0.0.0.0:80'\n[[site]]\nroot = '/srv'\n\
         [[service]]\nname = 'web'\nlisten = '127.0.0.1:8000'\ndispatch = 'redirect'\n";

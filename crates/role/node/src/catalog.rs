@@ -17,9 +17,11 @@ use skep_serve::monotonic_ms;
 
 use crate::disk::{DiskError, Kind, Root, Wait};
 use crate::object::{Found, Variants, look_up, parent};
+use crate::partition::Heads;
 use crate::remote::{Freshness, Shelf};
 use crate::site::{Site, SiteSet};
 use crate::store::Store;
+use crate::stream::pool;
 use crate::watch::{Directory, Watcher};
 
 /// What a path leads to: a file in one version, with its siblings; or what an
@@ -40,6 +42,9 @@ enum Validity {
     Checked(Checks),
     /// As the origin said.
     Fresh(Freshness),
+    /// As the node said that has it: until then, by the monotonic clock, in
+    /// milliseconds.
+    Until(AtomicU64),
 }
 
 #[derive(Debug)]
@@ -73,13 +78,39 @@ impl Resource {
         Self::new(site, variants, Validity::Fresh(freshness))
     }
 
+    /// What another node has.
+    pub(crate) fn elsewhere(site: &Arc<Site>, variants: Variants, until_ms: u64) -> Self {
+        Self::new(site, variants, Validity::Until(AtomicU64::new(until_ms)))
+    }
+
     /// Whether this may be served at `now_ms`.
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
         !self.is_retired()
             && match &self.validity {
                 Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
                 Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
+                Validity::Until(until_ms) => now_ms < until_ms.load(Ordering::Relaxed),
             }
+    }
+
+    /// For how long another node may use what this one has on its disk, in
+    /// milliseconds.
+    pub(crate) fn fresh_ms(&self, now_ms: u64, interval_ms: u64) -> u64 {
+        let Some(checks) = self.checks() else { return 0 };
+        let age_ms = now_ms.saturating_sub(checks.verified_ms.load(Ordering::Relaxed));
+        interval_ms.saturating_sub(age_ms)
+    }
+
+    /// Another node said that it still has this.
+    pub(crate) fn renew(&self, until_ms: u64) {
+        if let Validity::Until(until) = &self.validity {
+            until.fetch_max(until_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether another node has it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.validity, Validity::Until(_))
     }
 
     /// Whether its bytes were found to differ.
@@ -101,7 +132,7 @@ impl Resource {
     /// How long it may be used, if it is an origin's.
     pub(crate) fn freshness(&self) -> Option<&Freshness> {
         match &self.validity {
-            Validity::Checked(_) => None,
+            Validity::Checked(_) | Validity::Until(_) => None,
             Validity::Fresh(freshness) => Some(freshness),
         }
     }
@@ -139,7 +170,7 @@ impl Resource {
     fn checks(&self) -> Option<&Checks> {
         match &self.validity {
             Validity::Checked(checks) => Some(checks),
-            Validity::Fresh(_) => None,
+            Validity::Fresh(_) | Validity::Until(_) => None,
         }
     }
 }
@@ -161,6 +192,7 @@ pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<Store>,
     shelf: Arc<Shelf>,
+    heads: Arc<Heads>,
     watcher: Arc<Watcher>,
     entries: Mutex<HashMap<Key, Arc<Resource>>>,
     entries_max: usize,
@@ -186,6 +218,7 @@ impl Catalog {
             _alive: alive,
             sites,
             shelf: Shelf::new(&store, entries_max),
+            heads: Heads::new(&store, entries_max),
             store,
             watcher,
             entries: Mutex::default(),
@@ -208,6 +241,11 @@ impl Catalog {
     /// What is known of the paths of sites with origins.
     pub(crate) fn shelf(&self) -> &Arc<Shelf> {
         &self.shelf
+    }
+
+    /// What is known of the paths that other nodes have.
+    pub(crate) fn heads(&self) -> &Arc<Heads> {
+        &self.heads
     }
 
     /// Longest age of a check that still counts, in milliseconds.
@@ -253,6 +291,21 @@ impl Catalog {
         };
         let found = Resource::new(site, variants, Validity::Checked(checks));
         Ok(Located::Resource(self.insert(key, found), Some(file)))
+    }
+
+    /// The same, on a thread that may wait for a disk if it must.
+    pub(crate) async fn locate_or_wait(
+        self: &Arc<Self>,
+        site: &Arc<Site>,
+        path: &[u8],
+    ) -> Result<Located, DiskError> {
+        match self.locate(site, path, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                let (catalog, site, path) = (Arc::clone(self), Arc::clone(site), path.to_vec());
+                pool(move || catalog.locate(&site, &path, Wait::Yes)).await
+            }
+            located => located,
+        }
     }
 
     /// Takes a resource out because its bytes were found to differ.

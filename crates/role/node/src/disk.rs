@@ -44,6 +44,9 @@ pub(crate) enum DiskError {
     /// The disk failed.
     #[error("input/output error {0}")]
     Failed(i32),
+    /// It is on another node's disk.
+    #[error("the node that has the file does not answer")]
+    Unreachable,
 }
 
 impl From<Errno> for DiskError {
@@ -113,6 +116,32 @@ fn nanoseconds(seconds: i64, nanoseconds: u64) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
+/// Which folder stands at a path, and since when it is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FolderStamp {
+    /// When an entry came or went last, in nanoseconds since 1970.
+    pub(crate) mtime_ns: i128,
+    device: u64,
+    inode: u64,
+}
+
+impl FolderStamp {
+    /// That of an open folder.
+    pub(crate) fn of(folder: &File) -> Result<Self, DiskError> {
+        Ok(Self::read(&rustix::fs::fstat(folder)?))
+    }
+
+    /// Whether this is the same folder, if perhaps changed.
+    pub(crate) fn is_same_folder(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    fn read(stat: &Stat) -> Self {
+        let mtime_ns = nanoseconds(stat.st_mtime, stat.st_mtime_nsec);
+        Self { mtime_ns, device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
 /// A root directory, opened for one look-up. Opened anew each time, so that a
 /// root that is a link can be pointed elsewhere (deployments do that).
 #[derive(Debug)]
@@ -156,6 +185,12 @@ impl Root {
     pub(crate) fn describe(&self, relative: &[u8]) -> Result<Kind, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(Kind::of(&stat))
+    }
+
+    /// The same for a folder (or whatever stands in its place).
+    pub(crate) fn folder(&self, relative: &[u8]) -> Result<FolderStamp, DiskError> {
+        let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
+        Ok(FolderStamp::read(&stat))
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use skep_telemetry::{CoreCounters, Counter};
@@ -77,9 +76,9 @@ impl SharedFile {
     }
 }
 
-/// What nodes know a folder by that all of them see.
+/// What nodes know a site by.
 pub(crate) fn site_key(site: &Site) -> u64 {
-    stable_hash(site.root.as_os_str().as_bytes(), SITE_SEED)
+    stable_hash(site.key(), SITE_SEED)
 }
 
 impl SegmentOrigin for SharedFile {

@@ -17,7 +17,7 @@ use skep_units::SEGMENT_BYTES;
 
 use crate::catalog::{Catalog, Located, Resource};
 use crate::cluster::Others;
-use crate::disk::{DiskError, Wait};
+use crate::disk::DiskError;
 use crate::front::{Entry, Front};
 use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
 use crate::listing::Listing;
@@ -29,6 +29,7 @@ use crate::site::Site;
 use crate::stream::{SendError, Source, pool};
 use crate::{HEALTH_PATH, Node};
 
+mod elsewhere;
 mod remote;
 
 use remote::borrowed_key;
@@ -282,6 +283,7 @@ impl Serving<'_> {
                 None => self.error(request, exchange, 404, b"").await,
             },
             DiskError::Forbidden => self.error(request, exchange, 403, b"").await,
+            DiskError::Unreachable => self.error(request, exchange, 502, b"").await,
             DiskError::Exhausted => self.error(request, exchange, 503, &self.retry_after()).await,
             error => {
                 tracing::warn!(target = request.target, %error, "a file could not be read");
@@ -295,15 +297,8 @@ impl Serving<'_> {
             let kept = self.kept(remote, path).await.ok_or(DiskError::NotFound)?;
             return Ok(Located::Resource(kept, None));
         }
-        match self.catalog.locate(&self.site, path, Wait::No) {
-            Err(DiskError::WouldBlock) => {
-                let catalog = Arc::clone(&self.catalog);
-                let site = Arc::clone(&self.site);
-                let path = path.to_vec();
-                pool(move || catalog.locate(&site, &path, Wait::Yes)).await
-            }
-            located => located,
-        }
+        let own = self.catalog.locate_or_wait(&self.site, path).await;
+        self.or_elsewhere(path, own).await
     }
 
     /// Sends a file. `status` stands in for 200; any other is sent whole and
@@ -335,7 +330,11 @@ impl Serving<'_> {
             site: &self.site,
             object,
             counters: self.handler.context.counters(),
-            others: self.handler.others.as_deref().filter(|_| self.site.is_shared),
+            others: self
+                .handler
+                .others
+                .as_deref()
+                .filter(|_| self.site.is_shared || resource.is_elsewhere()),
             remote: resource.remote().map(|_| (&self.remotes, resource)),
             came,
             file,

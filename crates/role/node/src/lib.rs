@@ -29,6 +29,7 @@ mod leaving;
 mod limits;
 mod listing;
 mod object;
+mod partition;
 mod remote;
 mod respond;
 mod segment;
@@ -39,7 +40,7 @@ mod watch;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use skep_config::Config;
@@ -51,6 +52,7 @@ use catalog::Catalog;
 use cluster::Others;
 pub use cluster::{Cluster, ClusterParts, PeerDesk};
 pub use handler::NodeHandler;
+use partition::{Announced, Walker};
 use remote::{Remotes, Tally};
 pub use site::SiteError;
 use site::SiteSet;
@@ -77,6 +79,9 @@ pub struct Node {
     store: Arc<Store>,
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
+    announced: Arc<Announced>,
+    /// Announces the parts of the sites in force, if others hear of them.
+    walker: Mutex<Option<Walker>>,
     cluster: OnceLock<Arc<Cluster>>,
     origins: Arc<Tally>,
     leaving: AtomicBool,
@@ -92,6 +97,8 @@ impl Node {
             store,
             watcher,
             catalog: Arc::new(ArcSwap::new(catalog)),
+            announced: Arc::default(),
+            walker: Mutex::default(),
             cluster: OnceLock::new(),
             origins: Arc::default(),
             leaving: AtomicBool::new(false),
@@ -103,6 +110,7 @@ impl Node {
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
         self.catalog.store(catalog(config, &self.store, &self.watcher)?);
         if let Some(cluster) = self.cluster.get() {
+            self.walk(config)?;
             cluster.reload(config);
         }
         Ok(())
@@ -110,8 +118,16 @@ impl Node {
 
     /// Takes part in the cluster's cache; before handlers are made.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
-        let cluster = Cluster::start(config, parts, &self.store)?;
+        let cluster = Cluster::start(config, parts, &self.store, &self.announced)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
+        self.walk(config)
+    }
+
+    /// Announces what this node has of the sites in force.
+    fn walk(&self, config: &Config) -> Result<(), NodeError> {
+        let (catalog, interval_ms) = (self.catalog.load(), config.cache.check_interval_ms);
+        let walker = Walker::start(catalog.sites(), &self.announced, &self.watcher, interval_ms)?;
+        *self.walker.lock().unwrap_or_else(PoisonError::into_inner) = Some(walker);
         Ok(())
     }
 
@@ -127,6 +143,7 @@ impl Node {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
+            announced: Arc::clone(&self.announced),
             others: Others::new(cluster, context.worker(), context.counters()),
             counters: Arc::clone(context.counters()),
         };

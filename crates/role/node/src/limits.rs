@@ -119,6 +119,44 @@ pub(crate) const HEAD_BYTES: u32 = 1024;
 /// milliseconds: half of what it believes without a word.
 pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
 
+/// Files and folders that a node announces of the sites of which it has a part:
+/// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
+/// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
+pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
+
+/// Largest file that a node believes another to have, in bytes: 16 TiB, of which
+/// it could still count the segments.
+pub(crate) const PART_FILE_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
+
+/// Longest time from one look for changed folders of a part to the next, in
+/// milliseconds: an atomic load for each folder.
+pub(crate) const PART_TICK_MS: u64 = 100;
+
+/// A folder that changed so shortly before it was read may have changed again
+/// in the same tick of its file system's clock, in milliseconds: FAT's is 2 s.
+pub(crate) const PART_UNSETTLED_MS: u64 = 2_000;
+
+/// Time for which "nobody has it" is believed, in milliseconds: bounds what a
+/// flood of requests for nothing costs others; well below the second in which a
+/// new file is to be seen.
+pub(crate) const PART_ABSENT_MS: u64 = 200;
+
+/// Time after which a link's coordinator has heard of all nodes' files, in
+/// milliseconds: the longest pause before a link is tried again, and a bit.
+pub(crate) const PART_SETTLED_MS: u64 = 3_000;
+
+/// Longest search for who has a file, in milliseconds.
+pub(crate) const PART_SEEK_MS: u64 = 2_000;
+
+/// Nodes that are asked for a file while no coordinator knows.
+pub(crate) const PART_AROUND_MAX: usize = 64;
+
+/// Nodes that a fill turns to for the bytes of a file.
+pub(crate) const PART_HOMES_MAX: usize = 4;
+
+/// Times that a fill waits for a node that has too much to send.
+pub(crate) const PART_WAITS_MAX: u32 = 4;
+
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.
 pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;

@@ -12,8 +12,10 @@ use skep_http::{HttpDate, Validators, encode, mime};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{ObjectName, SegmentName};
 
+use crate::cluster::Peer;
 use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
 use crate::limits::PATH_BYTES_MAX;
+use crate::partition::Versions;
 use crate::remote::Remote;
 use crate::site::Site;
 use crate::store::Wanted;
@@ -32,6 +34,13 @@ pub(crate) enum Whence {
     },
     /// An origin.
     Origin(Box<Remote>),
+    /// A file in one version on another node's disk.
+    Elsewhere {
+        /// Path below the root.
+        relative: Box<[u8]>,
+        /// Which node had it last.
+        home: Peer,
+    },
 }
 
 /// One version of one file, or of what an origin has.
@@ -56,17 +65,19 @@ pub(crate) struct Object {
 }
 
 impl Object {
+    /// The file at `relative`, wherever its disk is. `plain` is the path of the
+    /// file that it is an encoding of, or its own.
     fn new(
         site: &Site,
-        relative: &[u8],
-        plain: &[u8],
+        (relative, plain): (&[u8], &[u8]),
         encoding: Option<Encoding>,
         varies: bool,
-        stamp: Stamp,
+        version: Version,
+        whence: Whence,
     ) -> Self {
-        let Version { mtime_ns, bytes } = stamp.version;
+        let Version { mtime_ns, bytes } = version;
         let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
-        let etag = etag(stamp.version, encoding);
+        let etag = etag(version, encoding);
         let content_type = mime::for_path(plain);
         let mut lines = Vec::with_capacity(512);
         encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
@@ -81,7 +92,7 @@ impl Object {
         }
         lines.extend_from_slice(&site.lines_success);
         Self {
-            whence: Whence::File { relative: relative.into(), stamp },
+            whence,
             content_type: Cow::Borrowed(content_type),
             bytes,
             name: site.object_name(relative, etag.as_bytes()),
@@ -127,7 +138,15 @@ impl Object {
     pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
         match &self.whence {
             Whence::File { relative, stamp } => Some((relative, *stamp)),
-            Whence::Origin(_) => None,
+            Whence::Origin(_) | Whence::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Path below the root, and who has it, if it is another node's file.
+    pub(crate) fn elsewhere(&self) -> Option<(&[u8], Peer)> {
+        match &self.whence {
+            Whence::Elsewhere { relative, home } => Some((relative, *home)),
+            Whence::Origin(_) | Whence::File { .. } => None,
         }
     }
 
@@ -216,6 +235,23 @@ impl Variants {
     /// An object without siblings.
     pub(crate) fn of_one(object: Object) -> Self {
         Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
+    }
+
+    /// What `home` has at `relative`.
+    pub(crate) fn elsewhere(site: &Site, relative: &[u8], versions: &Versions, home: Peer) -> Self {
+        let Versions { plain, encoded: [br, zstd, gzip] } = *versions;
+        let varies = versions.encoded.iter().any(Option::is_some);
+        let object = |suffix: &str, encoding, version| {
+            let own = [relative, suffix.as_bytes()].concat();
+            let whence = Whence::Elsewhere { relative: own.as_slice().into(), home };
+            Arc::new(Object::new(site, (&own, relative), encoding, varies, version, whence))
+        };
+        Self {
+            plain: object("", None, plain),
+            br: br.map(|version| object(".br", Some(Encoding::Br), version)),
+            zstd: zstd.map(|version| object(".zst", Some(Encoding::Zstd), version)),
+            gzip: gzip.map(|version| object(".gz", Some(Encoding::Gzip), version)),
+        }
     }
 
     /// Which encoded siblings there are.
@@ -318,13 +354,15 @@ fn found_file(
     }
     let varies = siblings.iter().any(Option::is_some);
     let [br, zstd, gzip] = siblings;
+    let object = |own: &[u8], encoding, stamp: Stamp| {
+        let whence = Whence::File { relative: own.into(), stamp };
+        Arc::new(Object::new(site, (own, relative), encoding, varies, stamp.version, whence))
+    };
     let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
-        sibling.map(|(name, stamp)| {
-            Arc::new(Object::new(site, &name, relative, Some(encoding), varies, stamp))
-        })
+        sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))
     };
     let variants = Variants {
-        plain: Arc::new(Object::new(site, relative, relative, None, varies, stamp)),
+        plain: object(relative, None, stamp),
         br: encoded(br, Encoding::Br),
         zstd: encoded(zstd, Encoding::Zstd),
         gzip: encoded(gzip, Encoding::Gzip),

@@ -51,6 +51,11 @@ pub(crate) enum Way {
         /// Whether it is taken for the owner, in the absence of a coordinator.
         is_owner: bool,
     },
+    /// From the node on whose disk the file is, and from nobody else.
+    Home {
+        /// Which.
+        id: PeerId,
+    },
 }
 
 #[derive(Debug)]
@@ -143,7 +148,12 @@ impl Segment {
 
     /// Whether its last bytes came from another node that keeps them.
     pub(crate) fn is_copy(&self) -> bool {
-        matches!(*self.way.lock().unwrap_or_else(PoisonError::into_inner), Way::Peer { .. })
+        self.way() != Way::Here
+    }
+
+    /// Whether it is complete, or waits for nobody but this node.
+    pub(crate) fn grows_from_here(&self) -> bool {
+        self.is_complete() || self.way() == Way::Here
     }
 
     /// Whether others hold it, too.
@@ -173,10 +183,16 @@ impl Segment {
     /// not wait for each other in a circle.
     pub(crate) fn may_serve(&self, peer: PeerId) -> bool {
         self.is_complete()
-            || match *self.way.lock().unwrap_or_else(PoisonError::into_inner) {
+            || match self.way() {
                 Way::Here => true,
+                // Who reads its own disk waits for nobody.
+                Way::Home { id } => id != peer,
                 Way::Peer { id, is_owner } => !is_owner && id != peer,
             }
+    }
+
+    fn way(&self) -> Way {
+        *self.way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes `start..end`, which lie in one chunk and are there, for another

@@ -11,6 +11,7 @@ use skep_http::Host;
 use skep_wire::cache::ObjectName;
 
 use crate::disk::check_root;
+use crate::partition;
 use crate::remote::RemoteSite;
 
 /// Longest host name looked up, in bytes (RFC 1035).
@@ -50,6 +51,10 @@ pub(crate) struct Site {
     pub(crate) precompressed: bool,
     /// Whether all nodes see the same folder.
     pub(crate) is_shared: bool,
+    /// Whether each node has a part of the folder.
+    pub(crate) is_part: bool,
+    /// Stands for the site in names.
+    key: Box<[u8]>,
     /// Field lines of every reply of the site.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
@@ -62,6 +67,12 @@ impl Site {
     fn new(index: usize, config: &SiteConfig) -> Result<Self, SiteError> {
         let remote = RemoteSite::new(config)?;
         let root = config.root.clone().unwrap_or_default();
+        let is_part = config.content == Content::Partition;
+        let key = match &remote {
+            Some(remote) => remote.key().to_vec(),
+            None if is_part => partition::site_key(config),
+            None => root.as_os_str().as_bytes().to_vec(),
+        };
         if remote.is_none() {
             check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
         }
@@ -84,6 +95,8 @@ impl Site {
             symlinks: config.symlinks,
             precompressed: config.precompressed,
             is_shared: config.content == Content::Shared,
+            is_part,
+            key: key.into(),
             lines: lines.into(),
             lines_success: lines_success.into(),
             error_pages: config.error_pages.clone(),
@@ -95,11 +108,12 @@ impl Site {
     /// sites that share a root share its bytes in memory.
     /// So do sites of the same origins.
     pub(crate) fn object_name(&self, relative: &[u8], version: &[u8]) -> ObjectName {
-        let key = match &self.remote {
-            Some(remote) => remote.key(),
-            None => self.root.as_os_str().as_bytes(),
-        };
-        ObjectName::new(key, relative, version)
+        ObjectName::new(&self.key, relative, version)
+    }
+
+    /// Stands for the site in names, the same on all nodes of a config.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
     }
 
     /// Whether the operator lets `path` be served at all: a segment that

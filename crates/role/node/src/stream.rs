@@ -179,6 +179,10 @@ impl Source<'_> {
                     return Ok((segment, CacheResult::Fill));
                 }
                 if let Some(others) = self.others {
+                    if let Some(home) = others.home_file(self.site, self.object, index) {
+                        drop(others.fill(filler, home));
+                        return Ok((segment, CacheResult::Fill));
+                    }
                     let origin = SharedFile::of(self.site, self.object, index, self.counters);
                     let origin = origin.ok_or(DiskError::Changed)?;
                     drop(others.fill(filler, origin));
@@ -222,7 +226,8 @@ impl Source<'_> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
         }
-        let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        // Another node's, and memory is full of what slow clients hold.
+        let (relative, stamp) = self.object.file().ok_or(DiskError::Exhausted)?;
         let file = match open(self.site, relative, stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
                 let (site, relative) = (Arc::clone(self.site), Box::<[u8]>::from(relative));

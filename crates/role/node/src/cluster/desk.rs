@@ -7,11 +7,13 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{Reply, Ring, inventory};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
+use skep_serve::monotonic_ms;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
 use tokio::sync::oneshot;
 
 use super::{ClusterParts, Command, Peer, View};
+use crate::partition::Announced;
 use crate::store::Store;
 
 /// Weight of each node among owners: all have the same.
@@ -21,6 +23,7 @@ const OWNER_WEIGHT: u32 = 8;
 pub(super) struct Desk {
     parts: ClusterParts,
     store: Arc<Store>,
+    announced: Arc<Announced>,
     view: Arc<ArcSwap<View>>,
     roomiest: Arc<ArcSwapOption<Peer>>,
     links: HashMap<LinkId, Coordinator>,
@@ -35,6 +38,8 @@ struct Coordinator {
     /// Its epoch if it answers.
     active_in: Option<u64>,
     members: HashMap<MemberId, Peer>,
+    /// Since when it is linked, in milliseconds of the monotonic clock.
+    since_ms: u64,
 }
 
 /// A worker waits.
@@ -47,12 +52,14 @@ impl Desk {
     pub(super) fn new(
         parts: ClusterParts,
         store: Arc<Store>,
+        announced: &Arc<Announced>,
         view: &Arc<ArcSwap<View>>,
         roomiest: &Arc<ArcSwapOption<Peer>>,
     ) -> Self {
         Self {
             parts,
             store,
+            announced: Arc::clone(announced),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
             links: HashMap::new(),
@@ -83,17 +90,20 @@ impl Desk {
     }
 
     fn introduce(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
-        // What has changed so far is in the inventory.
-        self.tell_changes(outbox);
-        self.links.insert(link, Coordinator::default());
+        let since_ms = monotonic_ms();
+        self.links.insert(link, Coordinator { since_ms, ..Coordinator::default() });
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
             address: self.parts.address,
             capacity_bytes: self.store.index_bytes_max(),
         };
-        let messages = std::iter::once(hello).chain(inventory(&self.store.held()));
-        // A link that takes no more ends, and begins anew.
-        let _ = messages.into_iter().all(|message| outbox.send(link, &message));
+        // A link that takes no more ends, and begins anew. Nothing may be said on
+        // it before this, not even what is said to all.
+        let _ = outbox.send(link, &hello);
+        // What has changed so far is in the inventory.
+        self.tell_changes(outbox);
+        let held = [self.store.held(), self.announced.held()].concat();
+        let _ = inventory(&held).iter().all(|message| outbox.send(link, message));
     }
 
     fn received(&mut self, link: LinkId, message: ToNode, outbox: &mut Outbox<ToCoordinator>) {
@@ -120,11 +130,13 @@ impl Desk {
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone(), OWNER_WEIGHT));
         let ring = Some(Ring::new(owners));
         let peers = known.values().copied().collect();
-        self.links.insert(link, Coordinator { active_in, members: known });
+        let coordinator = self.links.entry(link).or_default();
+        (coordinator.active_in, coordinator.members) = (active_in, known);
+        let linked_since_ms = coordinator.since_ms;
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(View { ring, peers, is_linked }));
+            self.view.store(Arc::new(View { ring, peers, is_linked, linked_since_ms }));
         }
     }
 
@@ -133,7 +145,9 @@ impl Desk {
         let is_linked = self.active().is_some();
         let known = self.view.load();
         let (ring, peers) = (known.ring.clone(), known.peers.clone());
-        self.view.store(Arc::new(View { ring, peers, is_linked }));
+        let active = self.active().and_then(|link| self.links.get(&link));
+        let linked_since_ms = active.map_or(0, |coordinator| coordinator.since_ms);
+        self.view.store(Arc::new(View { ring, peers, is_linked, linked_since_ms }));
     }
 
     /// The link to who answers, in the latest epoch if several do.
@@ -214,7 +228,7 @@ impl Desk {
     }
 
     fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
-        for delta in self.store.changes() {
+        for delta in self.store.changes().into_iter().chain(self.announced.changes()) {
             outbox.send_all(&delta);
         }
     }

@@ -4,6 +4,7 @@
 //! and no client's speed or end is felt here.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,13 @@ impl Others {
     /// The same, for a node that takes this one for the owner.
     pub(crate) fn fill_for_peer(&self, filler: Filler, origin: impl SegmentOrigin) {
         drop(self.spawn(filler, origin, true));
+    }
+
+    /// Begins to fill a segment from this node's own disk and from nowhere else,
+    /// for a node that has the lease and waits for this.
+    pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
+        self.offer_if_wanted(filler.store());
+        tokio::task::spawn_local(async move { read_on(&file, filler.segment(), drop).await });
     }
 
     fn spawn(
@@ -185,7 +193,8 @@ impl<O: SegmentOrigin> Running<O> {
             from,
             origin: if with_origin { self.origin.described() } else { None },
         };
-        let end = match fetch_chunks(&self.pool, peer, &request, self.segment()).await {
+        let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment(), drop).await
+        {
             Ok(()) => End::Whole,
             Err(PeerError::Refused(refusal)) => End::Refused(refusal),
             Err(error) => {
@@ -220,15 +229,16 @@ impl<O: SegmentOrigin> Running<O> {
     }
 }
 
-/// Gets from `peer` what `segment` lacks; what has come is published, whatever
-/// happens.
+/// Gets from the node at `peer` what `segment` lacks; what has come is published,
+/// whatever happens, and `progress` hears of it.
 pub(super) async fn fetch_chunks(
     pool: &Rc<PeerPool>,
-    peer: Peer,
+    peer: SocketAddr,
     request: &PeerRequest,
     segment: &Segment,
+    progress: impl Fn(u32),
 ) -> Result<(), PeerError> {
-    let mut fetching = pool.fetch(peer.address, request).await?;
+    let mut fetching = pool.fetch(peer, request).await?;
     let mut buffer = Buffer::take();
     loop {
         let bytes = fetching.next_chunk(&mut buffer.0).await?;
@@ -236,6 +246,7 @@ pub(super) async fn fetch_chunks(
             return Ok(());
         }
         segment.publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
+        progress(segment.filled());
     }
 }
 

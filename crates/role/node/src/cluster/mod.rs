@@ -18,6 +18,7 @@ mod desk;
 mod fill;
 mod head;
 mod offer;
+mod part;
 mod serve;
 
 use std::net::SocketAddr;
@@ -36,10 +37,12 @@ use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
 
 use crate::limits::LINK_TICK_MS;
+use crate::partition::Announced;
 use crate::store::Store;
 use desk::Desk;
 pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on};
 pub(crate) use head::{HeadLease, HeadSought};
+pub(crate) use part::PartSought;
 pub use serve::PeerDesk;
 
 /// What a node needs to take part.
@@ -75,6 +78,9 @@ pub(crate) struct View {
     /// The same.
     peers: Vec<Peer>,
     is_linked: bool,
+    /// Since when it is linked with who answers, in milliseconds of the
+    /// monotonic clock.
+    linked_since_ms: u64,
 }
 
 /// What is counted, for all workers and the links.
@@ -88,6 +94,10 @@ pub struct Cluster {
     identity: Identity,
     me: PeerId,
     view: Arc<ArcSwap<View>>,
+    /// The nodes of the config.
+    configured: ArcSwap<Vec<Peer>>,
+    /// What this node says that it has on its disk.
+    announced: Arc<Announced>,
     /// Who has most room for last copies, as a coordinator told last.
     roomiest: Arc<ArcSwapOption<Peer>>,
     counts: Arc<StreamCounts>,
@@ -114,11 +124,12 @@ impl Cluster {
         config: &Config,
         parts: ClusterParts,
         store: &Arc<Store>,
+        announced: &Arc<Announced>,
     ) -> std::io::Result<Arc<Self>> {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<Peer>>::default();
-        let mut desk = Desk::new(parts, Arc::clone(store), &view, &roomiest);
+        let mut desk = Desk::new(parts, Arc::clone(store), announced, &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
@@ -127,6 +138,8 @@ impl Cluster {
             me: identity.name().peer(),
             identity,
             view,
+            configured: ArcSwap::from_pointee(configured(config)),
+            announced: Arc::clone(announced),
             roomiest,
             counts: links.counts(),
             links,
@@ -139,6 +152,7 @@ impl Cluster {
     /// Links with the coordinators of a changed config.
     pub(crate) fn reload(&self, config: &Config) {
         self.links.set_targets(targets(config));
+        self.configured.store(Arc::new(configured(config)));
     }
 
     /// Whether any coordinator answers this node.
@@ -214,6 +228,15 @@ fn targets(config: &Config) -> Vec<LinkTarget> {
         Some(LinkTarget { name, address: dispatcher.address? })
     };
     config.dispatchers.iter().filter_map(target).collect()
+}
+
+/// The nodes of a config, this one included. No coordinator has numbered them.
+fn configured(config: &Config) -> Vec<Peer> {
+    let peer = |node: &skep_config::Node| {
+        let (id, address) = (Name::new(&node.name).ok()?.peer(), node.agent_address());
+        Some(Peer { id, address, link: LinkId(u64::MAX), member: MemberId::MAX })
+    };
+    config.nodes.iter().filter_map(peer).collect()
 }
 
 impl Outstanding {

@@ -33,7 +33,8 @@ impl Others {
     pub(super) async fn take_over(&self, filler: Filler, peer: Peer) -> bool {
         let (name, bytes) = (filler.name(), filler.segment().len());
         let request = PeerRequest::Fetch { name, bytes, from: 0, origin: None };
-        let fetched = fetch_chunks(&self.pool, peer, &request, filler.segment()).await;
+        let fetched =
+            fetch_chunks(&self.pool, peer.address, &request, filler.segment(), drop).await;
         fetched.is_ok()
     }
 }

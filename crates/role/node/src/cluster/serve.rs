@@ -6,13 +6,16 @@ use std::task::{Context, Poll, ready};
 use arc_swap::ArcSwap;
 use skep_directory::keep::accepts;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
+use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
 use super::{Cluster, Others, Outstanding};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Located};
+use crate::disk::DiskError;
 use crate::file::{SharedFile, site_key};
+use crate::partition::{Announced, Head, Place};
 use crate::remote::Handed;
 use crate::segment::Segment;
 use crate::store::{Acquired, Store, Wanted};
@@ -23,6 +26,7 @@ pub struct PeerDesk {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) store: Arc<Store>,
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) announced: Arc<Announced>,
     pub(crate) others: Others,
     pub(crate) counters: Arc<CoreCounters>,
 }
@@ -38,7 +42,11 @@ impl PeerDesk {
             self.counters.inc(Counter::PeerOverloaded);
             return Err(Refusal::Overloaded);
         }
+        let is_here = |origin: &Origin| self.is_of_part(origin);
         let found = match (self.store.find(name), origin) {
+            // Who asks for what is on this disk must not wait for what this node
+            // gets from others: they may wait for who asks.
+            (Some(segment), Some(origin)) if is_here(&origin) && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
             (None, Some(origin)) => self.fill(name, bytes, origin).await,
             (None, None) => None,
@@ -56,10 +64,52 @@ impl PeerDesk {
 
     async fn head(&self, name: SegmentName) -> PeerReply {
         let catalog = self.catalog.load_full();
+        if let Some(place) = self.announced.find(name) {
+            return self.head_of_part(&catalog, name, &place).await;
+        }
         match catalog.shelf().head_for_peer(name).await {
             Ok(Handed { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
             Err(refusal) => PeerReply::Refused(refusal),
         }
+    }
+
+    /// What is on this node's disk at a place that it has announced.
+    async fn head_of_part(
+        &self,
+        catalog: &Arc<Catalog>,
+        name: SegmentName,
+        place: &Place,
+    ) -> PeerReply {
+        let not_there = PeerReply::Refused(Refusal::NotThere);
+        let sites = catalog.sites();
+        let Some(site) = sites.iter().find(|site| site_key(site) == place.site) else {
+            return not_there;
+        };
+        let path = [b"/", &*place.relative].concat();
+        let head = match catalog.locate_or_wait(site, &path).await {
+            Ok(Located::Resource(resource, _)) => {
+                resource.mark_used();
+                let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());
+                Head::of(&resource.variants).map(|head| (head, fresh_ms))
+            }
+            Ok(Located::NeedsSlash | Located::Directory) => Some((Head::Folder, 0)),
+            Err(DiskError::Forbidden) => Some((Head::Forbidden, 0)),
+            Err(DiskError::NotFound) => {
+                self.announced.doubt(name);
+                return not_there;
+            }
+            Err(_) => None,
+        };
+        match head {
+            Some((head, fresh_ms)) => PeerReply::Head { fresh_ms, head: head.to_bytes() },
+            None => PeerReply::Refused(Refusal::OriginFailed),
+        }
+    }
+
+    /// Whether that is of a site of which each node has a part.
+    fn is_of_part(&self, origin: &Origin) -> bool {
+        let catalog = self.catalog.load();
+        catalog.sites().iter().any(|site| site.is_part && site_key(site) == origin.site)
     }
 
     /// Takes a last copy over from `peer`, where it would be lost.
@@ -79,11 +129,13 @@ impl PeerDesk {
         PeerReply::Refused(Refusal::NotWanted)
     }
 
-    /// Fills a segment for a node that takes this one for its owner.
+    /// Fills a segment for a node that takes this one for its owner, or knows that
+    /// its file is here.
     async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
         let (catalog, counters) = (self.catalog.load_full(), Arc::clone(&self.counters));
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let wanted = Wanted { name, bytes, has_more };
+        let is_of_part = self.is_of_part(&origin);
         let look = move || {
             let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
             SharedFile::described_by(&origin, name, site, &counters)
@@ -93,7 +145,10 @@ impl PeerDesk {
             Acquired::Ready(segment) | Acquired::Growing(segment) => Some(segment),
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
-                self.others.fill_for_peer(filler, file);
+                match is_of_part {
+                    true => self.others.fill_from_disk(filler, file),
+                    false => self.others.fill_for_peer(filler, file),
+                }
                 Some(segment)
             }
         }

@@ -188,7 +188,7 @@ impl Resource {
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.variants.plain.whence {
             Whence::Origin(remote) => Some(remote),
-            Whence::File { .. } => None,
+            Whence::File { .. } | Whence::Elsewhere { .. } => None,
         }
     }
 }

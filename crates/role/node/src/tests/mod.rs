@@ -1,3 +1,4 @@
 //! Tests over several parts of a node.
 
+mod partition;
 mod replacement;

@@ -1,0 +1,196 @@
+//! What this node announces of its parts: by head name, and what coordinators
+//! have not been told of it yet.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use skep_directory::Changes;
+use skep_wire::cache::{Held, SegmentName, ToCoordinator};
+
+/// Where a file or folder is that was announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The site's key.
+    pub(crate) site: u64,
+    /// Path below its root.
+    pub(crate) relative: Box<[u8]>,
+}
+
+/// One walker's time; what earlier ones say counts no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term(u64);
+
+/// See the module. Outlives configs: what is announced stays so over a reload.
+#[derive(Debug, Default)]
+pub(crate) struct Announced {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    term: u64,
+    /// With the term in which each was found last.
+    places: HashMap<SegmentName, (Place, u64)>,
+    changes: Changes,
+    /// What coordinators may have been told is not here.
+    doubted: Vec<SegmentName>,
+}
+
+impl Announced {
+    /// A new walker begins.
+    pub(crate) fn begin(&self) -> Term {
+        let mut inner = self.lock();
+        inner.term += 1;
+        Term(inner.term)
+    }
+
+    /// These are there.
+    pub(crate) fn add(&self, term: Term, found: impl Iterator<Item = (SegmentName, Place)>) {
+        let mut inner = self.lock();
+        if inner.term != term.0 {
+            return;
+        }
+        for (name, place) in found {
+            if inner.places.insert(name, (place, term.0)).is_none() {
+                inner.changes.added(held(name));
+            }
+        }
+    }
+
+    /// These are gone.
+    pub(crate) fn remove(&self, term: Term, gone: impl Iterator<Item = SegmentName>) {
+        let mut inner = self.lock();
+        if inner.term == term.0 {
+            gone.for_each(|name| inner.remove(name));
+        }
+    }
+
+    /// All that is there was found: what only earlier walkers found is gone.
+    pub(crate) fn settle(&self, term: Term) {
+        let mut inner = self.lock();
+        if inner.term != term.0 {
+            return;
+        }
+        let old = inner.places.iter().filter(|(_, (_, found))| *found != term.0);
+        let old: Vec<_> = old.map(|(&name, _)| name).collect();
+        old.into_iter().for_each(|name| inner.remove(name));
+    }
+
+    /// Where that is, if it was announced.
+    pub(crate) fn find(&self, name: SegmentName) -> Option<Place> {
+        self.lock().places.get(&name).map(|(place, _)| place.clone())
+    }
+
+    /// Coordinators forget who asks for a name, or is said not to have it: if it
+    /// was announced, this was a moment between two states of a folder.
+    pub(crate) fn doubt(&self, name: SegmentName) {
+        let mut inner = self.lock();
+        if inner.places.contains_key(&name) && !inner.doubted.contains(&name) {
+            inner.doubted.push(name);
+        }
+    }
+
+    /// What was doubted since the last call, to be looked at again.
+    pub(crate) fn take_doubted(&self) -> Vec<(SegmentName, Place)> {
+        let mut inner = self.lock();
+        let doubted = std::mem::take(&mut inner.doubted);
+        let place = |name| Some((name, inner.places.get(&name)?.0.clone()));
+        doubted.into_iter().filter_map(place).collect()
+    }
+
+    /// Tells coordinators once more of what is still announced of these.
+    pub(crate) fn tell_again(&self, names: impl Iterator<Item = SegmentName>) {
+        let mut inner = self.lock();
+        for name in names {
+            if inner.places.contains_key(&name) {
+                inner.changes.added(held(name));
+            }
+        }
+    }
+
+    /// What has changed since the last call, in the order in which to tell it.
+    pub(crate) fn changes(&self) -> Vec<ToCoordinator> {
+        self.lock().changes.drain()
+    }
+
+    /// All of it, for a coordinator that knows nothing of it.
+    pub(crate) fn held(&self) -> Vec<Held> {
+        self.lock().places.keys().map(|&name| held(name)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn remove(&mut self, name: SegmentName) {
+        if self.places.remove(&name).is_some() {
+            self.changes.removed(name);
+        }
+    }
+}
+
+/// It takes none of the node's memory for segments.
+fn held(name: SegmentName) -> Held {
+    Held { name, bytes: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn name(number: u8) -> SegmentName {
+        SegmentName([number; 16])
+    }
+
+    fn found(numbers: std::ops::Range<u8>) -> impl Iterator<Item = (SegmentName, Place)> {
+        numbers.map(|number| (name(number), Place { site: 1, relative: [number].into() }))
+    }
+
+    fn told(announced: &Announced) -> (Vec<u8>, Vec<u8>) {
+        let mut told = (Vec::new(), Vec::new());
+        for delta in announced.changes() {
+            let ToCoordinator::Delta { added, removed } = delta else { panic!("{delta:?}") };
+            told.0.extend(added.iter().map(|held| held.name.0[0]));
+            told.1.extend(removed.iter().map(|name| name.0[0]));
+        }
+        told
+    }
+
+    #[test]
+    fn changes_are_told_once_and_doubts_once_more() {
+        let announced = Announced::default();
+        let term = announced.begin();
+        announced.add(term, found(0..3));
+        announced.add(term, found(0..3));
+        assert_eq!(told(&announced), (vec![0, 1, 2], vec![]));
+        announced.remove(term, [name(1), name(9)].into_iter());
+        announced.doubt(name(1));
+        announced.doubt(name(2));
+        announced.doubt(name(2));
+        assert_eq!(told(&announced), (vec![], vec![1]));
+        let doubted = announced.take_doubted();
+        assert_eq!(doubted.len(), 1);
+        announced.tell_again(doubted.into_iter().map(|(name, _)| name));
+        assert_eq!(told(&announced), (vec![2], vec![]));
+        assert_eq!(announced.held().len(), 2);
+    }
+
+    #[test]
+    fn a_reload_withdraws_what_the_new_walk_did_not_find_and_nothing_else() {
+        let announced = Announced::default();
+        let old = announced.begin();
+        announced.add(old, found(0..4));
+        told(&announced);
+        let new = announced.begin();
+        announced.add(old, found(7..9));
+        announced.add(new, found(2..6));
+        announced.settle(old);
+        assert_eq!(told(&announced), (vec![4, 5], vec![]));
+        announced.settle(new);
+        assert_eq!(told(&announced), (vec![], vec![0, 1]));
+        assert!(announced.find(name(7)).is_none());
+    }
+}

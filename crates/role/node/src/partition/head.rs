@@ -1,0 +1,114 @@
+//! Heads between nodes: what one has at a path, for another.
+//!
+//! ```text
+//!  0 kind (u8: 0 file, 1 folder, 2 forbidden)
+//!  of a file, plain and each encoded sibling (br, zstd, gzip):
+//!    whether it is there (u8)   modification time in ns (i128)   bytes (u64)
+//! ```
+//!
+//! Numbers are little-endian. The path is that of the name that was asked for.
+
+use crate::disk::Version;
+use crate::limits::PART_FILE_BYTES_MAX;
+use crate::object::Variants;
+
+const FILE: u8 = 0;
+const FOLDER: u8 = 1;
+const FORBIDDEN: u8 = 2;
+
+/// Bytes of one version.
+const VERSION_BYTES: usize = 1 + 16 + 8;
+
+/// Versions of a file and its siblings, in the order of their slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Versions {
+    pub(crate) plain: Version,
+    /// br, zstd, gzip.
+    pub(crate) encoded: [Option<Version>; 3],
+}
+
+/// What a node has at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    /// A file.
+    File(Versions),
+    /// A folder, asked for without its slash.
+    Folder,
+    /// What may not be served.
+    Forbidden,
+}
+
+impl Head {
+    /// That of files on this node's disk; `None`: they are elsewhere.
+    pub(crate) fn of(variants: &Variants) -> Option<Self> {
+        let version = |object: &crate::object::Object| Some(object.file()?.1.version);
+        let sibling = |object: &Option<_>| object.as_deref().and_then(version);
+        let encoded = [&variants.br, &variants.zstd, &variants.gzip].map(sibling);
+        Some(Self::File(Versions { plain: version(&variants.plain)?, encoded }))
+    }
+
+    /// As it goes to another node.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let Self::File(Versions { plain, encoded }) = self else {
+            return vec![if self == Self::Folder { FOLDER } else { FORBIDDEN }];
+        };
+        let mut bytes = vec![FILE];
+        for version in std::iter::once(Some(plain)).chain(encoded) {
+            let Version { mtime_ns, bytes: len } =
+                version.unwrap_or(Version { mtime_ns: 0, bytes: 0 });
+            bytes.push(u8::from(version.is_some()));
+            bytes.extend(mtime_ns.to_le_bytes());
+            bytes.extend(len.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// What another node said; `None`: it makes no sense.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+        match *bytes {
+            [FOLDER] => Some(Self::Folder),
+            [FORBIDDEN] => Some(Self::Forbidden),
+            [FILE, ref rest @ ..] if rest.len() == 4 * VERSION_BYTES => {
+                let mut versions = rest.chunks_exact(VERSION_BYTES).map(read_version);
+                let mut next = || versions.next().flatten();
+                let plain = next()??;
+                Some(Self::File(Versions { plain, encoded: [next()?, next()?, next()?] }))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn read_version(bytes: &[u8]) -> Option<Option<Version>> {
+    let (is_there, rest) = bytes.split_first()?;
+    let (mtime_ns, rest) = rest.split_first_chunk()?;
+    let mtime_ns = i128::from_le_bytes(*mtime_ns);
+    let version = Version { mtime_ns, bytes: u64::from_le_bytes(rest.try_into().ok()?) };
+    match is_there {
+        0 => Some(None),
+        1 => (version.bytes <= PART_FILE_BYTES_MAX).then_some(Some(version)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_come_back_and_garbage_does_not() {
+        let version = |number: u64| Version { mtime_ns: -i128::from(number), bytes: number };
+        let encoded = [None, Some(version(2)), None];
+        let file = Head::File(Versions { plain: version(1), encoded });
+        for head in [file, Head::Folder, Head::Forbidden] {
+            let bytes = head.to_bytes();
+            assert_eq!(Head::read(&bytes), Some(head));
+            assert_eq!(Head::read(&[&bytes[..], &[0]].concat()), None);
+            (0..bytes.len()).for_each(|cut| assert_eq!(Head::read(&bytes[..cut]), None, "{cut}"));
+        }
+        assert_eq!(Head::read(&[9]), None);
+        let mut without_plain = file.to_bytes();
+        without_plain[1] = 0;
+        assert_eq!(Head::read(&without_plain), None);
+    }
+}

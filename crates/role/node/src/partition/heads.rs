@@ -1,0 +1,220 @@
+//! What other nodes have at the paths that this one does not, for all workers.
+//!
+//! One look-up at a time for a name; it runs in a task of its own, so that those
+//! who wait do not depend on the client that came first.
+
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use skep_serve::monotonic_ms;
+use skep_wire::cache::SegmentName;
+use tokio::sync::watch;
+
+use super::{Head, Versions, head_name};
+use crate::catalog::Resource;
+use crate::cluster::{Others, PartSought, Peer};
+use crate::disk::DiskError;
+use crate::limits::{ATTEMPTS_MAX, PART_ABSENT_MS};
+use crate::object::Variants;
+use crate::site::Site;
+use crate::store::Store;
+
+/// What another node has at a path.
+#[derive(Clone, Debug)]
+pub(crate) enum Elsewhere {
+    /// A file.
+    File(Arc<Resource>),
+    /// A folder, asked for without its slash.
+    Folder,
+    /// Nothing: no node has it.
+    Nothing,
+}
+
+/// How a look-up ended; `None`: not yet.
+type Landed = Option<Result<Elsewhere, DiskError>>;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Heads {
+    store: Arc<Store>,
+    slots: Mutex<HashMap<SegmentName, Slot>>,
+    slots_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// What was found last, and until when it may be used without asking.
+    known: Option<(Elsewhere, u64)>,
+    look_up: Option<watch::Receiver<Landed>>,
+}
+
+/// What is known of a name.
+enum Looked {
+    Known(Elsewhere),
+    Wait(watch::Receiver<Landed>),
+    /// The caller must look.
+    Lead(LookUp),
+}
+
+impl Heads {
+    /// Nothing known yet, of at most `slots_max` paths.
+    pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
+        Arc::new(Self { store: Arc::clone(store), slots: Mutex::default(), slots_max })
+    }
+
+    /// What other nodes have at `relative` of a site.
+    pub(crate) async fn find(
+        self: &Arc<Self>,
+        others: &Rc<Others>,
+        site: &Arc<Site>,
+        relative: &[u8],
+    ) -> Result<Elsewhere, DiskError> {
+        let name = head_name(site, relative);
+        for _ in 0..ATTEMPTS_MAX {
+            let mut landing = match self.look(name) {
+                Looked::Known(known) => return Ok(known),
+                Looked::Wait(landing) => landing,
+                Looked::Lead(look_up) => {
+                    let landing = look_up.sender.subscribe();
+                    let (others, site) = (Rc::clone(others), Arc::clone(site));
+                    let relative = relative.to_vec();
+                    tokio::task::spawn_local(async move {
+                        look_up.run(&others, &site, &relative).await;
+                    });
+                    landing
+                }
+            };
+            // Its worker may have ended.
+            if let Ok(landed) = landing.wait_for(Option::is_some).await
+                && let Some(landed) = &*landed
+            {
+                return landed.clone();
+            }
+        }
+        Err(DiskError::Unreachable)
+    }
+
+    fn look(self: &Arc<Self>, name: SegmentName) -> Looked {
+        let now_ms = monotonic_ms();
+        let mut slots = self.lock();
+        if slots.len() >= self.slots_max && !slots.contains_key(&name) {
+            make_room(&mut slots, self.slots_max, now_ms);
+        }
+        let slot = slots.entry(name).or_default();
+        slot.known.take_if(|(known, _)| known.is_retired());
+        if let Some((known, _)) = slot.known.as_ref().filter(|(_, until_ms)| now_ms < *until_ms) {
+            return Looked::Known(known.clone());
+        }
+        if let Some(landing) = &slot.look_up {
+            return Looked::Wait(landing.clone());
+        }
+        let (sender, landing) = watch::channel(None);
+        slot.look_up = Some(landing);
+        let known = slot.known.as_ref().map(|(known, _)| known.clone());
+        Looked::Lead(LookUp { heads: Arc::clone(self), name, known, sender })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The right and the duty to look one name up.
+struct LookUp {
+    heads: Arc<Heads>,
+    name: SegmentName,
+    /// What was found the last time.
+    known: Option<Elsewhere>,
+    sender: watch::Sender<Landed>,
+}
+
+impl LookUp {
+    async fn run(self, others: &Others, site: &Arc<Site>, relative: &[u8]) {
+        let began_ms = monotonic_ms();
+        let (found, fresh_ms) = match others.seek_part(self.name).await {
+            PartSought::Found { head: Head::File(versions), home, fresh_ms } => {
+                (Ok(self.file(site, relative, &versions, home, began_ms + fresh_ms)), fresh_ms)
+            }
+            PartSought::Found { head: Head::Folder, .. } => (Ok(Elsewhere::Folder), PART_ABSENT_MS),
+            PartSought::Found { head: Head::Forbidden, .. } => (Err(DiskError::Forbidden), 0),
+            PartSought::Nobody => (Ok(Elsewhere::Nothing), PART_ABSENT_MS),
+            PartSought::Unreachable => (Err(DiskError::Unreachable), 0),
+        };
+        if let Ok(found) = &found {
+            self.land(found, began_ms + fresh_ms);
+        }
+        self.sender.send_replace(Some(found));
+    }
+
+    /// The file in this version: that of before if it was the same, so that what
+    /// points to it remains useful.
+    fn file(
+        &self,
+        site: &Arc<Site>,
+        relative: &[u8],
+        versions: &Versions,
+        home: Peer,
+        until_ms: u64,
+    ) -> Elsewhere {
+        let variants = Variants::elsewhere(site, relative, versions, home);
+        let names = |variants: &Variants| {
+            let names = variants.iter().map(|object| (object.bytes(), object.segment_name(0)));
+            names.collect::<Vec<_>>()
+        };
+        match &self.known {
+            Some(Elsewhere::File(known))
+                if !known.is_retired() && names(&known.variants) == names(&variants) =>
+            {
+                known.renew(until_ms);
+                Elsewhere::File(Arc::clone(known))
+            }
+            _ => Elsewhere::File(Arc::new(Resource::elsewhere(site, variants, until_ms))),
+        }
+    }
+
+    /// Keeps what was found; what it takes the place of is not served any more.
+    fn land(&self, found: &Elsewhere, until_ms: u64) {
+        let replaced = {
+            let mut slots = self.heads.lock();
+            slots.entry(self.name).or_default().known.replace((found.clone(), until_ms))
+        };
+        if let Some((Elsewhere::File(old), _)) = replaced
+            && !matches!(found, Elsewhere::File(new) if Arc::ptr_eq(new, &old))
+        {
+            old.retire(&self.heads.store);
+        }
+    }
+}
+
+impl Drop for LookUp {
+    fn drop(&mut self) {
+        let mut slots = self.heads.lock();
+        if let Some(slot) = slots.get_mut(&self.name) {
+            slot.look_up = None;
+            if slot.known.is_none() {
+                slots.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Elsewhere {
+    fn is_retired(&self) -> bool {
+        matches!(self, Self::File(resource) if resource.is_retired())
+    }
+}
+
+/// Forgets what would have to be asked for anyway, then anything; but no look-up
+/// that somebody waits for.
+fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize, now_ms: u64) {
+    let is_known =
+        |slot: &Slot| slot.known.as_ref().is_some_and(|(_, until_ms)| now_ms < *until_ms);
+    slots.retain(|_, slot| slot.look_up.is_some() || is_known(slot));
+    let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
+    slots.retain(|_, slot| {
+        let keep = surplus == 0 || slot.look_up.is_some();
+        surplus = surplus.saturating_sub(usize::from(!keep));
+        keep
+    });
+}

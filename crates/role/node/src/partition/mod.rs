@@ -1,0 +1,48 @@
+//! Sites of which each node has a part.
+//!
+//! ```text
+//!  folder --Walker--> Announced --holdings of head names--> coordinators
+//!
+//!  path --own folder? no--> Heads: fresh? --yes--> Resource, served like a file
+//!                             | unknown or stale: one look-up for all who ask
+//!                             v
+//!                           who has the head name? --> a node's answer for it
+//!
+//!  segments: through the cluster's fill; where they come from is that node
+//! ```
+//!
+//! A head name stands for a path at whatever version. Each node announces those
+//! of its files and folders as if it held them in memory, so whoever knows the
+//! holders of segments knows them, too.
+//!
+//! Invariants: a node announces only what it would serve; which bytes are sent
+//! is decided by the version in the head, and whoever has another one refuses.
+
+mod announced;
+mod head;
+mod heads;
+mod walk;
+
+use skep_config::Site as SiteConfig;
+use skep_wire::cache::{ObjectName, SegmentName};
+
+use crate::site::Site;
+
+pub(crate) use announced::{Announced, Place};
+pub(crate) use head::{Head, Versions};
+pub(crate) use heads::{Elsewhere, Heads};
+pub(crate) use walk::Walker;
+
+/// The word in place of a version that makes a name stand for a head.
+const HEAD: &[u8] = b"head of a part";
+
+/// What stands for a site in names: its folder may be elsewhere on each node,
+/// its hosts are the same.
+pub(crate) fn site_key(config: &SiteConfig) -> Vec<u8> {
+    format!("part of {}", config.hosts.join(" ")).into_bytes()
+}
+
+/// What the head of the file or folder at `relative` is called.
+pub(crate) fn head_name(site: &Site, relative: &[u8]) -> SegmentName {
+    ObjectName::new(site.key(), relative, HEAD).segment(u32::MAX)
+}
