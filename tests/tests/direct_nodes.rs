@@ -65,6 +65,16 @@ impl Scene {
         poll_until(PATIENCE, "nodes report all downloads", || {
             names(&[1, 2, 3]).iter().map(open).sum::<u64>() == all
         });
+        poll_until(PATIENCE, "heartbeats tell of their load", || {
+            let loads = &cluster.whole_status(DISPATCHER)["loads"];
+            let loads = loads.as_array().expect("a list");
+            let connections = loads.iter().map(|load| load["connections"].as_u64().unwrap());
+            loads.len() == 3
+                && connections.sum::<u64>() == all
+                && loads.iter().all(|load| {
+                    load["is_stale"] == false && load["sent_bytes_s"].as_u64().unwrap() > 0
+                })
+        });
         let at_stake = open(&VICTIM.to_owned());
         let held = (0..HELD).map(|_| Held::open(&cluster)).collect();
         let ask = |client: &Machine| cluster.stream(PER_SECOND).start_in(client).unwrap();

@@ -144,25 +144,24 @@ impl Context {
     }
 
     /// Takes a place among the requests in work; `None` when all are taken.
-    pub(crate) fn begin_slow(self: &Rc<Self>) -> Option<SlowPlace> {
-        let taken = self.slow_requests.get();
-        if taken >= self.settings.borrow().slow_requests_max {
+    pub(crate) fn begin_slow(&self) -> Option<SlowPlace<'_>> {
+        if self.slow_requests.get() >= self.settings.borrow().slow_requests_max {
             return None;
         }
-        self.slow_requests.set(taken + 1);
-        Some(SlowPlace { context: Rc::clone(self), _unfinished: Unfinished::new(&self.counters) })
+        self.slow_requests.update(|taken| taken + 1);
+        let taken = &self.slow_requests;
+        Some(SlowPlace { taken, _unfinished: Unfinished::new(&self.counters) })
     }
 }
 
 /// A place among the requests in work.
-pub(crate) struct SlowPlace {
-    context: Rc<Context>,
-    _unfinished: Unfinished,
+pub(crate) struct SlowPlace<'c> {
+    taken: &'c Cell<usize>,
+    _unfinished: Unfinished<'c>,
 }
 
-impl Drop for SlowPlace {
+impl Drop for SlowPlace<'_> {
     fn drop(&mut self) {
-        let taken = &self.context.slow_requests;
-        taken.set(taken.get() - 1);
+        self.taken.update(|taken| taken - 1);
     }
 }

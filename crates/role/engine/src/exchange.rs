@@ -276,7 +276,7 @@ pub struct ReplySink<'c> {
     context: &'c Rc<Context>,
     settings: Rc<Settings>,
     output: Output,
-    owed: Owed,
+    owed: Owed<'c>,
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,
     version: Version,

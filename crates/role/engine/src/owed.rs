@@ -4,35 +4,33 @@
 //! What is answered out of memory and taken by the socket at once is never
 //! counted here: it is over before anybody could see it.
 
-use std::sync::Arc;
-
 use skep_telemetry::{CoreCounters, CoreGauge};
 
 /// A request whose reply is not finished, as long as this lives.
-pub(crate) struct Unfinished(Arc<CoreCounters>);
+pub(crate) struct Unfinished<'c>(&'c CoreCounters);
 
-impl Unfinished {
-    pub(crate) fn new(counters: &Arc<CoreCounters>) -> Self {
+impl<'c> Unfinished<'c> {
+    pub(crate) fn new(counters: &'c CoreCounters) -> Self {
         counters.gauge_inc(CoreGauge::RequestsInFlight);
-        Self(Arc::clone(counters))
+        Self(counters)
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         self.0.gauge_dec(CoreGauge::RequestsInFlight);
     }
 }
 
 /// Bytes of a reply that are to be sent; none any more once this is dropped.
-pub(crate) struct Owed {
-    counters: Arc<CoreCounters>,
+pub(crate) struct Owed<'c> {
+    counters: &'c CoreCounters,
     bytes: u64,
 }
 
-impl Owed {
-    pub(crate) fn new(counters: &Arc<CoreCounters>) -> Self {
-        Self { counters: Arc::clone(counters), bytes: 0 }
+impl<'c> Owed<'c> {
+    pub(crate) fn new(counters: &'c CoreCounters) -> Self {
+        Self { counters, bytes: 0 }
     }
 
     /// So many bytes more are about to be written.
@@ -54,7 +52,7 @@ impl Owed {
     }
 }
 
-impl Drop for Owed {
+impl Drop for Owed<'_> {
     fn drop(&mut self) {
         self.set(0);
     }
@@ -66,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_falls_as_it_is_paid_and_ends_with_the_reply() {
-        let counters = Arc::<CoreCounters>::default();
+        let counters = CoreCounters::default();
         let bytes = || counters.gauge(CoreGauge::BytesOutstanding);
         let mut owed = Owed::new(&counters);
         owed.announce(1_000);
@@ -84,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_request_counts_until_it_is_finished() {
-        let counters = Arc::<CoreCounters>::default();
+        let counters = CoreCounters::default();
         let unfinished = Unfinished::new(&counters);
         assert_eq!(counters.gauge(CoreGauge::RequestsInFlight), 1);
         drop(unfinished);
