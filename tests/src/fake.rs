@@ -19,7 +19,7 @@ use skep_wire::cache::{
     Answer, FrameHead, Frames, Handshake, Held, Identity, PeerReply, PeerRequest, Purpose, Reason,
     Refusal, SegmentName, ToCoordinator, ToNode,
 };
-use skep_wire::limits::{LINK_MESSAGE_BYTES_MAX, PEER_REQUEST_BYTES_MAX};
+use skep_wire::limits::{LINK_MESSAGE_BYTES_MAX, PEER_REPLY_BYTES_MAX, PEER_REQUEST_BYTES_MAX};
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
@@ -254,6 +254,19 @@ impl FakeNode {
             assert!(!timeout.timed_out(), "the coordinator does not answer");
             heard = again;
         }
+    }
+
+    /// Offers a last copy to the node at `to`; what that says in the end.
+    pub fn offer(&self, to: SocketAddr, name: SegmentName, bytes: u32) -> io::Result<PeerReply> {
+        let mut stream = TcpStream::connect(to)?;
+        let identity = &self.shared.identity;
+        greet(&mut stream, Handshake::client(identity, Purpose::Fetch, None, nonce()))?;
+        let mut frame = Vec::new();
+        write_frame(&mut frame, &PeerRequest::Offer { name, bytes, chances: 2 }.encode());
+        stream.write_all(&frame)?;
+        let mut frames = Frames::new(PEER_REPLY_BYTES_MAX);
+        let said = next_frame(&mut stream, &mut frames)?.unwrap_or_default();
+        PeerReply::decode(&said).map_err(io::Error::other)
     }
 
     /// What other nodes have asked of it.

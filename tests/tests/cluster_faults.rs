@@ -231,6 +231,33 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     assert_eq!(cluster.sum(ORIGIN), 4);
 }
 
+#[test]
+fn who_offers_a_last_copy_and_does_not_give_it_keeps_nobody_waiting() {
+    let body = version(1, LEN);
+    let site = Site::new().with("a", &body).with("b", &body);
+    let cluster = CacheCluster::start(1, 1, site, "");
+    let [a, b] = ["a", "b"].map(|name| cluster.segment_name(name, 0));
+    let said = [(a, Said::chunks(&body, 0, 1).hang()), (b, Said::whole(&body, 0))];
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let said = HashMap::from(said);
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        said.get(&name).cloned()
+    });
+    cluster.wait_linked(2);
+    let offer = |name| fake.offer(cluster.inner("node-1"), name, LEN as u32).unwrap();
+    thread::scope(|scope| {
+        let offered = scope.spawn(|| offer(a));
+        poll_until(PATIENCE, "it is being taken over", || !fake.asked().is_empty());
+        get_all(&cluster, "node-1", &["a"], &body);
+        assert_eq!(cluster.sum(ORIGIN), 1, "read from the disk meanwhile");
+        assert_eq!(offered.join().unwrap(), PeerReply::Refused(Refusal::NotWanted));
+    });
+    // One that is there in time is taken, and read from memory.
+    assert_eq!(offer(b), PeerReply::Taken);
+    get_all(&cluster, "node-1", &["a", "b"], &body);
+    assert_eq!((cluster.sum(ORIGIN), cluster.sum(PEER)), (1, 0));
+}
+
 /// Asks for `/a` and leaves the answer.
 fn begin(cluster: &CacheCluster, node: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(node));

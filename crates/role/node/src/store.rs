@@ -7,14 +7,13 @@
 //! The lock is taken on misses, never on a hit: workers keep weak references to
 //! segments, and a hit only raises a counter inside the segment.
 //!
-//! Larger segments live in regions ([`crate::arena`]), whose space is not
-//! reused. When regions take more than the capacity, [`Store::clean`] moves
-//! what is left of the thinnest ones together, as log-structured memory does
-//! (Rumble et al., FAST '14); what it can't make room for by moving, leaves.
+//! Larger segments live in regions ([`crate::arena`]), which [`clean`] keeps few.
+
+mod clean;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
@@ -23,11 +22,11 @@ use skep_directory::keep::Room;
 use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
 use skep_wire::limits::TAIL_MAX;
 
-use crate::arena::{Arena, Ledger, Region};
+use crate::arena::{Arena, Ledger};
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
-    CHUNK_BYTES, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_BYTES, REGION_FILES_SHARE,
-    REGIONS_CAPACITY_MIN, REGIONS_SLACK, THIN_PERMILLE_MAX,
+    CHUNK_BYTES, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE, REGIONS_CAPACITY_MIN,
+    REGIONS_SLACK,
 };
 use crate::segment::{Home, Segment};
 
@@ -142,6 +141,27 @@ impl Store {
         let kept = inner.insert(key, Arc::clone(&segment));
         drop(inner);
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, kept })
+    }
+
+    /// Memory for a segment that another node passes on, which nobody else reads
+    /// or waits for before [`Store::take_in`]: it may never be whole. `None`: it is
+    /// here, or on its way.
+    pub(crate) fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
+        let mut inner = self.lock();
+        let is_new = !inner.knows(&wanted.name);
+        is_new.then(|| inner.segment(wanted, &self.ledger))
+    }
+
+    /// Keeps a whole segment that was passed on. False: it has come from elsewhere
+    /// meanwhile, or there is no room.
+    pub(crate) fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        assert!(segment.is_complete(), "others are told that it is here");
+        let mut inner = self.lock();
+        let is_kept = !inner.knows(&name) && inner.insert(name, Arc::clone(segment));
+        if is_kept {
+            inner.ended(name, segment);
+        }
+        is_kept
     }
 
     /// Forgets segments of a version that is no longer current.
@@ -262,74 +282,6 @@ impl Store {
         self.capacity_bytes
     }
 
-    /// Whether [`Store::clean`] has something to do; true for one caller only.
-    pub(crate) fn wants_cleaning(&self) -> bool {
-        self.is_crowded() && !self.cleaning.swap(true, Ordering::AcqRel)
-    }
-
-    /// Makes regions fit the capacity. Copies memory, some milliseconds' worth:
-    /// not for a worker. For whom [`Store::wants_cleaning`] said so.
-    pub(crate) fn clean(self: &Arc<Self>) {
-        // What is pinned stays; after as many rounds as there are regions
-        // there is no more to be had.
-        let mut rounds = self.lock().arena.as_mut().map_or(0, |arena| arena.thinnest().len());
-        while self.is_crowded() && rounds > 0 {
-            rounds -= 1;
-            let thinnest = self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default();
-            match thinnest.first() {
-                Some(region) if region.live_permille() <= THIN_PERMILLE_MAX => self.empty(region),
-                _ => self.evict(u64::from(REGION_BYTES)),
-            }
-        }
-        self.cleaning.store(false, Ordering::Release);
-    }
-
-    fn is_crowded(&self) -> bool {
-        self.ledger.bytes() + u64::from(REGION_BYTES) > self.capacity_bytes
-    }
-
-    /// Moves what the index still holds of `region` to another.
-    fn empty(self: &Arc<Self>, region: &Arc<Region>) {
-        for key in region.keys() {
-            let (old, home) = {
-                let mut inner = self.lock();
-                let Some(old) = inner.index.get(&key).map(Arc::clone) else { continue };
-                let here = old.place().is_some_and(|place| Arc::ptr_eq(place.region(), region));
-                if !here || !old.is_complete() {
-                    continue;
-                }
-                let home = inner.home(key, old.len(), &self.ledger);
-                (old, home)
-            };
-            let moved = Arc::new(match old.checksum(0) {
-                Some(_) => Segment::new(old.len(), home).with_checksums(),
-                None => Segment::new(old.len(), home),
-            });
-            if copy(&old, &moved).is_err() {
-                continue;
-            }
-            let mut inner = self.lock();
-            if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
-                inner.insert(key, moved);
-            }
-        }
-    }
-
-    /// Lets at least `bytes` bytes leave the index.
-    fn evict(&self, bytes: u64) {
-        let mut inner = self.lock();
-        let capacity = inner.index.capacity_bytes();
-        let target = inner.index.bytes().saturating_sub(bytes);
-        let Inner { index, scratch, .. } = &mut *inner;
-        index.set_capacity(target, scratch);
-        index.set_capacity(capacity, scratch);
-        inner.evicted += inner.scratch.len() as u64;
-        let evicted = std::mem::take(&mut inner.scratch);
-        evicted.iter().for_each(|&(name, _)| inner.lost(name));
-        drop(inner);
-        drop(evicted);
-    }
-
     /// Counts, for gauges.
     pub(crate) fn stats(&self) -> StoreStats {
         let inner = self.lock();
@@ -349,6 +301,12 @@ impl Store {
 }
 
 impl Inner {
+    /// Whether a segment is here or on its way.
+    fn knows(&self, name: &SegmentName) -> bool {
+        let is_kept = || self.index.get(name).or_else(|| self.leaving.get(name)).is_some();
+        self.filling.contains_key(name) || is_kept()
+    }
+
     /// Where a new segment is to live.
     fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Home {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
@@ -401,23 +359,6 @@ impl Inner {
         {
             changes.added(Held { name, bytes: segment.len() });
         }
-    }
-}
-
-/// Copies a complete segment into an empty one of the same size.
-fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
-    loop {
-        let (at, bytes) = (new.filled(), new.next_chunk_bytes());
-        if bytes == 0 {
-            return Ok(());
-        }
-        with_chunk_buffer(bytes, |chunk| {
-            match old.place() {
-                Some(place) => place.read(chunk, at)?,
-                None => return Err(std::io::ErrorKind::Unsupported.into()),
-            }
-            new.publish(chunk)
-        })?;
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_telemetry::{CoreCounters, Counter};
-use skep_wire::cache::{PeerReply, PeerRequest};
+use skep_wire::cache::{PeerReply, PeerRequest, SegmentName};
 
 use super::fill::fetch_chunks;
 use super::{Cluster, Others, Peer};
 use crate::leaving::Offered;
 use crate::limits::OFFER_PAUSE_MS;
-use crate::store::{Filler, Store};
+use crate::segment::Segment;
+use crate::store::Store;
 
 impl Others {
     /// Begins to offer what has just been evicted, unless somebody does.
@@ -30,11 +31,12 @@ impl Others {
     }
 
     /// Gets a segment that `peer` has offered; tells whether all of it came.
-    pub(super) async fn take_over(&self, filler: Filler, peer: Peer) -> bool {
-        let (name, bytes) = (filler.name(), filler.segment().len());
-        let request = PeerRequest::Fetch { name, bytes, from: 0, origin: None };
-        let fetched =
-            fetch_chunks(&self.pool, peer.address, &request, filler.segment(), drop).await;
+    pub(super) async fn take_over(&self, name: SegmentName, segment: &Segment, peer: Peer) -> bool {
+        let request = PeerRequest::Fetch { name, bytes: segment.len(), from: 0, origin: None };
+        let fetched = fetch_chunks(&self.pool, peer.address, &request, segment, drop).await;
+        if let Err(error) = &fetched {
+            tracing::debug!(%error, "a last copy was not taken over");
+        }
         fetched.is_ok()
     }
 }

@@ -115,13 +115,12 @@ impl PeerDesk {
     /// Takes a last copy over from `peer`, where it would be lost.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
         let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
-        let acquired =
-            from.map(|from| (from, self.store.acquire(Wanted { name, bytes, has_more: false })));
-        if let Some((from, Acquired::Fill(filler))) = acquired
-            && filler.is_kept()
-        {
-            filler.segment().set_chances(chances);
-            if self.others.take_over(filler, from).await {
+        let wanted = Wanted { name, bytes, has_more: false };
+        let segment = from.and_then(|_| self.store.room_for(wanted));
+        if let Some((from, segment)) = from.zip(segment) {
+            segment.set_chances(chances);
+            let is_whole = self.others.take_over(name, &segment, from).await;
+            if is_whole && self.store.take_in(name, &segment) {
                 self.counters.inc(Counter::PeerTakenOver);
                 return PeerReply::Taken;
             }

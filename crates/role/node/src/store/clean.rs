@@ -1,0 +1,99 @@
+//! Keeps regions within the store's capacity. Their space is not reused: when they
+//! take too much, what is left of the thinnest ones is moved together, as
+//! log-structured memory does (Rumble et al., FAST '14); what can't be made room
+//! for by moving, leaves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Inner, Store, with_chunk_buffer};
+use crate::arena::{Arena, Region};
+use crate::limits::{REGION_BYTES, THIN_PERMILLE_MAX};
+use crate::segment::Segment;
+
+impl Store {
+    /// Whether [`Store::clean`] has something to do; true for one caller only.
+    pub(crate) fn wants_cleaning(&self) -> bool {
+        self.is_crowded() && !self.cleaning.swap(true, Ordering::AcqRel)
+    }
+
+    /// Makes regions fit the capacity. Copies memory, some milliseconds' worth:
+    /// not for a worker. For whom [`Store::wants_cleaning`] said so.
+    pub(crate) fn clean(self: &Arc<Self>) {
+        // What is pinned stays; after as many rounds as there are regions
+        // there is no more to be had.
+        let mut rounds = self.lock().arena.as_mut().map_or(0, |arena| arena.thinnest().len());
+        while self.is_crowded() && rounds > 0 {
+            rounds -= 1;
+            let thinnest = self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default();
+            match thinnest.first() {
+                Some(region) if region.live_permille() <= THIN_PERMILLE_MAX => self.empty(region),
+                _ => self.evict(u64::from(REGION_BYTES)),
+            }
+        }
+        self.cleaning.store(false, Ordering::Release);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.ledger.bytes() + u64::from(REGION_BYTES) > self.capacity_bytes
+    }
+
+    /// Moves what the index still holds of `region` to another.
+    fn empty(self: &Arc<Self>, region: &Arc<Region>) {
+        for key in region.keys() {
+            let (old, home) = {
+                let mut inner = self.lock();
+                let Some(old) = inner.index.get(&key).map(Arc::clone) else { continue };
+                let here = old.place().is_some_and(|place| Arc::ptr_eq(place.region(), region));
+                if !here || !old.is_complete() {
+                    continue;
+                }
+                let home = inner.home(key, old.len(), &self.ledger);
+                (old, home)
+            };
+            let moved = Arc::new(match old.checksum(0) {
+                Some(_) => Segment::new(old.len(), home).with_checksums(),
+                None => Segment::new(old.len(), home),
+            });
+            if copy(&old, &moved).is_err() {
+                continue;
+            }
+            let mut inner = self.lock();
+            if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
+                inner.insert(key, moved);
+            }
+        }
+    }
+
+    /// Lets at least `bytes` bytes leave the index.
+    fn evict(&self, bytes: u64) {
+        let mut inner = self.lock();
+        let capacity = inner.index.capacity_bytes();
+        let target = inner.index.bytes().saturating_sub(bytes);
+        let Inner { index, scratch, .. } = &mut *inner;
+        index.set_capacity(target, scratch);
+        index.set_capacity(capacity, scratch);
+        inner.evicted += inner.scratch.len() as u64;
+        let evicted = std::mem::take(&mut inner.scratch);
+        evicted.iter().for_each(|&(name, _)| inner.lost(name));
+        drop(inner);
+        drop(evicted);
+    }
+}
+
+/// Copies a complete segment into an empty one of the same size.
+fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
+    loop {
+        let (at, bytes) = (new.filled(), new.next_chunk_bytes());
+        if bytes == 0 {
+            return Ok(());
+        }
+        with_chunk_buffer(bytes, |chunk| {
+            match old.place() {
+                Some(place) => place.read(chunk, at)?,
+                None => return Err(std::io::ErrorKind::Unsupported.into()),
+            }
+            new.publish(chunk)
+        })?;
+    }
+}
