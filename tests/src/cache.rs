@@ -6,15 +6,16 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 use skep_lab::{Bed, Machine};
-use skep_wire::cache::{ObjectName, SegmentName};
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::client::RawClient;
 use crate::port::FreePort;
-use crate::process::Skep;
+use crate::process::{Finished, Skep, run_to_end};
 use crate::response::Response;
 use crate::site::Site;
 use crate::wait::{PATIENCE, poll_until};
@@ -158,7 +159,7 @@ impl CacheCluster {
         let mtime_ns = stat.mtime() * 1_000_000_000 + stat.mtime_nsec();
         let version = format!("\"{mtime_ns:x}-{:x}\"", stat.len());
         let root = self.site.root().as_os_str().as_encoded_bytes();
-        ObjectName::new(root, file.as_bytes(), version.as_bytes()).segment(index)
+        ObjectName::new(root, file.as_bytes(), version.as_bytes(), PurgeStamp::NONE).segment(index)
     }
 
     /// Waits until the coordinator that answers is linked with so many nodes.
@@ -206,10 +207,40 @@ impl CacheCluster {
         }
     }
 
+    /// `skep ARGUMENTS` on a process, to its end.
+    #[track_caller]
+    pub fn skep(&self, name: &str, arguments: &[&str]) -> Finished {
+        let socket = self.socket(name);
+        let socket = ["--socket", socket.to_str().expect("temporary paths are UTF-8")];
+        run_to_end(&[arguments, &socket].concat())
+    }
+
+    /// Purges at a dispatcher: what its API answers.
+    #[track_caller]
+    pub fn purge(&self, name: &str, what: &[&str]) -> Value {
+        let body = serde_json::json!({ "what": what }).to_string();
+        let text = self.exchange(
+            name,
+            &format!(
+                "POST /api/v1/purge HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+        );
+        serde_json::from_str(&text).expect("JSON of ours")
+    }
+
+    fn socket(&self, name: &str) -> PathBuf {
+        self.folder.path("state").join(format!("{name}.sock"))
+    }
+
     fn ask_socket(&self, name: &str, path: &str) -> String {
-        let socket = self.folder.path("state").join(format!("{name}.sock"));
-        let mut stream = UnixStream::connect(socket).expect("the process has a socket");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\r\n");
+        let end = "HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\r\n";
+        self.exchange(name, &format!("GET {path} {end}"))
+    }
+
+    fn exchange(&self, name: &str, request: &str) -> String {
+        let mut stream = UnixStream::connect(self.socket(name)).expect("the process has a socket");
         stream.write_all(request.as_bytes()).expect("the process takes requests");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("the process answers");

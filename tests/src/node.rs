@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::port::FreePort;
-use crate::process::Skep;
+use crate::process::{Finished, Skep, run_to_end};
 use crate::site::Site;
 
 /// What a test of one configured node owns besides the process.
@@ -68,6 +68,15 @@ impl Skep {
     /// Writes the config of [`Self::node_of`] anew.
     pub fn reconfigure_of(&self, settings: &str) {
         self.folder.as_ref().expect("started by `node_of`").write_site(settings);
+    }
+
+    /// `skep ARGUMENTS` on this node, to its end.
+    #[track_caller]
+    pub fn command(&self, arguments: &[&str]) -> Finished {
+        let folder = self.folder.as_ref().expect("started by `node`");
+        let config = folder.config();
+        let config = ["--config", config.to_str().expect("temporary paths are UTF-8")];
+        run_to_end(&[arguments, &config].concat())
     }
 
     /// Writes `text` in the place of the config of [`Self::node`].

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     /// List services, change how their nodes are chosen
     #[command(subcommand)]
     Service(ServiceCommand),
+    /// Have all nodes get anew what they keep of URLs, prefixes or tags
+    Purge(Purge),
     /// Make a process read its config file again
     Reload(Reload),
     /// Check, show or explain config files
@@ -249,6 +251,22 @@ pub(crate) enum ServiceCommand {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Purge {
+    /// What: /PATH, http://HOST/PATH, /PREFIX* for all that begins so, or
+    /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
+    #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
+    pub(crate) what: Vec<String>,
+    /// Longest time to wait for nodes
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = purge_time)]
+    pub(crate) timeout: u64,
+    /// Print what the API says, as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Reload {
     /// Print what the API says, as JSON
     #[arg(long)]
@@ -316,6 +334,12 @@ const INTERVAL_MS_MIN: u64 = 100;
 /// Longest time between two looks of `skep top`, in milliseconds.
 const INTERVAL_MS_MAX: u64 = 60_000;
 
+/// Most things purged by one command: what fits one message.
+const PURGES_MAX: usize = skep_wire::limits::PURGES_PER_MESSAGE_MAX;
+
+/// Longest time to wait for nodes, in milliseconds: that of the API.
+const PURGE_MS_MAX: u64 = 20_000;
+
 fn size(text: &str) -> Result<u64, String> {
     skep_config::parse_size(text)
         .map_err(|hint| hint.unwrap_or_else(|| "expected a size such as 64MiB".to_string()))
@@ -331,6 +355,19 @@ fn interval(text: &str) -> Result<u64, String> {
     match (INTERVAL_MS_MIN..=INTERVAL_MS_MAX).contains(&interval_ms) {
         true => Ok(interval_ms),
         false => Err("expected 100ms to 60s".to_owned()),
+    }
+}
+
+/// As it was typed, once it is known to make sense.
+fn purge(text: &str) -> Result<String, String> {
+    skep_dispatcher::parse_purge(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn purge_time(text: &str) -> Result<u64, String> {
+    let timeout_ms = duration(text)?;
+    match (1..=PURGE_MS_MAX).contains(&timeout_ms) {
+        true => Ok(timeout_ms),
+        false => Err("expected 1ms to 20s".to_owned()),
     }
 }
 

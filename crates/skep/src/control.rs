@@ -8,8 +8,8 @@ use skep_cluster::MembershipError;
 use skep_config::Config;
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
-    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Role, ServiceStatus, Token,
-    Traffic,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Purged, Role, ServiceStatus,
+    Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
 use skep_telemetry::{Counter, Snapshot};
@@ -124,6 +124,10 @@ impl Control for Management {
         self.service(service)?.set_policy(policy).map_err(refusal)
     }
 
+    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+        crate::purge::purge(&self.0, what, timeout_ms)
+    }
+
     fn reload(&self) -> Result<u64, ControlError> {
         if !self.0.has_file() {
             let what = "this process was started without a config file".to_owned();
@@ -186,7 +190,7 @@ impl Management {
     }
 }
 
-fn no_dispatcher() -> ControlError {
+pub(crate) fn no_dispatcher() -> ControlError {
     let what = "this process is no dispatcher: ask one of the cluster's dispatchers".to_owned();
     ControlError::NotFound { what, did_you_mean: None }
 }

@@ -67,8 +67,10 @@ impl Cooperation {
             return Ok(Box::new(|_| ()));
         };
         let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
+        let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
+        let rank = u8::try_from(place).context("there are more dispatchers than ranks")?;
         let start = move || {
-            Coordination::start(identity, listener, seed, report_ms)
+            Coordination::start(identity, listener, seed, report_ms, rank)
                 .context("cannot start the coordinator of the caches")
         };
         let is_direct = config.direct_services().next().is_some();
@@ -81,7 +83,6 @@ impl Cooperation {
         if is_direct {
             return Ok(Box::new(move |reign| stage.set(reign)));
         }
-        let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
         stage.set(Some((config.dispatchers.len() - place) as u64));
         Ok(Box::new(|_| ()))
     }
@@ -100,6 +101,11 @@ impl Cooperation {
         let (Some(identity), Some(own)) = (&self.identity, own) else { return Ok(()) };
         let parts = ClusterParts { identity: identity.clone(), address: own.agent_address() };
         Ok(node.join(config, parts)?)
+    }
+
+    /// The coordinator, if this process has one.
+    pub(crate) fn coordination(&self) -> Option<&Arc<Coordination>> {
+        self.coordination.as_ref()
     }
 
     /// What is shown of the coordinator, if this process has one.
@@ -160,6 +166,23 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         view.counters.memory_bytes as f64
     });
     gauge("skep_coordinator_nodes", "Nodes that are linked.", |view| view.members.len() as f64);
+    let own = Arc::clone(coordination);
+    let read = move || {
+        let (complete, incomplete) = own.purge_counts().totals();
+        let sample = |(outcome, purges): (&str, u64)| {
+            (vec![("outcome".to_owned(), outcome.to_owned())], purges as f64)
+        };
+        [("complete", complete), ("incomplete", incomplete)].map(sample).to_vec()
+    };
+    let help = "Purges since the start: acknowledged by all linked nodes in time, or not.";
+    registry.register_gauges("skep_coordinator_purges", help, Box::new(read));
+    let own = Arc::clone(coordination);
+    registry.register_gauge(
+        "skep_coordinator_purge_seconds_max",
+        &[],
+        "The longest that a purge took until all linked nodes had acknowledged it.",
+        Box::new(move || own.purge_counts().slowest_us() as f64 / 1e6),
+    );
     let own = Arc::clone(coordination);
     let read = move || {
         let sample = |(kind, answers): (&str, u64)| {

@@ -14,6 +14,7 @@ mod direct;
 mod guardian;
 mod load;
 mod logging;
+mod purge;
 mod reporting;
 mod running;
 mod settings;

@@ -218,6 +218,10 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
     gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
         node.store_stats().segments as f64
     });
+    gauge("skep_purges", "News of purges that were applied.", |node| node.purge_counts().0 as f64);
+    gauge("skep_purged_objects", "Objects found purged when they were asked for.", |node| {
+        node.purge_counts().1 as f64
+    });
     gauge("skep_origin_bytes", "Bytes of bodies that came from origins.", |node| {
         node.origin_totals().body_bytes as f64
     });

@@ -68,6 +68,22 @@ pub const MEMBERS_MAX: usize = NODES_MAX;
 /// answer is here.
 pub const TAIL_MAX: usize = 64;
 
+/// Purges in one message, and in one command: with the longest texts they take
+/// half of a message.
+pub const PURGES_PER_MESSAGE_MAX: usize = 128;
+
+/// Cells of older purges in one message: some 80 KiB.
+pub const PURGE_CELLS_PER_MESSAGE_MAX: usize = 8_192;
+
+/// Path and query of a purge, in bytes: as long as paths may be.
+pub const PURGE_TARGET_BYTES_MAX: usize = 4_096;
+
+/// Tag of a purge, in bytes: what is usual elsewhere.
+pub const PURGE_TAG_BYTES_MAX: usize = 1_024;
+
+/// Name of a host, in bytes (RFC 1035 2.3.4).
+pub const HOST_BYTES_MAX: usize = 255;
+
 /// Path and version of an object at its origin, in bytes: the longest path
 /// (4095), and an entity tag.
 pub const ORIGIN_BYTES_MAX: usize = 8 * 1024;

@@ -5,6 +5,7 @@
 //! - [`Ring`]: who owns a segment while no coordinator answers.
 //! - [`keep`]: what stays, what leaves, what is copied and read ahead.
 //! - [`Changes`]: what a node has still to tell of what it holds.
+//! - [`Purges`]: what was purged and when; [`Purger`]: a purge on its way to all.
 //!
 //! ```text
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
@@ -23,11 +24,15 @@ mod coordinator;
 mod fetcher;
 pub mod keep;
 pub mod limits;
+mod purger;
+mod purges;
 mod ring;
 
 pub use changes::{Changes, inventory};
 pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
 pub use fetcher::{Action, End, Event, Fetcher, Reply};
+pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
+pub use purges::{PurgeBounds, Purges, Queries};
 pub use ring::Ring;
 
 #[cfg(test)]

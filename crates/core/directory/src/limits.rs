@@ -67,3 +67,15 @@ pub const READ_AHEAD: u32 = 2;
 
 /// Segments read one after the other that make a reader a sequential one.
 pub(crate) const SEQUENTIAL_RUN: u32 = 2;
+
+/// Purges of URLs and tags that are known exactly; older ones hit what falls
+/// into the same of 65,536 cells, too. A page of purges a second for a quarter
+/// of an hour; each is some hundred bytes.
+pub const PURGES_MAX: usize = 1_024;
+
+/// Purges of prefixes that are known exactly: fewer, for each is compared with
+/// all that is looked up. Older ones hit the topmost folder that they are in.
+pub const PURGE_PREFIXES_MAX: usize = 256;
+
+/// Text of each of the two kinds, in bytes: the longest command and as much again.
+pub const PURGE_TEXT_BYTES_MAX: usize = 1024 * 1024;

@@ -1,6 +1,6 @@
 //! What the API needs of a running process; the composition root implements it.
 
-use crate::model::{NewNode, ProcessStatus};
+use crate::model::{NewNode, ProcessStatus, Purged};
 
 /// A running process, as its operator sees it.
 ///
@@ -57,6 +57,13 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// An unknown service or policy.
     fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError>;
+
+    /// Purges `what`, as it was typed, at all nodes. Waits until they have applied
+    /// it, at most `timeout_ms`: on a thread of its own.
+    ///
+    /// # Errors
+    /// What names nothing that could be purged; nodes that are not linked.
+    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError>;
 
     /// Reads the config file again: the new generation.
     ///

@@ -37,8 +37,9 @@ pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
-    NewPolicy, NewWeight, NodeLocalStatus, NodeReport, NodeSource, NodeState, NodeStatus,
-    PacketCount, ProcessStatus, Reloaded, Role, ServiceStatus, Traffic,
+    NewPolicy, NewPurge, NewWeight, NodeLocalStatus, NodeReport, NodeSource, NodeState, NodeStatus,
+    PacketCount, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServiceStatus,
+    Traffic,
 };
 pub use openapi::openapi_json;
 pub use problem::Problem;

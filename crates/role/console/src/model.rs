@@ -393,6 +393,57 @@ pub struct NewPolicy {
     pub policy: String,
 }
 
+/// What is to be purged.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPurge {
+    /// `/PATH`, or `/PREFIX*`, with or without `http://HOST` in front; or
+    /// `tag:NAME`.
+    #[schema(min_items = 1, max_items = 128, example = json!(["/img/*", "tag:news"]))]
+    pub what: Vec<String>,
+    /// How long nodes have to acknowledge it, in milliseconds; 2 seconds unless
+    /// given.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 20_000)]
+    pub timeout_ms: Option<u64>,
+}
+
+/// What came of a purge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Purged {
+    /// Its number: later purges have greater ones.
+    pub stamp: u64,
+    /// Whether every node that was linked has acknowledged it in time.
+    pub complete: bool,
+    /// The nodes.
+    pub nodes: Vec<PurgedNode>,
+}
+
+/// A node and a purge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PurgedNode {
+    /// Its name.
+    pub name: String,
+    /// Whether it has applied the purge.
+    pub outcome: PurgeOutcome,
+    /// When it had, in milliseconds since the purge began.
+    pub ms: Option<u64>,
+}
+
+/// Whether a node has applied a purge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PurgeOutcome {
+    /// It has: no reply of it begins with what was purged.
+    Acknowledged,
+    /// It is linked and did not say so in time.
+    Late,
+    /// Its link ended meanwhile; it applies the purge when it comes back.
+    Lost,
+    /// It was not linked; it applies the purge when it comes.
+    Away,
+}
+
 /// A reload that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Reloaded {

@@ -36,7 +36,7 @@ pub fn openapi_json() -> String {
     paths(
         read::status, read::services, read::nodes, read::config, read::metrics, read::openapi,
         change::add_node, change::remove_node, change::drain_node, change::resume_node,
-        change::set_weight, change::set_policy, change::reload,
+        change::set_weight, change::set_policy, change::purge, change::reload,
     ),
     components(schemas(Problem)),
     modifiers(&Everywhere),

@@ -38,6 +38,7 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/nodes/{name}/drain", post(change::drain_node))
         .route("/api/v1/nodes/{name}/resume", post(change::resume_node))
         .route("/api/v1/nodes/{name}/weight", put(change::set_weight))
+        .route("/api/v1/purge", post(change::purge))
         .route("/api/v1/reload", post(change::reload))
         .route("/api/v1/config", get(read::config))
         .route("/api/v1/metrics", get(read::metrics))

@@ -17,12 +17,13 @@ fn routes() -> Vec<(String, String, &'static str)> {
                 ("post", "nodes") => r#"{"name":"node-1","address":"127.0.0.1:1"}"#,
                 ("put", "weight") => r#"{"weight":2}"#,
                 ("put", "policy") => r#"{"policy":"random"}"#,
+                ("post", "purge") => r#"{"what":["/a"]}"#,
                 _ => "",
             };
             routes.push((method.to_uppercase(), path.replace("{name}", name), body));
         }
     }
-    assert!(routes.len() >= 13, "{routes:?}");
+    assert!(routes.len() >= 14, "{routes:?}");
     routes
 }
 

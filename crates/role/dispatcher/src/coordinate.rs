@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
-//!                                   |
+//!                                   |   { Purging }     <-- purges of operators
 //!                                   v every so often
 //!                                 CacheView (status, metrics)
 //! ```
@@ -14,10 +14,13 @@
 use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use arc_swap::ArcSwap;
-use skep_directory::{Coordinator, Counters, Hello, LinkId as Member, MemberView, Settings};
-use skep_peer::stream::{LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, Teller};
+use skep_directory::{
+    Coordinator, Counters, Hello, LinkId as Member, MemberView, PurgeOrder, PurgeReport, Settings,
+};
+use skep_peer::stream::{LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, Teller, Untold};
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -25,6 +28,7 @@ use skep_wire::cache::{Identity, ToCoordinator, ToNode};
 use skep_wire::message::{Name, NodeLoad};
 
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS};
+use crate::purge::{PurgeCounts, Purging};
 
 /// What is shown of a coordinator.
 #[derive(Clone, Debug, Default)]
@@ -42,15 +46,19 @@ pub struct CacheView {
 /// A coordinator; its links end when this is dropped.
 pub struct Coordination {
     server: LinkServer<Told>,
+    teller: Teller<Told>,
     view: Arc<ArcSwap<CacheView>>,
+    purge_counts: PurgeCounts,
 }
 
 /// What the thread of the links is told.
-enum Told {
+pub(crate) enum Told {
     /// `Some(epoch)`: active. `None`: on standby.
     Stage(Option<u64>),
     /// A node has so many bytes to send.
     Loaded(Name, u64),
+    /// Purge this, and tell what came of it.
+    Purge(PurgeOrder, SyncSender<PurgeReport>),
 }
 
 /// Tells a coordinator whether it is active.
@@ -81,6 +89,7 @@ impl CoordinatorLoads {
 impl Coordination {
     /// Takes links of nodes at `listener`; on standby until told otherwise.
     /// Nodes tell of their load every `report_ms`.
+    /// No other dispatcher of the cluster has its `rank`.
     ///
     /// # Errors
     /// If there is no thread to be had.
@@ -89,11 +98,13 @@ impl Coordination {
         listener: TcpListener,
         seed: u64,
         report_ms: u64,
+        rank: u8,
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
         let mut desk = Desk {
             coordinator: Coordinator::new(Settings { load_ms_max, ..Settings::default() }, seed),
+            purging: Purging::new(rank),
             links: HashMap::new(),
             members: HashMap::new(),
             shown: Arc::clone(&view),
@@ -103,7 +114,18 @@ impl Coordination {
         let handle = move |event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>| {
             desk.handle(event, outbox);
         };
-        Ok(Self { server: LinkServer::start(&settings, listener, handle)?, view })
+        let server = LinkServer::start(&settings, listener, handle)?;
+        let teller = server.teller();
+        Ok(Self { server, teller, view, purge_counts: PurgeCounts::default() })
+    }
+
+    pub(crate) fn tell(&self, what: Told) -> Result<(), Untold<Told>> {
+        self.teller.tell(what)
+    }
+
+    /// What purges came to.
+    pub fn purge_counts(&self) -> &PurgeCounts {
+        &self.purge_counts
     }
 
     /// What tells it whether it is active.
@@ -125,6 +147,7 @@ impl Coordination {
 /// Lives in the thread of the links.
 struct Desk {
     coordinator: Coordinator,
+    purging: Purging,
     /// Links that have said hello.
     links: HashMap<LinkId, Member>,
     members: HashMap<Member, LinkId>,
@@ -139,6 +162,7 @@ impl Desk {
             LinkEvent::Up { .. } | LinkEvent::Missed { .. } => {}
             LinkEvent::Received { link, message } => self.received(now, link, message, outbox),
             LinkEvent::Down { link, peer, why } => {
+                self.purging.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(member);
@@ -152,6 +176,9 @@ impl Desk {
             LinkEvent::Told(Told::Loaded(name, bytes)) => {
                 self.coordinator.loaded(now, &name, bytes)
             }
+            LinkEvent::Told(Told::Purge(order, teller)) => {
+                self.purging.begin(order, teller, outbox);
+            }
             LinkEvent::Tick => {
                 self.coordinator.tick(now);
                 self.ticks += 1;
@@ -160,6 +187,7 @@ impl Desk {
                 }
             }
         }
+        self.purging.report();
         for (member, message) in self.coordinator.outbox() {
             if let Some(&link) = self.members.get(&member) {
                 // A link that takes no more ends, and is heard of.
@@ -186,9 +214,18 @@ impl Desk {
                     self.links.remove(&old);
                     outbox.close(old);
                 }
+                self.purging.joined(link, name.clone(), outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
                 tracing::info!("cache: node {name} is linked, and serves others at {address}");
+            }
+            (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
+            (Some(_), ToCoordinator::Purged { stamp, newest }) => {
+                self.purging.acknowledged(link, (stamp, newest), outbox);
+            }
+            (Some(_), ToCoordinator::AmInStep { question }) => {
+                // Behind all purges that were sent. If it takes no more it ends.
+                let _ = outbox.send(link, &ToNode::InStep { question });
             }
             (Some(&member), message) => self.coordinator.heard(now, member, message),
             (None, _) => outbox.close(link),

@@ -16,8 +16,9 @@ use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
 
 use crate::disk::{DiskError, Kind, Root, Wait};
-use crate::object::{Found, Variants, look_up, parent};
+use crate::object::{Found, Variants, look_up, parent, purged};
 use crate::partition::Heads;
+use crate::purges::Snapshot;
 use crate::remote::{Freshness, Shelf};
 use crate::site::{Site, SiteSet};
 use crate::store::Store;
@@ -33,6 +34,8 @@ pub(crate) struct Resource {
     validity: Validity,
     used: AtomicBool,
     retired: AtomicBool,
+    /// Generation of the purges that it was compared with.
+    compared: AtomicU64,
 }
 
 /// Until when a resource may be served.
@@ -68,24 +71,41 @@ impl Checks {
 }
 
 impl Resource {
-    fn new(site: &Arc<Site>, variants: Variants, validity: Validity) -> Self {
+    fn new(site: &Arc<Site>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
         let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
-        Self { site: Arc::clone(site), variants, validity, used, retired }
+        let compared = AtomicU64::new(purges.generation);
+        Self { site: Arc::clone(site), variants, validity, used, retired, compared }
     }
 
-    /// What an origin has.
-    pub(crate) fn of_origin(site: &Arc<Site>, variants: Variants, freshness: Freshness) -> Self {
-        Self::new(site, variants, Validity::Fresh(freshness))
+    /// What an origin has; `purges` are those known before it was asked.
+    pub(crate) fn of_origin(
+        site: &Arc<Site>,
+        variants: Variants,
+        freshness: Freshness,
+        purges: &Snapshot,
+    ) -> Self {
+        Self::new(site, variants, Validity::Fresh(freshness), purges)
     }
 
-    /// What another node has.
-    pub(crate) fn elsewhere(site: &Arc<Site>, variants: Variants, until_ms: u64) -> Self {
-        Self::new(site, variants, Validity::Until(AtomicU64::new(until_ms)))
+    /// What another node has; `purges` are those known before it was asked.
+    pub(crate) fn elsewhere(
+        site: &Arc<Site>,
+        variants: Variants,
+        until_ms: u64,
+        purges: &Snapshot,
+    ) -> Self {
+        Self::new(site, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
     }
 
-    /// Whether this may be served at `now_ms`.
+    /// Whether this may be served at `now_ms`. False while it is not known
+    /// whether a purge hits it: [`Purges::until_in_step`] and
+    /// [`Resource::is_purged`] find out.
+    ///
+    /// [`Purges::until_in_step`]: crate::purges::Purges::until_in_step
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
         !self.is_retired()
+            && self.compared.load(Ordering::Acquire) == self.site.purges.generation()
+            && self.site.purges.is_in_step(now_ms)
             && match &self.validity {
                 Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
                 Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
@@ -116,6 +136,34 @@ impl Resource {
     /// Whether its bytes were found to differ.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
+    }
+
+    /// Whether it was purged after it was looked up. Looks only if there were
+    /// purges since the last call.
+    pub(crate) fn is_purged(&self) -> bool {
+        if self.compared.load(Ordering::Acquire) == self.site.purges.generation() {
+            return false;
+        }
+        let purges = self.site.purges.load();
+        let latest = match self.remote() {
+            Some(remote) => remote.purged(&self.site, &purges.known),
+            None => {
+                let files = self.variants.iter().filter_map(|object| object.relative());
+                purged(&self.site, &purges.known, files)
+            }
+        };
+        if latest > self.variants.plain.purged() {
+            return true;
+        }
+        self.compared.store(purges.generation, Ordering::Release);
+        false
+    }
+
+    /// Takes it out of use, and its bytes, because it was purged.
+    pub(crate) fn drop_purged(&self, store: &Store) {
+        if self.retire(store) {
+            self.site.purges.count_dropped();
+        }
     }
 
     /// Takes it out of use, and its bytes; false if that was done before.
@@ -269,15 +317,20 @@ impl Catalog {
         let key = (site.index, Box::<[u8]>::from(path));
         let began_ms = monotonic_ms();
         let known = self.lock().get(&key).map(Arc::clone);
-        if let Some(resource) = known
-            && resource.is_current(began_ms, self.interval_ms)
-        {
-            return Ok(Located::Resource(resource, None));
+        if let Some(resource) = known {
+            if resource.is_purged() {
+                resource.drop_purged(&self.store);
+            }
+            if resource.is_current(began_ms, self.interval_ms) {
+                return Ok(Located::Resource(resource, None));
+            }
         }
+        // Known before the disk is looked at, as is the generation: what is
+        // purged or changed in between shows as a difference.
+        let purges = site.purges.load();
         let directory = self.directory(site, path, wait)?;
-        // Read before the disk is: a change in between shows as a difference.
         let generation = directory.generation();
-        let (variants, file) = match look_up(site, path, wait) {
+        let (variants, file) = match look_up(site, path, wait, &purges.known) {
             Ok(Found::File(variants, file)) => (variants, file),
             Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
             Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),
@@ -289,7 +342,7 @@ impl Catalog {
             generation: AtomicU64::new(generation),
             verified_ms: AtomicU64::new(began_ms),
         };
-        let found = Resource::new(site, variants, Validity::Checked(checks));
+        let found = Resource::new(site, variants, Validity::Checked(checks), &purges);
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
@@ -317,17 +370,19 @@ impl Catalog {
 
     /// Enters what was found. If it is what was known, the known one stays, so
     /// that what points to it remains useful.
-    fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
+    fn insert(&self, key: Key, mut found: Resource) -> Arc<Resource> {
         let mut entries = self.lock();
         if let Some(known) = entries.get(&key) {
             let same = known.variants.iter().map(|object| object.file());
             if !known.is_retired()
+                && known.variants.plain.purged() == found.variants.plain.purged()
                 && same.eq(found.variants.iter().map(|object| object.file()))
                 && let (Some(old), Some(new)) = (known.checks(), found.checks())
                 && Arc::ptr_eq(&old.directory, &new.directory)
             {
                 let verified_ms = new.verified_ms.load(Ordering::Relaxed);
                 old.verified(verified_ms, new.generation.load(Ordering::Relaxed));
+                known.compared.store(*found.compared.get_mut(), Ordering::Release);
                 known.mark_used();
                 return Arc::clone(known);
             }
@@ -393,6 +448,10 @@ fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64, dropped: &Receiver<I
             used.map(Arc::clone).collect()
         };
         for resource in used {
+            if resource.is_purged() {
+                resource.drop_purged(&catalog.store);
+                continue;
+            }
             let Some(checks) = resource.checks() else { continue };
             let began_ms = monotonic_ms();
             let generation = checks.directory.generation();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::{SEGMENT_BYTES, stable_hash};
-use skep_wire::cache::{Origin, SegmentName};
+use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
 
 use crate::cluster::SegmentOrigin;
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
@@ -27,6 +27,7 @@ pub(crate) struct SharedFile {
     site: Arc<Site>,
     relative: Box<[u8]>,
     tag: Box<[u8]>,
+    purged: PurgeStamp,
     stamp: Stamp,
     index: u32,
     counters: Arc<CoreCounters>,
@@ -45,6 +46,7 @@ impl SharedFile {
             site: Arc::clone(site),
             relative: relative.into(),
             tag: object.tag().into(),
+            purged: object.purged(),
             stamp,
             index,
             counters: Arc::clone(counters),
@@ -59,7 +61,9 @@ impl SharedFile {
         site: &Arc<Site>,
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
-        let own = site.object_name(&origin.path, &origin.version).segment(origin.index);
+        // It is read now, so after any purge that the other knows of.
+        let own = site.object_name(&origin.path, &origin.version, origin.purged);
+        let own = own.segment(origin.index);
         let root = Root::open(&site.root, site.symlinks).ok()?;
         let Ok((_, Kind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else { return None };
         let is_it = own == name
@@ -69,6 +73,7 @@ impl SharedFile {
             site: Arc::clone(site),
             relative: origin.path.as_slice().into(),
             tag: origin.version.as_slice().into(),
+            purged: origin.purged,
             stamp,
             index: origin.index,
             counters: Arc::clone(counters),
@@ -106,6 +111,7 @@ impl SegmentOrigin for SharedFile {
             site: site_key(&self.site),
             path: self.relative.to_vec(),
             version: self.tag.to_vec(),
+            purged: self.purged,
             object_bytes: self.stamp.version.bytes,
             index: self.index,
         })

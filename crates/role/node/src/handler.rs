@@ -137,6 +137,9 @@ impl Handler for NodeHandler {
             exchange.reply.write().plain(421, b"");
             return Ok(());
         };
+        if !site.purges.is_in_step(monotonic_ms()) {
+            site.purges.until_in_step().await;
+        }
         let serving = Serving { handler: self, catalog, front, remotes, site };
         match request.method {
             Method::Get | Method::Head => serving.get(request, exchange).await,
@@ -347,6 +350,11 @@ impl Serving<'_> {
                 Ok(prepared) => (first, cache) = prepared,
                 Err(error) => return Ok(self.source_failed(resource, error)),
             }
+        }
+        if resource.is_purged() {
+            // While its bytes were got: no reply begins with it any more.
+            resource.drop_purged(&self.handler.node.store);
+            return Ok(Sent::Failed(DiskError::Changed));
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;

@@ -30,6 +30,7 @@ mod limits;
 mod listing;
 mod object;
 mod partition;
+mod purges;
 mod remote;
 mod respond;
 mod segment;
@@ -47,12 +48,15 @@ use skep_config::Config;
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
+use skep_serve::unix_ms;
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 
 use catalog::Catalog;
 use cluster::Others;
 pub use cluster::{Cluster, ClusterParts, PeerDesk};
 pub use handler::NodeHandler;
 use partition::{Announced, Walker};
+use purges::Purges;
 use remote::{Remotes, Tally};
 pub use site::SiteError;
 use site::SiteSet;
@@ -83,6 +87,7 @@ pub struct Node {
     /// Announces the parts of the sites in force, if others hear of them.
     walker: Mutex<Option<Walker>>,
     cluster: OnceLock<Arc<Cluster>>,
+    purges: Arc<Purges>,
     origins: Arc<Tally>,
     leaving: AtomicBool,
 }
@@ -92,7 +97,8 @@ impl Node {
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
         let store = Store::new(config.cache.size_bytes_max, config.cooperates());
         let watcher = Watcher::start();
-        let catalog = catalog(config, &store, &watcher)?;
+        let purges = Arc::<Purges>::default();
+        let catalog = catalog(config, &store, &watcher, &purges)?;
         Ok(Arc::new(Self {
             store,
             watcher,
@@ -100,6 +106,7 @@ impl Node {
             announced: Arc::default(),
             walker: Mutex::default(),
             cluster: OnceLock::new(),
+            purges,
             origins: Arc::default(),
             leaving: AtomicBool::new(false),
         }))
@@ -108,7 +115,7 @@ impl Node {
     /// Replaces the sites; on an error the old ones stay. What is in memory
     /// stays useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
-        self.catalog.store(catalog(config, &self.store, &self.watcher)?);
+        self.catalog.store(catalog(config, &self.store, &self.watcher, &self.purges)?);
         if let Some(cluster) = self.cluster.get() {
             self.walk(config)?;
             cluster.reload(config);
@@ -118,7 +125,8 @@ impl Node {
 
     /// Takes part in the cluster's cache; before handlers are made.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
-        let cluster = Cluster::start(config, parts, &self.store, &self.announced)?;
+        let (announced, purges) = (&self.announced, &self.purges);
+        let cluster = Cluster::start(config, parts, &self.store, announced, purges)?;
         assert!(self.cluster.set(cluster).is_ok(), "a node joins once");
         self.walk(config)
     }
@@ -193,6 +201,21 @@ impl Node {
         FaultKind::ALL.iter().map(|kind| (kind.name(), totals.failed(*kind))).collect()
     }
 
+    /// Purges here, where no other node is: what is served from now on was got
+    /// anew.
+    pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
+        let stamp = PurgeStamp::after(self.purges.newest(), unix_ms(), 0);
+        let purges = what.into_iter().map(|what| (what, stamp)).collect();
+        self.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
+        stamp
+    }
+
+    /// Pieces of news of purges that were applied, and objects that were found
+    /// purged since.
+    pub fn purge_counts(&self) -> (u64, u64) {
+        self.purges.counts()
+    }
+
     /// Files found changed since the last reload.
     pub fn stale_dropped(&self) -> u64 {
         self.catalog.load().stale_dropped()
@@ -203,8 +226,9 @@ fn catalog(
     config: &Config,
     store: &Arc<Store>,
     watcher: &Arc<Watcher>,
+    purges: &Arc<Purges>,
 ) -> Result<Arc<Catalog>, NodeError> {
-    let sites = SiteSet::new(&config.sites)?;
+    let sites = SiteSet::new(&config.sites, purges)?;
     let entries_max = config.cache.entries_max as usize;
     let interval_ms = config.cache.check_interval_ms;
     Ok(Catalog::start(sites, Arc::clone(store), Arc::clone(watcher), entries_max, interval_ms)?)

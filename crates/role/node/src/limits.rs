@@ -160,3 +160,12 @@ pub(crate) const PART_WAITS_MAX: u32 = 4;
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.
 pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;
+
+/// Time after which a process that did not run stops to trust its memory, in
+/// milliseconds: others count it as gone after 800 ms without a word, and it says
+/// one every 200 ms.
+pub(crate) const PAUSE_MS: u64 = 500;
+
+/// Longest time that requests then wait for a coordinator, in milliseconds: some
+/// attempts to link anew.
+pub(crate) const PAUSE_WAIT_MS: u64 = 1_000;

@@ -6,11 +6,12 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use skep_directory::Purges as Known;
 use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
-use skep_http::{HttpDate, Validators, encode, mime};
+use skep_http::{HttpDate, Validators, encode, mime, path};
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::{ObjectName, SegmentName};
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::cluster::Peer;
 use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
@@ -51,6 +52,8 @@ pub(crate) struct Object {
     pub(crate) content_type: Cow<'static, str>,
     bytes: u64,
     name: ObjectName,
+    /// The latest purge of it when it was looked up; part of its name.
+    purged: PurgeStamp,
     /// Empty if there is none.
     etag: Box<str>,
     last_modified: Option<u64>,
@@ -72,7 +75,7 @@ impl Object {
         (relative, plain): (&[u8], &[u8]),
         encoding: Option<Encoding>,
         varies: bool,
-        version: Version,
+        (version, purged): (Version, PurgeStamp),
         whence: Whence,
     ) -> Self {
         let Version { mtime_ns, bytes } = version;
@@ -95,7 +98,8 @@ impl Object {
             whence,
             content_type: Cow::Borrowed(content_type),
             bytes,
-            name: site.object_name(relative, etag.as_bytes()),
+            name: site.object_name(relative, etag.as_bytes(), purged),
+            purged,
             etag: etag.into(),
             last_modified: Some(last_modified),
             hit_head: hit_head(bytes, &lines),
@@ -112,12 +116,14 @@ impl Object {
         origin_lines: &[u8],
         bytes: u64,
         origin: Remote,
+        purged: PurgeStamp,
     ) -> Self {
         let lines = [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat();
         Self {
             content_type: Cow::Owned(content_type),
             bytes,
-            name: site.object_name(&origin.target, &origin.version),
+            name: site.object_name(&origin.target, &origin.version, purged),
+            purged,
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
             whence: Whence::Origin(Box::new(origin)),
@@ -142,6 +148,14 @@ impl Object {
         }
     }
 
+    /// Path below the root, if it is a file on any node.
+    pub(crate) fn relative(&self) -> Option<&[u8]> {
+        match &self.whence {
+            Whence::File { relative, .. } | Whence::Elsewhere { relative, .. } => Some(relative),
+            Whence::Origin(_) => None,
+        }
+    }
+
     /// Path below the root, and who has it, if it is another node's file.
     pub(crate) fn elsewhere(&self) -> Option<(&[u8], Peer)> {
         match &self.whence {
@@ -158,6 +172,11 @@ impl Object {
     /// What conditions compare.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, last_modified: self.last_modified }
+    }
+
+    /// The latest purge of it when it was looked up.
+    pub(crate) fn purged(&self) -> PurgeStamp {
+        self.purged
     }
 
     /// Its strong entity tag.
@@ -237,13 +256,26 @@ impl Variants {
         Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
     }
 
-    /// What `home` has at `relative`.
-    pub(crate) fn elsewhere(site: &Site, relative: &[u8], versions: &Versions, home: Peer) -> Self {
+    /// What `home` has at `relative`. `known`: purges that were known before it
+    /// was asked.
+    pub(crate) fn elsewhere(
+        site: &Site,
+        relative: &[u8],
+        versions: &Versions,
+        home: Peer,
+        known: &Known,
+    ) -> Self {
         let Versions { plain, encoded: [br, zstd, gzip] } = *versions;
         let varies = versions.encoded.iter().any(Option::is_some);
+        let named = |suffix: &str| [relative, suffix.as_bytes()].concat();
+        let siblings = [(br, ".br"), (zstd, ".zst"), (gzip, ".gz")];
+        let there = siblings.into_iter().filter(|(version, _)| version.is_some());
+        let names: Vec<_> = there.map(|(_, suffix)| named(suffix)).collect();
+        let purged = purged(site, known, names.iter().map(Vec::as_slice).chain([relative]));
         let object = |suffix: &str, encoding, version| {
-            let own = [relative, suffix.as_bytes()].concat();
+            let own = named(suffix);
             let whence = Whence::Elsewhere { relative: own.as_slice().into(), home };
+            let version = (version, purged);
             Arc::new(Object::new(site, (&own, relative), encoding, varies, version, whence))
         };
         Self {
@@ -293,18 +325,24 @@ pub(crate) enum Found {
     Directory,
 }
 
-/// Looks a normalised path up on the disk.
-pub(crate) fn look_up(site: &Site, path: &[u8], wait: Wait) -> Result<Found, DiskError> {
+/// Looks a normalised path up on the disk. `known`: purges that were known
+/// before, so that what is found was there after them.
+pub(crate) fn look_up(
+    site: &Site,
+    path: &[u8],
+    wait: Wait,
+    known: &Known,
+) -> Result<Found, DiskError> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     if !site.shows(path) || relative.len() > PATH_BYTES_MAX {
         return Err(DiskError::NotFound);
     }
     let root = Root::open(&site.root, site.symlinks)?;
     if relative.is_empty() || relative.ends_with(b"/") {
-        return look_up_index(site, &root, relative, wait);
+        return look_up_index(site, &root, relative, wait, known);
     }
     match root.open_at(relative, wait)? {
-        (file, Kind::File(stamp)) => Ok(found_file(site, &root, relative, file, stamp, wait)?),
+        (file, Kind::File(stamp)) => found_file(site, &root, relative, (file, stamp), wait, known),
         (_, Kind::Directory) => Ok(Found::NeedsSlash),
         (_, Kind::Other) => Err(DiskError::Forbidden),
     }
@@ -315,12 +353,13 @@ fn look_up_index(
     root: &Root,
     relative: &[u8],
     wait: Wait,
+    known: &Known,
 ) -> Result<Found, DiskError> {
     for name in &site.index_files {
         let index = [relative, name.as_bytes()].concat();
         match root.open_at(&index, wait) {
             Ok((file, Kind::File(stamp))) => {
-                return found_file(site, root, &index, file, stamp, wait);
+                return found_file(site, root, &index, (file, stamp), wait, known);
             }
             Ok(_) | Err(DiskError::NotFound) => {}
             Err(error) => return Err(error),
@@ -337,9 +376,9 @@ fn found_file(
     site: &Site,
     root: &Root,
     relative: &[u8],
-    file: File,
-    stamp: Stamp,
+    (file, stamp): (File, Stamp),
     wait: Wait,
+    known: &Known,
 ) -> Result<Found, DiskError> {
     let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
     if site.precompressed {
@@ -353,10 +392,13 @@ fn found_file(
         }
     }
     let varies = siblings.iter().any(Option::is_some);
+    let names = siblings.iter().flatten().map(|(name, _)| name.as_slice());
+    let purged = purged(site, known, names.chain([relative]));
     let [br, zstd, gzip] = siblings;
     let object = |own: &[u8], encoding, stamp: Stamp| {
         let whence = Whence::File { relative: own.into(), stamp };
-        Arc::new(Object::new(site, (own, relative), encoding, varies, stamp.version, whence))
+        let version = (stamp.version, purged);
+        Arc::new(Object::new(site, (own, relative), encoding, varies, version, whence))
     };
     let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
         sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))
@@ -368,6 +410,30 @@ fn found_file(
         gzip: encoded(gzip, Encoding::Gzip),
     };
     Ok(Found::File(variants, file))
+}
+
+/// The latest purge of files that are served as one: of the place of any of them,
+/// or of a folder whose index it is.
+pub(crate) fn purged<'a>(
+    site: &Site,
+    known: &Known,
+    relatives: impl Iterator<Item = &'a [u8]>,
+) -> PurgeStamp {
+    if known.newest() == PurgeStamp::NONE {
+        return PurgeStamp::NONE;
+    }
+    let at = |relative: &[u8]| {
+        let mut target = vec![b'/'];
+        path::write_encoded(&mut target, relative);
+        site.purged(known, &String::from_utf8_lossy(&target))
+    };
+    let folder = |relative: &'a [u8]| {
+        let name_at = relative.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+        let (folder, name) = relative.split_at(name_at);
+        site.index_files.iter().any(|index| index.as_bytes() == name).then_some(folder)
+    };
+    let all = relatives.flat_map(|relative| [Some(relative), folder(relative)]).flatten();
+    all.map(at).max().unwrap_or_default()
 }
 
 /// The directory that a path's file lies in, for watching.

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use skep_config::{Content, Redirect, Site as SiteConfig, Symlinks};
+use skep_directory::{Purges as Known, Queries};
 use skep_http::Host;
-use skep_wire::cache::ObjectName;
+use skep_wire::cache::{ObjectName, PurgeStamp};
 
 use crate::disk::check_root;
 use crate::partition;
+use crate::purges::Purges;
 use crate::remote::RemoteSite;
 
 /// Longest host name looked up, in bytes (RFC 1035).
@@ -60,11 +62,20 @@ pub(crate) struct Site {
     /// Those, and `Cache-Control`, for replies that succeeded.
     pub(crate) lines_success: Box<[u8]>,
     pub(crate) error_pages: BTreeMap<u16, String>,
+    /// What was purged, here and elsewhere.
+    pub(crate) purges: Arc<Purges>,
     redirects: Vec<Redirect>,
+    /// Of all sites.
+    hosts: Arc<Hosts>,
 }
 
 impl Site {
-    fn new(index: usize, config: &SiteConfig) -> Result<Self, SiteError> {
+    fn new(
+        index: usize,
+        config: &SiteConfig,
+        hosts: &Arc<Hosts>,
+        purges: &Arc<Purges>,
+    ) -> Result<Self, SiteError> {
         let remote = RemoteSite::new(config)?;
         let root = config.root.clone().unwrap_or_default();
         let is_part = config.content == Content::Partition;
@@ -100,20 +111,35 @@ impl Site {
             lines: lines.into(),
             lines_success: lines_success.into(),
             error_pages: config.error_pages.clone(),
+            purges: Arc::clone(purges),
             redirects: config.redirects.clone(),
+            hosts: Arc::clone(hosts),
         })
     }
 
-    /// Name of a version of the object at `relative`, unique among all sites:
-    /// sites that share a root share its bytes in memory.
+    /// Name of a version of the object at `relative` that was got after a purge,
+    /// unique among all sites: sites that share a root share its bytes in memory.
     /// So do sites of the same origins.
-    pub(crate) fn object_name(&self, relative: &[u8], version: &[u8]) -> ObjectName {
-        ObjectName::new(&self.key, relative, version)
+    pub(crate) fn object_name(
+        &self,
+        relative: &[u8],
+        version: &[u8],
+        purged: PurgeStamp,
+    ) -> ObjectName {
+        ObjectName::new(&self.key, relative, version, purged)
     }
 
     /// Stands for the site in names, the same on all nodes of a config.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// The latest purge of what is at `target`: an encoded path, and a query if
+    /// the site has origins.
+    pub(crate) fn purged(&self, known: &Known, target: &str) -> PurgeStamp {
+        let queries = if self.remote.is_some() { Queries::Matter } else { Queries::DoNot };
+        known
+            .of_target(target, queries, |host| self.hosts.find(host.as_bytes()) == Some(self.index))
     }
 
     /// Whether the operator lets `path` be served at all: a segment that
@@ -145,6 +171,12 @@ impl Site {
 #[derive(Debug)]
 pub(crate) struct SiteSet {
     sites: Vec<Arc<Site>>,
+    hosts: Arc<Hosts>,
+}
+
+/// Which site a host name stands for, by number.
+#[derive(Debug, Default)]
+struct Hosts {
     exact: HashMap<Box<[u8]>, usize>,
     /// Suffixes with their dot: `.example.org`; the longest first.
     wildcards: Vec<(Box<[u8]>, usize)>,
@@ -153,20 +185,11 @@ pub(crate) struct SiteSet {
 
 impl SiteSet {
     /// Compiles the sites of a config, and looks whether their roots are there.
-    pub(crate) fn new(configs: &[SiteConfig]) -> Result<Self, SiteError> {
-        let mut set =
-            Self { sites: Vec::new(), exact: HashMap::new(), wildcards: Vec::new(), default: None };
-        for (index, config) in configs.iter().enumerate() {
-            set.sites.push(Arc::new(Site::new(index, config)?));
-            if config.hosts.is_empty() {
-                set.default.get_or_insert(index);
-            }
-            for host in &config.hosts {
-                set.add_host(&host.to_ascii_lowercase(), index);
-            }
-        }
-        set.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
-        Ok(set)
+    pub(crate) fn new(configs: &[SiteConfig], purges: &Arc<Purges>) -> Result<Self, SiteError> {
+        let hosts = Arc::new(Hosts::new(configs));
+        let site = |(index, config)| Ok(Arc::new(Site::new(index, config, &hosts, purges)?));
+        let sites = configs.iter().enumerate().map(site).collect::<Result<_, SiteError>>()?;
+        Ok(Self { sites, hosts })
     }
 
     /// Number of sites.
@@ -181,21 +204,40 @@ impl SiteSet {
 
     /// The site for a host; exact names before wildcards before the default.
     pub(crate) fn find(&self, host: &Host<'_>) -> Option<&Arc<Site>> {
-        if self.exact.is_empty() && self.wildcards.is_empty() {
-            return self.default.map(|index| &self.sites[index]);
+        self.hosts.find(host.name).map(|index| &self.sites[index])
+    }
+}
+
+impl Hosts {
+    fn new(configs: &[SiteConfig]) -> Self {
+        let mut hosts = Self::default();
+        for (index, config) in configs.iter().enumerate() {
+            if config.hosts.is_empty() {
+                hosts.default.get_or_insert(index);
+            }
+            for host in &config.hosts {
+                hosts.add(&host.to_ascii_lowercase(), index);
+            }
         }
-        let mut buffer = [0u8; HOST_BYTES_MAX];
-        let name = buffer.get_mut(..host.name.len())?;
-        name.copy_from_slice(host.name);
-        name.make_ascii_lowercase();
-        let index = self.exact.get(&*name).copied().or_else(|| {
-            let wild = self.wildcards.iter().find(|(suffix, _)| name.ends_with(suffix));
-            wild.map(|&(_, index)| index).or(self.default)
-        })?;
-        Some(&self.sites[index])
+        hosts.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
+        hosts
     }
 
-    fn add_host(&mut self, host: &str, index: usize) {
+    fn find(&self, host: &[u8]) -> Option<usize> {
+        if self.exact.is_empty() && self.wildcards.is_empty() {
+            return self.default;
+        }
+        let mut buffer = [0u8; HOST_BYTES_MAX];
+        let name = buffer.get_mut(..host.len())?;
+        name.copy_from_slice(host);
+        name.make_ascii_lowercase();
+        self.exact.get(&*name).copied().or_else(|| {
+            let wild = self.wildcards.iter().find(|(suffix, _)| name.ends_with(suffix));
+            wild.map(|&(_, index)| index).or(self.default)
+        })
+    }
+
+    fn add(&mut self, host: &str, index: usize) {
         if host == "*" {
             self.default.get_or_insert(index);
         } else if let Some(suffix) = host.strip_prefix('*') {
@@ -209,11 +251,17 @@ impl SiteSet {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+
     use super::*;
 
     fn site(hosts: &[&str]) -> SiteConfig {
         let hosts = hosts.iter().map(|h| (*h).to_string()).collect();
         SiteConfig { hosts, root: Some("/".into()), ..SiteConfig::default() }
+    }
+
+    fn set_of(configs: &[SiteConfig]) -> SiteSet {
+        SiteSet::new(configs, &Arc::default()).unwrap()
     }
 
     fn found(set: &SiteSet, host: &str) -> Option<usize> {
@@ -223,19 +271,35 @@ mod tests {
     #[test]
     fn exact_before_wildcard_before_default() {
         let configs = [site(&["a.org", "*.a.org"]), site(&["b.a.org"]), site(&[])];
-        let set = SiteSet::new(&configs).unwrap();
+        let set = set_of(&configs);
         assert_eq!(found(&set, "A.org"), Some(0));
         assert_eq!(found(&set, "x.y.a.org"), Some(0));
         assert_eq!(found(&set, "B.A.ORG"), Some(1));
         assert_eq!(found(&set, "nobody"), Some(2));
         assert_eq!(found(&set, ""), Some(2));
-        let strict = SiteSet::new(&configs[..2]).unwrap();
+        let strict = set_of(&configs[..2]);
         assert_eq!(found(&strict, "nobody"), None);
     }
 
     #[test]
+    fn a_purge_of_a_host_hits_the_site_that_answers_for_it() {
+        let set = set_of(&[site(&["a.org", "*.a.org"]), site(&["b.a.org"]), site(&[])]);
+        let hit = |host: Option<&str>| {
+            let place = PurgePlace { target: "/x".into(), host: host.map(str::to_owned) };
+            let purges = vec![(PurgeWhat::Url(place), PurgeStamp(1))];
+            let mut known = Known::default();
+            known.learn(&PurgeNews { purges, ..PurgeNews::default() });
+            let hit = set.iter().filter(|site| site.purged(&known, "/x") == PurgeStamp(1));
+            hit.map(|site| site.index).collect::<Vec<_>>()
+        };
+        assert_eq!(hit(None), [0, 1, 2]);
+        assert_eq!((hit(Some("a.org")), hit(Some("x.a.org"))), (vec![0], vec![0]));
+        assert_eq!((hit(Some("b.a.org")), hit(Some("else"))), (vec![1], vec![2]));
+    }
+
+    #[test]
     fn hidden_files_are_hidden_except_well_known() {
-        let set = SiteSet::new(&[site(&[])]).unwrap();
+        let set = set_of(&[site(&[])]);
         let site = &set.sites[0];
         assert!(site.shows(b"/a/b.html"));
         assert!(!site.shows(b"/.git/config"));
@@ -247,7 +311,7 @@ mod tests {
     #[test]
     fn a_missing_root_is_named() {
         let config = SiteConfig { root: Some("/no/such/root".into()), ..SiteConfig::default() };
-        let message = SiteSet::new(&[config]).unwrap_err().to_string();
+        let message = SiteSet::new(&[config], &Arc::default()).unwrap_err().to_string();
         assert!(message.contains("/no/such/root"), "{message}");
     }
 
@@ -256,7 +320,7 @@ mod tests {
         let mut config = site(&[]);
         config.redirects.push(Redirect { from: "/old/*".into(), to: "/new/*".into(), status: 301 });
         config.redirects.push(Redirect { from: "/x".into(), to: "/y".into(), status: 302 });
-        let set = SiteSet::new(&[config]).unwrap();
+        let set = set_of(&[config]);
         let site = &set.sites[0];
         assert_eq!(site.moved(b"/old/a b"), Some((301, b"/new/a%20b".to_vec())));
         assert_eq!(site.moved(b"/old/\r\nSet-Cookie: x").unwrap().1, b"/new/%0D%0ASet-Cookie:%20x");

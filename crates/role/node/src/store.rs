@@ -425,7 +425,8 @@ mod tests {
     use skep_wire::cache::ObjectName;
 
     fn key(name: &str, index: u32) -> SegmentName {
-        ObjectName::new(b"site", name.as_bytes(), b"1").segment(index)
+        let purged = skep_wire::cache::PurgeStamp::NONE;
+        ObjectName::new(b"site", name.as_bytes(), b"1", purged).segment(index)
     }
 
     fn wanted(name: SegmentName, bytes: u32) -> Wanted {

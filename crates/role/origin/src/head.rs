@@ -92,6 +92,23 @@ impl Head {
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
+    /// What the origin has marked the object with, for purges: field
+    /// Surrogate-Key, marks parted by spaces, and Cache-Tag, parted by commas.
+    pub fn tags(&self) -> impl Iterator<Item = &str> {
+        let lines = self.fields.split(|byte| *byte == b'\n');
+        let tags = |line| {
+            let line = str::from_utf8(line).ok()?;
+            let (name, value) = line.split_once(':')?;
+            let part = match name {
+                _ if name.eq_ignore_ascii_case("surrogate-key") => ' ',
+                _ if name.eq_ignore_ascii_case("cache-tag") => ',',
+                _ => return None,
+            };
+            Some(value.split(part).map(str::trim).filter(|tag| !tag.is_empty()))
+        };
+        lines.filter_map(tags).flatten()
+    }
+
     /// Checks `head` against what was asked.
     pub(crate) fn new(
         head: &ResponseHead<'_, '_>,
@@ -282,6 +299,14 @@ mod tests {
         for gone in ["X-Hop", "Connection", "Content-Length", "Date:", "Age"] {
             assert!(!kept.contains(gone), "{gone}");
         }
+    }
+
+    #[test]
+    fn tags_are_read_from_both_fields() {
+        let fields = "Surrogate-Key: a  b\r\ncache-tag: c d , e,,\r\nX-Other: f\r\n\
+            CACHE-TAG: a\r\nSurrogate-Key:\r\n";
+        let head = read(200, fields, &Ask::default()).unwrap();
+        assert_eq!(head.tags().collect::<Vec<_>>(), ["a", "b", "c d", "e", "a"]);
     }
 
     #[test]

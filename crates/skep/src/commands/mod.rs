@@ -3,6 +3,7 @@
 mod config;
 mod netguard;
 mod node;
+mod purge;
 mod reload;
 mod run;
 mod serve;
@@ -29,6 +30,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Top(args) => crate::top::run(&args),
         Command::Node(command) => node::node(command),
         Command::Service(command) => service::service(command),
+        Command::Purge(args) => purge::purge(args),
         Command::Reload(args) => reload::reload(&args),
         Command::Config(command) => config::config(command),
         Command::Netguard(args) => netguard::run(&args),

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use super::name::SegmentName;
+use super::purge::{PurgeNews, PurgeStamp};
 use crate::limits::{HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, TAIL_MAX};
 use crate::message::{Name, NotAMessage};
 
@@ -87,6 +88,21 @@ pub enum ToCoordinator {
         /// At most [`TAIL_MAX`].
         names: Vec<SegmentName>,
     },
+    /// Purges that it knows of: before its inventory, and whenever it hears of
+    /// one from elsewhere.
+    Purges(PurgeNews),
+    /// It has applied [`ToNode::Purges`].
+    Purged {
+        /// The newest of those.
+        stamp: PurgeStamp,
+        /// The newest that it knows of.
+        newest: PurgeStamp,
+    },
+    /// It was away for a moment; [`ToNode::InStep`] says that it has heard all.
+    AmInStep {
+        /// Comes back with the answer.
+        question: u64,
+    },
 }
 
 /// A segment that is held.
@@ -127,6 +143,15 @@ pub enum ToNode {
         standings: Vec<Standing>,
         /// Who has most room, if anybody but the asker has any.
         roomiest: Option<MemberId>,
+    },
+    /// Purges to apply, and to say so: all that are known before the first
+    /// welcome, and each new one.
+    Purges(PurgeNews),
+    /// The answer to [`ToCoordinator::AmInStep`]: what was to be told before was
+    /// told.
+    InStep {
+        /// To which question.
+        question: u64,
     },
 }
 
@@ -211,6 +236,7 @@ impl ToCoordinator {
                 added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
             }
             Self::Tail { names } => names.len() <= TAIL_MAX,
+            Self::Purges(news) => news.is_sound(),
             _ => true,
         }
     }
@@ -238,6 +264,8 @@ impl ToNode {
                     && standings.len() == names.len()
                     && roomiest.is_none_or(is_member)
             }
+            Self::Purges(news) => news.is_sound(),
+            Self::InStep { .. } => true,
         }
     }
 }

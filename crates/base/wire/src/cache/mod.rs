@@ -9,16 +9,18 @@
 //!
 //! Both ways are streams (`edge/peer`) that begin with a [`hello`] and go on in
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
-//! a chunk of bytes. [`name`]s say what is cached.
+//! a chunk of bytes. [`name`]s say what is cached, and [`purge`]s what is not any more.
 
 pub mod frame;
 pub mod hello;
 pub mod link;
 pub mod name;
 pub mod peer;
+pub mod purge;
 
 pub use frame::{FrameError, FrameHead, Frames};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{Answer, Held, LeaseId, Member, Standing, ToCoordinator, ToNode};
 pub use name::{ObjectName, SegmentName};
 pub use peer::{Origin, PeerReply, PeerRequest, Refusal};
+pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};

@@ -1,12 +1,15 @@
 //! Names of what is cached: the same on all nodes, different for each version.
 //!
 //! A name is a cut SHA-256: nobody who chooses paths can make two of them meet.
-//! Since the version is part of it, whoever asks by name never gets another.
+//! Since the version is part of it, whoever asks by name never gets another; and
+//! since the latest purge is, nobody who knows of that gets what was before it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::purge::PurgeStamp;
 
 /// One version of one object of one site.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,14 +21,15 @@ pub struct SegmentName(pub [u8; 16]);
 
 impl ObjectName {
     /// The name of what `path` of `site` was at `version` (a strong entity tag,
-    /// or modification time and size).
-    pub fn new(site: &[u8], path: &[u8], version: &[u8]) -> Self {
+    /// or modification time and size), got after the purge of this stamp.
+    pub fn new(site: &[u8], path: &[u8], version: &[u8], purged: PurgeStamp) -> Self {
         let mut hash = Sha256::new();
         for part in [site, path, version] {
             // With lengths, so that no two triples run together to one text.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
+        hash.update(purged.0.to_le_bytes());
         Self(hash.finalize().into())
     }
 
@@ -71,11 +75,15 @@ mod tests {
 
     #[test]
     fn names_differ_in_every_part_and_are_pinned() {
-        let name = ObjectName::new(b"site", b"/a", b"1");
-        assert_ne!(name, ObjectName::new(b"site/", b"a", b"1"));
-        assert_ne!(name, ObjectName::new(b"site", b"/a1", b""));
+        let new = |site: &[u8], path: &[u8], version: &[u8], purged| {
+            ObjectName::new(site, path, version, PurgeStamp(purged))
+        };
+        let name = new(b"site", b"/a", b"1", 0);
+        assert_ne!(name, new(b"site/", b"a", b"1", 0));
+        assert_ne!(name, new(b"site", b"/a1", b"", 0));
+        assert_ne!(name, new(b"site", b"/a", b"1", 1));
         assert_ne!(name.segment(0), name.segment(1));
         // Nodes of different builds must agree.
-        assert_eq!(format!("{:?}", name.segment(0)), "a244051f090c3215bf2cee04d55008a3");
+        assert_eq!(format!("{:?}", name.segment(0)), "c7069eecb3044480b4b9a16c211ecf01");
     }
 }

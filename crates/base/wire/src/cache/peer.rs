@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::link::payload;
 use super::name::SegmentName;
+use super::purge::PurgeStamp;
 use crate::limits::{ORIGIN_BYTES_MAX, PEER_CHUNK_BYTES, PEER_HEAD_BYTES_MAX};
 use crate::message::NotAMessage;
 
@@ -56,6 +57,8 @@ pub struct Origin {
     pub path: Vec<u8>,
     /// Its version.
     pub version: Vec<u8>,
+    /// The latest purge of it that the asker knows of.
+    pub purged: PurgeStamp,
     /// Its length in bytes, all segments.
     pub object_bytes: u64,
     /// The segment's number.
@@ -144,7 +147,8 @@ mod tests {
         assert!(PeerRequest::decode(&fetch(u32::MAX, 0, None)).is_err());
         let origin = |object_bytes, index| {
             let (path, version) = (b"/a".to_vec(), b"1".to_vec());
-            Some(Origin { site: 1, path, version, object_bytes, index })
+            let purged = PurgeStamp::NONE;
+            Some(Origin { site: 1, path, version, purged, object_bytes, index })
         };
         assert!(PeerRequest::decode(&fetch(10, 0, origin(10, 0))).is_ok());
         assert!(PeerRequest::decode(&fetch(10, 0, origin(11, 0))).is_err());

@@ -224,8 +224,11 @@ impl Coordinator {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
-            // It said who it is when it joined.
-            ToCoordinator::Hello { .. } => {}
+            // It said who it is when it joined; purges are a matter of `Purger`.
+            ToCoordinator::Hello { .. }
+            | ToCoordinator::Purges(_)
+            | ToCoordinator::Purged { .. }
+            | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);
             }

@@ -6,6 +6,8 @@ mod coordinator;
 mod directory;
 mod fetcher;
 mod keep;
+mod purger;
+mod purges;
 mod ring;
 
 use skep_units::Rng;

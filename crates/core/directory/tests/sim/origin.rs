@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use skep_units::{Rng, stable_hash};
-use skep_wire::cache::{ObjectName, SegmentName};
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 /// Bytes read, stored and sent at a time.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
@@ -52,7 +52,8 @@ impl Origin {
         let index = index % segments.len();
         let (version, bytes) = (*version, segments[index]);
         let path = object.to_le_bytes();
-        let name = ObjectName::new(b"site", &path, &version.to_le_bytes()).segment(index as u32);
+        let name = ObjectName::new(b"site", &path, &version.to_le_bytes(), PurgeStamp::NONE);
+        let name = name.segment(index as u32);
         let chunk = |chunk: u32| stable_hash(&name.0, u64::from(chunk));
         let truth = || Truth {
             object,

@@ -244,6 +244,8 @@ impl World {
             ToNode::Tail { names, standings, .. } => {
                 self.nodes[node].told_standings(&names, &standings);
             }
+            // Nobody purges here.
+            ToNode::Purges(_) | ToNode::InStep { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),
         }
     }

@@ -4,9 +4,11 @@ use axum::Json;
 use axum::extract::State;
 
 use super::{Body, Name, OfService, Params, Removal, Shared};
-use crate::limits::REMOVE_MS;
-use crate::model::{NewNode, NewPolicy, NewWeight, NodeStatus, Reloaded, ServiceStatus};
-use crate::problem::Problem;
+use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS};
+use crate::model::{
+    NewNode, NewPolicy, NewPurge, NewWeight, NodeStatus, Purged, Reloaded, ServiceStatus,
+};
+use crate::problem::{Kind, Problem};
 
 type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
 
@@ -124,6 +126,38 @@ pub(crate) async fn set_policy(
     control.set_policy(&name, &new.policy)?;
     let services = control.status().services.into_iter();
     Ok(Json(services.filter(|service| service.name == name).collect()))
+}
+
+/// Purges what nodes keep of places or tags, and waits until all nodes that are
+/// linked have applied it. Nodes that are not learn of it before they take part
+/// again.
+#[utoipa::path(
+    post, path = "/api/v1/purge", tag = "nodes", request_body = NewPurge,
+    responses(
+        (status = 200, description = "What came of it; `complete` if all acknowledged it", body = Purged),
+        (status = 404, description = "This process is no dispatcher", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "Nothing that could be purged", body = Problem, content_type = "application/problem+json"),
+        (status = 503, description = "No node is linked", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn purge(
+    State(control): State<Shared>,
+    Body(purge): Body<NewPurge>,
+) -> Result<Json<Purged>, Problem> {
+    let timeout_ms = purge.timeout_ms.unwrap_or(PURGE_MS);
+    if !(1..=PURGE_MS_MAX).contains(&timeout_ms) {
+        let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
+        return Err(Problem::new(Kind::Invalid, detail));
+    }
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "connections bound the threads; others must not wait for a node that is silent"
+    )]
+    let purging = tokio::task::spawn_blocking(move || control.purge(&purge.what, timeout_ms));
+    match purging.await {
+        Ok(purged) => Ok(Json(purged?)),
+        Err(_) => Err(Problem::new(Kind::Unavailable, "the process is about to end")),
+    }
 }
 
 /// Reads the config file again. One with an error is refused whole, and the old

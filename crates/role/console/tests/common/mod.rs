@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use skep_console::{
     Console, ConsoleConfig, ConsoleHandle, Control, ControlError, NewNode, NodeLocalStatus,
-    NodeSource, NodeState, NodeStatus, ProcessStatus, Role, ServiceStatus, Token, Traffic,
+    NodeSource, NodeState, NodeStatus, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Role,
+    ServiceStatus, Token, Traffic,
 };
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
@@ -171,6 +172,13 @@ impl Control for Fake {
         }
         policy.clone_into(&mut self.policy.lock().unwrap());
         Ok(())
+    }
+
+    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+        self.calls.lock().unwrap().push(format!("purge {} within {timeout_ms}", what.join(" ")));
+        let (outcome, ms) = (PurgeOutcome::Acknowledged, Some(1));
+        let nodes = vec![PurgedNode { name: "node-1".into(), outcome, ms }];
+        Ok(Purged { stamp: 1, complete: true, nodes })
     }
 
     fn reload(&self) -> Result<u64, ControlError> {

@@ -12,8 +12,10 @@ use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
 use tokio::sync::oneshot;
 
+use super::pause::Pause;
 use super::{ClusterParts, Command, Peer, View};
 use crate::partition::Announced;
+use crate::purges::Purges;
 use crate::store::Store;
 
 /// Weight of each node among owners: all have the same.
@@ -24,9 +26,11 @@ pub(super) struct Desk {
     parts: ClusterParts,
     store: Arc<Store>,
     announced: Arc<Announced>,
+    pub(super) purges: Arc<Purges>,
+    pub(super) pause: Pause,
     view: Arc<ArcSwap<View>>,
     roomiest: Arc<ArcSwapOption<Peer>>,
-    links: HashMap<LinkId, Coordinator>,
+    pub(super) links: HashMap<LinkId, Coordinator>,
     /// Questions that wait for an answer.
     asks: HashMap<u64, Question>,
     next_ask: u64,
@@ -34,7 +38,7 @@ pub(super) struct Desk {
 
 /// What a link's other end said of itself.
 #[derive(Default)]
-struct Coordinator {
+pub(super) struct Coordinator {
     /// Its epoch if it answers.
     active_in: Option<u64>,
     members: HashMap<MemberId, Peer>,
@@ -53,6 +57,7 @@ impl Desk {
         parts: ClusterParts,
         store: Arc<Store>,
         announced: &Arc<Announced>,
+        purges: &Arc<Purges>,
         view: &Arc<ArcSwap<View>>,
         roomiest: &Arc<ArcSwapOption<Peer>>,
     ) -> Self {
@@ -60,6 +65,8 @@ impl Desk {
             parts,
             store,
             announced: Arc::clone(announced),
+            purges: Arc::clone(purges),
+            pause: Pause::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
             links: HashMap::new(),
@@ -100,6 +107,8 @@ impl Desk {
         // A link that takes no more ends, and begins anew. Nothing may be said on
         // it before this, not even what is said to all.
         let _ = outbox.send(link, &hello);
+        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
+        let _ = purges.into_iter().all(|message| outbox.send(link, &message));
         // What has changed so far is in the inventory.
         self.tell_changes(outbox);
         let held = [self.store.held(), self.announced.held()].concat();
@@ -118,10 +127,13 @@ impl Desk {
                 let peer = roomiest.and_then(|id| members?.get(&id).copied());
                 self.roomiest.store(peer.map(Arc::new));
             }
+            ToNode::Purges(news) => self.purged(link, &news, outbox),
+            ToNode::InStep { question } => self.pause.in_step(question),
         }
     }
 
     fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[Member]) {
+        self.pause.welcomed(link);
         let peer = |member: &Member| {
             let (id, address) = (member.name.peer(), member.address);
             (member.id, Peer { id, address, link, member: member.id })
@@ -220,6 +232,7 @@ impl Desk {
     }
 
     fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        self.look_for_pause(outbox);
         self.tell_changes(outbox);
         self.asks.retain(|_, question| !question.answer.is_closed());
         if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {

@@ -19,6 +19,8 @@ mod fill;
 mod head;
 mod offer;
 mod part;
+mod pause;
+mod purge;
 mod serve;
 
 use std::net::SocketAddr;
@@ -38,6 +40,7 @@ use tokio::sync::oneshot;
 
 use crate::limits::LINK_TICK_MS;
 use crate::partition::Announced;
+use crate::purges::Purges;
 use crate::store::Store;
 use desk::Desk;
 pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on};
@@ -125,11 +128,12 @@ impl Cluster {
         parts: ClusterParts,
         store: &Arc<Store>,
         announced: &Arc<Announced>,
+        purges: &Arc<Purges>,
     ) -> std::io::Result<Arc<Self>> {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<Peer>>::default();
-        let mut desk = Desk::new(parts, Arc::clone(store), announced, &view, &roomiest);
+        let mut desk = Desk::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
         let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;

@@ -111,6 +111,7 @@ impl Others {
                 site: site_key(site),
                 path: relative.to_vec(),
                 version: object.tag().to_vec(),
+                purged: object.purged(),
                 object_bytes: object.bytes(),
                 index,
             },

@@ -11,12 +11,13 @@ use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
 use tokio::sync::watch;
 
-use super::{Head, Versions, head_name};
+use super::{Head, head_name};
 use crate::catalog::Resource;
-use crate::cluster::{Others, PartSought, Peer};
+use crate::cluster::{Others, PartSought};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, PART_ABSENT_MS};
 use crate::object::Variants;
+use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Store;
 
@@ -102,7 +103,7 @@ impl Heads {
             make_room(&mut slots, self.slots_max, now_ms);
         }
         let slot = slots.entry(name).or_default();
-        slot.known.take_if(|(known, _)| known.is_retired());
+        slot.known.take_if(|(known, _)| known.is_retired() || known.is_purged(&self.store));
         if let Some((known, _)) = slot.known.as_ref().filter(|(_, until_ms)| now_ms < *until_ms) {
             return Looked::Known(known.clone());
         }
@@ -131,10 +132,12 @@ struct LookUp {
 
 impl LookUp {
     async fn run(self, others: &Others, site: &Arc<Site>, relative: &[u8]) {
-        let began_ms = monotonic_ms();
+        let (began_ms, purges) = (monotonic_ms(), site.purges.load());
         let (found, fresh_ms) = match others.seek_part(self.name).await {
             PartSought::Found { head: Head::File(versions), home, fresh_ms } => {
-                (Ok(self.file(site, relative, &versions, home, began_ms + fresh_ms)), fresh_ms)
+                let known = &purges.known;
+                let variants = Variants::elsewhere(site, relative, &versions, home, known);
+                (Ok(self.file(site, variants, began_ms + fresh_ms, &purges)), fresh_ms)
             }
             PartSought::Found { head: Head::Folder, .. } => (Ok(Elsewhere::Folder), PART_ABSENT_MS),
             PartSought::Found { head: Head::Forbidden, .. } => (Err(DiskError::Forbidden), 0),
@@ -152,12 +155,10 @@ impl LookUp {
     fn file(
         &self,
         site: &Arc<Site>,
-        relative: &[u8],
-        versions: &Versions,
-        home: Peer,
+        variants: Variants,
         until_ms: u64,
+        purges: &Snapshot,
     ) -> Elsewhere {
-        let variants = Variants::elsewhere(site, relative, versions, home);
         let names = |variants: &Variants| {
             let names = variants.iter().map(|object| (object.bytes(), object.segment_name(0)));
             names.collect::<Vec<_>>()
@@ -169,7 +170,7 @@ impl LookUp {
                 known.renew(until_ms);
                 Elsewhere::File(Arc::clone(known))
             }
-            _ => Elsewhere::File(Arc::new(Resource::elsewhere(site, variants, until_ms))),
+            _ => Elsewhere::File(Arc::new(Resource::elsewhere(site, variants, until_ms, purges))),
         }
     }
 
@@ -202,6 +203,17 @@ impl Drop for LookUp {
 impl Elsewhere {
     fn is_retired(&self) -> bool {
         matches!(self, Self::File(resource) if resource.is_retired())
+    }
+
+    /// Whether it was purged; then it is out of use.
+    fn is_purged(&self, store: &Store) -> bool {
+        match self {
+            Self::File(resource) if resource.is_purged() => {
+                resource.drop_purged(store);
+                true
+            }
+            _ => false,
+        }
     }
 }
 

@@ -24,7 +24,7 @@ mod heads;
 mod walk;
 
 use skep_config::Site as SiteConfig;
-use skep_wire::cache::{ObjectName, SegmentName};
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::site::Site;
 
@@ -44,5 +44,6 @@ pub(crate) fn site_key(config: &SiteConfig) -> Vec<u8> {
 
 /// What the head of the file or folder at `relative` is called.
 pub(crate) fn head_name(site: &Site, relative: &[u8]) -> SegmentName {
-    ObjectName::new(site.key(), relative, HEAD).segment(u32::MAX)
+    // Who has a file is not cached, so it is not purged.
+    ObjectName::new(site.key(), relative, HEAD, PurgeStamp::NONE).segment(u32::MAX)
 }

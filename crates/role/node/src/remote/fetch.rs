@@ -13,12 +13,14 @@ use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
 use super::client::{Asked, Landing, Remotes, status_of};
+use super::kept::{Freshness, Got};
 use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
 use super::{handed, kept};
 use crate::catalog::Resource;
 use crate::cluster::{HeadLease, HeadSought};
 use crate::limits::HEAD_PROGRESS_MS;
+use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Acquired;
 
@@ -70,7 +72,7 @@ async fn seek(
     let Some(others) = &remotes.others else { return Sought::Nothing };
     match others.seek_head(flight.name()).await {
         HeadSought::Found(handed) => {
-            let read = handed::read(site, remote, flight.target(), &handed);
+            let read = handed::read(site, remote, flight.target(), &handed, flight.purges());
             read.map_or(Sought::Nothing, Sought::Found)
         }
         HeadSought::Granted(lease) => Sought::Lease(lease),
@@ -147,7 +149,7 @@ async fn answer(
             failed => return on_failure(flight, failed.map_err(|error| status_of(&error))),
         };
         if reply.head.status != 304 {
-            return judge(remotes, site, remote, target, reply).await;
+            return judge(remotes, site, remote, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
@@ -155,7 +157,7 @@ async fn answer(
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
-                let renewed = renewed(site, remote, kept_resource, *head);
+                let renewed = renewed(site, remote, kept_resource, *head, flight.purges());
                 return Answer::Resource(renewed, CacheResult::Revalidated);
             }
             // Without conditions there is no further 304.
@@ -183,12 +185,16 @@ fn renewed(
     remote: &RemoteSite,
     kept: &Arc<Resource>,
     head: skep_origin::Head,
+    purges: &Snapshot,
 ) -> Arc<Resource> {
-    let bytes = kept.variants.plain.bytes();
+    let (bytes, got_after) = (kept.variants.plain.bytes(), kept.variants.plain.purged());
     let (target, version) = kept
         .remote()
         .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
-    kept::resource(site, remote, &target, version, bytes, head)
+    // It may have come from a node that knew more.
+    let purged = kept::purged(site, &purges.known, &target, &head).max(got_after);
+    let freshness = Freshness::of(&head, remote);
+    kept::resource(site, remote, Got { target, version, bytes, head, purged }, freshness, purges)
 }
 
 /// Keeps an answer, if it may be kept, and begins to read its body.
@@ -196,15 +202,18 @@ async fn judge(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
-    target: &[u8],
+    flight: &Flight,
     reply: OriginReply,
 ) -> Answer {
     let Some(version) = kept::version(&reply.head, remote) else {
         return Answer::Passed(Box::new(reply));
     };
     let Some(bytes) = reply.head.total_bytes else { return Answer::Passed(Box::new(reply)) };
-    let head = reply.head.clone();
-    let resource = kept::resource(site, remote, target, version, bytes, head);
+    let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
+    let freshness = Freshness::of(&head, remote);
+    let purged = kept::purged(site, &purges.known, target, &head);
+    let got = Got { target: target.to_vec(), version, bytes, head, purged };
+    let resource = kept::resource(site, remote, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {
         // Before anybody hears of the object: who asks next joins this.

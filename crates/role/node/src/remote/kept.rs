@@ -4,14 +4,17 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use skep_directory::Purges as Known;
 use skep_origin::Head;
 use skep_origin::freshness::{self, Rules, Unstorable};
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::PurgeStamp;
 
 use super::RemoteSite;
 use crate::catalog::Resource;
 use crate::object::{Object, Variants, Whence};
+use crate::purges::Snapshot;
 use crate::site::Site;
 
 /// An object's place at its origins.
@@ -23,6 +26,19 @@ pub(crate) struct Remote {
     pub(crate) version: Box<[u8]>,
     /// The head under which it was last got or renewed.
     pub(crate) head: Head,
+}
+
+impl Remote {
+    /// The latest purge of it.
+    pub(crate) fn purged(&self, site: &Site, known: &Known) -> PurgeStamp {
+        purged(site, known, &self.target, &self.head)
+    }
+}
+
+/// The latest purge of what an origin has at `target` under `head`.
+pub(super) fn purged(site: &Site, known: &Known, target: &[u8], head: &Head) -> PurgeStamp {
+    let tags = head.tags().map(|tag| known.of_tag(tag)).max();
+    tags.unwrap_or_default().max(site.purged(known, &String::from_utf8_lossy(target)))
 }
 
 /// How long a resource may be used, by the monotonic clock.
@@ -151,36 +167,34 @@ pub(super) fn is_once(version: &[u8]) -> bool {
     version.starts_with(b"once ")
 }
 
-/// What is served from now on.
+/// What is known of an object at its origin.
+pub(super) struct Got {
+    pub(super) target: Vec<u8>,
+    pub(super) version: Vec<u8>,
+    /// Of all of it.
+    pub(super) bytes: u64,
+    pub(super) head: Head,
+    /// The latest purge of it that whoever got it knew of.
+    pub(super) purged: PurgeStamp,
+}
+
+/// What is served from now on, for as long as `freshness` says. `purges` are
+/// those known before it was asked for.
 pub(super) fn resource(
     site: &Arc<Site>,
     remote: &RemoteSite,
-    target: &[u8],
-    version: Vec<u8>,
-    bytes: u64,
-    head: Head,
-) -> Arc<Resource> {
-    let freshness = Freshness::of(&head, remote);
-    resource_for(site, remote, target, version, bytes, head, freshness)
-}
-
-/// The same for as long as `freshness` says.
-pub(super) fn resource_for(
-    site: &Arc<Site>,
-    remote: &RemoteSite,
-    target: &[u8],
-    version: Vec<u8>,
-    bytes: u64,
-    head: Head,
+    got: Got,
     freshness: Freshness,
+    purges: &Snapshot,
 ) -> Arc<Resource> {
+    let Got { target, version, bytes, head, purged } = got;
     let lines = lines(&head, remote.sets_cache_control);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let origin = Remote { target: target.into(), version: version.into(), head };
-    let object = Object::of_origin(site, content_type, &lines, bytes, origin);
-    Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness))
+    let object = Object::of_origin(site, content_type, &lines, bytes, origin, purged);
+    Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness, purges))
 }
 
 impl Resource {
@@ -202,7 +216,9 @@ pub(super) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
     let all = || head.fields.split_inclusive(|byte| *byte == b'\n');
     let mut lines: Vec<u8> =
         all().filter(|line| is_named(line, &["content-type"])).flatten().copied().collect();
-    for line in all().filter(|line| !is_named(line, &["content-type", "server"])) {
+    // Tags are for caches: elsewhere, too, the one that purges by them keeps them.
+    let ours = ["content-type", "server", "surrogate-key", "cache-tag"];
+    for line in all().filter(|line| !is_named(line, &ours)) {
         if !(site_says && is_named(line, &["cache-control", "expires"])) {
             lines.extend_from_slice(line);
         }

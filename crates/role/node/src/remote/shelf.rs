@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use skep_directory::Purges as Known;
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_wire::cache::{Refusal, SegmentName};
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use super::handed::{self, Handed};
 use crate::catalog::Resource;
 use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS, PASS_MS};
+use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Store;
 
@@ -76,14 +78,17 @@ impl Shelf {
 
     /// What is known of `target` of a site.
     pub(crate) fn look(self: &Arc<Self>, site: &Site, target: &[u8]) -> Looked {
-        let name = head_name(site, target);
+        let purges = site.purges.load();
+        let name = head_name(site, target, &purges.known);
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
         if slots.len() >= self.slots_max && !slots.contains_key(&name) {
             make_room(&mut slots, self.slots_max);
         }
         let slot = slots.entry(name).or_default();
-        slot.kept.take_if(|kept| kept.is_retired());
+        if let Some(kept) = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged()) {
+            kept.drop_purged(&self.store);
+        }
         if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
             kept.mark_used();
             return Looked::Resource(Arc::clone(kept));
@@ -102,7 +107,7 @@ impl Shelf {
                 let (sender, receiver) = watch::channel(Flown::Seeking);
                 slot.flight = Some(receiver);
                 let (shelf, kept) = (Arc::clone(self), slot.kept.clone());
-                let flight = Flight { shelf, name, target: target.into(), kept, sender };
+                let flight = Flight { shelf, name, target: target.into(), kept, purges, sender };
                 match usable {
                     Some(kept) => Looked::Stale(kept, flight),
                     None => Looked::Lead(flight),
@@ -117,8 +122,8 @@ impl Shelf {
         let mut flight = {
             let slots = self.lock();
             let slot = slots.get(&name).ok_or(Refusal::NotThere)?;
-            let current = slot.kept.as_ref().filter(|kept| kept.is_current(monotonic_ms(), 0));
-            if let Some(kept) = current {
+            let unpurged = slot.kept.as_ref().filter(|kept| !kept.is_purged());
+            if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
                 return handed::of(kept).ok_or(Refusal::Mismatch);
             }
             slot.flight.as_ref().ok_or(Refusal::NotThere)?.clone()
@@ -164,6 +169,8 @@ pub(crate) struct Flight {
     name: SegmentName,
     target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
+    /// Known when it began.
+    purges: Arc<Snapshot>,
     sender: watch::Sender<Flown>,
 }
 
@@ -176,6 +183,11 @@ impl Flight {
     /// What the head is called in the cluster.
     pub(crate) fn name(&self) -> SegmentName {
         self.name
+    }
+
+    /// Purges that what it brings is later than.
+    pub(crate) fn purges(&self) -> &Snapshot {
+        &self.purges
     }
 
     /// Says that from now on it waits for an origin alone.
@@ -227,10 +239,13 @@ impl Drop for Flight {
     }
 }
 
-/// What the head of a target is called: as a segment that no object has.
-fn head_name(site: &Site, target: &[u8]) -> SegmentName {
+/// What the head of a target is called: as a segment that no object has. A purge
+/// of the target gives it another name; one by tag, which only the head tells,
+/// does not.
+fn head_name(site: &Site, target: &[u8], known: &Known) -> SegmentName {
     let version = format!("head of site {}", site.index);
-    site.object_name(target, version.as_bytes()).segment(u32::MAX)
+    let purged = site.purged(known, &String::from_utf8_lossy(target));
+    site.object_name(target, version.as_bytes(), purged).segment(u32::MAX)
 }
 
 /// Forgets what was not used since the last time, then anything; but no

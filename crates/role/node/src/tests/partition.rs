@@ -60,7 +60,7 @@ impl Walked {
 
 fn sites(root: &Path, content: Content) -> SiteSet {
     let config = SiteConfig { root: Some(root.into()), content, ..SiteConfig::default() };
-    SiteSet::new(&[config]).unwrap()
+    SiteSet::new(&[config], &Arc::default()).unwrap()
 }
 
 fn write(root: &Path, relative: &str) {

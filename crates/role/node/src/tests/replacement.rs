@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_directory::keep::accepts;
 use skep_directory::{Coordinator, Hello, LinkId, Settings};
 use skep_units::{Now, Rng};
-use skep_wire::cache::{Answer, Held, LeaseId, ObjectName, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::segment::Way;
@@ -47,7 +47,7 @@ fn bytes(object: u32) -> u32 {
 }
 
 fn wanted(object: u32) -> Wanted {
-    let name = ObjectName::new(b"site", &object.to_le_bytes(), b"1").segment(0);
+    let name = ObjectName::new(b"site", &object.to_le_bytes(), b"1", PurgeStamp::NONE).segment(0);
     Wanted { name, bytes: bytes(object), has_more: false }
 }
 

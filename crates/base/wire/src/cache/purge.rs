@@ -1,0 +1,182 @@
+//! Purges: what is to be got anew, and the numbers that order them.
+//!
+//! A purge is told as [`PurgeNews`], and so is all that somebody knows of purges:
+//! whoever learns some joins it to what he knows, in whatever order it comes
+//! (`core/directory`, `Purges`).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{
+    HOST_BYTES_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX,
+    PURGES_PER_MESSAGE_MAX,
+};
+
+/// Bits of a stamp that say who gave it.
+const RANK_BITS: u32 = 8;
+
+/// The number of a purge: later ones are greater, whoever gives them. It stands
+/// in the names of what was got after the purge.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct PurgeStamp(pub u64);
+
+impl PurgeStamp {
+    /// Of what was never purged.
+    pub const NONE: Self = Self(0);
+
+    /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by
+    /// the dispatcher of this rank: two of them give no number twice.
+    #[must_use]
+    pub fn after(newest: Self, unix_ms: u64, rank: u8) -> Self {
+        let time = unix_ms.max((newest.0 >> RANK_BITS) + 1);
+        Self(time << RANK_BITS | u64::from(rank))
+    }
+
+    fn is_sound(self) -> bool {
+        // So that there is a next one for longer than machines last.
+        self.0 >> (u64::BITS - 1) == 0
+    }
+}
+
+/// What a purge is of.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum PurgeWhat {
+    /// What is at one place.
+    Url(PurgePlace),
+    /// What is at all places that begin so.
+    Prefix(PurgePlace),
+    /// What its origin has marked so.
+    Tag(String),
+}
+
+/// A place on one site, or on all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct PurgePlace {
+    /// A normalised path, encoded as it may stand in a request; and a query. Or
+    /// the beginning of that.
+    pub target: String,
+    /// A name of the site, in lower case; `None`: all sites.
+    pub host: Option<String>,
+}
+
+impl PurgePlace {
+    fn is_sound(&self) -> bool {
+        let target = self.target.as_bytes();
+        target.first() == Some(&b'/')
+            && target.len() <= PURGE_TARGET_BYTES_MAX
+            && self.host.as_ref().is_none_or(|host| host.len() <= HOST_BYTES_MAX)
+    }
+}
+
+impl PurgeWhat {
+    /// Bytes of its texts.
+    pub fn text_bytes(&self) -> usize {
+        match self {
+            Self::Url(place) | Self::Prefix(place) => {
+                place.target.len() + place.host.as_ref().map_or(0, String::len)
+            }
+            Self::Tag(tag) => tag.len(),
+        }
+    }
+
+    /// Whether it keeps to its bounds.
+    pub fn is_sound(&self) -> bool {
+        match self {
+            Self::Url(place) | Self::Prefix(place) => place.is_sound(),
+            Self::Tag(tag) => (1..=PURGE_TAG_BYTES_MAX).contains(&tag.len()),
+        }
+    }
+}
+
+/// As it is typed.
+impl fmt::Display for PurgeWhat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (place, star) = match self {
+            Self::Url(place) => (place, ""),
+            Self::Prefix(place) => (place, "*"),
+            Self::Tag(tag) => return write!(f, "tag:{tag}"),
+        };
+        if let Some(host) = &place.host {
+            write!(f, "http://{host}")?;
+        }
+        write!(f, "{}{star}", place.target)
+    }
+}
+
+/// Purges, or part of all that somebody knows of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PurgeNews {
+    /// All was purged up to here.
+    pub floor: PurgeStamp,
+    /// Purges that are only known by what they fall into; at most
+    /// [`PURGE_CELLS_PER_MESSAGE_MAX`].
+    pub cells: Vec<(u16, PurgeStamp)>,
+    /// The others, at most [`PURGES_PER_MESSAGE_MAX`].
+    pub purges: Vec<(PurgeWhat, PurgeStamp)>,
+}
+
+impl PurgeNews {
+    /// The latest of them.
+    pub fn newest(&self) -> PurgeStamp {
+        let cells = self.cells.iter().map(|&(_, stamp)| stamp);
+        let purges = self.purges.iter().map(|&(_, stamp)| stamp);
+        cells.chain(purges).max().unwrap_or_default().max(self.floor)
+    }
+
+    /// Nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn is_sound(&self) -> bool {
+        self.cells.len() <= PURGE_CELLS_PER_MESSAGE_MAX
+            && self.purges.len() <= PURGES_PER_MESSAGE_MAX
+            && self.purges.iter().all(|(what, _)| what.is_sound())
+            && self.newest().is_sound()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_grow_and_differ_by_who_gives_them() {
+        let first = PurgeStamp::after(PurgeStamp::NONE, 1_000, 1);
+        let (own, other) = (PurgeStamp::after(first, 1_000, 1), PurgeStamp::after(first, 1_000, 0));
+        assert!(own > first && other > first && own != other);
+        assert!(PurgeStamp::after(own, 500, 0) > own, "a clock may be behind");
+        assert!(PurgeStamp::after(own, 5_000, 0) > own);
+    }
+
+    #[test]
+    fn what_is_purged_is_shown_as_it_is_typed() {
+        let place = |host: Option<&str>| PurgePlace {
+            target: "/a?b".into(),
+            host: host.map(str::to_owned),
+        };
+        assert_eq!(PurgeWhat::Url(place(None)).to_string(), "/a?b");
+        assert_eq!(PurgeWhat::Prefix(place(Some("h"))).to_string(), "http://h/a?b*");
+        assert_eq!(PurgeWhat::Tag("x".into()).to_string(), "tag:x");
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let news = |purge: PurgeWhat| PurgeNews {
+            purges: vec![(purge, PurgeStamp(1))],
+            ..PurgeNews::default()
+        };
+        let at = |target: &str| PurgePlace { target: target.into(), host: None };
+        assert!(news(PurgeWhat::Url(at("/"))).is_sound());
+        assert!(!news(PurgeWhat::Url(at("a"))).is_sound());
+        assert!(!news(PurgeWhat::Prefix(at(""))).is_sound());
+        assert!(!news(PurgeWhat::Url(at(&"/a".repeat(PURGE_TARGET_BYTES_MAX)))).is_sound());
+        assert!(!news(PurgeWhat::Tag(String::new())).is_sound());
+        let many = vec![(PurgeWhat::Tag("x".into()), PurgeStamp(1)); PURGES_PER_MESSAGE_MAX + 1];
+        assert!(!PurgeNews { purges: many, ..PurgeNews::default() }.is_sound());
+        assert!(!PurgeNews { floor: PurgeStamp(u64::MAX), ..PurgeNews::default() }.is_sound());
+    }
+}

@@ -1,0 +1,173 @@
+//! A dispatcher's part in purges: gives them their stamps, and knows who has
+//! applied them.
+//!
+//! ```text
+//!   command --begin--> stamp, to all linked nodes --> Purged by each: done
+//!                        ^                              |
+//!                        '---- a newer stamp <----------' one knew of a newer one
+//! ```
+//!
+//! A purge counts by its stamp, so one whose stamp is not the newest at a node
+//! might change nothing there (another dispatcher gave the other one, by a clock
+//! that is ahead). It is given a new stamp, until it is the newest everywhere.
+//!
+//! Invariants: every order ends, at the latest when its time is over; a node
+//! counts as having acknowledged only a stamp that was the newest it knew of.
+
+use skep_units::Now;
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::message::Name;
+
+use crate::Purges;
+
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeOrder {
+    /// What is purged, at most
+    /// [`PURGES_PER_MESSAGE_MAX`](skep_wire::limits::PURGES_PER_MESSAGE_MAX).
+    pub what: Vec<PurgeWhat>,
+    /// How long nodes have, in milliseconds.
+    pub limit_ms: u64,
+}
+
+/// How a node took it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PurgeFate {
+    /// It has applied it, after so many milliseconds.
+    Acknowledged {
+        /// Since the command.
+        ms: u64,
+    },
+    /// It is linked and has not answered in time.
+    Late,
+    /// Its link has ended meanwhile. It learns of the purge when it comes back.
+    Lost,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PurgeReport {
+    /// The stamp under which it counts.
+    pub stamp: PurgeStamp,
+    /// Each node that was linked when it began.
+    pub nodes: Vec<(Name, PurgeFate)>,
+}
+
+impl PurgeReport {
+    /// Whether all have applied it.
+    pub fn is_complete(&self) -> bool {
+        self.nodes.iter().all(|(_, fate)| matches!(fate, PurgeFate::Acknowledged { .. }))
+    }
+}
+
+/// See the module. `L` is a link, `T` whoever is to hear what came of an order.
+#[derive(Debug)]
+pub struct Purger<L, T> {
+    rank: u8,
+    purges: Purges,
+    orders: Vec<Order<L, T>>,
+}
+
+#[derive(Debug)]
+struct Order<L, T> {
+    what: Vec<PurgeWhat>,
+    stamp: PurgeStamp,
+    began: Now,
+    ends: Now,
+    nodes: Vec<(L, Name, Option<PurgeFate>)>,
+    teller: T,
+}
+
+impl<L: Copy + PartialEq, T> Purger<L, T> {
+    /// That of the dispatcher of this rank, which no other has; nothing is known.
+    pub fn new(rank: u8) -> Self {
+        Self { rank, purges: Purges::default(), orders: Vec::new() }
+    }
+
+    /// All that is known.
+    pub fn purges(&self) -> &Purges {
+        &self.purges
+    }
+
+    /// A command, at `unix_ms` by the clock on the wall. What it gives is to be
+    /// sent to all `nodes`: those that are linked.
+    pub fn begin(
+        &mut self,
+        (now, unix_ms): (Now, u64),
+        order: PurgeOrder,
+        nodes: impl IntoIterator<Item = (L, Name)>,
+        teller: T,
+    ) -> PurgeNews {
+        let PurgeOrder { what, limit_ms } = order;
+        let (stamp, news) = self.stamp(unix_ms, &what);
+        let nodes = nodes.into_iter().map(|(link, name)| (link, name, None)).collect();
+        let ends = now.plus_ms(limit_ms);
+        self.orders.push(Order { what, stamp, began: now, ends, nodes, teller });
+        news
+    }
+
+    /// Somebody knows of purges. What it gives was new, and is to be told to all
+    /// others.
+    pub fn learn(&mut self, news: &PurgeNews) -> Option<PurgeNews> {
+        self.purges.learn(news)
+    }
+
+    /// A node has applied all up to `stamp`, and knows of none after `newest`.
+    /// What it gives is to be sent to all that are linked.
+    pub fn acknowledged(
+        &mut self,
+        (now, unix_ms): (Now, u64),
+        link: L,
+        (stamp, newest): (PurgeStamp, PurgeStamp),
+    ) -> Option<PurgeNews> {
+        let at = self.orders.iter().position(|order| {
+            order.stamp == stamp && order.nodes.iter().any(|(it, ..)| *it == link)
+        })?;
+        if newest > stamp {
+            // Known from now on, so that the next stamp is after it.
+            self.purges.heard_of(newest);
+            let what = self.orders[at].what.clone();
+            let (stamp, news) = self.stamp(unix_ms, &what);
+            let order = &mut self.orders[at];
+            order.stamp = stamp;
+            let open = order.nodes.iter_mut().filter(|(.., fate)| *fate != Some(PurgeFate::Lost));
+            open.for_each(|(.., fate)| *fate = None);
+            return Some(news);
+        }
+        let order = &mut self.orders[at];
+        let ms = now.since_ms(order.began);
+        let node = order.nodes.iter_mut().filter(|(it, ..)| *it == link);
+        node.for_each(|(.., fate)| *fate = Some(PurgeFate::Acknowledged { ms }));
+        None
+    }
+
+    /// A link is gone.
+    pub fn left(&mut self, link: L) {
+        let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
+        let open = nodes.filter(|(it, _, fate)| *it == link && fate.is_none());
+        open.for_each(|(.., fate)| *fate = Some(PurgeFate::Lost));
+    }
+
+    /// Orders that are over, all answered or out of time, and who is to hear it.
+    pub fn ended(&mut self, now: Now) -> Vec<(T, PurgeReport)> {
+        let is_over = |order: &mut Order<L, T>| {
+            now >= order.ends || order.nodes.iter().all(|(.., fate)| fate.is_some())
+        };
+        let report = |order: Order<L, T>| {
+            let fate = |(_, name, fate): (L, Name, Option<PurgeFate>)| {
+                (name, fate.unwrap_or(PurgeFate::Late))
+            };
+            let nodes = order.nodes.into_iter().map(fate).collect();
+            (order.teller, PurgeReport { stamp: order.stamp, nodes })
+        };
+        self.orders.extract_if(.., is_over).map(report).collect()
+    }
+
+    fn stamp(&mut self, unix_ms: u64, what: &[PurgeWhat]) -> (PurgeStamp, PurgeNews) {
+        let stamp = PurgeStamp::after(self.purges.newest(), unix_ms, self.rank);
+        let purges = what.iter().map(|what| (what.clone(), stamp)).collect();
+        let news = PurgeNews { purges, ..PurgeNews::default() };
+        self.purges.learn(&news);
+        (stamp, news)
+    }
+}

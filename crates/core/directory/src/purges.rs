@@ -1,0 +1,260 @@
+//! What was purged, and when: for any place and tag the latest purge that hits it.
+//!
+//! Nodes and dispatchers each have one, and teach each other. What is learnt only
+//! ever raises answers, and what is learnt twice, or late, changes nothing more;
+//! so it may come by any way and in any order.
+//!
+//! ```text
+//!   recent: what -> stamp     exact, the latest so many
+//!      | too many: the oldest
+//!      v
+//!   cells: hash -> stamp      what falls into a cell counts as purged, too
+//!      | a prefix without a whole folder
+//!      v
+//!   floor                     everything
+//! ```
+//!
+//! Invariants: what a purge that was ever learnt hits is never answered with an
+//! earlier stamp; memory is bounded by [`PurgeBounds`] and the number of cells.
+
+use std::collections::BTreeMap;
+
+use skep_units::stable_hash;
+use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
+use skep_wire::limits::{PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX};
+
+use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TEXT_BYTES_MAX, PURGES_MAX};
+
+const URL_SEED: u64 = 0x75_726c;
+const FOLDER_SEED: u64 = 0x666f_6c64_6572;
+const TAG_SEED: u64 = 0x74_6167;
+
+/// How many purges are known exactly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PurgeBounds {
+    /// Of URLs and tags.
+    pub purges_max: usize,
+    /// Of prefixes.
+    pub prefixes_max: usize,
+    /// Bytes of the texts of either kind.
+    pub text_bytes_max: usize,
+}
+
+impl Default for PurgeBounds {
+    fn default() -> Self {
+        Self {
+            purges_max: PURGES_MAX,
+            prefixes_max: PURGE_PREFIXES_MAX,
+            text_bytes_max: PURGE_TEXT_BYTES_MAX,
+        }
+    }
+}
+
+/// Whether a site tells places apart by their queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queries {
+    /// It does.
+    Matter,
+    /// A purge of a place with a query hits the place.
+    DoNot,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purges {
+    bounds: PurgeBounds,
+    newest: PurgeStamp,
+    floor: PurgeStamp,
+    cells: BTreeMap<u16, PurgeStamp>,
+    recent: BTreeMap<PurgeWhat, PurgeStamp>,
+}
+
+impl Purges {
+    /// Nothing was purged.
+    pub fn new(bounds: PurgeBounds) -> Self {
+        Self { bounds, ..Self::default() }
+    }
+
+    /// Joins what somebody else knows to this; tells what of it was new.
+    pub fn learn(&mut self, news: &PurgeNews) -> Option<PurgeNews> {
+        self.newest = self.newest.max(news.newest());
+        let mut new = PurgeNews::default();
+        if news.floor > self.floor {
+            new.floor = news.floor;
+            self.raise_floor(news.floor);
+        }
+        for &(cell, stamp) in &news.cells {
+            if self.raise_cell(cell, stamp) {
+                new.cells.push((cell, stamp));
+            }
+        }
+        for (what, stamp) in &news.purges {
+            let coarse = coarse(what).and_then(|cell| self.cells.get(&cell));
+            let is_new = coarse.is_none_or(|known| known < stamp);
+            if self.raise(what, *stamp) && is_new {
+                new.purges.push((what.clone(), *stamp));
+            }
+        }
+        self.bound();
+        (!new.is_empty()).then_some(new)
+    }
+
+    /// Somewhere there is a purge of this stamp; not known is of what.
+    pub fn heard_of(&mut self, stamp: PurgeStamp) {
+        self.newest = self.newest.max(stamp);
+    }
+
+    /// The latest purge there was.
+    pub fn newest(&self) -> PurgeStamp {
+        self.newest
+    }
+
+    /// All of it, in messages that keep to their bounds; none if there is
+    /// nothing to tell.
+    pub fn told(&self) -> Vec<PurgeNews> {
+        let cells: Vec<_> = self.cells.iter().map(|(&cell, &stamp)| (cell, stamp)).collect();
+        let cells = cells.chunks(PURGE_CELLS_PER_MESSAGE_MAX);
+        let purges: Vec<_> = self.recent.iter().map(|(what, &it)| (what.clone(), it)).collect();
+        let purges = purges.chunks(PURGES_PER_MESSAGE_MAX);
+        let floor = PurgeNews { floor: self.floor, ..PurgeNews::default() };
+        let floor = (self.floor != PurgeStamp::NONE).then_some(floor);
+        let cells = cells.map(|it| PurgeNews { cells: it.to_vec(), ..PurgeNews::default() });
+        let purges = purges.map(|it| PurgeNews { purges: it.to_vec(), ..PurgeNews::default() });
+        floor.into_iter().chain(cells).chain(purges).collect()
+    }
+
+    /// The latest purge of `target`, a normalised and encoded path that may have
+    /// a query, on the site whose names `is_host` knows.
+    pub fn of_target(
+        &self,
+        target: &str,
+        queries: Queries,
+        is_host: impl Fn(&str) -> bool,
+    ) -> PurgeStamp {
+        if self.newest == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
+        let mut latest = self.floor;
+        let mut hit = |place: &PurgePlace, stamp: PurgeStamp| {
+            if stamp > latest && place.host.as_deref().is_none_or(&is_host) {
+                latest = stamp;
+            }
+        };
+        let urls = self.urls_from(target).take_while(|(it, _)| it.target == target);
+        urls.for_each(|(it, stamp)| hit(it, stamp));
+        let with_query = format!("{target}?");
+        let adds_query =
+            |it: &PurgePlace| queries == Queries::DoNot && it.target.starts_with(&with_query);
+        let urls = self.urls_from(&with_query).take_while(|(it, _)| adds_query(it));
+        urls.for_each(|(it, stamp)| hit(it, stamp));
+        let is_prefix = |it: &PurgePlace| target.starts_with(&it.target) || adds_query(it);
+        let prefixes = self.prefixes().filter(|(it, _)| is_prefix(it));
+        prefixes.for_each(|(it, stamp)| hit(it, stamp));
+        let path = path_of(target);
+        let folder = folder_of(path).and_then(|folder| self.cell(folder, FOLDER_SEED));
+        latest.max(self.cell(path, URL_SEED).max(folder).unwrap_or_default())
+    }
+
+    /// The latest purge of `tag`.
+    pub fn of_tag(&self, tag: &str) -> PurgeStamp {
+        if self.newest == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
+        let exact = self.recent.get(&PurgeWhat::Tag(tag.to_owned())).copied();
+        exact.max(self.cell(tag, TAG_SEED)).unwrap_or_default().max(self.floor)
+    }
+
+    /// Purges of URLs whose targets are not before `target`, in their order.
+    fn urls_from(&self, target: &str) -> impl Iterator<Item = (&PurgePlace, PurgeStamp)> {
+        let first = PurgePlace { target: target.to_owned(), host: None };
+        self.recent.range(PurgeWhat::Url(first)..).map_while(|(what, &stamp)| match what {
+            PurgeWhat::Url(place) => Some((place, stamp)),
+            _ => None,
+        })
+    }
+
+    fn prefixes(&self) -> impl Iterator<Item = (&PurgePlace, PurgeStamp)> {
+        let first = PurgePlace { target: String::new(), host: None };
+        self.recent.range(PurgeWhat::Prefix(first)..).map_while(|(what, &stamp)| match what {
+            PurgeWhat::Prefix(place) => Some((place, stamp)),
+            _ => None,
+        })
+    }
+
+    fn cell(&self, text: &str, seed: u64) -> Option<PurgeStamp> {
+        self.cells.get(&cell(text, seed)).copied()
+    }
+
+    fn raise(&mut self, what: &PurgeWhat, stamp: PurgeStamp) -> bool {
+        let known = self.recent.get(what).copied().unwrap_or_default().max(self.floor);
+        if known < stamp {
+            self.recent.insert(what.clone(), stamp);
+        }
+        known < stamp
+    }
+
+    fn raise_cell(&mut self, cell: u16, stamp: PurgeStamp) -> bool {
+        let known = self.cells.get(&cell).copied().unwrap_or_default().max(self.floor);
+        if known < stamp {
+            self.cells.insert(cell, stamp);
+        }
+        known < stamp
+    }
+
+    /// The oldest purges of each kind become coarse until the others fit.
+    fn bound(&mut self) {
+        let PurgeBounds { purges_max, prefixes_max, text_bytes_max } = self.bounds;
+        for (is_prefix, count_max) in [(false, purges_max), (true, prefixes_max)] {
+            let of_kind = |what: &PurgeWhat| matches!(what, PurgeWhat::Prefix(_)) == is_prefix;
+            let recent = self.recent.iter().filter(|(what, _)| of_kind(what));
+            let mut by_age: Vec<_> = recent.map(|(what, stamp)| (*stamp, what)).collect();
+            // Whats tell equal stamps apart: who knows the same forgets the same.
+            by_age.sort_unstable_by(|a, b| b.cmp(a));
+            let mut text_bytes = 0;
+            let newest = by_age.iter().take(count_max).take_while(|(_, what)| {
+                text_bytes += what.text_bytes();
+                text_bytes <= text_bytes_max
+            });
+            let old = by_age[newest.count()..].iter().map(|&(stamp, what)| (what.clone(), stamp));
+            for (what, stamp) in old.collect::<Vec<_>>() {
+                self.recent.remove(&what);
+                match coarse(&what) {
+                    Some(cell) => _ = self.raise_cell(cell, stamp),
+                    None => self.raise_floor(stamp),
+                }
+            }
+        }
+    }
+
+    fn raise_floor(&mut self, floor: PurgeStamp) {
+        self.floor = self.floor.max(floor);
+        self.recent.retain(|_, stamp| *stamp > floor);
+        self.cells.retain(|_, stamp| *stamp > floor);
+    }
+}
+
+/// What a purge falls into when it is old; `None`: everything.
+fn coarse(what: &PurgeWhat) -> Option<u16> {
+    match what {
+        PurgeWhat::Url(place) => Some(cell(path_of(&place.target), URL_SEED)),
+        PurgeWhat::Prefix(place) => {
+            folder_of(path_of(&place.target)).map(|folder| cell(folder, FOLDER_SEED))
+        }
+        PurgeWhat::Tag(tag) => Some(cell(tag, TAG_SEED)),
+    }
+}
+
+fn cell(text: &str, seed: u64) -> u16 {
+    stable_hash(text.as_bytes(), seed) as u16
+}
+
+/// A target without its query.
+fn path_of(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
+}
+
+/// The topmost folder that a path or prefix is in, with both of its slashes.
+fn folder_of(path: &str) -> Option<&str> {
+    let end = path.strip_prefix('/')?.find('/')?;
+    path.get(..end + 2)
+}

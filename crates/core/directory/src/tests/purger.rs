@@ -1,0 +1,100 @@
+//! A purge on its way to all nodes.
+
+use skep_units::Now;
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
+use skep_wire::message::Name;
+
+use crate::{PurgeFate, PurgeOrder, Purger};
+
+const LIMIT_MS: u64 = 1_000;
+
+fn name(link: u32) -> Name {
+    Name::new(&format!("node-{link}")).unwrap()
+}
+
+fn order() -> PurgeOrder {
+    PurgeOrder { what: vec![PurgeWhat::Tag("t".into())], limit_ms: LIMIT_MS }
+}
+
+fn begun(purger: &mut Purger<u32, ()>, at_ms: u64, links: &[u32]) -> PurgeStamp {
+    let nodes = links.iter().map(|&link| (link, name(link)));
+    let news = purger.begin((Now(at_ms), 1_000_000 + at_ms), order(), nodes, ());
+    news.newest()
+}
+
+fn says(
+    purger: &mut Purger<u32, ()>,
+    at_ms: u64,
+    link: u32,
+    stamps: (PurgeStamp, PurgeStamp),
+) -> Option<PurgeNews> {
+    purger.acknowledged((Now(at_ms), 1_000_000 + at_ms), link, stamps)
+}
+
+fn fates(purger: &mut Purger<u32, ()>, at_ms: u64) -> Option<Vec<PurgeFate>> {
+    let mut ended = purger.ended(Now(at_ms));
+    let (_, report) = ended.pop()?;
+    Some(report.nodes.into_iter().map(|(_, fate)| fate).collect())
+}
+
+#[test]
+fn it_ends_when_all_have_applied_it() {
+    let mut purger = Purger::new(0);
+    let stamp = begun(&mut purger, 5, &[1, 2]);
+    assert_eq!(says(&mut purger, 7, 1, (stamp, stamp)), None);
+    assert_eq!(fates(&mut purger, 7), None);
+    assert_eq!(says(&mut purger, 9, 2, (stamp, stamp)), None);
+    let fate = |ms| PurgeFate::Acknowledged { ms };
+    assert_eq!(fates(&mut purger, 9), Some(vec![fate(2), fate(4)]));
+    assert_eq!(fates(&mut purger, 9), None, "told once");
+}
+
+#[test]
+fn the_silent_are_late_and_the_gone_are_lost() {
+    let mut purger = Purger::new(0);
+    let stamp = begun(&mut purger, 0, &[1, 2, 3]);
+    says(&mut purger, 1, 1, (stamp, stamp));
+    purger.left(2);
+    // What they say of other purges, or strangers of this one, is not meant.
+    says(&mut purger, 1, 3, (PurgeStamp(1), PurgeStamp(1)));
+    says(&mut purger, 1, 4, (stamp, stamp));
+    assert_eq!(fates(&mut purger, LIMIT_MS - 1), None);
+    let expected = vec![PurgeFate::Acknowledged { ms: 1 }, PurgeFate::Lost, PurgeFate::Late];
+    assert_eq!(fates(&mut purger, LIMIT_MS), Some(expected));
+    begun(&mut purger, 0, &[1]);
+    purger.left(1);
+    assert_eq!(fates(&mut purger, 1), Some(vec![PurgeFate::Lost]), "at once");
+}
+
+#[test]
+fn one_that_was_overtaken_gets_a_new_stamp() {
+    let mut purger = Purger::new(0);
+    let first = begun(&mut purger, 0, &[1, 2]);
+    says(&mut purger, 1, 1, (first, first));
+    let newer = PurgeStamp(first.0 + 1_000_000);
+    let news = says(&mut purger, 2, 2, (first, newer)).unwrap();
+    let second = news.newest();
+    assert!(second > newer);
+    assert_eq!(news.purges, vec![(order().what[0].clone(), second)]);
+    says(&mut purger, 3, 2, (first, newer));
+    says(&mut purger, 3, 2, (second, second));
+    assert_eq!(fates(&mut purger, 3), None, "the first has to apply it again");
+    says(&mut purger, 4, 1, (second, second));
+    assert!(fates(&mut purger, 4).is_some());
+    assert_eq!(purger.purges().of_tag("t"), second);
+}
+
+#[test]
+fn stamps_grow_whatever_the_clock_does() {
+    let mut purger = Purger::<u32, ()>::new(3);
+    let mut last = PurgeStamp::NONE;
+    for unix_ms in [1_000, 1_000, 10, 2_000] {
+        let news = purger.begin((Now(0), unix_ms), order(), [], ());
+        assert!(news.newest() > last);
+        last = news.newest();
+    }
+    let theirs = PurgeStamp(last.0 << 4);
+    let news = PurgeNews { floor: theirs, ..PurgeNews::default() };
+    assert_eq!(purger.learn(&news), Some(news.clone()));
+    assert!(begun(&mut purger, 0, &[]) > theirs);
+}

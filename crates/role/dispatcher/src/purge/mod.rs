@@ -1,0 +1,162 @@
+//! Purges in the thread of the links: from a command to all nodes, and what is
+//! known of them to whoever comes.
+
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use skep_directory::{PurgeOrder, PurgeReport, Purger};
+use skep_peer::stream::{LinkId, Outbox};
+use skep_serve::unix_ms;
+use skep_units::Now;
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
+use skep_wire::message::Name;
+
+use crate::coordinate::{Coordination, Told};
+use crate::limits::PURGE_MARGIN_MS;
+pub use text::{PurgeTextError, parse_purge};
+
+/// What purges came to, since the start.
+#[derive(Debug, Default)]
+pub struct PurgeCounts {
+    complete: AtomicU64,
+    incomplete: AtomicU64,
+    slowest_us: AtomicU64,
+}
+
+impl PurgeCounts {
+    /// Those that all linked nodes acknowledged in time, and the others.
+    pub fn totals(&self) -> (u64, u64) {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (read(&self.complete), read(&self.incomplete))
+    }
+
+    /// The longest that one took until all had acknowledged it, in microseconds.
+    pub fn slowest_us(&self) -> u64 {
+        self.slowest_us.load(Ordering::Relaxed)
+    }
+
+    fn count(&self, report: &PurgeReport, took: Duration) {
+        if !report.is_complete() {
+            self.incomplete.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.complete.fetch_add(1, Ordering::Relaxed);
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.slowest_us.fetch_max(us, Ordering::Relaxed);
+    }
+}
+
+/// The coordinator's thread has ended, or has too much to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator of the caches does not answer")]
+pub struct NoCoordinator;
+
+impl Coordination {
+    /// Purges, and waits until all nodes that are linked have applied it, at most
+    /// as long as the order says. A report without nodes: none is linked, and
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn purge(&self, order: PurgeOrder) -> Result<PurgeReport, NoCoordinator> {
+        let limit = Duration::from_millis(order.limit_ms + PURGE_MARGIN_MS);
+        let (teller, told) = sync_channel(1);
+        let began = Instant::now();
+        self.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
+        let report = told.recv_timeout(limit).map_err(|_: RecvTimeoutError| NoCoordinator)?;
+        self.purge_counts().count(&report, began.elapsed());
+        Ok(report)
+    }
+}
+
+/// See the module. Lives in the thread of the links.
+pub(crate) struct Purging {
+    purger: Purger<LinkId, SyncSender<PurgeReport>>,
+    nodes: BTreeMap<LinkId, Name>,
+    started: Instant,
+}
+
+impl Purging {
+    /// Of the dispatcher of this rank.
+    pub(crate) fn new(rank: u8) -> Self {
+        Self { purger: Purger::new(rank), nodes: BTreeMap::new(), started: Instant::now() }
+    }
+
+    /// A node has said hello; tells it all before anything else is told.
+    pub(crate) fn joined(&mut self, link: LinkId, name: Name, outbox: &mut Outbox<ToNode>) {
+        self.nodes.insert(link, name);
+        let told = self.purger.purges().told().into_iter().map(ToNode::Purges);
+        // A link that takes no more ends, and begins anew.
+        let _ = told.into_iter().all(|message| outbox.send(link, &message));
+    }
+
+    /// A link is gone.
+    pub(crate) fn left(&mut self, link: LinkId) {
+        self.nodes.remove(&link);
+        self.purger.left(link);
+    }
+
+    /// A command.
+    pub(crate) fn begin(
+        &mut self,
+        order: PurgeOrder,
+        teller: SyncSender<PurgeReport>,
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        if self.nodes.is_empty() {
+            let nobody = PurgeReport { stamp: PurgeStamp::NONE, nodes: Vec::new() };
+            return drop(teller.try_send(nobody));
+        }
+        tracing::info!(nodes = self.nodes.len(), "purging {}", list(&order.what));
+        let nodes = self.nodes.iter().map(|(&link, name)| (link, name.clone()));
+        let news = self.purger.begin((self.now(), unix_ms()), order, nodes, teller);
+        self.tell_all(news, outbox);
+    }
+
+    /// A node knows of purges: all others hear what was new.
+    pub(crate) fn learn(&mut self, from: LinkId, news: &PurgeNews, outbox: &mut Outbox<ToNode>) {
+        let Some(new) = self.purger.learn(news) else { return };
+        let message = ToNode::Purges(new);
+        let others = self.nodes.keys().filter(|link| **link != from);
+        others.for_each(|link| _ = outbox.send(*link, &message));
+    }
+
+    /// A node has applied what it was told.
+    pub(crate) fn acknowledged(
+        &mut self,
+        link: LinkId,
+        stamps: (PurgeStamp, PurgeStamp),
+        outbox: &mut Outbox<ToNode>,
+    ) {
+        let again = self.purger.acknowledged((self.now(), unix_ms()), link, stamps);
+        if let Some(news) = again {
+            self.tell_all(news, outbox);
+        }
+    }
+
+    /// Reports what is over.
+    pub(crate) fn report(&mut self) {
+        for (teller, report) in self.purger.ended(self.now()) {
+            // Who asked may have given up.
+            drop(teller.try_send(report));
+        }
+    }
+
+    fn tell_all(&self, news: PurgeNews, outbox: &mut Outbox<ToNode>) {
+        let message = ToNode::Purges(news);
+        self.nodes.keys().for_each(|link| _ = outbox.send(*link, &message));
+    }
+
+    /// To the millisecond: what is told to operators.
+    fn now(&self) -> Now {
+        Now(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+fn list(what: &[PurgeWhat]) -> String {
+    what.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,114 @@
+//! Purges, from the management API to the coordinator of this process, which
+//! tells all nodes; or to the one node that there is.
+
+use skep_config::{Config, Site};
+use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
+use skep_directory::{PurgeFate, PurgeOrder, PurgeReport};
+use skep_dispatcher::{Coordination, parse_purge};
+use skep_wire::cache::{PurgePlace, PurgeWhat};
+use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
+
+use crate::control::no_dispatcher;
+use crate::running::Running;
+
+/// Purges `what`, and waits until all nodes that are linked have said so, at most
+/// `timeout_ms`.
+pub(crate) fn purge(
+    running: &Running,
+    what: &[String],
+    timeout_ms: u64,
+) -> Result<Purged, ControlError> {
+    let config = running.config();
+    let what = parse(&config, what)?;
+    if let Some(coordination) = running.cooperation.coordination() {
+        return at_all(coordination, &config, what, timeout_ms);
+    }
+    match (&running.node, config.nodes.as_slice()) {
+        // It is the whole cluster.
+        (Some(node), [_]) if !config.cooperates() => {
+            let acknowledged = (PurgeOutcome::Acknowledged, Some(0));
+            let nodes = vec![told(&running.roles.name, acknowledged)];
+            Ok(Purged { stamp: node.purge(what).0, complete: true, nodes })
+        }
+        _ if running.dispatchers.is_empty() => Err(no_dispatcher()),
+        _ => Err(ControlError::Unavailable { what: not_linked() }),
+    }
+}
+
+fn not_linked() -> String {
+    "no purge reaches the nodes of this cluster, since they are not linked with its dispatchers. \
+     That takes key_file, an address of each [[dispatcher]], cache.cooperate = true, and a site \
+     with origins or content = \"shared\""
+        .to_owned()
+}
+
+fn parse(config: &Config, texts: &[String]) -> Result<Vec<PurgeWhat>, ControlError> {
+    let invalid = |what: String| ControlError::Invalid { what, did_you_mean: None };
+    if !(1..=PURGES_PER_MESSAGE_MAX).contains(&texts.len()) {
+        let count = texts.len();
+        return Err(invalid(format!(
+            "expected 1 to {PURGES_PER_MESSAGE_MAX} things to purge, found {count}"
+        )));
+    }
+    let parse = |text: &String| {
+        let what = parse_purge(text).map_err(|error| invalid(error.to_string()))?;
+        match &what {
+            PurgeWhat::Url(PurgePlace { host: Some(host), .. })
+            | PurgeWhat::Prefix(PurgePlace { host: Some(host), .. })
+                if !config.sites.iter().any(|site| answers_for(site, host)) =>
+            {
+                Err(invalid(format!("{text:?}: no site of this cluster answers for {host}")))
+            }
+            _ => Ok(what),
+        }
+    };
+    texts.iter().map(parse).collect()
+}
+
+/// Whether a site may answer for a host name, which is in lower case.
+fn answers_for(site: &Site, host: &str) -> bool {
+    let is_it = |own: &String| {
+        let own = own.to_ascii_lowercase();
+        match own.strip_prefix('*') {
+            Some(suffix) => host.ends_with(suffix),
+            None => host == own,
+        }
+    };
+    site.hosts.is_empty() || site.hosts.iter().any(is_it)
+}
+
+fn at_all(
+    coordination: &Coordination,
+    config: &Config,
+    what: Vec<PurgeWhat>,
+    limit_ms: u64,
+) -> Result<Purged, ControlError> {
+    let report = coordination.purge(PurgeOrder { what, limit_ms });
+    let report = report.map_err(|error| ControlError::Unavailable { what: error.to_string() })?;
+    if report.nodes.is_empty() {
+        let what = "no node is linked with this dispatcher, so there is none to purge".to_owned();
+        return Err(ControlError::Unavailable { what });
+    }
+    Ok(purged(config, &report))
+}
+
+fn purged(config: &Config, report: &PurgeReport) -> Purged {
+    let linked = report.nodes.iter().map(|(name, fate)| {
+        let outcome = match *fate {
+            PurgeFate::Acknowledged { ms } => (PurgeOutcome::Acknowledged, Some(ms)),
+            PurgeFate::Late => (PurgeOutcome::Late, None),
+            PurgeFate::Lost => (PurgeOutcome::Lost, None),
+        };
+        told(name.as_str(), outcome)
+    });
+    let is_linked = |name: &str| report.nodes.iter().any(|(linked, _)| linked.as_str() == name);
+    let away = config.nodes.iter().filter(|node| !is_linked(&node.name));
+    let away = away.map(|node| told(&node.name, (PurgeOutcome::Away, None)));
+    let mut nodes: Vec<_> = linked.chain(away).collect();
+    nodes.sort_by(|a, b| a.name.cmp(&b.name));
+    Purged { stamp: report.stamp.0, complete: report.is_complete(), nodes }
+}
+
+fn told(name: &str, (outcome, ms): (PurgeOutcome, Option<u64>)) -> PurgedNode {
+    PurgedNode { name: name.to_owned(), outcome, ms }
+}
