@@ -45,9 +45,9 @@ impl Settings {
             origin_cpu_cores: 0.5,
             clients: 64,
             per_connection: 16,
-            warm_up_rounds: if is_quick { 3.0 } else { 6.0 },
-            settle_ms: if is_quick { 500 } else { 2_000 },
-            window_ms: if is_quick { 2_000 } else { 8_000 },
+            warm_up_rounds: if is_quick { 3.0 } else { 4.0 },
+            settle_ms: if is_quick { 500 } else { 1_000 },
+            window_ms: if is_quick { 2_000 } else { 5_000 },
         }
     }
 }
