@@ -120,7 +120,9 @@ async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: on
     let mut event = Event::Begin;
     loop {
         let action = fetcher.next(event, now());
-        running.segment().set_way(way(&action));
+        if let Some(way) = way(&action) {
+            running.segment().set_way(way);
+        }
         event = match action {
             Action::Ask { .. } => {
                 let event = running.ask().await;
@@ -154,13 +156,15 @@ fn now() -> Now {
     Now(monotonic_ms())
 }
 
-/// Where the next bytes come from, for those who read.
-fn way(action: &Action<Peer>) -> Way {
+/// Where the next bytes come from, if there are to be more: what it was at last
+/// tells whether another node keeps them, too.
+fn way(action: &Action<Peer>) -> Option<Way> {
     match action {
         Action::FetchFrom { peer, with_origin, .. } => {
-            Way::Peer { id: peer.id, is_owner: *with_origin }
+            Some(Way::Peer { id: peer.id, is_owner: *with_origin })
         }
-        _ => Way::Here,
+        Action::Ask { .. } | Action::Wait { .. } | Action::FillFromOrigin { .. } => Some(Way::Here),
+        _ => None,
     }
 }
 
