@@ -42,6 +42,10 @@ fn what_one_node_has_read_the_others_get_from_it() {
     }
     assert_eq!(cluster.sum(ORIGIN), 5, "each segment was read once");
     assert_eq!(cluster.sum(PEER), 10);
+    // What another keeps, too, is to leave first.
+    let spare = |node| cluster.metric(node, "skep_cache_spare_bytes");
+    let all = 5 + large.len() as u64;
+    assert_eq!(["node-1", "node-2", "node-3"].map(spare), [0, all, all]);
 }
 
 #[test]
