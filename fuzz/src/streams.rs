@@ -7,12 +7,13 @@ use skep_units::{SEGMENT_BYTES, stable_hash};
 use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::{
-    Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Load, Member, Origin,
-    PeerReply, PeerRequest, Purpose, Refusal, SegmentName, ToCoordinator, ToNode,
+    Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Member, Origin, PeerReply,
+    PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, Refusal, SegmentName,
+    ToCoordinator, ToNode, link::Standing,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX,
-    TAIL_MAX,
+    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -82,6 +83,7 @@ pub fn message(data: &[u8]) {
                 assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
             }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
+            ToCoordinator::Purges(news) => is_sound(&news),
             _ => {}
         }
     }
@@ -92,8 +94,9 @@ pub fn message(data: &[u8]) {
             ToNode::Answer { answer: Answer::Have { holders }, .. } => {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
-            ToNode::Tail { names, copies, .. } => assert_eq!(names.len(), copies.len()),
-            ToNode::Answer { .. } => {}
+            ToNode::Tail { names, standings, .. } => assert_eq!(names.len(), standings.len()),
+            ToNode::Purges(news) => is_sound(&news),
+            ToNode::Answer { .. } | ToNode::InStep { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -110,6 +113,14 @@ pub fn message(data: &[u8]) {
             assert!(head.len() <= PEER_HEAD_BYTES_MAX);
         }
     }
+}
+
+fn is_sound(news: &PurgeNews) {
+    assert!(news.cells.len() <= PURGE_CELLS_PER_MESSAGE_MAX);
+    assert!(news.purges.len() <= PURGES_PER_MESSAGE_MAX);
+    assert!(news.purges.iter().all(|(what, _)| what.is_sound()));
+    // There is always a next one.
+    assert!(PurgeStamp::after(news.newest(), 0, 0) > news.newest());
 }
 
 fn unframe(data: &[u8], piece_at: impl Fn(usize) -> usize) -> (Vec<Vec<u8>>, Option<FrameError>) {
@@ -185,11 +196,24 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         site: u64::MAX,
         path: vec![b'a'; usize::from(number) * 9],
         version: b"\"17a-3\"".to_vec(),
+        purged: PurgeStamp(number.into()),
         object_bytes: SEGMENT_BYTES + u64::from(bytes),
         index: 1,
     };
     let tail = names(number * 6);
-    let copies = vec![u16::from(number); tail.len()];
+    let standings = vec![Standing::Spare; tail.len()];
+    let place = |host| PurgePlace { target: "/a?b".to_owned(), host };
+    let stamp = PurgeStamp(1 << (number + 40));
+    let purges = [
+        PurgeWhat::Url(place(None)),
+        PurgeWhat::Prefix(place(Some("host".to_owned()))),
+        PurgeWhat::Tag("tag".to_owned()),
+    ];
+    let news = PurgeNews {
+        floor: PurgeStamp(number.into()),
+        cells: (0..number).map(|cell| (cell.into(), stamp)).collect(),
+        purges: purges.map(|what| (what, stamp)).to_vec(),
+    };
     let said = [
         ToCoordinator::Hello { name: machine.clone(), address, capacity_bytes: u64::MAX },
         ToCoordinator::Inventory {
@@ -206,7 +230,9 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::Ended { lease: LeaseId(number.into()), is_held: true },
         ToCoordinator::NotThere { name, holder: number.into() },
         ToCoordinator::Tail { names: tail.clone() },
-        ToCoordinator::Load(Load { cpu_permille: 1000, sent_bytes_s: 1 << 40, ..Load::default() }),
+        ToCoordinator::Purges(news.clone()),
+        ToCoordinator::Purged { stamp, newest: stamp },
+        ToCoordinator::AmInStep { question: number.into() },
     ];
     let answers = [
         Answer::Have { holders: vec![number.into(), 0] },
@@ -221,7 +247,9 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
             you: number.into(),
             members: (0..number).map(member).collect(),
         },
-        ToNode::Tail { names: tail, copies, roomiest: Some(number.into()) },
+        ToNode::Tail { names: tail, standings, roomiest: Some(number.into()) },
+        ToNode::Purges(news),
+        ToNode::InStep { question: number.into() },
     ];
     let told = told.into_iter().chain(answers.map(|answer| ToNode::Answer { ask: 7, answer }));
     let asked = [
