@@ -181,10 +181,10 @@ pub fn framed() -> Vec<Vec<u8>> {
 
 /// Messages of all kinds.
 pub fn messages() -> Vec<Vec<u8>> {
-    (0..12).flat_map(kinds).collect()
+    (0..12).flat_map(|number| [kinds(number), of_purges(number)].concat()).collect()
 }
 
-/// One of each kind.
+/// One of each kind, but for those of purges.
 fn kinds(number: u8) -> Vec<Vec<u8>> {
     let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
     let held = |name: SegmentName| Held { name, bytes: 4096 };
@@ -202,18 +202,6 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     };
     let tail = names(number * 6);
     let standings = vec![Standing::Spare; tail.len()];
-    let place = |host| PurgePlace { target: "/a?b".to_owned(), host };
-    let stamp = PurgeStamp(1 << (number + 40));
-    let purges = [
-        PurgeWhat::Url(place(None)),
-        PurgeWhat::Prefix(place(Some("host".to_owned()))),
-        PurgeWhat::Tag("tag".to_owned()),
-    ];
-    let news = PurgeNews {
-        floor: PurgeStamp(number.into()),
-        cells: (0..number).map(|cell| (cell.into(), stamp)).collect(),
-        purges: purges.map(|what| (what, stamp)).to_vec(),
-    };
     let said = [
         ToCoordinator::Hello { name: machine.clone(), address, capacity_bytes: u64::MAX },
         ToCoordinator::Inventory {
@@ -230,9 +218,6 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::Ended { lease: LeaseId(number.into()), is_held: true },
         ToCoordinator::NotThere { name, holder: number.into() },
         ToCoordinator::Tail { names: tail.clone() },
-        ToCoordinator::Purges(news.clone()),
-        ToCoordinator::Purged { stamp, newest: stamp },
-        ToCoordinator::AmInStep { question: number.into() },
     ];
     let answers = [
         Answer::Have { holders: vec![number.into(), 0] },
@@ -248,8 +233,6 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
             members: (0..number).map(member).collect(),
         },
         ToNode::Tail { names: tail, standings, roomiest: Some(number.into()) },
-        ToNode::Purges(news),
-        ToNode::InStep { question: number.into() },
     ];
     let told = told.into_iter().chain(answers.map(|answer| ToNode::Answer { ask: 7, answer }));
     let asked = [
@@ -269,6 +252,29 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let messages = said.chain(told.map(|it| it.encode()));
     let messages = messages.chain(asked.iter().map(PeerRequest::encode));
     messages.chain(replied.iter().map(PeerReply::encode)).collect()
+}
+
+/// One of each kind that is about purges.
+fn of_purges(number: u8) -> Vec<Vec<u8>> {
+    let place = |host| PurgePlace { target: "/a?b".to_owned(), host };
+    let stamp = PurgeStamp(1 << (number + 40));
+    let purges = [
+        PurgeWhat::Url(place(None)),
+        PurgeWhat::Prefix(place(Some("host".to_owned()))),
+        PurgeWhat::Tag("tag".to_owned()),
+    ];
+    let news = PurgeNews {
+        floor: PurgeStamp(number.into()),
+        cells: (0..number).map(|cell| (cell.into(), stamp)).collect(),
+        purges: purges.map(|what| (what, stamp)).to_vec(),
+    };
+    vec![
+        ToCoordinator::Purges(news.clone()).encode(),
+        ToCoordinator::Purged { stamp, newest: stamp }.encode(),
+        ToCoordinator::AmInStep { question: number.into() }.encode(),
+        ToNode::Purges(news).encode(),
+        ToNode::InStep { question: number.into() }.encode(),
+    ]
 }
 
 const PURPOSE: Purpose = Purpose::Fetch;

@@ -26,7 +26,10 @@ fn tell(purged: &Purged) -> String {
     let width = purged.nodes.iter().map(|node| node.name.len()).max().unwrap_or(0);
     let line = |node: &PurgedNode| {
         let outcome = match node.outcome {
-            PurgeOutcome::Acknowledged => format!("purged in {} ms", node.ms.unwrap_or(0)),
+            PurgeOutcome::Acknowledged => match node.ms.unwrap_or(0) {
+                0 => "purged in < 1 ms".to_owned(),
+                ms => format!("purged in {ms} ms"),
+            },
             PurgeOutcome::Late => "no acknowledgment".to_owned(),
             PurgeOutcome::Lost => "link lost".to_owned(),
             PurgeOutcome::Away => "away; applies it before it takes part again".to_owned(),

@@ -65,3 +65,76 @@ pub(super) fn read(
     let got = Got { target, version, bytes, head, purged };
     Some(kept::resource(site, remote, got, freshness, purges))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_config::Site as SiteConfig;
+    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+
+    use super::*;
+    use crate::purges::Purges;
+    use crate::site::SiteSet;
+
+    /// A node with a site of an origin.
+    fn node() -> Arc<Site> {
+        let origins = vec!["http://127.0.0.1:1".to_owned()];
+        let config = SiteConfig { origins, ..SiteConfig::default() };
+        let set = SiteSet::new(&[config], &Arc::<Purges>::default()).unwrap();
+        Arc::clone(set.iter().next().unwrap())
+    }
+
+    fn purge(site: &Site, what: PurgeWhat, stamp: u64) {
+        let purges = vec![(what, PurgeStamp(stamp))];
+        site.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
+    }
+
+    /// What a node got just now and hands on.
+    fn got(site: &Arc<Site>) -> Handed {
+        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Tag: t\r\nETag: \"v\"\r\n\
+            Cache-Control: max-age=60\r\n\r\n";
+        let (head, remote) = (Head::from_text(text, unix_ms()).unwrap(), site.remote.as_ref());
+        let (purges, freshness) = (site.purges.load(), Freshness::of(&head, remote.unwrap()));
+        let purged = kept::purged(site, &purges.known, b"/a", &head);
+        let got = Got { target: b"/a".into(), version: b"v".into(), bytes: 5, head, purged };
+        of(&kept::resource(site, remote.unwrap(), got, freshness, &purges)).unwrap()
+    }
+
+    fn taken(site: &Arc<Site>, handed: &Handed) -> Option<Arc<Resource>> {
+        read(site, site.remote.as_ref().unwrap(), b"/a", handed, &site.purges.load())
+    }
+
+    #[test]
+    fn what_was_got_before_a_purge_is_refused_and_what_came_after_keeps_its_name() {
+        let (one, two) = (node(), node());
+        let place = PurgePlace { target: "/a".into(), host: None };
+        let purges = [PurgeWhat::Url(place), PurgeWhat::Tag("t".into())];
+        for (what, stamp) in purges.into_iter().zip([5, 7]) {
+            let old = got(&one);
+            assert!(taken(&two, &old).is_some());
+            purge(&two, what.clone(), stamp);
+            assert!(taken(&two, &old).is_none(), "{what}");
+            // Who does not know of it yet must find the bytes that belong to it.
+            let new = got(&two);
+            let taken = taken(&one, &new).unwrap();
+            assert_eq!(taken.variants.plain.purged(), PurgeStamp(stamp));
+            assert!(!taken.is_purged());
+            purge(&one, what, stamp);
+            assert!(!taken.is_purged(), "it came after");
+        }
+        let kept = taken(&one, &got(&one)).unwrap();
+        purge(&one, PurgeWhat::Tag("u".into()), 8);
+        assert!(!kept.is_purged());
+        purge(&one, PurgeWhat::Tag("t".into()), 9);
+        assert!(kept.is_purged());
+    }
+
+    #[test]
+    fn cut_heads_make_no_sense() {
+        let site = node();
+        let Handed { fresh_ms, head } = got(&site);
+        for cut in 0..head.len() {
+            assert!(taken(&site, &Handed { fresh_ms, head: head[..cut].to_vec() }).is_none());
+        }
+    }
+}
