@@ -210,6 +210,10 @@ fn lost_heartbeats_are_no_takeovers() {
     let active = cluster.wait_active();
     let takeovers = (epoch(&cluster, &active) - before).div_ceil(8);
     assert!(takeovers <= TAKEOVERS_MAX, "{takeovers} takeovers");
+    for name in &names {
+        let log = cluster.log(name);
+        assert!(!log.contains(" ms: out"), "no node is taken for dead: {log}");
+    }
     let listed = cluster.tool(&active, "nft", &["list", "ruleset"]);
     let counted = listed.split("counter packets ").nth(1).unwrap().split(' ').next().unwrap();
     figure(&format!(

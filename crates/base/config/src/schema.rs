@@ -115,10 +115,11 @@ table! {
         /// Heartbeats missed in a row after which a standby takes over.
         heartbeats_missed_max: u32 = 3 => count(2..=100), restart;
         /// Time from one heartbeat of a node to the next.
-        node_heartbeat_ms: u64 = 100 => ms(10..=10_000), restart;
+        node_heartbeat_ms: u64 = 50 => ms(10..=10_000), restart;
         /// Heartbeats of a node missed in a row after which it gets no more
-        /// packets.
-        node_heartbeats_missed_max: u32 = 5 => count(2..=100), restart;
+        /// packets. Its connections end then, so a network that loses a fifth
+        /// of its packets must not look like a death.
+        node_heartbeats_missed_max: u32 = 10 => count(2..=100), restart;
         /// Whether a dispatcher that comes back takes over again because its
         /// priority is higher. Else the active one stays.
         preempt: bool = false => Kind::Switch, restart;

@@ -150,7 +150,7 @@ fn a_node_takes_flows_once_it_has_a_table() {
 fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.present(), [0, 1, 2]);
-    let dead = Note::Dead { name: name(1), ms: 550 };
+    let dead = Note::Dead { name: name(1), ms: 525 };
     assert_eq!(bench.run(400, [0, 2]), []);
     assert_eq!(bench.run(300, [0, 2]), [dead]);
     assert_eq!((bench.present(), bench.state(1)), (vec![0, 2], NodeState::Down));

@@ -231,7 +231,9 @@ impl Check {
                 if !is_active(world, dispatcher) || !is_in(dispatcher.keeper.table(), node) {
                     continue;
                 }
-                let since = dead_since.max(dispatcher.body.runs_since).max(self.active_since[id]);
+                // It may have run again in this very millisecond.
+                let woke_at = dispatcher.body.runs_since.max(dispatcher.body.paused_until);
+                let since = dead_since.max(woke_at).max(self.active_since[id]);
                 let ms = world.at - since;
                 self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
                 if ms > DEAD_MS_MAX {

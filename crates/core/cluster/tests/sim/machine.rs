@@ -18,7 +18,7 @@ use crate::net::Id;
 use crate::scenario::Scenario;
 
 pub(crate) const INTERVAL_MS: u64 = 50;
-pub(crate) const NODE_INTERVAL_MS: u64 = 100;
+pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const LEASE_MS: u64 = 2_000;
 
 /// What travels.
