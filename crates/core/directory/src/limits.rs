@@ -65,8 +65,9 @@ pub const CHANCES: u8 = 2;
 /// next one comes, and one in reserve.
 pub const READ_AHEAD: u32 = 2;
 
-/// Segments read one after the other that make a reader a sequential one.
-pub(crate) const SEQUENTIAL_RUN: u32 = 2;
+/// Segments read one after the other that make a reader a sequential one: more
+/// than a range of a few MB that begins anywhere.
+pub(crate) const SEQUENTIAL_RUN: u32 = 4;
 
 /// Purges of URLs and tags that are known exactly; older ones hit what falls
 /// into the same of 65,536 cells, too. A page of purges a second for a quarter

@@ -28,7 +28,9 @@ use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     all_bytes: AtomicU64,
-    /// Of these, those of regions: not part of what the system calls resident.
+    /// Of these, those of segments.
+    segment_bytes: AtomicU64,
+    /// Of all, those of regions: not part of what the system calls resident.
     region_bytes: AtomicU64,
 }
 
@@ -37,16 +39,25 @@ impl Ledger {
         self.all_bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes of segments, in an index or not.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn region_bytes(&self) -> u64 {
         self.region_bytes.load(Ordering::Relaxed)
     }
 
+    /// A segment takes memory of its own.
     pub(crate) fn take(&self, bytes: u32) {
         self.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        self.segment_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
     }
 
+    /// A segment gives its memory back.
     pub(crate) fn give_back(&self, bytes: u32) {
         self.all_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+        self.segment_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
     }
 }
 
@@ -68,7 +79,7 @@ impl Region {
             // Without huge pages it works as well, a little dearer.
             let _ = use_huge_pages(&file, u64::from(bytes));
         }
-        ledger.take(bytes);
+        ledger.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         ledger.region_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         let (live_bytes, keys) = (AtomicU32::new(0), Mutex::default());
         Ok(Self { file, bytes, live_bytes, keys, ledger: Arc::clone(ledger) })
@@ -87,7 +98,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        self.ledger.give_back(self.bytes);
+        self.ledger.all_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
         self.ledger.region_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
     }
 }
@@ -126,6 +137,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.region.live_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.region.ledger.segment_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
     }
 }
 
@@ -190,6 +202,7 @@ impl Arena {
 
 fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: SegmentName) -> Place {
     region.live_bytes.fetch_add(bytes, Ordering::Relaxed);
+    region.ledger.segment_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
     region.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key);
     Place { region, offset, bytes }
 }

@@ -341,6 +341,7 @@ impl Serving<'_> {
             remote: resource.remote().map(|_| (&self.remotes, resource)),
             came,
             file,
+            prepared: None,
         };
         let mut cache = came;
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();

@@ -71,6 +71,8 @@ pub(crate) struct Segment {
     content: Content,
     filled: AtomicU32,
     failed: AtomicBool,
+    /// Its version was forgotten while it grew.
+    forgotten: AtomicBool,
     frequency: AtomicU8,
     waiters: Mutex<Vec<Waker>>,
     /// Of each chunk; empty if nobody else reads from here.
@@ -103,6 +105,7 @@ impl Segment {
             content,
             filled: AtomicU32::new(0),
             failed: AtomicBool::new(false),
+            forgotten: AtomicBool::new(false),
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
             checksums: Box::default(),
@@ -144,6 +147,16 @@ impl Segment {
     /// Whether bytes of it were sought in another node's memory.
     pub(crate) fn is_from_peer(&self) -> bool {
         self.is_from_peer.load(Ordering::Relaxed)
+    }
+
+    /// Nobody is to find it once it is whole.
+    pub(crate) fn forget(&self) {
+        self.forgotten.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Segment::forget`] was called.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
     }
 
     /// Whether its last bytes came from another node that keeps them.

@@ -138,9 +138,23 @@ impl Store {
         }
         let segment = inner.segment(wanted, &self.ledger);
         inner.filling.insert(key, Arc::clone(&segment));
-        let kept = inner.insert(key, Arc::clone(&segment));
+        let fits = segment.bytes() <= inner.index.capacity_bytes();
         drop(inner);
-        Acquired::Fill(Filler { store: Arc::clone(self), key, segment, kept })
+        Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
+    }
+
+    /// Whether [`Store::acquire`] would find a segment, or join its fill.
+    pub(crate) fn has(&self, name: &SegmentName) -> bool {
+        self.lock().knows(name)
+    }
+
+    /// Whether a segment is kept here. If it is, this copy is the last from now on.
+    pub(crate) fn inherits(&self, name: &SegmentName) -> bool {
+        let mut inner = self.lock();
+        let Some(segment) = inner.index.get(name) else { return false };
+        segment.set_standing(Standing::Last);
+        inner.index.set_spare(name, false);
+        true
     }
 
     /// Memory for a segment that another node passes on, which nobody else reads
@@ -157,11 +171,7 @@ impl Store {
     pub(crate) fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         assert!(segment.is_complete(), "others are told that it is here");
         let mut inner = self.lock();
-        let is_kept = !inner.knows(&name) && inner.insert(name, Arc::clone(segment));
-        if is_kept {
-            inner.ended(name, segment);
-        }
-        is_kept
+        !inner.knows(&name) && inner.keep(name, segment)
     }
 
     /// Forgets segments of a version that is no longer current.
@@ -170,6 +180,8 @@ impl Store {
         for name in names {
             if inner.index.remove(&name).is_some() {
                 inner.lost(name);
+            } else if let Some(growing) = inner.filling.get(&name) {
+                growing.forget();
             }
         }
     }
@@ -192,9 +204,7 @@ impl Store {
     pub(crate) fn held(&self) -> Vec<Held> {
         let inner = self.lock();
         let all = inner.index.iter().chain(inner.leaving.iter());
-        all.filter(|(_, segment)| segment.is_complete())
-            .map(|(&name, segment)| Held { name, bytes: segment.len() })
-            .collect()
+        all.map(|(&name, segment)| Held { name, bytes: segment.len() }).collect()
     }
 
     /// Whether further segments may be pinned: not while slow readers keep too
@@ -211,8 +221,7 @@ impl Store {
             return None;
         }
         inner.evicted_told = inner.evicted;
-        let whole = inner.index.oldest(TAIL_MAX / 3).filter(|(_, segment)| segment.is_complete());
-        let names: Vec<_> = whole.map(|(&name, _)| name).collect();
+        let names: Vec<_> = inner.index.oldest(TAIL_MAX / 3).map(|(&name, _)| name).collect();
         (!names.is_empty()).then_some(names)
     }
 
@@ -326,17 +335,22 @@ impl Inner {
     }
 
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
-        let Self { index, scratch, changes, leaving, .. } = self;
-        let kept = index.insert(key, segment, scratch).is_ok();
+        let kept = self.index.insert(key, segment, &mut self.scratch).is_ok();
+        // What was there under the same name has only moved.
+        self.gone(Some(key));
+        kept
+    }
+
+    /// What has just been evicted is offered to other nodes or lost.
+    fn gone(&mut self, moved: Option<SegmentName>) {
+        let Self { scratch, changes, leaving, .. } = self;
         self.evicted += scratch.len() as u64;
         if let Some(changes) = changes {
-            // What was there under the same name has only moved.
-            let gone = scratch.iter().filter(|(name, _)| *name != key);
+            let gone = scratch.iter().filter(|(name, _)| Some(*name) != moved);
             let lost = gone.filter(|(name, segment)| !leaving.add(*name, segment));
             lost.for_each(|&(name, _)| changes.removed(name));
         }
         self.scratch.clear();
-        kept
     }
 
     fn lost(&mut self, name: SegmentName) {
@@ -345,20 +359,16 @@ impl Inner {
         }
     }
 
-    /// A fill has ended: whole segments are told, if they are kept.
-    fn ended(&mut self, name: SegmentName, segment: &Arc<Segment>) {
-        if !segment.is_complete() {
-            self.index.remove(&name);
-            return;
-        }
+    /// Keeps a whole segment, and tells of it; false: it is larger than the index.
+    fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        let is_kept = self.insert(name, Arc::clone(segment));
         if segment.is_copy() {
             self.index.set_spare(&name, true);
         }
-        if let Some(changes) = &mut self.changes
-            && self.index.get(&name).is_some_and(|kept| Arc::ptr_eq(kept, segment))
-        {
+        if let Some(changes) = self.changes.as_mut().filter(|_| is_kept) {
             changes.added(Held { name, bytes: segment.len() });
         }
+        is_kept
     }
 }
 
@@ -374,14 +384,15 @@ pub(crate) fn with_chunk_buffer<R>(bytes: usize, job: impl FnOnce(&mut [u8]) -> 
     })
 }
 
-/// The right and the duty to fill one segment. Dropped before the end, the
-/// fill has failed: readers are told, and the next one may try.
+/// The right and the duty to fill one segment, which takes a place in the index,
+/// and others' place, when it is whole. Dropped before the end, the fill has
+/// failed: readers are told, and the next one may try.
 #[derive(Debug)]
 pub(crate) struct Filler {
     store: Arc<Store>,
     key: SegmentName,
     segment: Arc<Segment>,
-    kept: bool,
+    fits: bool,
 }
 
 impl Filler {
@@ -400,19 +411,22 @@ impl Filler {
         &self.store
     }
 
-    /// Whether the store has room to keep it.
+    /// Whether the store keeps it when it is whole.
     pub(crate) fn is_kept(&self) -> bool {
-        self.kept
+        self.fits && !self.segment.is_forgotten()
     }
 }
 
 impl Drop for Filler {
     fn drop(&mut self) {
+        let is_whole = self.segment.is_complete();
         let mut inner = self.store.lock();
         inner.filling.remove(&self.key);
-        inner.ended(self.key, &self.segment);
+        if is_whole && self.is_kept() {
+            inner.keep(self.key, &self.segment);
+        }
         drop(inner);
-        if !self.segment.is_complete() {
+        if !is_whole {
             self.segment.fail();
         }
     }

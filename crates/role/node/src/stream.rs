@@ -67,16 +67,23 @@ pub(crate) struct Source<'a> {
     pub(crate) came: CacheResult,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
+    /// The segment that [`Source::prepare`] got.
+    pub(crate) prepared: Option<(u32, Arc<Segment>)>,
 }
 
 impl Source<'_> {
-    /// Whether the object passes the cache by.
-    pub(crate) fn streams(&self) -> bool {
+    /// Whether segment `index` passes the cache by.
+    fn streams(&self, index: u32) -> bool {
         // Together nodes keep what one alone could not. To ask an origin again
         // costs more than to go through the cache.
         let is_alone = self.others.is_none() && self.remote.is_none();
-        let is_too_large = is_alone && self.object.bytes() > self.store.capacity_bytes();
-        is_too_large || !self.store.may_pin()
+        if is_alone && self.object.bytes() > self.store.capacity_bytes() {
+            return true;
+        }
+        // Of what is in memory already nothing is added to it, and what another node
+        // has can't be read from here.
+        let is_here = || self.store.has(&self.object.segment_name(index));
+        !self.store.may_pin() && self.object.elsewhere().is_none() && !is_here()
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
@@ -86,14 +93,16 @@ impl Source<'_> {
         &mut self,
         first_byte: u64,
     ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
-        if self.streams() {
+        let index = (first_byte / SEGMENT_BYTES) as u32;
+        if self.streams(index) {
             if self.remote.is_none() {
                 self.open().await?;
             }
             self.counters.inc(Counter::CacheStreamed);
             return Ok((None, CacheResult::Stream));
         }
-        let (segment, found) = self.segment((first_byte / SEGMENT_BYTES) as u32).await?;
+        let (segment, found) = self.segment(index).await?;
+        self.prepared = Some((index, Arc::clone(&segment)));
         if self.object.segments() > 1 && self.others.is_none() && self.remote.is_none() {
             self.open().await?;
         }
@@ -125,31 +134,43 @@ impl Source<'_> {
         if range.is_empty() || !reply.body_wanted() {
             return Ok(());
         }
-        if self.streams() {
-            return self.stream(reply, range).await;
-        }
         let first = (range.start / SEGMENT_BYTES) as u32;
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
-        let mut ahead = VecDeque::from([self.segment(first).await?.0]);
+        let mut ahead = VecDeque::from([self.cached(first).await?]);
         for index in first..=last {
             // The next ones are read while this one is sent.
             let wanted = self.ahead(index, last);
             let begun = index + ahead.len() as u32;
             for next in wanted.start.max(begun)..wanted.end {
-                match self.segment(next).await {
-                    Ok((segment, _)) if next <= last => ahead.push_back(segment),
+                match self.cached(next).await {
+                    Ok(segment) if next <= last => ahead.push_back(segment),
                     // For the next request; this one can do without.
                     _ if next > last => {}
                     found => drop(found?),
                 }
             }
-            let Some(segment) = ahead.pop_front() else { return Err(DiskError::Changed.into()) };
             let base = u64::from(index) * SEGMENT_BYTES;
-            let start = range.start.saturating_sub(base) as u32;
-            let end = (range.end - base).min(SEGMENT_BYTES) as u32;
-            send_segment(reply, &segment, start, end).await?;
+            let part = range.start.max(base)..range.end.min(base + SEGMENT_BYTES);
+            match ahead.pop_front().flatten() {
+                Some(segment) => {
+                    let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
+                    send_segment(reply, &segment, start, end).await?;
+                }
+                None => self.stream(reply, part).await?,
+            }
         }
         Ok(())
+    }
+
+    /// A segment, unless it passes the cache by.
+    async fn cached(&mut self, index: u32) -> Result<Option<Arc<Segment>>, DiskError> {
+        if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
+            return Ok(Some(segment));
+        }
+        match self.streams(index) {
+            true => Ok(None),
+            false => self.segment(index).await.map(|(segment, _)| Some(segment)),
+        }
     }
 
     /// Segments to read ahead while `index` is sent, the last of this reply being

@@ -48,6 +48,8 @@ pub(crate) struct Account {
     pub(crate) bytes: u64,
     /// Bytes of those that others have, too.
     pub(crate) shared_bytes: u64,
+    /// Of these, bytes of those that another one has had for longer.
+    pub(crate) spare_bytes: u64,
     is_retired: bool,
 }
 
@@ -124,6 +126,7 @@ impl Directory {
                 let account = &mut self.accounts[usize::from(holder)];
                 account.gain(entry.bytes);
                 account.shared_bytes += u64::from(entry.bytes);
+                account.spare_bytes += u64::from(entry.bytes);
                 self.crowds.push(&mut entry.holders, holder);
             }
         }
@@ -247,6 +250,7 @@ fn drop_holder(
     holder: Holder,
 ) {
     let bytes = u64::from(bytes);
+    let was_first = crowds.all(holders).first() == Some(&holder);
     crowds.remove(holders, holder);
     let left = crowds.all(holders);
     let account = &mut accounts[usize::from(holder)];
@@ -254,6 +258,11 @@ fn drop_holder(
     account.bytes -= bytes;
     if !left.is_empty() {
         account.shared_bytes -= bytes;
+    }
+    // Whoever has had it longest among the others has it for them from now on.
+    let spared = if was_first { left.first() } else { Some(&holder) };
+    if let Some(&spared) = spared {
+        accounts[usize::from(spared)].spare_bytes -= bytes;
     }
     if let [only] = *left {
         accounts[usize::from(only)].shared_bytes -= bytes;

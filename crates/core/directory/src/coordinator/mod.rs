@@ -442,13 +442,13 @@ impl Coordinator {
         }
     }
 
-    /// Who has most bytes free; if nobody has any, who has most that others
-    /// have, too, and so can do without.
+    /// Who has most bytes free; if nobody has any, who has most that others keep,
+    /// and so can do without.
     fn roomiest(&self, asker: LinkId) -> Option<MemberId> {
         let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
         let room = |member: &&Linked| {
             let account = self.directory.account(member.holder);
-            (member.capacity_bytes.saturating_sub(account.bytes), account.shared_bytes)
+            (member.capacity_bytes.saturating_sub(account.bytes), account.spare_bytes)
         };
         others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
     }

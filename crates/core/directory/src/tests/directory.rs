@@ -84,7 +84,11 @@ proptest! {
         for (node, &holder) in nodes.iter().enumerate() {
             let shared = model.iter().filter(|(_, it)| it.contains(&node) && it.len() > 1);
             let shared: u64 = shared.map(|(&name, _)| u64::from(bytes(name))).sum();
-            assert_eq!(directory.account(holder).shared_bytes, shared);
+            let account = directory.account(holder);
+            assert_eq!(account.shared_bytes, shared);
+            let is_spare = |seed: &u64| directory.holders(&name(*seed)).skip(1).any(|it| it == holder);
+            let spare: u64 = (0..30).filter(is_spare).map(|seed| u64::from(bytes(seed))).sum();
+            assert_eq!(account.spare_bytes, spare);
         }
     }
 }

@@ -114,6 +114,9 @@ impl PeerDesk {
 
     /// Takes a last copy over from `peer`, where it would be lost.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
+        if self.store.inherits(&name) {
+            return PeerReply::Taken;
+        }
         let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
         let wanted = Wanted { name, bytes, has_more: false };
         let segment = from.and_then(|_| self.store.room_for(wanted));

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::{Inner, Store, with_chunk_buffer};
 use crate::arena::{Arena, Region};
-use crate::limits::{REGION_BYTES, THIN_PERMILLE_MAX};
+use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
 use crate::segment::Segment;
 
 impl Store {
@@ -34,8 +34,13 @@ impl Store {
         self.cleaning.store(false, Ordering::Release);
     }
 
+    /// Segments that come in, or that replies still pin, have memory beyond the
+    /// capacity, up to a bound: they must not drive out what will be asked for.
     fn is_crowded(&self) -> bool {
-        self.ledger.bytes() + u64::from(REGION_BYTES) > self.capacity_bytes
+        let indexed_bytes = self.lock().index.bytes();
+        let beside_bytes = self.ledger.segment_bytes().saturating_sub(indexed_bytes);
+        let kept_bytes = self.ledger.bytes().saturating_sub(beside_bytes.min(PINNED_BYTES_MAX));
+        kept_bytes + u64::from(REGION_BYTES) > self.capacity_bytes
     }
 
     /// Moves what the index still holds of `region` to another.
@@ -45,7 +50,7 @@ impl Store {
                 let mut inner = self.lock();
                 let Some(old) = inner.index.get(&key).map(Arc::clone) else { continue };
                 let here = old.place().is_some_and(|place| Arc::ptr_eq(place.region(), region));
-                if !here || !old.is_complete() {
+                if !here {
                     continue;
                 }
                 let home = inner.home(key, old.len(), &self.ledger);
@@ -73,11 +78,7 @@ impl Store {
         let Inner { index, scratch, .. } = &mut *inner;
         index.set_capacity(target, scratch);
         index.set_capacity(capacity, scratch);
-        inner.evicted += inner.scratch.len() as u64;
-        let evicted = std::mem::take(&mut inner.scratch);
-        evicted.iter().for_each(|&(name, _)| inner.lost(name));
-        drop(inner);
-        drop(evicted);
+        inner.gone(None);
     }
 }
 
