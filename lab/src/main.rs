@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_lab::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
-use experiments::{Experiment, Failure, Options, OriginOptions, VerifyOptions};
+use experiments::{Experiment, Failure, LargeOptions, Options, OriginOptions, VerifyOptions};
 
 /// Test beds of network namespaces: clients, a router, dispatchers, nodes and an
 /// origin on this machine. Needs root.
@@ -61,6 +61,8 @@ enum Command {
     Regimes(Options),
     /// Experiment: nodes are killed, added and drained while clients go on
     Churn(Options),
+    /// Experiment: a 2 GB file through nodes with 256 MB of memory each
+    Large(LargeOptions),
     /// Experiment: replies compared byte for byte while nodes come and go and objects change
     Verify(VerifyOptions),
     /// Serve as the experiments' origin, slow on purpose
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Command::Table2(options) => experiments::run(Experiment::Table2, &options),
         Command::Regimes(options) => experiments::run(Experiment::Regimes, &options),
         Command::Churn(options) => experiments::run(Experiment::Churn, &options),
+        Command::Large(options) => experiments::run_large(&options),
         Command::Verify(options) => experiments::run_verify(&options),
         Command::Origin(options) => experiments::serve_origin(&options),
     };

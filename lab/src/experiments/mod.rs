@@ -9,6 +9,7 @@
 //!   paper's table 2.
 //! - `regimes`: data smaller than a node's cache, than the cluster's, larger.
 //! - `churn`: nodes are killed, added and drained while clients go on.
+//! - `large`: a file larger than a node's memory.
 //! - `verify`: the same with objects that change, for as many replies as wanted.
 //!
 //! Each writes JSON, plots and a page. A cell has a bed of its own, so all its
@@ -17,6 +18,7 @@
 mod cell;
 mod churn;
 mod data;
+mod large;
 mod limits;
 mod machine;
 mod origin;
@@ -36,6 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
+pub(crate) use large::{LargeOptions, run as run_large};
 use rows::Row;
 use settings::Settings;
 pub(crate) use verify::{VerifyOptions, run as run_verify};

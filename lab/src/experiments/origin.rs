@@ -99,6 +99,11 @@ impl Object {
         }
     }
 
+    /// What it is now.
+    pub(crate) fn issue(self) -> Issue {
+        self.issue_at(unix_ms()).0
+    }
+
     fn at(path: &str) -> Option<Self> {
         let (bytes, rest) = path.strip_prefix('/')?.split_once('/')?;
         let (id, period_ms) = rest.split_once('/').unwrap_or((rest, "0"));

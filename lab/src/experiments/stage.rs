@@ -87,7 +87,7 @@ impl Stage {
 
     /// Begins to ask for objects.
     pub(super) fn start_mix(&self, mix: Mix) -> Result<skep_lab::load::MixRunning, Failure> {
-        Ok(mix.start_in(the(self.bed.clients())?)?)
+        Ok(mix.start_in(self.client()?)?)
     }
 
     /// Where clients ask.
@@ -95,12 +95,44 @@ impl Stage {
         self.names.target(self.row)
     }
 
+    /// Where a node serves by itself.
+    pub(super) fn node_address(&self, index: usize) -> SocketAddr {
+        (self.names.nodes[index], NODE_PORT).into()
+    }
+
+    /// The machine of clients.
+    pub(super) fn client(&self) -> Result<&Machine, Failure> {
+        the(self.bed.clients())
+    }
+
+    /// A machine's own folder, in memory.
+    pub(super) fn folder(&self, name: &str) -> PathBuf {
+        self.names.folder(name)
+    }
+
+    /// Gives links of nodes this rate, either way, or none.
+    pub(super) fn set_node_rate(&self, bits_s: Option<u64>) -> Result<(), Failure> {
+        Ok(self.bed.nodes().iter().try_for_each(|node| node.set_rate(bits_s))?)
+    }
+
+    /// Starts one more program on a machine, and waits until it listens.
+    pub(super) fn start_beside(
+        &mut self,
+        name: &str,
+        program: &Program,
+        port: u16,
+    ) -> Result<(), Failure> {
+        let process = self.start(name, program)?;
+        self._others.push(process);
+        let ip = self.bed.machine(name).ok_or("the bed has no such machine")?.ipv4();
+        self.await_port(name, (ip, port).into())
+    }
+
     /// Gives origin and links their speeds, or lifts all limits of them.
     pub(super) fn set_slow(&self, is_slow: bool) -> Result<(), Failure> {
         let settings = &self.settings;
         let speed = if is_slow { settings.origin } else { Speed::default() };
-        let rate = is_slow.then_some(settings.node_rate_bits_s);
-        self.bed.nodes().iter().try_for_each(|node| node.set_rate(rate))?;
+        self.set_node_rate(is_slow.then_some(settings.node_rate_bits_s))?;
         let Speed { delay_ms, rate_bits_s } = speed;
         self.ask_origin(&format!("set?delay_ms={delay_ms}&rate_bits_s={rate_bits_s}"))?;
         Ok(())

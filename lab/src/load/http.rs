@@ -2,6 +2,7 @@
 //! bodies with a length. Not for chunked bodies, which files do not have.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
@@ -48,6 +49,8 @@ pub(super) enum Source {
 pub(super) struct Body {
     pub(super) received: u64,
     expected: u64,
+    /// Where in the object it begins.
+    start: u64,
     pattern: Option<Pattern>,
 }
 
@@ -74,13 +77,26 @@ impl Connection {
     /// Sends a request and reads the head of its response; other statuses than
     /// 200 are failures.
     pub(super) async fn ask(&mut self, target: &Target, is_last: bool) -> Result<Head, Failure> {
+        self.ask_part(target, None, is_last).await
+    }
+
+    /// The same for a part, not empty: other statuses than 206, and other parts,
+    /// are failures.
+    pub(super) async fn ask_part(
+        &mut self,
+        target: &Target,
+        part: Option<&Range<u64>>,
+        is_last: bool,
+    ) -> Result<Head, Failure> {
         let Target { host, path, .. } = target;
         let close = if is_last { "Connection: close\r\n" } else { "" };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{close}\r\n");
+        let range = |part: &Range<u64>| format!("Range: bytes={}-{}\r\n", part.start, part.end - 1);
+        let range = part.map(range).unwrap_or_default();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{range}{close}\r\n");
         self.stream.write_all(request.as_bytes()).await?;
         let mut buffer = std::mem::take(&mut self.ahead);
         loop {
-            if let Some((head, len)) = parse(&buffer)? {
+            if let Some((head, len)) = parse(&buffer, part)? {
                 self.ahead = buffer.split_off(len);
                 return Ok(head);
             }
@@ -131,7 +147,12 @@ impl Connection {
 
 impl Body {
     pub(super) fn new(head: &Head, pattern: Option<Pattern>) -> Self {
-        Self { received: 0, expected: head.body_bytes, pattern }
+        Self::part(head, pattern, 0)
+    }
+
+    /// That of a part that begins there.
+    pub(super) fn part(head: &Head, pattern: Option<Pattern>, start: u64) -> Self {
+        Self { received: 0, expected: head.body_bytes, start, pattern }
     }
 
     /// Bytes that are still to come.
@@ -143,22 +164,22 @@ impl Body {
         if bytes.is_empty() {
             return Err(Failure::Truncated { found: self.received, expected: self.expected });
         }
-        let wrong = self.pattern.and_then(|it| it.first_wrong(self.received, bytes));
+        let wrong = self.pattern.and_then(|it| it.first_wrong(self.start + self.received, bytes));
         self.received += bytes.len() as u64;
         wrong.map_or(Ok(()), |at| Err(Failure::WrongByte(at)))
     }
 }
 
-/// The head at the beginning of `bytes`, and its length; `None` if it has not
-/// come to its end.
-fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
+/// The head at the beginning of `bytes`, of an answer with `part`, and its length;
+/// `None` if it has not come to its end.
+fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)>, Failure> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut response = httparse::Response::new(&mut fields);
     let parsed = response.parse(bytes).map_err(|_| Failure::Malformed("this is no HTTP"))?;
     let httparse::Status::Complete(len) = parsed else { return Ok(None) };
-    match response.code {
-        Some(200) => {}
-        code => return Err(Failure::Status(code.unwrap_or_default())),
+    match (response.code, part) {
+        (Some(200), None) | (Some(206), Some(_)) => {}
+        (code, _) => return Err(Failure::Status(code.unwrap_or_default())),
     }
     let field = |name: &str| {
         let found = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case(name));
@@ -166,6 +187,13 @@ fn parse(bytes: &[u8]) -> Result<Option<(Head, usize)>, Failure> {
     };
     let length = field("content-length").and_then(|it| it.trim().parse().ok());
     let body_bytes = length.ok_or(Failure::Malformed("a response without Content-Length"))?;
+    if let Some(part) = part {
+        let said = format!("bytes {}-{}/", part.start, part.end - 1);
+        let is_it = field("content-range").is_some_and(|it| it.starts_with(&said));
+        if !is_it || body_bytes != part.end - part.start {
+            return Err(Failure::Malformed("another part than was asked for"));
+        }
+    }
     let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
     let source = Source::said_by(field("cache-status").or(field("x-cache")));
     let node = field("x-skep-node").map(str::to_owned);
@@ -208,12 +236,17 @@ mod tests {
     fn heads_are_read_whole_or_refused() {
         let text = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nX-Skep-Node: b\r\n\r\nhello";
         for end in 0..text.len() - 5 {
-            assert!(parse(&text[..end]).unwrap().is_none());
+            assert!(parse(&text[..end], None).unwrap().is_none());
         }
-        let (head, len) = parse(text).unwrap().unwrap();
+        let (head, len) = parse(text, None).unwrap().unwrap();
         assert_eq!((head.body_bytes, len, head.closes), (5, text.len() - 5, false));
         assert_eq!(head.node.as_deref(), Some("b"));
-        let failure = |text: &str| parse(text.as_bytes()).err().unwrap();
+        let part =
+            b"HTTP/1.1 206 Part\r\nContent-Length: 5\r\nContent-Range: bytes 7-11/99\r\n\r\n";
+        assert!(parse(part, Some(&(7..12))).unwrap().is_some());
+        assert!(parse(part, Some(&(7..13))).is_err() && parse(part, None).is_err());
+        assert!(parse(text, Some(&(0..5))).is_err());
+        let failure = |text: &str| parse(text.as_bytes(), None).err().unwrap();
         assert!(matches!(failure("HTTP/1.1 503 No\r\n\r\n"), Failure::Status(503)));
         assert!(matches!(failure("HTTP/1.1 200 OK\r\n\r\n"), Failure::Malformed(_)));
         assert!(matches!(failure("SSH-2.0\r\n\r\n"), Failure::Malformed(_)));

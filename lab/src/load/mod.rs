@@ -3,6 +3,7 @@
 //!
 //! - [`Downloads`]: connections that last, each byte of them checked.
 //! - [`Requests`]: a stream of short requests that shows gaps.
+//! - [`Parts`]: readers of parts of one large object.
 //! - [`Mix`]: requests for many objects in a given order, with how they were
 //!   answered over time.
 //!
@@ -15,6 +16,7 @@ mod content;
 mod downloads;
 mod http;
 mod mix;
+mod parts;
 mod pattern;
 mod report;
 mod requests;
@@ -30,6 +32,7 @@ use tokio::task::JoinSet;
 pub use content::{Changing, Content, Issue, unix_ms};
 pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
+pub use parts::Parts;
 pub use pattern::Pattern;
 pub use report::{Report, Times};
 pub use requests::Requests;
@@ -75,6 +78,18 @@ pub struct Running {
 }
 
 impl Downloads {
+    /// Begins them in a machine.
+    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+        start(self, machine)
+    }
+
+    /// Runs them on this thread, in its network.
+    pub fn run(self) -> Result<Report, LabError> {
+        run(self)
+    }
+}
+
+impl Parts {
     /// Begins them in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
         start(self, machine)
