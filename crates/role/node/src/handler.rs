@@ -333,11 +333,7 @@ impl Serving<'_> {
             site: &self.site,
             object,
             counters: self.handler.context.counters(),
-            others: self
-                .handler
-                .others
-                .as_deref()
-                .filter(|_| self.site.is_shared || resource.is_elsewhere()),
+            others: self.others(resource),
             remote: resource.remote().map(|_| (&self.remotes, resource)),
             came,
             file,
@@ -376,6 +372,12 @@ impl Serving<'_> {
             self.front.remember(path, resource, slot, first.as_ref());
         }
         Ok(Sent::Done)
+    }
+
+    /// The nodes that a resource may come from instead of its origin.
+    fn others(&self, resource: &Resource) -> Option<&Others> {
+        let is_theirs = self.site.is_shared || resource.is_elsewhere();
+        self.handler.others.as_deref().filter(|_| is_theirs)
     }
 
     fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
