@@ -96,6 +96,7 @@ impl Node {
     /// Makes the node of a config: its sites must be there.
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
         let store = Store::new(config.cache.size_bytes_max, config.cooperates());
+        store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
         let catalog = catalog(config, &store, &watcher, &purges)?;

@@ -8,8 +8,10 @@
 //! have a place in a memory file ([`crate::arena`]), which the kernel sends
 //! without a copy.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -58,6 +60,10 @@ pub(crate) enum Way {
     },
 }
 
+/// What a waker is told apart by: its data and its functions. Thousands of readers
+/// may wait for one segment, each for every chunk.
+type WakerId = (usize, usize);
+
 #[derive(Debug)]
 enum Content {
     Heap { chunks: Box<[OnceLock<Box<[u8]>>]>, ledger: Arc<Ledger> },
@@ -74,7 +80,7 @@ pub(crate) struct Segment {
     /// Its version was forgotten while it grew.
     forgotten: AtomicBool,
     frequency: AtomicU8,
-    waiters: Mutex<Vec<Waker>>,
+    waiters: Mutex<HashMap<WakerId, Waker>>,
     /// Of each chunk; empty if nobody else reads from here.
     checksums: Box<[AtomicU32]>,
     way: Mutex<Way>,
@@ -319,18 +325,18 @@ impl Segment {
         if let Some(ready) = look() {
             return Poll::Ready(ready);
         }
-        if !waiters.iter().any(|waker| waker.will_wake(cx.waker())) {
-            waiters.push(cx.waker().clone());
-        }
+        let waker = cx.waker();
+        let id = (waker.data() as usize, ptr::from_ref(waker.vtable()) as usize);
+        waiters.entry(id).or_insert_with(|| waker.clone());
         Poll::Pending
     }
 
     fn wake(&self) {
         let waiters = std::mem::take(&mut *self.waiters());
-        waiters.into_iter().for_each(Waker::wake);
+        waiters.into_values().for_each(Waker::wake);
     }
 
-    fn waiters(&self) -> MutexGuard<'_, Vec<Waker>> {
+    fn waiters(&self) -> MutexGuard<'_, HashMap<WakerId, Waker>> {
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -416,6 +422,27 @@ mod tests {
             segment.publish(&[8; 10]).unwrap();
             assert!(segment.is_complete());
         }
+    }
+
+    #[test]
+    fn a_thousand_readers_are_woken_once_each_however_often_they_looked() {
+        #[derive(Default)]
+        struct Woken(AtomicU32);
+        impl std::task::Wake for Woken {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let [segment, _] = both(CHUNK_BYTES as u32 + 10);
+        let readers: Vec<_> = (0..1_000).map(|_| Arc::<Woken>::default()).collect();
+        for _ in 0..3 {
+            for reader in &readers {
+                let waker = Waker::from(Arc::clone(reader));
+                assert!(segment.poll_more(&Context::from_waker(&waker), 0).is_pending());
+            }
+        }
+        segment.publish(&[7; CHUNK_BYTES]).unwrap();
+        assert!(readers.iter().all(|reader| reader.0.load(Ordering::Relaxed) == 1));
     }
 
     #[test]

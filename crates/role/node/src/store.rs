@@ -13,8 +13,7 @@ mod clean;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
 use skep_directory::Changes;
@@ -29,6 +28,7 @@ use crate::limits::{
     REGIONS_SLACK,
 };
 use crate::segment::{Home, Segment};
+use clean::Cleaner;
 
 /// What [`Store::acquire`] found.
 pub(crate) enum Acquired {
@@ -74,8 +74,7 @@ pub(crate) struct Store {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
-    /// Somebody cleans.
-    cleaning: AtomicBool,
+    cleaner: OnceLock<Cleaner>,
 }
 
 #[derive(Debug)]
@@ -114,8 +113,8 @@ impl Store {
             evicted_told: 0,
             changes: is_shared.then(Changes::default),
         };
-        let cleaning = AtomicBool::new(false);
-        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, cleaning })
+        let cleaner = OnceLock::new();
+        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, cleaner })
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
@@ -140,6 +139,7 @@ impl Store {
         inner.filling.insert(key, Arc::clone(&segment));
         let fits = segment.bytes() <= inner.index.capacity_bytes();
         drop(inner);
+        self.took_memory();
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
     }
 
@@ -163,7 +163,10 @@ impl Store {
     pub(crate) fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
         let mut inner = self.lock();
         let is_new = !inner.knows(&wanted.name);
-        is_new.then(|| inner.segment(wanted, &self.ledger))
+        let segment = is_new.then(|| inner.segment(wanted, &self.ledger));
+        drop(inner);
+        self.took_memory();
+        segment
     }
 
     /// Keeps a whole segment that was passed on. False: it has come from elsewhere
@@ -518,9 +521,7 @@ mod tests {
                     (0..3).for_each(|_| segment.touch());
                 }
             }
-            if store.wants_cleaning() {
-                store.clean();
-            }
+            store.clean();
             let stats = store.stats();
             assert!(stats.alive_bytes <= CAPACITY, "{index}: {stats:?}");
         }
@@ -532,6 +533,25 @@ mod tests {
             let mut bytes = vec![0; segment.len() as usize];
             segment.place().unwrap().read(&mut bytes, 0).unwrap();
             assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
+        }
+    }
+
+    /// Whoever brings segments in, and whether or not one of them is asked for again.
+    #[test]
+    fn the_cleaner_is_called_by_all_who_take_memory() {
+        const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
+        let store = Store::new(CAPACITY, false);
+        store.start_cleaner().unwrap();
+        for index in 0..200 {
+            let name = key("a", index);
+            let segment = store.room_for(wanted(name, 1 << 20)).unwrap();
+            while segment.next_chunk_bytes() > 0 {
+                segment.publish(&vec![0; segment.next_chunk_bytes()]).unwrap();
+            }
+            assert!(store.take_in(name, &segment));
+        }
+        while store.stats().alive_bytes > CAPACITY {
+            std::thread::yield_now();
         }
     }
 

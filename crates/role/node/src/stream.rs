@@ -80,10 +80,8 @@ impl Source<'_> {
         if is_alone && self.object.bytes() > self.store.capacity_bytes() {
             return true;
         }
-        // Of what is in memory already nothing is added to it, and what another node
-        // has can't be read from here.
-        let is_here = || self.store.has(&self.object.segment_name(index));
-        !self.store.may_pin() && self.object.elsewhere().is_none() && !is_here()
+        // Of what is in memory already nothing is added to it.
+        !self.store.may_pin() && !self.store.has(&self.object.segment_name(index))
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
@@ -95,6 +93,10 @@ impl Source<'_> {
     ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.streams(index) {
+            if self.object.elsewhere().is_some() {
+                // There is no other way from another node's disk to a client.
+                return Err(DiskError::Exhausted);
+            }
             if self.remote.is_none() {
                 self.open().await?;
             }
@@ -136,11 +138,15 @@ impl Source<'_> {
         }
         let first = (range.start / SEGMENT_BYTES) as u32;
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
-        let mut ahead = VecDeque::from([self.cached(first).await?]);
+        let mut ahead = VecDeque::new();
         for index in first..=last {
+            let segment = match ahead.pop_front() {
+                Some(segment) => segment,
+                None => self.cached(index).await?,
+            };
             // The next ones are read while this one is sent.
             let wanted = self.ahead(index, last);
-            let begun = index + ahead.len() as u32;
+            let begun = index + 1 + ahead.len() as u32;
             for next in wanted.start.max(begun)..wanted.end {
                 match self.cached(next).await {
                     Ok(segment) if next <= last => ahead.push_back(segment),
@@ -151,7 +157,7 @@ impl Source<'_> {
             }
             let base = u64::from(index) * SEGMENT_BYTES;
             let part = range.start.max(base)..range.end.min(base + SEGMENT_BYTES);
-            match ahead.pop_front().flatten() {
+            match segment {
                 Some(segment) => {
                     let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
                     send_segment(reply, &segment, start, end).await?;
@@ -167,7 +173,8 @@ impl Source<'_> {
         if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
             return Ok(Some(segment));
         }
-        match self.streams(index) {
+        // A reply that has begun has its place in memory.
+        match self.streams(index) && self.object.elsewhere().is_none() {
             true => Ok(None),
             false => self.segment(index).await.map(|(segment, _)| Some(segment)),
         }
@@ -176,6 +183,9 @@ impl Source<'_> {
     /// Segments to read ahead while `index` is sent, the last of this reply being
     /// `last`. Beyond it only what may come from afar: disks read ahead themselves.
     fn ahead(&self, index: u32, last: u32) -> Range<u32> {
+        if !self.store.may_pin() {
+            return 0..0;
+        }
         let is_far = self.others.is_some() || self.remote.is_some();
         let reader = if is_far { self.object.reads(index) } else { Reader::default() };
         prefetch(index, last, self.object.segments() - 1, reader)
@@ -188,10 +198,6 @@ impl Source<'_> {
             Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
-                if self.store.wants_cleaning() {
-                    let store = Arc::clone(self.store);
-                    drop(on_pool(move || store.clean()));
-                }
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheRefusedTooLarge);
                 }
@@ -247,8 +253,7 @@ impl Source<'_> {
         if let Some(file) = &self.file {
             return Ok(Arc::clone(file));
         }
-        // Another node's, and memory is full of what slow clients hold.
-        let (relative, stamp) = self.object.file().ok_or(DiskError::Exhausted)?;
+        let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let file = match open(self.site, relative, stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
                 let (site, relative) = (Arc::clone(self.site), Box::<[u8]>::from(relative));

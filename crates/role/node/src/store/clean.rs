@@ -3,23 +3,58 @@
 //! log-structured memory does (Rumble et al., FAST '14); what can't be made room
 //! for by moving, leaves.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::mpsc::{SyncSender, sync_channel};
 
 use super::{Inner, Store, with_chunk_buffer};
 use crate::arena::{Arena, Region};
 use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
 use crate::segment::Segment;
 
+/// The thread that cleans a store: copies memory, some milliseconds' worth, which is
+/// nothing for a worker. Ends with the store.
+#[derive(Debug)]
+pub(crate) struct Cleaner {
+    /// Has room for one call: what comes meanwhile is cleaned as well.
+    calls: SyncSender<()>,
+}
+
+impl Cleaner {
+    fn start(store: &Arc<Store>) -> io::Result<Self> {
+        let (calls, called) = sync_channel(1);
+        let store = Arc::downgrade(store);
+        let run = move || {
+            while called.recv().is_ok() {
+                let Some(store) = store.upgrade() else { return };
+                store.clean();
+            }
+        };
+        std::thread::Builder::new().name("skep-clean".into()).spawn(run)?;
+        Ok(Self { calls })
+    }
+}
+
 impl Store {
-    /// Whether [`Store::clean`] has something to do; true for one caller only.
-    pub(crate) fn wants_cleaning(&self) -> bool {
-        self.is_crowded() && !self.cleaning.swap(true, Ordering::AcqRel)
+    /// Has the store cleaned whenever that is necessary; once.
+    pub(crate) fn start_cleaner(self: &Arc<Self>) -> io::Result<()> {
+        let cleaner = Cleaner::start(self)?;
+        assert!(self.cleaner.set(cleaner).is_ok(), "a store has one cleaner");
+        Ok(())
     }
 
-    /// Makes regions fit the capacity. Copies memory, some milliseconds' worth:
-    /// not for a worker. For whom [`Store::wants_cleaning`] said so.
-    pub(crate) fn clean(self: &Arc<Self>) {
+    /// Whoever makes a segment says so here.
+    pub(super) fn took_memory(&self) {
+        if let Some(cleaner) = self.cleaner.get()
+            && self.is_crowded()
+        {
+            // If it is full the cleaner is on its way.
+            let _ = cleaner.calls.try_send(());
+        }
+    }
+
+    /// Makes regions fit the capacity.
+    pub(super) fn clean(self: &Arc<Self>) {
         // What is pinned stays; after as many rounds as there are regions
         // there is no more to be had.
         let mut rounds = self.lock().arena.as_mut().map_or(0, |arena| arena.thinnest().len());
@@ -31,7 +66,6 @@ impl Store {
                 _ => self.evict(u64::from(REGION_BYTES)),
             }
         }
-        self.cleaning.store(false, Ordering::Release);
     }
 
     /// Segments that come in, or that replies still pin, have memory beyond the
@@ -83,7 +117,7 @@ impl Store {
 }
 
 /// Copies a complete segment into an empty one of the same size.
-fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
+fn copy(old: &Segment, new: &Segment) -> io::Result<()> {
     loop {
         let (at, bytes) = (new.filled(), new.next_chunk_bytes());
         if bytes == 0 {
@@ -92,7 +126,7 @@ fn copy(old: &Segment, new: &Segment) -> std::io::Result<()> {
         with_chunk_buffer(bytes, |chunk| {
             match old.place() {
                 Some(place) => place.read(chunk, at)?,
-                None => return Err(std::io::ErrorKind::Unsupported.into()),
+                None => return Err(io::ErrorKind::Unsupported.into()),
             }
             new.publish(chunk)
         })?;
