@@ -124,10 +124,6 @@ pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
 /// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
 pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
 
-/// Largest file that a node believes another to have, in bytes: 16 TiB, of which
-/// it could still count the segments.
-pub(crate) const PART_FILE_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
-
 /// Longest time from one look for changed folders of a part to the next, in
 /// milliseconds: an atomic load for each folder.
 pub(crate) const PART_TICK_MS: u64 = 100;

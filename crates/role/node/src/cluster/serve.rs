@@ -8,6 +8,7 @@ use skep_directory::keep::accepts;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
+use skep_wire::cache::part::Head;
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
@@ -15,7 +16,7 @@ use super::{Cluster, Others, Outstanding};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
 use crate::file::{SharedFile, site_key};
-use crate::partition::{Announced, Head, Place};
+use crate::partition::{Announced, Place, head_of};
 use crate::remote::Handed;
 use crate::segment::Segment;
 use crate::store::{Acquired, Store, Wanted};
@@ -90,7 +91,7 @@ impl PeerDesk {
             Ok(Located::Resource(resource, _)) => {
                 resource.mark_used();
                 let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());
-                Head::of(&resource.variants).map(|head| (head, fresh_ms))
+                head_of(&resource.variants).map(|head| (head, fresh_ms))
             }
             Ok(Located::NeedsSlash | Located::Directory) => Some((Head::Folder, 0)),
             Err(DiskError::Forbidden) => Some((Head::Forbidden, 0)),
