@@ -153,6 +153,11 @@ pub(crate) const PART_HOMES_MAX: usize = 4;
 /// Times that a fill waits for a node that has too much to send.
 pub(crate) const PART_WAITS_MAX: u32 = 4;
 
+/// Of the bytes that a node owes its clients one in so many counts when it decides
+/// whether it has too much to send: most of them wait for slow clients, while what
+/// other nodes get is taken as fast as the network goes.
+pub(crate) const CLIENT_BYTES_PART: u64 = 8;
+
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.
 pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;
