@@ -13,13 +13,14 @@ use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::Settings;
 use skep_node::Node;
+use skep_serve::Admission;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
 use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
 use crate::reporting::Reporting;
-use crate::settings::{Admissions, engine_settings, threads};
+use crate::settings::{admission_limits, engine_settings, threads};
 
 /// What a process is of its cluster.
 #[derive(Clone, Debug)]
@@ -48,7 +49,7 @@ pub(crate) struct Running {
     config: Mutex<Arc<Config>>,
     generation: AtomicU64,
     settings: Arc<ArcSwap<Settings>>,
-    admissions: Admissions,
+    admission: Arc<Admission>,
     registry: Arc<Registry>,
     log: LogHandle,
     reloads: Mutex<Arc<CoreCounters>>,
@@ -62,7 +63,7 @@ impl Running {
         file: Option<PathBuf>,
         addresses: Vec<SocketAddr>,
         settings: Arc<ArcSwap<Settings>>,
-        admissions: Admissions,
+        admission: Arc<Admission>,
         registry: Arc<Registry>,
         log: LogHandle,
         node: Option<Arc<Node>>,
@@ -89,7 +90,7 @@ impl Running {
             config: Mutex::new(Arc::new(config)),
             generation: AtomicU64::new(1),
             settings,
-            admissions,
+            admission,
             reloads: Mutex::new(registry.core()),
             registry,
             log,
@@ -110,8 +111,8 @@ impl Running {
         &self.settings
     }
 
-    pub(crate) fn admissions(&self) -> &Admissions {
-        &self.admissions
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
@@ -187,7 +188,7 @@ impl Running {
         self.directing.reload(&config)?;
         self.reporting.reload(&config);
         self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
-        self.admissions.set_limits(&config);
+        self.admission.set_limits(admission_limits(&config));
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -105,7 +105,3 @@ pub const PEER_REPLY_BYTES_MAX: usize = PEER_HEAD_BYTES_MAX + 256;
 
 /// Bytes of a chunk, the last of a segment excepted: what a segment grows by.
 pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
-
-/// Largest file that a node believes another to have, in bytes: 16 TiB, of which
-/// it could still count the segments.
-pub const PART_FILE_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;

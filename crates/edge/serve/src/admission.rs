@@ -1,8 +1,7 @@
 //! Who may connect: connections in all and per client address.
 //!
 //! The only state that workers share per connection. Asked once per accept and
-//! once per close, never per request. Whoever must not starve somebody else
-//! (clients, other nodes) has a count of its own.
+//! once per close, never per request.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,9 +14,9 @@ use crate::limits::ADDRESS_SHARDS;
 /// Bounds on open connections; each at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Connections in all.
+    /// Connections of this process, in all.
     pub connections_max: usize,
-    /// Connections from one address.
+    /// Connections of one client address.
     pub per_address_max: usize,
 }
 

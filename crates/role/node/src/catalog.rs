@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
 
 use crate::disk::{DiskError, Kind, Root, Wait};
+use crate::limits::FORGOTTEN_SEGMENTS_MAX;
 use crate::object::{Found, Variants, look_up, parent, purged};
 use crate::partition::Heads;
 use crate::purges::Snapshot;
@@ -172,7 +173,7 @@ impl Resource {
             return false;
         }
         for object in self.variants.iter() {
-            store.forget(object.segment_names());
+            store.forget(object.segment_names().take(FORGOTTEN_SEGMENTS_MAX));
         }
         true
     }

@@ -79,6 +79,13 @@ pub(crate) const LINK_TICK_MS: u64 = 20;
 /// they are: two of the largest kind, or many small ones.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;
 
+/// Segments of an object that are looked for when its version goes: those of 256 GiB,
+/// some milliseconds. What is behind them leaves memory as others come.
+pub(crate) const FORGOTTEN_SEGMENTS_MAX: usize = 65_536;
+
+/// Names under which segments are forgotten at a time, while all else waits.
+pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
+
 /// How long nothing is offered after an offer was refused, in milliseconds:
 /// until the next news of who has room.
 pub(crate) const OFFER_PAUSE_MS: u64 = 200;
@@ -96,6 +103,14 @@ pub(crate) const ORIGIN_ASKS_MAX: usize = 16;
 /// Time for which answers of a path that may not be kept are passed on without
 /// others waiting for them, in milliseconds: as long as others take.
 pub(crate) const PASS_MS: u64 = 10_000;
+
+/// The same where an origin has nothing that could be kept, but another status: that
+/// may change soon, as while it is set up.
+pub(crate) const PASS_OTHER_MS: u64 = 1_000;
+
+/// Time for which an origin is not asked again for what it just failed with, in
+/// milliseconds: as long as it is avoided where there is another.
+pub(crate) const FAILED_MS: u64 = 1_000;
 
 /// How long another node that asks for a head waits for the origin before it is
 /// told to ask again, in milliseconds: well before it takes this one for dead.
@@ -123,6 +138,10 @@ pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
 /// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
 /// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
 pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
+
+/// Largest object that a node believes another node or an origin to have, in bytes:
+/// 16 TiB, of which it can still count the segments.
+pub(crate) const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
 
 /// Longest time from one look for changed folders of a part to the next, in
 /// milliseconds: an atomic load for each folder.
@@ -152,11 +171,6 @@ pub(crate) const PART_HOMES_MAX: usize = 4;
 
 /// Times that a fill waits for a node that has too much to send.
 pub(crate) const PART_WAITS_MAX: u32 = 4;
-
-/// Of the bytes that a node owes its clients one in so many counts when it decides
-/// whether it has too much to send: most of them wait for slow clients, while what
-/// other nodes get is taken as fast as the network goes.
-pub(crate) const CLIENT_BYTES_PART: u64 = 8;
 
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.

@@ -24,8 +24,8 @@ use skep_wire::limits::TAIL_MAX;
 use crate::arena::{Arena, Ledger};
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
-    CHUNK_BYTES, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE, REGIONS_CAPACITY_MIN,
-    REGIONS_SLACK,
+    CHUNK_BYTES, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE,
+    REGIONS_CAPACITY_MIN, REGIONS_SLACK,
 };
 use crate::segment::{Home, Segment};
 use clean::Cleaner;
@@ -178,14 +178,15 @@ impl Store {
     }
 
     /// Forgets segments of a version that is no longer current.
-    pub(crate) fn forget(&self, names: impl Iterator<Item = SegmentName>) {
-        let mut inner = self.lock();
-        for name in names {
-            if inner.index.remove(&name).is_some() {
-                inner.lost(name);
-            } else if let Some(growing) = inner.filling.get(&name) {
-                growing.forget();
+    pub(crate) fn forget(&self, mut names: impl Iterator<Item = SegmentName>) {
+        loop {
+            // Made before the lock is taken: each is a hash.
+            let some: Vec<_> = names.by_ref().take(FORGOTTEN_AT_ONCE_MAX).collect();
+            if some.is_empty() {
+                return;
             }
+            let mut inner = self.lock();
+            some.into_iter().for_each(|name| inner.forget(name));
         }
     }
 
@@ -354,6 +355,14 @@ impl Inner {
             lost.for_each(|&(name, _)| changes.removed(name));
         }
         self.scratch.clear();
+    }
+
+    fn forget(&mut self, name: SegmentName) {
+        if self.index.remove(&name).is_some() {
+            self.lost(name);
+        } else if let Some(growing) = self.filling.get(&name) {
+            growing.forget();
+        }
     }
 
     fn lost(&mut self, name: SegmentName) {

@@ -141,7 +141,7 @@ impl Fault {
     }
 
     /// Whether it says something about the origin, and not about us.
-    pub(crate) fn blames_origin(&self) -> bool {
+    pub fn blames_origin(&self) -> bool {
         !matches!(self, Self::Ask(_) | Self::Busy(_))
     }
 

@@ -4,15 +4,6 @@
 //! Invariant: what is doubtful is kept for a shorter time, or not at all.
 
 use crate::head::Head;
-use crate::limits::HEURISTIC_DIVISOR;
-
-/// What a site adds to the RFCs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Most seconds of freshness for answers that say nothing about it
-    /// (RFC 9111 4.2.2); 0: ask each time.
-    pub heuristic_s_max: u64,
-}
 
 /// Until when an answer may be used, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +43,8 @@ pub enum Revalidated {
     Kept(Box<Head>),
     /// The answer takes its place, whatever its status.
     Replaced,
-    /// 304 for something else than is kept: ask again without conditions
-    /// (RFC 9111 4.3.4).
+    /// 304 for something else than is kept, or for what may be kept no longer: ask
+    /// again without conditions (RFC 9111 4.3.4).
     AskAgain,
 }
 
@@ -72,12 +63,25 @@ pub fn version(head: &Head) -> Option<Vec<u8>> {
     (modified < made).then(|| format!("date {modified} {bytes} {etag}").into_bytes())
 }
 
+/// Whether it is of use to keep an answer, and allowed.
+///
+/// # Errors
+/// As of [`allowed`]; and [`Unstorable::Useless`].
+pub fn storable(head: &Head) -> Result<(), Unstorable> {
+    allowed(head)?;
+    let is_fresh = freshness(head).fresh_until_unix_ms > head.received_unix_ms;
+    if !is_fresh && head.etag.is_none() && head.last_modified.is_none() {
+        return Err(Unstorable::Useless);
+    }
+    Ok(())
+}
+
 /// Whether a shared cache may keep the answer to a request without credentials
 /// (RFC 9111 3). It may depend on request fields: see [`Head::vary`].
 ///
 /// # Errors
 /// Why it may not.
-pub fn storable(head: &Head, rules: &Rules) -> Result<(), Unstorable> {
+pub fn allowed(head: &Head) -> Result<(), Unstorable> {
     let control = &head.cache_control;
     if control.no_store {
         return Err(Unstorable::NoStore);
@@ -98,17 +102,14 @@ pub fn storable(head: &Head, rules: &Rules) -> Result<(), Unstorable> {
     if head.is_open_ended {
         return Err(Unstorable::OpenEnded);
     }
-    let is_fresh = freshness(head, rules).fresh_until_unix_ms > head.received_unix_ms;
-    if !is_fresh && head.etag.is_none() && head.last_modified.is_none() {
-        return Err(Unstorable::Useless);
-    }
     Ok(())
 }
 
-/// Until when the answer may be used (RFC 9111 4.2, RFC 5861).
-pub fn freshness(head: &Head, rules: &Rules) -> Freshness {
+/// Until when the answer may be used (RFC 9111 4.2, RFC 5861). What says nothing of
+/// it is stale from the beginning: nothing is guessed (RFC 9111 4.2.2).
+pub fn freshness(head: &Head) -> Freshness {
     let control = &head.cache_control;
-    let lifetime_ms = if control.no_cache { 0 } else { lifetime_s(head, rules) * 1000 };
+    let lifetime_ms = if control.no_cache { 0 } else { lifetime_s(head) * 1000 };
     let left_ms = lifetime_ms.saturating_sub(age_ms(head));
     // Already stale ones became so when they were that old.
     let overdue_ms = age_ms(head).saturating_sub(lifetime_ms);
@@ -143,22 +144,22 @@ pub fn revalidate(kept: &Head, answer: &Head) -> Revalidated {
     if differs(&kept.etag, &answer.etag) || date_differs {
         return Revalidated::AskAgain;
     }
-    Revalidated::Kept(Box::new(updated(kept, answer)))
+    let updated = updated(kept, answer);
+    // An answer that is for one client, or for no cache, is not for all who ask.
+    match allowed(&updated) {
+        Ok(()) => Revalidated::Kept(Box::new(updated)),
+        Err(_) => Revalidated::AskAgain,
+    }
 }
 
 /// RFC 9111 4.2.1, for a shared cache.
-fn lifetime_s(head: &Head, rules: &Rules) -> u64 {
+fn lifetime_s(head: &Head) -> u64 {
     let control = &head.cache_control;
     if let Some(seconds) = control.s_maxage_s.or(control.max_age_s) {
         return seconds;
     }
     let made = head.date.unwrap_or(head.received_unix_ms / 1000);
-    if let Some(expires) = head.expires {
-        return expires.saturating_sub(made);
-    }
-    let modified = head.last_modified.filter(|_| is_status_heuristic(head.status));
-    let unchanged_s = modified.map_or(0, |modified| made.saturating_sub(modified));
-    (unchanged_s / HEURISTIC_DIVISOR).min(rules.heuristic_s_max)
+    head.expires.map_or(0, |expires| expires.saturating_sub(made))
 }
 
 /// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:
@@ -204,6 +205,7 @@ fn updated(kept: &Head, answer: &Head) -> Head {
     if says("vary") {
         head.vary.clone_from(&answer.vary);
     }
+    head.sets_cookie = answer.sets_cookie;
     head.age_s = answer.age_s;
     head.date = answer.date;
     head.requested_unix_ms = answer.requested_unix_ms;
@@ -250,8 +252,6 @@ mod tests {
     use crate::limits::RESPONSE_HEAD;
     use crate::request::Ask;
 
-    const RULES: Rules = Rules { heuristic_s_max: 50 };
-
     /// An answer with these fields that came at second 1000 of the epoch.
     fn head(status: u16, fields: &str) -> Head {
         let text = format!("HTTP/1.1 {status} x\r\nContent-Length: 0\r\n{fields}\r\n");
@@ -273,7 +273,7 @@ mod tests {
 
     /// Seconds of freshness that are left when the answer comes.
     fn fresh_s(head: &Head) -> u64 {
-        (freshness(head, &RULES).fresh_until_unix_ms - 1_000_000) / 1000
+        (freshness(head).fresh_until_unix_ms - 1_000_000) / 1000
     }
 
     #[test]
@@ -286,9 +286,7 @@ mod tests {
         let both = format!("{expires}Cache-Control: max-age=5\r\n");
         assert_eq!(fresh_s(&head(200, &both)), 5);
         assert_eq!(fresh_s(&head(200, "Expires: 0\r\n")), 0);
-        assert_eq!(fresh_s(&head(200, &at("Last-Modified", 800))), 20, "a tenth of 200");
-        assert_eq!(fresh_s(&head(200, &at("Last-Modified", 0))), 50, "the site's bound");
-        assert_eq!(fresh_s(&head(302, &at("Last-Modified", 0))), 0, "not for every status");
+        assert_eq!(fresh_s(&head(200, &at("Last-Modified", 0))), 0, "nothing is guessed");
         assert_eq!(fresh_s(&head(200, "")), 0);
     }
 
@@ -309,7 +307,7 @@ mod tests {
     fn stale_answers_serve_only_where_the_origin_says_so() {
         let both = |directives: &str, age: &str| {
             let fields = format!("ETag: \"a\"\r\n{age}Cache-Control: {directives}\r\n");
-            let f = freshness(&head(200, &fields), &RULES);
+            let f = freshness(&head(200, &fields));
             let after = |ms: u64| (ms - 1_000_000) / 1000;
             (after(f.usable_while_asking_until_unix_ms), after(f.usable_on_error_until_unix_ms))
         };
@@ -323,7 +321,7 @@ mod tests {
 
     #[test]
     fn what_may_not_be_kept_says_why() {
-        let why = |head: &Head| storable(head, &RULES);
+        let why = storable;
         assert_eq!(why(&control("max-age=1")), Ok(()));
         assert_eq!(why(&control("no-cache")), Ok(()));
         assert_eq!(why(&control("no-store")), Err(Unstorable::NoStore));
@@ -376,6 +374,18 @@ mod tests {
         assert_eq!(renewed.received_unix_ms, 1_060_000);
         let fields = String::from_utf8(renewed.fields).unwrap();
         assert_eq!(fields, "ETag: \"a\"\r\nX-B: 1\r\nCache-Control: max-age=30\r\nx-a: 2\r\n");
+    }
+
+    #[test]
+    fn a_304_may_forbid_to_keep_what_is_kept() {
+        let kept = head(200, "ETag: \"a\"\r\nCache-Control: max-age=9\r\n");
+        let of = |fields: &str| revalidate(&kept, &head(304, fields));
+        assert!(matches!(of("Cache-Control: no-cache\r\n"), Revalidated::Kept(_)));
+        let vary = "Vary: *\r\n";
+        let control = |directive| format!("Cache-Control: {directive}\r\n");
+        for fields in ["Set-Cookie: a=b\r\n", vary, &control("no-store"), &control("private")] {
+            assert_eq!(of(fields), Revalidated::AskAgain, "{fields}");
+        }
     }
 
     #[test]

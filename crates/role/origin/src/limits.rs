@@ -37,10 +37,6 @@ pub(crate) const SKIP_BYTES: usize = 64 * 1024;
 /// Largest number of seconds in a cache directive, 2^31 (RFC 9111 1.2.2).
 pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
-/// Heuristic freshness: a tenth of the time since the last change, as RFC 9111
-/// 4.2.2 suggests.
-pub(crate) const HEURISTIC_DIVISOR: u64 = 10;
-
 /// Bounds of a worker's client of one site's origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginLimits {

@@ -15,9 +15,9 @@ use crate::limits::{HEAD_ASKS_MAX, HEAD_BYTES, HEAD_WAITS_MAX};
 use crate::remote::Handed;
 
 /// What came of asking for a head.
-pub(crate) enum HeadSought {
-    /// Another node has it.
-    Found(Handed),
+pub(crate) enum HeadSought<T> {
+    /// Another node has it; what was made of it.
+    Found(T),
     /// No node has it; this one is to get it.
     Granted(HeadLease),
     /// Nobody knows, or who knows does not say.
@@ -50,8 +50,13 @@ impl Drop for HeadLease {
 }
 
 impl Others {
-    /// Asks for a head, at most a few times.
-    pub(crate) async fn seek_head(&self, name: SegmentName) -> HeadSought {
+    /// Asks for a head, at most a few times. What `read` makes nothing of counts as
+    /// not being there, so that in the end somebody asks the origin.
+    pub(crate) async fn seek_head<T>(
+        &self,
+        name: SegmentName,
+        read: impl Fn(&Handed) -> Option<T>,
+    ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
             let peers = match self.cluster.ask(name, HEAD_BYTES).await {
                 Event::Answer(Reply::Grant { lease }) => {
@@ -66,19 +71,18 @@ impl Others {
                 }
             };
             for peer in peers {
-                match self.head_of(peer, name).await {
-                    Ok(handed) => return HeadSought::Found(handed),
+                match self.head_of(peer, name).await.map(|handed| read(&handed)) {
+                    Ok(Some(found)) => return HeadSought::Found(found),
+                    Ok(None) => tracing::debug!("a head of another node is of no use"),
                     // Whether it may be kept is for this node to find out.
                     Err(PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch)) => {
                         return HeadSought::Nowhere;
                     }
                     // It has become stale.
-                    Err(error) => {
-                        tracing::debug!(%error, "a head was not got from another node");
-                        self.counters.inc(Counter::ClusterDirectoryError);
-                        self.cluster.tell_not_there(name, peer);
-                    }
+                    Err(error) => tracing::debug!(%error, "a head was not got from another node"),
                 }
+                self.counters.inc(Counter::ClusterDirectoryError);
+                self.cluster.tell_not_there(name, peer);
             }
         }
         HeadSought::Nowhere

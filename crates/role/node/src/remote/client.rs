@@ -99,6 +99,7 @@ impl Remotes {
                 Looked::Resource(resource) => {
                     return Landing::Resource(resource, CacheResult::Hit);
                 }
+                Looked::Failed(status) => return Landing::Failed(status),
                 Looked::Pass => return self.pass(site, remote, target).await,
                 Looked::Stale(resource, flight) => {
                     drop(self.fly(site, flight));
@@ -111,7 +112,7 @@ impl Remotes {
                         return Landing::Resource(resource, came);
                     }
                     Some(Landed::Failed(status)) => return Landing::Failed(status),
-                    Some(Landed::Passed) => return self.pass(site, remote, target).await,
+                    Some(Landed::Passed { .. }) => return self.pass(site, remote, target).await,
                     None => {}
                 },
                 Looked::Lead(flight) => {
@@ -184,6 +185,11 @@ pub(super) struct Asked<'a> {
     pub(super) target: &'a [u8],
     pub(super) range: Option<std::ops::Range<u64>>,
     pub(super) condition: Condition<'a>,
+}
+
+/// Whether a status is of the origin and of now, and says nothing of what it has.
+pub(super) fn is_trouble(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
 }
 
 /// What a client hears of an origin that does not answer.

@@ -6,20 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_origin::freshness::{Revalidated, revalidate};
-use skep_origin::{Condition, OriginReply};
-use skep_serve::monotonic_ms;
+use skep_origin::{Condition, OriginError, OriginReply};
 use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
-use super::client::{Asked, Landing, Remotes, status_of};
+use super::client::{Asked, Landing, Remotes, is_trouble, status_of};
 use super::kept::{Freshness, Got};
 use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
 use super::{handed, kept};
 use crate::catalog::Resource;
 use crate::cluster::{HeadLease, HeadSought};
-use crate::limits::HEAD_PROGRESS_MS;
+use crate::limits::{HEAD_PROGRESS_MS, PASS_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Acquired;
@@ -70,11 +69,12 @@ async fn seek(
     flight: &Flight,
 ) -> Sought {
     let Some(others) = &remotes.others else { return Sought::Nothing };
-    match others.seek_head(flight.name()).await {
-        HeadSought::Found(handed) => {
-            let read = handed::read(site, remote, flight.target(), &handed, flight.purges());
-            read.map_or(Sought::Nothing, Sought::Found)
-        }
+    let read = |handed: &_| {
+        let read = handed::read(site, remote, flight.target(), handed, flight.purges());
+        read.filter(|resource| !flight.is_gone(resource))
+    };
+    match others.seek_head(flight.name(), read).await {
+        HeadSought::Found(resource) => Sought::Found(resource),
         HeadSought::Granted(lease) => Sought::Lease(lease),
         HeadSought::Nowhere => Sought::Nothing,
     }
@@ -118,10 +118,13 @@ async fn land(
         }
         Answer::Passed(reply) => {
             let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
-            // An origin in trouble says nothing of what it does when well.
-            match reply.head.status >= 500 {
-                true => flight.land(Landed::Failed(reply.head.status)),
-                false => flight.land(Landed::Passed),
+            let status = reply.head.status;
+            match status {
+                // An origin in trouble says nothing of what it does when well.
+                _ if is_trouble(status) => flight.land(Landed::Failed(status)),
+                200..300 => flight.land(Landed::Passed { for_ms: PASS_MS }),
+                // There may be something to keep any moment.
+                _ => flight.land(Landed::Passed { for_ms: PASS_OTHER_MS }),
             }
             match is_part {
                 true => remotes.pass(site, remote, target).await,
@@ -145,8 +148,8 @@ async fn answer(
         // The head and the first segment by one exchange.
         let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
         let reply = match remotes.ask(site, remote, asked).await {
-            Ok(reply) if reply.head.status < 500 => reply,
-            failed => return on_failure(flight, failed.map_err(|error| status_of(&error))),
+            Ok(reply) if !is_trouble(reply.head.status) => reply,
+            failed => return on_failure(flight, failed),
         };
         if reply.head.status != 304 {
             return judge(remotes, site, remote, flight, reply).await;
@@ -166,16 +169,23 @@ async fn answer(
     }
 }
 
-/// RFC 5861 4: what was good before may do.
-fn on_failure(flight: &Flight, failed: Result<OriginReply, u16>) -> Answer {
-    let now_ms = monotonic_ms();
-    let usable = flight.kept().filter(|kept| {
-        !kept.is_retired() && kept.freshness().is_some_and(|fresh| fresh.is_usable_on_error(now_ms))
-    });
-    match (usable, failed) {
-        (Some(kept), _) => Answer::Resource(Arc::clone(kept), CacheResult::Hit),
-        (None, Ok(reply)) => Answer::Passed(Box::new(reply)),
-        (None, Err(status)) => Answer::Failed(status),
+/// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
+/// for the same failure again, unless the origin has something to say to each.
+fn on_failure(flight: &Flight, failed: Result<OriginReply, OriginError>) -> Answer {
+    let status = failed.as_ref().map_or_else(status_of, |reply| reply.head.status);
+    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
+    if let Some(kept) = flight.kept().filter(usable) {
+        flight.pause(status);
+        return Answer::Resource(Arc::clone(kept), CacheResult::Hit);
+    }
+    match failed {
+        Ok(reply) => Answer::Passed(Box::new(reply)),
+        Err(error) => {
+            if error.fault.blames_origin() {
+                flight.pause(status);
+            }
+            Answer::Failed(status)
+        }
     }
 }
 
@@ -205,10 +215,9 @@ async fn judge(
     flight: &Flight,
     reply: OriginReply,
 ) -> Answer {
-    let Some(version) = kept::version(&reply.head, remote) else {
+    let Some((bytes, version)) = kept::version(&reply.head) else {
         return Answer::Passed(Box::new(reply));
     };
-    let Some(bytes) = reply.head.total_bytes else { return Answer::Passed(Box::new(reply)) };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, remote);
     let purged = kept::purged(site, &purges.known, target, &head);

@@ -56,7 +56,11 @@ pub(super) fn read(
     let (bytes, rest) = rest.split_first_chunk()?;
     let (purged, text) = rest.split_first_chunk()?;
     let (bytes, purged) = (u64::from_le_bytes(*bytes), PurgeStamp(u64::from_le_bytes(*purged)));
-    let head = Head::from_text(text, unix_ms()).filter(|head| head.total_bytes == Some(bytes))?;
+    let head = Head::from_text(text, unix_ms())?;
+    // It is as good as what an origin says, and no better.
+    if kept::keepable_bytes(&head) != Some(bytes) {
+        return None;
+    }
     if purged < kept::purged(site, &purges.known, target, &head) {
         return None;
     }
@@ -69,20 +73,11 @@ pub(super) fn read(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_config::Site as SiteConfig;
     use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
 
+    use super::super::rig::{node, resource};
     use super::*;
-    use crate::purges::Purges;
-    use crate::site::SiteSet;
-
-    /// A node with a site of an origin.
-    fn node() -> Arc<Site> {
-        let origins = vec!["http://127.0.0.1:1".to_owned()];
-        let config = SiteConfig { origins, ..SiteConfig::default() };
-        let set = SiteSet::new(&[config], &Arc::<Purges>::default()).unwrap();
-        Arc::clone(set.iter().next().unwrap())
-    }
+    use crate::limits::OBJECT_BYTES_MAX;
 
     fn purge(site: &Site, what: PurgeWhat, stamp: u64) {
         let purges = vec![(what, PurgeStamp(stamp))];
@@ -91,13 +86,12 @@ mod tests {
 
     /// What a node got just now and hands on.
     fn got(site: &Arc<Site>) -> Handed {
-        let text = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nCache-Tag: t\r\nETag: \"v\"\r\n\
-            Cache-Control: max-age=60\r\n\r\n";
-        let (head, remote) = (Head::from_text(text, unix_ms()).unwrap(), site.remote.as_ref());
-        let (purges, freshness) = (site.purges.load(), Freshness::of(&head, remote.unwrap()));
-        let purged = kept::purged(site, &purges.known, b"/a", &head);
-        let got = Got { target: b"/a".into(), version: b"v".into(), bytes: 5, head, purged };
-        of(&kept::resource(site, remote.unwrap(), got, freshness, &purges)).unwrap()
+        got_with(site, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
+    }
+
+    /// The same with another length and other fields.
+    fn got_with(site: &Arc<Site>, bytes: u64, fields: &str) -> Handed {
+        of(&resource(site, bytes, fields)).unwrap()
     }
 
     fn taken(site: &Arc<Site>, handed: &Handed) -> Option<Arc<Resource>> {
@@ -127,6 +121,17 @@ mod tests {
         assert!(!kept.is_purged());
         purge(&one, PurgeWhat::Tag("t".into()), 9);
         assert!(kept.is_purged());
+    }
+
+    #[test]
+    fn what_no_node_may_keep_is_refused() {
+        let site = node();
+        let of = |bytes, fields: &str| taken(&site, &got_with(&site, bytes, fields)).is_some();
+        let fresh = "Cache-Control: max-age=60\r\n";
+        assert!(of(OBJECT_BYTES_MAX, fresh));
+        assert!(!of(OBJECT_BYTES_MAX + 1, fresh));
+        assert!(!of(5, &format!("{fresh}Set-Cookie: a=b\r\n")));
+        assert!(!of(5, "Cache-Control: max-age=60, private\r\n"));
     }
 
     #[test]

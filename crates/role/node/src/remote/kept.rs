@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use skep_directory::Purges as Known;
 use skep_origin::Head;
-use skep_origin::freshness::{self, Rules, Unstorable};
+use skep_origin::freshness;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
 use super::RemoteSite;
 use crate::catalog::Resource;
+use crate::limits::OBJECT_BYTES_MAX;
 use crate::object::{Object, Variants, Whence};
 use crate::purges::Snapshot;
 use crate::site::Site;
@@ -55,7 +56,7 @@ pub(crate) struct Freshness {
 impl Freshness {
     /// That of `head`, which came just now.
     pub(crate) fn of(head: &Head, site: &RemoteSite) -> Self {
-        let said = freshness::freshness(head, &Rules { heuristic_s_max: 0 });
+        let said = freshness::freshness(head);
         let control = &head.cache_control;
         let is_said = control.no_cache
             || control.max_age_s.or(control.s_maxage_s).is_some()
@@ -116,18 +117,20 @@ impl Freshness {
     }
 }
 
-/// The version under which an answer may be kept; `None`: it may not.
-pub(super) fn version(head: &Head, site: &RemoteSite) -> Option<Vec<u8>> {
-    let bytes = head.total_bytes?;
-    let may_be_kept = match freshness::storable(head, &Rules { heuristic_s_max: 0 }) {
-        Ok(()) => true,
-        // For as long as the site says; a page without any word on it may be
-        // anything.
-        Err(Unstorable::Useless) => false,
-        Err(_) => false,
-    };
+/// Length of an object that may be kept: it is known, its segments can be counted,
+/// and its head does not forbid it.
+pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
+    let bytes = head.total_bytes.filter(|bytes| *bytes <= OBJECT_BYTES_MAX);
+    bytes.filter(|_| freshness::allowed(head).is_ok())
+}
+
+/// Length of what an answer is of, and the version under which it is kept; `None`:
+/// it is not.
+pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
+    let bytes = keepable_bytes(head)?;
     let is_object = matches!(head.status, 200 | 206) && head.start == 0;
-    if !may_be_kept || !is_object {
+    // A page without any word on it may be anything.
+    if !is_object || freshness::storable(head).is_err() {
         return None;
     }
     let is_whole = head.end == Some(bytes);
@@ -136,15 +139,8 @@ pub(super) fn version(head: &Head, site: &RemoteSite) -> Option<Vec<u8>> {
     if bytes > SEGMENT_BYTES && is_whole {
         return None;
     }
-    match freshness::version(head) {
-        Some(version) => Some(version),
-        None if is_whole => {
-            let fresh = Freshness::of(head, site);
-            let can_be_used = fresh.fresh_until_ms > fresh.received_ms;
-            (can_be_used || head.etag.is_some() || head.last_modified.is_some()).then(once)
-        }
-        None => None,
-    }
+    let version = freshness::version(head).or_else(|| is_whole.then(once))?;
+    Some((bytes, version))
 }
 
 /// A version of its own, unlike that of any other answer to any node: parts of
@@ -198,6 +194,11 @@ pub(super) fn resource(
 }
 
 impl Resource {
+    /// Whether it may be used where its origin fails.
+    pub(super) fn may_do_on_error(&self) -> bool {
+        self.freshness().is_some_and(|fresh| fresh.is_usable_on_error(monotonic_ms()))
+    }
+
     /// Its place at its origins, if it has one.
     pub(crate) fn remote(&self) -> Option<&Remote> {
         match &self.variants.plain.whence {

@@ -86,3 +86,38 @@ impl RemoteSite {
         &self.key
     }
 }
+
+/// What tests of this module begin with.
+#[cfg(test)]
+mod rig {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use skep_config::Site as SiteConfig;
+    use skep_origin::Head;
+    use skep_serve::unix_ms;
+
+    use super::kept::{self, Freshness, Got};
+    use crate::catalog::Resource;
+    use crate::purges::Purges;
+    use crate::site::{Site, SiteSet};
+
+    /// A node with a site of an origin.
+    pub(super) fn node() -> Arc<Site> {
+        let origins = vec!["http://127.0.0.1:1".to_owned()];
+        let config = SiteConfig { origins, ..SiteConfig::default() };
+        let set = SiteSet::new(&[config], &Arc::<Purges>::default()).unwrap();
+        Arc::clone(set.iter().next().unwrap())
+    }
+
+    /// What came just now from `/a`, of so many bytes and with these fields.
+    pub(super) fn resource(site: &Arc<Site>, bytes: u64, fields: &str) -> Arc<Resource> {
+        let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
+        let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
+        let remote = site.remote.as_ref().unwrap();
+        let (purges, freshness) = (site.purges.load(), Freshness::of(&head, remote));
+        let purged = kept::purged(site, &purges.known, b"/a", &head);
+        let got = Got { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
+        kept::resource(site, remote, got, freshness, &purges)
+    }
+}

@@ -15,7 +15,7 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::Origin;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, Remotes};
+use super::client::{Asked, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::catalog::Resource;
 use crate::cluster::{Buffer, SegmentOrigin, read_on};
@@ -140,8 +140,8 @@ impl RemoteSegment {
         let reply = self.remotes.ask(&self.resource.site, remote, asked).await?;
         let head = &reply.head;
         if !matches!(head.status, 200 | 206) {
-            // It may only be in trouble, or the object is not there any more.
-            if head.status < 500 {
+            // Or the object is not there any more.
+            if !is_trouble(head.status) {
                 self.remotes.shelf.retire(&self.resource);
             }
             return Err(Stopped::Status(head.status));

@@ -2,6 +2,7 @@
 //!
 //! A flight is one request to an origin for a head. While it is under way all
 //! others wait for its end, which comes: landed, or dropped, which they are told.
+//! Behind some ends nobody flies for a time: what came of the last one holds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 
 use super::handed::{self, Handed};
 use crate::catalog::Resource;
-use crate::limits::{HEAD_WAIT_MS, LEASE_WAIT_MS, PASS_MS};
+use crate::limits::{FAILED_MS, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Store;
@@ -25,8 +26,8 @@ use crate::store::Store;
 pub(crate) enum Landed {
     /// With this; and what it took.
     Resource(Arc<Resource>, CacheResult),
-    /// With an answer for one; ask for yourself.
-    Passed,
+    /// With an answer for one; ask for yourself, for so many milliseconds.
+    Passed { for_ms: u64 },
     /// The origin failed; a status for the client.
     Failed(u16),
 }
@@ -49,6 +50,8 @@ pub(crate) enum Looked {
     Stale(Arc<Resource>, Flight),
     /// Its answers are not kept.
     Pass,
+    /// The origin has just failed; a status for the client.
+    Failed(u16),
     /// Somebody is asking.
     Wait(watch::Receiver<Flown>),
     /// The caller must ask.
@@ -66,8 +69,18 @@ pub(crate) struct Shelf {
 #[derive(Debug, Default)]
 struct Slot {
     kept: Option<Arc<Resource>>,
-    passes_until_ms: u64,
+    /// Until then nobody flies, by the monotonic clock in milliseconds, and why.
+    pause: Option<(u64, Pause)>,
     flight: Option<watch::Receiver<Flown>>,
+}
+
+/// Why nobody asks for all.
+#[derive(Clone, Copy, Debug)]
+enum Pause {
+    /// Answers are for one.
+    Passed,
+    /// The origin failed; a status for the client.
+    Failed(u16),
 }
 
 impl Shelf {
@@ -86,20 +99,27 @@ impl Shelf {
             make_room(&mut slots, self.slots_max);
         }
         let slot = slots.entry(name).or_default();
-        if let Some(kept) = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged()) {
+        let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
+        if let Some(kept) = &gone {
             kept.drop_purged(&self.store);
         }
         if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
             kept.mark_used();
             return Looked::Resource(Arc::clone(kept));
         }
-        if now_ms < slot.passes_until_ms {
-            return Looked::Pass;
-        }
         let usable = |kept: &&Arc<Resource>| {
             kept.freshness().is_some_and(|fresh| fresh.is_usable_while_asking(now_ms))
         };
         let usable = slot.kept.as_ref().filter(usable).map(Arc::clone);
+        match slot.pause.filter(|(until_ms, _)| now_ms < *until_ms) {
+            Some((_, Pause::Passed)) => return Looked::Pass,
+            Some((_, Pause::Failed(status))) => {
+                let may_do = slot.kept.as_ref().filter(|kept| kept.may_do_on_error());
+                let may_do = usable.or_else(|| may_do.map(Arc::clone));
+                return may_do.map_or(Looked::Failed(status), Looked::Resource);
+            }
+            None => {}
+        }
         match (&slot.flight, usable) {
             (Some(_), Some(kept)) => Looked::Resource(kept),
             (Some(flight), None) => Looked::Wait(flight.clone()),
@@ -107,7 +127,8 @@ impl Shelf {
                 let (sender, receiver) = watch::channel(Flown::Seeking);
                 slot.flight = Some(receiver);
                 let (shelf, kept) = (Arc::clone(self), slot.kept.clone());
-                let flight = Flight { shelf, name, target: target.into(), kept, purges, sender };
+                let target = target.into();
+                let flight = Flight { shelf, name, target, kept, gone, purges, sender };
                 match usable {
                     Some(kept) => Looked::Stale(kept, flight),
                     None => Looked::Lead(flight),
@@ -169,6 +190,8 @@ pub(crate) struct Flight {
     name: SegmentName,
     target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
+    /// What was kept and can't be had any more.
+    gone: Option<Arc<Resource>>,
     /// Known when it began.
     purges: Arc<Snapshot>,
     sender: watch::Sender<Flown>,
@@ -200,6 +223,19 @@ impl Flight {
         self.kept.as_ref()
     }
 
+    /// Whether this is what was found to be had no more, though another node says
+    /// that it is fresh.
+    pub(crate) fn is_gone(&self, resource: &Resource) -> bool {
+        self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
+    }
+
+    /// Nobody is to fly again soon: the origin failed, with `status` for clients.
+    pub(crate) fn pause(&self, status: u16) {
+        let mut slots = self.shelf.lock();
+        let slot = slots.entry(self.name).or_default();
+        slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(status)));
+    }
+
     /// The end.
     pub(crate) fn land(self, landed: Landed) {
         let mut replaced = None;
@@ -209,11 +245,10 @@ impl Flight {
             match &landed {
                 Landed::Resource(resource, _) => {
                     replaced = slot.kept.replace(Arc::clone(resource));
-                    slot.passes_until_ms = 0;
                 }
-                Landed::Passed => {
+                Landed::Passed { for_ms } => {
                     replaced = slot.kept.take();
-                    slot.passes_until_ms = monotonic_ms() + PASS_MS;
+                    slot.pause = Some((monotonic_ms() + for_ms, Pause::Passed));
                 }
                 Landed::Failed(_) => {}
             }
@@ -232,7 +267,7 @@ impl Drop for Flight {
         let mut slots = self.shelf.lock();
         if let Some(slot) = slots.get_mut(&self.name) {
             slot.flight = None;
-            if slot.kept.is_none() && slot.passes_until_ms == 0 {
+            if slot.kept.is_none() && slot.pause.is_none() {
                 slots.remove(&self.name);
             }
         }
@@ -259,4 +294,62 @@ fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize) {
         surplus = surplus.saturating_sub(usize::from(!keep));
         keep
     });
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::super::rig::{node, resource};
+    use super::*;
+
+    fn lead(shelf: &Arc<Shelf>, site: &Site) -> Flight {
+        let Looked::Lead(flight) = shelf.look(site, b"/a") else { panic!("nobody flies") };
+        flight
+    }
+
+    #[test]
+    fn behind_a_failure_nobody_flies_for_a_time() {
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let flight = lead(&shelf, &site);
+        flight.pause(504);
+        flight.land(Landed::Failed(504));
+        assert!(matches!(shelf.look(&site, b"/a"), Looked::Failed(504)));
+        assert!(matches!(shelf.look(&site, b"/b"), Looked::Lead(_)));
+    }
+
+    #[test]
+    fn behind_a_failure_what_is_stale_may_do() {
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let words = "ETag: \"v\"\r\nCache-Control: max-age=0";
+        for (more, may_do) in [(", stale-if-error=60\r\n", true), ("\r\n", false)] {
+            let kept = resource(&site, 5, &format!("{words}{more}"));
+            let flight = match shelf.look(&site, b"/a") {
+                Looked::Lead(flight) => flight,
+                _ => panic!("nobody flies"),
+            };
+            flight.land(Landed::Resource(kept, CacheResult::Fill));
+            let flight = lead(&shelf, &site);
+            assert!(flight.kept().is_some());
+            flight.pause(502);
+            flight.land(Landed::Failed(502));
+            match shelf.look(&site, b"/a") {
+                Looked::Resource(_) => assert!(may_do),
+                Looked::Failed(502) => assert!(!may_do),
+                _ => panic!("somebody flies"),
+            }
+            shelf.lock().clear();
+        }
+    }
+
+    #[test]
+    fn a_flight_knows_what_is_gone() {
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let fresh = "ETag: \"v\"\r\nCache-Control: max-age=60\r\n";
+        let kept = resource(&site, 5, fresh);
+        lead(&shelf, &site).land(Landed::Resource(Arc::clone(&kept), CacheResult::Fill));
+        shelf.retire(&kept);
+        let flight = lead(&shelf, &site);
+        assert!(flight.is_gone(&resource(&site, 5, fresh)));
+        assert!(!flight.is_gone(&resource(&site, 6, fresh)));
+    }
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use super::rig::{get, hash, noise, part, patient, read, whole, with_origins};
-use crate::freshness::{Revalidated, Rules, freshness, revalidate, storable, version};
+use crate::freshness::{Revalidated, freshness, revalidate, storable, version};
 use crate::{Ask, Condition};
 
 /// An nginx that serves a folder.
@@ -94,9 +94,8 @@ fn nginx_is_understood() {
         let segment = |at: u64| Ask { range: Some(at..at + 4 * 1024 * 1024), ..whole("/big") };
         let mut first = origins.open(&segment(0)).await.unwrap();
         let mut joined = read(&mut first.body).await.unwrap();
-        let rules = Rules { heuristic_s_max: 0 };
-        assert_eq!(storable(&first.head, &rules), Ok(()));
-        let fresh = freshness(&first.head, &rules);
+        assert_eq!(storable(&first.head), Ok(()));
+        let fresh = freshness(&first.head);
         assert!(fresh.fresh_until_unix_ms > first.head.received_unix_ms);
         while joined.len() < object.len() {
             let pin = Condition::Pinned(first.head.validators());
