@@ -38,6 +38,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "cache_handshake" => streams::handshakes(),
         "cache_frames" => streams::framed(),
         "cache_message" => streams::messages(),
+        "part_head" => streams::part_heads(),
         other => panic!("there is no target {other}"),
     };
     seeds.into_iter().filter(|seed| seed.len() <= SEED_BYTES_MAX).collect()

@@ -6,14 +6,15 @@ use std::sync::LazyLock;
 use skep_units::{SEGMENT_BYTES, stable_hash};
 use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
+use skep_wire::cache::part::{Head, Version, Versions};
 use skep_wire::cache::{
     Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Member, Origin, PeerReply,
     PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, Refusal, SegmentName,
     ToCoordinator, ToNode, link::Standing,
 };
 use skep_wire::limits::{
-    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, ORIGIN_BYTES_MAX, PEER_HEAD_BYTES_MAX,
-    PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, TAIL_MAX,
+    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, ORIGIN_BYTES_MAX, PART_FILE_BYTES_MAX,
+    PEER_HEAD_BYTES_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -113,6 +114,18 @@ pub fn message(data: &[u8]) {
             assert!(head.len() <= PEER_HEAD_BYTES_MAX);
         }
     }
+}
+
+/// What a node says that it has at a path: what is believed is bounded, and goes
+/// on as the same.
+pub fn part_head(data: &[u8]) {
+    let Some(head) = Head::read(data) else { return };
+    assert_eq!(Head::read(&head.to_bytes()), Some(head));
+    let Head::File(Versions { plain, encoded }) = head else {
+        return assert_eq!(head.to_bytes(), data, "there is one way to say it");
+    };
+    let all = encoded.iter().flatten().chain([&plain]);
+    all.for_each(|version| assert!(version.bytes <= PART_FILE_BYTES_MAX));
 }
 
 fn is_sound(news: &PurgeNews) {
@@ -320,4 +333,19 @@ fn feed(side: &mut Handshake, heard: &[u8], at: &mut usize) {
 fn identity(name: &str) -> Identity {
     let key = Key::from_text("a secret for fuzzing, long enough").expect("32 characters");
     Identity::new(&key, "hive", &Name::new(name).expect("a short name"))
+}
+
+/// Seeds of [`part_head`].
+pub fn part_heads() -> Vec<Vec<u8>> {
+    let version = |number: u64| Version {
+        mtime_ns: i128::from(number) * 1_000_000_007 - 500_000_000,
+        bytes: number.pow(7).min(PART_FILE_BYTES_MAX),
+    };
+    let file = |number: u64| {
+        let sibling = |slot: u64| (number >> slot & 1 == 1).then(|| version(number + slot));
+        let encoded = [sibling(0), sibling(1), sibling(2)];
+        Head::File(Versions { plain: version(number), encoded })
+    };
+    let heads = (0..64).map(file).chain([Head::Folder, Head::Forbidden]);
+    heads.map(Head::to_bytes).collect()
 }

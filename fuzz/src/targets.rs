@@ -31,6 +31,7 @@ pub const ALL: &[(&str, Target)] = &[
     ("cache_handshake", streams::handshake),
     ("cache_frames", streams::frames),
     ("cache_message", streams::message),
+    ("part_head", streams::part_head),
 ];
 
 const HEAD_LIMITS: HeadLimits = HeadLimits {

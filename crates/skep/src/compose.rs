@@ -26,7 +26,7 @@ use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
 use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
-use crate::settings::{admission_limits, engine_settings, log_format, log_target, threads};
+use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
 use crate::signals::{Signals, Wish};
 
 /// How often a draining process looks whether it is done, in milliseconds.
@@ -74,7 +74,7 @@ impl Process {
     ) -> anyhow::Result<Self> {
         let threads = threads(&config);
         let registry = Arc::new(Registry::new());
-        let admission = Admission::new(admission_limits(&config));
+        let admissions = Admissions::new(&config);
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 
         let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
@@ -103,7 +103,7 @@ impl Process {
         if let Some(node) = &node {
             cooperation.join(&config, &roles, node)?;
         }
-        let workers = Workers::start(threads, &admission)?;
+        let workers = Workers::start(threads)?;
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);
         }
@@ -114,7 +114,7 @@ impl Process {
             file,
             addresses(&parts),
             settings,
-            admission,
+            admissions,
             registry,
             access_log.handle(),
             node,
@@ -171,12 +171,12 @@ impl Process {
     /// Finishes what is in work, at most for the configured time; a second
     /// signal ends it at once.
     async fn drain(&self, signals: &mut Signals) {
-        let admission = self.running.admission();
+        let admissions = self.running.admissions();
         let limit = self.running.drain_time();
-        tracing::info!(connections = admission.open(), "draining");
+        tracing::info!(connections = admissions.open(), "draining");
         self.workers.drain();
         let done = async {
-            while admission.open() > 0 {
+            while admissions.open() > 0 {
                 tokio::time::sleep(Duration::from_millis(DRAIN_POLL_MS)).await;
             }
         };
@@ -184,7 +184,7 @@ impl Process {
         tokio::select! {
             () = done => tracing::info!("drained"),
             () = tokio::time::sleep(limit) => {
-                tracing::warn!(connections = admission.open(), "drain time is over");
+                tracing::warn!(connections = admissions.open(), "drain time is over");
             }
             () = told_again => tracing::warn!("told again: stopping now"),
         }
@@ -226,19 +226,23 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
         let settings = Arc::clone(running.settings());
         let registry = Arc::clone(running.registry());
         let log = running.log().clone();
+        let admissions = running.admissions().clone();
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
+            let Admissions { clients, peers } = admissions;
             for (part, socket) in own {
                 match part {
-                    Part::Node(node) => listen(worker, socket, &context, node.handler(&context)),
+                    Part::Node(node) => {
+                        listen(socket, &context, node.handler(&context), &clients);
+                    }
                     Part::Peers(node) => {
-                        if let Some(service) = node.peer_service(&context) {
-                            listen_for(worker, socket, service);
+                        if let Some(service) = node.peer_service(&context, &registry) {
+                            listen_for(worker, socket, service, &peers);
                         }
                     }
                     Part::Service(dispatcher) => {
                         let handler = DispatcherHandler::new(&dispatcher, &context);
-                        listen(worker, socket, &context, handler);
+                        listen(socket, &context, handler, &clients);
                     }
                 }
             }
@@ -247,18 +251,25 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
 }
 
 fn listen<H: Handler>(
-    worker: &Rc<Worker>,
     socket: std::net::TcpListener,
     context: &Rc<Context>,
     handler: Rc<H>,
+    clients: &Arc<Admission>,
 ) {
-    listen_for(worker, socket, Engine::new(Rc::clone(context), handler));
+    let engine = Engine::new(Rc::clone(context), handler);
+    listen_for(context.worker(), socket, engine, clients);
 }
 
-fn listen_for<S: Service>(worker: &Rc<Worker>, socket: std::net::TcpListener, service: Rc<S>) {
+fn listen_for<S: Service>(
+    worker: &Rc<Worker>,
+    socket: std::net::TcpListener,
+    service: Rc<S>,
+    admission: &Arc<Admission>,
+) {
     match tokio::net::TcpListener::from_std(socket) {
         Ok(listener) => {
-            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service));
+            let (worker, admission) = (Rc::clone(worker), Arc::clone(admission));
+            tokio::task::spawn_local(accept_loop(worker, listener, service, admission));
         }
         Err(error) => tracing::error!(%error, "a worker can't listen"),
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use skep_cluster::MembershipError;
-use skep_config::Config;
+use skep_config::{Config, Dispatch};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
     NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Purged, Role, ServiceStatus,
@@ -81,7 +81,18 @@ impl Control for Management {
     }
 
     fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
-        self.each_with(service, name, |dispatcher| dispatcher.drain(name))
+        self.each_with(service, name, |dispatcher| dispatcher.drain(name))?;
+        // Packets are steered by a copy of what was just changed.
+        let is_steered = |dispatcher: &Arc<Dispatcher>| {
+            let status = dispatcher.status();
+            status.dispatch == Dispatch::Direct.word()
+                && service.is_none_or(|service| status.name == service)
+                && status.nodes.iter().any(|node| node.name == name)
+        };
+        match self.0.dispatchers.iter().any(is_steered) {
+            true => self.0.directing.await_drained(name),
+            false => Ok(()),
+        }
     }
 
     fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {

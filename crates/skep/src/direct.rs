@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
-use skep_console::{DirectPeer, DirectStatus, PacketCount};
+use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
 use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnReign};
 use skep_guard::privileges;
 use skep_telemetry::Registry;
@@ -154,6 +154,22 @@ impl Directing {
             direct.reload(config, key)?;
         }
         Ok(())
+    }
+
+    /// Waits until no new connections are steered to a node that was drained.
+    ///
+    /// # Errors
+    /// They still are.
+    pub(crate) fn await_drained(&self, node: &str) -> Result<(), ControlError> {
+        if self.direct.as_ref().is_none_or(|direct| direct.await_drained(node)) {
+            return Ok(());
+        }
+        let what = format!(
+            "{node} drains, but netguard does not answer and new connections may still be steered \
+             there; it is told as soon as it listens: `skep status` says what is wrong, `skep node \
+             drain {node}` looks again"
+        );
+        Err(ControlError::Unavailable { what })
     }
 
     /// What is shown of it, if this process has a part in it.

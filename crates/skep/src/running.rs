@@ -13,14 +13,13 @@ use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::Settings;
 use skep_node::Node;
-use skep_serve::Admission;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
 use crate::cooperation::Cooperation;
 use crate::direct::{Directing, config_of_node};
 use crate::reporting::Reporting;
-use crate::settings::{admission_limits, engine_settings, threads};
+use crate::settings::{Admissions, engine_settings, threads};
 
 /// What a process is of its cluster.
 #[derive(Clone, Debug)]
@@ -49,7 +48,7 @@ pub(crate) struct Running {
     config: Mutex<Arc<Config>>,
     generation: AtomicU64,
     settings: Arc<ArcSwap<Settings>>,
-    admission: Arc<Admission>,
+    admissions: Admissions,
     registry: Arc<Registry>,
     log: LogHandle,
     reloads: Mutex<Arc<CoreCounters>>,
@@ -63,7 +62,7 @@ impl Running {
         file: Option<PathBuf>,
         addresses: Vec<SocketAddr>,
         settings: Arc<ArcSwap<Settings>>,
-        admission: Arc<Admission>,
+        admissions: Admissions,
         registry: Arc<Registry>,
         log: LogHandle,
         node: Option<Arc<Node>>,
@@ -90,7 +89,7 @@ impl Running {
             config: Mutex::new(Arc::new(config)),
             generation: AtomicU64::new(1),
             settings,
-            admission,
+            admissions,
             reloads: Mutex::new(registry.core()),
             registry,
             log,
@@ -111,8 +110,8 @@ impl Running {
         &self.settings
     }
 
-    pub(crate) fn admission(&self) -> &Arc<Admission> {
-        &self.admission
+    pub(crate) fn admissions(&self) -> &Admissions {
+        &self.admissions
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {
@@ -188,7 +187,7 @@ impl Running {
         self.directing.reload(&config)?;
         self.reporting.reload(&config);
         self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
-        self.admission.set_limits(admission_limits(&config));
+        self.admissions.set_limits(&config);
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -1,9 +1,12 @@
 //! From the words of the config to the settings of the parts.
 
+use std::sync::Arc;
+
 use skep_config::{Config, LogFormat};
 use skep_engine::Settings;
 use skep_http::{BodyLimits, HeadLimits};
-use skep_serve::AdmissionLimits;
+use skep_peer::stream::PEER_ADMISSION;
+use skep_serve::{Admission, AdmissionLimits};
 use skep_telemetry::{Format, Target};
 
 /// Worker threads: as told, or one per core.
@@ -14,7 +17,32 @@ pub(crate) fn threads(config: &Config) -> usize {
     }
 }
 
-pub(crate) fn admission_limits(config: &Config) -> AdmissionLimits {
+/// Who may connect to this process: clients and other nodes, each counted for
+/// themselves, so that neither starves the other.
+#[derive(Clone)]
+pub(crate) struct Admissions {
+    pub(crate) clients: Arc<Admission>,
+    pub(crate) peers: Arc<Admission>,
+}
+
+impl Admissions {
+    pub(crate) fn new(config: &Config) -> Self {
+        let clients = Admission::new(client_limits(config));
+        Self { clients, peers: Admission::new(PEER_ADMISSION) }
+    }
+
+    /// Bounds of a changed config; connections already open stay.
+    pub(crate) fn set_limits(&self, config: &Config) {
+        self.clients.set_limits(client_limits(config));
+    }
+
+    /// Connections open.
+    pub(crate) fn open(&self) -> usize {
+        self.clients.open() + self.peers.open()
+    }
+}
+
+fn client_limits(config: &Config) -> AdmissionLimits {
     AdmissionLimits {
         connections_max: config.limits.connections_max as usize,
         per_address_max: config.limits.connections_per_address_max as usize,

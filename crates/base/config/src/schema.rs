@@ -366,8 +366,9 @@ table! {
         /// How long a node waits for the coordinator, which knows who holds
         /// what, before it goes by the hash of the name.
         coordinator_timeout_ms: u64 = 100 => ms(1..=10_000), restart;
-        /// Bytes that a node sends to other nodes at a time; over it, it lets
-        /// them ask elsewhere.
+        /// Bytes that a node has to send at a time: to other nodes, and an
+        /// eighth of those to clients, who are slower. Over it, it lets other
+        /// nodes ask elsewhere.
         outstanding_bytes_max: u64 = 512 * MIB => bytes(MIB..=TIB), restart;
     }
 }

@@ -105,3 +105,7 @@ pub const PEER_REPLY_BYTES_MAX: usize = PEER_HEAD_BYTES_MAX + 256;
 
 /// Bytes of a chunk, the last of a segment excepted: what a segment grows by.
 pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
+
+/// Largest object that a node believes another node or an origin to have, in bytes:
+/// 16 TiB, of which it can still count the segments.
+pub const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;

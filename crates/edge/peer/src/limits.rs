@@ -1,5 +1,8 @@
 //! Bounds and fixed numbers of sockets, links and fetches, with units and reasons.
 
+use skep_serve::AdmissionLimits;
+use skep_wire::limits::PEERS_MAX;
+
 /// Receive buffer, in bytes (the system may grant less): some seconds of the
 /// heartbeats of 256 nodes, so that a pause loses none, or one long table.
 pub(crate) const RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
@@ -74,6 +77,19 @@ pub(crate) const PEER_CONNECT_MS: u64 = 250;
 
 /// Connections of one worker to one other node: one exchange each at a time.
 pub(crate) const PEER_CONNECTIONS_MAX: usize = 64;
+
+/// Connections that one machine may have to a node: [`PEER_CONNECTIONS_MAX`] of
+/// each of 64 workers.
+const PEER_CONNECTIONS_PER_ADDRESS_MAX: usize = 64 * PEER_CONNECTIONS_MAX;
+
+/// Connections of other nodes that a node takes: an allowance of their own, so that
+/// clients can't take theirs, nor they the clients'. In all as many as one worker
+/// of every machine that the cluster may have; machines have more workers, and are
+/// never all so busy with one node.
+pub const PEER_ADMISSION: AdmissionLimits = AdmissionLimits {
+    connections_max: PEERS_MAX * PEER_CONNECTIONS_MAX,
+    per_address_max: PEER_CONNECTIONS_PER_ADDRESS_MAX,
+};
 
 /// Milliseconds after which an unused connection to a node is closed.
 pub(crate) const PEER_IDLE_MS: u64 = 30_000;

@@ -3,11 +3,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::admission::Refusal;
+use crate::admission::{Admission, Refusal};
 use crate::conn::Conn;
 use crate::descriptors::DescriptorReserve;
 use crate::limits::{ACCEPT_BATCH_MAX, ACCEPT_PAUSE_MS};
@@ -36,9 +37,15 @@ pub enum AcceptEvent {
     Failed,
 }
 
-/// Accepts from `listener` until the worker drains, then takes what the kernel
-/// had already queued and closes the listener.
-pub async fn accept_loop<S: Service>(worker: Rc<Worker>, listener: TcpListener, service: Rc<S>) {
+/// Accepts from `listener` who is admitted, until the worker drains, then takes
+/// what the kernel had already queued and closes the listener.
+pub async fn accept_loop<S: Service>(
+    worker: Rc<Worker>,
+    listener: TcpListener,
+    service: Rc<S>,
+    admission: Arc<Admission>,
+) {
+    let take = |(stream, peer)| take(&worker, &service, &admission, stream, peer);
     let mut reserve = DescriptorReserve::new();
     let mut in_batch = 0;
     loop {
@@ -48,7 +55,7 @@ pub async fn accept_loop<S: Service>(worker: Rc<Worker>, listener: TcpListener, 
             () = worker.drain_started() => break,
         };
         match accepted {
-            Ok((stream, peer)) => take(&worker, &service, stream, peer),
+            Ok(accepted) => take(accepted),
             Err(e) => recover(&listener, &service, &mut reserve, &e).await,
         }
         in_batch += 1;
@@ -56,13 +63,19 @@ pub async fn accept_loop<S: Service>(worker: Rc<Worker>, listener: TcpListener, 
             tokio::task::yield_now().await;
         }
     }
-    while let Some(Ok((stream, peer))) = accept_now(&listener).await {
-        take(&worker, &service, stream, peer);
+    while let Some(Ok(accepted)) = accept_now(&listener).await {
+        take(accepted);
     }
 }
 
-fn take<S: Service>(worker: &Rc<Worker>, service: &Rc<S>, stream: TcpStream, peer: SocketAddr) {
-    match worker.admission().admit(peer.ip()) {
+fn take<S: Service>(
+    worker: &Rc<Worker>,
+    service: &Rc<S>,
+    admission: &Arc<Admission>,
+    stream: TcpStream,
+    peer: SocketAddr,
+) {
+    match admission.admit(peer.ip()) {
         Ok(permit) => {
             service.observe(AcceptEvent::Accepted);
             let conn = Conn::accepted(worker, stream, peer, permit);

@@ -1,7 +1,8 @@
 //! Who may connect: connections in all and per client address.
 //!
 //! The only state that workers share per connection. Asked once per accept and
-//! once per close, never per request.
+//! once per close, never per request. Whoever must not starve somebody else
+//! (clients, other nodes) has a count of its own.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,9 +15,9 @@ use crate::limits::ADDRESS_SHARDS;
 /// Bounds on open connections; each at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionLimits {
-    /// Connections of this process, in all.
+    /// Connections in all.
     pub connections_max: usize,
-    /// Connections of one client address.
+    /// Connections from one address.
     pub per_address_max: usize,
 }
 

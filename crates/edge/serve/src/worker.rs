@@ -2,14 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::runtime::{LocalOptions, LocalRuntime};
 use tokio::sync::{mpsc, watch};
 
-use crate::admission::Admission;
 use crate::clock::monotonic_ms;
 use crate::deadline::Deadlines;
 use crate::limits::{BLOCKING_THREADS_MAX, INPUT_BYTES, OUTPUTS_KEPT_MAX, SWEEP_INTERVAL_MS};
@@ -19,7 +17,6 @@ use crate::output::Output;
 pub struct Worker {
     index: usize,
     deadlines: Deadlines,
-    admission: Arc<Admission>,
     input: RefCell<Box<[u8]>>,
     outputs: RefCell<Vec<Output>>,
     drain: watch::Receiver<bool>,
@@ -28,11 +25,10 @@ pub struct Worker {
 }
 
 impl Worker {
-    fn new(index: usize, admission: Arc<Admission>, drain: watch::Receiver<bool>) -> Self {
+    fn new(index: usize, drain: watch::Receiver<bool>) -> Self {
         Self {
             index,
             deadlines: Deadlines::default(),
-            admission,
             input: RefCell::new(vec![0; INPUT_BYTES].into_boxed_slice()),
             outputs: RefCell::default(),
             drain,
@@ -54,11 +50,6 @@ impl Worker {
     /// The timers of this worker's connections.
     pub fn deadlines(&self) -> &Deadlines {
         &self.deadlines
-    }
-
-    /// The counts that all workers share.
-    pub fn admission(&self) -> &Arc<Admission> {
-        &self.admission
     }
 
     /// Whether the server has been told to finish.
@@ -143,12 +134,12 @@ pub struct Workers {
 
 impl Workers {
     /// Starts `count` workers, each with nothing to do until told by its handle.
-    pub fn start(count: usize, admission: &Arc<Admission>) -> Result<Self, WorkersError> {
+    pub fn start(count: usize) -> Result<Self, WorkersError> {
         let (drain, _) = watch::channel(false);
         let (finish, _) = watch::channel(false);
         let mut workers = Self { threads: Vec::new(), handles: Vec::new(), drain, finish };
         for index in 0..count {
-            workers.spawn(index, admission)?;
+            workers.spawn(index)?;
         }
         Ok(workers)
     }
@@ -174,10 +165,9 @@ impl Workers {
         }
     }
 
-    fn spawn(&mut self, index: usize, admission: &Arc<Admission>) -> Result<(), WorkersError> {
+    fn spawn(&mut self, index: usize) -> Result<(), WorkersError> {
         #[expect(clippy::disallowed_methods, reason = "jobs come from start-up and reloads alone")]
         let (sender, jobs) = mpsc::unbounded_channel();
-        let admission = Arc::clone(admission);
         let drain = self.drain.subscribe();
         let finish = self.finish.subscribe();
         let (report, started) = std::sync::mpsc::sync_channel(1);
@@ -187,7 +177,7 @@ impl Workers {
                 match local_runtime(index) {
                     Ok(runtime) => {
                         let _ = report.send(Ok(()));
-                        run(runtime, Worker::new(index, admission, drain), finish, jobs);
+                        run(runtime, Worker::new(index, drain), finish, jobs);
                     }
                     Err(error) => {
                         let _ = report.send(Err(error));

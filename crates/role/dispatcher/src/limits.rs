@@ -91,6 +91,14 @@ pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
 /// sign of a guard that is stuck, and waits in the thread that beats.
 pub(crate) const JOBS_MAX: usize = 1024;
 
+/// How long an operator waits until packets are steered by his order, in
+/// milliseconds: many heartbeats, of which each takes orders up, and the patience
+/// at a start.
+pub(crate) const ORDER_MS: u64 = 2 * PATIENCE_AT_START_MS;
+
+/// How often it is looked whether they are, in milliseconds.
+pub(crate) const ORDER_POLL_MS: u64 = 5;
+
 /// News of jobs that wait for the thread that beats.
 pub(crate) const NEWS_MAX: usize = 64;
 

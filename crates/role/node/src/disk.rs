@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use skep_config::Symlinks;
+pub(crate) use skep_wire::cache::part::Version;
 
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +62,6 @@ impl From<Errno> for DiskError {
             other => Self::Failed(other.raw_os_error()),
         }
     }
-}
-
-/// Which version of a file: its modification time and its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Version {
-    /// Last modification, in nanoseconds since 1970.
-    pub(crate) mtime_ns: i128,
-    /// Size, in bytes.
-    pub(crate) bytes: u64,
 }
 
 /// What tells one state of a file from the next: the version, and what shows

@@ -49,6 +49,7 @@ use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
 use skep_serve::unix_ms;
+use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 
 use catalog::Catalog;
@@ -145,8 +146,13 @@ impl Node {
         self.cluster.get()
     }
 
-    /// What answers other nodes on the worker of `context`.
-    pub fn peer_service(&self, context: &Rc<Context>) -> Option<Rc<PeerService<PeerDesk>>> {
+    /// What answers other nodes on the worker of `context`; `registry` is that of
+    /// all workers.
+    pub fn peer_service(
+        &self,
+        context: &Rc<Context>,
+        registry: &Arc<Registry>,
+    ) -> Option<Rc<PeerService<PeerDesk>>> {
         let cluster = self.cluster.get()?;
         let desk = PeerDesk {
             cluster: Arc::clone(cluster),
@@ -155,6 +161,7 @@ impl Node {
             announced: Arc::clone(&self.announced),
             others: Others::new(cluster, context.worker(), context.counters()),
             counters: Arc::clone(context.counters()),
+            registry: Arc::clone(registry),
         };
         Some(PeerService::new(desk, cluster.identity(), cluster.counts()))
     }

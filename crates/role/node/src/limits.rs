@@ -139,10 +139,6 @@ pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
 /// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
 pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
 
-/// Largest object that a node believes another node or an origin to have, in bytes:
-/// 16 TiB, of which it can still count the segments.
-pub(crate) const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
-
 /// Longest time from one look for changed folders of a part to the next, in
 /// milliseconds: an atomic load for each folder.
 pub(crate) const PART_TICK_MS: u64 = 100;
@@ -171,6 +167,11 @@ pub(crate) const PART_HOMES_MAX: usize = 4;
 
 /// Times that a fill waits for a node that has too much to send.
 pub(crate) const PART_WAITS_MAX: u32 = 4;
+
+/// Of the bytes that a node owes its clients one in so many counts when it decides
+/// whether it has too much to send: most of them wait for slow clients, while what
+/// other nodes get is taken as fast as the network goes.
+pub(crate) const CLIENT_BYTES_PART: u64 = 8;
 
 /// Bytes of a fill after which its coordinator hears of progress: some times a
 /// segment.

@@ -11,12 +11,12 @@ use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime, path};
 use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::cluster::Peer;
 use crate::disk::{DiskError, Kind, Root, Stamp, Version, Wait};
 use crate::limits::PATH_BYTES_MAX;
-use crate::partition::Versions;
 use crate::remote::Remote;
 use crate::site::Site;
 use crate::store::Wanted;

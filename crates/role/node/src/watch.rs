@@ -69,7 +69,7 @@ impl Watcher {
         self.lock().by_path.get(path).map(Arc::clone)
     }
 
-    /// Watches a directory from now on. May wait for a disk.
+    /// Watches a directory from now on, if there is one. May wait for a disk.
     pub(crate) fn watch(&self, path: &Path) -> Arc<Directory> {
         let mut inner = self.lock();
         if let Some(directory) = inner.by_path.get(path) {
@@ -93,6 +93,9 @@ impl Watcher {
             Some(Ok(watch)) => {
                 inner.by_watch.insert(watch, (path.to_path_buf(), Arc::clone(&directory)));
             }
+            // A folder that is not there must not take a place: whoever asks for
+            // paths would choose how many.
+            _ if !path.is_dir() => return directory,
             Some(Err(error)) => {
                 tracing::debug!(path = %path.display(), %error, "directory can't be watched");
             }
@@ -140,5 +143,36 @@ impl Watcher {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn only_folders_that_are_there_are_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let watcher = Watcher::start();
+        std::fs::write(folder.path().join("file"), "").unwrap();
+        let later = folder.path().join("later");
+        for path in [&later, &folder.path().join("file")] {
+            watcher.watch(path);
+            assert!(watcher.known(path).is_none(), "{}", path.display());
+        }
+        std::fs::create_dir(&later).unwrap();
+        let directory = watcher.watch(&later);
+        assert!(Arc::ptr_eq(&directory, &watcher.known(&later).unwrap()));
+    }
+
+    #[test]
+    fn without_inotify_it_is_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let watcher = Watcher { inner: Mutex::default() };
+        watcher.watch(folder.path());
+        assert!(watcher.known(folder.path()).is_some());
+        watcher.watch(&folder.path().join("nothing"));
+        assert!(watcher.known(&folder.path().join("nothing")).is_none());
     }
 }

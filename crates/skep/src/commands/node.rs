@@ -24,8 +24,8 @@ pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
             print(&show::nodes(nodes, show::Paint::for_stdout()))
         }
         NodeCommand::Drain { node, wait, timeout } => change(&node, |client| {
-            let answer = client.post(&path(&node, "/drain", &[]))?;
-            if wait { wait_for_drain(client, &node, timeout) } else { read(client, &answer) }
+            let nodes = read(client, &client.post(&path(&node, "/drain", &[]))?)?;
+            if wait { wait_for_drain(client, &node, timeout) } else { Ok(nodes) }
         }),
         NodeCommand::Resume { node } => {
             change(&node, |client| read(client, &client.post(&path(&node, "/resume", &[]))?))

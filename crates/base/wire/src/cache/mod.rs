@@ -9,12 +9,14 @@
 //!
 //! Both ways are streams (`edge/peer`) that begin with a [`hello`] and go on in
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
-//! a chunk of bytes. [`name`]s say what is cached, and [`purge`]s what is not any more.
+//! a chunk of bytes. [`name`]s say what is cached, and [`purge`]s what is not any more;
+//! [`part`] is what a node says of files of which it has a part.
 
 pub mod frame;
 pub mod hello;
 pub mod link;
 pub mod name;
+pub mod part;
 pub mod peer;
 pub mod purge;
 

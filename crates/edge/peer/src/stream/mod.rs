@@ -14,6 +14,7 @@ mod fetch;
 mod greet;
 mod link;
 
+pub use crate::limits::PEER_ADMISSION;
 pub use counts::{StreamCount, StreamCounts};
 pub use fetch::{
     Chunk, ChunkSource, FETCH_BUFFER_BYTES, Fetching, PeerAnswer, PeerError, PeerHandler, PeerPool,

@@ -12,9 +12,10 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use skep_peer::stream::{
-    Chunk, ChunkSource, PeerAnswer, PeerHandler, PeerPool, PeerService, SourceFailed, StreamCounts,
+    Chunk, ChunkSource, PEER_ADMISSION, PeerAnswer, PeerHandler, PeerPool, PeerService,
+    SourceFailed, StreamCounts,
 };
-use skep_serve::{Admission, AdmissionLimits, SharedBytes, Worker, Workers, accept_loop};
+use skep_serve::{Admission, SharedBytes, Worker, Workers, accept_loop};
 use skep_units::Rng;
 use skep_wire::cache::frame::checksum;
 use skep_wire::cache::{PeerReply, PeerRequest, Refusal};
@@ -195,8 +196,7 @@ pub struct Rig {
 
 /// Runs `test` on a worker and waits for its end.
 pub fn on_worker<F: Future<Output = ()>>(test: impl FnOnce(Rig) -> F + Send + 'static) {
-    let limits = AdmissionLimits { connections_max: 100, per_address_max: 100 };
-    let workers = Workers::start(1, &Admission::new(limits)).unwrap();
+    let workers = Workers::start(1).unwrap();
     let (done, ended) = std::sync::mpsc::sync_channel(1);
     workers.handles()[0].run(move |worker| {
         let rig = Rig::new(worker);
@@ -219,7 +219,8 @@ impl Rig {
         let (listener, address) = listener();
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-        tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service));
+        let admission = Admission::new(PEER_ADMISSION);
+        tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, service, admission));
         let pool = PeerPool::new(worker, &identity("a"), &asking);
         Self { worker: Rc::clone(worker), pool, address, asking, answering, sources }
     }

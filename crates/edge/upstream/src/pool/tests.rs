@@ -6,7 +6,7 @@ use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use skep_serve::{Admission, AdmissionLimits, Output, Workers};
+use skep_serve::{Output, Workers};
 
 use super::*;
 
@@ -18,8 +18,7 @@ fn on_worker<F: Future<Output = ()>>(
     limits: PoolLimits,
     test: impl FnOnce(Rc<Worker>, Rc<Pool>) -> F + Send + 'static,
 ) {
-    let limits_of_admission = AdmissionLimits { connections_max: 100, per_address_max: 100 };
-    let workers = Workers::start(1, &Admission::new(limits_of_admission)).unwrap();
+    let workers = Workers::start(1).unwrap();
     let (done, ended) = std::sync::mpsc::sync_channel(1);
     workers.handles()[0].run(move |worker| {
         let worker = Rc::clone(worker);

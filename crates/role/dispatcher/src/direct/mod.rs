@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use skep_cluster::beats::WatchSettings;
 use skep_cluster::duty::{Duty, DutySettings, Output};
@@ -39,7 +40,7 @@ use skep_wire::message::{Name, NameTooLong};
 use skep_wire::seal::{Key, PeerId};
 
 use crate::dispatcher::Dispatcher;
-use crate::limits::{JOBS_MAX, NEWS_MAX};
+use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
 use crate::loads::Loads;
 use beat::{Beat, Other, now};
 use hands::{Hands, Job};
@@ -175,6 +176,20 @@ impl Direct {
     /// Packets by what became of them, by service and by node.
     pub fn counters(&self) -> Arc<skep_wire::guard::Counters> {
         self.shared.counters()
+    }
+
+    /// Waits until no new connections are steered to the node `name`, which was
+    /// drained. True at once where this dispatcher is not the active one; false if
+    /// it takes too long.
+    pub fn await_drained(&self, name: &str) -> bool {
+        let begun = now();
+        while !self.shared.view().has_drained(name) {
+            if now().since_ms(begun) >= ORDER_MS {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(ORDER_POLL_MS));
+        }
+        true
     }
 
     /// The names of the nodes by their places in the counters.

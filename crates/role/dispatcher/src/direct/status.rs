@@ -85,6 +85,13 @@ impl View {
     fn reign(&self) -> Option<u64> {
         (self.stage == Stage::Active).then_some(self.epoch)
     }
+
+    /// Whether packets are steered by a table in which a node is drained, or steering
+    /// is none of this dispatcher's business.
+    pub(crate) fn has_drained(&self, node: &str) -> bool {
+        let is_drained = self.table.node(node).is_none_or(|node| node.is_drained);
+        self.stage != Stage::Active || (is_drained && self.applied >= self.table.version)
+    }
 }
 
 impl Shared {

@@ -49,7 +49,8 @@ impl Rig {
         let registry = Arc::new(Registry::new());
         register_gauges(&registry, &[Arc::clone(&dispatcher)]);
         let limits = AdmissionLimits { connections_max: 1_000, per_address_max: 1_000 };
-        let workers = Workers::start(1, &Admission::new(limits)).unwrap();
+        let admission = Admission::new(limits);
+        let workers = Workers::start(1).unwrap();
         let group = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = group.address();
         let socket = group.into_sockets().pop().unwrap();
@@ -62,7 +63,7 @@ impl Rig {
             let engine =
                 Engine::new(Rc::clone(&context), DispatcherHandler::new(&served, &context));
             let listener = tokio::net::TcpListener::from_std(socket).unwrap();
-            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, engine));
+            tokio::task::spawn_local(accept_loop(Rc::clone(worker), listener, engine, admission));
         });
         Self { address, dispatcher, registry, workers: Some(workers) }
     }

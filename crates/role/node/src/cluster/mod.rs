@@ -106,7 +106,7 @@ pub struct Cluster {
     counts: Arc<StreamCounts>,
     /// Bytes that other nodes are being sent.
     sending: Arc<Outstanding>,
-    sending_bytes_max: u64,
+    outstanding_bytes_max: u64,
     ask_timeout: Duration,
 }
 
@@ -148,7 +148,7 @@ impl Cluster {
             counts: links.counts(),
             links,
             sending: Arc::default(),
-            sending_bytes_max: config.cache.outstanding_bytes_max,
+            outstanding_bytes_max: config.cache.outstanding_bytes_max,
             ask_timeout: Duration::from_millis(config.cache.coordinator_timeout_ms),
         }))
     }

@@ -8,6 +8,7 @@ use skep_directory::{Event, Reply};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
+use skep_wire::cache::part::Head;
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use tokio::task::JoinSet;
 
@@ -19,7 +20,7 @@ use crate::limits::{
     PROGRESS_BYTES,
 };
 use crate::object::Object;
-use crate::partition::{Head, head_name};
+use crate::partition::head_name;
 use crate::segment::{Segment, Way};
 use crate::site::Site;
 

@@ -7,7 +7,8 @@ use arc_swap::ArcSwap;
 use skep_directory::keep::accepts;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
 use skep_serve::monotonic_ms;
-use skep_telemetry::{CoreCounters, Counter};
+use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
+use skep_wire::cache::part::Head;
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
@@ -15,7 +16,8 @@ use super::{Cluster, Others, Outstanding};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
 use crate::file::{SharedFile, site_key};
-use crate::partition::{Announced, Head, Place};
+use crate::limits::CLIENT_BYTES_PART;
+use crate::partition::{Announced, Place, head_of};
 use crate::remote::Handed;
 use crate::segment::Segment;
 use crate::store::{Acquired, Store, Wanted};
@@ -29,6 +31,8 @@ pub struct PeerDesk {
     pub(crate) announced: Arc<Announced>,
     pub(crate) others: Others,
     pub(crate) counters: Arc<CoreCounters>,
+    /// Of all workers: it knows what clients are owed.
+    pub(crate) registry: Arc<Registry>,
 }
 
 impl PeerDesk {
@@ -38,15 +42,15 @@ impl PeerDesk {
         (name, bytes, from): (SegmentName, u32, u32),
         origin: Option<Origin>,
     ) -> Result<Serving, Refusal> {
-        if self.cluster.sending.bytes() > self.cluster.sending_bytes_max {
+        let is_here = origin.as_ref().is_some_and(|origin| self.is_of_part(origin));
+        if self.is_overloaded(is_here) {
             self.counters.inc(Counter::PeerOverloaded);
             return Err(Refusal::Overloaded);
         }
-        let is_here = |origin: &Origin| self.is_of_part(origin);
         let found = match (self.store.find(name), origin) {
             // Who asks for what is on this disk must not wait for what this node
             // gets from others: they may wait for who asks.
-            (Some(segment), Some(origin)) if is_here(&origin) && !segment.grows_from_here() => None,
+            (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
             (None, Some(origin)) => self.fill(name, bytes, origin).await,
             (None, None) => None,
@@ -60,6 +64,17 @@ impl PeerDesk {
         }
         self.counters.inc(Counter::PeerServed);
         Ok(Serving::new(segment, self, u64::from(bytes - from)))
+    }
+
+    /// Whether this node has so much to send that others had better ask elsewhere.
+    /// What `is_here`, on this disk, they may find nowhere else: clients do not
+    /// keep them from it.
+    fn is_overloaded(&self, is_here: bool) -> bool {
+        let clients = match is_here {
+            true => 0,
+            false => self.registry.gauge(CoreGauge::BytesOutstanding) / CLIENT_BYTES_PART,
+        };
+        self.cluster.sending.bytes() + clients > self.cluster.outstanding_bytes_max
     }
 
     async fn head(&self, name: SegmentName) -> PeerReply {
@@ -90,7 +105,7 @@ impl PeerDesk {
             Ok(Located::Resource(resource, _)) => {
                 resource.mark_used();
                 let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());
-                Head::of(&resource.variants).map(|head| (head, fresh_ms))
+                head_of(&resource.variants).map(|head| (head, fresh_ms))
             }
             Ok(Located::NeedsSlash | Located::Directory) => Some((Head::Folder, 0)),
             Err(DiskError::Forbidden) => Some((Head::Forbidden, 0)),

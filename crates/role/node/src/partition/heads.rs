@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
+use skep_wire::cache::part::Head;
 use tokio::sync::watch;
 
-use super::{Head, head_name};
+use super::head_name;
 use crate::catalog::Resource;
 use crate::cluster::{Others, PartSought};
 use crate::disk::DiskError;

@@ -19,17 +19,17 @@
 //! is decided by the version in the head, and whoever has another one refuses.
 
 mod announced;
-mod head;
 mod heads;
 mod walk;
 
 use skep_config::Site as SiteConfig;
+use skep_wire::cache::part::{Head, Versions};
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
+use crate::object::{Object, Variants};
 use crate::site::Site;
 
 pub(crate) use announced::{Announced, Place};
-pub(crate) use head::{Head, Versions};
 pub(crate) use heads::{Elsewhere, Heads};
 pub(crate) use walk::Walker;
 
@@ -46,4 +46,12 @@ pub(crate) fn site_key(config: &SiteConfig) -> Vec<u8> {
 pub(crate) fn head_name(site: &Site, relative: &[u8]) -> SegmentName {
     // Who has a file is not cached, so it is not purged.
     ObjectName::new(site.key(), relative, HEAD, PurgeStamp::NONE).segment(u32::MAX)
+}
+
+/// What another node is told of files on this one's disk; `None`: they are elsewhere.
+pub(crate) fn head_of(variants: &Variants) -> Option<Head> {
+    let version = |object: &Object| Some(object.file()?.1.version);
+    let sibling = |object: &Option<_>| object.as_deref().and_then(version);
+    let encoded = [&variants.br, &variants.zstd, &variants.gzip].map(sibling);
+    Some(Head::File(Versions { plain: version(&variants.plain)?, encoded }))
 }

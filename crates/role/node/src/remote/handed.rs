@@ -74,10 +74,10 @@ pub(super) fn read(
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+    use skep_wire::limits::OBJECT_BYTES_MAX;
 
     use super::super::rig::{node, resource};
     use super::*;
-    use crate::limits::OBJECT_BYTES_MAX;
 
     fn purge(site: &Site, what: PurgeWhat, stamp: u64) {
         let purges = vec![(what, PurgeStamp(stamp))];

@@ -10,10 +10,10 @@ use skep_origin::freshness;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
+use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use super::RemoteSite;
 use crate::catalog::Resource;
-use crate::limits::OBJECT_BYTES_MAX;
 use crate::object::{Object, Variants, Whence};
 use crate::purges::Snapshot;
 use crate::site::Site;

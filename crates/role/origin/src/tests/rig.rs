@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use skep_serve::{Admission, AdmissionLimits, Workers};
+use skep_serve::Workers;
 
 use crate::names::{Lookup, system};
 use crate::{Ask, Body, Fault, OriginError, OriginLimits, OriginReply, OriginUrl, Origins};
@@ -49,8 +49,7 @@ pub(super) fn with_lookup<T: Send + 'static>(
     job: impl AsyncFnOnce(Rc<Origins>) -> T + Send + 'static,
 ) -> T {
     let urls: Vec<_> = urls.iter().map(|url| OriginUrl::parse(url).unwrap()).collect();
-    let admission = AdmissionLimits { connections_max: 10, per_address_max: 10 };
-    let workers = Workers::start(1, &Admission::new(admission)).unwrap();
+    let workers = Workers::start(1).unwrap();
     let (sender, result) = mpsc::sync_channel(1);
     workers.handles()[0].run(move |worker| {
         let origins = Origins::with_lookup(worker, urls, limits, &lookup);

@@ -1,4 +1,4 @@
-//! Heads between nodes: what one has at a path, for another.
+//! Heads of files between nodes: what one has at a path, for another.
 //!
 //! ```text
 //!  0 kind (u8: 0 file, 1 folder, 2 forbidden)
@@ -8,28 +8,36 @@
 //!
 //! Numbers are little-endian. The path is that of the name that was asked for.
 
-use crate::disk::Version;
 use crate::limits::OBJECT_BYTES_MAX;
-use crate::object::Variants;
 
 const FILE: u8 = 0;
 const FOLDER: u8 = 1;
 const FORBIDDEN: u8 = 2;
 
-/// Bytes of one version.
+/// Bytes of one version on the way.
 const VERSION_BYTES: usize = 1 + 16 + 8;
+
+/// Which version of a file: its modification time and its size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Version {
+    /// Last modification, in nanoseconds since 1970.
+    pub mtime_ns: i128,
+    /// Size, in bytes; of what another node said at most [`OBJECT_BYTES_MAX`].
+    pub bytes: u64,
+}
 
 /// Versions of a file and its siblings, in the order of their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Versions {
-    pub(crate) plain: Version,
+pub struct Versions {
+    /// The file itself.
+    pub plain: Version,
     /// br, zstd, gzip.
-    pub(crate) encoded: [Option<Version>; 3],
+    pub encoded: [Option<Version>; 3],
 }
 
 /// What a node has at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Head {
+pub enum Head {
     /// A file.
     File(Versions),
     /// A folder, asked for without its slash.
@@ -39,16 +47,8 @@ pub(crate) enum Head {
 }
 
 impl Head {
-    /// That of files on this node's disk; `None`: they are elsewhere.
-    pub(crate) fn of(variants: &Variants) -> Option<Self> {
-        let version = |object: &crate::object::Object| Some(object.file()?.1.version);
-        let sibling = |object: &Option<_>| object.as_deref().and_then(version);
-        let encoded = [&variants.br, &variants.zstd, &variants.gzip].map(sibling);
-        Some(Self::File(Versions { plain: version(&variants.plain)?, encoded }))
-    }
-
     /// As it goes to another node.
-    pub(crate) fn to_bytes(self) -> Vec<u8> {
+    pub fn to_bytes(self) -> Vec<u8> {
         let Self::File(Versions { plain, encoded }) = self else {
             return vec![if self == Self::Folder { FOLDER } else { FORBIDDEN }];
         };
@@ -64,7 +64,7 @@ impl Head {
     }
 
     /// What another node said; `None`: it makes no sense.
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         match *bytes {
             [FOLDER] => Some(Self::Folder),
             [FORBIDDEN] => Some(Self::Forbidden),
