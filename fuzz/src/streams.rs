@@ -13,7 +13,7 @@ use skep_wire::cache::{
     ToCoordinator, ToNode, link::Standing,
 };
 use skep_wire::limits::{
-    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, ORIGIN_BYTES_MAX, PART_FILE_BYTES_MAX,
+    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
     PEER_HEAD_BYTES_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, TAIL_MAX,
 };
 use skep_wire::message::Name;
@@ -125,7 +125,7 @@ pub fn part_head(data: &[u8]) {
         return assert_eq!(head.to_bytes(), data, "there is one way to say it");
     };
     let all = encoded.iter().flatten().chain([&plain]);
-    all.for_each(|version| assert!(version.bytes <= PART_FILE_BYTES_MAX));
+    all.for_each(|version| assert!(version.bytes <= OBJECT_BYTES_MAX));
 }
 
 fn is_sound(news: &PurgeNews) {
@@ -339,7 +339,7 @@ fn identity(name: &str) -> Identity {
 pub fn part_heads() -> Vec<Vec<u8>> {
     let version = |number: u64| Version {
         mtime_ns: i128::from(number) * 1_000_000_007 - 500_000_000,
-        bytes: number.pow(7).min(PART_FILE_BYTES_MAX),
+        bytes: number.pow(7).min(OBJECT_BYTES_MAX),
     };
     let file = |number: u64| {
         let sibling = |slot: u64| (number >> slot & 1 == 1).then(|| version(number + slot));
