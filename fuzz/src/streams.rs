@@ -236,6 +236,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         Answer::Have { holders: vec![number.into(), 0] },
         Answer::Busy { leader: number.into(), filled_bytes: bytes },
         Answer::Grant { lease: LeaseId(number.into()), ttl_ms: 2_000 },
+        Answer::Later,
         Answer::Refused,
     ];
     let told = [

@@ -67,10 +67,11 @@ impl Cooperation {
             return Ok(Box::new(|_| ()));
         };
         let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
+        let nodes = config.nodes.len();
         let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
         let rank = u8::try_from(place).context("there are more dispatchers than ranks")?;
         let start = move || {
-            Coordination::start(identity, listener, seed, report_ms, rank)
+            Coordination::start(identity, listener, seed, report_ms, nodes, rank)
                 .context("cannot start the coordinator of the caches")
         };
         let is_direct = config.direct_services().next().is_some();
@@ -125,11 +126,12 @@ impl Cooperation {
     }
 }
 
-fn answers(counters: &Counters) -> [(&'static str, u64); 7] {
+fn answers(counters: &Counters) -> [(&'static str, u64); 8] {
     [
         ("have", counters.have),
         ("busy", counters.busy),
         ("grant", counters.grant),
+        ("later", counters.later),
         ("refused", counters.refused),
         ("expired", counters.expired),
         ("broken", counters.broken),

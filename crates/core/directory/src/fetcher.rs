@@ -7,6 +7,7 @@
 //!   Ask --Have--> FetchFrom 1st --> FetchFrom 2nd --> Ask again | FillFromOrigin
 //!    |---Busy---> FetchFrom leader --> TellNotThere, Ask again at the offset
 //!    |---Grant--> FillFromOrigin, under a lease --> TellEnded
+//!    |---Later--> Wait, Ask again
 //!    +-silence--> FetchFrom owner --> FillFromOrigin
 //! ```
 //!
@@ -18,7 +19,9 @@ use skep_units::Now;
 use skep_wire::cache::{LeaseId, Refusal};
 use skep_wire::limits::HOLDERS_TOLD_MAX;
 
-use crate::limits::{ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, OVERLOADED_WAIT_MS};
+use crate::limits::{
+    ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS,
+};
 
 /// What to do next. `P` is a node in the words of whoever drives, equal if it
 /// is the same node. (Numbers of members are not enough: they differ between
@@ -124,6 +127,8 @@ pub enum Reply<P> {
         /// Under this lease.
         lease: LeaseId,
     },
+    /// It may be known in a moment.
+    Later,
 }
 
 /// How a fetch from a node ended.
@@ -149,6 +154,7 @@ pub struct Fetcher<P> {
     /// so that asking again makes sense.
     has_told: bool,
     asks_left: u32,
+    laters_left: u32,
     is_for_peer: bool,
     give_up_at: Now,
 }
@@ -185,6 +191,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             holders: Vec::new(),
             has_told: false,
             asks_left: ASKS_MAX,
+            laters_left: LATERS_MAX,
             is_for_peer: false,
             give_up_at: now.plus_ms(GIVE_UP_MS),
         }
@@ -274,6 +281,13 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             }
             Reply::Busy { leader } => self.fetch(leader, Role::Leader),
             Reply::Grant { lease } => self.fill(Some(lease), now),
+            Reply::Later if self.laters_left == 0 => self.fill(None, now),
+            Reply::Later => {
+                self.laters_left -= 1;
+                self.asks_left += 1;
+                self.step = Step::Waiting;
+                Action::Wait { ms: LATER_MS }
+            }
         }
     }
 

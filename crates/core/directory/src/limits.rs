@@ -17,6 +17,18 @@ pub const LEASE_TTL_MS: u32 = 2_000;
 /// default: five reports.
 pub const LOAD_MS_MAX: u64 = 500;
 
+/// How long a coordinator that has just started waits for nodes to tell what they
+/// hold, in milliseconds: the longest pause of a node before it links again, and
+/// time for its inventory. Meanwhile requests wait for what nobody is known to have.
+pub const SETTLE_MS: u64 = 2_500;
+
+/// After so long, in milliseconds, a node asks again that was told to: soon after
+/// the last inventory has come.
+pub const LATER_MS: u64 = 50;
+
+/// Times that a node asks again so: some more than a coordinator takes to settle.
+pub(crate) const LATERS_MAX: u32 = (SETTLE_MS / LATER_MS) as u32 + 10;
+
 /// Tables that a directory is cut into: one is swept, or grows, at a time, so
 /// that answers never wait for all.
 pub(crate) const SHARDS: usize = 256;

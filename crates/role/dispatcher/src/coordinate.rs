@@ -88,7 +88,8 @@ impl CoordinatorLoads {
 
 impl Coordination {
     /// Takes links of nodes at `listener`; on standby until told otherwise.
-    /// Nodes tell of their load every `report_ms`.
+    /// Nodes tell of their load every `report_ms`; there are `nodes` of them, as far
+    /// as the config knows.
     /// No other dispatcher of the cluster has its `rank`.
     ///
     /// # Errors
@@ -98,12 +99,14 @@ impl Coordination {
         listener: TcpListener,
         seed: u64,
         report_ms: u64,
+        nodes: usize,
         rank: u8,
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
+        let settings = Settings { load_ms_max, nodes, ..Settings::default() };
         let mut desk = Desk {
-            coordinator: Coordinator::new(Settings { load_ms_max, ..Settings::default() }, seed),
+            coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(rank),
             links: HashMap::new(),
             members: HashMap::new(),

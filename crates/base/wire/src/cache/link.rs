@@ -200,6 +200,9 @@ pub enum Answer {
         /// Milliseconds that it lasts without news of progress.
         ttl_ms: u32,
     },
+    /// Nobody is known to have it, but not all nodes have told yet what they hold:
+    /// ask again, in a moment.
+    Later,
     /// The coordinator has no room for another lease or is not active: do
     /// as if it were silent.
     Refused,
@@ -257,7 +260,7 @@ impl ToNode {
                         && holders.iter().copied().all(is_member)
                 }
                 Answer::Busy { leader, .. } => is_member(*leader),
-                Answer::Grant { .. } | Answer::Refused => true,
+                Answer::Grant { .. } | Answer::Later | Answer::Refused => true,
             },
             Self::Tail { names, standings, roomiest } => {
                 names.len() <= TAIL_MAX

@@ -5,7 +5,8 @@
 //!
 //! Invariants: of one segment there is at most one lease at a time; a holder is
 //! named only once its inventory is whole and while it is linked, and never to
-//! itself; memory is bounded by [`Settings`].
+//! itself; nothing is granted that a node may hold which has had no time yet to say
+//! so; memory is bounded by [`Settings`].
 
 pub(crate) mod directory;
 pub(crate) mod holders;
@@ -19,7 +20,9 @@ use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Held, LeaseId, SegmentName, Standing, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
-use crate::limits::{HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, SWEEPS_PER_TICK};
+use crate::limits::{
+    HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, SETTLE_MS, SWEEPS_PER_TICK,
+};
 use directory::Directory;
 use leases::Leases;
 use members::{Linked, Members};
@@ -35,6 +38,9 @@ pub struct Settings {
     pub lease_ttl_ms: u32,
     /// Age of a node's load, in milliseconds, after which it counts no more.
     pub load_ms_max: u64,
+    /// Nodes that there are as far as is known: until so many have told what they
+    /// hold, a coordinator that has just started waits for them.
+    pub nodes: usize,
 }
 
 impl Default for Settings {
@@ -44,6 +50,7 @@ impl Default for Settings {
             leases_max: LEASES_MAX,
             lease_ttl_ms: LEASE_TTL_MS,
             load_ms_max: LOAD_MS_MAX,
+            nodes: 0,
         }
     }
 }
@@ -91,6 +98,8 @@ pub struct Counters {
     pub busy: u64,
     /// Leases granted.
     pub grant: u64,
+    /// Questions put off: not all nodes had told what they hold.
+    pub later: u64,
     /// Questions refused: not active, or no room for a lease.
     pub refused: u64,
     /// Leases that ended for want of progress.
@@ -146,6 +155,11 @@ pub struct Coordinator {
     settings: Settings,
     is_active: bool,
     epoch: u64,
+    /// Whether all nodes have told what they hold, or had time to.
+    is_settled: bool,
+    /// When those are no longer waited for that have not; known from the first
+    /// moment on.
+    settles_at: Option<Now>,
     members: Members,
     directory: Directory,
     leases: Leases,
@@ -163,6 +177,8 @@ impl Coordinator {
             settings,
             is_active: false,
             epoch: 0,
+            is_settled: settings.nodes == 0,
+            settles_at: None,
             members: Members::default(),
             directory: Directory::new(settings.holdings_max),
             leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
@@ -213,6 +229,7 @@ impl Coordinator {
 
     /// Time went on. Call it every 100 ms or so.
     pub fn tick(&mut self, now: Now) {
+        self.settle(now);
         self.counters.expired += self.leases.expire(now);
         (0..SWEEPS_PER_TICK).for_each(|_| self.directory.sweep());
         let load_ms_max = self.settings.load_ms_max;
@@ -231,6 +248,7 @@ impl Coordinator {
             | ToCoordinator::AmInStep { .. } => {}
             ToCoordinator::Inventory { is_first, is_last, held } => {
                 self.inventory(link, is_first, is_last, &held);
+                self.settle(now);
             }
             ToCoordinator::Delta { added, removed } => {
                 added.iter().for_each(|it| self.directory.add(it.name, it.bytes, holder));
@@ -321,12 +339,25 @@ impl Coordinator {
         true
     }
 
+    /// A coordinator that has just started knows of nothing, and all nodes come to
+    /// tell it, some later than others.
+    fn settle(&mut self, now: Now) {
+        let settles_at = *self.settles_at.get_or_insert(now.plus_ms(SETTLE_MS));
+        let complete = self.members.iter().filter(|member| member.is_complete).count();
+        if !self.is_settled && (complete >= self.settings.nodes || now >= settles_at) {
+            self.is_settled = true;
+            self.welcome_all();
+        }
+    }
+
     fn welcome_all(&mut self) {
         let members = self.members.told();
+        // Any other that answers knows better until then.
+        let epoch = if self.is_settled { self.epoch } else { 0 };
         for member in self.members.iter() {
             let welcome = ToNode::Welcome {
                 is_active: self.is_active,
-                epoch: self.epoch,
+                epoch,
                 you: member.link.member,
                 members: members.clone(),
             };
@@ -361,6 +392,10 @@ impl Coordinator {
             self.counters.have += 1;
             self.assign(first, bytes);
             return Answer::Have { holders };
+        }
+        if !self.is_settled {
+            self.counters.later += 1;
+            return Answer::Later;
         }
         self.lease(now, link, name, bytes)
     }

@@ -9,15 +9,22 @@ use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
 use super::{held, name};
+use crate::limits::SETTLE_MS;
 use crate::{Coordinator, Hello, LinkId, Settings, inventory};
 
 const TTL_MS: u64 = 1_000;
 
 fn active() -> Coordinator {
+    active_of(0)
+}
+
+/// One that has just started, in a cluster of so many nodes.
+fn active_of(nodes: usize) -> Coordinator {
     let settings = Settings {
         holdings_max: 1_000,
         leases_max: 3,
         lease_ttl_ms: TTL_MS as u32,
+        nodes,
         ..Settings::default()
     };
     let mut coordinator = Coordinator::new(settings, 7);
@@ -289,4 +296,44 @@ fn tails_are_told_who_else_has_them_and_the_roomiest() {
     assert_eq!(tail(&mut it, c).1, Some(b.member()));
     let views: Vec<_> = it.members().map(|it| (it.held_bytes, it.shared_bytes)).collect();
     assert_eq!(views, [(1_200, 100), (1_100, 1_100), (1_000, 1_000)]);
+}
+
+#[test]
+fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
+    let epochs = |it: &mut Coordinator| -> Vec<u64> {
+        let welcomes = it.outbox().filter_map(|(_, said)| match said {
+            ToNode::Welcome { epoch, .. } => Some(epoch),
+            _ => None,
+        });
+        welcomes.collect()
+    };
+    let mut it = active_of(2);
+    let a = join(&mut it, "a", &[1]);
+    assert_eq!(ask(&mut it, 10, a, 2), Answer::Later);
+    let b = it.joined(hello("b")).unwrap().link;
+    assert_eq!(epochs(&mut it), [0, 0], "whoever else answers knows better");
+    assert_eq!(have(ask(&mut it, 20, b, 1)), [a.member()], "what is known is told");
+    let [first, last] = [(true, 2), (false, 3)].map(|(is_first, seed)| {
+        let held = vec![held(seed, 100)];
+        ToCoordinator::Inventory { is_first, is_last: !is_first, held }
+    });
+    it.heard(Now(30), b, first);
+    assert_eq!(ask(&mut it, 30, a, 2), Answer::Later);
+    it.heard(Now(40), b, last);
+    assert_eq!(epochs(&mut it), [1, 1]);
+    assert_eq!(have(ask(&mut it, 40, a, 2)), [b.member()]);
+    grant(ask(&mut it, 40, a, 4));
+    it.left(b);
+    it.outbox().for_each(drop);
+    grant(ask(&mut it, 50, a, 5));
+    assert_eq!(it.counters().later, 2);
+
+    let mut it = active_of(2);
+    it.tick(Now(100));
+    let a = join(&mut it, "a", &[]);
+    it.tick(Now(100 + SETTLE_MS - 1));
+    assert_eq!(ask(&mut it, 100 + SETTLE_MS - 1, a, 1), Answer::Later);
+    it.tick(Now(100 + SETTLE_MS));
+    assert_eq!(epochs(&mut it), [1]);
+    grant(ask(&mut it, 100 + SETTLE_MS, a, 1));
 }

@@ -4,7 +4,9 @@ use proptest::prelude::*;
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, Refusal};
 
-use crate::limits::{ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, OVERLOADED_WAIT_MS};
+use crate::limits::{
+    ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS,
+};
 use crate::{Action, End, Event, Fetcher, Reply};
 
 const BYTES: u32 = 1_000;
@@ -107,6 +109,18 @@ fn whoever_waits_for_a_leader_goes_on_where_it_broke() {
 }
 
 #[test]
+fn whoever_is_told_to_ask_later_does_so_for_a_bounded_time() {
+    let mut steps = vec![];
+    for _ in 0..LATERS_MAX {
+        steps.push((Event::Answer(Reply::Later), Action::Wait { ms: LATER_MS }));
+        steps.push((Event::Waited, ASK));
+    }
+    let known = [steps.clone(), vec![(have(&[1]), from(1, 0))]].concat();
+    check(begun(), known);
+    check(begun(), [steps, vec![(Event::Answer(Reply::Later), origin(0))]].concat());
+}
+
+#[test]
 fn in_silence_the_owner_does_it_or_we_do() {
     let owner = Action::FetchFrom { peer: 3, from: 0, with_origin: true };
     check(
@@ -156,11 +170,12 @@ fn after_its_time_nothing_new_begins() {
 fn result(action: Action<u8>, chance: u64, filled: &mut u32) -> Option<Event<u8>> {
     let more = (*filled + (chance >> 8) as u32 % 300).min(BYTES);
     Some(match action {
-        Action::Ask { .. } => match chance % 6 {
+        Action::Ask { .. } => match chance % 7 {
             0 => Event::NoAnswer { owner: None },
             1 => Event::NoAnswer { owner: Some(4) },
             2 => Event::Answer(Reply::Busy { leader: 1 }),
             3 => Event::Answer(Reply::Grant { lease: LEASE }),
+            4 => Event::Answer(Reply::Later),
             _ => have(&[2, 3][..(chance as usize >> 4) % 3]),
         },
         Action::FetchFrom { from, .. } => {

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, LeaseId, SegmentName, ToCoordinator, ToNode};
 
+use skep_directory::limits::SETTLE_MS;
+
 use crate::world::{Conn, LEASE_TTL_MS, LEASES_MAX};
 
 /// A lease as whoever listens to a coordinator knows it.
@@ -23,6 +25,9 @@ struct Promises {
     leases: BTreeMap<SegmentName, Live>,
     members: BTreeMap<MemberId, u64>,
     complete: BTreeSet<u64>,
+    began_at: u64,
+    /// All nodes have told it what they hold.
+    is_settled: bool,
     asks: BTreeMap<(u64, u64), SegmentName>,
 }
 
@@ -30,17 +35,22 @@ struct Promises {
 pub(crate) struct Check {
     of: BTreeMap<usize, Promises>,
     granted: BTreeSet<LeaseId>,
+    nodes: usize,
 }
 
 impl Check {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
     pub(crate) fn stage(&mut self, coordinator: usize, epoch: Option<u64>) {
         let of = self.of.entry(coordinator).or_default();
         (of.epoch, of.leases) = (epoch, BTreeMap::new());
     }
 
     /// It forgot everything.
-    pub(crate) fn restarted(&mut self, coordinator: usize) {
-        self.of.insert(coordinator, Promises::default());
+    pub(crate) fn restarted(&mut self, coordinator: usize, at: u64) {
+        self.of.insert(coordinator, Promises { began_at: at, ..Promises::default() });
     }
 
     pub(crate) fn joined(&mut self, conn: &Conn, member: MemberId) {
@@ -59,6 +69,7 @@ impl Check {
         match message {
             ToCoordinator::Inventory { is_last: true, .. } => {
                 of.complete.insert(conn.id);
+                of.is_settled |= of.complete.len() >= self.nodes;
             }
             ToCoordinator::Ask { ask, name, .. } => {
                 of.asks.insert((conn.id, *ask), *name);
@@ -109,6 +120,9 @@ impl Check {
                 }
             }
             Answer::Grant { lease, .. } => {
+                if !of.is_settled && at < of.began_at + SETTLE_MS {
+                    return Err(format!("{name:?} may be held by one of whom it has not heard"));
+                }
                 if live.is_some_and(|live| live.conn != conn.id) {
                     return Err(format!("two leases for {name:?}: {lease:?} and {live:?}"));
                 }
@@ -122,7 +136,10 @@ impl Check {
                     return Err(format!("{count} leases at a time"));
                 }
             }
-            Answer::Refused => {}
+            Answer::Later if of.is_settled => {
+                return Err("it waits though all have told what they hold".to_owned());
+            }
+            Answer::Later | Answer::Refused => {}
         }
         Ok(())
     }

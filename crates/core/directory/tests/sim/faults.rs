@@ -94,9 +94,9 @@ impl World {
             return;
         }
         let life = self.machines[coordinator].life + 1;
-        let core = Coordinator::new(Self::settings(), self.rng.next_u64());
+        let core = Coordinator::new(self.settings(), self.rng.next_u64());
         self.machines[coordinator] = Machine { core, is_alive: true, life, paused_until: 0 };
-        self.check.restarted(coordinator);
+        self.check.restarted(coordinator, self.at);
         // What was said to the one before is lost.
         let its = |conn: &&mut Conn| conn.coordinator == coordinator;
         self.conns.values_mut().filter(its).for_each(|conn| conn.link = None);

@@ -273,6 +273,7 @@ impl World {
                 growing.lease_conn = Some(conn);
                 Some(Reply::Grant { lease })
             }
+            Answer::Later => Some(Reply::Later),
             Answer::Refused => None,
         };
         let told = match reply {

@@ -157,6 +157,7 @@ impl World {
             eprintln!("seed {seed}: {scenario:?}");
         }
         let origin = Origin::new(&mut rng);
+        let check = Check::new(scenario.nodes);
         Self {
             at: 0,
             rng,
@@ -176,7 +177,7 @@ impl World {
             numbers: 0,
             active: 0,
             epoch: 0,
-            check: Check::default(),
+            check,
             tells,
         }
     }
@@ -228,7 +229,7 @@ impl World {
     fn start(&mut self) {
         for coordinator in 0..self.scenario.coordinators {
             self.machines.push(Machine {
-                core: Coordinator::new(Self::settings(), self.rng.next_u64()),
+                core: Coordinator::new(self.settings(), self.rng.next_u64()),
                 is_alive: true,
                 life: 1,
                 paused_until: 0,
@@ -249,10 +250,11 @@ impl World {
         self.reign(0);
     }
 
-    pub(crate) fn settings() -> Settings {
+    pub(crate) fn settings(&self) -> Settings {
         let lease_ttl_ms = LEASE_TTL_MS as u32;
         let (holdings_max, leases_max) = (HOLDINGS_MAX, LEASES_MAX);
-        Settings { holdings_max, leases_max, lease_ttl_ms, ..Settings::default() }
+        let nodes = self.scenario.nodes;
+        Settings { holdings_max, leases_max, lease_ttl_ms, nodes, ..Settings::default() }
     }
 
     /// When `event` can happen, if its place does not run now.

@@ -227,6 +227,7 @@ impl Desk {
             }
             Answer::Busy { leader, .. } => Reply::Busy { leader: *members.get(&leader)? },
             Answer::Grant { lease, .. } => Reply::Grant { lease },
+            Answer::Later => Reply::Later,
             Answer::Refused => return None,
         })
     }

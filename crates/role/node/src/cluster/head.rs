@@ -4,7 +4,9 @@
 //! gets the lease asks the origin; the others ask that node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use skep_directory::limits::{LATER_MS, SETTLE_MS};
 use skep_directory::{Event, Reply};
 use skep_peer::stream::PeerError;
 use skep_telemetry::Counter;
@@ -58,7 +60,7 @@ impl Others {
         read: impl Fn(&Handed) -> Option<T>,
     ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
-            let peers = match self.cluster.ask(name, HEAD_BYTES).await {
+            let peers = match self.ask_for_head(name).await {
                 Event::Answer(Reply::Grant { lease }) => {
                     let cluster = Arc::clone(&self.cluster);
                     return HeadSought::Granted(HeadLease { cluster, lease, is_held: false });
@@ -86,6 +88,19 @@ impl Others {
             }
         }
         HeadSought::Nowhere
+    }
+
+    /// Asks a coordinator that has just started for as long as it takes.
+    async fn ask_for_head(&self, name: SegmentName) -> Event<Peer> {
+        for _ in 0..SETTLE_MS / LATER_MS {
+            match self.cluster.ask(name, HEAD_BYTES).await {
+                Event::Answer(Reply::Later) => {
+                    tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
+                }
+                event => return event,
+            }
+        }
+        self.cluster.ask(name, HEAD_BYTES).await
     }
 
     /// Waits for a node that waits for an origin.
