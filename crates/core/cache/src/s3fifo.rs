@@ -149,6 +149,11 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.residents().map(|(_, resident)| (&resident.key, &resident.value))
     }
 
+    /// All keys, in no order, as fast as memory is read.
+    pub fn keys(&self) -> impl Iterator<Item = &K> {
+        self.arena.iter().map(|(_, linked)| &linked.item.key)
+    }
+
     /// At most `count` entries of each queue that are the next to be looked at
     /// when something has to leave, the first one first.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = (&K, &V)> {

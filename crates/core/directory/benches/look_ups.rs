@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use skep_directory::{Coordinator, Hello, LinkId, Settings, inventory};
+use skep_directory::{Coordinator, Hello, Inventory, LinkId, Settings};
 use skep_units::{Now, Rng, SEGMENT_BYTES};
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::message::Name;
@@ -35,9 +35,11 @@ fn measure(segments: usize, copies: usize) {
     let filling = Instant::now();
     for (node, &link) in links.iter().enumerate() {
         let is_its = |place: &usize| (place + NODES - node) % NODES < copies;
-        let held = |place: usize| Held { name: names[place], bytes: SEGMENT_BYTES as u32 };
-        let held: Vec<Held> = (0..segments).filter(is_its).map(held).collect();
-        for part in inventory(&held) {
+        let held = |&name: &SegmentName| Held { name, bytes: SEGMENT_BYTES as u32 };
+        let held = |names: &[SegmentName]| names.iter().map(held).collect();
+        let its = (0..segments).filter(is_its).map(|place| names[place]);
+        let mut inventory = Inventory::new(its.collect());
+        while let Some(part) = inventory.next_part(usize::MAX, held) {
             coordinator.heard(Now(0), link, part);
         }
     }

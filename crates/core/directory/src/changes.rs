@@ -2,7 +2,7 @@
 //!
 //! A delta says "removed" after "added", so a segment that left and came back
 //! between two deltas must stand in one of its lists only: the last thing that
-//! happened counts.
+//! happened counts. A new link is told all that is held, in an [`Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -53,14 +53,39 @@ impl Changes {
     }
 }
 
-/// An inventory of all that is held, as messages; at least one. Send changes that
-/// happen after it was taken behind all of it.
-pub fn inventory(held: &[Held]) -> Vec<ToCoordinator> {
-    let parts = held.len().div_ceil(HELD_PER_MESSAGE_MAX).max(1);
-    let part = |place: usize| {
-        let held = held.iter().skip(place * HELD_PER_MESSAGE_MAX).take(HELD_PER_MESSAGE_MAX);
-        let (is_first, is_last) = (place == 0, place + 1 == parts);
-        ToCoordinator::Inventory { is_first, is_last, held: held.copied().collect() }
-    };
-    (0..parts).map(part).collect()
+/// An inventory on its way to one coordinator, part by part, as fast as its link
+/// takes it. Changes go between the parts, but none before the first one, which drops
+/// what was said before: since parts say what is held when they are told, the last
+/// word on a segment is true, whatever comes and goes meanwhile.
+#[derive(Debug)]
+pub struct Inventory {
+    /// What was held when it began. What comes later is a change.
+    names: Vec<SegmentName>,
+    told: usize,
+    is_over: bool,
+}
+
+impl Inventory {
+    /// An inventory of these, of which nothing was told.
+    pub fn new(names: Vec<SegmentName>) -> Self {
+        Self { names, told: 0, is_over: false }
+    }
+
+    /// The next part, of at most `names_max` names (and no more than fit into a
+    /// message); of no names there is one part. `None` when all was told. `held`
+    /// tells which of these names are held now.
+    pub fn next_part(
+        &mut self,
+        names_max: usize,
+        held: impl FnOnce(&[SegmentName]) -> Vec<Held>,
+    ) -> Option<ToCoordinator> {
+        if self.is_over {
+            return None;
+        }
+        let from = self.told;
+        self.told = self.names.len().min(from + names_max.clamp(1, HELD_PER_MESSAGE_MAX));
+        self.is_over = self.told == self.names.len();
+        let held = held(&self.names[from..self.told]);
+        Some(ToCoordinator::Inventory { is_first: from == 0, is_last: self.is_over, held })
+    }
 }

@@ -4,7 +4,7 @@
 //! - [`Fetcher`]: how a node gets a segment that it does not have.
 //! - [`Ring`]: who owns a segment while no coordinator answers.
 //! - [`keep`]: what stays, what leaves, what is copied and read ahead.
-//! - [`Changes`]: what a node has still to tell of what it holds.
+//! - [`Changes`], [`Inventory`]: what a node has still to tell of what it holds.
 //! - [`Purges`]: what was purged and when; [`Purger`]: a purge on its way to all.
 //!
 //! ```text
@@ -28,7 +28,7 @@ mod purger;
 mod purges;
 mod ring;
 
-pub use changes::{Changes, inventory};
+pub use changes::{Changes, Inventory};
 pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
 pub use fetcher::{Action, End, Event, Fetcher, Reply};
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};

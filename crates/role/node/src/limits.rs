@@ -75,6 +75,12 @@ pub(crate) const PATH_BYTES_MAX: usize = 4095;
 /// milliseconds: what a node holds is known to all after so long.
 pub(crate) const LINK_TICK_MS: u64 = 20;
 
+/// Bytes that may wait on a link before more of an inventory is put behind them:
+/// what a link takes in a few milliseconds, told every [`LINK_TICK_MS`], is 4 million
+/// segments in some seconds; and looking them up holds the links' thread up for a few
+/// milliseconds at a time.
+pub(crate) const INVENTORY_QUEUE_BYTES_MAX: usize = 512 * 1024;
+
 /// Bytes of evicted segments that wait to be offered to other nodes, and while
 /// they are: two of the largest kind, or many small ones.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;

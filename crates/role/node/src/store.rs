@@ -204,11 +204,21 @@ impl Store {
         self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
     }
 
-    /// All that is held, for a coordinator that knows nothing of it.
-    pub(crate) fn held(&self) -> Vec<Held> {
+    /// Names of all that is held.
+    pub(crate) fn names(&self) -> Vec<SegmentName> {
         let inner = self.lock();
-        let all = inner.index.iter().chain(inner.leaving.iter());
-        all.map(|(&name, segment)| Held { name, bytes: segment.len() }).collect()
+        let leaving = inner.leaving.iter().map(|(name, _)| name);
+        inner.index.keys().chain(leaving).copied().collect()
+    }
+
+    /// What of these is held.
+    pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
+        let inner = self.lock();
+        let held = |name: &SegmentName| {
+            let kept = inner.index.get(name).or_else(|| inner.leaving.get(name))?;
+            Some(Held { name: *name, bytes: kept.len() })
+        };
+        names.iter().filter_map(held).collect()
     }
 
     /// Whether further segments may be pinned: not while slow readers keep too

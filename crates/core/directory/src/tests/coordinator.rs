@@ -8,9 +8,9 @@ use skep_wire::cache::{Answer, Held, LeaseId, Standing, ToCoordinator, ToNode};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
-use super::{held, name};
+use super::{held, name, whole_inventory};
 use crate::limits::SETTLE_MS;
-use crate::{Coordinator, Hello, LinkId, Settings, inventory};
+use crate::{Coordinator, Hello, LinkId, Settings};
 
 const TTL_MS: u64 = 1_000;
 
@@ -41,7 +41,7 @@ fn hello(name: &str) -> Hello {
 fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> LinkId {
     let link = coordinator.joined(hello(name)).unwrap().link;
     let holds: Vec<Held> = holds.iter().map(|&seed| held(seed, 100)).collect();
-    inventory(&holds).into_iter().for_each(|part| coordinator.heard(Now(0), link, part));
+    whole_inventory(&holds).into_iter().for_each(|part| coordinator.heard(Now(0), link, part));
     coordinator.outbox().for_each(drop);
     link
 }

@@ -10,8 +10,12 @@ mod purger;
 mod purges;
 mod ring;
 
+use std::collections::HashMap;
+
 use skep_units::Rng;
-use skep_wire::cache::{Held, SegmentName};
+use skep_wire::cache::{Held, SegmentName, ToCoordinator};
+
+use crate::Inventory;
 
 /// A name that is as good as a hash of something.
 fn name(seed: u64) -> SegmentName {
@@ -21,4 +25,13 @@ fn name(seed: u64) -> SegmentName {
 
 fn held(seed: u64, bytes: u32) -> Held {
     Held { name: name(seed), bytes }
+}
+
+/// All that is held, told at once.
+fn whole_inventory(held: &[Held]) -> Vec<ToCoordinator> {
+    let bytes: HashMap<_, _> = held.iter().map(|it| (it.name, it.bytes)).collect();
+    let held_of = |&name: &SegmentName| Held { name, bytes: bytes[&name] };
+    let mut inventory = Inventory::new(held.iter().map(|it| it.name).collect());
+    let held = |names: &[SegmentName]| names.iter().map(held_of).collect();
+    std::iter::from_fn(|| inventory.next_part(usize::MAX, held)).collect()
 }

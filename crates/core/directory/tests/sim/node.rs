@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use skep_directory::{Changes, Fetcher};
+use skep_directory::{Changes, Fetcher, Inventory};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
 
@@ -71,6 +71,7 @@ pub(crate) struct Cached {
 pub(crate) struct Link {
     pub(crate) conn: u64,
     pub(crate) changes: Changes,
+    pub(crate) inventory: Inventory,
     pub(crate) is_active: bool,
     pub(crate) epoch: u64,
     /// Numbers of nodes, and which they are.
@@ -122,8 +123,18 @@ impl Node {
         self.links.values_mut().find(|link| link.conn == conn)
     }
 
-    pub(crate) fn held(&self) -> Vec<Held> {
-        self.cached.iter().map(|(&name, it)| Held { name, bytes: it.bytes }).collect()
+    /// What is to be said next of what it holds: a part of the inventory, of at most
+    /// so many segments, and changes; and whether there was such a part.
+    pub(crate) fn holdings(&mut self, conn: u64, names_max: usize) -> (Vec<ToCoordinator>, bool) {
+        let Self { links, cached, .. } = self;
+        let Some(link) = links.values_mut().find(|link| link.conn == conn) else {
+            return (Vec::new(), false);
+        };
+        let held = |&name: &SegmentName| Some(Held { name, bytes: cached.get(&name)?.bytes });
+        let held = |names: &[SegmentName]| names.iter().filter_map(held).collect();
+        let part = link.inventory.next_part(names_max, held);
+        let is_part = part.is_some();
+        (part.into_iter().chain(link.changes.drain()).collect(), is_part)
     }
 
     /// Keeps a segment; what must leave for it does.

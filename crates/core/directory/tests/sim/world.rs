@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::fmt;
 use std::net::SocketAddr;
 
-use skep_directory::{Coordinator, Hello, LinkId, Settings, inventory};
+use skep_directory::{Coordinator, Hello, Inventory, LinkId, Settings};
 use skep_units::{Now, Rng};
 use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 use skep_wire::message::Name;
@@ -68,6 +68,10 @@ pub(crate) enum Event {
     Stream {
         stream: u64,
         says: StreamSays,
+    },
+    /// The next part of the inventory.
+    Inventory {
+        conn: u64,
     },
     Report {
         node: usize,
@@ -268,7 +272,9 @@ impl World {
             Event::Tick { coordinator, .. } | Event::StepBack { coordinator, .. } => {
                 self.machines[*coordinator].paused_until
             }
-            Event::ToNode { conn, .. } | Event::NodeDown { conn } => node(of_conn(conn).node),
+            Event::ToNode { conn, .. } | Event::NodeDown { conn } | Event::Inventory { conn } => {
+                node(of_conn(conn).node)
+            }
             Event::Due { node: at, .. }
             | Event::OriginRead { node: at, .. }
             | Event::Connect { node: at, .. }
@@ -295,6 +301,7 @@ impl World {
             Event::Due { .. } | Event::OriginRead { .. } => {}
             Event::Fetch { stream } => self.fetch_arrives(stream),
             Event::Stream { stream, says } => self.stream_says(stream, says),
+            Event::Inventory { conn } => self.tell_inventory(conn),
             Event::Report { node, life } => self.report(node, life),
             Event::Tick { coordinator, life } => return self.tick(coordinator, life),
             Event::Clients { count } => self.clients_come(count),
@@ -344,6 +351,7 @@ impl World {
         let link = Link {
             conn: id,
             changes: Default::default(),
+            inventory: Inventory::new(self.nodes[node].cached.keys().copied().collect()),
             is_active: false,
             epoch: 0,
             members: BTreeMap::new(),
@@ -355,21 +363,16 @@ impl World {
             capacity_bytes: self.nodes[node].capacity_bytes,
         };
         self.say(id, hello);
-        self.take_inventory(node, id);
+        self.tell_inventory(id);
     }
 
-    /// As `inventory` has it, in many parts and slowly.
-    fn take_inventory(&mut self, node: usize, conn: u64) {
-        let held = self.nodes[node].held();
-        if held.len() <= INVENTORY_PART {
-            return inventory(&held).into_iter().for_each(|part| self.say(conn, part));
-        }
-        let parts = held.len().div_ceil(INVENTORY_PART);
-        for (place, held) in held.chunks(INVENTORY_PART).enumerate() {
-            let (is_first, is_last) = (place == 0, place + 1 == parts);
-            let held = held.to_vec();
-            self.say(conn, ToCoordinator::Inventory { is_first, is_last, held });
-            self.conns.get_mut(&conn).expect("new").last[0] += INVENTORY_GAP_MS;
+    /// In many parts and slowly: much comes and goes between them.
+    fn tell_inventory(&mut self, conn: u64) {
+        let node = self.conns[&conn].node;
+        let (said, is_part) = self.nodes[node].holdings(conn, INVENTORY_PART);
+        said.into_iter().for_each(|message| self.say(conn, message));
+        if is_part {
+            self.schedule(self.at + INVENTORY_GAP_MS, Event::Inventory { conn });
         }
     }
 

@@ -5,15 +5,17 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use skep_directory::{Reply, Ring, inventory};
+use skep_directory::{Inventory, Reply, Ring};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
+use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 use tokio::sync::oneshot;
 
 use super::pause::Pause;
 use super::{ClusterParts, Command, Peer, View};
+use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
@@ -44,6 +46,8 @@ pub(super) struct Coordinator {
     members: HashMap<MemberId, Peer>,
     /// Since when it is linked, in milliseconds of the monotonic clock.
     since_ms: u64,
+    /// What it has still to be told of what was held when it was linked.
+    inventory: Option<Inventory>,
 }
 
 /// A worker waits.
@@ -97,8 +101,16 @@ impl Desk {
     }
 
     fn introduce(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
+        // What has changed so far is in the inventory; what changes from here on is to
+        // be told behind its first part.
+        self.tell_changes(outbox);
         let since_ms = monotonic_ms();
-        self.links.insert(link, Coordinator { since_ms, ..Coordinator::default() });
+        // Files first: a coordinator that does not know a segment costs a fill, but of
+        // a file it says that nobody has it.
+        let inventory = Inventory::new([self.announced.names(), self.store.names()].concat());
+        let coordinator =
+            Coordinator { since_ms, inventory: Some(inventory), ..Coordinator::default() };
+        self.links.insert(link, coordinator);
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
             address: self.parts.address,
@@ -109,10 +121,7 @@ impl Desk {
         let _ = outbox.send(link, &hello);
         let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
         let _ = purges.into_iter().all(|message| outbox.send(link, &message));
-        // What has changed so far is in the inventory.
-        self.tell_changes(outbox);
-        let held = [self.store.held(), self.announced.held()].concat();
-        let _ = inventory(&held).iter().all(|message| outbox.send(link, message));
+        self.tell_held(link, outbox);
     }
 
     fn received(&mut self, link: LinkId, message: ToNode, outbox: &mut Outbox<ToCoordinator>) {
@@ -235,15 +244,41 @@ impl Desk {
     fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         self.look_for_pause(outbox);
         self.tell_changes(outbox);
+        self.tell_inventories(outbox);
         self.asks.retain(|_, question| !question.answer.is_closed());
         if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
             let _ = outbox.send(link, &ToCoordinator::Tail { names });
         }
     }
 
+    /// Tells coordinators what has come and gone.
     fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         for delta in self.store.changes().into_iter().chain(self.announced.changes()) {
-            outbox.send_all(&delta);
+            self.links.keys().for_each(|&link| _ = outbox.send(link, &delta));
         }
+    }
+
+    /// Goes on with inventories. Not all at once: links take only so much, and what
+    /// else is said, of purges above all, must not wait for it.
+    fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        let links: Vec<_> = self.links.keys().copied().collect();
+        for link in links {
+            while outbox.queued_bytes(link) < INVENTORY_QUEUE_BYTES_MAX
+                && self.tell_held(link, outbox)
+            {}
+        }
+    }
+
+    /// Says the next part of an inventory; false: there is no more to say.
+    fn tell_held(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) -> bool {
+        let held = |names: &[_]| [self.announced.held(names), self.store.held(names)].concat();
+        let Some(coordinator) = self.links.get_mut(&link) else { return false };
+        let inventory = coordinator.inventory.as_mut();
+        let part = inventory.and_then(|it| it.next_part(HELD_PER_MESSAGE_MAX, held));
+        let is_said = part.is_some_and(|part| outbox.send(link, &part));
+        if !is_said {
+            coordinator.inventory = None;
+        }
+        is_said
     }
 }

@@ -256,3 +256,6 @@ impl Outstanding {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

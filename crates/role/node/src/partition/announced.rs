@@ -113,9 +113,16 @@ impl Announced {
         self.lock().changes.drain()
     }
 
-    /// All of it, for a coordinator that knows nothing of it.
-    pub(crate) fn held(&self) -> Vec<Held> {
-        self.lock().places.keys().map(|&name| held(name)).collect()
+    /// All names.
+    pub(crate) fn names(&self) -> Vec<SegmentName> {
+        self.lock().places.keys().copied().collect()
+    }
+
+    /// What of these is announced.
+    pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
+        let inner = self.lock();
+        let announced = names.iter().filter(|name| inner.places.contains_key(*name));
+        announced.map(|&name| held(name)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -175,7 +182,7 @@ mod tests {
         assert_eq!(doubted.len(), 1);
         announced.tell_again(doubted.into_iter().map(|(name, _)| name));
         assert_eq!(told(&announced), (vec![2], vec![]));
-        assert_eq!(announced.held().len(), 2);
+        assert_eq!(announced.names().len(), 2);
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Walked {
         let began = Instant::now();
         let is_all = || {
             all.iter().all(|relative| self.has(relative))
-                && self.announced.held().len() == all.len()
+                && self.announced.names().len() == all.len()
         };
         while !is_all() {
             assert!(began.elapsed() < Duration::from_secs(60), "{all:?} are not announced");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use skep_directory::keep::accepts;
 use skep_directory::{Coordinator, Hello, LinkId, Settings};
 use skep_units::{Now, Rng};
-use skep_wire::cache::{Answer, Held, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::segment::Way;
@@ -181,12 +181,12 @@ impl Cluster {
     fn check_directory(&mut self) {
         self.tick();
         for (link, _, store) in &self.nodes {
-            for Held { name, .. } in store.held() {
+            for name in store.names() {
                 let mut holders = self.coordinator.holders(&name);
                 assert!(holders.any(|it| it == link.member()), "{name:?} of {link:?}");
             }
         }
-        let held: usize = self.nodes.iter().map(|(_, _, store)| store.held().len()).sum();
+        let held: usize = self.nodes.iter().map(|(_, _, store)| store.names().len()).sum();
         assert_eq!(self.coordinator.counters().holdings, held as u64);
     }
 }
