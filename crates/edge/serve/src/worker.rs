@@ -21,7 +21,7 @@ pub struct Worker {
     outputs: RefCell<Vec<Output>>,
     drain: watch::Receiver<bool>,
     draining: Cell<bool>,
-    ticks: RefCell<Vec<Box<dyn FnMut()>>>,
+    ticks: RefCell<Vec<Box<dyn FnMut() -> bool>>>,
 }
 
 impl Worker {
@@ -83,9 +83,9 @@ impl Worker {
         }
     }
 
-    /// Runs `job` at every sweep (ten times a second) on this worker. It must
-    /// not call this method.
-    pub fn on_tick(&self, job: impl FnMut() + 'static) {
+    /// Runs `job` at every sweep (ten times a second) on this worker, as long as it
+    /// returns true. It must not call this method.
+    pub fn on_tick(&self, job: impl FnMut() -> bool + 'static) {
         self.ticks.borrow_mut().push(Box::new(job));
     }
 
@@ -98,9 +98,7 @@ impl Worker {
             if self.is_draining() {
                 self.deadlines.expire_idle();
             }
-            for job in self.ticks.borrow_mut().iter_mut() {
-                job();
-            }
+            self.ticks.borrow_mut().retain_mut(|job| job());
         }
     }
 }

@@ -39,9 +39,8 @@ impl DispatcherHandler {
         });
         let ticking = Rc::downgrade(&handler);
         worker.on_tick(move || {
-            if let Some(handler) = ticking.upgrade() {
-                handler.lane().tick();
-            }
+            let handler = ticking.upgrade();
+            handler.map(|handler| handler.lane().tick()).is_some()
         });
         handler
     }

@@ -52,13 +52,14 @@ impl Context {
         });
         let ticking = Rc::downgrade(&context);
         worker.on_tick(move || {
-            let Some(context) = ticking.upgrade() else { return };
+            let Some(context) = ticking.upgrade() else { return false };
             context.log.borrow_mut().tick();
             let current = settings.load();
             if !Arc::ptr_eq(&current, &in_force) {
                 in_force = Arc::clone(&current);
                 *context.settings.borrow_mut() = Rc::new(Settings::clone(&in_force));
             }
+            true
         });
         context
     }
