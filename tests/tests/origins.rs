@@ -568,3 +568,29 @@ fn a_fresh_head_whose_bytes_have_left_all_memories_is_asked_for_anew() {
     let asked = origin.asked().iter().filter(|asked| asked.target == "/once").count();
     assert!((2..=4).contains(&asked), "{asked}");
 }
+
+#[test]
+fn slow_clients_of_what_is_not_kept_leave_connections_for_what_is() {
+    const CONNECTIONS: usize = 4;
+    let origin = Origin::start(|asked| match asked.target.starts_with("/private") {
+        // More than sockets hold.
+        true => Answer::new(200, "Cache-Control: private\r\n", vec![7; 16 * SEGMENT]),
+        false => Answer::of(asked, b"for all", "\"v\"", FRESH),
+    });
+    let settings = format!("[site.fetch]\nconnections_max = {CONNECTIONS}");
+    let skep = Skep::node_of(&format!("{}{settings}\n[machine]\nthreads = 1", origin.line()));
+    let slow = |n: usize| {
+        let mut client = skep.connect();
+        client.send(format!("GET /private/{n} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        client
+    };
+    let mut held: Vec<RawClient> = (0..CONNECTIONS / 2).map(slow).collect();
+    held.iter_mut().for_each(|client| assert_eq!(client.try_head().unwrap().status, 200));
+    // One more finds no place in time.
+    slow(CONNECTIONS).response().assert_status(503);
+    assert_eq!(skep.connect().get("/a").assert_status(200).text(), "for all");
+    drop(held);
+    poll_until(skep_tests::PATIENCE, "a place", || {
+        skep.connect().request("HEAD", "/private/last", &[]).status == 200
+    });
+}

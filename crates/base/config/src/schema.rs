@@ -327,10 +327,12 @@ table! {
         /// origin is asked. Without one clients get 504.
         response_timeout_ms: u64 = 30_000 => ms(1..=HOUR_MS), live;
         /// Time without any byte of a body; then the origin has failed, and
-        /// the rest is asked for anew.
+        /// the rest is asked for anew. So it is if 256 KiB of what is kept take
+        /// six times as long.
         stall_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
         /// Connections to one origin from one core of a node; requests over it
-        /// get 503.
+        /// wait for 1 s, then get 503. What is passed on without being kept takes
+        /// half of them at most.
         connections_max: u32 = 64 => count(1..=65_536), live;
     }
 }

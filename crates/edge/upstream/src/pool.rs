@@ -3,9 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use skep_serve::{Conn, Worker};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::UpstreamError;
 
@@ -35,6 +38,8 @@ struct Slot {
     idle: RefCell<Vec<Idle>>,
     /// Grows when the address is closed: leases from before are not taken back.
     epoch: Cell<u64>,
+    /// Told when a connection is not in use any more.
+    freed: Notify,
 }
 
 struct Idle {
@@ -51,11 +56,7 @@ impl Pool {
             slots: RefCell::default(),
         });
         let ticking = Rc::downgrade(&pool);
-        worker.on_tick(move || {
-            if let Some(pool) = ticking.upgrade() {
-                pool.tick();
-            }
-        });
+        worker.on_tick(move || ticking.upgrade().map(|pool| pool.tick()).is_some());
         pool
     }
 
@@ -88,6 +89,24 @@ impl Pool {
                 return Some(Lease { conn: idle.conn, reused: true, place: Place::take(slot) });
             }
         }
+    }
+
+    /// Waits while all connections to all of `addresses` are in use, for at most
+    /// `wait_ms`.
+    pub async fn room(&self, addresses: &[SocketAddr], wait_ms: u64) {
+        let until = Instant::now() + Duration::from_millis(wait_ms);
+        while let Some(address) = addresses.first()
+            && addresses.iter().all(|address| self.is_full(*address))
+        {
+            let slot = self.slot(*address);
+            if timeout_at(until, slot.freed.notified()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn is_full(&self, address: SocketAddr) -> bool {
+        self.counts(address).0 >= self.limits.get().connections_max
     }
 
     /// A new connection to `address`.
@@ -140,7 +159,8 @@ impl Pool {
             slot.idle.borrow_mut().retain(|idle| {
                 now_ms.saturating_sub(idle.since_ms) < limits.idle_ms && !idle.conn.is_stale()
             });
-            slot.open() > 0
+            // Who waits for a connection holds its slot.
+            slot.open() > 0 || Rc::strong_count(slot) > 1
         });
     }
 
@@ -152,6 +172,7 @@ impl Pool {
                 in_use: Cell::new(0),
                 idle: RefCell::default(),
                 epoch: Cell::new(0),
+                freed: Notify::new(),
             })
         });
         Rc::clone(slot)
@@ -209,6 +230,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.slot.in_use.set(self.slot.in_use.get() - 1);
+        self.slot.freed.notify_one();
     }
 }
 

@@ -305,7 +305,7 @@ async fn stream_remote(
 ) -> Result<(), SendError> {
     let mut left = range.end - range.start;
     let opened = remotes.open(resource, range).await;
-    let mut body = opened.ok_or(DiskError::Changed)?;
+    let (mut body, _place) = opened.ok_or(DiskError::Changed)?;
     let mut buffer = vec![0; STREAM_BYTES];
     while left > 0 {
         let wanted = left.min(STREAM_BYTES as u64) as usize;

@@ -16,7 +16,7 @@ use skep_upstream::Lease;
 
 use crate::error::{Fault, OriginError};
 use crate::head::Head;
-use crate::limits::{RESPONSE_BODY, SKIP_BYTES};
+use crate::limits::{PACE_BYTES, PACE_STALLS, RESPONSE_BODY, SKIP_BYTES};
 use crate::origins::Origins;
 
 /// A body on its way.
@@ -36,7 +36,17 @@ pub struct Body {
     /// Bytes announced, if they were.
     expected: Option<u64>,
     keeps_connection: bool,
+    /// If it has to come at a pace.
+    pace: Option<Pace>,
     failed: Option<Fault>,
+}
+
+/// How the present [`PACE_BYTES`] of a body come in.
+#[derive(Default)]
+struct Pace {
+    bytes: u64,
+    /// Time in which nothing was there to read.
+    waited_ms: u64,
 }
 
 /// How the head delimits a body, and what of the body came with it.
@@ -65,12 +75,19 @@ impl Body {
             taken: 0,
             expected: head.end.map(|end| end - head.start),
             keeps_connection: start.keeps_connection,
+            pace: None,
             failed: None,
         };
         if body.decoder.is_done() {
             body.finish(body.carry.is_empty())?;
         }
         Ok(body)
+    }
+
+    /// From now on it has to come at a pace, or counts as stalled: somebody waits for
+    /// all of it. Without this a body may trickle, as a stream of events does.
+    pub fn hurry(&mut self) {
+        self.pace = Some(Pace::default());
     }
 
     /// The next bytes, into the front of `buffer`, which is not empty; 0: that
@@ -154,12 +171,19 @@ impl Body {
             return Ok(n);
         }
         let Some(lease) = &self.lease else { return Ok(0) };
+        let (worker, stall_ms) = (self.origins.worker(), self.origins.limits().progress_timeout_ms);
+        let limit_ms = self.pace.as_ref().map_or(stall_ms, |pace| pace.limit_ms(stall_ms));
         // From now on and not since the last time: the reader may be slow.
-        lease.conn.expire_after(self.origins.limits().progress_timeout_ms, Cause::Response);
-        lease.conn.recv(buffer).await.map_err(|error| match error {
+        lease.conn.expire_after(limit_ms, Cause::Response);
+        let began_ms = worker.now_ms();
+        let received = lease.conn.recv(buffer).await.map_err(|error| match error {
             ConnError::Io(_) => Fault::Short { at: self.taken, expected: self.expected },
             ConnError::Expired(_) => Fault::Stalled { at: self.taken },
-        })
+        })?;
+        if let Some(pace) = &mut self.pace {
+            pace.note(received as u64, worker.now_ms().saturating_sub(began_ms));
+        }
+        Ok(received)
     }
 
     /// Moves the body's bytes to the front: how many bytes were consumed, and
@@ -220,8 +244,40 @@ impl Body {
     }
 }
 
+impl Pace {
+    /// How long the next bytes may take, if none may take longer than `stall_ms`.
+    fn limit_ms(&self, stall_ms: u64) -> u64 {
+        stall_ms.min(stall_ms.saturating_mul(PACE_STALLS).saturating_sub(self.waited_ms))
+    }
+
+    fn note(&mut self, bytes: u64, waited_ms: u64) {
+        self.bytes += bytes;
+        self.waited_ms += waited_ms;
+        if self.bytes >= PACE_BYTES {
+            *self = Self::default();
+        }
+    }
+}
+
 /// Whether there is something to read at this moment, and not the end.
 fn has_bytes(conn: &Conn) -> bool {
     let polled = conn.poll_recv(&Context::from_waker(Waker::noop()), &mut [0]);
     matches!(polled, Poll::Ready(Ok(n)) if n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_trickles_has_less_and_less_time_until_enough_has_come() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.limit_ms(10), 10);
+        (0..11).for_each(|_| pace.note(1, 5));
+        assert_eq!(pace.limit_ms(10), 5);
+        pace.note(1, 5);
+        assert_eq!(pace.limit_ms(10), 0);
+        pace.note(PACE_BYTES, 0);
+        assert_eq!(pace.limit_ms(10), 10, "the next ones have time of their own");
+    }
 }

@@ -34,6 +34,14 @@ pub(crate) const ADDRESSES_MAX: usize = 4;
 /// Bytes thrown away at once on the way to an offset that was not asked for.
 pub(crate) const SKIP_BYTES: usize = 64 * 1024;
 
+/// Bytes of a body that who waits for them may want within the time below: what a
+/// segment grows by.
+pub(crate) const PACE_BYTES: u64 = 256 * 1024;
+
+/// Time for them, in times of [`OriginLimits::progress_timeout_ms`]: at its default
+/// a minute, or 4 KiB/s.
+pub(crate) const PACE_STALLS: u64 = 6;
+
 /// Largest number of seconds in a cache directive, 2^31 (RFC 9111 1.2.2).
 pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
@@ -42,6 +50,8 @@ pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
 pub struct OriginLimits {
     /// Connections to one address, in use and idle; at least 1.
     pub connections_max: usize,
+    /// Milliseconds to wait for one of these where all are in use.
+    pub busy_wait_ms: u64,
     /// Milliseconds after which an unused connection is closed.
     pub idle_ms: u64,
     /// Milliseconds to find an origin's addresses, and to connect to one.
@@ -68,6 +78,8 @@ impl Default for OriginLimits {
         Self {
             // With 8 workers as many as a default nginx has for all: 512.
             connections_max: 64,
+            // Longer than most answers take, shorter than a client's patience.
+            busy_wait_ms: 1_000,
             // Below nginx' 75 s and above Node's 5 s: the check for a dead
             // connection and the retry cover the rest.
             idle_ms: 60_000,

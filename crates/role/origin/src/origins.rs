@@ -148,6 +148,7 @@ impl Origins {
         self.counters.count_request(is_retry);
         let now_ms = self.worker.now_ms();
         let known = addresses.get(url, now_ms, names_fresh_ms, connect_timeout_ms).await?;
+        self.pool.room(&known, self.limits.busy_wait_ms).await;
         if let Some(lease) = known.iter().find_map(|address| self.pool.reuse(*address)) {
             self.counters.count_reused();
             match self.exchange(place, lease, ask).await {
@@ -255,7 +256,6 @@ impl Origins {
         OriginError { origin: Arc::clone(self.origins[place].url.text()), fault }
     }
 
-    #[cfg(test)]
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
     }

@@ -228,3 +228,20 @@ fn async_peer(peer: TcpStream) -> tokio::net::TcpStream {
     peer.set_nonblocking(true).unwrap();
     tokio::net::TcpStream::from_std(peer).unwrap()
 }
+
+#[test]
+fn a_job_that_has_nothing_to_do_any_more_is_gone() {
+    on_worker(LIMITS, |worker, _| async move {
+        let held = Rc::new(());
+        let mut runs = 0;
+        let by_job = Rc::clone(&held);
+        worker.on_tick(move || {
+            let _ = &by_job;
+            runs += 1;
+            runs < 2
+        });
+        while Rc::strong_count(&held) > 1 {
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    });
+}

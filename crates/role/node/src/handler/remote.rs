@@ -35,12 +35,12 @@ impl Serving<'_> {
                         Sent::Failed(_) => {}
                     }
                 }
-                Landing::Passed(answer) => {
-                    let status = answer.head.status;
+                Landing::Passed(passed) => {
+                    let status = passed.reply.head.status;
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    return pass(&mut exchange.reply, &self.site, *answer).await;
+                    return pass(&mut exchange.reply, &self.site, *passed).await;
                 }
                 Landing::Failed(status) => {
                     let lines = if status == 503 { self.retry_after() } else { Vec::new() };

@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use skep_engine::Context;
 use skep_origin::Origins;
 use skep_origin::{Ask, Condition, Fault, OriginCounters, OriginError, OriginReply, OriginTotals};
 use skep_telemetry::CacheResult;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::RemoteSite;
 use super::fetch;
@@ -25,9 +26,25 @@ pub(crate) enum Landing {
     /// This may be served; and what it took.
     Resource(Arc<Resource>, CacheResult),
     /// This is for the one who asked.
-    Passed(Box<OriginReply>),
+    Passed(Box<Passed>),
     /// A status for the client.
     Failed(u16),
+}
+
+/// An answer for one client, who may be slow to take it.
+pub(crate) struct Passed {
+    pub(crate) reply: OriginReply,
+    _place: PassPlace,
+}
+
+/// A place among the connections to a site's origins that slow clients may hold.
+pub(crate) type PassPlace = OwnedSemaphorePermit;
+
+/// The client of one site's origins.
+struct Client {
+    origins: Rc<Origins>,
+    /// Half of its connections: the others are for what all wait for.
+    passing: Arc<Semaphore>,
 }
 
 /// What the origins of a node did, over all workers and reloads.
@@ -66,7 +83,7 @@ pub(crate) struct Remotes {
     pub(super) shelf: Arc<Shelf>,
     tally: Arc<Tally>,
     /// By the number of the site.
-    origins: RefCell<HashMap<usize, Rc<Origins>>>,
+    clients: RefCell<HashMap<usize, Rc<Client>>>,
 }
 
 impl Remotes {
@@ -83,7 +100,7 @@ impl Remotes {
             others: others.map(Rc::clone),
             shelf: Arc::clone(shelf),
             tally: Arc::clone(tally),
-            origins: RefCell::default(),
+            clients: RefCell::default(),
         })
     }
 
@@ -132,11 +149,36 @@ impl Remotes {
         remote: &RemoteSite,
         target: &[u8],
     ) -> Landing {
+        let Some(place) = self.pass_place(site, remote).await else { return Landing::Failed(503) };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(site, remote, asked).await {
-            Ok(reply) => Landing::Passed(Box::new(reply)),
+            Ok(reply) => Landing::Passed(Box::new(Passed { reply, _place: place })),
             Err(error) => Landing::Failed(status_of(&error)),
         }
+    }
+
+    /// Passes on what was asked for all, and is for one.
+    pub(super) async fn pass_on(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        reply: OriginReply,
+    ) -> Landing {
+        match self.pass_place(site, remote).await {
+            Some(place) => Landing::Passed(Box::new(Passed { reply, _place: place })),
+            None => Landing::Failed(503),
+        }
+    }
+
+    /// Waits a little for a place.
+    pub(super) async fn pass_place(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+    ) -> Option<PassPlace> {
+        let passing = Arc::clone(&self.client(site, remote).passing);
+        let limit = Duration::from_millis(remote.limits.busy_wait_ms);
+        tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()
     }
 
     /// Asks an origin of a site.
@@ -152,7 +194,7 @@ impl Remotes {
             range: asked.range,
             condition: asked.condition,
         };
-        self.origins(site, remote).open(&ask).await
+        self.client(site, remote).origins.open(&ask).await
     }
 
     /// Flies in a task of its own: those who wait, and what is kept, must not
@@ -168,13 +210,14 @@ impl Remotes {
         receiver
     }
 
-    fn origins(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<Origins> {
-        let mut origins = self.origins.borrow_mut();
-        let made = origins.entry(site.index).or_insert_with(|| {
+    fn client(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<Client> {
+        let mut clients = self.clients.borrow_mut();
+        let made = clients.entry(site.index).or_insert_with(|| {
             let worker = self.context.worker();
-            let made = Origins::new(worker, remote.urls.clone(), remote.limits);
-            self.tally.add(made.counters());
-            made
+            let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
+            self.tally.add(origins.counters());
+            let places = (remote.limits.connections_max / 2).max(1);
+            Rc::new(Client { origins, passing: Arc::new(Semaphore::new(places)) })
         });
         Rc::clone(made)
     }

@@ -126,10 +126,11 @@ async fn land(
                 // There may be something to keep any moment.
                 _ => flight.land(Landed::Passed { for_ms: PASS_OTHER_MS }),
             }
-            match is_part {
-                true => remotes.pass(site, remote, target).await,
-                false => Landing::Passed(reply),
+            if !is_part {
+                return remotes.pass_on(site, remote, *reply).await;
             }
+            drop(reply);
+            remotes.pass(site, remote, target).await
         }
     }
 }

@@ -34,7 +34,7 @@ mod shelf;
 use skep_config::Site as SiteConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 
-pub(crate) use client::{Landing, Remotes, Tally};
+pub(crate) use client::{Landing, Passed, Remotes, Tally};
 pub(crate) use handed::Handed;
 pub(crate) use kept::{Freshness, Remote};
 pub(crate) use pass::pass;

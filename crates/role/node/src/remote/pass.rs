@@ -5,7 +5,7 @@ use skep_http::Version;
 use skep_origin::OriginReply;
 use skep_telemetry::{CacheResult, Counter};
 
-use super::kept;
+use super::{Passed, kept};
 use crate::limits::STREAM_BYTES;
 use crate::site::Site;
 
@@ -24,8 +24,9 @@ enum Framing {
 pub(crate) async fn pass(
     reply: &mut ReplySink<'_>,
     site: &Site,
-    mut answer: OriginReply,
+    passed: Passed,
 ) -> Result<(), ExchangeError> {
+    let Passed { reply: mut answer, .. } = passed;
     let framing = write_head(reply, site, &answer);
     if framing == Framing::None || !reply.body_wanted() {
         return Ok(());

@@ -15,7 +15,7 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::Origin;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, Remotes, is_trouble};
+use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::catalog::Resource;
 use crate::cluster::{Buffer, SegmentOrigin, read_on};
@@ -86,10 +86,14 @@ impl Remotes {
         self: &Rc<Self>,
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
-    ) -> Option<Body> {
+    ) -> Option<(Body, PassPlace)> {
+        let place = self.pass_place(&resource.site, resource.site.remote.as_ref()?).await?;
         let segment = RemoteSegment::new(self, resource, 0);
         let opened = segment.open(range).await;
-        opened.inspect_err(|error| tracing::debug!(%error, "no bytes to pass by the cache")).ok()
+        opened
+            .inspect_err(|error| tracing::debug!(%error, "no bytes to pass by the cache"))
+            .ok()
+            .map(|body| (body, place))
     }
 }
 
@@ -117,6 +121,7 @@ impl RemoteSegment {
                 Some(reply) => reply.body,
                 None => self.open(at..end).await?,
             };
+            body.hurry();
             if chunk.read(&mut body, segment, progress).await? {
                 return Ok(());
             }
@@ -154,6 +159,7 @@ impl RemoteSegment {
             return Err(Stopped::Changed);
         }
         let mut body = reply.body;
+        body.hurry();
         body.skip_to(at).await?;
         Ok(body)
     }

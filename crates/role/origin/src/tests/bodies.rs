@@ -133,6 +133,25 @@ fn chunks_that_are_none_are_refused() {
 }
 
 #[test]
+fn a_body_that_trickles_is_given_up_where_it_is_waited_for() {
+    let server = Server::new(|_, mut wire| {
+        wire.request();
+        wire.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+        // Often enough to be no stall.
+        while wire.send("x") {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    });
+    let limits = OriginLimits { progress_timeout_ms: 100, ..patient() };
+    with_origins(&server.urls(), limits, async |origins| {
+        let mut body = origins.open(&whole("/")).await.unwrap().body;
+        body.hurry();
+        let error = read(&mut body).await.unwrap_err();
+        assert!(matches!(error.fault, Fault::Stalled { .. }), "{error}");
+    });
+}
+
+#[test]
 fn a_body_that_stalls_is_given_up_and_what_came_is_right() {
     let server = Server::new(|_, mut wire| {
         wire.request();

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use super::rig::{
-    Server, answer, closed_port, expire_all, fault, field, get, ok, patient, whole, with_origins,
+    Server, answer, closed_port, expire_all, fault, field, get, ok, patient, read, whole,
+    with_origins,
 };
 use crate::{Ask, Fault, FaultKind, OriginError, OriginLimits, Origins};
 
@@ -179,13 +180,31 @@ fn an_origin_that_does_not_answer_in_time_is_left() {
 #[test]
 fn no_more_connections_than_allowed() {
     let server = Server::keeping(ok("", &[7; 100_000]));
-    let limits = OriginLimits { connections_max: 1, ..patient() };
+    let limits = OriginLimits { connections_max: 1, busy_wait_ms: 1, ..patient() };
     with_origins(&server.urls(), limits, async |origins| {
         let first = origins.open(&whole("/")).await.unwrap();
         assert!(matches!(fault(&origins, &whole("/")).await, Fault::Busy(_)));
         drop(first);
         assert_eq!(get(&origins, &whole("/")).await.unwrap().0, 200);
     });
+}
+
+#[test]
+fn who_finds_all_connections_in_use_waits_for_one() {
+    let server = Server::keeping(ok("", &[7; 100_000]));
+    let limits = OriginLimits { connections_max: 1, ..patient() };
+    with_origins(&server.urls(), limits, async |origins| {
+        let mut first = origins.open(&whole("/")).await.unwrap();
+        let second = tokio::task::spawn_local({
+            let origins = Rc::clone(&origins);
+            async move { get(&origins, &whole("/")).await }
+        });
+        // It gets as far as it can.
+        tokio::task::yield_now().await;
+        assert_eq!(read(&mut first.body).await.unwrap().len(), 100_000);
+        assert_eq!(second.await.unwrap().unwrap().1.len(), 100_000);
+    });
+    assert_eq!(server.connections(), 1);
 }
 
 #[test]

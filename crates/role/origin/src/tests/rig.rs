@@ -21,6 +21,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) fn patient() -> OriginLimits {
     OriginLimits {
         connections_max: 8,
+        busy_wait_ms: 30_000,
         idle_ms: 60_000,
         connect_timeout_ms: 30_000,
         first_byte_timeout_ms: 30_000,
