@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_tests::cache::CacheCluster;
 use skep_tests::content::{assert_same, version};
@@ -319,6 +319,31 @@ fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
     assert_eq!(origin.ranges().iter().filter(|range| !is_head(range)).count(), 1);
     assert!(origin.asked().len() <= 3);
     assert_eq!(cluster.metric("node-1", ORIGIN), 0);
+}
+
+#[test]
+fn a_fill_keeps_its_lease_however_slow_the_origin_is() {
+    let body = version(1, SEGMENT);
+    let origin = halting(&body, SEGMENT / 2 + 77);
+    let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), "");
+    let begun = |node| {
+        let mut client = begin(&cluster, node);
+        client.try_head().unwrap();
+        let start = read(&mut client, SEGMENT / 2);
+        (client, start)
+    };
+    let first = begun("node-1");
+    // Longer than a lease lasts without a word.
+    let began = Instant::now();
+    poll_until(PATIENCE, "the lease would be over", || began.elapsed() > Duration::from_millis(2_500));
+    let second = begun("node-2");
+    origin.go_on();
+    for (mut client, mut start) in [first, second] {
+        let missing = SEGMENT - start.len();
+        start.extend(read(&mut client, missing));
+        assert_same(&start, &body);
+    }
+    assert_eq!(origin.asked().len(), 1);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //!   Ask --Have--> FetchFrom 1st --> FetchFrom 2nd --> Ask again | FillFromOrigin
 //!    |---Busy---> FetchFrom leader --> TellNotThere, Ask again at the offset
 //!    |---Grant--> FillFromOrigin, under a lease --> TellEnded
-//!    |---Later--> Wait, Ask again
+//!    |---Later--> Wait, Ask again; so, too, without a connection to spare
 //!    +-silence--> FetchFrom owner --> FillFromOrigin
 //! ```
 //!
@@ -140,6 +140,9 @@ pub enum End {
     Refused(Refusal),
     /// Not reached, silent, broken off or not to be understood.
     Lost,
+    /// It did not begin: this node has no connection to spare. That says nothing of
+    /// the other.
+    Crowded,
 }
 
 /// See the module.
@@ -281,14 +284,19 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             }
             Reply::Busy { leader } => self.fetch(leader, Role::Leader),
             Reply::Grant { lease } => self.fill(Some(lease), now),
-            Reply::Later if self.laters_left == 0 => self.fill(None, now),
-            Reply::Later => {
-                self.laters_left -= 1;
-                self.asks_left += 1;
-                self.step = Step::Waiting;
-                Action::Wait { ms: LATER_MS }
-            }
+            Reply::Later => self.later(now),
         }
+    }
+
+    /// Waits until it is better to ask, which does not count then.
+    fn later(&mut self, now: Now) -> Action<P> {
+        if self.laters_left == 0 {
+            return self.fill(None, now);
+        }
+        self.laters_left -= 1;
+        self.asks_left += 1;
+        self.step = Step::Waiting;
+        Action::Wait { ms: LATER_MS }
     }
 
     fn next_holder(&mut self, now: Now) -> Action<P> {
@@ -310,6 +318,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         }
         let is_overloaded = end == End::Refused(Refusal::Overloaded);
         match (role, end) {
+            (_, End::Crowded) => self.later(now),
             (Role::Owner, _) => self.fill(None, now),
             (Role::Leader, _) if is_overloaded => {
                 self.step = Step::Waiting;

@@ -23,7 +23,8 @@ pub const LOAD_MS_MAX: u64 = 500;
 pub const SETTLE_MS: u64 = 2_500;
 
 /// After so long, in milliseconds, a node asks again that was told to: soon after
-/// the last inventory has come.
+/// the last inventory has come. Likewise one that had no connection to spare: some
+/// segments' time on the wire.
 pub const LATER_MS: u64 = 50;
 
 /// Times that a node asks again so: some more than a coordinator takes to settle.

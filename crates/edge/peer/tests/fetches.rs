@@ -127,6 +127,22 @@ fn many_at_once_each_have_their_own_connection() {
 }
 
 #[test]
+fn where_all_connections_are_in_use_the_other_node_is_not_blamed() {
+    on_worker(|rig| async move {
+        let mut under_way = Vec::new();
+        for _ in 0..64 {
+            under_way.push(rig.pool.fetch(rig.address, &fetch(kind::SLOW, 0)).await.unwrap());
+        }
+        let refused = rig.pool.fetch(rig.address, &fetch(kind::HEAP, 0)).await;
+        assert!(refused.is_err_and(|error| !error.blames_node()));
+        drop(under_way);
+        assert!(take_from(&rig, kind::HEAP, 0).await.unwrap() == content());
+        let late = rig.pool.fetch(rig.address, &fetch(kind::STUCK, 0)).await;
+        assert!(late.is_err_and(|error| error.blames_node()));
+    });
+}
+
+#[test]
 fn a_slow_source_is_waited_for() {
     on_worker(|rig| async move {
         let taken = take_from(&rig, kind::SLOW, 0).await.unwrap();

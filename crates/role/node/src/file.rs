@@ -3,7 +3,6 @@
 //! Each piece is published only after the file was found to be still in the
 //! version that was promised.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::sync::Arc;
 
@@ -13,7 +12,6 @@ use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
 
 use crate::cluster::SegmentOrigin;
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
-use crate::limits::PROGRESS_BYTES;
 use crate::object::{Object, is_tag_of};
 use crate::segment::Segment;
 use crate::site::Site;
@@ -87,19 +85,13 @@ pub(crate) fn site_key(site: &Site) -> u64 {
 }
 
 impl SegmentOrigin for SharedFile {
-    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
+    async fn read(&self, segment: Arc<Segment>) {
         let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
         let base = u64::from(self.index) * SEGMENT_BYTES;
         self.counters.inc(Counter::DiskReadPool);
         let read = pool(move || {
             let file = open(&site, &relative, stamp, Wait::Yes)?;
-            let told = Cell::new(0);
-            fill(&file, &segment, base, stamp, Wait::Yes, |filled| {
-                if filled - told.get() >= PROGRESS_BYTES {
-                    told.set(filled);
-                    progress(filled);
-                }
-            })
+            fill(&file, &segment, base, stamp, Wait::Yes)
         });
         if let Err(error) = read.await {
             tracing::debug!(%error, "a segment could not be filled");
@@ -132,16 +124,15 @@ pub(crate) fn open(
     }
 }
 
-/// Fills a segment chunk by chunk; `progress` hears of each. It begins at
-/// `base` of the file. [`DiskError::WouldBlock`] leaves it as far as it got;
-/// call again with [`Wait::Yes`].
+/// Fills a segment chunk by chunk. It begins at `base` of the file.
+/// [`DiskError::WouldBlock`] leaves it as far as it got; call again with
+/// [`Wait::Yes`].
 pub(crate) fn fill(
     file: &File,
     segment: &Segment,
     base: u64,
     stamp: Stamp,
     wait: Wait,
-    progress: impl Fn(u32),
 ) -> Result<(), DiskError> {
     loop {
         let bytes = segment.next_chunk_bytes();
@@ -153,7 +144,6 @@ pub(crate) fn fill(
             read_version(file, stamp, at, chunk, wait)?;
             segment.publish(chunk).map_err(|_| DiskError::Exhausted)
         })?;
-        progress(segment.filled());
     }
 }
 

@@ -136,9 +136,9 @@ pub(crate) const HEAD_ASKS_MAX: u32 = 4;
 /// What a head counts for at the coordinator, in bytes.
 pub(crate) const HEAD_BYTES: u32 = 1024;
 
-/// Time after which a coordinator hears that an origin is still being asked, in
-/// milliseconds: half of what it believes without a word.
-pub(crate) const HEAD_PROGRESS_MS: u64 = 1_000;
+/// Time after which a coordinator hears that what it has granted goes on, in
+/// milliseconds: a quarter of what it believes without a word.
+pub(crate) const LEASE_RENEW_MS: u64 = 500;
 
 /// Files and folders that a node announces of the sites of which it has a part:
 /// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
@@ -178,10 +178,6 @@ pub(crate) const PART_WAITS_MAX: u32 = 4;
 /// whether it has too much to send: most of them wait for slow clients, while what
 /// other nodes get is taken as fast as the network goes.
 pub(crate) const CLIENT_BYTES_PART: u64 = 8;
-
-/// Bytes of a fill after which its coordinator hears of progress: some times a
-/// segment.
-pub(crate) const PROGRESS_BYTES: u32 = 1024 * 1024;
 
 /// Time after which a process that did not run stops to trust its memory, in
 /// milliseconds: others count it as gone after 800 ms without a word, and it says

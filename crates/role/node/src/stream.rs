@@ -228,7 +228,7 @@ impl Source<'_> {
         // Few reads fail.
         self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
         if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
-            match fill(&file, filler.segment(), base, stamp, Wait::No, drop) {
+            match fill(&file, filler.segment(), base, stamp, Wait::No) {
                 Ok(()) => {
                     self.counters.inc(Counter::DiskReadNowait);
                     return Ok(());
@@ -241,7 +241,7 @@ impl Source<'_> {
         // Not awaited: the readers wait for the chunks, and a failure reaches
         // them when the filler is dropped.
         drop(on_pool(move || {
-            if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes, drop) {
+            if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes) {
                 tracing::debug!(%error, "a segment could not be filled");
             }
         }));

@@ -121,6 +121,28 @@ fn whoever_is_told_to_ask_later_does_so_for_a_bounded_time() {
 }
 
 #[test]
+fn who_has_no_connection_to_spare_blames_nobody() {
+    let named = [
+        have(&[1, 2]),
+        Event::Answer(Reply::Busy { leader: 1 }),
+        Event::NoAnswer { owner: Some(1) },
+    ];
+    for named in named {
+        let mut fetcher = begun();
+        for _ in 0..LATERS_MAX {
+            assert!(matches!(fetcher.next(named.clone(), Now(0)), Action::FetchFrom { .. }));
+            assert_eq!(
+                fetcher.next(fetched(0, End::Crowded), Now(0)),
+                Action::Wait { ms: LATER_MS }
+            );
+            assert_eq!(fetcher.next(Event::Waited, Now(0)), ASK);
+        }
+        assert!(matches!(fetcher.next(named.clone(), Now(0)), Action::FetchFrom { .. }));
+        assert_eq!(fetcher.next(fetched(0, End::Crowded), Now(0)), origin(0));
+    }
+}
+
+#[test]
 fn in_silence_the_owner_does_it_or_we_do() {
     let owner = Action::FetchFrom { peer: 3, from: 0, with_origin: true };
     check(
@@ -181,8 +203,9 @@ fn result(action: Action<u8>, chance: u64, filled: &mut u32) -> Option<Event<u8>
         Action::FetchFrom { from, .. } => {
             assert_eq!(from, *filled);
             *filled = more;
-            let ends = [NOT_THERE, OVERLOADED, End::Lost, End::Refused(Refusal::Mismatch)];
-            let end = if more == BYTES { End::Whole } else { ends[chance as usize % 4] };
+            let mismatch = End::Refused(Refusal::Mismatch);
+            let ends = [NOT_THERE, OVERLOADED, End::Lost, mismatch, End::Crowded];
+            let end = if more == BYTES { End::Whole } else { ends[chance as usize % 5] };
             fetched(more, end)
         }
         Action::FillFromOrigin { from, .. } => {

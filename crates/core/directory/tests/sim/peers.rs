@@ -19,6 +19,8 @@ const ORIGIN_STALL_MS: u64 = 400;
 const STREAMS_MAX: usize = 5;
 /// In a thousand: chunks that arrive broken.
 const GARBAGE_PERMILLE: u64 = 2;
+/// In a thousand: fetches for which there is no connection to spare.
+const CROWDED_PERMILLE: u64 = 20;
 
 /// One fetch of a node from another.
 #[derive(Clone, Debug)]
@@ -112,6 +114,11 @@ impl World {
                 Action::Ask { timeout_ms } if self.ask(node, name, attempt) => timeout_ms,
                 Action::Ask { .. } => {
                     told = Told::NoAnswer { owner: self.owner(node, &name) };
+                    continue;
+                }
+                Action::FetchFrom { from, .. } if self.rng.below(1000) < CROWDED_PERMILLE => {
+                    assert_eq!(from, filled);
+                    told = Told::Fetched { filled, end: End::Crowded };
                     continue;
                 }
                 Action::FetchFrom { peer, from, with_origin } => {

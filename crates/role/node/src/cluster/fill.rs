@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +19,14 @@ use skep_wire::cache::{LeaseId, Origin, PeerRequest};
 use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
-use crate::limits::FILL_ATTEMPTS_MAX;
+use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
 use crate::segment::{Segment, Way};
 use crate::store::Filler;
 
 /// What fills a segment from where it comes from.
 pub(crate) trait SegmentOrigin: 'static {
-    /// Reads on from what is there; `progress` hears of every so many bytes.
-    /// Whatever goes wrong: what is there is right.
-    fn read(
-        &self,
-        segment: Arc<Segment>,
-        progress: impl Fn(u32) + Send + 'static,
-    ) -> impl Future<Output = ()>;
+    /// Reads on from what is there. Whatever goes wrong: what is there is right.
+    fn read(&self, segment: Arc<Segment>) -> impl Future<Output = ()>;
 
     /// In words that all nodes share, for one that is to fill in our stead.
     fn described(&self) -> Option<Origin>;
@@ -38,16 +34,26 @@ pub(crate) trait SegmentOrigin: 'static {
 
 /// Reads all of a segment: on where its origin broke off, as long as each attempt
 /// brings bytes. Who gets nowhere at all leaves it to a later request.
-pub(crate) async fn read_on(
-    origin: &impl SegmentOrigin,
-    segment: &Arc<Segment>,
-    progress: impl Fn(u32) + Clone + Send + 'static,
-) {
+pub(crate) async fn read_on(origin: &impl SegmentOrigin, segment: &Arc<Segment>) {
     for _ in 0..FILL_ATTEMPTS_MAX {
         let filled = segment.filled();
-        origin.read(Arc::clone(segment), progress.clone()).await;
+        origin.read(Arc::clone(segment)).await;
         if segment.is_complete() || segment.filled() == filled {
             return;
+        }
+    }
+}
+
+/// Does `work`, for which there is a lease, and says ever again that it goes on: an
+/// origin may take its time. (Whoever waits for a source that gives nothing at all takes
+/// the lease away in the end.)
+pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn()) -> T {
+    let mut work = pin!(work);
+    let limit = Duration::from_millis(LEASE_RENEW_MS);
+    loop {
+        match tokio::time::timeout(limit, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => renew(),
         }
     }
 }
@@ -84,7 +90,7 @@ impl Others {
     /// for a node that has the lease and waits for this.
     pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
         self.offer_if_wanted(filler.store());
-        tokio::task::spawn_local(async move { read_on(&file, filler.segment(), drop).await });
+        tokio::task::spawn_local(async move { read_on(&file, filler.segment()).await });
     }
 
     fn spawn(
@@ -197,21 +203,23 @@ impl<O: SegmentOrigin> Running<O> {
             from,
             origin: if with_origin { self.origin.described() } else { None },
         };
-        let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment(), drop).await
-        {
+        let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
             Ok(()) => End::Whole,
             Err(PeerError::Refused(refusal)) => End::Refused(refusal),
+            Err(error) if !error.blames_node() => End::Crowded,
             Err(error) => {
                 tracing::debug!(%error, "a segment was not got from another node");
                 End::Lost
             }
         };
-        self.counters.inc(match end {
-            End::Whole if with_origin => Counter::ClusterOwner,
-            End::Whole => Counter::ClusterPeerHit,
-            End::Refused(_) => Counter::ClusterRefused,
-            End::Lost => Counter::ClusterLost,
-        });
+        let counter = match end {
+            End::Whole if with_origin => Some(Counter::ClusterOwner),
+            End::Whole => Some(Counter::ClusterPeerHit),
+            End::Refused(_) => Some(Counter::ClusterRefused),
+            End::Lost => Some(Counter::ClusterLost),
+            End::Crowded => None,
+        };
+        counter.into_iter().for_each(|counter| self.counters.inc(counter));
         let filled = self.segment().filled();
         self.counters.add(Counter::ClusterPeerBytes, u64::from(filled - from));
         Event::Fetched { filled, end }
@@ -219,13 +227,14 @@ impl<O: SegmentOrigin> Running<O> {
 
     async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
         let from = self.segment().filled();
-        let cluster = Arc::clone(&self.cluster);
-        let progress = move |filled| {
-            if let Some(lease) = lease {
-                cluster.tell_progress(lease, filled);
+        let reading = read_on(&self.origin, self.segment());
+        match lease {
+            Some(lease) => {
+                let renew = || self.cluster.tell_progress(lease, self.segment().filled());
+                renewing(reading, renew).await;
             }
-        };
-        read_on(&self.origin, self.segment(), progress).await;
+            None => reading.await,
+        }
         let filled = self.segment().filled();
         self.counters.inc(Counter::ClusterOrigin);
         self.counters.add(Counter::ClusterOriginBytes, u64::from(filled - from));
@@ -234,13 +243,12 @@ impl<O: SegmentOrigin> Running<O> {
 }
 
 /// Gets from the node at `peer` what `segment` lacks; what has come is published,
-/// whatever happens, and `progress` hears of it.
+/// whatever happens.
 pub(super) async fn fetch_chunks(
     pool: &Rc<PeerPool>,
     peer: SocketAddr,
     request: &PeerRequest,
     segment: &Segment,
-    progress: impl Fn(u32),
 ) -> Result<(), PeerError> {
     let mut fetching = pool.fetch(peer, request).await?;
     let mut buffer = Buffer::take();
@@ -250,7 +258,6 @@ pub(super) async fn fetch_chunks(
             return Ok(());
         }
         segment.publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
-        progress(segment.filled());
     }
 }
 

@@ -80,6 +80,7 @@ impl Others {
                     Err(PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch)) => {
                         return HeadSought::Nowhere;
                     }
+                    Err(error) if !error.blames_node() => return HeadSought::Nowhere,
                     // It has become stale.
                     Err(error) => tracing::debug!(%error, "a head was not got from another node"),
                 }
@@ -112,6 +113,10 @@ impl Others {
                 Ok(_) => return Err(PeerError::Refused(Refusal::Mismatch)),
                 Err(PeerError::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {
                     waits += 1
+                }
+                Err(error) if !error.blames_node() && waits < HEAD_WAITS_MAX => {
+                    waits += 1;
+                    tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
                 Err(error) => return Err(error),
             }

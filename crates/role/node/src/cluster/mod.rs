@@ -43,7 +43,7 @@ use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
 use desk::Desk;
-pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on};
+pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on, renewing};
 pub(crate) use head::{HeadLease, HeadSought};
 pub(crate) use part::PartSought;
 pub use serve::PeerDesk;

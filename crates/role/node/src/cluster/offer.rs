@@ -33,7 +33,7 @@ impl Others {
     /// Gets a segment that `peer` has offered; tells whether all of it came.
     pub(super) async fn take_over(&self, name: SegmentName, segment: &Segment, peer: Peer) -> bool {
         let request = PeerRequest::Fetch { name, bytes: segment.len(), from: 0, origin: None };
-        let fetched = fetch_chunks(&self.pool, peer.address, &request, segment, drop).await;
+        let fetched = fetch_chunks(&self.pool, peer.address, &request, segment).await;
         if let Err(error) = &fetched {
             tracing::debug!(%error, "a last copy was not taken over");
         }

@@ -17,7 +17,6 @@ use super::{Cluster, Others, Peer};
 use crate::file::site_key;
 use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
-    PROGRESS_BYTES,
 };
 use crate::object::Object;
 use crate::partition::head_name;
@@ -179,12 +178,7 @@ pub(crate) struct HomeFile {
 
 impl HomeFile {
     /// Gets from `home` what the segment lacks, in the version that its name says.
-    async fn read_from(
-        &self,
-        home: Peer,
-        segment: &Segment,
-        progress: &impl Fn(u32),
-    ) -> Result<(), PeerError> {
+    async fn read_from(&self, home: Peer, segment: &Segment) -> Result<(), PeerError> {
         segment.set_way(Way::Home { id: home.id });
         let mut waits = 0;
         loop {
@@ -194,8 +188,9 @@ impl HomeFile {
                 from: segment.filled(),
                 origin: Some(self.origin.clone()),
             };
-            match fetch_chunks(&self.pool, home.address, &request, segment, progress).await {
-                Err(PeerError::Refused(Refusal::Overloaded)) if waits < PART_WAITS_MAX => {
+            let fetched = fetch_chunks(&self.pool, home.address, &request, segment).await;
+            match fetched {
+                Err(error) if is_of_load(&error) && waits < PART_WAITS_MAX => {
                     tokio::time::sleep(Duration::from_millis(50 << waits)).await;
                     waits += 1;
                 }
@@ -215,19 +210,17 @@ impl HomeFile {
     }
 }
 
+/// Whether it may go better in a moment.
+fn is_of_load(error: &PeerError) -> bool {
+    matches!(error, PeerError::Refused(Refusal::Overloaded)) || !error.blames_node()
+}
+
 impl SegmentOrigin for HomeFile {
-    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
-        let told = std::cell::Cell::new(segment.filled());
-        let progress = |filled: u32| {
-            if filled - told.get() >= PROGRESS_BYTES {
-                told.set(filled);
-                progress(filled);
-            }
-        };
+    async fn read(&self, segment: Arc<Segment>) {
         let mut tried = Vec::new();
         let mut next = Some(self.home);
         while let Some(home) = next {
-            match self.read_from(home, &segment, &progress).await {
+            match self.read_from(home, &segment).await {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(%error, "a segment was not got from the node that has its file");

@@ -1,6 +1,7 @@
 //! What a desk says on its links, to a coordinator at their other end.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+use std::cell::Cell;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -17,9 +18,11 @@ use skep_wire::cache::{
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-use super::{ClusterParts, Command};
+use tokio::sync::Notify;
+
+use super::{ClusterParts, Command, renewing};
 use crate::cluster::desk::Desk;
-use crate::limits::LINK_TICK_MS;
+use crate::limits::{LEASE_RENEW_MS, LINK_TICK_MS};
 use crate::partition::{Announced, Place};
 use crate::purges::Purges;
 use crate::store::Store;
@@ -150,6 +153,22 @@ fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
     gate.wait_for(vec![Heard::Purged(stamp), Heard::Holds(places)]);
     assert_eq!(node.purges.newest(), stamp);
     assert_eq!(node.links.counts().of(StreamCount::Overflown), 0);
+}
+
+/// The origin is slower than a lease lasts without a word.
+#[test]
+fn a_lease_is_renewed_as_long_as_its_fill_takes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (renewed, enough) = (Cell::new(0), Notify::new());
+    let renew = || {
+        renewed.set(renewed.get() + 1);
+        if renewed.get() == 3 {
+            enough.notify_one();
+        }
+    };
+    runtime.block_on(renewing(enough.notified(), renew));
+    assert_eq!(renewed.get(), 3);
+    assert!(2 * LEASE_RENEW_MS < u64::from(Settings::default().lease_ttl_ms));
 }
 
 /// Not a test: how long the largest inventory takes. `--ignored --nocapture`, in release.

@@ -1,9 +1,7 @@
 //! Flights: from an origin's answer to what all who ask are served.
 
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use skep_origin::freshness::{Revalidated, revalidate};
 use skep_origin::{Condition, OriginError, OriginReply};
@@ -17,8 +15,8 @@ use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
 use super::{handed, kept};
 use crate::catalog::Resource;
-use crate::cluster::{HeadLease, HeadSought};
-use crate::limits::{HEAD_PROGRESS_MS, PASS_MS, PASS_OTHER_MS};
+use crate::cluster::{HeadLease, HeadSought, renewing};
+use crate::limits::{PASS_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
 use crate::site::Site;
 use crate::store::Acquired;
@@ -88,14 +86,10 @@ async fn answer_under(
     remote: &RemoteSite,
     flight: &Flight,
 ) -> Answer {
-    let mut answer = pin!(answer(remotes, site, remote, flight));
-    let Some(lease) = lease else { return answer.await };
-    loop {
-        let limit = Duration::from_millis(HEAD_PROGRESS_MS);
-        match tokio::time::timeout(limit, &mut answer).await {
-            Ok(answer) => return answer,
-            Err(_) => lease.renew(),
-        }
+    let answer = answer(remotes, site, remote, flight);
+    match lease {
+        Some(lease) => renewing(answer, || lease.renew()).await,
+        None => answer.await,
     }
 }
 

@@ -19,7 +19,7 @@ use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::catalog::Resource;
 use crate::cluster::{Buffer, SegmentOrigin, read_on};
-use crate::limits::{ORIGIN_ASKS_MAX, PROGRESS_BYTES};
+use crate::limits::ORIGIN_ASKS_MAX;
 use crate::segment::Segment;
 use crate::store::Filler;
 
@@ -64,7 +64,7 @@ impl Remotes {
         let counters = Arc::clone(self.context.counters());
         tokio::task::spawn_local(async move {
             let before = filler.segment().filled();
-            read_on(&origin, filler.segment(), drop).await;
+            read_on(&origin, filler.segment()).await;
             let came = filler.segment().filled() - before;
             counters.add(Counter::ClusterOriginBytes, came.into());
         });
@@ -109,11 +109,11 @@ impl RemoteSegment {
         self
     }
 
-    async fn fill(&self, segment: &Segment, progress: &impl Fn(u32)) -> Result<(), Stopped> {
+    async fn fill(&self, segment: &Segment) -> Result<(), Stopped> {
         let base = u64::from(self.index) * SEGMENT_BYTES;
         let end = base + u64::from(segment.len());
         let mut buffer = Buffer::take();
-        let mut chunk = Chunk { buffer: buffer.bytes(), have: 0, told: segment.filled() };
+        let mut chunk = Chunk { buffer: buffer.bytes(), have: 0 };
         for _ in 0..ORIGIN_ASKS_MAX {
             let at = base + u64::from(segment.filled()) + chunk.have as u64;
             let opened = self.opened.borrow_mut().take();
@@ -122,7 +122,7 @@ impl RemoteSegment {
                 None => self.open(at..end).await?,
             };
             body.hurry();
-            if chunk.read(&mut body, segment, progress).await? {
+            if chunk.read(&mut body, segment).await? {
                 return Ok(());
             }
         }
@@ -166,8 +166,8 @@ impl RemoteSegment {
 }
 
 impl SegmentOrigin for RemoteSegment {
-    async fn read(&self, segment: Arc<Segment>, progress: impl Fn(u32) + Send + 'static) {
-        if let Err(error) = self.fill(&segment, &progress).await {
+    async fn read(&self, segment: Arc<Segment>) {
+        if let Err(error) = self.fill(&segment).await {
             tracing::debug!(%error, "a segment could not be got from its origin");
         }
     }
@@ -182,18 +182,11 @@ impl SegmentOrigin for RemoteSegment {
 struct Chunk<'a> {
     buffer: &'a mut [u8],
     have: usize,
-    /// Bytes of the segment whose progress was told.
-    told: u32,
 }
 
 impl Chunk<'_> {
     /// Reads on until the segment is complete (true) or the body ends.
-    async fn read(
-        &mut self,
-        body: &mut Body,
-        segment: &Segment,
-        progress: &impl Fn(u32),
-    ) -> Result<bool, Stopped> {
+    async fn read(&mut self, body: &mut Body, segment: &Segment) -> Result<bool, Stopped> {
         loop {
             let bytes = segment.next_chunk_bytes();
             if bytes == 0 {
@@ -215,10 +208,6 @@ impl Chunk<'_> {
             }
             segment.publish(&self.buffer[..bytes])?;
             self.have = 0;
-            if segment.filled() - self.told >= PROGRESS_BYTES {
-                self.told = segment.filled();
-                progress(self.told);
-            }
         }
     }
 }

@@ -45,6 +45,12 @@ pub enum PeerError {
 }
 
 impl PeerError {
+    /// Whether it says something of the other node. If not, this one has no
+    /// connection to spare: it may have in a moment.
+    pub fn blames_node(&self) -> bool {
+        !matches!(self, Self::Connect(error) if !error.blames_node())
+    }
+
     /// Whether a connection that was used before may have failed only because
     /// it was at its end: then a new one deserves a try.
     pub(super) fn is_of_connection(&self) -> bool {
