@@ -335,7 +335,9 @@ fn a_fill_keeps_its_lease_however_slow_the_origin_is() {
     let first = begun("node-1");
     // Longer than a lease lasts without a word.
     let began = Instant::now();
-    poll_until(PATIENCE, "the lease would be over", || began.elapsed() > Duration::from_millis(2_500));
+    poll_until(PATIENCE, "the lease would be over", || {
+        began.elapsed() > Duration::from_millis(2_500)
+    });
     let second = begun("node-2");
     origin.go_on();
     for (mut client, mut start) in [first, second] {

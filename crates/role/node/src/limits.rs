@@ -133,9 +133,6 @@ pub(crate) const HEAD_WAITS_MAX: u32 = 60;
 /// origin itself.
 pub(crate) const HEAD_ASKS_MAX: u32 = 4;
 
-/// What a head counts for at the coordinator, in bytes.
-pub(crate) const HEAD_BYTES: u32 = 1024;
-
 /// Time after which a coordinator hears that what it has granted goes on, in
 /// milliseconds: a quarter of what it believes without a word.
 pub(crate) const LEASE_RENEW_MS: u64 = 500;

@@ -197,6 +197,14 @@ impl Segment {
         self.chances.store(chances, Ordering::Relaxed);
     }
 
+    /// It is `old` at another place: as good as that for the cluster, too.
+    pub(crate) fn take_after(&self, old: &Self) {
+        self.set_way(old.way());
+        self.is_from_peer.store(old.is_from_peer(), Ordering::Relaxed);
+        self.set_standing(old.standing());
+        self.set_chances(old.chances());
+    }
+
     /// Whether `peer` may read what grows here
     /// ([`Fetcher::may_serve`](skep_directory::Fetcher::may_serve)): nodes must
     /// not wait for each other in a circle.

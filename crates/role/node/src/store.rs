@@ -199,6 +199,13 @@ impl Store {
         Some(Arc::clone(found))
     }
 
+    /// What coordinators were told is here under these names is not any more, though
+    /// it is none of the store's.
+    pub(crate) fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
+        let mut inner = self.lock();
+        names.for_each(|name| inner.lost(name));
+    }
+
     /// What has changed since the last call, in the order in which to tell it.
     pub(crate) fn changes(&self) -> Vec<ToCoordinator> {
         self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
@@ -368,7 +375,7 @@ impl Inner {
     }
 
     fn forget(&mut self, name: SegmentName) {
-        if self.index.remove(&name).is_some() {
+        if self.index.remove(&name).or_else(|| self.leaving.remove(&name)).is_some() {
             self.lost(name);
         } else if let Some(growing) = self.filling.get(&name) {
             growing.forget();
@@ -539,6 +546,8 @@ mod tests {
                 if rng.below(3) == 0 {
                     (0..3).for_each(|_| segment.touch());
                 }
+                segment.set_standing(Standing::Kept);
+                segment.set_chances((index % 2) as u8);
             }
             store.clean();
             let stats = store.stats();
@@ -552,6 +561,8 @@ mod tests {
             let mut bytes = vec![0; segment.len() as usize];
             segment.place().unwrap().read(&mut bytes, 0).unwrap();
             assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
+            let is_as_told = segment.standing() == Standing::Kept;
+            assert!(is_as_told && segment.chances() == (index % 2) as u8, "segment {index}");
         }
     }
 
@@ -572,6 +583,22 @@ mod tests {
         while store.stats().alive_bytes > CAPACITY {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_offered() {
+        let store = Store::new(1000, true);
+        store.told_standings(&[], &[], true);
+        (0..20).for_each(|i| fill(&store, key("a", i), 100));
+        let leaving: Vec<_> = store.lock().leaving.iter().map(|(&name, _)| name).collect();
+        assert!(leaving.len() > 1);
+        store.changes();
+        store.forget(leaving[1..].iter().copied());
+        let [ToCoordinator::Delta { removed, .. }] = &store.changes()[..] else { panic!("one") };
+        assert_eq!(removed.len(), leaving.len() - 1);
+        assert!(leaving[1..].iter().all(|&name| store.find(name).is_none()));
+        assert_eq!(store.next_leaving().map(|it| it.name), Some(leaving[0]));
+        assert!(store.next_leaving().is_none());
     }
 
     #[test]

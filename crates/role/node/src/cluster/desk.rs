@@ -178,33 +178,33 @@ impl Desk {
     }
 
     fn told(&mut self, command: Command, outbox: &mut Outbox<ToCoordinator>) {
-        if let Command::NotThere { name, holder } = command {
-            // Only whoever named it knows who that number is; if that link is
-            // gone there is nobody to tell.
-            let message = ToCoordinator::NotThere { name, holder: holder.member };
-            let _ = outbox.send(holder.link, &message);
-            return;
-        }
-        let Some(link) = self.active() else {
-            if let Command::Ask { answer, .. } = command {
-                drop(answer.send(None));
-            }
-            return;
-        };
-        let message = match command {
+        let active = self.active();
+        let (link, message) = match command {
             Command::Ask { name, bytes, answer } => {
+                let Some(link) = active else { return drop(answer.send(None)) };
                 let ask = self.next_ask;
                 self.next_ask += 1;
                 self.asks.insert(ask, Question { link, answer });
-                ToCoordinator::Ask { ask, name, bytes }
+                (active, ToCoordinator::Ask { ask, name, bytes })
             }
-            Command::NotThere { .. } => return,
+            // Only whoever named it knows who that number is; if that link is
+            // gone there is nobody to tell.
+            Command::NotThere { name, holder } => {
+                (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })
+            }
             Command::Progress { lease, filled_bytes } => {
-                ToCoordinator::Progress { lease, filled_bytes }
+                (active, ToCoordinator::Progress { lease, filled_bytes })
             }
-            Command::Ended { lease, is_held } => ToCoordinator::Ended { lease, is_held },
+            Command::Ended { lease, is_held } => (active, ToCoordinator::Ended { lease, is_held }),
+            Command::Changes { told } => {
+                self.tell_changes(outbox);
+                let _ = told.send(());
+                return;
+            }
         };
-        let _ = outbox.send(link, &message);
+        if let Some(link) = link {
+            let _ = outbox.send(link, &message);
+        }
     }
 
     fn answered(

@@ -1,7 +1,8 @@
 //! Heads of origins' objects, from the node that asked the origin.
 //!
 //! Asked for at the coordinator like segments, by names of their own. Whoever
-//! gets the lease asks the origin; the others ask that node.
+//! gets the lease asks the origin; the others ask that node. They take none of a node's
+//! memory for segments, so they count no bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use skep_telemetry::Counter;
 use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
 
 use super::{Cluster, Others, Peer};
-use crate::limits::{HEAD_ASKS_MAX, HEAD_BYTES, HEAD_WAITS_MAX};
+use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
 use crate::remote::Handed;
 
 /// What came of asking for a head.
@@ -94,14 +95,14 @@ impl Others {
     /// Asks a coordinator that has just started for as long as it takes.
     async fn ask_for_head(&self, name: SegmentName) -> Event<Peer> {
         for _ in 0..SETTLE_MS / LATER_MS {
-            match self.cluster.ask(name, HEAD_BYTES).await {
+            match self.cluster.ask(name, 0).await {
                 Event::Answer(Reply::Later) => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
                 event => return event,
             }
         }
-        self.cluster.ask(name, HEAD_BYTES).await
+        self.cluster.ask(name, 0).await
     }
 
     /// Waits for a node that waits for an origin.

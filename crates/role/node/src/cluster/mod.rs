@@ -112,10 +112,27 @@ pub struct Cluster {
 
 /// What workers want of the links' thread.
 enum Command {
-    Ask { name: SegmentName, bytes: u32, answer: oneshot::Sender<Option<Reply<Peer>>> },
-    NotThere { name: SegmentName, holder: Peer },
-    Progress { lease: LeaseId, filled_bytes: u32 },
-    Ended { lease: LeaseId, is_held: bool },
+    Ask {
+        name: SegmentName,
+        bytes: u32,
+        answer: oneshot::Sender<Option<Reply<Peer>>>,
+    },
+    NotThere {
+        name: SegmentName,
+        holder: Peer,
+    },
+    Progress {
+        lease: LeaseId,
+        filled_bytes: u32,
+    },
+    Ended {
+        lease: LeaseId,
+        is_held: bool,
+    },
+    /// Says what has come and gone, and then that it has.
+    Changes {
+        told: oneshot::Sender<()>,
+    },
 }
 
 impl Cluster {
@@ -217,6 +234,14 @@ impl Cluster {
 
     fn tell_ended(&self, lease: LeaseId, is_held: bool) {
         self.tell(Command::Ended { lease, is_held });
+    }
+
+    /// Tells coordinators at once what has come and gone.
+    async fn tell_changes(&self) {
+        let (told, is_told) = oneshot::channel();
+        self.tell(Command::Changes { told });
+        // Untold, it is told a little later.
+        drop(is_told.await);
     }
 
     fn tell(&self, command: Command) {

@@ -139,6 +139,8 @@ impl PeerDesk {
             segment.set_chances(chances);
             let is_whole = self.others.take_over(name, &segment, from).await;
             if is_whole && self.store.take_in(name, &segment) {
+                // Before who offered it says that it has it no more.
+                self.cluster.tell_changes().await;
                 self.counters.inc(Counter::PeerTakenOver);
                 return PeerReply::Taken;
             }

@@ -18,7 +18,7 @@ use skep_wire::cache::{
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use super::{ClusterParts, Command, renewing};
 use crate::cluster::desk::Desk;
@@ -153,6 +153,18 @@ fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
     gate.wait_for(vec![Heard::Purged(stamp), Heard::Holds(places)]);
     assert_eq!(node.purges.newest(), stamp);
     assert_eq!(node.links.counts().of(StreamCount::Overflown), 0);
+}
+
+#[test]
+fn what_was_taken_over_can_be_told_at_once() {
+    let gate = Gate::start();
+    let node = Linked::start(&gate, &LinkSettings { tick_ms: 3_600_000, ..settings("node") }, 1);
+    gate.wait_for(vec![Heard::Holds(1)]);
+    node.announced.add(node.announced.begin(), (1..2).map(place));
+    let (told, is_told) = oneshot::channel();
+    assert!(node.links.teller().tell(Command::Changes { told }).is_ok());
+    is_told.blocking_recv().unwrap();
+    gate.wait_for(vec![Heard::Holds(2)]);
 }
 
 /// The origin is slower than a lease lasts without a word.

@@ -96,7 +96,7 @@ impl Shelf {
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
         if slots.len() >= self.slots_max && !slots.contains_key(&name) {
-            make_room(&mut slots, self.slots_max);
+            self.store.withdraw(make_room(&mut slots, self.slots_max).into_iter());
         }
         let slot = slots.entry(name).or_default();
         let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
@@ -284,27 +284,49 @@ fn head_name(site: &Site, target: &[u8], known: &Known) -> SegmentName {
 }
 
 /// Forgets what was not used since the last time, then anything; but no
-/// flight.
-fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize) {
-    let was_used = |slot: &Slot| slot.kept.as_ref().is_some_and(|kept| kept.take_used());
-    slots.retain(|_, slot| was_used(slot) || slot.flight.is_some());
-    let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
-    slots.retain(|_, slot| {
-        let keep = surplus == 0 || slot.flight.is_some();
-        surplus = surplus.saturating_sub(usize::from(!keep));
-        keep
-    });
+/// flight. Tells what is gone.
+fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize) -> Vec<SegmentName> {
+    let is_unused = |slot: &Slot| slot.kept.as_ref().is_none_or(|kept| !kept.take_used());
+    let unused = slots.extract_if(|_, slot| is_unused(slot) && slot.flight.is_none());
+    let mut gone: Vec<_> = unused.map(|(name, _)| name).collect();
+    let surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
+    let at_rest = slots.extract_if(|_, slot| slot.flight.is_none());
+    gone.extend(at_rest.take(surplus).map(|(name, _)| name));
+    gone
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_wire::cache::ToCoordinator;
+
     use super::super::rig::{node, resource};
     use super::*;
 
     fn lead(shelf: &Arc<Shelf>, site: &Site) -> Flight {
         let Looked::Lead(flight) = shelf.look(site, b"/a") else { panic!("nobody flies") };
         flight
+    }
+
+    #[test]
+    fn heads_that_leave_are_not_said_to_be_here_any_longer() {
+        let (site, store) = (node(), Store::new(1 << 20, true));
+        let shelf = Shelf::new(&store, 8);
+        let landed = |target: &[u8]| {
+            let Looked::Lead(flight) = shelf.look(&site, target) else { panic!("nobody flies") };
+            let kept = resource(&site, 5, "ETag: \"v\"\r\nCache-Control: max-age=9\r\n");
+            let name = flight.name();
+            flight.land(Landed::Resource(kept, CacheResult::Fill));
+            name
+        };
+        let names: Vec<_> = (0..9_u8).map(|number| landed(&[b'/', b'a' + number])).collect();
+        let mut told = Vec::new();
+        for delta in store.changes() {
+            let ToCoordinator::Delta { removed, .. } = delta else { panic!("{delta:?}") };
+            told.extend(removed);
+        }
+        assert!(!told.is_empty() && told.iter().all(|name| names.contains(name)), "{told:?}");
+        assert_eq!(told.len() + shelf.lock().len(), names.len());
     }
 
     #[test]

@@ -99,6 +99,8 @@ impl Store {
             }
             let mut inner = self.lock();
             if inner.index.get(&key).is_some_and(|current| Arc::ptr_eq(current, &old)) {
+                // What was told of it meanwhile counts.
+                moved.take_after(&old);
                 inner.insert(key, moved);
             }
         }
