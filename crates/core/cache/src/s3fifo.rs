@@ -198,7 +198,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     /// Evicted keys that are remembered.
-    pub fn ghosts_len(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn ghosts_len(&self) -> usize {
         self.ghosts.len()
     }
 

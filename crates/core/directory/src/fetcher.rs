@@ -19,21 +19,16 @@ use skep_units::Now;
 use skep_wire::cache::{LeaseId, Refusal};
 use skep_wire::limits::HOLDERS_TOLD_MAX;
 
-use crate::limits::{
-    ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS,
-};
+use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS};
 
 /// What to do next. `P` is a node in the words of whoever drives, equal if it
 /// is the same node. (Numbers of members are not enough: they differ between
 /// coordinators, and each must be told its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<P> {
-    /// Ask the active coordinator, then [`Event::Answer`], or
-    /// [`Event::NoAnswer`] after `timeout_ms`, or at once if none is linked.
-    Ask {
-        /// How long to wait.
-        timeout_ms: u64,
-    },
+    /// Ask the active coordinator, then [`Event::Answer`]; or [`Event::NoAnswer`]
+    /// after a bounded time, or at once if none is linked.
+    Ask,
     /// Fetch the bytes from `from` on, then [`Event::Fetched`].
     FetchFrom {
         /// From whom.
@@ -206,19 +201,12 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         Self { is_for_peer: true, ..Self::new(bytes, 0, now) }
     }
 
-    /// The same for a segment that `holder` offered: it is the first to be
-    /// fetched from. (If it fails and nobody reads, just drop the fetch.)
-    pub fn offered(bytes: u32, holder: P, now: Now) -> Self {
-        Self { holders: vec![holder], has_told: true, ..Self::new(bytes, 0, now) }
-    }
-
     /// What to do next, after what was said before went as `event` tells.
     ///
     /// # Panics
     /// If the event is no result of the last action.
     pub fn next(&mut self, event: Event<P>, now: Now) -> Action<P> {
         match (self.step, event) {
-            (Step::Begin, Event::Begin) if !self.holders.is_empty() => self.next_holder(now),
             (Step::Begin, Event::Begin) | (Step::Waiting, Event::Waited) => self.ask(now),
             (Step::Asking, Event::Answer(reply)) => self.answered(reply, now),
             (Step::Asking, Event::NoAnswer { owner }) => match owner {
@@ -270,7 +258,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         self.asks_left -= 1;
         self.has_told = false;
         self.step = Step::Asking;
-        Action::Ask { timeout_ms: ASK_TIMEOUT_MS }
+        Action::Ask
     }
 
     fn answered(&mut self, reply: Reply<P>, now: Now) -> Action<P> {

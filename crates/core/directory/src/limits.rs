@@ -46,10 +46,6 @@ pub(crate) const LEASE_BITS: u32 = 40;
 /// two holders have lost it; then the origin must do.
 pub const ASKS_MAX: u32 = 4;
 
-/// How long a node waits for an answer, in milliseconds: many times the way
-/// there and back, and less than anyone notices.
-pub const ASK_TIMEOUT_MS: u64 = 200;
-
 /// How long a node waits before it asks again when the leader of a fill is
 /// overloaded, in milliseconds, the first time; then twice as long each time.
 /// Some segments' time on the wire.

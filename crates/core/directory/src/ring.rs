@@ -63,7 +63,8 @@ impl<P: Copy> Ring<P> {
     }
 
     /// All members in the order in which they own `name`.
-    pub fn candidates(&self, name: &SegmentName) -> Vec<P> {
+    #[cfg(test)]
+    pub(crate) fn candidates(&self, name: &SegmentName) -> Vec<P> {
         self.order(name).into_iter().map(|it| it.id).collect()
     }
 

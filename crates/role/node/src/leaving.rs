@@ -103,6 +103,7 @@ impl Leaving {
 mod tests {
     use super::*;
     use crate::segment::Home;
+    use crate::store::Store;
     use skep_wire::cache::Standing;
 
     fn segment(bytes: u32) -> Arc<Segment> {
@@ -138,5 +139,21 @@ mod tests {
         let large = skep_units::SEGMENT_BYTES as u32;
         let kept = (0..100).filter(|&it| leaving.add(SegmentName([it; 16]), &segment(large)));
         assert_eq!(kept.count() as u64, LEAVING_BYTES_MAX / u64::from(large));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_neither_found_nor_offered() {
+        let store = Store::new(1000, true);
+        store.told_standings(&[], &[], true);
+        let names: Vec<_> = (0..20).map(|it| SegmentName([it; 16])).collect();
+        for &name in &names {
+            let kept = store.take_in(name, &segment(100));
+            assert!(kept);
+        }
+        assert!(store.next_leaving().is_some());
+        assert!(names.iter().all(|&name| store.find(name).is_some()));
+        store.forget(names.iter().copied());
+        assert!(names.iter().all(|&name| store.find(name).is_none()));
+        assert!(store.next_leaving().is_none());
     }
 }

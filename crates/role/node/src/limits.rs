@@ -81,6 +81,11 @@ pub(crate) const LINK_TICK_MS: u64 = 20;
 /// milliseconds at a time.
 pub(crate) const INVENTORY_QUEUE_BYTES_MAX: usize = 512 * 1024;
 
+/// Time for which an owner that could not be reached is passed over, in milliseconds:
+/// that costs a quarter of a second each time, and all that is known of who is there is
+/// old while no coordinator answers.
+pub(crate) const OWNER_LOST_MS: u64 = 2_000;
+
 /// Bytes of evicted segments that wait to be offered to other nodes, and while
 /// they are: two of the largest kind, or many small ones.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;

@@ -586,22 +586,6 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_not_offered() {
-        let store = Store::new(1000, true);
-        store.told_standings(&[], &[], true);
-        (0..20).for_each(|i| fill(&store, key("a", i), 100));
-        let leaving: Vec<_> = store.lock().leaving.iter().map(|(&name, _)| name).collect();
-        assert!(leaving.len() > 1);
-        store.changes();
-        store.forget(leaving[1..].iter().copied());
-        let [ToCoordinator::Delta { removed, .. }] = &store.changes()[..] else { panic!("one") };
-        assert_eq!(removed.len(), leaving.len() - 1);
-        assert!(leaving[1..].iter().all(|&name| store.find(name).is_none()));
-        assert_eq!(store.next_leaving().map(|it| it.name), Some(leaving[0]));
-        assert!(store.next_leaving().is_none());
-    }
-
-    #[test]
     fn larger_than_the_store_is_filled_but_not_kept() {
         let store = Store::new(50, false);
         let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 100)) else {

@@ -4,14 +4,12 @@ use proptest::prelude::*;
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, Refusal};
 
-use crate::limits::{
-    ASK_TIMEOUT_MS, ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS,
-};
+use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS};
 use crate::{Action, End, Event, Fetcher, Reply};
 
 const BYTES: u32 = 1_000;
 const LEASE: LeaseId = LeaseId(9);
-const ASK: Action<u8> = Action::Ask { timeout_ms: ASK_TIMEOUT_MS };
+const ASK: Action<u8> = Action::Ask;
 
 fn begun() -> Fetcher<u8> {
     let mut fetcher = Fetcher::new(BYTES, 0, Now(0));
@@ -161,13 +159,6 @@ fn in_silence_the_owner_does_it_or_we_do() {
 }
 
 #[test]
-fn an_offer_is_fetched_from_who_made_it() {
-    let mut fetcher = Fetcher::offered(BYTES, 5, Now(0));
-    assert_eq!(fetcher.next(Event::Begin, Now(0)), from(5, 0));
-    check(fetcher, vec![(fetched(10, End::Lost), ASK), (have(&[6]), from(6, 10))]);
-}
-
-#[test]
 fn circles_of_waiting_are_not_begun() {
     let mut fetcher = begun();
     assert!(fetcher.may_serve(1));
@@ -192,7 +183,7 @@ fn after_its_time_nothing_new_begins() {
 fn result(action: Action<u8>, chance: u64, filled: &mut u32) -> Option<Event<u8>> {
     let more = (*filled + (chance >> 8) as u32 % 300).min(BYTES);
     Some(match action {
-        Action::Ask { .. } => match chance % 7 {
+        Action::Ask => match chance % 7 {
             0 => Event::NoAnswer { owner: None },
             1 => Event::NoAnswer { owner: Some(4) },
             2 => Event::Answer(Reply::Busy { leader: 1 }),

@@ -15,6 +15,8 @@ use crate::world::{Event, World};
 /// Silence of another node or the origin after which it is given up.
 const PEER_STALL_MS: u64 = 700;
 const ORIGIN_STALL_MS: u64 = 400;
+/// How long a node waits for an answer.
+const ASK_TIMEOUT_MS: u64 = 200;
 /// Streams that a node serves at a time.
 const STREAMS_MAX: usize = 5;
 /// In a thousand: chunks that arrive broken.
@@ -111,8 +113,8 @@ impl World {
             growing.is_filling = matches!(action, Action::FillFromOrigin { .. });
             self.tell(|| format!("n{node} {name:?}: {told:?} -> {action:?}"));
             let due_ms = match action {
-                Action::Ask { timeout_ms } if self.ask(node, name, attempt) => timeout_ms,
-                Action::Ask { .. } => {
+                Action::Ask if self.ask(node, name, attempt) => ASK_TIMEOUT_MS,
+                Action::Ask => {
                     told = Told::NoAnswer { owner: self.owner(node, &name) };
                     continue;
                 }

@@ -130,7 +130,7 @@ async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: on
             running.segment().set_way(way);
         }
         event = match action {
-            Action::Ask { .. } => {
+            Action::Ask => {
                 let event = running.ask().await;
                 // Whoever waited may be gone.
                 known.take().map(|known| known.send(()));
@@ -169,7 +169,7 @@ fn way(action: &Action<Peer>) -> Option<Way> {
         Action::FetchFrom { peer, with_origin, .. } => {
             Some(Way::Peer { id: peer.id, is_owner: *with_origin })
         }
-        Action::Ask { .. } | Action::Wait { .. } | Action::FillFromOrigin { .. } => Some(Way::Here),
+        Action::Ask | Action::Wait { .. } | Action::FillFromOrigin { .. } => Some(Way::Here),
         _ => None,
     }
 }
@@ -203,6 +203,10 @@ impl<O: SegmentOrigin> Running<O> {
             from,
             origin: if with_origin { self.origin.described() } else { None },
         };
+        let bytes = self.segment().len();
+        if with_origin {
+            self.cluster.owners.asked(peer.id, bytes);
+        }
         let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
             Ok(()) => End::Whole,
             Err(PeerError::Refused(refusal)) => End::Refused(refusal),
@@ -212,6 +216,9 @@ impl<O: SegmentOrigin> Running<O> {
                 End::Lost
             }
         };
+        if with_origin {
+            self.cluster.owners.ended(peer.id, bytes, end == End::Lost, now());
+        }
         let counter = match end {
             End::Whole if with_origin => Some(Counter::ClusterOwner),
             End::Whole => Some(Counter::ClusterPeerHit),

@@ -18,6 +18,7 @@ mod desk;
 mod fill;
 mod head;
 mod offer;
+mod owners;
 mod part;
 mod pause;
 mod purge;
@@ -32,6 +33,8 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
 use skep_directory::{Event, Reply, Ring};
 use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
+use skep_serve::monotonic_ms;
+use skep_units::Now;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Identity, LeaseId, SegmentName};
 use skep_wire::message::Name;
@@ -45,6 +48,7 @@ use crate::store::Store;
 use desk::Desk;
 pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on, renewing};
 pub(crate) use head::{HeadLease, HeadSought};
+use owners::Owners;
 pub(crate) use part::PartSought;
 pub use serve::PeerDesk;
 
@@ -104,6 +108,7 @@ pub struct Cluster {
     /// Who has most room for last copies, as a coordinator told last.
     roomiest: Arc<ArcSwapOption<Peer>>,
     counts: Arc<StreamCounts>,
+    owners: Owners,
     /// Bytes that other nodes are being sent.
     sending: Arc<Outstanding>,
     outstanding_bytes_max: u64,
@@ -163,6 +168,7 @@ impl Cluster {
             announced: Arc::clone(announced),
             roomiest,
             counts: links.counts(),
+            owners: Owners::default(),
             links,
             sending: Arc::default(),
             outstanding_bytes_max: config.cache.outstanding_bytes_max,
@@ -214,7 +220,8 @@ impl Cluster {
     /// Who owns a segment, if it is not this node.
     fn owner(&self, name: &SegmentName) -> Option<Peer> {
         let view = self.view.load();
-        let owner = view.ring.as_ref()?.owner(name, |_| 0)?;
+        let loads = self.owners.loads(Now(monotonic_ms()));
+        let owner = view.ring.as_ref()?.owner(name, |peer| loads(peer.id))?;
         Some(owner).filter(|owner| owner.id != self.me)
     }
 

@@ -105,11 +105,6 @@ impl PeerPool {
         }
     }
 
-    /// Closes what is open to `address`: for nodes that left.
-    pub fn close_address(&self, address: SocketAddr) {
-        self.connections.close_address(address);
-    }
-
     /// Connections to `address`: in use, and idle.
     pub fn connections(&self, address: SocketAddr) -> (usize, usize) {
         self.connections.counts(address)

@@ -1,0 +1,82 @@
+//! What this node knows by itself of the other ones, while no coordinator tells: what
+//! it has them fill, and who could not be reached. By that it passes over owners that
+//! have too much to do or are gone ([`Ring::owner`](skep_directory::Ring::owner)).
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use skep_units::Now;
+use skep_wire::seal::PeerId;
+
+use crate::limits::OWNER_LOST_MS;
+
+/// See the module. Bounded by the number of nodes.
+#[derive(Debug, Default)]
+pub(super) struct Owners(Mutex<HashMap<PeerId, Owner>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Owner {
+    outstanding_bytes: u64,
+    lost_until: Option<Now>,
+}
+
+impl Owners {
+    /// A segment of so many bytes is asked of it.
+    pub(super) fn asked(&self, id: PeerId, bytes: u32) {
+        self.lock().entry(id).or_default().outstanding_bytes += u64::from(bytes);
+    }
+
+    /// That is over; `is_lost`: it was not reached, or broke off.
+    pub(super) fn ended(&self, id: PeerId, bytes: u32, is_lost: bool, now: Now) {
+        let mut owners = self.lock();
+        let owner = owners.entry(id).or_default();
+        owner.outstanding_bytes -= u64::from(bytes);
+        owner.lost_until = is_lost.then(|| now.plus_ms(OWNER_LOST_MS));
+    }
+
+    /// Tells what each has to do, in bytes: too much for anybody, if it is lost.
+    pub(super) fn loads(&self, now: Now) -> impl Fn(PeerId) -> u64 {
+        let owners = self.lock();
+        move |id| match owners.get(&id) {
+            Some(owner) if owner.lost_until.is_some_and(|until| now < until) => u64::MAX,
+            Some(owner) => owner.outstanding_bytes,
+            None => 0,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, Owner>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use skep_directory::Ring;
+    use skep_wire::cache::SegmentName;
+    use skep_wire::message::Name;
+
+    #[test]
+    fn owners_that_are_lost_or_have_too_much_to_do_are_passed_over() {
+        const SEGMENT: u32 = 4 << 20;
+        let names = ["one", "two", "three"].map(|name| Name::new(name).unwrap());
+        let ring = Ring::new(names.iter().map(|name| (name.peer(), name.clone(), 1)));
+        let (owners, segment) = (Owners::default(), SegmentName([7; 16]));
+        let owner = |at: u64| {
+            let loads = owners.loads(Now(at));
+            ring.owner(&segment, &loads).unwrap()
+        };
+        let first = owner(0);
+        owners.asked(first, SEGMENT);
+        assert_eq!(owner(0), first);
+        owners.ended(first, SEGMENT, true, Now(0));
+        let second = owner(1);
+        assert_ne!(second, first);
+        assert_eq!(owner(OWNER_LOST_MS), first);
+        (0..40).for_each(|_| owners.asked(first, SEGMENT));
+        assert_eq!(owner(OWNER_LOST_MS), second);
+        (0..40).for_each(|_| owners.ended(first, SEGMENT, false, Now(0)));
+        assert_eq!(owner(1), first);
+    }
+}
