@@ -73,6 +73,64 @@ pub enum Action<P> {
     Failed,
 }
 
+/// Where the next bytes of a growing segment come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way<P> {
+    /// From this node's side, or from nowhere yet.
+    #[default]
+    Here,
+    /// From another node.
+    Peer {
+        /// Which.
+        id: P,
+        /// Whether it is taken for the owner, in the absence of a coordinator.
+        is_owner: bool,
+    },
+    /// From the node on whose disk the file is, and from nobody else.
+    Home {
+        /// Which.
+        id: P,
+    },
+}
+
+impl<P: Copy> Action<P> {
+    /// Where the next bytes come from, if there are to be more.
+    pub fn way(&self) -> Option<Way<P>> {
+        match *self {
+            Self::FetchFrom { peer: id, with_origin: is_owner, .. } => {
+                Some(Way::Peer { id, is_owner })
+            }
+            Self::Ask | Self::Wait { .. } | Self::FillFromOrigin { .. } => Some(Way::Here),
+            _ => None,
+        }
+    }
+}
+
+impl<P> Way<P> {
+    /// The same in other words for nodes.
+    pub fn map<Q>(self, word: impl FnOnce(P) -> Q) -> Way<Q> {
+        match self {
+            Self::Here => Way::Here,
+            Self::Peer { id, is_owner } => Way::Peer { id: word(id), is_owner },
+            Self::Home { id } => Way::Home { id: word(id) },
+        }
+    }
+}
+
+impl<P: PartialEq> Way<P> {
+    /// Whether `peer` may read what grows here. Not if we wait for it in turn; and not
+    /// if we hang on an owner by our own reckoning, since its reckoning may differ: all
+    /// other waits follow the order of the coordinator's answers, and can't form a
+    /// circle. Who reads its own disk waits for nobody.
+    pub fn may_serve(&self, peer: &P) -> bool {
+        match self {
+            Self::Here => true,
+            Self::Home { id } => id != peer,
+            Self::Peer { id, is_owner } => !is_owner && id != peer,
+        }
+    }
+}
+
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event<P> {
@@ -225,26 +283,6 @@ impl<P: Copy + PartialEq> Fetcher<P> {
             }
             (Step::TellingEnded { is_whole }, Event::Told) => self.over(is_whole),
             _ => unreachable!("the event is no result of the last action"),
-        }
-    }
-
-    /// Whether `peer` may read what is growing here. Not if we wait for it in
-    /// turn; and not if we hang on an owner by our own reckoning, since its
-    /// reckoning may differ: all other waits follow the order of the
-    /// coordinator's answers, and can't form a circle.
-    pub fn may_serve(&self, peer: P) -> bool {
-        match self.step {
-            Step::Fetching(source, role) => role != Role::Owner && source != peer,
-            _ => true,
-        }
-    }
-
-    /// The lease under which we fill: if the fetch is dropped, tell that it has
-    /// ended. (Likewise a grant that comes when nobody waits for it any more.)
-    pub fn lease(&self) -> Option<LeaseId> {
-        match self.step {
-            Step::Filling(lease) => lease,
-            _ => None,
         }
     }
 

@@ -30,7 +30,7 @@ mod ring;
 
 pub use changes::{Changes, Inventory};
 pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
-pub use fetcher::{Action, End, Event, Fetcher, Reply};
+pub use fetcher::{Action, End, Event, Fetcher, Reply, Way};
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 pub use purges::{PurgeBounds, Purges, Queries};
 pub use ring::Ring;

@@ -41,24 +41,7 @@ pub(crate) enum Home {
 }
 
 /// Where the next bytes of a growing segment come from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// From this node's side, or from nowhere yet.
-    #[default]
-    Here,
-    /// From another node.
-    Peer {
-        /// Which.
-        id: PeerId,
-        /// Whether it is taken for the owner, in the absence of a coordinator.
-        is_owner: bool,
-    },
-    /// From the node on whose disk the file is, and from nobody else.
-    Home {
-        /// Which.
-        id: PeerId,
-    },
-}
+pub(crate) type Way = skep_directory::Way<PeerId>;
 
 /// What a waker is told apart by: its data and its functions. Thousands of readers
 /// may wait for one segment, each for every chunk.
@@ -205,17 +188,10 @@ impl Segment {
         self.set_chances(old.chances());
     }
 
-    /// Whether `peer` may read what grows here
-    /// ([`Fetcher::may_serve`](skep_directory::Fetcher::may_serve)): nodes must
-    /// not wait for each other in a circle.
+    /// Whether `peer` may read what grows here: nodes must not wait for each other in
+    /// a circle.
     pub(crate) fn may_serve(&self, peer: PeerId) -> bool {
-        self.is_complete()
-            || match self.way() {
-                Way::Here => true,
-                // Who reads its own disk waits for nobody.
-                Way::Home { id } => id != peer,
-                Way::Peer { id, is_owner } => !is_owner && id != peer,
-            }
+        self.is_complete() || self.way().may_serve(&peer)
     }
 
     fn way(&self) -> Way {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use skep_directory::{Changes, Fetcher, Inventory};
+use skep_directory::{Changes, Fetcher, Inventory, Way};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
+use skep_wire::cache::{Held, LeaseId, SegmentName, Standing, ToCoordinator};
 
 use crate::origin::CHUNK_BYTES;
 
@@ -32,6 +32,9 @@ pub(crate) struct Growing {
     pub(crate) attempt: u64,
     /// Whether it reads the origin.
     pub(crate) is_filling: bool,
+    pub(crate) way: Way<Peer>,
+    /// Under which it reads the origin.
+    pub(crate) lease: Option<LeaseId>,
     /// The link on which the lease was granted.
     pub(crate) lease_conn: Option<u64>,
     pub(crate) clients: Vec<u64>,
@@ -48,6 +51,8 @@ impl Growing {
             chunks,
             attempt: 0,
             is_filling: false,
+            way: Way::Here,
+            lease: None,
             lease_conn: None,
             clients,
             served,

@@ -111,6 +111,11 @@ impl World {
             let filled = growing.filled();
             let action = growing.fetcher.next(told.clone(), Now(self.at));
             growing.is_filling = matches!(action, Action::FillFromOrigin { .. });
+            growing.way = action.way().unwrap_or(growing.way);
+            growing.lease = match action {
+                Action::FillFromOrigin { lease, .. } => lease,
+                _ => None,
+            };
             self.tell(|| format!("n{node} {name:?}: {told:?} -> {action:?}"));
             let due_ms = match action {
                 Action::Ask if self.ask(node, name, attempt) => ASK_TIMEOUT_MS,
@@ -226,7 +231,7 @@ impl World {
         growing.chunks.push(chunk);
         let (served, chunks) = (growing.served.clone(), growing.chunks.clone());
         let (is_whole, lease, conn) =
-            (growing.filled() == growing.bytes, growing.fetcher.lease(), growing.lease_conn);
+            (growing.filled() == growing.bytes, growing.lease, growing.lease_conn);
         let filled_bytes = growing.filled();
         served.into_iter().for_each(|id| self.push(id, &chunks, false));
         if let (Some(lease), Some(conn)) = (lease, conn) {
@@ -356,7 +361,7 @@ impl World {
         }
         let is_growing = self.nodes[server].growing.get(&name);
         let peer = Peer { node: client, via: None };
-        if is_growing.is_some_and(|it| !it.fetcher.may_serve(peer))
+        if is_growing.is_some_and(|it| !it.way.may_serve(&peer))
             || (is_growing.is_none() && !with_origin)
         {
             return self.end_stream(id, StreamSays::Refused(Refusal::NotThere));

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
-use crate::segment::{Segment, Way};
+use crate::segment::Segment;
 use crate::store::Filler;
 
 /// What fills a segment from where it comes from.
@@ -126,8 +126,9 @@ async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: on
     let mut event = Event::Begin;
     loop {
         let action = fetcher.next(event, now());
-        if let Some(way) = way(&action) {
-            running.segment().set_way(way);
+        // What it was at last tells whether another node keeps the bytes, too.
+        if let Some(way) = action.way() {
+            running.segment().set_way(way.map(|peer: Peer| peer.id));
         }
         event = match action {
             Action::Ask => {
@@ -160,18 +161,6 @@ async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: on
 
 fn now() -> Now {
     Now(monotonic_ms())
-}
-
-/// Where the next bytes come from, if there are to be more: what it was at last
-/// tells whether another node keeps them, too.
-fn way(action: &Action<Peer>) -> Option<Way> {
-    match action {
-        Action::FetchFrom { peer, with_origin, .. } => {
-            Some(Way::Peer { id: peer.id, is_owner: *with_origin })
-        }
-        Action::Ask | Action::Wait { .. } | Action::FillFromOrigin { .. } => Some(Way::Here),
-        _ => None,
-    }
 }
 
 struct Running<O> {
