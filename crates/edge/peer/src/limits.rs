@@ -49,8 +49,9 @@ pub(crate) const LINK_READ_BYTES: usize = 64 * 1024;
 /// one node fills at a time.
 pub(crate) const COMMANDS_MAX: usize = 16 * 1024;
 
-/// Bytes that wait to be sent on a link: the inventory of a million segments,
-/// and the answers of a second.
+/// Bytes that wait to be sent on a link: the answers of some seconds, and what
+/// comes and goes in them. Inventories are paced
+/// ([`Outbox::queued_bytes`](crate::stream::Outbox::queued_bytes)).
 pub(crate) const LINK_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Capacity of a link's send buffer above which it is freed when empty, in bytes.
