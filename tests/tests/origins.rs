@@ -467,65 +467,6 @@ fn a_change_at_the_origin_reaches_all_nodes() {
 }
 
 #[test]
-fn what_a_304_forbids_to_keep_is_kept_no_longer() {
-    for fields in
-        ["Set-Cookie: a={n}\r\nCache-Control: max-age=60\r\n", "Cache-Control: private\r\n"]
-    {
-        let origin = counting(move |n, asked| match n {
-            0 => Answer::of(asked, b"bytes", "\"v\"", "Cache-Control: no-cache\r\n"),
-            _ => Answer::of(asked, b"bytes", "\"v\"", &fields.replace("{n}", &n.to_string())),
-        });
-        let skep = node(&origin, "");
-        let mut client = skep.connect();
-        assert_eq!(client.get("/a").text(), "bytes");
-        let replies = [client.get("/a"), client.get("/a")];
-        for reply in &replies {
-            assert_eq!((reply.text(), cache_status(reply)), ("bytes".into(), "skep; fwd=uri-miss"));
-        }
-        let [one, two] = replies.each_ref().map(|reply| reply.header("set-cookie"));
-        assert!(one.is_none() == two.is_none() && (one.is_none() || one != two), "{one:?} {two:?}");
-    }
-}
-
-#[test]
-fn an_origin_with_too_much_to_do_costs_nothing_that_is_kept() {
-    for status in [408, 425, 429] {
-        let origin = Origin::of("kept", "\"v\"", "Cache-Control: no-cache\r\n");
-        let skep = node(&origin, "");
-        let mut client = skep.connect();
-        assert_eq!(client.get("/a").text(), "kept");
-        origin.follow(move |_| Answer::new(status, "Retry-After: 1\r\n", ""));
-        client.get("/a").assert_status(status).assert_header("retry-after", "1");
-        origin.follow(|asked| Answer::of(asked, b"kept", "\"v\"", "Cache-Control: no-cache\r\n"));
-        let reply = client.get("/a");
-        assert_eq!(cache_status(&reply), "skep; fwd=stale; fwd-status=304", "{status}");
-        assert_eq!(reply.text(), "kept");
-    }
-}
-
-#[test]
-fn an_object_of_an_impossible_size_is_passed_by() {
-    for total in [1 << 52, u64::MAX] {
-        let origin = Origin::start(move |asked| {
-            let range = asked.field("range").is_some();
-            let said = format!("Content-Range: bytes 0-4/{total}\r\nETag: \"v\"\r\n{FRESH}");
-            match range {
-                true => Answer::new(206, &said, "hello"),
-                false => Answer::new(200, "ETag: \"v\"\r\n", "hello"),
-            }
-        });
-        let skep = node(&origin, "");
-        for _ in 0..2 {
-            let reply = skep.connect().get("/a");
-            assert_eq!(
-                (reply.text(), cache_status(&reply)),
-                ("hello".into(), "skep; fwd=uri-miss")
-            );
-        }
-    }
-}
-
-#[test]
 fn a_version_that_is_gone_is_not_taken_from_another_node_again() {
     let (old, new) = (content::version(1, 3 * SEGMENT), content::version(2, 3 * SEGMENT));
     let (first, newer) = (old.clone(), new.clone());

@@ -169,7 +169,8 @@ fn answer_from_memory(
         false => None,
     };
     let (slot, object) = variants.get(encoding);
-    let plan = match is_simple(request) {
+    let status = object.status();
+    let plan = match is_simple(request) || status != 200 {
         true => Plan::Whole,
         false => plan(request, object, unix_ms() / 1000),
     };
@@ -194,7 +195,7 @@ fn answer_from_memory(
     reply.summary().cache = CacheResult::Hit;
     match plan {
         Plan::Whole => {
-            reply.prebuilt(200, &object.hit_head);
+            reply.prebuilt(status, &object.hit_head);
             if let Some(freshness) = entry.resource.freshness() {
                 reply.field_number("Age", freshness.age_s(now_ms));
             }
@@ -323,6 +324,8 @@ impl Serving<'_> {
             false => None,
         };
         let (slot, object) = variants.get(encoding);
+        let is_own = status == 200;
+        let status = if is_own { object.status() } else { status };
         let plan = match status {
             200 => plan(request, object, unix_ms() / 1000),
             _ => Plan::Whole,
@@ -368,7 +371,7 @@ impl Serving<'_> {
             }
         }
         let small = object.bytes() <= SEGMENT_BYTES;
-        if status == 200 && small && (object.bytes() == 0 || first.is_some()) {
+        if is_own && small && (object.bytes() == 0 || first.is_some()) {
             self.front.remember(path, resource, slot, first.as_ref());
         }
         Ok(Sent::Done)

@@ -102,7 +102,7 @@ impl Object {
             purged,
             etag: etag.into(),
             last_modified: Some(last_modified),
-            hit_head: hit_head(bytes, &lines),
+            hit_head: hit_head(200, bytes, &lines),
             lines: lines.into(),
             reader: Mutex::default(),
         }
@@ -118,7 +118,11 @@ impl Object {
         origin: Remote,
         purged: PurgeStamp,
     ) -> Self {
-        let lines = [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat();
+        let status = status(&origin.head);
+        let lines = match status {
+            200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat(),
+            _ => [origin_lines, &site.lines].concat(),
+        };
         Self {
             content_type: Cow::Owned(content_type),
             bytes,
@@ -127,7 +131,7 @@ impl Object {
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
             whence: Whence::Origin(Box::new(origin)),
-            hit_head: hit_head(bytes, &lines),
+            hit_head: hit_head(status, bytes, &lines),
             lines: lines.into(),
             reader: Mutex::default(),
         }
@@ -161,6 +165,14 @@ impl Object {
         match &self.whence {
             Whence::Elsewhere { relative, home } => Some((relative, *home)),
             Whence::Origin(_) | Whence::File { .. } => None,
+        }
+    }
+
+    /// Status of a reply with all of it: 200, unless its origin says otherwise.
+    pub(crate) fn status(&self) -> u16 {
+        match &self.whence {
+            Whence::Origin(remote) => status(&remote.head),
+            Whence::File { .. } | Whence::Elsewhere { .. } => 200,
         }
     }
 
@@ -212,9 +224,14 @@ impl Object {
     }
 }
 
-fn hit_head(bytes: u64, lines: &[u8]) -> Box<[u8]> {
+/// A part that is the whole was asked for by us, not by a client.
+fn status(head: &skep_origin::Head) -> u16 {
+    if head.status == 206 { 200 } else { head.status }
+}
+
+fn hit_head(status: u16, bytes: u64, lines: &[u8]) -> Box<[u8]> {
     let mut head = Vec::with_capacity(lines.len() + 128);
-    encode::write_status_line(&mut head, 200);
+    encode::write_status_line(&mut head, status);
     head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
     encode::write_u64(&mut head, bytes);
     head.extend_from_slice(b"\r\n");

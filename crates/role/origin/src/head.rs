@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use skep_http::encode::write_field;
+use skep_http::encode::{write_field, write_status_line};
 use skep_http::forward::write_kept_fields;
 use skep_http::{
     FieldSlots, HttpDate, Known, Method, ResponseFraming, ResponseHead, Validators, parse_response,
@@ -72,7 +72,9 @@ impl Head {
     pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
         let since_ms = now_unix_ms.saturating_sub(self.received_unix_ms);
         let age_s = (age_ms(self) + since_ms) / 1000;
-        let mut text = b"HTTP/1.1 200 OK\r\n".to_vec();
+        let mut text = Vec::new();
+        // A part of it is not what the other is told.
+        write_status_line(&mut text, if self.status == 206 { 200 } else { self.status });
         if let Some(bytes) = self.total_bytes {
             write_field(&mut text, "Content-Length", bytes.to_string().as_bytes());
         }

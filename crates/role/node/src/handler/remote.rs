@@ -24,6 +24,10 @@ impl Serving<'_> {
         for _ in 0..ATTEMPTS_MAX {
             match self.remotes.find(&self.site, remote, &target).await {
                 Landing::Resource(resource, came) => {
+                    let status = resource.variants.plain.status();
+                    if self.site.error_pages.contains_key(&status) {
+                        return self.error(request, exchange, status, b"").await;
+                    }
                     let ready = Ready { resource: Arc::clone(&resource), file: None, came };
                     match self.send(request, exchange, &target, ready, 200).await? {
                         Sent::Done => return Ok(()),
@@ -52,10 +56,12 @@ impl Serving<'_> {
         self.error(request, exchange, 503, &self.retry_after()).await
     }
 
-    /// What may be kept of a target, if it leads to that.
+    /// The object at a target, if it is one that may be kept.
     pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
         match self.remotes.find(&self.site, remote, target).await {
-            Landing::Resource(resource, _) => Some(resource),
+            Landing::Resource(resource, _) => {
+                Some(resource).filter(|resource| resource.variants.plain.status() == 200)
+            }
             Landing::Passed(_) | Landing::Failed(_) => None,
         }
     }

@@ -118,9 +118,14 @@ impl Freshness {
 }
 
 /// Length of an object that may be kept: it is known, its segments can be counted,
-/// and its head does not forbid it.
+/// and its head does not forbid it. What is no object may be kept if it is small.
 pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
-    let bytes = head.total_bytes.filter(|bytes| *bytes <= OBJECT_BYTES_MAX);
+    let bytes_max = match head.status {
+        200 | 206 => OBJECT_BYTES_MAX,
+        301 | 302 | 307 | 308 | 404 | 410 => SEGMENT_BYTES,
+        _ => return None,
+    };
+    let bytes = head.total_bytes.filter(|bytes| *bytes <= bytes_max);
     bytes.filter(|_| freshness::allowed(head).is_ok())
 }
 
@@ -128,12 +133,17 @@ pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
 /// it is not.
 pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
     let bytes = keepable_bytes(head)?;
-    let is_object = matches!(head.status, 200 | 206) && head.start == 0;
     // A page without any word on it may be anything.
-    if !is_object || freshness::storable(head).is_err() {
+    if head.start > 0 || freshness::storable(head).is_err() {
         return None;
     }
     let is_whole = head.end == Some(bytes);
+    if !matches!(head.status, 200 | 206) {
+        // As long as it says so; it is no version of what may be there otherwise.
+        let fresh = freshness::freshness(head);
+        let is_fresh = fresh.fresh_until_unix_ms > head.received_unix_ms;
+        return (is_whole && is_fresh).then(|| (bytes, once()));
+    }
     // 200 to an ask for a range: an origin that knows no ranges would send
     // all of it for each segment.
     if bytes > SEGMENT_BYTES && is_whole {
@@ -184,7 +194,8 @@ pub(super) fn resource(
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let Got { target, version, bytes, head, purged } = got;
-    let lines = lines(&head, remote.sets_cache_control);
+    let is_success = (200..300).contains(&head.status);
+    let lines = lines(&head, remote.sets_cache_control && is_success);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
