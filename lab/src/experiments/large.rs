@@ -22,12 +22,10 @@ use super::{Failure, interrupted};
 
 const NGINX: &str = include_str!("../../peers/nginx-files.conf");
 
-/// The file, the nodes, and a node's memory, in bytes.
-const FILE_BYTES: u64 = 2_000_000_000;
-const NODES: usize = 10;
-const CACHE_BYTES: u64 = 256 << 20;
-/// And for a short run.
-const QUICK: (u64, usize, u64) = (200_000_000, 4, 64 << 20);
+/// The file in bytes, the nodes, a node's memory in bytes, and readers at once.
+const FULL: (u64, usize, u64, usize) = (2_000_000_000, 10, 256 << 20, 100);
+/// And for a short run, as much of each for a byte of memory.
+const QUICK: (u64, usize, u64, usize) = (200_000_000, 4, 64 << 20, 10);
 
 /// Rate of links, in bits per second, where they have one.
 const LINK_BITS_S: u64 = 1_000_000_000;
@@ -42,9 +40,8 @@ const PORTS: [u16; 2] = [8081, 8082];
 const SEEKS: u64 = 200;
 const SEEK_BYTES: u64 = 1_000;
 
-/// Readers at once, what each reads at a place, and how often all of them together
+/// What each of many readers reads at a place, and how often all of them together
 /// read as much as the file has.
-const READERS: usize = 100;
 const PART_BYTES: u64 = 4_000_000;
 const ROUNDS: u64 = 4;
 
@@ -82,6 +79,7 @@ struct Results {
     file_bytes: u64,
     nodes: usize,
     cache_bytes: u64,
+    readers_at_once: usize,
     streams: Vec<Stream>,
     cold_seeks: Report,
     warm_seeks: Report,
@@ -97,13 +95,14 @@ struct Scale {
     file: Object,
     nodes: usize,
     cache_bytes: u64,
+    readers: usize,
 }
 
 pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
     super::prepare()?;
-    let full = (FILE_BYTES, NODES, CACHE_BYTES);
-    let (bytes, nodes, cache_bytes) = if options.quick { QUICK } else { full };
-    let scale = Scale { file: Object { id: 1, bytes, period_ms: 0 }, nodes, cache_bytes };
+    let (bytes, nodes, cache_bytes, at_once) = if options.quick { QUICK } else { FULL };
+    let file = Object { id: 1, bytes, period_ms: 0 };
+    let scale = Scale { file, nodes, cache_bytes, readers: at_once };
     let settings = Settings {
         node_cpu_cores: CPU_CORES,
         dispatcher_cpu_cores: CPU_CORES,
@@ -119,6 +118,7 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
         file_bytes: bytes,
         nodes,
         cache_bytes,
+        readers_at_once: at_once,
         streams,
         cold_seeks,
         warm_seeks,
@@ -138,7 +138,7 @@ fn stage(scale: Scale, settings: &Settings) -> Result<Stage, Failure> {
 /// Downloads of the whole, one after the other.
 fn streams(scale: Scale, settings: &Settings) -> Result<Vec<Stream>, Failure> {
     let mut stage = stage(scale, settings)?;
-    let Scale { file, nodes, cache_bytes } = scale;
+    let Scale { file, nodes, cache_bytes, .. } = scale;
     let beside = start_beside(&mut stage, scale, settings)?;
     let node = |index| Target::new(stage.node_address(index), &file.path());
     let same = Object { id: 2, ..file };
@@ -236,7 +236,7 @@ fn readers(scale: Scale, settings: &Settings) -> Result<(Report, Vec<f64>), Fail
     let per_round = scale.file.bytes / PART_BYTES;
     let parts = Parts {
         part_bytes: PART_BYTES,
-        readers: READERS,
+        readers: scale.readers,
         count: per_round * ROUNDS,
         seed: 3,
         ..parts(&stage, scale)
@@ -355,9 +355,10 @@ impl Results {
         page.add("## Many readers\n");
         let mb_s = self.readers.bytes as f64 / 1e3 / self.readers.elapsed_ms.max(1) as f64;
         page.add(&format!(
-            "{READERS} readers, each at one of the nodes, read {} MB at places by chance, \
+            "{} readers, each at one of the nodes, read {} MB at places by chance, \
              {:.1} GB in all, at {mb_s:.0} MB/s; every byte is compared. Bytes that the origin had \
              sent, over the file's, after each further file's worth of reading:\n",
+            self.readers_at_once,
             PART_BYTES / 1_000_000,
             self.readers.bytes as f64 / 1e9,
         ));
