@@ -2,6 +2,7 @@
 //! it stream at the speed of the links, do seeks start at once, and what do many
 //! readers cost the origin?
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
@@ -87,6 +88,8 @@ struct Results {
     /// Bytes that the origin sent while they read, over the file's, after each
     /// round.
     ratios: Vec<f64>,
+    /// What became of segments that nodes sought meanwhile.
+    outcomes: BTreeMap<String, u64>,
 }
 
 /// The scale of a run.
@@ -111,7 +114,7 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
     };
     let streams = streams(scale, &settings)?;
     let (cold_seeks, warm_seeks) = seeks(scale, &settings)?;
-    let (readers, ratios) = readers(scale, &settings)?;
+    let (readers, ratios, outcomes) = readers(scale, &settings)?;
     let machine = Machine::describe(&options.skep);
     let results = Results {
         machine,
@@ -124,6 +127,7 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
         warm_seeks,
         readers,
         ratios,
+        outcomes,
     };
     results.page().finish(options.out.as_deref(), &results, &results.troubles())
 }
@@ -229,8 +233,11 @@ fn seeks(scale: Scale, settings: &Settings) -> Result<(Report, Report), Failure>
     Ok((cold, warm))
 }
 
+/// What readers got, what it cost the origin, and what nodes did for it.
+type Reading = (Report, Vec<f64>, BTreeMap<String, u64>);
+
 /// Many readers, and what they cost the origin.
-fn readers(scale: Scale, settings: &Settings) -> Result<(Report, Vec<f64>), Failure> {
+fn readers(scale: Scale, settings: &Settings) -> Result<Reading, Failure> {
     let stage = stage(scale, settings)?;
     let before = stage.origin_counts()?;
     let per_round = scale.file.bytes / PART_BYTES;
@@ -254,7 +261,7 @@ fn readers(scale: Scale, settings: &Settings) -> Result<(Report, Vec<f64>), Fail
             ratios[ratios.len() - 1]
         );
     }
-    Ok((right(running)?, ratios))
+    Ok((right(running)?, ratios, stage.outcomes()?))
 }
 
 fn parts(stage: &Stage, scale: Scale) -> Parts {
@@ -365,5 +372,10 @@ impl Results {
         let head: Vec<String> = (1..=self.ratios.len()).map(|round| format!("{round}")).collect();
         let row = self.ratios.iter().map(|ratio| format!("{ratio:.3}")).collect();
         page.add_table(&head, &[row]);
+        page.add("\nWhat became of the segments that nodes sought:\n");
+        let outcomes = self.outcomes.iter().filter(|(_, count)| **count > 0);
+        let (names, counts): (Vec<_>, Vec<_>) =
+            outcomes.map(|(name, count)| (name.clone(), count.to_string())).unzip();
+        page.add_table(&names, &[counts]);
     }
 }

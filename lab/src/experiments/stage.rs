@@ -3,6 +3,7 @@
 //!
 //! **Invariant:** all goes when the stage is dropped, on whatever way.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -23,6 +24,12 @@ use super::origin::{Counts, Speed};
 use super::rows::{NODE_PORT, Names, Program, Row, node_name};
 use super::settings::Settings;
 use super::{Failure, interrupted};
+
+/// How a node is asked for its metrics.
+const METRICS: &str = "GET /api/v1/metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
+
+/// How the lines begin that tell what became of segments sought in the cluster.
+const OUTCOME: &str = "skep_cluster_cache_total{outcome=\"";
 
 /// What a cell is made of.
 pub(super) struct Plan<'a> {
@@ -141,6 +148,22 @@ impl Stage {
     /// What the origin was asked for so far.
     pub(super) fn origin_counts(&self) -> Result<Counts, Failure> {
         self.ask_origin("counts")
+    }
+
+    /// What became of the segments that Skep's nodes have sought so far: how often
+    /// each outcome, in all nodes together.
+    pub(super) fn outcomes(&self) -> Result<BTreeMap<String, u64>, Failure> {
+        let mut outcomes = BTreeMap::new();
+        for index in 0..self.names.in_use {
+            let name = node_name(index);
+            let socket = self.names.folder(&name).join(format!("{name}.sock"));
+            let metrics = ask_socket(&socket, METRICS)?;
+            for line in metrics.lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
+                let (outcome, count) = line.split_once("\"} ").ok_or("not a metric")?;
+                *outcomes.entry(outcome.to_owned()).or_default() += count.parse::<u64>()?;
+            }
+        }
+        Ok(outcomes)
     }
 
     /// Bytes that each node has sent so far, to whomever.
@@ -299,12 +322,18 @@ impl Stage {
 
     fn tell_haproxy(&self, line: &str) -> Result<(), Failure> {
         let socket = self.names.folder("dispatcher-1").join("haproxy.sock");
-        let mut stream = UnixStream::connect(socket)?;
-        stream.write_all(format!("{line}\n").as_bytes())?;
-        let mut said = String::new();
-        stream.read_to_string(&mut said)?;
+        let said = ask_socket(&socket, &format!("{line}\n"))?;
         if said.trim().is_empty() { Ok(()) } else { Err(format!("haproxy: {said}").into()) }
     }
+}
+
+/// Says `question` to a local socket; all that it answers.
+fn ask_socket(socket: &Path, question: &str) -> Result<String, Failure> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.write_all(question.as_bytes())?;
+    let mut said = String::new();
+    stream.read_to_string(&mut said)?;
+    Ok(said)
 }
 
 fn topology(settings: &Settings, nodes: usize) -> Topology {
