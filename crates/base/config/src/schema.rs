@@ -366,8 +366,10 @@ table! {
         /// each.
         cooperate: bool = true => Kind::Switch, restart;
         /// How long a node waits for the coordinator, which knows who holds
-        /// what, before it goes by the hash of the name.
-        coordinator_timeout_ms: u64 = 100 => ms(1..=10_000), restart;
+        /// what, before it goes by the hash of the name. Longer than an answer
+        /// takes on a machine that is overloaded: then more requests to origins
+        /// would be the last thing that helps.
+        coordinator_timeout_ms: u64 = 500 => ms(1..=10_000), restart;
         /// Bytes that a node has to send at a time: to other nodes, and an
         /// eighth of those to clients, who are slower. Over it, it lets other
         /// nodes ask elsewhere.

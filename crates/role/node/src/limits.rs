@@ -75,6 +75,11 @@ pub(crate) const PATH_BYTES_MAX: usize = 4095;
 /// milliseconds: what a node holds is known to all after so long.
 pub(crate) const LINK_TICK_MS: u64 = 20;
 
+/// How long a node that has just started waits for its first link before it goes by
+/// the hash of names, in milliseconds: links take some milliseconds where there is
+/// a dispatcher.
+pub(crate) const FIRST_LINK_MS: u64 = 1_000;
+
 /// Bytes that may wait on a link before more of an inventory is put behind them:
 /// what a link takes in a few milliseconds, told every [`LINK_TICK_MS`], is 4 million
 /// segments in some seconds; and looking them up holds the links' thread up for a few

@@ -27,7 +27,7 @@ mod serve;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
@@ -41,7 +41,7 @@ use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
 
-use crate::limits::LINK_TICK_MS;
+use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
 use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
@@ -113,6 +113,7 @@ pub struct Cluster {
     sending: Arc<Outstanding>,
     outstanding_bytes_max: u64,
     ask_timeout: Duration,
+    begun: Instant,
 }
 
 /// What workers want of the links' thread.
@@ -173,6 +174,7 @@ impl Cluster {
             sending: Arc::default(),
             outstanding_bytes_max: config.cache.outstanding_bytes_max,
             ask_timeout: Duration::from_millis(config.cache.coordinator_timeout_ms),
+            begun: Instant::now(),
         }))
     }
 
@@ -203,6 +205,7 @@ impl Cluster {
 
     /// Asks where a segment is; silence is answered by its owner.
     async fn ask(&self, name: SegmentName, bytes: u32) -> Event<Peer> {
+        self.await_first_link().await;
         let (answer, mut answered) = oneshot::channel();
         if self.teller.tell(Command::Ask { name, bytes, answer }).is_ok() {
             let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
@@ -215,6 +218,15 @@ impl Cluster {
             }
         }
         Event::NoAnswer { owner: self.owner(&name) }
+    }
+
+    /// Lets requests that come as soon as the node serves wait until it is linked:
+    /// it would read from origins what others have.
+    async fn await_first_link(&self) {
+        let (limit, pause) = (Duration::from_millis(FIRST_LINK_MS), LINK_TICK_MS / 2);
+        while !self.is_linked() && self.begun.elapsed() < limit {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
     }
 
     /// Who owns a segment, if it is not this node.
