@@ -86,8 +86,8 @@ struct Inner {
     evicted: u64,
     scratch: Vec<(SegmentName, Arc<Segment>)>,
     leaving: Leaving,
-    /// How many had left when the tail was asked for last.
-    evicted_told: u64,
+    /// How many were here, and how many had left, when the tail was asked for last.
+    tail_of: (usize, u64),
     /// What coordinators have not been told yet; `None` if there are none.
     changes: Option<Changes>,
 }
@@ -110,7 +110,7 @@ impl Store {
             evicted: 0,
             scratch: Vec::new(),
             leaving: Leaving::default(),
-            evicted_told: 0,
+            tail_of: (0, 0),
             changes: is_shared.then(Changes::default),
         };
         let cleaner = OnceLock::new();
@@ -234,14 +234,18 @@ impl Store {
         self.ledger.bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
     }
 
-    /// Segments of which the cluster should say whether others hold them, if any
-    /// had to leave since the last call: those that would be next.
+    /// Segments of which the cluster should say whether others hold them, if some
+    /// came or left since the last call and others must leave for those that come
+    /// next: these.
     pub(crate) fn tail(&self) -> Option<Vec<SegmentName>> {
         let mut inner = self.lock();
-        if inner.evicted == inner.evicted_told {
+        let now = (inner.index.len(), inner.evicted);
+        // Before the first one leaves, too.
+        let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 8 * 7;
+        if now == inner.tail_of || !is_full {
             return None;
         }
-        inner.evicted_told = inner.evicted;
+        inner.tail_of = now;
         let names: Vec<_> = inner.index.oldest(TAIL_MAX / 3).map(|(&name, _)| name).collect();
         (!names.is_empty()).then_some(names)
     }
