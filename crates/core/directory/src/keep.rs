@@ -16,12 +16,13 @@ use skep_wire::cache::Standing;
 
 use crate::limits::{CHANCES, READ_AHEAD, SEQUENTIAL_RUN};
 
-/// Whether the roomiest node is offered a segment that leaves, and with how many
-/// chances left: if it is the last copy and was asked for since it was passed on
-/// so often (N-chance forwarding: Dahlin et al., OSDI '94).
+/// Whether another node is offered a segment that leaves, and with how many chances
+/// left: if it is the last copy, or the one that is kept while others go, and was
+/// asked for since it was passed on so often (N-chance forwarding: Dahlin et al.,
+/// OSDI '94).
 pub fn offer(standing: Standing, chances: u8) -> Option<u8> {
     let left = chances.min(CHANCES).checked_sub(1);
-    left.filter(|_| standing == Standing::Last)
+    left.filter(|_| standing != Standing::Spare)
 }
 
 /// A node's memory, for one that looks for room in it.

@@ -1,5 +1,5 @@
-//! Last copies on their way out: evicted here, offered to another node, and
-//! meanwhile still found by name.
+//! Copies that the cluster relied on, on their way out: evicted here, offered to
+//! another node, and meanwhile still found by name.
 //!
 //! Invariants: bounded in bytes; what is here is in no index; coordinators are
 //! told of its end when it leaves here, so that whoever asks finds it.
@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use skep_directory::keep::offer;
 use skep_wire::cache::SegmentName;
+use skep_wire::cache::link::MemberId;
 
 use crate::limits::LEAVING_BYTES_MAX;
 use crate::segment::Segment;
@@ -32,6 +33,8 @@ pub(crate) struct Offered {
     pub(crate) name: SegmentName,
     pub(crate) bytes: u32,
     pub(crate) chances: u8,
+    /// Who may have it as well, and is asked first.
+    pub(crate) heir: Option<MemberId>,
 }
 
 impl Leaving {
@@ -44,10 +47,12 @@ impl Leaving {
     pub(crate) fn add(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         let bytes = u64::from(segment.len());
         let fits = self.bytes + bytes <= LEAVING_BYTES_MAX;
-        if !self.is_wanted || !fits || !segment.is_complete() {
+        let standing = segment.standing();
+        let is_wanted = self.is_wanted || standing.heir().is_some();
+        if !is_wanted || !fits || !segment.is_complete() {
             return false;
         }
-        let Some(chances) = offer(segment.standing(), segment.chances()) else { return false };
+        let Some(chances) = offer(standing, segment.chances()) else { return false };
         self.by_name.insert(name, Arc::clone(segment));
         self.waiting.push_back((name, chances));
         self.bytes += bytes;
@@ -91,7 +96,8 @@ impl Leaving {
     pub(crate) fn next(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
             if let Some(segment) = self.by_name.get(&name) {
-                return Some(Offered { name, bytes: segment.len(), chances });
+                let heir = segment.standing().heir();
+                return Some(Offered { name, bytes: segment.len(), chances, heir });
             }
         }
         self.is_offering = false;

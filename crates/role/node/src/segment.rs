@@ -21,6 +21,7 @@ use skep_directory::limits::CHANCES;
 use skep_peer::stream::Chunk;
 use skep_serve::SharedBytes;
 use skep_wire::cache::Standing;
+use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
 use crate::arena::{Ledger, Place};
@@ -53,6 +54,9 @@ enum Content {
     Place(Place),
 }
 
+const STANDING_LAST: u32 = u32::MAX;
+const STANDING_SPARE: u32 = u32::MAX - 1;
+
 /// One segment. See the module.
 #[derive(Debug)]
 pub(crate) struct Segment {
@@ -71,8 +75,8 @@ pub(crate) struct Segment {
     is_from_peer: AtomicBool,
     /// Whether it begins an object that has more.
     is_first: bool,
-    /// [`Standing`], as a coordinator told last.
-    standing: AtomicU8,
+    /// [`Standing`], as a coordinator told last: one of those below, or the heir.
+    standing: AtomicU32,
     /// How often it may still be passed on to another node.
     chances: AtomicU8,
 }
@@ -101,7 +105,7 @@ impl Segment {
             way: Mutex::default(),
             is_from_peer: AtomicBool::new(false),
             is_first: false,
-            standing: AtomicU8::new(Standing::default() as u8),
+            standing: AtomicU32::new(STANDING_LAST),
             chances: AtomicU8::new(CHANCES),
         }
     }
@@ -160,14 +164,21 @@ impl Segment {
 
     /// Whether others hold it, too.
     pub(crate) fn standing(&self) -> Standing {
-        let told = self.standing.load(Ordering::Relaxed);
-        let all = [Standing::Last, Standing::Kept, Standing::Spare];
-        all.into_iter().find(|&it| it as u8 == told).unwrap_or_default()
+        match self.standing.load(Ordering::Relaxed) {
+            STANDING_LAST => Standing::Last,
+            STANDING_SPARE => Standing::Spare,
+            heir => Standing::Kept { heir: heir as MemberId },
+        }
     }
 
     /// A coordinator has told whether others hold it.
     pub(crate) fn set_standing(&self, standing: Standing) {
-        self.standing.store(standing as u8, Ordering::Relaxed);
+        let told = match standing {
+            Standing::Last => STANDING_LAST,
+            Standing::Spare => STANDING_SPARE,
+            Standing::Kept { heir } => u32::from(heir),
+        };
+        self.standing.store(told, Ordering::Relaxed);
     }
 
     /// How often it may still be passed on without being asked for.

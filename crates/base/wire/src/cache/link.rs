@@ -162,9 +162,22 @@ pub enum Standing {
     #[default]
     Last,
     /// There are others, which can go first: of all holders one is told this.
-    Kept,
+    Kept {
+        /// Who is to keep it if this one does not: others may go at any moment.
+        heir: MemberId,
+    },
     /// There are others, of which one is kept.
     Spare,
+}
+
+impl Standing {
+    /// Who is to keep the segment instead of this node.
+    pub fn heir(self) -> Option<MemberId> {
+        match self {
+            Self::Kept { heir } => Some(heir),
+            Self::Last | Self::Spare => None,
+        }
+    }
 }
 
 /// A node.
@@ -266,6 +279,7 @@ impl ToNode {
                 names.len() <= TAIL_MAX
                     && standings.len() == names.len()
                     && roomiest.is_none_or(is_member)
+                    && standings.iter().filter_map(|it| it.heir()).all(is_member)
             }
             Self::Purges(news) => news.is_sound(),
             Self::InStep { .. } => true,

@@ -472,7 +472,7 @@ impl Coordinator {
         let mut holders = self.holders(name);
         match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
             (true, None) => Standing::Last,
-            (true, Some(_)) => Standing::Kept,
+            (true, Some(heir)) => Standing::Kept { heir },
             (false, _) => Standing::Spare,
         }
     }

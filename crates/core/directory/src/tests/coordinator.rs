@@ -279,7 +279,7 @@ fn tails_are_told_who_else_has_them_and_the_roomiest() {
         }
     };
     use Standing::{Kept, Last, Spare};
-    assert_eq!(tail(&mut it, a), (vec![Kept, Last, Last], Some(b.member())));
+    assert_eq!(tail(&mut it, a), (vec![Kept { heir: b.member() }, Last, Last], Some(b.member())));
     assert_eq!(tail(&mut it, b), (vec![Spare, Spare, Last], Some(a.member())));
     let c = join(&mut it, "c", &[]);
     assert_eq!(tail(&mut it, b).1, Some(c.member()));

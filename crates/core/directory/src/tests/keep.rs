@@ -10,7 +10,7 @@ fn last_copies_are_offered_while_they_have_chances() {
     assert_eq!(offer(Standing::Last, 1), Some(0));
     assert_eq!(offer(Standing::Last, 0), None);
     assert_eq!(offer(Standing::Last, u8::MAX), Some(1));
-    assert_eq!(offer(Standing::Kept, 2), None);
+    assert_eq!(offer(Standing::Kept { heir: 3 }, 2), Some(1));
     assert_eq!(offer(Standing::Spare, 2), None);
 }
 

@@ -242,6 +242,11 @@ impl Cluster {
         self.view.load().peers.iter().find(|peer| peer.id == name.peer()).copied()
     }
 
+    /// The node with this number at the coordinator that answers.
+    fn member(&self, id: MemberId) -> Option<Peer> {
+        self.view.load().peers.iter().find(|peer| peer.member == id).copied()
+    }
+
     /// Says that `peer` does not have what it was said to have.
     fn tell_not_there(&self, name: SegmentName, peer: Peer) {
         self.tell(Command::NotThere { name, holder: peer });

@@ -1,5 +1,6 @@
 //! Passes last copies on to the node with most room, before they are lost (N-chance
-//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94).
+//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94); and the duty to keep
+//! one, to whoever has another.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -52,10 +53,7 @@ struct Offering {
 impl Offering {
     async fn run(self) {
         while let Some(offered) = self.store.next_leaving() {
-            let is_taken = match self.cluster.roomiest.load_full() {
-                Some(peer) => self.offer(*peer, &offered).await,
-                None => false,
-            };
+            let is_taken = self.pass_on(&offered).await;
             self.store.left(&offered.name);
             self.counters.inc(match is_taken {
                 true => Counter::ClusterPassedOn,
@@ -69,8 +67,19 @@ impl Offering {
         }
     }
 
+    /// To whom the cluster can rely on if it is still there, else to who has room.
+    async fn pass_on(&self, offered: &Offered) -> bool {
+        let heir = offered.heir.and_then(|heir| self.cluster.member(heir));
+        for peer in [heir, self.cluster.roomiest.load_full().map(|it| *it)].into_iter().flatten() {
+            if self.offer(peer, offered).await {
+                return true;
+            }
+        }
+        false
+    }
+
     async fn offer(&self, peer: Peer, offered: &Offered) -> bool {
-        let &Offered { name, bytes, chances } = offered;
+        let &Offered { name, bytes, chances, .. } = offered;
         let offer = PeerRequest::Offer { name, bytes, chances };
         match self.pool.ask(peer.address, &offer).await {
             Ok(PeerReply::Taken) => true,

@@ -123,7 +123,7 @@ impl Cluster {
         self.coordinator.heard(Now(0), link, ended);
     }
 
-    /// What has just left `node` is offered to the roomiest other.
+    /// What has just left `node` is offered to its heir, else to the roomiest other.
     fn offer(&mut self, node: usize) {
         while let Some(offered) = self.nodes[node].2.next_leaving() {
             let wanted = Wanted { name: offered.name, bytes: offered.bytes, has_more: false };
@@ -131,7 +131,11 @@ impl Cluster {
             let others = (0..self.nodes.len()).filter(|it| *it != node);
             let roomiest = others.max_by_key(|it| (room(it).free_bytes, room(it).spare_bytes));
             let store = roomiest.map(|it| &self.nodes[it].2);
-            if let Some(store) = store.filter(|it| accepts(it.room(), offered.bytes))
+            let of_heir = |heir| self.nodes.iter().find(|it| it.0.member() == heir);
+            let heir = offered.heir.and_then(of_heir);
+            let is_inherited = heir.is_some_and(|it| it.2.inherits(&offered.name));
+            if !is_inherited
+                && let Some(store) = store.filter(|it| accepts(it.room(), offered.bytes))
                 && let Acquired::Fill(filler) = store.acquire(wanted)
             {
                 filler.segment().set_chances(offered.chances);
