@@ -106,6 +106,10 @@ pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 /// until the next news of who has room.
 pub(crate) const OFFER_PAUSE_MS: u64 = 200;
 
+/// How long a node that is offered what is just coming waits for all of it, in
+/// milliseconds: less than who offers waits for a reply.
+pub(crate) const OFFER_WAIT_MS: u64 = 500;
+
 /// Buffers of fetches that a worker keeps for the next ones, a chunk each.
 pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
 

@@ -157,6 +157,11 @@ impl Store {
         true
     }
 
+    /// A segment that is on its way.
+    pub(crate) fn growing(&self, name: &SegmentName) -> Option<Arc<Segment>> {
+        self.lock().filling.get(name).map(Arc::clone)
+    }
+
     /// Memory for a segment that another node passes on, which nobody else reads
     /// or waits for before [`Store::take_in`]: it may never be whole. `None`: it is
     /// here, or on its way.
@@ -550,7 +555,7 @@ mod tests {
                 if rng.below(3) == 0 {
                     (0..3).for_each(|_| segment.touch());
                 }
-                segment.set_standing(Standing::Kept);
+                segment.set_standing(Standing::Kept { heir: 3 });
                 segment.set_chances((index % 2) as u8);
             }
             store.clean();
@@ -565,7 +570,7 @@ mod tests {
             let mut bytes = vec![0; segment.len() as usize];
             segment.place().unwrap().read(&mut bytes, 0).unwrap();
             assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
-            let is_as_told = segment.standing() == Standing::Kept;
+            let is_as_told = segment.standing() == Standing::Kept { heir: 3 };
             assert!(is_as_told && segment.chances() == (index % 2) as u8, "segment {index}");
         }
     }

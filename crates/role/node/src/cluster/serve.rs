@@ -1,7 +1,9 @@
 //! What this node answers other nodes.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use skep_directory::keep::accepts;
@@ -16,7 +18,7 @@ use super::{Cluster, Others, Outstanding};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
 use crate::file::{SharedFile, site_key};
-use crate::limits::CLIENT_BYTES_PART;
+use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
 use crate::partition::{Announced, Place, head_of};
 use crate::remote::Handed;
 use crate::segment::Segment;
@@ -129,7 +131,7 @@ impl PeerDesk {
 
     /// Takes a last copy over from `peer`, where it would be lost.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
-        if self.store.inherits(&name) {
+        if self.inherits(&name).await {
             return PeerReply::Taken;
         }
         let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
@@ -138,7 +140,7 @@ impl PeerDesk {
         if let Some((from, segment)) = from.zip(segment) {
             segment.set_chances(chances);
             let is_whole = self.others.take_over(name, &segment, from).await;
-            if is_whole && self.store.take_in(name, &segment) {
+            if is_whole && (self.store.take_in(name, &segment) || self.inherits(&name).await) {
                 // Before who offered it says that it has it no more.
                 self.cluster.tell_changes().await;
                 self.counters.inc(Counter::PeerTakenOver);
@@ -146,6 +148,23 @@ impl PeerDesk {
             }
         }
         PeerReply::Refused(Refusal::NotWanted)
+    }
+
+    /// Whether this node has a segment, and from now on keeps it. If it is on its way
+    /// here that has to end first: it may come from who offers it, who must not let it
+    /// go before.
+    async fn inherits(&self, name: &SegmentName) -> bool {
+        if let Some(segment) = self.store.growing(name) {
+            let ended = async {
+                let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
+                while whole.is_ok() && self.store.growing(name).is_some() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            // If it takes longer it is not here.
+            let _ = tokio::time::timeout(Duration::from_millis(OFFER_WAIT_MS), ended).await;
+        }
+        self.store.inherits(name)
     }
 
     /// Fills a segment for a node that takes this one for its owner, or knows that
