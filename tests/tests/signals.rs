@@ -41,7 +41,8 @@ fn signals_count_from_the_ready_line_on() {
         let mut skep = Skep::serve(site.root(), &[]);
         skep.signal(Signal::HUP);
         skep.signal(Signal::TERM);
-        assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0));
+        let ended = skep.wait_exit(PATIENCE);
+        assert_eq!(ended.code(), Some(0), "{ended}: {}", skep.stderr_text());
     }
 }
 

@@ -27,7 +27,7 @@ use crate::direct::{Directing, config_of_node};
 use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
-use crate::signals::{Signals, Wish};
+use crate::signals::{Signals, Wish, announce};
 
 /// How often a draining process looks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
@@ -134,11 +134,12 @@ impl Process {
         &self.running
     }
 
-    /// Runs until told to stop.
-    pub(crate) fn run(self) -> anyhow::Result<()> {
+    /// Says that it is `ready`, and runs until told to stop.
+    pub(crate) fn run(self, ready: &str) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let mut signals = Signals::listen()?;
+            announce(ready)?;
             loop {
                 match signals.next().await {
                     Wish::Reload => drop(self.running.reload()),

@@ -44,7 +44,8 @@ impl Signals {
     }
 }
 
-/// Prints the ready line on standard output; tools wait for it.
+/// Prints the ready line on standard output; tools wait for it. From then on signals
+/// count: listen first.
 pub(crate) fn announce(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "skep: {line}").and_then(|()| out.flush()).context("cannot write the ready line")

@@ -23,6 +23,8 @@ pub struct Guard {
 struct Line {
     socket: OwnedFd,
     buffer: Vec<u8>,
+    /// Nothing is to be done any more.
+    is_aborted: bool,
 }
 
 impl Guard {
@@ -30,7 +32,7 @@ impl Guard {
     pub fn connect(path: &Path) -> Result<Self, GuardError> {
         let socket =
             dial(path).map_err(|error| GuardError::Unreachable { path: path.to_owned(), error })?;
-        Ok(Self { line: Mutex::new(Line { socket, buffer: Vec::new() }) })
+        Ok(Self { line: Mutex::new(Line { socket, buffer: Vec::new(), is_aborted: false }) })
     }
 
     /// Has `order` done and returns its answer. Blocks for as long as it takes,
@@ -41,7 +43,11 @@ impl Guard {
             return Err(GuardError::TooLong(message.len()));
         }
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
-        let Line { socket, buffer } = &mut *line;
+        let Line { socket, buffer, is_aborted } = &mut *line;
+        if *is_aborted {
+            return Err(GuardError::Aborted);
+        }
+        *is_aborted = *order == Order::Abort;
         put(socket.as_fd(), &message).map_err(GuardError::Gone)?;
         let answer = take(socket.as_fd(), buffer).map_err(GuardError::Gone)?;
         match postcard::from_bytes(answer).map_err(|_| GuardError::Foreign)? {

@@ -20,6 +20,9 @@ pub enum GuardError {
     /// The guard has gone, or is silent.
     #[error("netguard has gone: {0}")]
     Gone(io::Error),
+    /// [`Order::Abort`](skep_wire::guard::Order::Abort) was the last order.
+    #[error("this start was given up")]
+    Aborted,
     /// The answer is not one; the guard is of another version.
     #[error("netguard speaks another version of the protocol: restart it")]
     Foreign,

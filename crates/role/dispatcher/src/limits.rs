@@ -92,9 +92,9 @@ pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
 pub(crate) const JOBS_MAX: usize = 1024;
 
 /// How long an operator waits until packets are steered by his order, in
-/// milliseconds: many heartbeats, of which each takes orders up, and the patience
-/// at a start.
-pub(crate) const ORDER_MS: u64 = 2 * PATIENCE_AT_START_MS;
+/// milliseconds: as long as the guard has for an order, on a machine that is
+/// overloaded.
+pub(crate) const ORDER_MS: u64 = 10_000;
 
 /// How often it is looked whether they are, in milliseconds.
 pub(crate) const ORDER_POLL_MS: u64 = 5;

@@ -7,8 +7,8 @@ use skep_config::Config;
 use super::config::load;
 use crate::cli::Run;
 use crate::compose::Process;
+use crate::logging;
 use crate::running::{Roles, Running};
-use crate::{logging, signals};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
     let config = load(&args.config)?;
@@ -18,8 +18,8 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
         end_with_stdin()?;
     }
     let process = Process::start(config, roles, Some(args.config.clone()))?;
-    signals::announce(&ready(process.running()))?;
-    process.run()
+    let ready = ready(process.running());
+    process.run(&ready)
 }
 
 /// Where it answers. A dispatcher of packets alone answers nowhere itself.

@@ -5,8 +5,8 @@ use skep_config::{AccessLog, Config, Node, Site};
 
 use crate::cli::Serve;
 use crate::compose::Process;
+use crate::logging;
 use crate::running::Roles;
-use crate::{logging, signals};
 
 pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
     let mut config = Config::default();
@@ -32,6 +32,5 @@ pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
     let roles = Roles { name: "local".into(), node: Some("local".into()), services: false };
     let process = Process::start(config, roles, None)?;
     let address = process.running().addresses[0];
-    signals::announce(&format!("serving {} on http://{address}", args.dir.display()))?;
-    process.run()
+    process.run(&format!("serving {} on http://{address}", args.dir.display()))
 }

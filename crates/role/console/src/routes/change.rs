@@ -1,5 +1,7 @@
 //! Routes that change something. Each answers with what is there afterwards.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::State;
 
@@ -64,8 +66,16 @@ pub(crate) async fn drain_node(
     Name(name): Name,
     Params(of): Params<OfService>,
 ) -> Nodes {
-    control.drain_node(of.service.as_deref(), &name)?;
+    let (asked, node) = (Arc::clone(&control), name.clone());
+    beside(move || asked.drain_node(of.service.as_deref(), &node)).await??;
     Ok(named(&control, &name))
+}
+
+/// Runs what may wait for other processes or machines: others must not wait with it.
+async fn beside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
+    let done = tokio::task::spawn_blocking(job);
+    done.await.map_err(|_| Problem::new(Kind::Unavailable, "the process is about to end"))
 }
 
 /// Gives a drained node requests again, as soon as its checks allow it.
@@ -149,15 +159,8 @@ pub(crate) async fn purge(
         let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
         return Err(Problem::new(Kind::Invalid, detail));
     }
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "connections bound the threads; others must not wait for a node that is silent"
-    )]
-    let purging = tokio::task::spawn_blocking(move || control.purge(&purge.what, timeout_ms));
-    match purging.await {
-        Ok(purged) => Ok(Json(purged?)),
-        Err(_) => Err(Problem::new(Kind::Unavailable, "the process is about to end")),
-    }
+    let purged = beside(move || control.purge(&purge.what, timeout_ms)).await?;
+    Ok(Json(purged?))
 }
 
 /// Reads the config file again. One with an error is refused whole, and the old

@@ -170,6 +170,10 @@ impl Hands {
     }
 
     fn note(&self, error: &GuardError) {
+        if matches!(error, GuardError::Aborted) {
+            // This process says why it ends.
+            return;
+        }
         if self.shared.complain(error) && matches!(error, GuardError::Gone(_)) {
             (self.on_guard_gone)();
         }

@@ -1,0 +1,132 @@
+//! Tests of the store.
+#![allow(clippy::unwrap_used, reason = "tests")]
+use super::*;
+use skep_wire::cache::ObjectName;
+
+fn key(name: &str, index: u32) -> SegmentName {
+    let purged = skep_wire::cache::PurgeStamp::NONE;
+    ObjectName::new(b"site", name.as_bytes(), b"1", purged).segment(index)
+}
+
+fn wanted(name: SegmentName, bytes: u32) -> Wanted {
+    Wanted { name, bytes, has_more: false }
+}
+
+fn fill(store: &Arc<Store>, key: SegmentName, bytes: u32) {
+    match store.acquire(wanted(key, bytes)) {
+        Acquired::Fill(filler) => {
+            let chunk = vec![0; filler.segment().next_chunk_bytes()];
+            filler.segment().publish(&chunk).unwrap();
+        }
+        _ => panic!("{key:?} was there"),
+    }
+}
+
+#[test]
+fn many_askers_one_filler() {
+    let store = Store::new(1 << 20, false);
+    let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 10)) else {
+        panic!("empty store")
+    };
+    for _ in 0..100 {
+        assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Growing(_)));
+    }
+    filler.segment().publish(&[1; 10]).unwrap();
+    drop(filler);
+    assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Ready(_)));
+}
+
+#[test]
+fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
+    let store = Store::new(1 << 20, false);
+    drop(store.acquire(wanted(key("a", 0), 10)));
+    assert_eq!(store.stats().segments, 0);
+    assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Fill(_)));
+}
+
+#[test]
+fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
+    let store = Store::new(1000, false);
+    for i in 0..50 {
+        fill(&store, key("a", i), 100);
+    }
+    let stats = store.stats();
+    assert!(stats.indexed_bytes <= 1000, "{stats:?}");
+    assert_eq!(stats.alive_bytes, stats.indexed_bytes);
+    let Acquired::Ready(newest) = store.acquire(wanted(key("a", 49), 100)) else {
+        panic!("newest")
+    };
+    for i in 100..150 {
+        fill(&store, key("b", i), 100);
+    }
+    store.forget((0..50).map(|index| key("a", index)));
+    assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + 100, "pinned");
+    drop(newest);
+}
+
+/// Regions whose segments die at random must not outgrow the capacity, and
+/// what survives must be what it was.
+#[test]
+fn cleaning_bounds_memory_and_keeps_bytes() {
+    const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
+    let store = Store::new(CAPACITY, false);
+    let mut rng = skep_units::Rng::new(7);
+    for index in 0..2_000u32 {
+        let bytes = 10_000 + rng.below(300_000) as u32;
+        if let Acquired::Fill(filler) = store.acquire(wanted(key("a", index), bytes)) {
+            let segment = filler.segment();
+            while segment.next_chunk_bytes() > 0 {
+                let chunk = vec![index as u8; segment.next_chunk_bytes()];
+                segment.publish(&chunk).unwrap();
+            }
+            if rng.below(3) == 0 {
+                (0..3).for_each(|_| segment.touch());
+            }
+            segment.set_standing(Standing::Kept { heir: 3 });
+            segment.set_chances((index % 2) as u8);
+        }
+        store.clean();
+        let stats = store.stats();
+        assert!(stats.alive_bytes <= CAPACITY, "{index}: {stats:?}");
+    }
+    let stats = store.stats();
+    assert!(stats.indexed_bytes > CAPACITY / 2, "cleaning must not empty it: {stats:?}");
+    for index in 0..2_000u32 {
+        let segment = store.lock().index.get(&key("a", index)).map(Arc::clone);
+        let Some(segment) = segment else { continue };
+        let mut bytes = vec![0; segment.len() as usize];
+        segment.place().unwrap().read(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
+        let is_as_told = segment.standing() == Standing::Kept { heir: 3 };
+        assert!(is_as_told && segment.chances() == (index % 2) as u8, "segment {index}");
+    }
+}
+
+/// Whoever brings segments in, and whether or not one of them is asked for again.
+#[test]
+fn the_cleaner_is_called_by_all_who_take_memory() {
+    const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
+    let store = Store::new(CAPACITY, false);
+    store.start_cleaner().unwrap();
+    for index in 0..200 {
+        let name = key("a", index);
+        let segment = store.room_for(wanted(name, 1 << 20)).unwrap();
+        while segment.next_chunk_bytes() > 0 {
+            segment.publish(&vec![0; segment.next_chunk_bytes()]).unwrap();
+        }
+        assert!(store.take_in(name, &segment));
+    }
+    while store.stats().alive_bytes > CAPACITY {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn larger_than_the_store_is_filled_but_not_kept() {
+    let store = Store::new(50, false);
+    let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 100)) else { panic!("empty") };
+    assert!(!filler.is_kept());
+    filler.segment().publish(&[1; 100]).unwrap();
+    drop(filler);
+    assert_eq!(store.stats().segments, 0);
+}
