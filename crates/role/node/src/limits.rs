@@ -92,8 +92,8 @@ pub(crate) const INVENTORY_QUEUE_BYTES_MAX: usize = 512 * 1024;
 pub(crate) const OWNER_LOST_MS: u64 = 2_000;
 
 /// Bytes of evicted segments that wait to be offered to other nodes, and while
-/// they are: two of the largest kind, or many small ones.
-pub(crate) const LEAVING_BYTES_MAX: u64 = 2 * skep_units::SEGMENT_BYTES;
+/// they are: four of the largest kind, or many small ones.
+pub(crate) const LEAVING_BYTES_MAX: u64 = 4 * skep_units::SEGMENT_BYTES;
 
 /// Segments of an object that are looked for when its version goes: those of 256 GiB,
 /// some milliseconds. What is behind them leaves memory as others come.
