@@ -50,7 +50,7 @@ INLINE int is_cookie(const struct frame *frame, const struct packet *packet,
 	return !bpf_tcp_check_syncookie(listener, ip, header, ip + header, TCP_BYTES);
 }
 
-INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
+INLINE int lives_here(context *context, const struct frame *frame, const struct packet *packet,
 		      int is_error)
 {
 	struct bpf_sock *socket = find_socket(context, packet);
@@ -62,6 +62,21 @@ INLINE int has_socket(context *context, const struct frame *frame, const struct 
 		   (!is_error && is_cookie(frame, packet, socket));
 	bpf_sk_release(socket);
 	return is_found;
+}
+
+/* A socket that becomes another (a request a connection, a connection one that
+ * waits for the end) is in no list for a moment: inet_ehash_insert and
+ * inet_twsk_hashdance of Linux take the old one out first. A packet that met
+ * that moment on another processor went to nodes that refuse it. */
+#define LOOKS_MAX 3
+
+INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
+		      int is_error)
+{
+	for (int look = 0; look < LOOKS_MAX; look++)
+		if (lives_here(context, frame, packet, is_error))
+			return 1;
+	return 0;
 }
 
 #include "hand_on.h"

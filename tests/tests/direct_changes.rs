@@ -29,6 +29,11 @@ const POLICIES: [&str; 5] = [
     "round-robin",
 ];
 
+/// Two addresses stand for many clients: a fast machine makes more flows of each in
+/// a second than a source may have remembered.
+const RATES: &str =
+    "new_flows_per_s_max = 10_000_000\nnew_flows_per_client_per_s_max = 10_000_000";
+
 fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
     let spare = cluster.node_address("node-4").to_string();
     let at = |arguments: &[&str]| drop(cluster.control(active, arguments));
@@ -47,7 +52,7 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
         "policy" => at(&["service", "policy", "web", POLICIES[round as usize % POLICIES.len()]]),
         "reload" => {
             // A network that nobody here is in: all flows are looked at anew.
-            let denied = format!("deny = [\"203.0.113.{round}/32\"]");
+            let denied = format!("{RATES}\ndeny = [\"203.0.113.{round}/32\"]");
             cluster.reconfigure(|setup| setup.direct = denied);
             at(&["reload"]);
         }
@@ -61,6 +66,7 @@ fn no_change_is_seen_by_clients() {
     let Some(_crowd) = Crowd::of(2000) else { return };
     let mut setup = Setup::of(2, 4);
     setup.nodes.pop();
+    setup.direct = RATES.to_owned();
     let Some(cluster) = DirectCluster::start(setup) else { return };
     // Runs already, and knows the dispatchers: the operator adds it by a command.
     cluster.run("node-4");
