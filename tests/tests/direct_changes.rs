@@ -31,8 +31,7 @@ const POLICIES: [&str; 5] = [
 
 /// Two addresses stand for many clients: a fast machine makes more flows of each in
 /// a second than a source may have remembered.
-const RATES: &str =
-    "new_flows_per_s_max = 10_000_000\nnew_flows_per_client_per_s_max = 10_000_000";
+const RATES: &str = "new_flows_per_s_max = 10_000_000\nnew_flows_per_client_per_s_max = 10_000_000";
 
 fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
     let spare = cluster.node_address("node-4").to_string();
