@@ -23,6 +23,9 @@ use crate::wait::{PATIENCE, poll_until};
 /// Ports on the machines of a bed: of clients, and of other machines.
 const BED_PORTS: [u16; 2] = [8080, 7071];
 
+/// Bytes of a whole segment.
+pub const SEGMENT: usize = skep_units::SEGMENT_BYTES as usize;
+
 /// Stands for the name of the process that reads it, in lines of `[[site]]`.
 pub const OWN_NAME: &str = "$NAME";
 

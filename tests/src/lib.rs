@@ -38,6 +38,7 @@ mod process;
 mod response;
 mod seen;
 mod site;
+pub mod sought;
 mod source;
 mod wait;
 

@@ -3,9 +3,17 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
+
+use crate::Skep;
+
+/// Fields of what is fresh for longer than any test takes.
+pub const FRESH: &str = "Cache-Control: max-age=3600\r\n";
+
+/// What an origin is asked for first of an object: its first segment.
+pub const HEAD_RANGE: &str = "bytes=0-4194303";
 
 /// A request that came.
 #[derive(Clone, Debug)]
@@ -176,6 +184,19 @@ impl Origin {
     pub fn of(bytes: impl Into<Vec<u8>>, etag: &'static str, fields: &'static str) -> Self {
         let bytes = bytes.into();
         Self::start(move |asked| Answer::of(asked, &bytes, etag, fields))
+    }
+
+    /// One whose n-th answer is `script(n, asked)`.
+    pub fn counting(script: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static) -> Self {
+        let count = AtomicUsize::new(0);
+        Self::start(move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked))
+    }
+
+    /// A node alone that gets its bytes from here; `settings` are more lines of its
+    /// site.
+    #[track_caller]
+    pub fn node(&self, settings: &str) -> Skep {
+        Skep::node_of(&(self.line() + settings))
     }
 
     /// Answers by another script from now on.

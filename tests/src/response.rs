@@ -43,6 +43,12 @@ impl Response {
         self.headers.iter().filter(same).map(|(_, value)| value.as_str())
     }
 
+    /// What the cache did, as far as the reply says it.
+    #[track_caller]
+    pub fn cache_status(&self) -> &str {
+        self.header("cache-status").unwrap_or("none")
+    }
+
     /// Whether the server said that it will close the connection.
     pub fn says_close(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))

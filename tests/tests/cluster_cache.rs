@@ -5,16 +5,10 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::TcpStream;
 
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
+use skep_tests::sought::{ORIGIN, OWNER, PEER};
 use skep_tests::{Load, PATIENCE, RawClient, Site, poll_until};
-
-const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
-const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
-const OWNER: &str = "skep_cluster_cache_total{outcome=\"owner\"}";
-
-/// Bytes of a whole segment.
-const SEGMENT: usize = 4 << 20;
 
 fn cache_status(cluster: &CacheCluster, node: &str, path: &str) -> String {
     let response = cluster.get(node, path);

@@ -6,34 +6,21 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{assert_same, version};
 use skep_tests::fake::{FakeNode, Greeting, Said};
-use skep_tests::origin::{Answer, Origin};
+use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin};
+use skep_tests::sought::{
+    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, REFUSED,
+};
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 use skep_wire::cache::{Answer as Told, PeerReply, Refusal, SegmentName, ToCoordinator};
 
-const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
-const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
-const OWNER: &str = "skep_cluster_cache_total{outcome=\"owner\"}";
-const LOST: &str = "skep_cluster_cache_total{outcome=\"lost\"}";
-const REFUSED: &str = "skep_cluster_cache_total{outcome=\"refused\"}";
-const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_error\"}";
-const ORIGIN_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"origin\"}";
-const PEER_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"peer\"}";
-
-/// Bytes of a whole segment, and of a chunk on its way between nodes.
-const SEGMENT: usize = 4 << 20;
+/// Bytes of a chunk on its way between nodes.
 const CHUNK: usize = 256 << 10;
 
 /// Two chunks and a bit.
 const LEN: usize = 2 * CHUNK + 7_777;
-
-/// What an origin is asked for first.
-const HEAD_RANGE: &str = "bytes=0-4194303";
-
-/// Fresh for longer than any test takes.
-const FRESH: &str = "Cache-Control: max-age=3600\r\n";
 
 /// What becomes of a fetch from a node, by the counter that tells.
 type Outcome = &'static str;

@@ -7,11 +7,9 @@ use std::net::TcpStream;
 
 use skep_tests::cache::{CacheCluster, OWN_NAME};
 use skep_tests::content::{assert_same, version};
+use skep_tests::sought::{ORIGIN, PEER, REFUSED};
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 
-const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
-const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
-const REFUSED: &str = "skep_cluster_cache_total{outcome=\"refused\"}";
 const OVERLOADED: &str = "skep_peer_requests_total{outcome=\"overloaded\"}";
 const TO_SEND: &str = "skep_bytes_outstanding";
 

@@ -9,11 +9,8 @@ use skep_lab::{Bed, Topology};
 use skep_tests::cache::CacheCluster;
 use skep_tests::content::{assert_same, version};
 use skep_tests::direct::{figure, root_or_skip};
+use skep_tests::sought::{LOST, ORIGIN, PEER};
 use skep_tests::{PATIENCE, Site, poll_until};
-
-const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
-const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
-const LOST: &str = "skep_cluster_cache_total{outcome=\"lost\"}";
 
 /// Two chunks on the way between nodes, and a bit.
 const LEN: usize = 600_000;

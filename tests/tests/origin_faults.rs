@@ -7,27 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{assert_same, version};
-use skep_tests::origin::{Answer, Asked, Origin, Then};
+use skep_tests::origin::{Answer, Asked, FRESH, Origin, Then};
+use skep_tests::sought::{DIRECTORY_ERROR, SILENT};
 use skep_tests::{Crowd, PATIENCE, RawClient, Site, Source, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
-/// Bytes of a whole segment.
-const SEGMENT: usize = 4 << 20;
-
 /// A segment, and a part of one.
 const LEN: usize = SEGMENT + SEGMENT / 2 + 5_000;
 
-/// Fresh for longer than any test takes.
-const FRESH: &str = "Cache-Control: max-age=3600\r\n";
-
 /// Origins are given up soon.
 const SOON: &str = "[site.fetch]\nstall_timeout_ms = 300\nresponse_timeout_ms = 300\n";
-
-const SILENT: &str = "skep_cluster_cache_total{outcome=\"silent\"}";
-const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_error\"}";
 
 /// Both versions that an object may have, with their tags.
 struct Versions {

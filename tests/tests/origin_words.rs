@@ -1,44 +1,28 @@
 //! What origins say of keeping their answers, and what follows.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use skep_tests::Site;
 use skep_tests::cache::CacheCluster;
-use skep_tests::origin::{Answer, Asked, Origin};
-use skep_tests::{Site, Skep};
-
-/// Fresh for longer than any test takes.
-const FRESH: &str = "Cache-Control: max-age=3600\r\n";
-
-fn node(origin: &Origin, settings: &str) -> Skep {
-    Skep::node_of(&(origin.line() + settings))
-}
-
-/// An origin whose n-th answer is `script(n, asked)`.
-fn counting(script: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static) -> Origin {
-    let count = AtomicUsize::new(0);
-    Origin::start(move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked))
-}
-
-fn cache_status(reply: &skep_tests::Response) -> &str {
-    reply.header("cache-status").unwrap_or("none")
-}
+use skep_tests::origin::{Answer, FRESH, Origin};
 
 #[test]
 fn what_a_304_forbids_to_keep_is_kept_no_longer() {
     for fields in
         ["Set-Cookie: a={n}\r\nCache-Control: max-age=60\r\n", "Cache-Control: private\r\n"]
     {
-        let origin = counting(move |n, asked| match n {
+        let origin = Origin::counting(move |n, asked| match n {
             0 => Answer::of(asked, b"bytes", "\"v\"", "Cache-Control: no-cache\r\n"),
             _ => Answer::of(asked, b"bytes", "\"v\"", &fields.replace("{n}", &n.to_string())),
         });
-        let skep = node(&origin, "");
+        let skep = origin.node("");
         let mut client = skep.connect();
         assert_eq!(client.get("/a").text(), "bytes");
         let replies = [client.get("/a"), client.get("/a")];
         for reply in &replies {
-            assert_eq!((reply.text(), cache_status(reply)), ("bytes".into(), "skep; fwd=uri-miss"));
+            assert_eq!(
+                (reply.text(), reply.cache_status()),
+                ("bytes".into(), "skep; fwd=uri-miss")
+            );
         }
         let [one, two] = replies.each_ref().map(|reply| reply.header("set-cookie"));
         assert!(one.is_none() == two.is_none() && (one.is_none() || one != two), "{one:?} {two:?}");
@@ -49,14 +33,14 @@ fn what_a_304_forbids_to_keep_is_kept_no_longer() {
 fn an_origin_with_too_much_to_do_costs_nothing_that_is_kept() {
     for status in [408, 425, 429] {
         let origin = Origin::of("kept", "\"v\"", "Cache-Control: no-cache\r\n");
-        let skep = node(&origin, "");
+        let skep = origin.node("");
         let mut client = skep.connect();
         assert_eq!(client.get("/a").text(), "kept");
         origin.follow(move |_| Answer::new(status, "Retry-After: 1\r\n", ""));
         client.get("/a").assert_status(status).assert_header("retry-after", "1");
         origin.follow(|asked| Answer::of(asked, b"kept", "\"v\"", "Cache-Control: no-cache\r\n"));
         let reply = client.get("/a");
-        assert_eq!(cache_status(&reply), "skep; fwd=stale; fwd-status=304", "{status}");
+        assert_eq!(reply.cache_status(), "skep; fwd=stale; fwd-status=304", "{status}");
         assert_eq!(reply.text(), "kept");
     }
 }
@@ -72,11 +56,11 @@ fn an_object_of_an_impossible_size_is_passed_by() {
                 false => Answer::new(200, "ETag: \"v\"\r\n", "hello"),
             }
         });
-        let skep = node(&origin, "");
+        let skep = origin.node("");
         for _ in 0..2 {
             let reply = skep.connect().get("/a");
             assert_eq!(
-                (reply.text(), cache_status(&reply)),
+                (reply.text(), reply.cache_status()),
                 ("hello".into(), "skep; fwd=uri-miss")
             );
         }
@@ -98,33 +82,33 @@ fn of_statuses() -> Origin {
 #[test]
 fn other_statuses_are_kept_for_as_long_as_they_say() {
     let origin = of_statuses();
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     for status in [301, 302, 307, 308, 404, 410] {
         let path = format!("/{status}/fresh");
         let miss = client.get(&path);
-        assert_eq!(cache_status(&miss), "skep; fwd=uri-miss; stored", "{status}");
+        assert_eq!(miss.cache_status(), "skep; fwd=uri-miss; stored", "{status}");
         // Conditions and ranges are of objects.
         for field in [("Accept", "*/*"), ("If-None-Match", "\"v\""), ("Range", "bytes=0-1")] {
             let hit = client.request("GET", &path, &[field]);
             hit.assert_status(status).assert_header("location", "/b");
-            assert_eq!((hit.text(), cache_status(&hit)), ("not here".into(), "skep; hit"));
+            assert_eq!((hit.text(), hit.cache_status()), ("not here".into(), "skep; hit"));
             assert_eq!(hit.header("accept-ranges"), None);
         }
         let passed = client.get(&format!("/{status}/mute"));
-        assert_eq!(cache_status(passed.assert_status(status)), "skep; fwd=uri-miss");
+        assert_eq!(passed.assert_status(status).cache_status(), "skep; fwd=uri-miss");
     }
     let kept = origin.asked().iter().filter(|asked| asked.target.ends_with("/fresh")).count();
     assert_eq!(kept, 6);
     let passed = client.get("/403/fresh");
-    assert_eq!(cache_status(passed.assert_status(403)), "skep; fwd=uri-miss");
+    assert_eq!(passed.assert_status(403).cache_status(), "skep; fwd=uri-miss");
 }
 
 #[test]
 fn a_kept_status_gets_the_operators_page_and_is_none_itself() {
     let origin = of_statuses();
     let pages = "error_pages = { \"404\" = \"/410/fresh\" }";
-    let skep = node(&origin, pages);
+    let skep = origin.node(pages);
     for _ in 0..2 {
         let reply = skep.connect().get("/404/fresh");
         assert_ne!(reply.assert_status(404).text(), "not here", "neither the one nor the other");

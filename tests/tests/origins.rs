@@ -2,47 +2,27 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{self, assert_same};
-use skep_tests::origin::{Answer, Asked, Origin, Then};
+use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin, Then};
 use skep_tests::{ClientError, Crowd, FreePort, RawClient, Site, Skep, Source, poll_until};
-
-const SEGMENT: usize = 4 << 20;
-const HEAD_RANGE: &str = "bytes=0-4194303";
-/// Fresh for longer than any test takes.
-const FRESH: &str = "Cache-Control: max-age=3600\r\n";
-
-fn node(origin: &Origin, settings: &str) -> Skep {
-    Skep::node_of(&(origin.line() + settings))
-}
-
-/// An origin whose n-th answer is `script(n, asked)`.
-fn counting(script: impl Fn(usize, &Asked) -> Answer + Send + Sync + 'static) -> Origin {
-    let count = AtomicUsize::new(0);
-    Origin::start(move |asked| script(count.fetch_add(1, Ordering::SeqCst), asked))
-}
-
-fn cache_status(reply: &skep_tests::Response) -> &str {
-    reply.header("cache-status").unwrap_or("none")
-}
 
 #[test]
 fn the_first_request_fills_and_the_others_hit() {
     let origin = Origin::of("hello", "\"v1\"", "Cache-Control: max-age=60\r\nX-Own: 1\r\n");
-    let skep = node(&origin, "hosts = [\"site.example\", \"test\"]\nheaders = { X-Site = \"s\" }");
+    let skep = origin.node("hosts = [\"site.example\", \"test\"]\nheaders = { X-Site = \"s\" }");
     let mut client = skep.connect();
     let first = client.get("/a%20b?q=%41&r");
     first.assert_status(200).assert_header("etag", "\"v1\"").assert_header("x-own", "1");
     first.assert_header("x-site", "s").assert_header("cache-control", "max-age=60");
     assert_eq!(
-        (first.text(), cache_status(&first)),
+        (first.text(), first.cache_status()),
         ("hello".into(), "skep; fwd=uri-miss; stored")
     );
     for _ in 0..3 {
         let hit = client.get("/a%20b?q=%41&r");
-        assert_eq!((hit.text(), cache_status(&hit)), ("hello".into(), "skep; hit"));
+        assert_eq!((hit.text(), hit.cache_status()), ("hello".into(), "skep; hit"));
         assert!(hit.header("age").is_some());
         assert_eq!(
             client.request("HEAD", "/a%20b?q=%41&r", &[]).header("content-length"),
@@ -58,11 +38,11 @@ fn the_first_request_fills_and_the_others_hit() {
 #[test]
 fn paths_with_other_queries_are_other_objects_and_other_spellings_are_not() {
     let origin = Origin::start(|asked| Answer::of(asked, asked.target.as_bytes(), "\"v\"", FRESH));
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     for target in ["/a", "/a?", "/a?x", "/a?y", "/b/c"] {
         assert_eq!(client.get(target).text(), target);
-        assert_eq!(cache_status(&client.get(target)), "skep; hit", "{target}");
+        assert_eq!(client.get(target).cache_status(), "skep; hit", "{target}");
     }
     for target in ["/%61", "/x/../a", "//a", "/./a"] {
         assert_eq!(client.get(target).text(), "/a", "{target}");
@@ -74,7 +54,7 @@ fn paths_with_other_queries_are_other_objects_and_other_spellings_are_not() {
 fn conditions_and_ranges_are_answered_from_memory() {
     let bytes = content::version(1, 1000);
     let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     assert_same(&client.get("/a").body, &bytes);
     let mut with = |name, value| client.request("GET", "/a", &[(name, value)]);
@@ -94,7 +74,7 @@ fn conditions_and_ranges_are_answered_from_memory() {
 fn a_range_at_an_offset_reads_its_segments_and_no_others() {
     let bytes = content::version(1, 5 * SEGMENT);
     let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let range = 3 * SEGMENT + 100..3 * SEGMENT + 200;
     let field = format!("bytes={}-{}", range.start, range.end - 1);
     for _ in 0..2 {
@@ -113,7 +93,7 @@ fn a_range_at_an_offset_reads_its_segments_and_no_others() {
 fn what_is_stale_is_asked_for_on_condition_and_kept_if_it_is_the_same() {
     let bytes = content::version(1, SEGMENT + 100);
     let origin = Origin::of(bytes.clone(), "\"v1\"", "Cache-Control: no-cache\r\n");
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     for _ in 0..3 {
         assert_same(&client.get("/a").body, &bytes);
@@ -121,7 +101,7 @@ fn what_is_stale_is_asked_for_on_condition_and_kept_if_it_is_the_same() {
     let second = format!("bytes={SEGMENT}-{}", SEGMENT + 99);
     assert_eq!(origin.ranges(), [HEAD_RANGE, &second, HEAD_RANGE, HEAD_RANGE]);
     assert_eq!(origin.asked()[2].field("if-none-match"), Some("\"v1\""));
-    assert_eq!(cache_status(&client.get("/a")), "skep; fwd=stale; fwd-status=304");
+    assert_eq!(client.get("/a").cache_status(), "skep; fwd=stale; fwd-status=304");
     let new = content::version(2, SEGMENT);
     let newer = new.clone();
     origin.follow(move |asked| Answer::of(asked, &newer, "\"v2\"", FRESH));
@@ -136,11 +116,11 @@ fn an_object_that_changes_on_the_way_is_never_mixed() {
     let (old, new) = (content::version(1, 3 * SEGMENT), content::version(2, 3 * SEGMENT));
     let (first, newer) = (old.clone(), new.clone());
     // It changes behind the first answer.
-    let origin = counting(move |n, asked| match n {
+    let origin = Origin::counting(move |n, asked| match n {
         0 => Answer::of(asked, &first, "\"v1\"", FRESH),
         _ => Answer::of(asked, &newer, "\"v2\"", FRESH),
     });
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
     // Cut off somewhere in the first segment, be it before anything was sent.
@@ -161,14 +141,14 @@ fn an_origin_that_breaks_off_or_stalls_is_asked_for_the_rest() {
     for then in [Then::Close, Then::Hang] {
         let source = bytes.clone();
         // The first answers of both segments break off.
-        let origin = counting(move |n, asked| {
+        let origin = Origin::counting(move |n, asked| {
             let answer = Answer::of(asked, &source, "\"v1\"", FRESH);
             match n {
                 0 => answer.cut(SEGMENT / 2 + 77, then),
                 _ => answer,
             }
         });
-        let skep = node(&origin, "[site.fetch]\nstall_timeout_ms = 100");
+        let skep = origin.node("[site.fetch]\nstall_timeout_ms = 100");
         let reply = skep.connect().get("/a");
         reply.assert_status(200);
         assert_same(&reply.body, &bytes);
@@ -190,7 +170,7 @@ fn an_origin_that_lies_about_lengths_costs_the_connection_and_nothing_is_kept() 
             then: Then::Close,
             ..Answer::default()
         });
-        let skep = node(&origin, "");
+        let skep = origin.node("");
         skep.connect().get("/a").assert_status(502);
         let right = bytes.clone();
         origin.follow(move |asked| Answer::of(asked, &right, "\"v\"", FRESH));
@@ -209,7 +189,7 @@ fn an_origin_without_ranges_serves_small_objects_from_memory_and_large_ones_past
         let bytes = if asked.target == "/small" { &s } else { &l };
         Answer::new(200, &format!("ETag: \"v\"\r\n{FRESH}"), bytes)
     });
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     for _ in 0..2 {
         assert_same(&client.get("/small").body, &small);
@@ -229,18 +209,18 @@ fn what_may_not_be_kept_is_passed_on_to_each() {
         "Vary: *\r\nCache-Control: max-age=60\r\n",
         "",
     ] {
-        let origin = counting(move |n, asked| {
+        let origin = Origin::counting(move |n, asked| {
             let bytes = content::version(n as u32, 2 * SEGMENT);
             match fields {
                 "" => Answer::new(200, "", format!("{n} without a word on caching")),
                 fields => Answer::of(asked, &bytes, "\"v\"", fields),
             }
         });
-        let skep = node(&origin, "");
+        let skep = origin.node("");
         let mut client = skep.connect();
         let replies = [client.get("/a"), client.get("/a"), client.get("/a")];
         for reply in &replies {
-            assert_eq!(cache_status(reply), "skep; fwd=uri-miss", "{fields:?}");
+            assert_eq!(reply.cache_status(), "skep; fwd=uri-miss", "{fields:?}");
             assert_eq!(reply.status, 200);
             assert_eq!(reply.header("content-range"), None);
         }
@@ -261,7 +241,7 @@ fn answers_other_than_success_are_passed_on() {
         "/empty" => Answer::new(200, FRESH, ""),
         _ => Answer::new(404, "X-Why: gone\r\n", "nothing here"),
     });
-    let skep = node(&origin, "error_pages = { \"410\" = \"/sorry\" }");
+    let skep = origin.node("error_pages = { \"410\" = \"/sorry\" }");
     let mut client = skep.connect();
     client.get("/moved").assert_status(302).assert_header("location", "/a");
     assert_eq!(client.get("/broken").assert_status(500).text(), "oh");
@@ -293,11 +273,11 @@ fn without_an_origin_clients_hear_502_or_504_unless_what_is_stale_may_do() {
     let skep = Skep::node_of(&format!("origins = \"http://{}\"", port.address()));
     skep.connect().get("/a").assert_status(502);
     let silent = Origin::start(|_| Answer { then: Then::Hang, ..Answer::default() });
-    let skep = node(&silent, "[site.fetch]\nresponse_timeout_ms = 100");
+    let skep = silent.node("[site.fetch]\nresponse_timeout_ms = 100");
     skep.connect().get("/a").assert_status(504);
 
     let origin = Origin::of("kept", "\"v\"", "Cache-Control: max-age=0, stale-if-error=600\r\n");
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     let mut client = skep.connect();
     assert_eq!(client.get("/a").text(), "kept");
     origin.follow(|_| Answer::new(503, "", ""));
@@ -312,7 +292,7 @@ fn without_an_origin_clients_hear_502_or_504_unless_what_is_stale_may_do() {
 fn stale_answers_serve_while_the_origin_is_asked() {
     let fields = "Cache-Control: max-age=0, stale-while-revalidate=600\r\n";
     let origin = Origin::of("old", "\"v1\"", fields);
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     assert_eq!(skep.connect().get("/a").text(), "old");
     origin.follow(move |asked| Answer::of(asked, b"new", "\"v2\"", fields));
     origin.close();
@@ -333,7 +313,7 @@ fn a_thousand_clients_of_one_cold_object_are_one_request() {
     let Some(_crowd) = Crowd::of(2 * CLIENTS as u64) else { return };
     let bytes = content::version(1, 300_000);
     let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     origin.close();
     let source = Source::new();
     let mut clients: Vec<RawClient> =
@@ -352,7 +332,7 @@ fn a_thousand_clients_of_one_cold_object_are_one_request() {
 #[test]
 fn who_waits_for_one_that_gives_up_gets_an_answer() {
     let origin = Origin::of("here", "\"v1\"", FRESH);
-    let skep = node(&origin, "");
+    let skep = origin.node("");
     origin.close();
     let mut first = skep.connect();
     first.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
@@ -368,7 +348,7 @@ fn who_waits_for_one_that_gives_up_gets_an_answer() {
 #[test]
 fn a_reload_changes_origins_at_once() {
     let (one, two) = (Origin::of("one", "\"v\"", FRESH), Origin::of("two", "\"v\"", FRESH));
-    let skep = node(&one, "");
+    let skep = one.node("");
     assert_eq!(skep.connect().get("/a").text(), "one");
     skep.reconfigure_of(&two.line());
     skep.signal(rustix::process::Signal::HUP);
@@ -440,7 +420,7 @@ fn what_another_node_holds_is_served_when_the_origin_is_gone() {
     assert_same(&cluster.get("node-1", "/a").body, &bytes);
     drop(origin);
     let reply = cluster.get("node-2", "/a");
-    assert_eq!(cache_status(&reply), "skep; hit; detail=peer");
+    assert_eq!(reply.cache_status(), "skep; hit; detail=peer");
     assert_same(&reply.body, &bytes);
 }
 

@@ -6,15 +6,12 @@ use std::fs;
 use std::io::Write;
 use std::net::TcpStream;
 
-use skep_tests::cache::{CacheCluster, OWN_NAME};
+use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
+use skep_tests::sought::ORIGIN;
 use skep_tests::{Load, PATIENCE, RawClient, Response, Site, poll_until};
 
-const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
-
-/// Bytes of a whole segment.
-const SEGMENT: usize = 4 << 20;
 
 /// Three nodes, each of which has the folder of `site` that is called like it.
 #[track_caller]

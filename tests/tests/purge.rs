@@ -8,15 +8,12 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use skep_tests::cache::{CacheCluster, OWN_NAME};
+use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
-use skep_tests::origin::{Answer, Origin, Then};
+use skep_tests::origin::{Answer, FRESH, Origin, Then};
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, run_to_end};
 
-const SEGMENT: usize = 4 << 20;
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
-/// Fresh for longer than any test takes.
-const FRESH: &str = "Cache-Control: max-age=3600\r\n";
 /// So that only purges and the kernel tell of changes.
 const SELDOM: &str = "check_interval_ms = \"60s\"";
 

@@ -1,0 +1,28 @@
+//! Samples of metrics: what became of segments that nodes sought.
+
+/// Got from where they come from.
+pub const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
+
+/// Got from a node that has them.
+pub const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";
+
+/// Got from their owner, for want of a coordinator.
+pub const OWNER: &str = "skep_cluster_cache_total{outcome=\"owner\"}";
+
+/// A node broke off, or was not reached.
+pub const LOST: &str = "skep_cluster_cache_total{outcome=\"lost\"}";
+
+/// A node said no.
+pub const REFUSED: &str = "skep_cluster_cache_total{outcome=\"refused\"}";
+
+/// A node was said to have them, and did not.
+pub const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_error\"}";
+
+/// The coordinator did not answer.
+pub const SILENT: &str = "skep_cluster_cache_total{outcome=\"silent\"}";
+
+/// Bytes from where they come from.
+pub const ORIGIN_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"origin\"}";
+
+/// Bytes from other nodes' memories.
+pub const PEER_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"peer\"}";
