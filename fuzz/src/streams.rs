@@ -227,14 +227,14 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
             removed: names(number * 2),
         },
         ToCoordinator::Ask { ask: u64::from(number) << 30, name, bytes },
-        ToCoordinator::Progress { lease: LeaseId(u64::MAX), filled_bytes: bytes },
+        ToCoordinator::Renew { lease: LeaseId(u64::MAX) },
         ToCoordinator::Ended { lease: LeaseId(number.into()), is_held: true },
         ToCoordinator::NotThere { name, holder: number.into() },
         ToCoordinator::Tail { names: tail.clone() },
     ];
     let answers = [
         Answer::Have { holders: vec![number.into(), 0] },
-        Answer::Busy { leader: number.into(), filled_bytes: bytes },
+        Answer::Busy { leader: number.into() },
         Answer::Grant { lease: LeaseId(number.into()), ttl_ms: 2_000 },
         Answer::Later,
         Answer::Refused,

@@ -203,7 +203,7 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
         leases.push(lease);
     }
     for &lease in &leases {
-        fake.tell(&ToCoordinator::Progress { lease, filled_bytes: CHUNK as u32 });
+        fake.tell(&ToCoordinator::Renew { lease });
     }
     let names = stories.map(|(name, _)| name);
     get_all(&cluster, "node-1", &names, &body);

@@ -40,7 +40,7 @@ pub enum Action<P> {
         with_origin: bool,
     },
     /// Read the origin from `from` on, then [`Event::Filled`]. Under a lease,
-    /// tell progress while you do.
+    /// renew the lease while you do.
     FillFromOrigin {
         /// Bytes that are there.
         from: u32,

@@ -9,8 +9,8 @@ pub const HOLDINGS_MAX: usize = 16_777_216;
 /// 4 MiB, so that origins choke first; a look at all of them takes no time.
 pub const LEASES_MAX: usize = 16_384;
 
-/// How long a lease lasts without news of progress, in milliseconds: an origin
-/// may stall that long, and whoever waits for a dead leader is patient so long.
+/// How long a lease lasts if it is not renewed, in milliseconds:
+/// whoever waits for a leader that hangs is patient so long.
 pub const LEASE_TTL_MS: u32 = 2_000;
 
 /// Age of a node's load, in milliseconds, after which it counts no more, by

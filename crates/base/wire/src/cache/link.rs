@@ -62,12 +62,10 @@ pub enum ToCoordinator {
         /// Its length.
         bytes: u32,
     },
-    /// So much has been filled under a lease; renews it.
-    Progress {
+    /// A fill goes on: its lease lasts.
+    Renew {
         /// The lease.
         lease: LeaseId,
-        /// Bytes from the segment's start that are there.
-        filled_bytes: u32,
     },
     /// A lease ends: with the whole segment (which is then held), or without.
     Ended {
@@ -203,14 +201,12 @@ pub enum Answer {
     Busy {
         /// Who.
         leader: MemberId,
-        /// Bytes that were there when it last said.
-        filled_bytes: u32,
     },
     /// Nobody has it: fill it from its origin.
     Grant {
         /// Under this lease.
         lease: LeaseId,
-        /// Milliseconds that it lasts without news of progress.
+        /// Milliseconds that it lasts if it is not renewed.
         ttl_ms: u32,
     },
     /// Nobody is known to have it, but not all nodes have told yet what they hold:
@@ -315,7 +311,7 @@ mod tests {
         assert_eq!(ToCoordinator::decode(&many.encode()), Err(NotAMessage));
         let nobody = ToNode::Answer { ask: 1, answer: Answer::Have { holders: vec![] } };
         assert_eq!(ToNode::decode(&nobody.encode()), Err(NotAMessage));
-        let stranger = Answer::Busy { leader: MEMBERS_MAX as u16, filled_bytes: 0 };
+        let stranger = Answer::Busy { leader: MEMBERS_MAX as u16 };
         let stranger = ToNode::Answer { ask: 1, answer: stranger };
         assert_eq!(ToNode::decode(&stranger.encode()), Err(NotAMessage));
         for cut in 0..ask.encode().len() {

@@ -16,7 +16,6 @@ pub(crate) struct Lease {
     pub(crate) id: LeaseId,
     pub(crate) leader: LinkId,
     pub(crate) bytes: u32,
-    pub(crate) filled_bytes: u32,
     expires_at: Now,
 }
 
@@ -70,20 +69,19 @@ impl Leases {
         self.number = self.number.wrapping_add(1);
         let id = LeaseId((self.epoch << LEASE_BITS) | (self.number & ((1 << LEASE_BITS) - 1)));
         let expires_at = now.plus_ms(self.ttl_ms);
-        let lease = Lease { id, leader, bytes, filled_bytes: 0, expires_at };
+        let lease = Lease { id, leader, bytes, expires_at };
         let before = self.by_name.insert(name, lease);
         assert!(before.is_none(), "a segment has one lease at a time");
         self.by_id.insert(id, name);
         id
     }
 
-    /// There is progress: the lease of this leader lasts on, unless it expired.
-    pub(crate) fn renew(&mut self, id: LeaseId, leader: LinkId, filled_bytes: u32, now: Now) {
+    /// The lease of this leader lasts on, unless it expired.
+    pub(crate) fn renew(&mut self, id: LeaseId, leader: LinkId, now: Now) {
         let lease = self.by_id.get(&id).and_then(|name| self.by_name.get_mut(name));
         let Some(lease) = lease.filter(|it| it.leader == leader && now < it.expires_at) else {
             return;
         };
-        lease.filled_bytes = lease.filled_bytes.max(filled_bytes.min(lease.bytes));
         lease.expires_at = now.plus_ms(self.ttl_ms);
     }
 

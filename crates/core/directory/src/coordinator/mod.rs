@@ -34,7 +34,7 @@ pub struct Settings {
     pub holdings_max: usize,
     /// Fills under way.
     pub leases_max: usize,
-    /// How long a lease lasts without progress, in milliseconds.
+    /// How long a lease lasts if it is not renewed, in milliseconds.
     pub lease_ttl_ms: u32,
     /// Age of a node's load, in milliseconds, after which it counts no more.
     pub load_ms_max: u64,
@@ -102,7 +102,7 @@ pub struct Counters {
     pub later: u64,
     /// Questions refused: not active, or no room for a lease.
     pub refused: u64,
-    /// Leases that ended for want of progress.
+    /// Leases that nobody renewed.
     pub expired: u64,
     /// Leases that ended because their leader did not serve.
     pub broken: u64,
@@ -260,8 +260,8 @@ impl Coordinator {
                 let answer = self.answer(now, link, name, bytes);
                 self.outbox.push((link, ToNode::Answer { ask, answer }));
             }
-            ToCoordinator::Progress { lease, filled_bytes } => {
-                self.leases.renew(lease, link, filled_bytes, now);
+            ToCoordinator::Renew { lease } => {
+                self.leases.renew(lease, link, now);
             }
             ToCoordinator::Ended { lease, is_held } => self.ended(now, link, lease, is_held),
             ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
@@ -429,7 +429,7 @@ impl Coordinator {
             self.counters.busy += 1;
             let leader = lease.leader.member;
             self.assign(leader, bytes);
-            return Answer::Busy { leader, filled_bytes: lease.filled_bytes };
+            return Answer::Busy { leader };
         }
         // Of a leader that asks again, the fill broke or the answer was late: it
         // gets a new lease, so that what it says of the old one does no harm.

@@ -69,8 +69,8 @@ fn have(answer: Answer) -> Vec<MemberId> {
     }
 }
 
-fn busy(leader: LinkId, filled_bytes: u32) -> Answer {
-    Answer::Busy { leader: leader.member(), filled_bytes }
+fn busy(leader: LinkId) -> Answer {
+    Answer::Busy { leader: leader.member() }
 }
 
 #[test]
@@ -79,12 +79,12 @@ fn one_fills_and_then_holds_while_others_wait() {
     let (a, b) = (join(&mut it, "a", &[]), join(&mut it, "b", &[]));
     let lease = grant(ask(&mut it, 0, a, 1));
     assert_eq!(lease.0 >> 40, 1, "the epoch is in it");
-    assert_eq!(ask(&mut it, 1, b, 1), busy(a, 0));
-    it.heard(Now(2), a, ToCoordinator::Progress { lease, filled_bytes: 60 });
-    assert_eq!(ask(&mut it, 3, b, 1), busy(a, 60));
+    assert_eq!(ask(&mut it, 1, b, 1), busy(a));
+    it.heard(Now(2), a, ToCoordinator::Renew { lease });
+    assert_eq!(ask(&mut it, 3, b, 1), busy(a));
     // Only its leader has a say in it.
     it.heard(Now(4), b, ToCoordinator::Ended { lease, is_held: true });
-    assert_eq!(ask(&mut it, 4, b, 1), busy(a, 60));
+    assert_eq!(ask(&mut it, 4, b, 1), busy(a));
     it.heard(Now(5), a, ToCoordinator::Ended { lease, is_held: true });
     assert_eq!(have(ask(&mut it, 6, b, 1)), [a.member()]);
     let counters = it.counters();
@@ -93,23 +93,23 @@ fn one_fills_and_then_holds_while_others_wait() {
 }
 
 #[test]
-fn a_lease_without_progress_goes_to_the_next_who_asks() {
+fn a_lease_that_is_not_renewed_goes_to_the_next_who_asks() {
     let mut it = active();
     let (a, b) = (join(&mut it, "a", &[]), join(&mut it, "b", &[]));
     let first = grant(ask(&mut it, 0, a, 1));
-    it.heard(Now(TTL_MS - 1), a, ToCoordinator::Progress { lease: first, filled_bytes: 1 });
-    assert_eq!(ask(&mut it, 2 * TTL_MS - 2, b, 1), busy(a, 1));
+    it.heard(Now(TTL_MS - 1), a, ToCoordinator::Renew { lease: first });
+    assert_eq!(ask(&mut it, 2 * TTL_MS - 2, b, 1), busy(a));
     let second = grant(ask(&mut it, 2 * TTL_MS - 1, b, 1));
     assert_ne!(first, second);
     // What the former leader says comes too late.
     let late = 2 * TTL_MS;
-    it.heard(Now(late), a, ToCoordinator::Progress { lease: first, filled_bytes: 99 });
+    it.heard(Now(late), a, ToCoordinator::Renew { lease: first });
     it.heard(Now(late), a, ToCoordinator::Ended { lease: first, is_held: true });
-    assert_eq!(ask(&mut it, late, a, 1), busy(b, 0));
+    assert_eq!(ask(&mut it, late, a, 1), busy(b));
     assert_eq!((it.counters().expired, it.counters().holdings), (1, 0));
     // Expired is expired, though nobody else has asked yet.
     let second_late = late + TTL_MS;
-    it.heard(Now(second_late), b, ToCoordinator::Progress { lease: second, filled_bytes: 9 });
+    it.heard(Now(second_late), b, ToCoordinator::Renew { lease: second });
     it.heard(Now(second_late), b, ToCoordinator::Ended { lease: second, is_held: true });
     assert_eq!((it.leader(Now(second_late), &name(1)), it.counters().holdings), (None, 0));
     it.tick(Now(9 * TTL_MS));
@@ -123,7 +123,7 @@ fn leases_end_when_their_leader_leaves_fails_or_asks_again() {
     let first = grant(ask(&mut it, 0, a, 1));
     let again = grant(ask(&mut it, 0, a, 1));
     it.heard(Now(0), a, ToCoordinator::Ended { lease: first, is_held: false });
-    assert_eq!(ask(&mut it, 0, b, 1), busy(a, 0), "{first:?} is over, {again:?} is not");
+    assert_eq!(ask(&mut it, 0, b, 1), busy(a), "{first:?} is over, {again:?} is not");
     it.heard(Now(0), b, ToCoordinator::NotThere { name: name(1), holder: a.member() });
     assert_eq!(it.counters().broken, 1);
     grant(ask(&mut it, 0, b, 1));
@@ -259,7 +259,7 @@ fn a_standby_knows_all_and_answers_nothing() {
     let third = grant(ask(&mut it, 0, a, 2));
     assert_ne!(second, third);
     it.heard(Now(0), b, ToCoordinator::Ended { lease: second, is_held: true });
-    assert_eq!(ask(&mut it, 0, b, 2), busy(a, 0));
+    assert_eq!(ask(&mut it, 0, b, 2), busy(a));
     // The same reign again, after a moment as standby: numbers go on.
     it.set_stage(None);
     it.set_stage(Some(3));

@@ -74,7 +74,7 @@ impl Check {
             ToCoordinator::Ask { ask, name, .. } => {
                 of.asks.insert((conn.id, *ask), *name);
             }
-            ToCoordinator::Progress { lease, .. } => {
+            ToCoordinator::Renew { lease } => {
                 let its = |live: &&mut Live| live.lease == *lease && at < live.expires_at;
                 if let Some(live) = of.leases.values_mut().find(its) {
                     live.expires_at = at + LEASE_TTL_MS;

@@ -232,10 +232,9 @@ impl World {
         let (served, chunks) = (growing.served.clone(), growing.chunks.clone());
         let (is_whole, lease, conn) =
             (growing.filled() == growing.bytes, growing.lease, growing.lease_conn);
-        let filled_bytes = growing.filled();
         served.into_iter().for_each(|id| self.push(id, &chunks, false));
         if let (Some(lease), Some(conn)) = (lease, conn) {
-            self.say(conn, ToCoordinator::Progress { lease, filled_bytes });
+            self.say(conn, ToCoordinator::Renew { lease });
         }
         is_whole
     }

@@ -192,9 +192,7 @@ impl Desk {
             Command::NotThere { name, holder } => {
                 (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })
             }
-            Command::Progress { lease, filled_bytes } => {
-                (active, ToCoordinator::Progress { lease, filled_bytes })
-            }
+            Command::Renew { lease } => (active, ToCoordinator::Renew { lease }),
             Command::Ended { lease, is_held } => (active, ToCoordinator::Ended { lease, is_held }),
             Command::Changes { told } => {
                 self.tell_changes(outbox);

@@ -225,10 +225,7 @@ impl<O: SegmentOrigin> Running<O> {
         let from = self.segment().filled();
         let reading = read_on(&self.origin, self.segment());
         match lease {
-            Some(lease) => {
-                let renew = || self.cluster.tell_progress(lease, self.segment().filled());
-                renewing(reading, renew).await;
-            }
+            Some(lease) => renewing(reading, || self.cluster.tell_renewed(lease)).await,
             None => reading.await,
         }
         let filled = self.segment().filled();

@@ -37,7 +37,7 @@ pub(crate) struct HeadLease {
 impl HeadLease {
     /// Says that the origin is still being asked.
     pub(crate) fn renew(&self) {
-        self.cluster.tell_progress(self.lease, 0);
+        self.cluster.tell_renewed(self.lease);
     }
 
     /// The head is there, for others, too; or it is not.

@@ -127,9 +127,8 @@ enum Command {
         name: SegmentName,
         holder: Peer,
     },
-    Progress {
+    Renew {
         lease: LeaseId,
-        filled_bytes: u32,
     },
     Ended {
         lease: LeaseId,
@@ -252,8 +251,8 @@ impl Cluster {
         self.tell(Command::NotThere { name, holder: peer });
     }
 
-    fn tell_progress(&self, lease: LeaseId, filled_bytes: u32) {
-        self.tell(Command::Progress { lease, filled_bytes });
+    fn tell_renewed(&self, lease: LeaseId) {
+        self.tell(Command::Renew { lease });
     }
 
     fn tell_ended(&self, lease: LeaseId, is_held: bool) {
