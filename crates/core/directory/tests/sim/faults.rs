@@ -99,7 +99,8 @@ impl World {
         self.check.restarted(coordinator, self.at);
         // What was said to the one before is lost.
         let its = |conn: &&mut Conn| conn.coordinator == coordinator;
-        self.conns.values_mut().filter(its).for_each(|conn| conn.link = None);
+        let end = |conn: &mut Conn| (conn.link, conn.is_closed) = (None, true);
+        self.conns.values_mut().filter(its).for_each(end);
         self.schedule(self.at, Event::Tick { coordinator, life });
         self.schedule(self.at + TAKEOVER_MS, Event::TakeOver);
     }

@@ -8,6 +8,11 @@
 //! is mended, every client must have got its bytes or an end, and the directory
 //! must be true.
 //!
+//! What a network does to messages is done to those that can meet with it. Loads are
+//! datagrams: lost, doubled, late and in any order. Links and fetches are TCP, which
+//! excludes that: what was said comes once and in order, or the connection breaks, and
+//! with it an end of what was under way is lost.
+//!
 //! `SKEP_SIM_SEED=n` runs one seed and tells its story; `SKEP_SIM_SEEDS=n` runs
 //! so many.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -46,7 +51,8 @@ fn promises_are_kept_whatever_happens() {
         totals
     });
     eprintln!("{totals}");
-    assert!(totals.takeovers > 0 && totals.served > 0 && totals.resumed > 0, "nothing happened");
+    let never = totals.never();
+    assert!(seeds < SEEDS || never.is_empty(), "in all these seeds there was no {never:?}");
 }
 
 /// Runs seeds up to the first that breaks a promise.

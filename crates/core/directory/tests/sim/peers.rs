@@ -2,21 +2,26 @@
 
 use std::rc::Rc;
 
+use skep_directory::limits::SETTLE_MS;
 use skep_directory::{Action, End, Event as Told, Fetcher, Reply, Ring};
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
-use skep_wire::message::Name;
 
 use crate::node::{Growing, Peer};
 use crate::origin::CHUNK_BYTES;
-use crate::world::{Event, World};
+use crate::scenario::MISFORTUNE_MS_MAX;
+use crate::world::{Conn, Event, World, name_of};
 
 /// Silence of another node or the origin after which it is given up.
 const PEER_STALL_MS: u64 = 700;
 const ORIGIN_STALL_MS: u64 = 400;
 /// How long a node waits for an answer.
 const ASK_TIMEOUT_MS: u64 = 200;
+/// Longest wait of a client: a coordinator that settles, one more misfortune of the
+/// longest kind, and everybody who is asked then once in silence.
+const WAIT_MS_MAX: u64 =
+    SETTLE_MS + MISFORTUNE_MS_MAX + ASK_TIMEOUT_MS + 2 * PEER_STALL_MS + ORIGIN_STALL_MS;
 /// Streams that a node serves at a time.
 const STREAMS_MAX: usize = 5;
 /// In a thousand: chunks that arrive broken.
@@ -84,6 +89,7 @@ impl World {
         let (ms, is_served) = (self.at - since, chunks.is_some());
         self.tell(|| format!("client {client} of n{node} waited {ms} ms: {is_served}"));
         self.totals.wait_ms_max = self.totals.wait_ms_max.max(ms);
+        assert!(ms <= WAIT_MS_MAX, "client {client} of n{node} waited {ms} ms");
         match chunks {
             Some(chunks) => {
                 assert_eq!(chunks, &*self.origin.names[&name].chunks, "wrong bytes");
@@ -178,7 +184,7 @@ impl World {
 
     fn owner(&self, node: usize, name: &SegmentName) -> Option<Peer> {
         let known = self.nodes[node].known.iter();
-        let member = |&it: &usize| (it, Name::new(&format!("n{it}")).unwrap(), 1);
+        let member = |&it: &usize| (it, name_of(it), 1);
         let owner = Ring::new(known.map(member)).owner(name, |_| 0)?;
         (owner != node).then_some(Peer { node: owner, via: None })
     }
@@ -242,8 +248,9 @@ impl World {
     // --- what coordinators say ---
 
     pub(crate) fn node_hears(&mut self, conn: u64, message: ToNode) {
-        let node = self.conns[&conn].node;
-        let Some(link) = self.nodes[node].link(conn) else { return };
+        let Conn { node, .. } = self.conns[&conn];
+        let is_heard = self.conns[&conn].is_heard(self.at);
+        let Some(link) = self.nodes[node].link(conn).filter(|_| is_heard) else { return };
         match message {
             ToNode::Welcome { is_active, epoch, members, .. } => {
                 (link.is_active, link.epoch) = (is_active, epoch);

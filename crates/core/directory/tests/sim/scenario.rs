@@ -9,6 +9,9 @@ pub(crate) const FAULTS_END_MS: u64 = 4_000;
 /// When the simulation ends: nobody waits that long.
 pub(crate) const END_MS: u64 = FAULTS_END_MS + 6_000;
 
+/// Longest misfortune that ends by itself, in milliseconds.
+pub(crate) const MISFORTUNE_MS_MAX: u64 = 1_500;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) coordinators: usize,
@@ -74,11 +77,11 @@ impl Scenario {
 
     fn add_fault(&mut self, rng: &mut Rng) {
         let at = rng.below(FAULTS_END_MS - 500);
-        let until = at + 20 + rng.below(1_500);
+        let until = at + 20 + rng.below(MISFORTUNE_MS_MAX);
         let node = rng.below(self.nodes as u64) as usize;
         let other = rng.below(self.nodes as u64) as usize;
         let coordinator = rng.below(self.coordinators as u64) as usize;
-        let ms = 1 + rng.below(1_500);
+        let ms = 1 + rng.below(MISFORTUNE_MS_MAX);
         let faults = &mut self.faults;
         match rng.below(12) {
             0 | 1 => faults.push((at, Fault::Break(node, coordinator))),

@@ -21,6 +21,10 @@ pub(crate) const LEASE_TTL_MS: u64 = 500;
 pub(crate) const LEASES_MAX: usize = 6;
 const HOLDINGS_MAX: usize = 60;
 const REPORT_MS: u64 = 50;
+/// Longest way of a datagram: some overtake others.
+const LOAD_WAY_MS: u64 = 120;
+/// What was said on a link when it broke comes for so long, at most; more than a way.
+const BROKEN_MS: u64 = 6;
 /// Seldom, so that much happens between the end of a lease and its noticing.
 const TICK_MS: u64 = 400;
 /// Between two parts of an inventory, of so many segments each.
@@ -77,6 +81,12 @@ pub(crate) enum Event {
         node: usize,
         life: u64,
     },
+    /// A datagram: so many bytes a node had to send.
+    Load {
+        coordinator: usize,
+        node: usize,
+        bytes: u64,
+    },
     Tick {
         coordinator: usize,
         life: u64,
@@ -98,10 +108,24 @@ pub(crate) struct Conn {
     pub(crate) id: u64,
     pub(crate) node: usize,
     pub(crate) coordinator: usize,
-    is_up: bool,
+    /// When it broke, what is under way still comes, until then.
+    pub(crate) heard_until: Option<u64>,
+    /// The coordinator has heard its end, or of another link of the node.
+    pub(crate) is_closed: bool,
     pub(crate) link: Option<LinkId>,
     /// When the last thing said arrives, each way.
     last: [u64; 2],
+}
+
+impl Conn {
+    fn is_up(&self) -> bool {
+        self.heard_until.is_none()
+    }
+
+    /// Whether what arrives now was not lost with it.
+    pub(crate) fn is_heard(&self, at: u64) -> bool {
+        self.heard_until.is_none_or(|until| at <= until)
+    }
 }
 
 pub(crate) struct Machine {
@@ -269,9 +293,9 @@ impl World {
             Event::ToCoordinator { conn, .. } | Event::CoordinatorDown { conn } => {
                 self.machines[of_conn(conn).coordinator].paused_until
             }
-            Event::Tick { coordinator, .. } | Event::StepBack { coordinator, .. } => {
-                self.machines[*coordinator].paused_until
-            }
+            Event::Tick { coordinator, .. }
+            | Event::StepBack { coordinator, .. }
+            | Event::Load { coordinator, .. } => self.machines[*coordinator].paused_until,
             Event::ToNode { conn, .. } | Event::NodeDown { conn } | Event::Inventory { conn } => {
                 node(of_conn(conn).node)
             }
@@ -303,6 +327,7 @@ impl World {
             Event::Stream { stream, says } => self.stream_says(stream, says),
             Event::Inventory { conn } => self.tell_inventory(conn),
             Event::Report { node, life } => self.report(node, life),
+            Event::Load { coordinator, node, bytes } => self.loaded(coordinator, node, bytes),
             Event::Tick { coordinator, life } => return self.tick(coordinator, life),
             Event::Clients { count } => self.clients_come(count),
             Event::StepBack { coordinator, life } => return self.step_back(coordinator, life),
@@ -347,7 +372,9 @@ impl World {
         }
         let id = self.number();
         let last = [self.at; 2];
-        self.conns.insert(id, Conn { id, node, coordinator, is_up: true, link: None, last });
+        let (heard_until, is_closed, link) = (None, false, None);
+        let conn = Conn { id, node, coordinator, heard_until, is_closed, link, last };
+        self.conns.insert(id, conn);
         let link = Link {
             conn: id,
             changes: Default::default(),
@@ -358,7 +385,7 @@ impl World {
         };
         self.nodes[node].links.insert(coordinator, link);
         let hello = ToCoordinator::Hello {
-            name: Name::new(&format!("n{node}")).unwrap(),
+            name: name_of(node),
             address: SocketAddr::from(([127, 0, 0, 1], node as u16)),
             capacity_bytes: self.nodes[node].capacity_bytes,
         };
@@ -387,7 +414,7 @@ impl World {
 
     fn way(&mut self, conn: u64, way: usize) -> Option<u64> {
         let delay = 1 + self.rng.below(4);
-        let conn = self.conns.get_mut(&conn).filter(|conn| conn.is_up)?;
+        let conn = self.conns.get_mut(&conn).filter(|conn| conn.is_up())?;
         conn.last[way] = conn.last[way].max(self.at + delay);
         Some(conn.last[way])
     }
@@ -395,7 +422,7 @@ impl World {
     fn coordinator_hears(&mut self, id: u64, message: ToCoordinator) -> Result<(), String> {
         let conn = self.conns[&id].clone();
         let now = Now(self.at);
-        if !conn.is_up || !self.machines[conn.coordinator].is_alive {
+        if conn.is_closed || !conn.is_heard(self.at) || !self.machines[conn.coordinator].is_alive {
             return Ok(());
         }
         self.tell(|| format!("n{} to c{}: {message:?}", conn.node, conn.coordinator));
@@ -409,7 +436,8 @@ impl World {
                     && conn.link.is_some()
                     && conn.link == joined.replaces
             };
-            if let Some(replaced) = self.conns.values().find(replaced) {
+            if let Some(replaced) = self.conns.values_mut().find(|conn| replaced(&&**conn)) {
+                replaced.is_closed = true;
                 self.check.left(replaced);
             }
             self.check.joined(&conn, joined.link.member());
@@ -441,8 +469,9 @@ impl World {
     }
 
     pub(crate) fn break_conn(&mut self, id: u64) {
-        let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_up) else { return };
-        conn.is_up = false;
+        let until = self.at + self.rng.below(BROKEN_MS);
+        let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_up()) else { return };
+        conn.heard_until = Some(until);
         for event in [Event::CoordinatorDown { conn: id }, Event::NodeDown { conn: id }] {
             let at = self.at + self.rng.below(100);
             self.schedule(at, event);
@@ -450,7 +479,9 @@ impl World {
     }
 
     fn coordinator_down(&mut self, id: u64) -> Result<(), String> {
-        let conn = self.conns[&id].clone();
+        let conn = self.conns.get_mut(&id).expect("a link");
+        conn.is_closed = true;
+        let conn = conn.clone();
         let Some(link) = conn.link.filter(|_| self.machines[conn.coordinator].is_alive) else {
             return Ok(());
         };
@@ -488,16 +519,24 @@ impl World {
         self.schedule(self.at + REPORT_MS, Event::Report { node, life });
     }
 
-    /// In datagrams: some are lost, and none says that it was.
+    /// In datagrams: some are lost, some come twice, later ones overtake them.
     fn tell_load(&mut self, node: usize) {
-        let name = Name::new(&format!("n{node}")).expect("short");
         let bytes = self.nodes[node].streams as u64 * 65_536;
         let reached: Vec<usize> = self.nodes[node].links.keys().copied().collect();
         for coordinator in reached {
             let is_cut = self.parts.contains(&(node, coordinator));
-            if !is_cut && self.machines[coordinator].is_alive && self.rng.below(4) > 0 {
-                self.machines[coordinator].core.loaded(Now(self.at), &name, bytes);
+            let copies = [0, 0, 2, 1, 1, 1, 1, 1][self.rng.below(8) as usize];
+            for _ in 0..if is_cut { 0 } else { copies } {
+                let at = self.at + self.rng.below(LOAD_WAY_MS);
+                self.schedule(at, Event::Load { coordinator, node, bytes });
             }
+        }
+    }
+
+    fn loaded(&mut self, coordinator: usize, node: usize, bytes: u64) {
+        let machine = &mut self.machines[coordinator];
+        if machine.is_alive {
+            machine.core.loaded(Now(self.at), &name_of(node), bytes);
         }
     }
 
@@ -541,7 +580,28 @@ impl World {
     }
 }
 
+/// What a node is called.
+pub(crate) fn name_of(node: usize) -> Name {
+    Name::new(&format!("n{node}")).expect("short")
+}
+
 impl Totals {
+    /// What is to happen now and then, and never did.
+    pub(crate) fn never(&self) -> Vec<&'static str> {
+        let Self { served, fills, resumed, unleased, peer_chunks, .. } = *self;
+        let counts = [
+            ("client served", served),
+            ("fill", fills),
+            ("fill at an offset", resumed),
+            ("fill without a lease", unleased),
+            ("chunk of a peer", peer_chunks),
+            ("takeover", self.takeovers),
+            ("directory error", self.directory_errors),
+            ("lease expired", self.expired),
+        ];
+        counts.iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
+    }
+
     pub(crate) fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.events += other.events;
