@@ -1,6 +1,7 @@
 //! Clusters that share their memories: dispatchers and nodes as processes on the
 //! loopback, or on the machines of a test bed, with one folder that all of them see.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -122,9 +123,14 @@ impl CacheCluster {
         self.daemons.insert(name.to_owned(), daemon);
     }
 
-    /// Kills a process by SIGKILL.
+    /// Kills a process by SIGKILL. Of a node: all running dispatchers know then that
+    /// it is gone, so that [`Self::wait_linked`] does not take it for its successor.
+    #[track_caller]
     pub fn kill(&mut self, name: &str) {
         drop(self.daemons.remove(name));
+        poll_until(PATIENCE, &format!("the loss of {name} is noticed"), || {
+            self.dispatchers().all(|it| !self.linked(it).iter().any(|node| node == name))
+        });
     }
 
     /// A running process.
@@ -165,15 +171,24 @@ impl CacheCluster {
         ObjectName::new(root, file.as_bytes(), version.as_bytes(), PurgeStamp::NONE).segment(index)
     }
 
-    /// Waits until the coordinator that answers is linked with so many nodes.
+    /// Waits until each running dispatcher is linked with so many nodes.
     #[track_caller]
     pub fn wait_linked(&self, nodes: usize) {
         poll_until(PATIENCE, &format!("{nodes} linked nodes"), || {
-            let mut dispatchers = self.daemons.keys().filter(|name| name.starts_with("dispatcher"));
-            dispatchers.any(|name| {
-                self.coordinator(name)["nodes"].as_array().is_some_and(|it| it.len() == nodes)
-            })
+            self.dispatchers().all(|name| self.linked(name).len() == nodes)
         });
+    }
+
+    /// Names of the dispatchers that run.
+    fn dispatchers(&self) -> impl Iterator<Item = &str> {
+        self.daemons.keys().map(String::as_str).filter(|name| name.starts_with("dispatcher"))
+    }
+
+    /// Names of the nodes that a dispatcher is linked with.
+    fn linked(&self, dispatcher: &str) -> Vec<String> {
+        let nodes = self.coordinator(dispatcher)["nodes"].take();
+        let nodes = nodes.as_array().map(Vec::as_slice).unwrap_or_default();
+        nodes.iter().filter_map(|node| Some(node["name"].as_str()?.to_owned())).collect()
     }
 
     /// The coordinator of a dispatcher, as `skep status --json` has it.
@@ -190,6 +205,22 @@ impl CacheCluster {
         let text = self.ask_socket(name, "/api/v1/metrics");
         let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
         line.and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0) as u64
+    }
+
+    /// Waits until a counter of a process is `expected`. It rises after the last byte of
+    /// what it counts can be read.
+    ///
+    /// # Panics
+    /// If it is more.
+    #[track_caller]
+    pub fn wait_metric(&self, name: &str, metric: &str, expected: u64) {
+        wait_count(&format!("{metric} of {name}"), expected, || self.metric(name, metric));
+    }
+
+    /// The same of the sum over all nodes that run.
+    #[track_caller]
+    pub fn wait_sum(&self, metric: &str, expected: u64) {
+        wait_count(metric, expected, || self.sum(metric));
     }
 
     /// Sum of a counter over all nodes that run.
@@ -251,13 +282,18 @@ impl CacheCluster {
     }
 
     /// The config of all, but for the service: here dispatchers have one machine.
+    /// Coordinators on a busy machine have time to answer: what nodes do without an
+    /// answer is the matter of tests that say so. (A link that ends needs no timeout.)
     fn config(&self, own: &str) -> String {
         let root = self.folder.root().display();
         let mut text = format!(
             "cluster = \"test\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
-             [admin]\nlisten = \"off\"\n[machine]\nthreads = 1\n[cache]\n{}\n",
-            self.settings
+             [admin]\nlisten = \"off\"\n[machine]\nthreads = 1\n[cache]\n"
         );
+        if !self.settings.contains("coordinator_timeout_ms") {
+            text += "coordinator_timeout_ms = \"5s\"\n";
+        }
+        text += &format!("{}\n", self.settings);
         for (name, [address, inner]) in &self.places {
             let kind = name.split('-').next().unwrap_or(name);
             text += &match kind {
@@ -275,4 +311,18 @@ impl CacheCluster {
         );
         text
     }
+}
+
+/// Waits until a count is `expected`.
+///
+/// # Panics
+/// If it is more.
+#[track_caller]
+pub fn wait_count(what: &str, expected: u64, count: impl Fn() -> u64) {
+    let seen = Cell::new(0);
+    poll_until(PATIENCE, &format!("{what} is {expected}"), || {
+        seen.set(count());
+        seen.get() >= expected
+    });
+    assert_eq!(seen.get(), expected, "{what}");
 }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skep_tests::cache::{CacheCluster, SEGMENT};
+use skep_tests::cache::{CacheCluster, SEGMENT, wait_count};
 use skep_tests::content::{assert_same, version};
 use skep_tests::fake::{FakeNode, Greeting, Said};
 use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin};
@@ -114,14 +114,15 @@ fn a_node_that_lies_or_stalls_costs_a_detour() {
         // A refusal is one, whatever its reason.
         let is_it = |it: Outcome| it == outcome || (it, outcome) == (DIRECTORY_ERROR, REFUSED);
         let wanted = faults.iter().filter(|(_, it, _)| is_it(it)).count();
-        assert_eq!(cluster.sum(outcome), wanted as u64, "{outcome}");
+        cluster.wait_sum(outcome, wanted as u64);
     }
-    assert_eq!(cluster.sum(DIRECTORY_ERROR), 2);
+    cluster.wait_sum(DIRECTORY_ERROR, 2);
     let from_disk = faults.iter().filter(|(_, outcome, _)| *outcome != PEER).count() as u64;
-    assert_eq!(cluster.sum(ORIGIN), from_disk, "what was not to be had was read");
+    // What was not to be had was read.
+    cluster.wait_sum(ORIGIN, from_disk);
     // What came right before the fault was not read again.
-    let bytes = cluster.sum(ORIGIN_BYTES) + cluster.sum(PEER_BYTES);
-    assert_eq!(bytes, (faults.len() * LEN) as u64);
+    let bytes = || cluster.sum(ORIGIN_BYTES) + cluster.sum(PEER_BYTES);
+    wait_count("bytes from anywhere", (faults.len() * LEN) as u64, bytes);
     assert!(cluster.sum(PEER_BYTES) > 2 * LEN as u64, "some chunks were right");
     // Each was asked about once; a connection that was closed deserves a second try.
     assert!(fake.asked().len() <= 2 * faults.len(), "{} fetches", fake.asked().len());
@@ -145,7 +146,7 @@ fn who_does_not_show_the_key_is_not_fetched_from() {
     }
     wait_known(&cluster, 4);
     get_all(&cluster, "node-1", &names, &body);
-    assert_eq!((cluster.sum(LOST), cluster.sum(ORIGIN)), (4, 4));
+    [LOST, ORIGIN].iter().for_each(|metric| cluster.wait_sum(metric, 4));
     assert!(fakes.iter().all(|fake| fake.asked().is_empty()));
 }
 
@@ -207,10 +208,11 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     }
     let names = stories.map(|(name, _)| name);
     get_all(&cluster, "node-1", &names, &body);
-    assert_eq!(cluster.sum(ORIGIN), 4, "node-1 became the leader of each");
-    assert_eq!(cluster.sum(DIRECTORY_ERROR), 4, "and said why");
-    assert_eq!(cluster.sum(PEER_BYTES), 3 * CHUNK as u64);
-    assert_eq!(cluster.sum(ORIGIN_BYTES), (4 * LEN - 3 * CHUNK) as u64);
+    // Node-1 became the leader of each, and said why.
+    cluster.wait_sum(ORIGIN, 4);
+    cluster.wait_sum(DIRECTORY_ERROR, 4);
+    cluster.wait_sum(PEER_BYTES, 3 * CHUNK as u64);
+    cluster.wait_sum(ORIGIN_BYTES, (4 * LEN - 3 * CHUNK) as u64);
     // What it says of its leases now counts no more.
     leases.iter().for_each(|&lease| fake.tell(&ToCoordinator::Ended { lease, is_held: true }));
     wait_known(&cluster, 4);
@@ -236,7 +238,8 @@ fn who_offers_a_last_copy_and_does_not_give_it_keeps_nobody_waiting() {
         let offered = scope.spawn(|| offer(a));
         poll_until(PATIENCE, "it is being taken over", || !fake.asked().is_empty());
         get_all(&cluster, "node-1", &["a"], &body);
-        assert_eq!(cluster.sum(ORIGIN), 1, "read from the disk meanwhile");
+        // Read from the disk meanwhile.
+        cluster.wait_sum(ORIGIN, 1);
         assert_eq!(offered.join().unwrap(), PeerReply::Refused(Refusal::NotWanted));
     });
     // One that is there in time is taken, and read from memory.
@@ -298,6 +301,9 @@ fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
     }
     let rest = format!("bytes={}-{}", SEGMENT / 2, SEGMENT - 1);
     assert_eq!(origin.ranges(), [HEAD_RANGE, &rest]);
+    poll_until(PATIENCE, "both copies are known", || {
+        cluster.coordinator("dispatcher-1")["copies"].as_u64() == Some(2)
+    });
     cluster.run("node-1");
     cluster.wait_linked(3);
     assert_same(&cluster.get("node-1", "/a").body, &body);
@@ -378,6 +384,7 @@ fn without_any_dispatcher_each_segment_is_filled_once_by_its_owner() {
             scope.spawn(move || assert_same(&cluster.get(&node, "/a").body, body));
         }
     });
-    assert_eq!(cluster.sum(ORIGIN), 7, "each segment once");
-    assert_eq!(cluster.sum(OWNER), 14, "by two nodes from its owner");
+    // By two nodes from its owner.
+    cluster.wait_sum(OWNER, 14);
+    cluster.wait_sum(ORIGIN, 7);
 }

@@ -63,9 +63,10 @@ fn a_node_full_of_slow_clients_refuses_others_which_go_elsewhere() {
     let clients = occupy(&cluster, "node-1");
     let read = cluster.metric("node-2", ORIGIN);
     assert_same(&cluster.get("node-2", "/a").body, &small());
-    assert_eq!(cluster.metric("node-1", OVERLOADED), 1);
-    assert_eq!(cluster.metric("node-2", REFUSED), 1);
-    assert_eq!(cluster.metric("node-2", ORIGIN), read + 1, "nobody else had it");
+    cluster.wait_metric("node-1", OVERLOADED, 1);
+    cluster.wait_metric("node-2", REFUSED, 1);
+    // Nobody else had it.
+    cluster.wait_metric("node-2", ORIGIN, read + 1);
     // Now somebody else has it, who is asked first or next.
     poll_until(PATIENCE, "two have /a", || {
         let status = cluster.coordinator("dispatcher-1");
@@ -74,13 +75,13 @@ fn a_node_full_of_slow_clients_refuses_others_which_go_elsewhere() {
         of_node_2.unwrap()["held_bytes"].as_u64() >= Some(SMALL_BYTES as u64)
     });
     assert_same(&cluster.get("node-3", "/a").body, &small());
-    assert_eq!(cluster.metric("node-3", PEER), 1);
+    cluster.wait_metric("node-3", PEER, 1);
     assert_eq!(cluster.metric("node-3", ORIGIN), 0);
     drop(clients);
     poll_until(PATIENCE, "it has nothing to send", || cluster.metric("node-1", TO_SEND) == 0);
     let refused = cluster.sum(REFUSED);
     assert_same(&cluster.get("node-2", "/b").body, &small());
-    assert_eq!(cluster.metric("node-2", PEER), 1);
+    cluster.wait_metric("node-2", PEER, 1);
     assert_eq!(cluster.sum(REFUSED), refused);
 }
 
@@ -116,6 +117,6 @@ fn clients_and_nodes_are_admitted_each_for_themselves() {
         status == 503
     });
     assert_same(&cluster.get("node-2", "/a").body, &small());
-    assert_eq!(cluster.metric("node-2", PEER), 1, "from node-1");
+    cluster.wait_metric("node-2", PEER, 1);
     assert_eq!(cluster.metric("node-2", ORIGIN), 0);
 }

@@ -69,7 +69,7 @@ fn a_holder_that_is_cut_off_is_passed_over_for_the_other() {
     // Which holder is named first is chance.
     let lost = cluster.metric("node-2", LOST);
     assert!(lost > 0 && lost < FILES as u64, "{lost} of {FILES}");
-    assert_eq!(cluster.metric("node-2", PEER), before + FILES as u64);
+    cluster.wait_metric("node-2", PEER, before + FILES as u64);
     assert_eq!(cluster.metric("node-2", ORIGIN), 0, "nothing was read twice");
     figure(&format!(
         "a cut between a node and one of two holders: {FILES} files in {elapsed_ms} ms"
@@ -88,8 +88,8 @@ fn who_is_cut_off_from_the_only_holder_reads_the_origin_and_the_cut_heals() {
     let start = Instant::now();
     get_all(&cluster, "node-2", FILES);
     let elapsed_ms = start.elapsed().as_millis();
-    assert_eq!(cluster.metric("node-2", ORIGIN), FILES as u64 - 1);
-    assert_eq!(cluster.metric("node-2", LOST), FILES as u64 - 1);
+    cluster.wait_metric("node-2", ORIGIN, FILES as u64 - 1);
+    cluster.wait_metric("node-2", LOST, FILES as u64 - 1);
     cluster.bed().heal_all().unwrap();
     // New files; who has read them says so at once.
     get_all(&cluster, "node-1", 2 * FILES);
