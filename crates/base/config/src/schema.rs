@@ -167,7 +167,7 @@ table! {
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;
         /// Where it is reached by dispatchers, by UDP, and by other nodes, by
         /// TCP for what it has in memory; unset, it is port 7071 of `address`.
-        agent: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
+        agent: Option<SocketAddr> = None => Kind::Address, restart;
         /// The network device that steered packets come in by; unset, the one
         /// that has `address`.
         device: Option<String> = None => Kind::Text(Form::Name), restart;
@@ -353,8 +353,8 @@ table! {
 table! {
     /// The nodes' memory of files.
     Cache at "cache" {
-        /// Memory of a node for files, in all. Files larger than it stream
-        /// past it.
+        /// Memory of a node for files, in all. Local files larger than it
+        /// stream past it.
         size_bytes_max: u64 = 256 * MIB => bytes(MIB..=TIB), restart;
         /// Files and segments remembered, so that many tiny ones do not
         /// outgrow the size by their book-keeping.

@@ -337,17 +337,20 @@ impl Required for SocketAddr {
     }
 }
 
-/// `None` is written `"off"`.
+/// `None` is written `"off"` where that is a value; elsewhere it is not set.
 impl Field for Option<SocketAddr> {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
-        match &raw.value {
-            RawValue::Text(text) if text == "off" => Some(None),
+        match (&raw.value, at.kind) {
+            (RawValue::Text(text), Kind::AddressOrOff) if text == "off" => Some(None),
             _ => at.address(raw, faults).map(Some),
         }
     }
 
-    fn write(&self, _kind: Kind) -> Option<String> {
-        Some(self.map_or_else(|| quoted("off"), |address| quoted(&address.to_string())))
+    fn write(&self, kind: Kind) -> Option<String> {
+        match self {
+            None if kind == Kind::AddressOrOff => Some(quoted("off")),
+            address => address.and_then(|address| address.write(kind)),
+        }
     }
 }
 

@@ -213,6 +213,23 @@ fn every_text_refuses_the_empty_string_and_control_characters() {
 }
 
 #[test]
+fn addresses_are_off_only_where_that_is_a_value() {
+    for setting in settings() {
+        let found = faults(setting, "'off'");
+        match setting.kind {
+            Kind::AddressOrOff => assert_eq!(found, [], "{}", setting.path),
+            Kind::Address => assert_eq!(found, [ErrorKind::WrongType], "{}", setting.path),
+            _ => {}
+        }
+    }
+    // Unset is not off: it is a port of the node's own address.
+    let agent = settings().iter().find(|setting| setting.path == "node.agent").unwrap();
+    assert!(!agent.required && agent.default.is_none());
+    assert!(accepts(agent, "'127.0.0.1:7072'"));
+    assert!(Config::parse("test", BASE).unwrap().to_toml_full().contains("# agent is not set\n"));
+}
+
+#[test]
 fn lists_take_one_value_for_a_list_of_one() {
     for setting in settings() {
         let one = match setting.kind {
