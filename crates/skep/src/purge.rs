@@ -38,7 +38,7 @@ pub(crate) fn purge(
 fn not_linked() -> String {
     "no purge reaches the nodes of this cluster, since they are not linked with its dispatchers. \
      That takes key_file, an address of each [[dispatcher]], cache.cooperate = true, and a site \
-     with origins or content = \"shared\""
+     with origins or with content = \"shared\" or \"partition\""
         .to_owned()
 }
 
