@@ -9,7 +9,7 @@ use skep_lab::load::{MixReport, Second};
 use super::cell::{Load, pause, warm_up};
 use super::data::{DataSet, Popularity};
 use super::machine::Machine;
-use super::page::{Page, ms, percent, setting, texts};
+use super::page::{Better, Column, Page, bold, ms, percent, setting};
 use super::plot::{Line, Plot};
 use super::rows::{Row, node_name};
 use super::settings::Settings;
@@ -27,6 +27,20 @@ const QUICK_PART: u64 = 4;
 /// Rows; the others are what they are in table 2.
 const ROWS: [Row; 5] =
     [Row::SkepProxy, Row::SkepDirect, Row::SkepAlone, Row::NginxTurns, Row::NginxUrl];
+
+const COLUMNS: [Column; 11] = [
+    ("right answers", Better::More),
+    ("failed", Better::Less),
+    ("wrong bytes", Better::Less),
+    ("replaced", Better::Less),
+    ("own memory %", Better::Neither),
+    ("peers' %", Better::Neither),
+    ("origin %", Better::Less),
+    ("redundant", Better::Less),
+    ("p50", Better::Less),
+    ("p99", Better::Less),
+    ("longest", Better::Less),
+];
 
 /// From one event to the next, in milliseconds.
 const STEP_MS: u64 = 12_000;
@@ -187,14 +201,14 @@ impl Results {
     fn page(&self, cache_bytes: u64, data: &DataSet) -> Page {
         let mut page = Page::new("churn");
         page.add("# Nodes come and go\n");
-        page.add("`skep-lab churn` makes this page, run as root.\n");
+        page.add("`skep-lab churn` makes this page ([how](README.md)).\n");
         page.add(&setting(&self.settings, &self.machine));
         page.add(&format!(
             "\n{NODES} nodes with a cache of {:.0} MB each, a data set of {:.0} MB, popularity \
              Zipf 1.0. One after the other: {}. Failed: no right answer in 10 s, or a connection \
              that ended within a reply. A kept connection that is found closed before a byte of \
              the answer came is replaced by the client, once (RFC 9112, 9.3.1), and counts as \
-             replaced.\n",
+             replaced. Bold: a peer is better there.\n",
             cache_bytes as f64 / 1e6,
             data.bytes() as f64 / 1e6,
             EVENTS.map(Event::text).join(", "),
@@ -210,24 +224,9 @@ impl Results {
     }
 
     fn add_sums(&self, page: &mut Page) {
-        let head = texts([
-            "row",
-            "right answers",
-            "failed",
-            "wrong bytes",
-            "replaced",
-            "own memory %",
-            "peers' %",
-            "origin %",
-            "redundant",
-            "p50",
-            "p99",
-            "longest",
-        ]);
         let row = |course: &Course| {
             let MixReport { requests, succeeded, first_byte_us, .. } = &course.report;
-            vec![
-                course.row.name().to_owned(),
+            let figures = vec![
                 succeeded.to_string(),
                 course.report.failed.to_string(),
                 course.report.wrong.to_string(),
@@ -239,24 +238,27 @@ impl Results {
                 ms(first_byte_us.p50),
                 ms(first_byte_us.p99),
                 ms(first_byte_us.max),
-            ]
+            ];
+            (course.row, figures)
         };
-        let rows: Vec<_> = self.courses.iter().map(row).collect();
-        page.add_table(&head, &rows);
+        page.add_compared("row", &COLUMNS, self.courses.iter().map(row).collect());
     }
 
     fn add_dips(&self, page: &mut Page) {
         page.add(
             "Answers from memory in percent: before the event, the least second after it, and \
              seconds until it stays within a point of what it was (-: not before the next \
-             event).\n",
+             event). Bold: a peer's least second is better.\n",
         );
+        let peers = || self.courses.iter().filter(|course| !course.row.is_skep());
+        let best = |number| peers().map(|it| it.dip(number).1).fold(0.0, f64::max);
         let head = std::iter::once("row".to_owned()).chain(EVENTS.map(Event::text));
         let row = |course: &Course| {
             let cell = |number| {
                 let (before, least, back) = course.dip(number);
                 let back = back.map_or("-".to_owned(), |seconds| format!("{seconds} s"));
-                format!("{before:.1} -> {least:.1}, {back}")
+                let loses = course.row.is_skep() && least < best(number);
+                bold(&format!("{before:.1} -> {least:.1}, {back}"), loses)
             };
             std::iter::once(course.row.name().to_owned())
                 .chain((0..course.events.len()).map(cell))

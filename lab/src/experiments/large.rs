@@ -15,7 +15,7 @@ use super::data::DataSet;
 use super::limits::POLL_MS;
 use super::machine::Machine;
 use super::origin::Object;
-use super::page::{Page, ms, texts};
+use super::page::{Page, ms, ratio, texts};
 use super::rows::{Program, Row, node_name};
 use super::settings::Settings;
 use super::stage::{Plan, Stage};
@@ -304,7 +304,7 @@ impl Results {
     fn page(&self) -> Page {
         let mut page = Page::new("large");
         page.add("# A file larger than a node's memory\n");
-        page.add("`skep-lab large` makes this page, run as root.\n");
+        page.add("`skep-lab large` makes this page ([how](README.md)).\n");
         page.add(&self.machine.text());
         page.add(&format!(
             "\nA file of {:.1} GB behind an HTTP origin that makes it up; {} nodes with {} MiB of \
@@ -323,7 +323,7 @@ impl Results {
     fn add_streams(&self, page: &mut Page) {
         page.add("## One reader of the whole\n");
         page.add(&format!(
-            "MB/s and, beside it, its part of what nginx reaches; with links of {} Mbit/s ({} MB/s \
+            "MB/s and, beside it, its part of what nginx reaches, bold where that is less; with links of {} Mbit/s ({} MB/s \
              with all headers), and with links as fast as the kernel. The origin and all nodes are \
              on the same cores as who reads.\n",
             LINK_BITS_S / 1_000_000,
@@ -337,7 +337,7 @@ impl Results {
         let names = self.streams.iter().filter(|it| it.has_rate).map(|it| it.what.clone());
         let cell = |what: &str, has_rate| {
             let mb_s = of(what, has_rate);
-            format!("{mb_s:.0} ({:.2})", mb_s / of(&first, has_rate).max(f64::MIN_POSITIVE))
+            format!("{mb_s:.0} ({})", ratio(mb_s, of(&first, has_rate)))
         };
         let row = |what: String| vec![what.clone(), cell(&what, true), cell(&what, false)];
         let rows: Vec<_> = names.map(row).collect();

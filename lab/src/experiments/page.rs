@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Failure;
 use super::machine::Machine;
 use super::plot::Plot;
+use super::rows::Row;
 use super::settings::Settings;
 
 /// An experiment's page and what stands beside it.
@@ -17,6 +18,28 @@ pub(super) struct Page {
     pub(super) name: &'static str,
     pub(super) text: String,
     pub(super) plots: Vec<(String, Plot)>,
+}
+
+/// A column of figures: its name, and which of them are better.
+pub(super) type Column = (&'static str, Better);
+
+/// Which of two figures is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Better {
+    More,
+    Less,
+    /// It depends on other columns.
+    Neither,
+}
+
+impl Better {
+    fn is_better(self, a: f64, b: f64) -> bool {
+        match self {
+            Self::More => a > b,
+            Self::Less => a < b,
+            Self::Neither => false,
+        }
+    }
 }
 
 impl Page {
@@ -45,6 +68,33 @@ impl Page {
         self.add(&line(&rule));
         rows.iter().for_each(|row| self.add(&line(row)));
         self.add("");
+    }
+
+    /// A table with a row of figures for each of ours and of the peers'; those of ours
+    /// are bold where a peer's is better. `first` is the head of the rows' names.
+    pub(super) fn add_compared(
+        &mut self,
+        first: &str,
+        columns: &[Column],
+        mut rows: Vec<(Row, Vec<String>)>,
+    ) {
+        for (at, (_, better)) in columns.iter().enumerate() {
+            let figure = |(_, cells): &(Row, Vec<String>)| cells[at].parse().ok();
+            let peers = rows.iter().filter(|(row, _)| !row.is_skep()).filter_map(figure);
+            let Some(best) = peers.reduce(|a, b| if better.is_better(a, b) { a } else { b }) else {
+                continue;
+            };
+            for row in rows.iter_mut().filter(|(row, _)| row.is_skep()) {
+                let loses = figure(row).is_some_and(|own| better.is_better(best, own));
+                row.1[at] = bold(&row.1[at], loses);
+            }
+        }
+        let names = columns.iter().map(|(name, _)| (*name).to_owned());
+        let head: Vec<_> = std::iter::once(first.to_owned()).chain(names).collect();
+        let line = |(row, cells): (Row, Vec<String>)| {
+            std::iter::once(row.name().to_owned()).chain(cells).collect()
+        };
+        self.add_table(&head, &rows.into_iter().map(line).collect::<Vec<_>>());
     }
 
     /// Writes page, plots and `results` into a folder, or prints the page. What a
@@ -119,7 +169,12 @@ pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
 /// Ours over a peer's: bold where ours loses.
 pub(super) fn ratio(ours: f64, peers: f64) -> String {
     let ratio = ours / peers.max(f64::MIN_POSITIVE);
-    if ratio < 0.995 { format!("**{ratio:.2}**") } else { format!("{ratio:.2}") }
+    bold(&format!("{ratio:.2}"), ratio < 0.995)
+}
+
+/// A cell, bold if ours loses there.
+pub(super) fn bold(text: &str, loses: bool) -> String {
+    if loses { format!("**{text}**") } else { text.to_owned() }
 }
 
 /// A share in percent.
@@ -135,4 +190,33 @@ pub(super) fn ms(us: u64) -> String {
 /// Cells of a row, of texts.
 pub(super) fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_ours_are_bold_where_a_peer_is_better() {
+        let columns = [("req/s", Better::More), ("memory", Better::Neither), ("p99", Better::Less)];
+        let rows = [
+            (Row::SkepProxy, ["99", "1", "7.0"]),
+            (Row::SkepDirect, ["100", "2", "7.1"]),
+            (Row::NginxTurns, ["80", "50", "7.0"]),
+            (Row::Varnish, ["100", "50", "-"]),
+        ];
+        let rows = rows.map(|(row, cells)| (row, texts(cells))).into();
+        let mut page = Page::new("x");
+        page.add_compared("row", &columns, rows);
+        let lines: Vec<_> = page.text.lines().skip(2).take(4).collect();
+        assert_eq!(
+            lines,
+            [
+                "| Skep, proxy | **99** | 1 | 7.0 |",
+                "| Skep, direct | 100 | 2 | **7.1** |",
+                "| nginx, HAProxy round robin | 80 | 50 | 7.0 |",
+                "| Varnish shards, HAProxy | 100 | 50 | - |",
+            ]
+        );
+    }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::cell::{Cell, Load, measure};
 use super::data::{DataSet, Popularity};
 use super::machine::Machine;
-use super::page::{Page, ms, percent, setting, texts};
+use super::page::{Better, Column, Page, ms, percent, setting};
 use super::plot::{Line, Plot};
 use super::rows::Row;
 use super::settings::Settings;
@@ -26,6 +26,20 @@ const REGIMES: [(&str, u64); 3] = [
 ];
 
 const POPULARITIES: [Popularity; 2] = [Popularity::Uniform, Popularity::Zipf];
+
+const COLUMNS: [Column; 11] = [
+    ("req/s", Better::More),
+    ("MB/s", Better::Neither),
+    ("own memory %", Better::Neither),
+    ("peers' %", Better::Neither),
+    ("origin %", Better::Less),
+    ("redundant", Better::Less),
+    ("busiest", Better::Less),
+    ("p50", Better::Less),
+    ("p99", Better::Less),
+    ("failed", Better::Less),
+    ("cores %", Better::Neither),
+];
 
 /// What is written as JSON.
 #[derive(Serialize, Deserialize)]
@@ -70,14 +84,14 @@ impl Results {
     fn page(&self, cache_bytes: u64) -> Page {
         let mut page = Page::new("regimes");
         page.add("# Data smaller and larger than the caches\n");
-        page.add("`skep-lab regimes` makes this page, run as root.\n");
+        page.add("`skep-lab regimes` makes this page ([how](README.md)).\n");
         page.add(&setting(&self.settings, &self.machine));
         page.add(&format!(
             "\n{NODES} nodes with a cache of {:.0} MB each. Shares are of bytes: from the memory \
              of the node that answered, from another node's, from the origin. Redundant: bytes \
              that the origin sent since all caches were empty, over those of the different \
              objects among them; 1.00 is each object once. Busiest: bytes that the busiest node \
-             sent over the mean. First byte in milliseconds.\n",
+             sent over the mean. First byte in milliseconds. Bold: a peer is better there.\n",
             cache_bytes as f64 / 1e6
         ));
         for (regime, (what, tenths)) in REGIMES.into_iter().enumerate() {
@@ -100,22 +114,8 @@ impl Results {
 
     fn add_regime(&self, page: &mut Page, regime: usize, popularity: Popularity) {
         let first = format!("popularity {}", popularity.name());
-        let others = texts([
-            "req/s",
-            "MB/s",
-            "own memory %",
-            "peers' %",
-            "origin %",
-            "redundant",
-            "busiest",
-            "p50",
-            "p99",
-            "failed",
-            "cores %",
-        ]);
-        let head: Vec<String> = std::iter::once(first).chain(others).collect();
-        let rows: Vec<_> = self.of(regime, popularity).map(details).collect();
-        page.add_table(&head, &rows);
+        let rows = self.of(regime, popularity).map(|cell| (cell.row, details(cell))).collect();
+        page.add_compared(&first, &COLUMNS, rows);
     }
 
     fn add_plots(&self, page: &mut Page) {
@@ -145,11 +145,11 @@ impl Results {
     }
 }
 
+/// A cell's figures, in the order of [`COLUMNS`].
 fn details(cell: &Cell) -> Vec<String> {
     let report = &cell.report;
     let bytes = &report.bytes;
     vec![
-        cell.row.name().to_owned(),
         format!("{:.0}", cell.requests_per_s()),
         format!("{:.2}", cell.mb_per_s()),
         percent(bytes.local, bytes.sum()),

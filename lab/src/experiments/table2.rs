@@ -100,7 +100,7 @@ impl Results {
     fn page(&self, data: &DataSet) -> Page {
         let mut page = Page::new("table2");
         page.add("# Requests per second, from 1 to 8 nodes\n");
-        page.add("`skep-lab table2` makes this page; run it as root (docs: `lab/`).\n");
+        page.add("`skep-lab table2` makes this page ([how](README.md)).\n");
         page.add(&setting(&self.settings, &self.machine));
         page.add(&format!(
             "\nThe data set is WebBench's at a twentieth: {} objects of the ten published classes, \

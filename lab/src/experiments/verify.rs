@@ -191,16 +191,16 @@ impl Results {
         let mut page = Page::new("verify");
         page.add("# Every byte of every reply\n");
         page.add(&format!(
-            "`skep-lab verify --replies {} --step-ms {} --cache-bytes {}` makes this page, run as \
-             root.\n",
+            "`skep-lab verify --replies {} --step-ms {} --cache-bytes {}` makes this page \
+             ([how](README.md)).\n",
             self.wanted, self.step_ms, self.cache_bytes
         ));
         page.add(&self.machine.text());
         page.add(&format!(
             "\n{NODES} nodes behind a dispatcher (`proxy`), each with a cache of {:.0} MB, and an \
              HTTP origin, in network namespaces on this one machine. {} objects, {:.0} MB in all, \
-             popularity Zipf 1.0. A third of them change every {:.1} to {:.0} s, and so does one of \
-             two segments; the origin lets those be used for a second. Each {} ms something \
+             popularity Zipf 1.0. A third of them change every {:.1} to {:.0} s, and one more, of \
+             two segments, every {:.0} s; the origin lets those be used for a second. Each {} ms something \
              happens: a node is added; then nodes are killed (`kill -9`), started, drained and \
              resumed, again and again: {} times in all.\n",
             self.cache_bytes as f64 / 1e6,
@@ -208,6 +208,7 @@ impl Results {
             self.data_bytes as f64 / 1e6,
             PERIODS_MS[0] as f64 / 1e3,
             PERIODS_MS[2] as f64 / 1e3,
+            LARGE.period_ms as f64 / 1e3,
             self.step_ms,
             self.events,
         ));
@@ -234,7 +235,10 @@ impl Results {
         let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
         page.add_table(&texts(["what", ""]), &rows);
         let kinds = report.failures.iter().map(|(kind, count)| format!("{kind}: {count}"));
-        page.add(&format!("Failures: {}.\n", kinds.collect::<Vec<_>>().join("; ")));
+        let kinds = kinds.collect::<Vec<_>>().join("; ");
+        if !kinds.is_empty() {
+            page.add(&format!("Failures: {kinds}.\n"));
+        }
         page
     }
 }
