@@ -19,7 +19,7 @@ const TABLES: [(&str, &str, &str); 7] = [
         "files-541k",
         "541,761-byte file",
         "The limit writes from memory here, as it does everywhere; that is not the cheapest way \
-         at this size, see [how large bodies are sent](#how-large-bodies-are-sent).",
+         at this size: `skep-bench bodies` compares the ways.",
     ),
     (
         "files-mix",
@@ -41,7 +41,8 @@ const TABLES: [(&str, &str, &str); 7] = [
 pub(crate) fn page(results: &Results) -> String {
     let mut page = String::from(
         "# Benchmarks\n\nWritten by `make bench` from `bench/results/latest.json`; not edited by \
-         hand.\n\n",
+         hand. The cluster cache beside its peers is on other pages: \
+         [experiments](experiments/README.md).\n\n",
     );
     page += &machine(&results.machine);
     page += "\n## Targets\n\n";

@@ -81,7 +81,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
     findings.extend(metrics::check(&repo.sources, &repo.pages, &test_only));
     for page in &repo.pages {
-        findings.extend(links::check(page, |target| repo.root.join(target).exists()));
+        findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));
     }
     findings.extend(generated::check(&repo.root));

@@ -2,7 +2,7 @@
 //!
 //! `sendfile` passes the pages of a memory file to a socket uncopied. What it
 //! still costs is a reference per page; out of 2 MiB pages a 541 KB body takes
-//! a few instead of 133 (`docs/benchmarks.md`, "How large bodies are sent").
+//! a few instead of 133 (`skep-bench bodies` measures it).
 //!
 //! The only unsafe code of the node: a mapping is made, advised and unmade
 //! within one function, and no reference into it ever exists.
