@@ -101,6 +101,10 @@ const LAYERS: &[Layer] = &[
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 
+/// What the tests of a crate, and they alone, may use besides: a simulation joins
+/// cores, as roles do.
+const IN_TESTS: &[(&str, &str)] = &[("crates/core/directory", "crates/core/cache")];
+
 /// Finds arrows that the table does not have.
 pub(crate) fn check(pages: &[Page]) -> Result<Vec<Finding>> {
     let parsed = pages.iter().map(Manifest::parse).collect::<Result<Vec<_>>>()?;
@@ -121,6 +125,7 @@ fn check_one(manifest: &Manifest, ours: &BTreeMap<&str, &str>) -> Vec<Finding> {
     };
     let judge = |dependency: &Dependency| {
         let what = match ours.get(dependency.name.as_str()) {
+            Some(folder) if dependency.is_for_tests && in_tests(&manifest.folder, folder) => None,
             Some(folder) => judge_ours(layer, folder),
             None => judge_theirs(layer, &dependency.name),
         };
@@ -135,6 +140,10 @@ fn judge_ours(layer: &Layer, folder: &str) -> Option<String> {
         let (from, allowed) = (layer.folder, layer.may_use.join(", "));
         format!("{from} must not use {folder}, only {allowed}: let a role join them")
     })
+}
+
+fn in_tests(from: &str, to: &str) -> bool {
+    IN_TESTS.contains(&(from, to))
 }
 
 fn judge_theirs(layer: &Layer, name: &str) -> Option<String> {
@@ -194,6 +203,19 @@ mod tests {
         ] {
             assert_eq!(arrow(folder, on), count, "{folder} on {on}");
         }
+    }
+
+    #[test]
+    fn tests_may_join_cores_where_the_table_says_so() {
+        let findings = |table: &str| {
+            let from = "crates/core/directory";
+            let text = format!(
+                "[package]\nname = \"core-directory\"\n[{table}]\ncore-cache.workspace = true\n"
+            );
+            let page = |text| Page { path: format!("{from}/Cargo.toml"), text };
+            check(&[page(text), self::page("crates/core/cache", "")]).unwrap().len()
+        };
+        assert_eq!((findings("dev-dependencies"), findings("dependencies")), (0, 1));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Dependency {
     pub(crate) name: String,
     /// Line in the manifest, from 1.
     pub(crate) line: usize,
+    /// Whether only tests and benchmarks use it.
+    pub(crate) is_for_tests: bool,
 }
 
 impl Manifest {
@@ -57,7 +59,9 @@ fn collect(table: &dyn TableLike, text: &str, dependencies: &mut Vec<Dependency>
             let span = listed.and_then(|listed| listed.key(key)).and_then(|key| key.span());
             let offset = span.map_or(0, |span| span.start);
             let line = 1 + text[..offset].matches('\n').count();
-            dependencies.push(Dependency { name: renamed.unwrap_or(key).to_owned(), line });
+            let name = renamed.unwrap_or(key).to_owned();
+            let is_for_tests = kind == "dev-dependencies";
+            dependencies.push(Dependency { name, line, is_for_tests });
         }
     }
 }

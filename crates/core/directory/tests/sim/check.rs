@@ -8,7 +8,8 @@ use skep_wire::cache::{Answer, LeaseId, SegmentName, ToCoordinator, ToNode};
 
 use skep_directory::limits::SETTLE_MS;
 
-use crate::world::{Conn, LEASE_TTL_MS, LEASES_MAX};
+use crate::links::Conn;
+use crate::world::{LEASE_TTL_MS, LEASES_MAX};
 
 /// A lease as whoever listens to a coordinator knows it.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use skep_directory::Coordinator;
 use skep_units::Now;
 
+use crate::links::Conn;
 use crate::node::Node;
 use crate::scenario::Fault;
-use crate::world::{Conn, Event, LEASES_MAX, Machine, World};
+use crate::world::{Event, LEASES_MAX, Machine, World};
 
 /// From the death of an active coordinator to the next one's reign.
 const TAKEOVER_MS: u64 = 200;
@@ -71,8 +72,8 @@ impl World {
 
     fn start_node(&mut self, node: usize) {
         if !self.nodes[node].is_alive {
-            let Node { capacity_bytes, life, .. } = self.nodes[node];
-            self.nodes[node] = Node::new(capacity_bytes, life + 1);
+            let Node { life, .. } = self.nodes[node];
+            self.nodes[node] = Node::new(self.scenario.capacities[node], life + 1);
             self.connect_all(node);
         }
     }
@@ -126,7 +127,7 @@ impl World {
         if self.scenario.is_calm() && self.totals.failed > 0 {
             return Err(format!("{} clients went without, and all was well", self.totals.failed));
         }
-        let is_exact = self.scenario.is_calm() && self.scenario.capacity_bytes == u64::MAX;
+        let is_exact = self.scenario.is_calm() && self.scenario.is_roomy();
         if is_exact && self.origin.names.len() < LEASES_MAX {
             let (names, fills) = (self.origin.names.len() as u64, self.totals.fills);
             let chunks: usize = self.origin.names.values().map(|truth| truth.chunks.len()).sum();
@@ -154,7 +155,7 @@ impl World {
             for name in self.origin.names.keys() {
                 for (id, node) in &ids {
                     let says = machine.core.holders(name).any(|holder| holder == *id);
-                    let has = self.nodes[*node].cached.contains_key(name);
+                    let has = self.nodes[*node].memory.has(name);
                     held += u64::from(says);
                     if says && !has || has && !says && !may_lack {
                         return Err(format!("c{place}: n{node} holds {name:?}: {says}, not {has}"));

@@ -19,15 +19,20 @@
 
 mod check;
 mod faults;
+mod links;
+mod memory;
 mod node;
+mod offers;
 mod origin;
 mod peers;
 mod scenario;
+mod totals;
 mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use world::{Totals, World};
+use totals::Totals;
+use world::World;
 
 /// Seeds that `cargo test` runs.
 const SEEDS: u64 = 2_400;

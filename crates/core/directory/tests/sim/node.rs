@@ -1,12 +1,12 @@
-//! A node's memory, links and growing segments.
+//! A node: its memory, links and growing segments.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::collections::BTreeMap;
 
 use skep_directory::{Changes, Fetcher, Inventory, Way};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Held, LeaseId, SegmentName, Standing, ToCoordinator};
+use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
 
+use crate::memory::Memory;
 use crate::origin::CHUNK_BYTES;
 
 /// A node in the words of a node: equal if it is the same one.
@@ -64,14 +64,6 @@ impl Growing {
     }
 }
 
-/// A whole segment.
-pub(crate) struct Cached {
-    pub(crate) bytes: u32,
-    pub(crate) chunks: Rc<[u64]>,
-    /// As a coordinator told last.
-    standing: Standing,
-}
-
 /// A link to a coordinator, as the node sees it.
 pub(crate) struct Link {
     pub(crate) conn: u64,
@@ -87,11 +79,11 @@ pub(crate) struct Node {
     pub(crate) is_alive: bool,
     pub(crate) life: u64,
     pub(crate) paused_until: u64,
-    pub(crate) capacity_bytes: u64,
-    pub(crate) cached: BTreeMap<SegmentName, Cached>,
-    /// Oldest first.
-    order: VecDeque<SegmentName>,
-    pub(crate) cached_bytes: u64,
+    pub(crate) memory: Memory,
+    /// It offers what leaves, or has just been refused.
+    pub(crate) is_offering: bool,
+    /// Who has most room, as far as was told.
+    pub(crate) roomiest: Option<usize>,
     pub(crate) growing: BTreeMap<SegmentName, Growing>,
     /// By coordinator.
     pub(crate) links: BTreeMap<usize, Link>,
@@ -107,10 +99,9 @@ impl Node {
             is_alive: true,
             life,
             paused_until: 0,
-            capacity_bytes,
-            cached: BTreeMap::new(),
-            order: VecDeque::new(),
-            cached_bytes: 0,
+            memory: Memory::new(capacity_bytes),
+            is_offering: false,
+            roomiest: None,
             growing: BTreeMap::new(),
             links: BTreeMap::new(),
             asks: BTreeMap::new(),
@@ -131,58 +122,32 @@ impl Node {
     /// What is to be said next of what it holds: a part of the inventory, of at most
     /// so many segments, and changes; and whether there was such a part.
     pub(crate) fn holdings(&mut self, conn: u64, names_max: usize) -> (Vec<ToCoordinator>, bool) {
-        let Self { links, cached, .. } = self;
+        let Self { links, memory, .. } = self;
         let Some(link) = links.values_mut().find(|link| link.conn == conn) else {
             return (Vec::new(), false);
         };
-        let held = |&name: &SegmentName| Some(Held { name, bytes: cached.get(&name)?.bytes });
-        let held = |names: &[SegmentName]| names.iter().filter_map(held).collect();
-        let part = link.inventory.next_part(names_max, held);
+        let part = link.inventory.next_part(names_max, |names| memory.held(names));
         let is_part = part.is_some();
         (part.into_iter().chain(link.changes.drain()).collect(), is_part)
     }
 
-    /// Keeps a segment; what must leave for it does.
-    pub(crate) fn keep(&mut self, name: SegmentName, bytes: u32, chunks: Rc<[u64]>) {
-        if u64::from(bytes) > self.capacity_bytes || self.cached.contains_key(&name) {
-            return;
-        }
-        while self.cached_bytes + u64::from(bytes) > self.capacity_bytes {
-            self.evict();
-        }
-        self.cached.insert(name, Cached { bytes, chunks, standing: Standing::Last });
-        self.cached_bytes += u64::from(bytes);
-        self.order.push_back(name);
-        self.links.values_mut().for_each(|link| link.changes.added(Held { name, bytes }));
+    /// Whether a segment is here or on its way.
+    pub(crate) fn knows(&self, name: &SegmentName) -> bool {
+        self.growing.contains_key(name) || self.memory.has(name)
     }
 
-    /// The oldest spare leaves, or the oldest of all.
-    fn evict(&mut self) {
-        let is_spare = |name: &&SegmentName| self.cached[*name].standing == Standing::Spare;
-        let leaves = self.order.iter().find(is_spare).or(self.order.front());
-        if let Some(name) = leaves.copied() {
-            self.drop_cached(&name);
-        }
-    }
-
-    fn drop_cached(&mut self, name: &SegmentName) {
-        if let Some(cached) = self.cached.remove(name) {
-            self.cached_bytes -= u64::from(cached.bytes);
-            self.order.retain(|it| it != name);
-            self.links.values_mut().for_each(|link| link.changes.removed(*name));
-        }
-    }
-
-    /// The next to leave.
-    pub(crate) fn tail(&self) -> ToCoordinator {
-        ToCoordinator::Tail { names: self.order.iter().take(8).copied().collect() }
-    }
-
-    pub(crate) fn told_standings(&mut self, names: &[SegmentName], standings: &[Standing]) {
-        for (name, &standing) in names.iter().zip(standings) {
-            if let Some(cached) = self.cached.get_mut(name) {
-                cached.standing = standing;
+    /// Notes what has come and gone, for all coordinators; tells what has gone.
+    pub(crate) fn note_changes(&mut self) -> Vec<SegmentName> {
+        let mut gone = Vec::new();
+        for (name, bytes) in self.memory.changes() {
+            for Link { changes, .. } in self.links.values_mut() {
+                match bytes {
+                    Some(bytes) => changes.added(Held { name, bytes }),
+                    None => changes.removed(name),
+                }
             }
+            gone.extend(bytes.is_none().then_some(name));
         }
+        gone
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Truth {
     pub(crate) object: usize,
     pub(crate) version: u64,
     pub(crate) bytes: u32,
+    /// Whether it begins an object that has more.
+    pub(crate) is_first: bool,
     pub(crate) chunks: Rc<[u64]>,
 }
 
@@ -51,6 +53,7 @@ impl Origin {
         let Object { version, segments } = &self.objects[object];
         let index = index % segments.len();
         let (version, bytes) = (*version, segments[index]);
+        let is_first = index == 0 && segments.len() > 1;
         let path = object.to_le_bytes();
         let name = ObjectName::new(b"site", &path, &version.to_le_bytes(), PurgeStamp::NONE);
         let name = name.segment(index as u32);
@@ -59,6 +62,7 @@ impl Origin {
             object,
             version,
             bytes,
+            is_first,
             chunks: (0..bytes.div_ceil(CHUNK_BYTES)).map(chunk).collect(),
         };
         self.names.entry(name).or_insert_with(truth);

@@ -3,18 +3,20 @@
 use std::rc::Rc;
 
 use skep_directory::limits::SETTLE_MS;
-use skep_directory::{Action, End, Event as Told, Fetcher, Reply, Ring};
+use skep_directory::{Action, End, Event as Told, Fetcher, Reply, Ring, Way};
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
 
+use crate::links::{Conn, name_of};
+use crate::memory::Kept;
 use crate::node::{Growing, Peer};
 use crate::origin::CHUNK_BYTES;
 use crate::scenario::MISFORTUNE_MS_MAX;
-use crate::world::{Conn, Event, World, name_of};
+use crate::world::{Event, World};
 
 /// Silence of another node or the origin after which it is given up.
-const PEER_STALL_MS: u64 = 700;
+pub(crate) const PEER_STALL_MS: u64 = 700;
 const ORIGIN_STALL_MS: u64 = 400;
 /// How long a node waits for an answer.
 const ASK_TIMEOUT_MS: u64 = 200;
@@ -38,6 +40,8 @@ pub(crate) struct Stream {
     name: SegmentName,
     attempt: u64,
     with_origin: bool,
+    /// The client takes over what it is offered.
+    offer: Option<u64>,
     /// The chunk that is sent next.
     next: usize,
     is_over: bool,
@@ -45,7 +49,7 @@ pub(crate) struct Stream {
 }
 
 /// What comes on it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSays {
     Chunk(u64),
     Garbage,
@@ -68,8 +72,9 @@ impl World {
             let client = self.number();
             self.tell(|| format!("client {client} wants {name:?} of n{node}"));
             self.clients.insert(client, (self.at, node, name));
-            if let Some(cached) = self.nodes[node].cached.get(&name) {
-                let chunks = Rc::clone(&cached.chunks);
+            let found = self.nodes[node].memory.acquire(&name);
+            self.changed(node);
+            if let Some(chunks) = found {
                 self.served(client, Some(&chunks));
                 continue;
             }
@@ -156,7 +161,7 @@ impl World {
                 }
                 Action::TellEnded { lease, is_whole } => {
                     let fits = u64::from(growing_bytes(self, node, &name))
-                        <= self.nodes[node].capacity_bytes;
+                        <= self.nodes[node].memory.capacity_bytes();
                     if let Some(conn) = self.nodes[node].growing[&name].lease_conn {
                         let is_held = is_whole && fits;
                         self.say(conn, ToCoordinator::Ended { lease, is_held });
@@ -218,7 +223,10 @@ impl World {
         assert_eq!(is_whole, growing.filled() == growing.bytes, "whole is whole");
         let chunks: Rc<[u64]> = growing.chunks.into();
         if is_whole {
-            self.nodes[node].keep(name, growing.bytes, Rc::clone(&chunks));
+            let is_first = self.origin.names[&name].is_first;
+            let kept = Kept::new(growing.bytes, Rc::clone(&chunks), is_first);
+            self.nodes[node].memory.keep(name, kept, growing.way != Way::Here);
+            self.changed(node);
         }
         for client in growing.clients {
             self.served(client, is_whole.then_some(&chunks));
@@ -261,8 +269,11 @@ impl World {
                     self.nodes[node].known = known;
                 }
             }
-            ToNode::Tail { names, standings, .. } => {
-                self.nodes[node].told_standings(&names, &standings);
+            ToNode::Tail { names, standings, roomiest } => {
+                let place = roomiest.and_then(|id| link.members.get(&id)).copied();
+                let node = &mut self.nodes[node];
+                node.memory.told_standings(&names, &standings, roomiest.is_some());
+                node.roomiest = place;
             }
             // Nobody purges here.
             ToNode::Purges(_) | ToNode::InStep { .. } => {}
@@ -342,11 +353,49 @@ impl World {
     ) {
         let next = self.nodes[client].growing[&name].chunks.len();
         let client_life = self.nodes[client].life;
-        let (is_over, last) = (false, self.at);
-        self.streams.insert(
+        let (offer, is_over, last) = (None, false, self.at);
+        self.open(Stream {
+            server,
+            client,
+            client_life,
+            name,
             attempt,
-            Stream { server, client, client_life, name, attempt, with_origin, next, is_over, last },
-        );
+            with_origin,
+            offer,
+            next,
+            is_over,
+            last,
+        });
+    }
+
+    /// A node gets all of what another offers to it.
+    pub(crate) fn take_over(
+        &mut self,
+        client: usize,
+        server: usize,
+        name: SegmentName,
+        offer: u64,
+    ) {
+        let client_life = self.nodes[client].life;
+        let (attempt, next, last) = (self.number(), 0, self.at);
+        let (with_origin, is_over, offer) = (false, false, Some(offer));
+        self.open(Stream {
+            server,
+            client,
+            client_life,
+            name,
+            attempt,
+            with_origin,
+            offer,
+            next,
+            is_over,
+            last,
+        });
+    }
+
+    fn open(&mut self, stream: Stream) {
+        let Stream { server, client, attempt, .. } = stream;
+        self.streams.insert(attempt, stream);
         if !self.cuts.contains(&(client, server)) {
             let at = self.at + 1 + self.rng.below(3);
             self.schedule(at, Event::Fetch { stream: attempt });
@@ -361,8 +410,7 @@ impl World {
         if self.nodes[server].streams >= STREAMS_MAX {
             return self.end_stream(id, StreamSays::Refused(Refusal::Overloaded));
         }
-        if let Some(cached) = self.nodes[server].cached.get(&name) {
-            let chunks = Rc::clone(&cached.chunks);
+        if let Some(chunks) = self.nodes[server].memory.find(&name) {
             return self.push(id, &chunks, true);
         }
         let is_growing = self.nodes[server].growing.get(&name);
@@ -448,11 +496,15 @@ impl World {
     }
 
     pub(crate) fn stream_says(&mut self, id: u64, says: StreamSays) {
-        let Stream { client, client_life, name, attempt, .. } = self.streams[&id];
+        let Stream { client, client_life, name, attempt, offer, .. } = self.streams[&id];
+        if !self.lives(client, client_life) {
+            return;
+        }
+        if let Some(offer) = offer {
+            return self.take_over_says(offer, says);
+        }
         let is_its = |growing: &Growing| growing.attempt == attempt;
-        if !self.lives(client, client_life)
-            || !self.nodes[client].growing.get(&name).is_some_and(is_its)
-        {
+        if !self.nodes[client].growing.get(&name).is_some_and(is_its) {
             return;
         }
         let filled = self.nodes[client].growing[&name].filled();

@@ -12,13 +12,16 @@ pub(crate) const END_MS: u64 = FAULTS_END_MS + 6_000;
 /// Longest misfortune that ends by itself, in milliseconds.
 pub(crate) const MISFORTUNE_MS_MAX: u64 = 1_500;
 
+/// A node's memory that is never full, in bytes.
+pub(crate) const ROOMY: u64 = 1 << 30;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) coordinators: usize,
     pub(crate) nodes: usize,
-    /// Of each node's memory; so much that nothing is evicted, some segments, or
-    /// one or two.
-    pub(crate) capacity_bytes: u64,
+    /// Of each node's memory: so much that nothing is evicted, some segments, or one or
+    /// two; or but one node has room.
+    pub(crate) capacities: Vec<u64>,
     /// When how many clients ask for a segment at once.
     pub(crate) herds: Vec<(u64, u64)>,
     pub(crate) faults: Vec<(u64, Fault)>,
@@ -53,9 +56,13 @@ impl Scenario {
     pub(crate) fn new(rng: &mut Rng) -> Self {
         let coordinators = 1 + rng.below(2) as usize;
         let nodes = [1, 2, 3, 4, 6, 12][rng.below(6) as usize];
-        let capacity_bytes = [u64::MAX, u64::MAX, 2 << 20, 700_000][rng.below(4) as usize];
-        let mut scenario =
-            Self { coordinators, nodes, capacity_bytes, herds: Vec::new(), faults: Vec::new() };
+        let mut capacities =
+            vec![[ROOMY, ROOMY, 2 << 20, 700_000, 700_000][rng.below(5) as usize]; nodes];
+        if rng.below(3) == 0 {
+            capacities[0] = ROOMY;
+        }
+        let (herds, faults) = (Vec::new(), Vec::new());
+        let mut scenario = Self { coordinators, nodes, capacities, herds, faults };
         for _ in 0..10 + rng.below(60) {
             let clients = if rng.below(4) == 0 { 2 + rng.below(12) } else { 1 };
             scenario.herds.push((50 + rng.below(FAULTS_END_MS - 50), clients));
@@ -73,6 +80,11 @@ impl Scenario {
     /// Whether nothing goes wrong in it.
     pub(crate) fn is_calm(&self) -> bool {
         self.faults.len() == 1
+    }
+
+    /// Whether no node ever has to evict anything.
+    pub(crate) fn is_roomy(&self) -> bool {
+        self.capacities.iter().all(|bytes| *bytes == ROOMY)
     }
 
     fn add_fault(&mut self, rng: &mut Rng) {

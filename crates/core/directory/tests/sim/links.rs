@@ -1,0 +1,263 @@
+//! What nodes and coordinators say to each other: on links, in order, and in datagrams.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use skep_directory::{Hello, Inventory, LinkId};
+use skep_units::Now;
+use skep_wire::cache::{ToCoordinator, ToNode};
+use skep_wire::message::Name;
+
+use crate::node::Link;
+use crate::world::{Event, HOLDINGS_MAX, World};
+
+const REPORT_MS: u64 = 50;
+/// Longest way of a datagram: some overtake others.
+const LOAD_WAY_MS: u64 = 120;
+/// What was said on a link when it broke comes for so long, at most; more than a way.
+const BROKEN_MS: u64 = 6;
+/// Between two parts of an inventory, of so many segments each.
+const INVENTORY_GAP_MS: u64 = 15;
+const INVENTORY_PART: usize = 3;
+
+/// A link between a node and a coordinator.
+#[derive(Clone, Debug)]
+pub(crate) struct Conn {
+    pub(crate) id: u64,
+    pub(crate) node: usize,
+    pub(crate) coordinator: usize,
+    /// When it broke, what is under way still comes, until then.
+    pub(crate) heard_until: Option<u64>,
+    /// The coordinator has heard its end, or of another link of the node.
+    pub(crate) is_closed: bool,
+    pub(crate) link: Option<LinkId>,
+    /// When the last thing said arrives, each way.
+    last: [u64; 2],
+}
+
+impl Conn {
+    fn is_up(&self) -> bool {
+        self.heard_until.is_none()
+    }
+
+    /// Whether what arrives now was not lost with it.
+    pub(crate) fn is_heard(&self, at: u64) -> bool {
+        self.heard_until.is_none_or(|until| at <= until)
+    }
+}
+
+impl World {
+    pub(crate) fn connect_all(&mut self, node: usize) {
+        let life = self.nodes[node].life;
+        for coordinator in 0..self.scenario.coordinators {
+            let at = self.at + 1 + self.rng.below(20);
+            self.schedule(at, Event::Connect { node, coordinator, life });
+        }
+        self.schedule(self.at + REPORT_MS, Event::Report { node, life });
+    }
+
+    pub(crate) fn connect(&mut self, node: usize, coordinator: usize, life: u64) {
+        if !self.lives(node, life) || self.nodes[node].links.contains_key(&coordinator) {
+            return;
+        }
+        if !self.machines[coordinator].is_alive || self.parts.contains(&(node, coordinator)) {
+            self.schedule(self.at + 50, Event::Connect { node, coordinator, life });
+            return;
+        }
+        let id = self.number();
+        let last = [self.at; 2];
+        let (heard_until, is_closed, link) = (None, false, None);
+        let conn = Conn { id, node, coordinator, heard_until, is_closed, link, last };
+        self.conns.insert(id, conn);
+        let link = Link {
+            conn: id,
+            changes: Default::default(),
+            inventory: Inventory::new(self.nodes[node].memory.names()),
+            is_active: false,
+            epoch: 0,
+            members: BTreeMap::new(),
+        };
+        self.nodes[node].links.insert(coordinator, link);
+        let hello = ToCoordinator::Hello {
+            name: name_of(node),
+            address: SocketAddr::from(([127, 0, 0, 1], node as u16)),
+            capacity_bytes: self.nodes[node].memory.capacity_bytes(),
+        };
+        self.say(id, hello);
+        self.tell_inventory(id);
+    }
+
+    /// In many parts and slowly: much comes and goes between them.
+    pub(crate) fn tell_inventory(&mut self, conn: u64) {
+        let node = self.conns[&conn].node;
+        let (said, is_part) = self.nodes[node].holdings(conn, INVENTORY_PART);
+        said.into_iter().for_each(|message| self.say(conn, message));
+        if is_part {
+            self.schedule(self.at + INVENTORY_GAP_MS, Event::Inventory { conn });
+        }
+    }
+
+    /// A node says something on a link, which arrives in order, or never.
+    pub(crate) fn say(&mut self, conn: u64, message: ToCoordinator) {
+        let encoded = ToCoordinator::decode(&message.encode());
+        assert_eq!(encoded.as_ref(), Ok(&message), "it does not travel");
+        if let Some(at) = self.way(conn, 0) {
+            self.schedule(at, Event::ToCoordinator { conn, message });
+        }
+    }
+
+    fn way(&mut self, conn: u64, way: usize) -> Option<u64> {
+        let delay = 1 + self.rng.below(4);
+        let conn = self.conns.get_mut(&conn).filter(|conn| conn.is_up())?;
+        conn.last[way] = conn.last[way].max(self.at + delay);
+        Some(conn.last[way])
+    }
+
+    pub(crate) fn coordinator_hears(
+        &mut self,
+        id: u64,
+        message: ToCoordinator,
+    ) -> Result<(), String> {
+        let conn = self.conns[&id].clone();
+        let now = Now(self.at);
+        if conn.is_closed || !conn.is_heard(self.at) || !self.machines[conn.coordinator].is_alive {
+            return Ok(());
+        }
+        self.tell(|| format!("n{} to c{}: {message:?}", conn.node, conn.coordinator));
+        let core = &mut self.machines[conn.coordinator].core;
+        if let ToCoordinator::Hello { name, address, capacity_bytes } = message {
+            let joined = core.joined(Hello { name, address, capacity_bytes }).expect("few nodes");
+            self.conns.get_mut(&id).expect("checked").link = Some(joined.link);
+            let coordinator = conn.coordinator;
+            let replaced = |conn: &&Conn| {
+                conn.coordinator == coordinator
+                    && conn.link.is_some()
+                    && conn.link == joined.replaces
+            };
+            if let Some(replaced) = self.conns.values_mut().find(|conn| replaced(&&**conn)) {
+                replaced.is_closed = true;
+                self.check.left(replaced);
+            }
+            self.check.joined(&conn, joined.link.member());
+        } else if let Some(link) = conn.link {
+            self.check.hears(self.at, &conn, &message);
+            core.heard(now, link, message);
+        }
+        self.deliver(conn.coordinator)
+    }
+
+    /// Sends what a coordinator has to say.
+    pub(crate) fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
+        let said: Vec<(LinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
+        for (link, message) in said {
+            let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
+            let conn = self.conns.values().find(its).ok_or("a message to nobody")?.clone();
+            self.tell(|| format!("c{coordinator} to n{}: {message:?}", conn.node));
+            self.check.says(self.at, &conn, &message)?;
+            if ToNode::decode(&message.encode()).as_ref() != Ok(&message) {
+                return Err(format!("{message:?} does not travel"));
+            }
+            if let Some(at) = self.way(conn.id, 1) {
+                self.schedule(at, Event::ToNode { conn: conn.id, message });
+            }
+        }
+        let counters = self.machines[coordinator].core.counters();
+        let is_bounded = counters.holdings <= HOLDINGS_MAX as u64;
+        if is_bounded { Ok(()) } else { Err(format!("beyond its bounds: {counters:?}")) }
+    }
+
+    pub(crate) fn break_conn(&mut self, id: u64) {
+        let until = self.at + self.rng.below(BROKEN_MS);
+        let Some(conn) = self.conns.get_mut(&id).filter(|conn| conn.is_up()) else { return };
+        conn.heard_until = Some(until);
+        for event in [Event::CoordinatorDown { conn: id }, Event::NodeDown { conn: id }] {
+            let at = self.at + self.rng.below(100);
+            self.schedule(at, event);
+        }
+    }
+
+    pub(crate) fn coordinator_down(&mut self, id: u64) -> Result<(), String> {
+        let conn = self.conns.get_mut(&id).expect("a link");
+        conn.is_closed = true;
+        let conn = conn.clone();
+        let Some(link) = conn.link.filter(|_| self.machines[conn.coordinator].is_alive) else {
+            return Ok(());
+        };
+        self.machines[conn.coordinator].core.left(link);
+        self.check.left(&conn);
+        // The link's number is nobody's from now on.
+        self.deliver(conn.coordinator)
+    }
+
+    pub(crate) fn node_down(&mut self, id: u64) {
+        let Conn { node, coordinator, .. } = self.conns[&id];
+        let is_it = |link: &Link| link.conn == id;
+        if self.nodes[node].is_alive && self.nodes[node].links.get(&coordinator).is_some_and(is_it)
+        {
+            self.nodes[node].links.remove(&coordinator);
+            let life = self.nodes[node].life;
+            self.schedule(self.at + 20, Event::Connect { node, coordinator, life });
+        }
+    }
+
+    pub(crate) fn report(&mut self, node: usize, life: u64) {
+        if !self.lives(node, life) {
+            return;
+        }
+        self.tell_load(node);
+        self.tell_held(node);
+        let active = self.nodes[node].active().map(|link| link.conn);
+        if let Some((conn, names)) = active.zip(self.nodes[node].memory.tail()) {
+            self.say(conn, ToCoordinator::Tail { names });
+        }
+        self.schedule(self.at + REPORT_MS, Event::Report { node, life });
+    }
+
+    /// In datagrams: some are lost, some come twice, later ones overtake them.
+    fn tell_load(&mut self, node: usize) {
+        let bytes = self.nodes[node].streams as u64 * 65_536;
+        let reached: Vec<usize> = self.nodes[node].links.keys().copied().collect();
+        for coordinator in reached {
+            let is_cut = self.parts.contains(&(node, coordinator));
+            let copies = [0, 0, 2, 1, 1, 1, 1, 1][self.rng.below(8) as usize];
+            for _ in 0..if is_cut { 0 } else { copies } {
+                let at = self.at + self.rng.below(LOAD_WAY_MS);
+                self.schedule(at, Event::Load { coordinator, node, bytes });
+            }
+        }
+    }
+
+    pub(crate) fn loaded(&mut self, coordinator: usize, node: usize, bytes: u64) {
+        let machine = &mut self.machines[coordinator];
+        if machine.is_alive {
+            machine.core.loaded(Now(self.at), &name_of(node), bytes);
+        }
+    }
+
+    /// A node's memory has changed: coordinators are to hear of it, and what leaves is
+    /// offered.
+    pub(crate) fn changed(&mut self, node: usize) {
+        for name in self.nodes[node].note_changes() {
+            let is_held = self.nodes.iter().any(|it| it.is_alive && it.memory.has(&name));
+            self.tell(|| format!("n{node} holds {name:?} no more; others do: {is_held}"));
+            self.totals.last_lost += u64::from(!is_held);
+        }
+        self.offer_if_wanted(node);
+    }
+
+    /// Tells all coordinators at once what has changed.
+    pub(crate) fn tell_held(&mut self, node: usize) {
+        self.changed(node);
+        let links = self.nodes[node].links.values_mut();
+        let told = |link: &mut Link| (link.conn, link.changes.drain());
+        let said: Vec<_> = links.map(told).collect();
+        for (conn, deltas) in said {
+            deltas.into_iter().for_each(|delta| self.say(conn, delta));
+        }
+    }
+}
+
+/// What a node is called.
+pub(crate) fn name_of(node: usize) -> Name {
+    Name::new(&format!("n{node}")).expect("short")
+}

@@ -1,0 +1,288 @@
+//! A node's memory: what stays and what leaves is decided by the cores that decide it
+//! in a node. Only what joins them stands here, as `Store` and `Leaving` do it there.
+//!
+//! Invariants, checked at every change: what is held is within the capacity, as counted
+//! and as added up; what is on its way out is bounded, and in no index.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::rc::Rc;
+
+use skep_cache::{Entry, PROMOTION_HITS, S3Fifo};
+use skep_directory::keep::{self, Room};
+use skep_directory::limits::CHANCES;
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Held, SegmentName, Standing};
+
+/// Bytes that have left and are offered to others.
+const LEAVING_BYTES_MAX: u64 = 2 << 20;
+/// Segments of each queue that a coordinator is asked about.
+const TAIL: usize = 4;
+
+/// A whole segment.
+pub(crate) struct Kept {
+    pub(crate) bytes: u32,
+    pub(crate) chunks: Rc<[u64]>,
+    /// Whether it begins an object that has more.
+    pub(crate) is_first: bool,
+    standing: Cell<Standing>,
+    chances: Cell<u8>,
+    frequency: Cell<u8>,
+}
+
+impl Kept {
+    pub(crate) fn new(bytes: u32, chunks: Rc<[u64]>, is_first: bool) -> Self {
+        let (standing, chances, frequency) = (Cell::default(), Cell::new(CHANCES), Cell::new(0));
+        Self { bytes, chunks, is_first, standing, chances, frequency }
+    }
+
+    pub(crate) fn with_chances(self, chances: u8) -> Self {
+        self.chances.set(chances);
+        self
+    }
+}
+
+impl Entry for Kept {
+    fn bytes(&self) -> u64 {
+        u64::from(self.bytes)
+    }
+
+    fn frequency(&self) -> u8 {
+        self.frequency.get()
+    }
+
+    fn set_frequency(&self, frequency: u8) {
+        self.frequency.set(frequency);
+    }
+
+    fn frequency_at_first(&self) -> u8 {
+        if self.is_first { PROMOTION_HITS } else { 0 }
+    }
+}
+
+/// A segment to be offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offered {
+    pub(crate) name: SegmentName,
+    pub(crate) bytes: u32,
+    pub(crate) chances: u8,
+    /// Who may have it as well, and is asked first.
+    pub(crate) heir: Option<MemberId>,
+}
+
+/// See the module. The hasher is the same in every run.
+pub(crate) struct Memory {
+    index: S3Fifo<SegmentName, Kept, BuildHasherDefault<DefaultHasher>>,
+    leaving: BTreeMap<SegmentName, Kept>,
+    /// Those that nobody has offered yet, the first one first.
+    waiting: VecDeque<(SegmentName, u8)>,
+    /// Another node has room, as far as was told.
+    is_wanted: bool,
+    evicted: u64,
+    /// How many were here, and how many had left, when the tail was asked for last.
+    tail_of: (usize, u64),
+    /// What came and went since it was told, in order.
+    changes: Vec<(SegmentName, Option<u32>)>,
+}
+
+impl Memory {
+    pub(crate) fn new(capacity_bytes: u64) -> Self {
+        Self {
+            index: S3Fifo::with_hasher(capacity_bytes, BuildHasherDefault::default()),
+            leaving: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            is_wanted: false,
+            evicted: 0,
+            tail_of: (0, 0),
+            changes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        self.index.capacity_bytes()
+    }
+
+    pub(crate) fn has(&self, name: &SegmentName) -> bool {
+        self.kept(name).is_some()
+    }
+
+    /// The chunks of what is here, which somebody asks for.
+    pub(crate) fn find(&self, name: &SegmentName) -> Option<Rc<[u64]>> {
+        let kept = self.kept(name)?;
+        kept.touch();
+        kept.chances.set(CHANCES);
+        Some(Rc::clone(&kept.chunks))
+    }
+
+    /// The same for a client of this node: what was on its way out stays.
+    pub(crate) fn acquire(&mut self, name: &SegmentName) -> Option<Rc<[u64]>> {
+        if let Some(kept) = self.leaving.remove(name)
+            && !self.insert(*name, kept)
+        {
+            self.changes.push((*name, None));
+        }
+        self.find(name)
+    }
+
+    /// Keeps a segment; what must leave for it does. `is_copy`: it comes from one who
+    /// keeps it.
+    pub(crate) fn keep(&mut self, name: SegmentName, kept: Kept, is_copy: bool) {
+        let bytes = kept.bytes;
+        if !self.has(&name) && self.insert(name, kept) {
+            if is_copy {
+                self.index.set_spare(&name, true);
+            }
+            self.changes.push((name, Some(bytes)));
+        }
+    }
+
+    /// Keeps what was offered. With room for it nothing leaves but spares, unless those
+    /// were hit again and again.
+    pub(crate) fn take_in(&mut self, name: SegmentName, kept: Kept) {
+        let (is_new, bytes) = (!self.has(&name), u64::from(kept.bytes));
+        let Room { free_bytes, spare_bytes } = self.room();
+        let room = Room { free_bytes, spare_bytes: spare_bytes.min(self.cold_spare_bytes()) };
+        let has_room = keep::accepts(room, kept.bytes);
+        let of_others = |it: &Self| it.index.bytes() - it.index.spare_bytes();
+        let before = of_others(self);
+        self.keep(name, kept, false);
+        if is_new && has_room {
+            assert_eq!(of_others(self), before + bytes, "a last copy left for a last copy");
+        }
+    }
+
+    /// What is held under these names.
+    pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
+        let held = |&name: &SegmentName| Some(Held { name, bytes: self.kept(&name)?.bytes });
+        names.iter().filter_map(held).collect()
+    }
+
+    pub(crate) fn names(&self) -> Vec<SegmentName> {
+        self.index.keys().chain(self.leaving.keys()).copied().collect()
+    }
+
+    pub(crate) fn changes(&mut self) -> std::vec::Drain<'_, (SegmentName, Option<u32>)> {
+        self.changes.drain(..)
+    }
+
+    /// Room for last copies of other nodes.
+    pub(crate) fn room(&self) -> Room {
+        Room {
+            free_bytes: self.index.capacity_bytes() - self.index.bytes(),
+            spare_bytes: self.index.dispensable_bytes(),
+        }
+    }
+
+    /// Segments that may be the next to leave, if that has changed.
+    pub(crate) fn tail(&mut self) -> Option<Vec<SegmentName>> {
+        let now = (self.index.len(), self.evicted);
+        let is_full = self.index.bytes() >= self.index.capacity_bytes() / 8 * 7;
+        if now == self.tail_of || !is_full {
+            return None;
+        }
+        self.tail_of = now;
+        Some(self.index.oldest(TAIL).map(|(&name, _)| name).collect())
+    }
+
+    pub(crate) fn told_standings(
+        &mut self,
+        names: &[SegmentName],
+        standings: &[Standing],
+        has_room: bool,
+    ) {
+        self.is_wanted = has_room;
+        for (name, &standing) in names.iter().zip(standings) {
+            if let Some(kept) = self.index.get(name) {
+                kept.standing.set(standing);
+                self.index.set_spare(name, standing == Standing::Spare);
+            }
+        }
+    }
+
+    /// Whether a segment is kept here. If it is, this copy is the last from now on.
+    pub(crate) fn inherits(&mut self, name: &SegmentName) -> bool {
+        let Some(kept) = self.index.get(name) else { return false };
+        kept.standing.set(Standing::Last);
+        self.index.set_spare(name, false);
+        true
+    }
+
+    /// The next last copy to be offered to another node; it is found until [`Self::left`].
+    pub(crate) fn next_leaving(&mut self) -> Option<Offered> {
+        while let Some((name, chances)) = self.waiting.pop_front() {
+            if let Some(kept) = self.leaving.get(&name) {
+                let heir = kept.standing.get().heir();
+                return Some(Offered { name, bytes: kept.bytes, chances, heir });
+            }
+        }
+        None
+    }
+
+    /// It was passed on, or not.
+    pub(crate) fn left(&mut self, name: &SegmentName) {
+        if self.leaving.remove(name).is_some() {
+            self.changes.push((*name, None));
+        }
+    }
+
+    /// Nobody has room, as far as is known: what waits is lost.
+    pub(crate) fn stop_offering(&mut self) {
+        self.is_wanted = false;
+        while let Some((name, _)) = self.waiting.pop_front() {
+            self.left(&name);
+        }
+    }
+
+    fn kept(&self, name: &SegmentName) -> Option<&Kept> {
+        self.index.get(name).or_else(|| self.leaving.get(name))
+    }
+
+    fn insert(&mut self, name: SegmentName, kept: Kept) -> bool {
+        let mut evicted = Vec::new();
+        let is_kept = self.index.insert(name, kept, &mut evicted).is_ok();
+        self.evicted += evicted.len() as u64;
+        evicted.into_iter().for_each(|(name, kept)| self.evicted(name, kept));
+        self.check();
+        is_kept
+    }
+
+    fn evicted(&mut self, name: SegmentName, kept: Kept) {
+        let standing = kept.standing.get();
+        let fits = self.leaving_bytes() + u64::from(kept.bytes) <= LEAVING_BYTES_MAX;
+        let is_wanted = self.is_wanted || standing.heir().is_some();
+        match keep::offer(standing, kept.chances.get()).filter(|_| fits && is_wanted) {
+            Some(chances) => {
+                self.leaving.insert(name, kept);
+                self.waiting.push_back((name, chances));
+            }
+            None => self.changes.push((name, None)),
+        }
+    }
+
+    /// Bytes of spares that were not hit since they were last looked at.
+    fn cold_spare_bytes(&self) -> u64 {
+        let mut spare_bytes = 0;
+        // Spares come first.
+        let spares = self.index.oldest(usize::MAX).map(|(_, kept)| kept).take_while(|kept| {
+            spare_bytes += u64::from(kept.bytes);
+            spare_bytes <= self.index.spare_bytes()
+        });
+        spares.filter(|kept| kept.frequency() == 0).map(|kept| u64::from(kept.bytes)).sum()
+    }
+
+    fn leaving_bytes(&self) -> u64 {
+        self.leaving.values().map(|kept| u64::from(kept.bytes)).sum()
+    }
+
+    fn check(&self) {
+        let bytes: u64 = self.index.iter().map(|(_, kept)| u64::from(kept.bytes)).sum();
+        assert_eq!(bytes, self.index.bytes(), "bytes are not those of what is there");
+        assert!(bytes <= self.index.capacity_bytes(), "{bytes} bytes are beyond its budget");
+        assert!(self.leaving_bytes() <= LEAVING_BYTES_MAX, "too much is on its way out");
+        assert!(
+            self.leaving.keys().all(|name| self.index.get(name).is_none()),
+            "it is there twice"
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! What came of a seed, or of many.
+
+use std::fmt;
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) seeds: u64,
+    pub(crate) events: u64,
+    pub(crate) served: u64,
+    pub(crate) failed: u64,
+    pub(crate) fills: u64,
+    pub(crate) resumed: u64,
+    pub(crate) unleased: u64,
+    pub(crate) origin_chunks: u64,
+    pub(crate) peer_chunks: u64,
+    pub(crate) takeovers: u64,
+    pub(crate) directory_errors: u64,
+    pub(crate) expired: u64,
+    /// Last copies that another node took, duties that one took, and offers that
+    /// nobody took.
+    pub(crate) taken: u64,
+    pub(crate) inherited: u64,
+    pub(crate) not_taken: u64,
+    /// Segments that nobody holds any more.
+    pub(crate) last_lost: u64,
+    pub(crate) wait_ms_max: u64,
+}
+
+impl Totals {
+    /// What is to happen now and then, and never did.
+    pub(crate) fn never(&self) -> Vec<&'static str> {
+        let Self { served, fills, resumed, unleased, peer_chunks, .. } = *self;
+        let counts = [
+            ("client served", served),
+            ("fill", fills),
+            ("fill at an offset", resumed),
+            ("fill without a lease", unleased),
+            ("chunk of a peer", peer_chunks),
+            ("takeover", self.takeovers),
+            ("directory error", self.directory_errors),
+            ("lease expired", self.expired),
+            ("last copy taken", self.taken),
+            ("duty inherited", self.inherited),
+            ("offer that nobody took", self.not_taken),
+        ];
+        counts.iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.seeds += other.seeds;
+        self.events += other.events;
+        self.served += other.served;
+        self.failed += other.failed;
+        self.fills += other.fills;
+        self.resumed += other.resumed;
+        self.unleased += other.unleased;
+        self.origin_chunks += other.origin_chunks;
+        self.peer_chunks += other.peer_chunks;
+        self.takeovers += other.takeovers;
+        self.directory_errors += other.directory_errors;
+        self.expired += other.expired;
+        self.taken += other.taken;
+        self.inherited += other.inherited;
+        self.not_taken += other.not_taken;
+        self.last_lost += other.last_lost;
+        self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
+    }
+}
+
+impl fmt::Display for Totals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, events, served, failed, fills, resumed, unleased, .. } = self;
+        let Self { origin_chunks, peer_chunks, takeovers, directory_errors, expired, .. } = self;
+        let Self { taken, inherited, not_taken, last_lost, wait_ms_max, .. } = self;
+        write!(
+            f,
+            "{seeds} seeds, {events} events, {served} clients served, {failed} not; {fills} fills \
+             ({resumed} of them at an offset, {unleased} without a lease), {origin_chunks} chunks \
+             of the origin, {peer_chunks} of peers; {takeovers} takeovers, {directory_errors} \
+             directory errors, {expired} leases expired; {taken} last copies taken, {inherited} \
+             duties inherited, {not_taken} offers in vain, {last_lost} last copies lost; at most \
+             {wait_ms_max} ms of waiting"
+        )
+    }
+}
