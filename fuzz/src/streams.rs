@@ -212,6 +212,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         purged: PurgeStamp(number.into()),
         object_bytes: SEGMENT_BYTES + u64::from(bytes),
         index: 1,
+        has_lease: number.is_multiple_of(2),
     };
     let tail = names(number * 6);
     let standings = vec![Standing::Spare; tail.len()];

@@ -231,13 +231,17 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
             let Admissions { clients, peers } = admissions;
+            // A process is one node at most.
+            let mut handler = None;
             for (part, socket) in own {
                 match part {
                     Part::Node(node) => {
-                        listen(socket, &context, node.handler(&context), &clients);
+                        let handler = handler.get_or_insert_with(|| node.handler(&context));
+                        listen(socket, &context, Rc::clone(handler), &clients);
                     }
                     Part::Peers(node) => {
-                        if let Some(service) = node.peer_service(&context, &registry) {
+                        let handler = handler.get_or_insert_with(|| node.handler(&context));
+                        if let Some(service) = node.peer_service(handler, &context, &registry) {
                             listen_for(worker, socket, service, &peers);
                         }
                     }

@@ -86,7 +86,8 @@ pub enum Way<P> {
         /// Whether it is taken for the owner, in the absence of a coordinator.
         is_owner: bool,
     },
-    /// From the node on whose disk the file is, and from nobody else.
+    /// From a node that reads it from its own disk or from an origin, and waits for
+    /// nobody.
     Home {
         /// Which.
         id: P,
@@ -121,7 +122,7 @@ impl<P: PartialEq> Way<P> {
     /// Whether `peer` may read what grows here. Not if we wait for it in turn; and not
     /// if we hang on an owner by our own reckoning, since its reckoning may differ: all
     /// other waits follow the order of the coordinator's answers, and can't form a
-    /// circle. Who reads its own disk waits for nobody.
+    /// circle. Who reads a disk or an origin waits for nobody.
     pub fn may_serve(&self, peer: &P) -> bool {
         match self {
             Self::Here => true,

@@ -9,12 +9,15 @@
 //!                             v
 //!                           dropped
 //! ```
+//!
+//! What comes in large pieces and would only push others out is filled where there is
+//! room from the start ([`fills_elsewhere`]).
 
 use std::ops::Range;
 
 use skep_wire::cache::Standing;
 
-use crate::limits::{CHANCES, READ_AHEAD, SEQUENTIAL_RUN};
+use crate::limits::{CHANCES, ELSEWHERE_BYTES_MIN, READ_AHEAD, SEQUENTIAL_RUN};
 
 /// Whether another node is offered a segment that leaves, and with how many chances
 /// left: if it is the last copy, or the one that is kept while others go, and was
@@ -39,6 +42,13 @@ pub struct Room {
 /// of offers.
 pub fn accepts(room: Room, bytes: u32) -> bool {
     room.free_bytes.saturating_add(room.spare_bytes) >= u64::from(bytes)
+}
+
+/// Whether a node with this `room` that has to fill a segment of `bytes` had better have
+/// the node with most room fill it, and read along: what comes here would leave soon, or
+/// push out what must then be passed on, by the link that clients wait for.
+pub fn fills_elsewhere(room: Room, bytes: u32) -> bool {
+    bytes >= ELSEWHERE_BYTES_MIN && !accepts(room, bytes)
 }
 
 /// How one client reads one object.

@@ -70,6 +70,10 @@ pub const OWNER_WEIGHT_MAX: u32 = 64;
 /// al., "Cooperative caching", OSDI '94: n = 2).
 pub const CHANCES: u8 = 2;
 
+/// Segments of fewer bytes are filled where they are asked for, room or not: the way
+/// over another node would cost more than it saves.
+pub(crate) const ELSEWHERE_BYTES_MIN: u32 = skep_units::SEGMENT_BYTES as u32;
+
 /// Segments that are read ahead of a sequential reader: while one is sent the
 /// next one comes, and one in reserve.
 pub const READ_AHEAD: u32 = 2;

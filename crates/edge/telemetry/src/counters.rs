@@ -244,6 +244,7 @@ counter_table! {
         ClusterPeerJoined cluster_peer_joined = "peer_joined";
         ClusterOwner cluster_owner = "owner";
         ClusterOrigin cluster_origin = "origin";
+        ClusterPlaced cluster_placed = "placed";
         ClusterFailed cluster_failed = "failed";
         ClusterSilent cluster_silent = "silent";
         ClusterDirectoryError cluster_directory_error = "directory_error";

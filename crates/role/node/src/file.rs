@@ -98,7 +98,7 @@ impl SegmentOrigin for SharedFile {
         }
     }
 
-    fn described(&self) -> Option<Origin> {
+    fn described(&self, has_lease: bool) -> Option<Origin> {
         Some(Origin {
             site: site_key(&self.site),
             path: self.relative.to_vec(),
@@ -106,6 +106,7 @@ impl SegmentOrigin for SharedFile {
             purged: self.purged,
             object_bytes: self.stamp.version.bytes,
             index: self.index,
+            has_lease,
         })
     }
 }

@@ -67,6 +67,11 @@ impl NodeHandler {
         Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), others, view })
     }
 
+    /// The way to the origins of the sites in force.
+    pub(crate) fn remotes(&self) -> Rc<Remotes> {
+        Rc::clone(&self.view().remotes)
+    }
+
     /// The view in force: one atomic load when there was no reload.
     fn view(&self) -> RefMut<'_, View> {
         let mut view = self.view.borrow_mut();

@@ -146,10 +146,11 @@ impl Node {
         self.cluster.get()
     }
 
-    /// What answers other nodes on the worker of `context`; `registry` is that of
-    /// all workers.
+    /// What answers other nodes on the worker of `context`, where `handler` answers
+    /// clients; `registry` is that of all workers.
     pub fn peer_service(
         &self,
+        handler: &Rc<NodeHandler>,
         context: &Rc<Context>,
         registry: &Arc<Registry>,
     ) -> Option<Rc<PeerService<PeerDesk>>> {
@@ -160,6 +161,7 @@ impl Node {
             catalog: Arc::clone(&self.catalog),
             announced: Arc::clone(&self.announced),
             others: Others::new(cluster, context.worker(), context.counters()),
+            handler: Rc::clone(handler),
             counters: Arc::clone(context.counters()),
             registry: Arc::clone(registry),
         };

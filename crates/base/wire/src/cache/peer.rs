@@ -28,8 +28,7 @@ pub enum PeerRequest {
         /// Bytes that the asker has.
         from: u32,
         /// Where the segment comes from, if the other is to fill it when it
-        /// does not have it: the asker takes it for the owner while no
-        /// coordinator answers.
+        /// does not have it.
         origin: Option<Origin>,
     },
     /// The head of an object, by the name that stands for it.
@@ -63,6 +62,10 @@ pub struct Origin {
     pub object_bytes: u64,
     /// The segment's number.
     pub index: u32,
+    /// Why the other is to fill it: the asker has the lease, and no room. Else it
+    /// takes the other for the owner while no coordinator answers, or for the node
+    /// whose file it is.
+    pub has_lease: bool,
 }
 
 /// What the other answers.
@@ -94,7 +97,7 @@ pub enum Refusal {
     Mismatch,
     /// The origin failed.
     OriginFailed,
-    /// It has no room for what was offered, or has it already.
+    /// It has no room for what was offered or is to be filled, or has it already.
     NotWanted,
 }
 
@@ -148,7 +151,7 @@ mod tests {
         let origin = |object_bytes, index| {
             let (path, version) = (b"/a".to_vec(), b"1".to_vec());
             let purged = PurgeStamp::NONE;
-            Some(Origin { site: 1, path, version, purged, object_bytes, index })
+            Some(Origin { site: 1, path, version, purged, object_bytes, index, has_lease: true })
         };
         assert!(PeerRequest::decode(&fetch(10, 0, origin(10, 0))).is_ok());
         assert!(PeerRequest::decode(&fetch(10, 0, origin(11, 0))).is_err());

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_directory::keep::fills_elsewhere;
 use skep_directory::{Action, End, Event, Fetcher};
 use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool};
 use skep_serve::{Worker, monotonic_ms};
@@ -20,7 +21,7 @@ use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
-use crate::segment::Segment;
+use crate::segment::{Segment, Way};
 use crate::store::Filler;
 
 /// What fills a segment from where it comes from.
@@ -28,8 +29,9 @@ pub(crate) trait SegmentOrigin: 'static {
     /// Reads on from what is there. Whatever goes wrong: what is there is right.
     fn read(&self, segment: Arc<Segment>) -> impl Future<Output = ()>;
 
-    /// In words that all nodes share, for one that is to fill in our stead.
-    fn described(&self) -> Option<Origin>;
+    /// In words that all nodes share, for one that is to fill in our stead; `None`: it
+    /// can't. `has_lease`: this node has the lease.
+    fn described(&self, has_lease: bool) -> Option<Origin>;
 }
 
 /// Reads all of a segment: on where its origin broke off, as long as each attempt
@@ -93,6 +95,19 @@ impl Others {
         tokio::task::spawn_local(async move { read_on(&file, filler.segment()).await });
     }
 
+    /// Begins to fill a segment from its origin, for a node that has the lease, but no
+    /// room, and waits for this.
+    pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
+        self.offer_if_wanted(filler.store());
+        let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
+        tokio::task::spawn_local(async move {
+            read_counted(&origin, filler.segment(), &counters).await;
+            drop(filler);
+            // Before the other says that it has it, too: who was first keeps it.
+            cluster.tell_changes().await;
+        });
+    }
+
     fn spawn(
         &self,
         filler: Filler,
@@ -107,19 +122,19 @@ impl Others {
             counters: Arc::clone(&self.counters),
             filler,
             origin,
+            is_for_peer,
         };
-        tokio::task::spawn_local(run(running, is_for_peer, known));
+        tokio::task::spawn_local(run(running, known));
         receiver
     }
 }
 
 /// Runs a fill to its end: the segment is whole then, or has failed.
-/// `is_for_peer`: for a node that takes this one for the owner. `known`: hears
-/// of the coordinator's first answer.
-async fn run<O: SegmentOrigin>(running: Running<O>, is_for_peer: bool, known: oneshot::Sender<()>) {
+/// `known`: hears of the coordinator's first answer.
+async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) {
     let mut known = Some(known);
     let bytes = running.segment().len();
-    let mut fetcher = match is_for_peer {
+    let mut fetcher = match running.is_for_peer {
         true => Fetcher::for_peer(bytes, now()),
         false => Fetcher::new(bytes, 0, now()),
     };
@@ -169,6 +184,8 @@ struct Running<O> {
     counters: Arc<CoreCounters>,
     filler: Filler,
     origin: O,
+    /// For a node that takes this one for the owner.
+    is_for_peer: bool,
 }
 
 impl<O: SegmentOrigin> Running<O> {
@@ -190,7 +207,7 @@ impl<O: SegmentOrigin> Running<O> {
             name: self.filler.name(),
             bytes: self.segment().len(),
             from,
-            origin: if with_origin { self.origin.described() } else { None },
+            origin: if with_origin { self.origin.described(false) } else { None },
         };
         let bytes = self.segment().len();
         if with_origin {
@@ -222,17 +239,54 @@ impl<O: SegmentOrigin> Running<O> {
     }
 
     async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
-        let from = self.segment().filled();
-        let reading = read_on(&self.origin, self.segment());
         match lease {
-            Some(lease) => renewing(reading, || self.cluster.tell_renewed(lease)).await,
-            None => reading.await,
+            Some(lease) => renewing(self.lead(), || self.cluster.tell_renewed(lease)).await,
+            None => self.read_origin().await,
         }
-        let filled = self.segment().filled();
-        self.counters.inc(Counter::ClusterOrigin);
-        self.counters.add(Counter::ClusterOriginBytes, u64::from(filled - from));
-        Event::Filled { filled }
+        Event::Filled { filled: self.segment().filled() }
     }
+
+    /// Fills under a lease: here, or where there is more room.
+    async fn lead(&self) {
+        if let Some((host, request)) = self.host() {
+            self.segment().set_way(Way::Home { id: host.id });
+            let fetched = fetch_chunks(&self.pool, host.address, &request, self.segment()).await;
+            match fetched {
+                Ok(()) => return self.counters.inc(Counter::ClusterPlaced),
+                Err(error) => tracing::debug!(%error, "a segment was not filled elsewhere"),
+            }
+            self.segment().set_way(Way::Here);
+        }
+        self.read_origin().await;
+    }
+
+    /// Who had better fill the segment, if somebody had, and what to ask for.
+    fn host(&self) -> Option<(Peer, PeerRequest)> {
+        let (room, bytes) = (self.filler.store().room(), self.segment().len());
+        // Who fills for others is where it is to be.
+        if self.is_for_peer || !fills_elsewhere(room, bytes) {
+            return None;
+        }
+        let host = *self.cluster.roomiest.load_full()?;
+        let (name, from) = (self.filler.name(), self.segment().filled());
+        let origin = Some(self.origin.described(true)?);
+        Some((host, PeerRequest::Fetch { name, bytes, from, origin }))
+    }
+
+    async fn read_origin(&self) {
+        read_counted(&self.origin, self.segment(), &self.counters).await;
+    }
+}
+
+async fn read_counted(
+    origin: &impl SegmentOrigin,
+    segment: &Arc<Segment>,
+    counters: &CoreCounters,
+) {
+    let from = segment.filled();
+    read_on(origin, segment).await;
+    counters.inc(Counter::ClusterOrigin);
+    counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
 }
 
 /// Gets from the node at `peer` what `segment` lacks; what has come is published,

@@ -114,6 +114,7 @@ impl Others {
                 purged: object.purged(),
                 object_bytes: object.bytes(),
                 index,
+                has_lease: false,
             },
             home,
         })
@@ -236,7 +237,7 @@ impl SegmentOrigin for HomeFile {
         }
     }
 
-    fn described(&self) -> Option<Origin> {
+    fn described(&self, _: bool) -> Option<Origin> {
         // Only a node that has the file could make use of it.
         None
     }

@@ -1,6 +1,7 @@
 //! What this node answers other nodes.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -14,13 +15,14 @@ use skep_wire::cache::part::Head;
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
-use super::{Cluster, Others, Outstanding};
+use super::{Cluster, Others, Outstanding, SegmentOrigin};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
 use crate::file::{SharedFile, site_key};
+use crate::handler::NodeHandler;
 use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
 use crate::partition::{Announced, Place, head_of};
-use crate::remote::Handed;
+use crate::remote::{Handed, RemoteSegment};
 use crate::segment::Segment;
 use crate::store::{Acquired, Store, Wanted};
 use crate::stream::pool;
@@ -32,6 +34,8 @@ pub struct PeerDesk {
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) others: Others,
+    /// Of this worker: its way to origins.
+    pub(crate) handler: Rc<NodeHandler>,
     pub(crate) counters: Arc<CoreCounters>,
     /// Of all workers: it knows what clients are owed.
     pub(crate) registry: Arc<Registry>,
@@ -54,6 +58,9 @@ impl PeerDesk {
             // gets from others: they may wait for who asks.
             (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
+            (None, Some(origin)) if origin.has_lease && !accepts(self.store.room(), bytes) => {
+                return Err(Refusal::NotWanted);
+            }
             (None, Some(origin)) => self.fill(name, bytes, origin).await,
             (None, None) => None,
         };
@@ -167,30 +174,55 @@ impl PeerDesk {
         self.store.inherits(name)
     }
 
-    /// Fills a segment for a node that takes this one for its owner, or knows that
-    /// its file is here.
+    /// Fills a segment for another node.
     async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
-        let (catalog, counters) = (self.catalog.load_full(), Arc::clone(&self.counters));
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
-        let wanted = Wanted { name, bytes, has_more };
-        let is_of_part = self.is_of_part(&origin);
-        let look = move || {
-            let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
-            SharedFile::described_by(&origin, name, site, &counters)
-        };
+        let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
+        let catalog = self.catalog.load_full();
+        let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
+        if site.remote.is_some() {
+            let remotes = self.handler.remotes();
+            let segment = RemoteSegment::described_by(&origin, name, site, &remotes).await?;
+            return Some(self.begin(wanted, segment, why));
+        }
+        let (site, counters) = (Arc::clone(site), Arc::clone(&self.counters));
+        let look = move || SharedFile::described_by(&origin, name, &site, &counters);
         let file = pool(move || Ok(look())).await.ok().flatten()?;
-        match self.store.acquire(wanted) {
-            Acquired::Ready(segment) | Acquired::Growing(segment) => Some(segment),
-            Acquired::Fill(filler) => {
-                let segment = Arc::clone(filler.segment());
-                match is_of_part {
-                    true => self.others.fill_from_disk(filler, file),
-                    false => self.others.fill_for_peer(filler, file),
-                }
-                Some(segment)
-            }
+        Some(self.begin(wanted, file, why))
+    }
+
+    fn why(&self, origin: &Origin) -> Why {
+        match origin.has_lease {
+            true => Why::HasRoom,
+            false if self.is_of_part(origin) => Why::HasFile,
+            false => Why::IsOwner,
         }
     }
+
+    fn begin(&self, wanted: Wanted, origin: impl SegmentOrigin, why: Why) -> Arc<Segment> {
+        let filler = match self.store.acquire(wanted) {
+            Acquired::Ready(segment) | Acquired::Growing(segment) => return segment,
+            Acquired::Fill(filler) => filler,
+        };
+        let segment = Arc::clone(filler.segment());
+        match why {
+            Why::HasRoom => self.others.fill_from_origin(filler, origin),
+            Why::HasFile => self.others.fill_from_disk(filler, origin),
+            Why::IsOwner => self.others.fill_for_peer(filler, origin),
+        }
+        segment
+    }
+}
+
+/// Why another node has this one fill a segment.
+#[derive(Clone, Copy)]
+enum Why {
+    /// The other has the lease, and no room.
+    HasRoom,
+    /// The file is on this node's disk.
+    HasFile,
+    /// The other takes this node for its owner.
+    IsOwner,
 }
 
 impl PeerHandler for PeerDesk {

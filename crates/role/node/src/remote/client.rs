@@ -142,6 +142,22 @@ impl Remotes {
         Landing::Failed(503)
     }
 
+    /// What is kept of `target` here, or comes to be; nothing that is for one client.
+    pub(super) async fn kept(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> Option<Arc<Resource>> {
+        if matches!(self.shelf.look(site, target), Looked::Pass) {
+            return None;
+        }
+        match self.find(site, remote, target).await {
+            Landing::Resource(resource, _) => Some(resource),
+            _ => None,
+        }
+    }
+
     /// Asks for all of `target`, for one client.
     pub(super) async fn pass(
         &self,

@@ -38,6 +38,7 @@ pub(crate) use client::{Landing, Passed, Remotes, Tally};
 pub(crate) use handed::Handed;
 pub(crate) use kept::{Freshness, Remote};
 pub(crate) use pass::pass;
+pub(crate) use segment::RemoteSegment;
 pub(crate) use shelf::Shelf;
 
 /// Where the bytes of a site come from.

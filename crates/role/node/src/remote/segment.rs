@@ -12,15 +12,18 @@ use std::sync::Arc;
 use skep_origin::{Body, Condition, OriginError, OriginReply, freshness};
 use skep_telemetry::Counter;
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::Origin;
+use skep_wire::cache::{Origin, SegmentName};
+use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
 use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::catalog::Resource;
 use crate::cluster::{Buffer, SegmentOrigin, read_on};
+use crate::file::site_key;
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::segment::Segment;
+use crate::site::Site;
 use crate::store::Filler;
 
 /// Why a segment gets no further.
@@ -103,6 +106,21 @@ impl RemoteSegment {
         Self { remotes, resource, index, opened: RefCell::default() }
     }
 
+    /// What another node describes, if this one knows the object in that version, or
+    /// gets to know it.
+    pub(crate) async fn described_by(
+        origin: &Origin,
+        name: SegmentName,
+        site: &Arc<Site>,
+        remotes: &Rc<Remotes>,
+    ) -> Option<Self> {
+        let resource = remotes.kept(site, site.remote.as_ref()?, &origin.path).await?;
+        let object = &resource.variants.plain;
+        let is_it =
+            object.bytes() == origin.object_bytes && object.wanted(origin.index).name == name;
+        is_it.then(|| Self::new(remotes, &resource, origin.index))
+    }
+
     /// The same with an answer that is there already.
     pub(super) fn with(self, reply: OriginReply) -> Self {
         *self.opened.borrow_mut() = Some(reply);
@@ -172,9 +190,24 @@ impl SegmentOrigin for RemoteSegment {
         }
     }
 
-    fn described(&self) -> Option<Origin> {
-        // Whoever owns it can ask the same origin, but does not know its head.
-        None
+    fn described(&self, has_lease: bool) -> Option<Origin> {
+        // Without a coordinator nobody tells the other who has the object's head. And
+        // bytes that are on their way here had better come here.
+        if !has_lease || self.opened.borrow().is_some() {
+            return None;
+        }
+        let object = &self.resource.variants.plain;
+        let known = self.resource.remote().filter(|known| !is_once(&known.version))?;
+        let is_short = known.target.len() + known.version.len() <= ORIGIN_BYTES_MAX;
+        is_short.then(|| Origin {
+            site: site_key(&self.resource.site),
+            path: known.target.to_vec(),
+            version: known.version.to_vec(),
+            purged: object.purged(),
+            object_bytes: object.bytes(),
+            index: self.index,
+            has_lease,
+        })
     }
 }
 
