@@ -11,10 +11,12 @@ use skep_tests::content::{assert_same, version};
 use skep_tests::fake::{FakeNode, Greeting, Said};
 use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin};
 use skep_tests::sought::{
-    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, REFUSED,
+    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, PLACED, REFUSED,
 };
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
-use skep_wire::cache::{Answer as Told, PeerReply, Refusal, SegmentName, ToCoordinator};
+use skep_wire::cache::{
+    Answer as Told, PeerReply, PeerRequest, Refusal, SegmentName, ToCoordinator,
+};
 
 /// Bytes of a chunk on its way between nodes.
 const CHUNK: usize = 256 << 10;
@@ -130,6 +132,51 @@ fn a_node_that_lies_or_stalls_costs_a_detour() {
     cluster.wait_linked(2);
     get_all(&cluster, "node-2", &names, &body);
     assert_eq!(cluster.sum(ORIGIN), from_disk, "node-1 has them all");
+}
+
+#[test]
+fn a_node_with_room_that_does_not_fill_costs_a_detour() {
+    /// Segments: more than a node's memory has room for.
+    const SEGMENTS: usize = 20;
+    let body = version(1, SEGMENTS * SEGMENT);
+    let segment = |index: usize| &body[index * SEGMENT..(index + 1) * SEGMENT];
+    let stories: [fn(&[u8]) -> Said; 6] = [
+        |bytes| Said::whole(bytes, 0),
+        |_| Said::refusal(Refusal::NotWanted),
+        |_| Said::refusal(Refusal::Overloaded),
+        |bytes| Said::chunks(bytes, 0, 3).close(),
+        |bytes| Said::chunks(bytes, 0, 1).changed_chunk(&bytes[CHUNK..2 * CHUNK]),
+        |bytes| Said::chunks(bytes, 0, 2).hang(),
+    ];
+    let site = Site::new().with("film", &body);
+    let cluster = CacheCluster::start(1, 1, site, "size_bytes_max = \"32MiB\"");
+    let named = |index: usize| {
+        let said = stories[index % stories.len()](segment(index));
+        (cluster.segment_name("film", index as u32), said)
+    };
+    let scripts: HashMap<_, _> = (0..SEGMENTS).map(named).collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        scripts.get(&name).cloned()
+    });
+    cluster.wait_linked(2);
+    for index in 0..SEGMENTS {
+        let range = format!("bytes={}-{}", index * SEGMENT, (index + 1) * SEGMENT - 1);
+        let mut client = RawClient::connect(cluster.outer("node-1"));
+        let reply = client.request("GET", "/film", &[("Range", &range)]);
+        assert_same(&reply.body, segment(index));
+    }
+    let leased = |request: &PeerRequest| match request {
+        PeerRequest::Fetch { origin, .. } => origin.as_ref().is_some_and(|it| it.has_lease),
+        _ => false,
+    };
+    let asked = fake.asked().iter().filter(|request| leased(request)).count();
+    assert!(asked >= stories.len(), "each story was told: {asked}");
+    let placed = cluster.sum(PLACED);
+    assert!(placed > 0 && placed < SEGMENTS as u64 / 2, "{placed}");
+    // Or more: what leaves so small a memory before it is asked for is read again.
+    let from_disk = || cluster.sum(ORIGIN) >= SEGMENTS as u64 - placed;
+    poll_until(PATIENCE, "what the other did not give is read", from_disk);
 }
 
 #[test]

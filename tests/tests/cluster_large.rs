@@ -9,6 +9,7 @@ use skep_tests::cache::CacheCluster;
 use skep_tests::direct::figure;
 use skep_tests::origin::Origin;
 use skep_tests::sought::{LOST, REFUSED, SILENT};
+use skep_tests::sought::{ORIGIN_BYTES, PLACED};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const PATTERN: Pattern = Pattern { seed: 7 };
@@ -27,6 +28,30 @@ const PART_BYTES: u64 = 1_000_000;
 
 /// Of origin traffic over the file's length, in percent.
 const PERCENT_MAX: u64 = 105;
+
+#[test]
+fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
+    let mut bytes = vec![0; LEN as usize];
+    PATTERN.fill(0, &mut bytes);
+    let origin = Origin::of(bytes.clone(), "\"v1\"", "Cache-Control: max-age=3600\r\n");
+    let remote = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), CACHE);
+    let folder = CacheCluster::start(1, 3, Site::new().with("film", &bytes), CACHE);
+    for (what, cluster) in [("an origin", remote), ("a shared folder", folder)] {
+        for (nth, node) in NODES.iter().enumerate() {
+            let whole = cluster.get(node, "/film");
+            assert_eq!(PATTERN.first_wrong(0, &whole.body), None, "{what}, {nth}");
+            assert_eq!(whole.body.len() as u64, LEN, "{what}, {nth}");
+        }
+        let [read, placed] = [ORIGIN_BYTES, PLACED].map(|metric| cluster.sum(metric));
+        figure(&format!(
+            "a file of two nodes' memories at three nodes, read in order at each: {} % of it \
+             came from {what}, {placed} segments to where there was room",
+            read * 100 / LEN
+        ));
+        assert!(placed > 0, "{what}: one node's memory has room for half of it");
+        assert!(read * 100 <= LEN * PERCENT_MAX, "{what}: {read} of {LEN} bytes");
+    }
+}
 
 #[test]
 fn readers_at_random_offsets_cost_the_origin_the_file_once() {
