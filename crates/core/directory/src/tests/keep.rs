@@ -20,6 +20,10 @@ fn offers_take_room_or_the_place_of_spares() {
     assert!(accepts(room(10, 0), 10) && accepts(room(4, 6), 10));
     assert!(!accepts(room(4, 5), 10));
     assert!(accepts(room(u64::MAX, 1), 10));
+    let segment = skep_units::SEGMENT_BYTES as u32;
+    assert!(fills_elsewhere(room(1, segment as u64 - 2), segment));
+    assert!(!fills_elsewhere(room(0, segment as u64), segment), "it has room");
+    assert!(!fills_elsewhere(room(0, 0), segment - 1), "it is small");
 }
 
 #[test]
