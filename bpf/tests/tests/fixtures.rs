@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::collections::BTreeSet;
+use std::io::{Write, stderr};
 
 use skep_bpf_tests::fixtures::{self, Fixture};
 use skep_bpf_tests::world::node_mac;
@@ -61,7 +62,7 @@ fn the_kernel_meets_each() {
         let kernel = match Kernel::load(object) {
             Ok(kernel) => kernel,
             Err(error) => {
-                eprintln!("SKIPPED: {object:?}: {error:#}");
+                let _ = writeln!(stderr(), "SKIPPED: {object:?}: {error:#}");
                 continue;
             }
         };

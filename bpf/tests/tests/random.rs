@@ -11,6 +11,7 @@
 use skep_bpf_tests::mutate::Mutator;
 use skep_bpf_tests::{Host, Kernel, Machine, Model, Object, Program, fixtures};
 use skep_steer::{Action, Outcome};
+use std::io::{Write, stderr};
 
 /// Packets that meet the same tables; then all begins anew.
 const BATCH_PACKETS: u64 = 2_500;
@@ -87,7 +88,7 @@ fn kernel(test: &str, object: Object, program: Program) {
     let mut kernel = match Kernel::load(object) {
         Ok(kernel) => kernel,
         Err(error) => {
-            eprintln!("SKIPPED: {object:?}: {error:#}");
+            let _ = writeln!(stderr(), "SKIPPED: {object:?}: {error:#}");
             return;
         }
     };

@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{Read, Write, stderr};
 use std::net::{IpAddr, TcpStream, UdpSocket};
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,11 @@ const LOST: Duration = Duration::from_secs(2);
 pub fn root_or_skip() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
-        eprintln!("SKIPPED: {} needs root", thread::current().name().unwrap_or("a test"));
+        let _ = writeln!(
+            stderr(),
+            "SKIPPED: {} needs root",
+            thread::current().name().unwrap_or("a test")
+        );
     }
     is_root
 }

@@ -248,6 +248,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
     use std::fs;
+    use std::io::{Write, stderr};
     use std::mem::offset_of;
     use std::path::Path;
     use std::process::Command;
@@ -348,7 +349,7 @@ mod tests {
         fs::write(&source, program).unwrap();
         assert!(Path::new(ABI).exists());
         let Ok(output) = Command::new("cc").arg("-fsyntax-only").arg(&source).output() else {
-            eprintln!("SKIPPED: no C compiler, `cc`, to read bpf/abi.h with");
+            let _ = writeln!(stderr(), "SKIPPED: no C compiler, `cc`, to read bpf/abi.h with");
             return;
         };
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -5,6 +5,7 @@
 use rustix::net::{AddressFamily, SocketType, ipproto};
 use rustix::thread::CapabilitySet;
 use skep_guard::privileges::{NETGUARD, has, keep_only};
+use std::io::{Write, stderr};
 
 /// Whether this thread may open a raw socket, which takes CAP_NET_RAW.
 fn may_open_raw() -> bool {
@@ -14,7 +15,7 @@ fn may_open_raw() -> bool {
 #[test]
 fn what_is_given_up_is_gone_and_what_is_kept_stays() {
     if !has(NETGUARD | CapabilitySet::NET_BIND_SERVICE) {
-        eprintln!("SKIPPED: needs root, to have something to give up");
+        let _ = writeln!(stderr(), "SKIPPED: needs root, to have something to give up");
         return;
     }
     keep_only(NETGUARD).unwrap();

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::{Write, stderr};
 use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -184,7 +185,10 @@ fn a_file_that_was_being_made_when_the_process_died_is_no_obstacle() {
 #[test]
 fn a_full_disk_is_an_error_that_passes() {
     if !is_root() {
-        eprintln!("SKIPPED: a_full_disk_is_an_error_that_passes needs root, to mount a disk");
+        let _ = writeln!(
+            stderr(),
+            "SKIPPED: a_full_disk_is_an_error_that_passes needs root, to mount a disk"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -196,7 +200,10 @@ fn a_full_disk_is_an_error_that_passes() {
 #[test]
 fn a_disk_that_is_read_only_is_named() {
     if !is_root() {
-        eprintln!("SKIPPED: a_disk_that_is_read_only_is_named needs root, to mount a disk");
+        let _ = writeln!(
+            stderr(),
+            "SKIPPED: a_disk_that_is_read_only_is_named needs root, to mount a disk"
+        );
         return;
     }
     let dir = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code, reason = "tests")]
 
 use std::fs;
+use std::io::{Write, stderr};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
@@ -44,16 +45,16 @@ const LONG: Duration = Duration::from_secs(20);
 pub(crate) fn in_bed(work: impl FnOnce(&Bed) + Send + 'static) {
     let result = thread::spawn(|| {
         if !leave_namespaces() {
-            eprintln!("SKIPPED: needs root, to make namespaces");
+            let _ = writeln!(stderr(), "SKIPPED: needs root, to make namespaces");
             return;
         }
         use skep_datapath::DatapathError::{NoBpf, NoPermission};
         if let Err(error @ (NoBpf { .. } | NoPermission { .. })) = skep_datapath::prepare() {
-            eprintln!("SKIPPED: {error}");
+            let _ = writeln!(stderr(), "SKIPPED: {error}");
             return;
         }
         if Command::new("ip").arg("-V").output().is_err() {
-            eprintln!("SKIPPED: needs `ip` of iproute2");
+            let _ = writeln!(stderr(), "SKIPPED: needs `ip` of iproute2");
             return;
         }
         work(&Bed::new());

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs::{self, File};
+use std::io::{Write, stderr};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::thread;
@@ -44,7 +45,7 @@ impl Namespace {
             File::open("/proc/thread-self/ns/net").ok().map(OwnedFd::from)
         });
         let Some(namespace) = made.join().unwrap().map(Self) else {
-            eprintln!("SKIPPED: needs root, to make network namespaces");
+            let _ = writeln!(stderr(), "SKIPPED: needs root, to make network namespaces");
             return None;
         };
         namespace.run(|| {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::io::{Write, stderr};
 use std::net::IpAddr;
 use std::ptr;
 
@@ -291,7 +292,7 @@ fn checksums_left_to_a_veth_before_a_packet_program_are_found() {
 fn attach_xdp(netif: &mut Netif, device: &Device) -> bool {
     const DRIVER_MODE: u32 = 1 << 2;
     let Some(program) = load_xdp_pass() else {
-        eprintln!("SKIPPED: needs BPF, to attach a packet program");
+        let _ = writeln!(stderr(), "SKIPPED: needs BPF, to attach a packet program");
         return false;
     };
     let xdp = vec![LinkXdp::Fd(program), LinkXdp::Flags(DRIVER_MODE)];

@@ -1,5 +1,6 @@
 //! A real etcd on loopback, each cluster on an address of its own.
 
+use std::io::{Write, stderr};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +15,7 @@ use super::{Process, until};
 pub(crate) fn is_missing() -> bool {
     let is_missing = Command::new("etcd").arg("--version").output().is_err();
     if is_missing {
-        eprintln!("SKIPPED: no `etcd` here: apt-get install etcd-server");
+        let _ = writeln!(stderr(), "SKIPPED: no `etcd` here: apt-get install etcd-server");
     }
     is_missing
 }

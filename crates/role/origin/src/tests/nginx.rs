@@ -1,5 +1,6 @@
 //! The client against nginx: somebody else's reading of the RFCs.
 
+use std::io::{Write, stderr};
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -45,7 +46,7 @@ impl Nginx {
         match child {
             Ok(child) => Some(Self { child, folder, url: format!("http://{address}") }),
             Err(error) => {
-                eprintln!("SKIPPED: no nginx to talk to: {error}");
+                let _ = writeln!(stderr(), "SKIPPED: no nginx to talk to: {error}");
                 None
             }
         }
