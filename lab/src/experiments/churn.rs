@@ -80,7 +80,7 @@ struct Results {
     machine: Machine,
     settings: Settings,
     courses: Vec<Course>,
-    /// Rows that could not be measured, and why.
+    /// Rows that could not be measured, or show what must not be, and why.
     troubles: Vec<String>,
 }
 
@@ -98,6 +98,7 @@ pub(super) fn run(run: &Run) -> Result<(), Failure> {
         match go_through(&load, step_ms, &run.settings) {
             Ok(course) => {
                 course.print();
+                results.troubles.extend(course.trouble());
                 results.courses.push(course);
             }
             Err(error) => {
@@ -173,6 +174,14 @@ impl Course {
             ms(report.first_byte_us.max),
         );
         report.examples.iter().take(3).for_each(|example| println!("    {example}"));
+    }
+
+    /// What must not be: wrong bytes, and failures where Skep stands before its nodes. (Who
+    /// is steered to a node directly loses what that was sending when it was killed.)
+    fn trouble(&self) -> Option<String> {
+        let MixReport { failed, wrong, .. } = self.report;
+        let is_amiss = wrong > 0 || failed > 0 && self.row == Row::SkepProxy;
+        is_amiss.then(|| format!("{}: {failed} failed, {wrong} of them wrong", self.row.name()))
     }
 
     /// The hit ratio before an event, its least after it until the next one,
@@ -274,7 +283,7 @@ impl Results {
             course.report.examples.iter().for_each(|example| page.add(&format!("- {example}")));
             page.add("");
         }
-        self.troubles.iter().for_each(|it| page.add(&format!("Not measured: {it}\n")));
+        self.troubles.iter().for_each(|it| page.add(&format!("Amiss: {it}\n")));
     }
 
     fn plot(&self, title: &str, y: &'static str, of: impl Fn(&Second) -> f64) -> Plot {

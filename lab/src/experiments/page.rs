@@ -112,7 +112,10 @@ impl Page {
         }
         match troubles.len() {
             0 => Ok(()),
-            count => Err(format!("{count} cells could not be measured, see the page's end").into()),
+            count => {
+                Err(format!("{count} cells could not be measured or are amiss, see the page's end")
+                    .into())
+            }
         }
     }
 

@@ -175,8 +175,12 @@ fn go_on(stage: &mut Stage, mix: &MixRunning, options: &VerifyOptions) -> Result
 
 impl Results {
     fn troubles(&self) -> Vec<String> {
-        let MixReport { wrong, stalest_ms, .. } = self.report;
+        let MixReport { wrong, failed, stalest_ms, .. } = self.report;
         let mut troubles = Vec::new();
+        if failed > 0 {
+            let failures = (&self.report.failures, &self.report.examples);
+            troubles.push(format!("{failed} requests failed: {failures:?}"));
+        }
         if wrong > 0 {
             troubles.push(format!("{wrong} replies are wrong: {:?}", self.report.examples));
         }
