@@ -252,7 +252,13 @@ impl CacheCluster {
     /// Purges at a dispatcher: what its API answers.
     #[track_caller]
     pub fn purge(&self, name: &str, what: &[&str]) -> Value {
-        let body = serde_json::json!({ "what": what }).to_string();
+        self.order_purge(name, &serde_json::json!({ "what": what }))
+    }
+
+    /// The same, ordered in these words.
+    #[track_caller]
+    pub fn order_purge(&self, name: &str, order: &Value) -> Value {
+        let body = order.to_string();
         let text = self.exchange(
             name,
             &format!(

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
 use skep_tests::origin::{Answer, FRESH, Origin};
@@ -340,11 +340,12 @@ fn a_node_that_does_not_answer_is_named() {
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert!(done.stdout.contains("node-1  purged in ") && done.stdout.lines().count() == 2);
     cluster.daemon("node-2").signal(Signal::STOP);
-    let done = cluster.skep("dispatcher-1", &["purge", "/f", "--timeout", "200ms"]);
+    // Sooner than silence ends the link, and without a process that has to start first.
+    let order = json!({ "what": ["/f"], "timeout_ms": 400 });
+    let purged = cluster.order_purge("dispatcher-1", &order);
     cluster.daemon("node-2").signal(Signal::CONT);
-    assert_eq!(done.code, Some(1), "{done:?}");
-    assert!(done.stdout.contains("node-1  purged in "), "{done:?}");
-    assert!(done.stderr.contains("node-2 has not acknowledged it within 200 ms"), "{done:?}");
+    assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "late")]);
+    assert_eq!(purged["complete"], false);
     cluster.wait_linked(2);
     let done = cluster.skep("dispatcher-1", &["purge", "/f", "--json"]);
     let purged: Value = serde_json::from_str(&done.stdout).unwrap();
@@ -379,6 +380,12 @@ fn bad_input_is_refused_with_a_word_on_what_was_expected() {
     gate(&cluster, &["http://A.example/f", "http://x.b.example/f"]);
     assert_eq!(cluster.purge("dispatcher-1", &[])["status"], 422);
     assert_eq!(cluster.purge("dispatcher-1", &["/a"; 129])["status"], 422);
+    for (timeout_ms, is_taken) in [(0, false), (20_000, true), (20_001, false)] {
+        let order = json!({ "what": ["/f"], "timeout_ms": timeout_ms });
+        let answer = cluster.order_purge("dispatcher-1", &order);
+        assert_eq!(answer["complete"] == true, is_taken, "{timeout_ms} ms: {answer}");
+        assert_eq!(answer["status"] == 422, !is_taken, "{timeout_ms} ms: {answer}");
+    }
 }
 
 #[test]
