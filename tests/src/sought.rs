@@ -24,6 +24,9 @@ pub const DIRECTORY_ERROR: &str = "skep_cluster_cache_total{outcome=\"directory_
 /// The coordinator did not answer.
 pub const SILENT: &str = "skep_cluster_cache_total{outcome=\"silent\"}";
 
+/// Not got from anywhere.
+pub const FAILED: &str = "skep_cluster_cache_total{outcome=\"failed\"}";
+
 /// Bytes from where they come from.
 pub const ORIGIN_BYTES: &str = "skep_cluster_cache_bytes_total{from=\"origin\"}";
 
