@@ -72,6 +72,8 @@ pub struct Setup {
     pub direct: String,
     /// Lines before all tables.
     pub lines: String,
+    /// Lines of `[[site]]`.
+    pub site: String,
 }
 
 impl Default for Setup {
@@ -93,6 +95,7 @@ impl Setup {
             ipv6: false,
             direct: String::new(),
             lines: String::new(),
+            site: String::new(),
         }
     }
 }
@@ -287,9 +290,20 @@ impl DirectCluster {
     /// What a dispatcher says of its part in direct dispatch.
     #[track_caller]
     pub fn status(&self, dispatcher: &str) -> serde_json::Value {
+        self.status_of(dispatcher, "direct")
+    }
+
+    /// What a dispatcher says of its coordinator of the cluster cache.
+    #[track_caller]
+    pub fn coordinator(&self, dispatcher: &str) -> serde_json::Value {
+        self.status_of(dispatcher, "cache")
+    }
+
+    #[track_caller]
+    fn status_of(&self, dispatcher: &str, part: &str) -> serde_json::Value {
         let said = self.control(dispatcher, &["status", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-        status["direct"].clone()
+        status[part].clone()
     }
 
     /// A sample of a process's metrics, by its name with labels.
@@ -432,7 +446,7 @@ impl DirectCluster {
         let (v4, v6) = (self.vip(), self.vip6());
         let listen = if setup.ipv6 { format!("[\"{v4}\", \"{v6}\"]") } else { format!("\"{v4}\"") };
         let root = self.folder.root().display();
-        let Setup { cluster, policy, direct, lines, .. } = &*setup;
+        let Setup { cluster, policy, direct, lines, site, .. } = &*setup;
         let head = format!(
             "cluster = \"{cluster}\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
              metrics.listen = \"127.0.0.1:{METRICS_PORT}\"\n\
@@ -455,7 +469,8 @@ impl DirectCluster {
             let is_new = name.starts_with("node-") && number.is_some_and(|it| !planned(it));
             let own = number.filter(|_| is_new).map(|number| self.node_lines(number, 100));
             let site = format!(
-                "[[site]]\nroot = \"{root}/site\"\nheaders = {{ \"X-Skep-Node\" = \"{name}\" }}\n"
+                "[[site]]\nroot = \"{root}/site\"\nheaders = {{ \"X-Skep-Node\" = \"{name}\" }}\n\
+                 {site}"
             );
             let own = own.unwrap_or_default();
             self.folder.replace(&format!("{name}.toml"), format!("{head}{nodes}{own}{site}"));
