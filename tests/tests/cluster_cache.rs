@@ -73,6 +73,22 @@ fn a_changed_file_is_new_everywhere_and_versions_never_mix() {
 }
 
 #[test]
+fn a_change_that_the_kernel_does_not_tell_of_is_seen_by_default_too() {
+    // The folder that is watched is that of the link, and nothing changes there.
+    let site = Site::new().with("elsewhere/file", version(1, 20_000));
+    site.link("shown", "elsewhere/file");
+    let cluster = CacheCluster::start(1, 2, site, "");
+    for number in 1..4 {
+        cluster.site.replace("elsewhere/file", version(number, 20_000));
+        for node in ["node-1", "node-2"] {
+            poll_until(PATIENCE, &format!("version {number} at {node}"), || {
+                version_of(&cluster.get(node, "/shown").body).expect("one version") == number
+            });
+        }
+    }
+}
+
+#[test]
 fn without_a_coordinator_the_owner_fills_and_all_goes_on() {
     let mut site = Site::new();
     for number in 0..40 {

@@ -121,6 +121,12 @@ fn every_default_is_accepted_by_its_own_rules() {
 }
 
 #[test]
+fn changed_files_are_looked_for_each_second_by_default() {
+    let config = Config::parse("test", BASE).unwrap();
+    assert_eq!(config.cache.check_interval_ms, 1_000);
+}
+
+#[test]
 fn every_required_setting_is_missed() {
     for setting in settings().iter().filter(|setting| setting.required) {
         let (_, key) = setting.path.rsplit_once('.').unwrap();

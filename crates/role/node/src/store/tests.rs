@@ -13,12 +13,16 @@ fn wanted(name: SegmentName, bytes: u32) -> Wanted {
 }
 
 fn fill(store: &Arc<Store>, key: SegmentName, bytes: u32) {
-    match store.acquire(wanted(key, bytes)) {
+    fill_wanted(store, wanted(key, bytes));
+}
+
+fn fill_wanted(store: &Arc<Store>, wanted: Wanted) {
+    match store.acquire(wanted) {
         Acquired::Fill(filler) => {
             let chunk = vec![0; filler.segment().next_chunk_bytes()];
             filler.segment().publish(&chunk).unwrap();
         }
-        _ => panic!("{key:?} was there"),
+        _ => panic!("{:?} was there", wanted.name),
     }
 }
 
@@ -62,6 +66,21 @@ fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
     store.forget((0..50).map(|index| key("a", index)));
     assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + 100, "pinned");
     drop(newest);
+}
+
+#[test]
+fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_often() {
+    let store = Store::new(1000, false);
+    let first = Wanted { has_more: true, ..wanted(key("film", 0), 100) };
+    fill_wanted(&store, first);
+    fill(&store, key("song", 0), 100);
+    fill(&store, key("film", 1), 100);
+    for index in 0..50 {
+        fill(&store, key("others", index), 100);
+    }
+    let kept =
+        [("film", 0), ("song", 0), ("film", 1)].map(|(it, index)| store.has(&key(it, index)));
+    assert_eq!(kept, [true, false, false]);
 }
 
 /// Regions whose segments die at random must not outgrow the capacity, and
