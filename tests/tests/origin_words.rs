@@ -2,8 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use skep_tests::Site;
-use skep_tests::cache::CacheCluster;
-use skep_tests::origin::{Answer, FRESH, Origin};
+use skep_tests::cache::{CacheCluster, SEGMENT};
+use skep_tests::content::{assert_same, version};
+use skep_tests::origin::{Answer, Asked, FRESH, Origin, Then};
 
 #[test]
 fn what_a_304_forbids_to_keep_is_kept_no_longer() {
@@ -124,4 +125,44 @@ fn nodes_hand_kept_statuses_to_each_other() {
         assert_eq!(reply.assert_status(404).text(), "not here", "{node}");
     }
     assert_eq!(origin.asked().len(), 1);
+}
+
+#[test]
+fn an_origin_may_say_eight_times_that_it_will_answer() {
+    for (times, status) in [(8, 200), (9, 502)] {
+        let origin = Origin::start(move |asked| {
+            let answer = Answer::of(asked, b"at last", "\"v\"", FRESH);
+            let head = "HTTP/1.1 103 Soon\r\n\r\n".repeat(times) + &answer.head;
+            Answer { head, ..answer }
+        });
+        origin.node("").connect().get("/a").assert_status(status);
+    }
+}
+
+#[test]
+fn an_origin_that_gives_a_little_each_time_is_asked_so_often_and_no_more() {
+    let body = version(1, SEGMENT);
+    let little = |asked: &Asked, body: &[u8], bytes: usize| {
+        let range = asked.range(body.len()).unwrap();
+        let (first, end) = (range.start, range.end.min(range.start + bytes));
+        let fields = format!("Content-Range: bytes {first}-{}/{}\r\n", end - 1, body.len());
+        Answer::new(206, &format!("{fields}ETag: \"v\"\r\n{FRESH}"), &body[first..end])
+    };
+    // Bytes of a whole answer each time, or of one that breaks off.
+    for (is_whole, asks) in [(true, 64), (false, 4)] {
+        let bytes = body.clone();
+        let origin = Origin::start(move |asked| match is_whole {
+            true => little(asked, &bytes, 50_000),
+            false => Answer::of(asked, &bytes, "\"v\"", FRESH).cut(300_000, Then::Close),
+        });
+        let skep = origin.node("");
+        let mut client = skep.connect();
+        client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+        let received = client.read_to_close();
+        assert!(received.len() < SEGMENT, "{} bytes", received.len());
+        assert_eq!(origin.asked().len(), asks);
+        let bytes = body.clone();
+        origin.follow(move |asked| Answer::of(asked, &bytes, "\"v\"", FRESH));
+        assert_same(&skep.connect().get("/a").body, &body);
+    }
 }

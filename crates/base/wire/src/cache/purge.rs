@@ -175,6 +175,14 @@ mod tests {
         assert!(!news(PurgeWhat::Prefix(at(""))).is_sound());
         assert!(!news(PurgeWhat::Url(at(&"/a".repeat(PURGE_TARGET_BYTES_MAX)))).is_sound());
         assert!(!news(PurgeWhat::Tag(String::new())).is_sound());
+        let tag = |bytes| news(PurgeWhat::Tag("x".repeat(bytes)));
+        assert!(tag(PURGE_TAG_BYTES_MAX).is_sound() && !tag(PURGE_TAG_BYTES_MAX + 1).is_sound());
+        let host = |bytes| PurgePlace { target: "/".into(), host: Some("h".repeat(bytes)) };
+        assert!(news(PurgeWhat::Url(host(HOST_BYTES_MAX))).is_sound());
+        assert!(!news(PurgeWhat::Prefix(host(HOST_BYTES_MAX + 1))).is_sound());
+        let target = |bytes| at(&"/".repeat(bytes));
+        assert!(news(PurgeWhat::Url(target(PURGE_TARGET_BYTES_MAX))).is_sound());
+        assert!(!news(PurgeWhat::Url(target(PURGE_TARGET_BYTES_MAX + 1))).is_sound());
         let many = vec![(PurgeWhat::Tag("x".into()), PurgeStamp(1)); PURGES_PER_MESSAGE_MAX + 1];
         assert!(!PurgeNews { purges: many, ..PurgeNews::default() }.is_sound());
         assert!(!PurgeNews { floor: PurgeStamp(u64::MAX), ..PurgeNews::default() }.is_sound());

@@ -85,6 +85,19 @@ fn old_ones_hit_more_and_never_less() {
 }
 
 #[test]
+fn purges_of_long_names_get_coarse_before_they_are_many() {
+    let bounds = PurgeBounds { purges_max: 100, prefixes_max: 100, text_bytes_max: 40 };
+    let mut purges = Purges::new(bounds);
+    let names = ["a", "b", "c"].map(|it| format!("/{}", it.repeat(19)));
+    for (name, stamp) in names.iter().zip(1..) {
+        purges.learn(&news(&[(name, stamp)]));
+    }
+    // Of what is coarse the queries are forgotten: two fit, the oldest does not.
+    let hits = |query: &str| names.each_ref().map(|name| of(&purges, &format!("{name}{query}")));
+    assert_eq!((hits(""), hits("?x")), ([1, 2, 3], [1, 0, 0]));
+}
+
+#[test]
 fn all_that_is_known_is_told_in_messages_that_fit() {
     let mut purges = Purges::default();
     let long = "/long".repeat(PURGE_TARGET_BYTES_MAX / 5);
