@@ -409,6 +409,23 @@ fn no_more_links_than_there_may_be() {
 }
 
 #[test]
+fn strangers_that_say_nothing_have_so_many_places_and_keep_them_for_a_while() {
+    const STRANGERS: usize = 2 * 64;
+    let coordinator = Coordinator::new();
+    let address = coordinator.server.address();
+    let strangers: Vec<_> = (0..STRANGERS).map(|_| connect(address)).collect();
+    for mut stranger in strangers {
+        assert_eq!(read_to_close(&mut stranger), b"");
+    }
+    let refused = coordinator.server.counts().refused_here(Reason::Full);
+    assert!(refused > 0, "all had a place");
+    assert_eq!(refused + coordinator.count(StreamCount::Ungreeted), STRANGERS as u64);
+    let node = Node::new("n", address);
+    node.up();
+    coordinator.up();
+}
+
+#[test]
 fn a_flood_beyond_the_queue_ends_the_link_and_begins_a_new_one() {
     let coordinator = Coordinator::new();
     let address = coordinator.server.address();

@@ -337,3 +337,18 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
     assert_eq!(epochs(&mut it), [1]);
     grant(ask(&mut it, 100 + SETTLE_MS, a, 1));
 }
+
+#[test]
+fn what_a_node_had_that_left_is_out_of_memory_in_three_seconds_of_ticks() {
+    let mut it = active();
+    let link = join(&mut it, "a", &(0..1_000).collect::<Vec<_>>());
+    it.left(link);
+    let holdings_after = |it: &mut Coordinator, ticks: usize| {
+        (0..ticks).for_each(|_| it.tick(Now(0)));
+        it.counters().holdings
+    };
+    let one = holdings_after(&mut it, 1);
+    assert!((900..1_000).contains(&one), "{one}: no tick takes long");
+    assert_eq!(holdings_after(&mut it, 31), 0);
+    assert_eq!(it.counters().entries, 0);
+}

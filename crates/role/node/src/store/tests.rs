@@ -69,6 +69,16 @@ fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
 }
 
 #[test]
+fn a_version_of_many_segments_is_forgotten_to_its_last_one() {
+    let store = Store::new(1 << 20, false);
+    let names = || (0..2 * FORGOTTEN_AT_ONCE_MAX as u32 + 1).map(|index| key("a", index));
+    names().for_each(|name| fill(&store, name, 10));
+    fill(&store, key("b", 0), 10);
+    store.forget(names());
+    assert_eq!((store.stats().segments, store.has(&key("b", 0))), (1, true));
+}
+
+#[test]
 fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_often() {
     let store = Store::new(1000, false);
     let first = Wanted { has_more: true, ..wanted(key("film", 0), 100) };

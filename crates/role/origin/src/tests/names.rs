@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 
 use super::rig::{PATIENCE, Server, closed_port, fault, get, ok, patient, whole, with_lookup};
+use crate::limits::ADDRESSES_MAX;
 use crate::{Fault, OriginLimits};
 
 fn urls() -> Vec<String> {
@@ -35,6 +36,20 @@ fn a_name_is_looked_up_once_and_all_its_addresses_are_tried() {
     });
     assert_eq!(count.load(SeqCst), 1);
     assert!(server.seen().contains("\r\nHost: files.test:81\r\n"));
+}
+
+#[test]
+fn of_many_addresses_the_first_ones_are_tried() {
+    for (dead, is_reached) in [(ADDRESSES_MAX - 1, true), (ADDRESSES_MAX, false)] {
+        let server = Server::keeping(ok("", b"x"));
+        let mut addresses = vec![closed_port(); dead];
+        addresses.push(server.address);
+        let lookup = knowing(addresses).0;
+        let got = with_lookup(&urls(), patient(), lookup, async |origins| {
+            get(&origins, &whole("/")).await.is_ok()
+        });
+        assert_eq!(got, is_reached, "{dead} dead ones");
+    }
 }
 
 #[test]
