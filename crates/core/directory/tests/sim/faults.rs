@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::Coordinator;
 use skep_units::Now;
 
 use crate::links::Conn;
 use crate::node::Node;
 use crate::scenario::Fault;
-use crate::world::{Event, LEASES_MAX, Machine, World};
+use crate::world::{Event, LEASES_MAX, World};
 
 /// From the death of an active coordinator to the next one's reign.
 const TAKEOVER_MS: u64 = 200;
@@ -54,7 +53,7 @@ impl World {
             Fault::OriginStalls(ms) => self.origin.stalls_until = at + ms,
             Fault::NewVersion(random) => {
                 let object = (random % self.origin.objects.len() as u64) as usize;
-                self.origin.objects[object].version += 1;
+                self.origin.objects[object].change(at, true);
             }
             Fault::Mend => self.mend(),
         }
@@ -66,7 +65,8 @@ impl World {
         let mine: Vec<u64> =
             self.conns.values().filter(|it| it.node == node).map(|it| it.id).collect();
         mine.into_iter().for_each(|conn| self.break_conn(conn));
-        self.clients.retain(|_, (_, at, _)| *at != node);
+        self.clients.retain(|_, client| client.node != node);
+        self.purging.forget(node);
         self.break_streams(|stream| stream.server == node);
     }
 
@@ -95,8 +95,7 @@ impl World {
             return;
         }
         let life = self.machines[coordinator].life + 1;
-        let core = Coordinator::new(self.settings(), self.rng.next_u64());
-        self.machines[coordinator] = Machine { core, is_alive: true, life, paused_until: 0 };
+        self.machines[coordinator] = self.machine(coordinator, life);
         self.check.restarted(coordinator, self.at);
         // What was said to the one before is lost.
         let its = |conn: &&mut Conn| conn.coordinator == coordinator;
@@ -130,7 +129,7 @@ impl World {
         let is_exact = self.scenario.is_calm() && self.scenario.is_roomy();
         if is_exact && self.origin.names.len() < LEASES_MAX {
             let (names, fills) = (self.origin.names.len() as u64, self.totals.fills);
-            let chunks: usize = self.origin.names.values().map(|truth| truth.chunks.len()).sum();
+            let chunks: usize = self.origin.names.values().map(|truth| truth.chunks()).sum();
             if fills != names || self.totals.origin_chunks != chunks as u64 {
                 return Err(format!("{fills} fills of {names} segments, and all was well"));
             }

@@ -31,6 +31,8 @@ pub(crate) struct Conn {
     /// The coordinator has heard its end, or of another link of the node.
     pub(crate) is_closed: bool,
     pub(crate) link: Option<LinkId>,
+    /// Purges by which its node is bound once it is welcome.
+    pub(crate) owed: Vec<usize>,
     /// When the last thing said arrives, each way.
     last: [u64; 2],
 }
@@ -66,8 +68,8 @@ impl World {
         }
         let id = self.number();
         let last = [self.at; 2];
-        let (heard_until, is_closed, link) = (None, false, None);
-        let conn = Conn { id, node, coordinator, heard_until, is_closed, link, last };
+        let (heard_until, is_closed, link, owed) = (None, false, None, Vec::new());
+        let conn = Conn { id, node, coordinator, heard_until, is_closed, link, owed, last };
         self.conns.insert(id, conn);
         let link = Link {
             conn: id,
@@ -84,6 +86,8 @@ impl World {
             capacity_bytes: self.nodes[node].memory.capacity_bytes(),
         };
         self.say(id, hello);
+        let purges = self.nodes[node].purges.told();
+        purges.into_iter().for_each(|news| self.say(id, ToCoordinator::Purges(news)));
         self.tell_inventory(id);
     }
 
@@ -139,6 +143,9 @@ impl World {
                 self.check.left(replaced);
             }
             self.check.joined(&conn, joined.link.member());
+            self.tell_all_purges(id);
+        } else if matches!(message, ToCoordinator::Purges(_) | ToCoordinator::Purged { .. }) {
+            self.coordinator_hears_purges(id, message);
         } else if let Some(link) = conn.link {
             self.check.hears(self.at, &conn, &message);
             core.heard(now, link, message);
@@ -152,18 +159,22 @@ impl World {
         for (link, message) in said {
             let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
             let conn = self.conns.values().find(its).ok_or("a message to nobody")?.clone();
-            self.tell(|| format!("c{coordinator} to n{}: {message:?}", conn.node));
             self.check.says(self.at, &conn, &message)?;
-            if ToNode::decode(&message.encode()).as_ref() != Ok(&message) {
-                return Err(format!("{message:?} does not travel"));
-            }
-            if let Some(at) = self.way(conn.id, 1) {
-                self.schedule(at, Event::ToNode { conn: conn.id, message });
-            }
+            self.say_to_node(conn.id, message);
         }
         let counters = self.machines[coordinator].core.counters();
         let is_bounded = counters.holdings <= HOLDINGS_MAX as u64;
         if is_bounded { Ok(()) } else { Err(format!("beyond its bounds: {counters:?}")) }
+    }
+
+    /// A coordinator says something on a link.
+    pub(crate) fn say_to_node(&mut self, conn: u64, message: ToNode) {
+        let Conn { node, coordinator, .. } = self.conns[&conn];
+        self.tell(|| format!("c{coordinator} to n{node}: {message:?}"));
+        assert_eq!(ToNode::decode(&message.encode()).as_ref(), Ok(&message), "it does not travel");
+        if let Some(at) = self.way(conn, 1) {
+            self.schedule(at, Event::ToNode { conn, message });
+        }
     }
 
     pub(crate) fn break_conn(&mut self, id: u64) {
@@ -184,6 +195,7 @@ impl World {
             return Ok(());
         };
         self.machines[conn.coordinator].core.left(link);
+        self.purger_left(conn.coordinator, id);
         self.check.left(&conn);
         // The link's number is nobody's from now on.
         self.deliver(conn.coordinator)

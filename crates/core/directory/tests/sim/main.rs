@@ -1,12 +1,22 @@
 //! Coordinators and nodes under a virtual clock and network, seeded.
 //!
-//! Every seed is a cluster, clients that ask for segments, and a list of
-//! misfortunes: links that break, crashes, pauses, takeovers with two
-//! coordinators active, nodes that do not reach each other, an origin that fails,
-//! stalls or changes. While it runs, `check` holds the coordinators to their
-//! promises and every byte that a client gets to the truth; at the end everything
-//! is mended, every client must have got its bytes or an end, and the directory
-//! must be true.
+//! Every seed is a cluster, clients that ask for objects, purges, and a list of
+//! misfortunes: links that break, crashes, pauses, takeovers with two coordinators
+//! active, nodes that do not reach each other, an origin that fails, stalls or changes.
+//! What is decided is decided by the cores that a node and a dispatcher run:
+//! `Coordinator`, `Fetcher`, `Ring`, `Purges`, `Purger`, `keep` and S3-FIFO. What joins
+//! them is written here anew, as short as it can be. While it runs:
+//!
+//! - `check` holds the coordinators to their promises: one lease at a time above all;
+//! - `origin` holds all bytes that a client gets against what was there: of one version,
+//!   which the origin named within the time that its head was fresh for, and of nothing
+//!   that was purged before the node acknowledged it;
+//! - `memory` counts the bytes of each node anew, and `offers` sees to it that no last
+//!   copy is dropped where a node that was asked had room for it, or goes round for ever;
+//! - no client waits for longer than so many could be silent.
+//!
+//! At the end everything is mended, every client must have got its bytes or an end, and
+//! the directory must be true.
 //!
 //! What a network does to messages is done to those that can meet with it. Loads are
 //! datagrams: lost, doubled, late and in any order. Links and fetches are TCP, which
@@ -18,6 +28,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;
+mod clients;
 mod faults;
 mod links;
 mod memory;
@@ -25,6 +36,7 @@ mod node;
 mod offers;
 mod origin;
 mod peers;
+mod purging;
 mod scenario;
 mod totals;
 mod world;

@@ -15,6 +15,8 @@ use skep_directory::limits::CHANCES;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, SegmentName, Standing};
 
+use crate::origin::Chunk;
+
 /// Bytes that have left and are offered to others.
 const LEAVING_BYTES_MAX: u64 = 2 << 20;
 /// Segments of each queue that a coordinator is asked about.
@@ -23,22 +25,28 @@ const TAIL: usize = 4;
 /// A whole segment.
 pub(crate) struct Kept {
     pub(crate) bytes: u32,
-    pub(crate) chunks: Rc<[u64]>,
+    pub(crate) chunks: Rc<[Chunk]>,
     /// Whether it begins an object that has more.
     pub(crate) is_first: bool,
     standing: Cell<Standing>,
     chances: Cell<u8>,
+    /// How often it was passed on since somebody asked for it.
+    passes: Cell<u8>,
     frequency: Cell<u8>,
 }
 
 impl Kept {
-    pub(crate) fn new(bytes: u32, chunks: Rc<[u64]>, is_first: bool) -> Self {
-        let (standing, chances, frequency) = (Cell::default(), Cell::new(CHANCES), Cell::new(0));
-        Self { bytes, chunks, is_first, standing, chances, frequency }
+    pub(crate) fn new(bytes: u32, chunks: Rc<[Chunk]>, is_first: bool) -> Self {
+        let (standing, chances) = (Cell::default(), Cell::new(CHANCES));
+        let (passes, frequency) = (Cell::new(0), Cell::new(0));
+        Self { bytes, chunks, is_first, standing, chances, passes, frequency }
     }
 
-    pub(crate) fn with_chances(self, chances: u8) -> Self {
-        self.chances.set(chances);
+    /// The same, as it was offered.
+    pub(crate) fn passed_on(self, offered: &Offered) -> Self {
+        assert!(offered.passes < CHANCES, "{offered:?} is passed on for ever");
+        self.passes.set(offered.passes + 1);
+        self.chances.set(offered.chances);
         self
     }
 }
@@ -67,6 +75,7 @@ pub(crate) struct Offered {
     pub(crate) name: SegmentName,
     pub(crate) bytes: u32,
     pub(crate) chances: u8,
+    passes: u8,
     /// Who may have it as well, and is asked first.
     pub(crate) heir: Option<MemberId>,
 }
@@ -108,15 +117,16 @@ impl Memory {
     }
 
     /// The chunks of what is here, which somebody asks for.
-    pub(crate) fn find(&self, name: &SegmentName) -> Option<Rc<[u64]>> {
+    pub(crate) fn find(&self, name: &SegmentName) -> Option<Rc<[Chunk]>> {
         let kept = self.kept(name)?;
         kept.touch();
         kept.chances.set(CHANCES);
+        kept.passes.set(0);
         Some(Rc::clone(&kept.chunks))
     }
 
     /// The same for a client of this node: what was on its way out stays.
-    pub(crate) fn acquire(&mut self, name: &SegmentName) -> Option<Rc<[u64]>> {
+    pub(crate) fn acquire(&mut self, name: &SegmentName) -> Option<Rc<[Chunk]>> {
         if let Some(kept) = self.leaving.remove(name)
             && !self.insert(*name, kept)
         {
@@ -212,8 +222,8 @@ impl Memory {
     pub(crate) fn next_leaving(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
             if let Some(kept) = self.leaving.get(&name) {
-                let heir = kept.standing.get().heir();
-                return Some(Offered { name, bytes: kept.bytes, chances, heir });
+                let (heir, passes) = (kept.standing.get().heir(), kept.passes.get());
+                return Some(Offered { name, bytes: kept.bytes, chances, passes, heir });
             }
         }
         None

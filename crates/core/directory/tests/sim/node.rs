@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Changes, Fetcher, Inventory, Way};
+use skep_directory::{Changes, Fetcher, Inventory, Purges, Way};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
 
+use crate::clients::{Head, Seeking};
 use crate::memory::Memory;
-use crate::origin::CHUNK_BYTES;
+use crate::origin::{CHUNK_BYTES, Chunk};
 
 /// A node in the words of a node: equal if it is the same one.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ impl PartialEq for Peer {
 pub(crate) struct Growing {
     pub(crate) fetcher: Fetcher<Peer>,
     pub(crate) bytes: u32,
-    pub(crate) chunks: Vec<u64>,
+    pub(crate) chunks: Vec<Chunk>,
     /// Number of the action under way; what comes of an earlier one is late.
     pub(crate) attempt: u64,
     /// Whether it reads the origin.
@@ -85,6 +86,10 @@ pub(crate) struct Node {
     /// Who has most room, as far as was told.
     pub(crate) roomiest: Option<usize>,
     pub(crate) growing: BTreeMap<SegmentName, Growing>,
+    /// What it knows of objects, and is asking for.
+    pub(crate) heads: BTreeMap<usize, Head>,
+    pub(crate) seeking: BTreeMap<usize, Seeking>,
+    pub(crate) purges: Purges,
     /// By coordinator.
     pub(crate) links: BTreeMap<usize, Link>,
     pub(crate) asks: BTreeMap<u64, SegmentName>,
@@ -103,6 +108,9 @@ impl Node {
             is_offering: false,
             roomiest: None,
             growing: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            seeking: BTreeMap::new(),
+            purges: Purges::default(),
             links: BTreeMap::new(),
             asks: BTreeMap::new(),
             known: Vec::new(),

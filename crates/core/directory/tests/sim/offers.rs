@@ -8,6 +8,7 @@ use skep_wire::cache::Refusal;
 use skep_wire::cache::link::MemberId;
 
 use crate::memory::{Kept, Offered};
+use crate::origin::Chunk;
 use crate::peers::{PEER_STALL_MS, StreamSays};
 use crate::world::{Event, World};
 
@@ -17,8 +18,9 @@ const OFFER_PAUSE_MS: u64 = 200;
 const OFFER_WAIT_MS: u64 = 500;
 /// How often it looks.
 const OFFER_LOOK_MS: u64 = 20;
-/// Silence after which an offer is given up.
-const OFFER_STALL_MS: u64 = 800;
+/// Silence after which an offer is given up: what the other may wait for, and three ways
+/// on which something was lost.
+const OFFER_STALL_MS: u64 = OFFER_WAIT_MS + PEER_STALL_MS + 3 * 210;
 
 /// A node offers a segment to another.
 pub(crate) struct Offer {
@@ -31,8 +33,8 @@ pub(crate) struct Offer {
     /// Whom to ask next.
     others: VecDeque<usize>,
     /// What has come of it.
-    chunks: Vec<u64>,
-    /// It was to be had, and there was room for it.
+    chunks: Vec<Chunk>,
+    /// There was room for it where it was not yet.
     has_room: bool,
     /// It was taken or not; what comes later counts for nothing.
     is_over: bool,
@@ -90,7 +92,7 @@ impl World {
         };
         self.offers.insert(id, offer);
         if !self.cuts.contains(&(from, to)) {
-            let at = self.at + 1 + self.rng.below(3);
+            let at = self.hop();
             self.schedule(at, Event::Offer { offer: id, step: OfferStep::Arrives });
         }
         let due = Event::Offer { offer: id, step: OfferStep::GivenUp };
@@ -132,7 +134,9 @@ impl World {
     }
 
     fn offer_arrives(&mut self, id: u64) {
-        let Offer { from, to, offered, since, .. } = self.offers[&id];
+        let offer = self.offers.get_mut(&id).expect("an offer");
+        offer.has_room = false;
+        let Offer { from, to, offered, since, .. } = *offer;
         let node = &mut self.nodes[to];
         if node.growing.contains_key(&offered.name) && self.at < since + OFFER_WAIT_MS {
             // It may come from who offers it, who must not let it go before.
@@ -141,7 +145,7 @@ impl World {
             self.totals.inherited += 1;
             self.answer_offer(id, true);
         } else if accepts(node.memory.room(), offered.bytes) && !node.knows(&offered.name) {
-            self.offers.get_mut(&id).expect("an offer").has_room = true;
+            offer.has_room = true;
             self.take_over(to, from, offered.name, id);
             let stalls = Event::Offer { offer: id, step: OfferStep::Stalls };
             self.schedule(self.at + PEER_STALL_MS, stalls);
@@ -163,9 +167,10 @@ impl World {
             return self.answer_offer(id, false);
         };
         offer.chunks.push(chunk);
-        let Offered { name, bytes, chances, .. } = offer.offered;
+        let offered = offer.offered;
+        let Offered { name, bytes, .. } = offered;
         let truth = &self.origin.names[&name];
-        if offer.chunks.len() < truth.chunks.len() {
+        if offer.chunks.len() < truth.chunks() {
             return;
         }
         let kept = Kept::new(bytes, offer.chunks.as_slice().into(), truth.is_first);
@@ -175,8 +180,10 @@ impl World {
             // It has been asked for meanwhile, and is to come first.
             return self.look_again(id);
         }
-        if !node.knows(&name) {
-            node.memory.take_in(name, kept.with_chances(chances));
+        // Another may have passed it on meanwhile.
+        offer.has_room &= !node.knows(&name);
+        if offer.has_room {
+            node.memory.take_in(name, kept.passed_on(&offered));
         }
         let is_taken = node.memory.inherits(&name);
         self.totals.taken += u64::from(is_taken);
@@ -188,7 +195,7 @@ impl World {
     fn answer_offer(&mut self, id: u64, is_taken: bool) {
         let Offer { from, to, .. } = self.offers[&id];
         if !self.cuts.contains(&(from, to)) {
-            let at = self.at + 1 + self.rng.below(3);
+            let at = self.hop();
             let step = OfferStep::Answered(is_taken);
             self.schedule(at, Event::Offer { offer: id, step });
         }

@@ -1,23 +1,45 @@
 //! Where bytes come from, and what they must be.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use skep_units::{Rng, stable_hash};
-use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
+use skep_directory::{Purges, Queries};
+use skep_units::Rng;
+use skep_wire::cache::{ObjectName, PurgePlace, PurgeStamp, PurgeWhat, SegmentName};
 
 /// Bytes read, stored and sent at a time.
 pub(crate) const CHUNK_BYTES: u32 = 64 * 1024;
 
-/// What a name stands for. A chunk's bytes are told by a hash of them.
-#[derive(Clone, Debug)]
-pub(crate) struct Truth {
+/// Bytes, told by where they stand and when they stood there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    object: usize,
+    index: usize,
+    place: usize,
+    /// Which of the object's contents.
+    content: usize,
+}
+
+/// A segment of a version of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
     pub(crate) object: usize,
     pub(crate) version: u64,
+    index: usize,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+pub(crate) struct Truth {
+    pub(crate) part: Part,
     pub(crate) bytes: u32,
     /// Whether it begins an object that has more.
     pub(crate) is_first: bool,
-    pub(crate) chunks: Rc<[u64]>,
+}
+
+impl Truth {
+    pub(crate) fn chunks(&self) -> usize {
+        self.bytes.div_ceil(CHUNK_BYTES) as usize
+    }
 }
 
 /// The origin of all objects.
@@ -31,49 +53,137 @@ pub(crate) struct Origin {
 }
 
 pub(crate) struct Object {
-    pub(crate) version: u64,
+    path: String,
+    tag: String,
     segments: Vec<u32>,
+    /// All there ever were, the present one last.
+    contents: Vec<Content>,
+}
+
+/// What an object was for a while.
+struct Content {
+    /// As the origin calls it: another content may have the same.
+    version: u64,
+    /// When another one took its place.
+    until: u64,
+}
+
+impl Object {
+    fn new(number: usize, rng: &mut Rng) -> Self {
+        let segment =
+            |rng: &mut Rng| CHUNK_BYTES * rng.below(8) as u32 + 1 + rng.below(60_000) as u32;
+        Self {
+            path: format!("/{}/{number}", number % 3),
+            tag: format!("t{}", number % 2),
+            segments: (0..1 + rng.below(3)).map(|_| segment(rng)).collect(),
+            contents: vec![Content { version: 1, until: u64::MAX }],
+        }
+    }
+
+    /// What the origin says that it is.
+    pub(crate) fn version(&self) -> u64 {
+        self.contents.last().expect("there is one").version
+    }
+
+    /// Its bytes change; the origin says so, or not.
+    pub(crate) fn change(&mut self, at: u64, is_told: bool) {
+        let last = self.contents.last_mut().expect("there is one");
+        last.until = at;
+        let version = last.version + u64::from(is_told);
+        self.contents.push(Content { version, until: u64::MAX });
+    }
+
+    /// Its latest purge, as far as `purges` know.
+    pub(crate) fn purged(&self, purges: &Purges) -> PurgeStamp {
+        purges.of_target(&self.path, Queries::Matter, |_| true).max(purges.of_tag(&self.tag))
+    }
+
+    /// A purge that hits it, and perhaps others.
+    pub(crate) fn purge(&self, random: u64) -> PurgeWhat {
+        let folder = self.path.rfind('/').map_or(0, |at| at + 1);
+        let place = |target: &str| PurgePlace { target: target.to_owned(), host: None };
+        match random % 4 {
+            0 => PurgeWhat::Tag(self.tag.clone()),
+            1 => PurgeWhat::Prefix(place(&self.path[..folder])),
+            _ => PurgeWhat::Url(place(&self.path)),
+        }
+    }
+
+    pub(crate) fn is_hit(&self, what: &PurgeWhat) -> bool {
+        match what {
+            PurgeWhat::Tag(tag) => *tag == self.tag,
+            PurgeWhat::Prefix(place) => self.path.starts_with(&place.target),
+            PurgeWhat::Url(place) => self.path == place.target,
+        }
+    }
+
+    /// Until when the origin said that it is this version.
+    fn version_until(&self, version: u64) -> u64 {
+        let of_version = self.contents.iter().filter(|it| it.version == version);
+        of_version.map(|it| it.until).max().unwrap_or(0)
+    }
 }
 
 impl Origin {
     pub(crate) fn new(rng: &mut Rng) -> Self {
-        let segment =
-            |rng: &mut Rng| CHUNK_BYTES * rng.below(8) as u32 + 1 + rng.below(60_000) as u32;
-        let object = |rng: &mut Rng| Object {
-            version: 1,
-            segments: (0..1 + rng.below(3)).map(|_| segment(rng)).collect(),
-        };
-        let objects = (0..3 + rng.below(6)).map(|_| object(rng)).collect();
+        let objects = (0..3 + rng.below(6) as usize).map(|it| Object::new(it, rng)).collect();
         let read_ms = 1 + rng.below(30);
         Self { objects, names: BTreeMap::new(), fails_until: 0, stalls_until: 0, read_ms }
     }
 
-    /// The present name of a segment.
-    pub(crate) fn name(&mut self, object: usize, index: usize) -> SegmentName {
-        let Object { version, segments } = &self.objects[object];
-        let index = index % segments.len();
-        let (version, bytes) = (*version, segments[index]);
-        let is_first = index == 0 && segments.len() > 1;
-        let path = object.to_le_bytes();
-        let name = ObjectName::new(b"site", &path, &version.to_le_bytes(), PurgeStamp::NONE);
+    /// A segment of a version, whatever `index`.
+    pub(crate) fn part(&self, object: usize, index: usize, version: u64) -> Part {
+        Part { object, version, index: index % self.objects[object].segments.len() }
+    }
+
+    /// Its name, if it is got after the purge of this stamp.
+    pub(crate) fn name(&mut self, part: Part, purged: PurgeStamp) -> SegmentName {
+        let Part { object, index, version } = part;
+        let Object { path, segments, .. } = &self.objects[object];
+        let name = ObjectName::new(b"site", path.as_bytes(), &version.to_le_bytes(), purged);
         let name = name.segment(index as u32);
-        let chunk = |chunk: u32| stable_hash(&name.0, u64::from(chunk));
-        let truth = || Truth {
-            object,
-            version,
-            bytes,
-            is_first,
-            chunks: (0..bytes.div_ceil(CHUNK_BYTES)).map(chunk).collect(),
-        };
-        self.names.entry(name).or_insert_with(truth);
+        let is_first = index == 0 && segments.len() > 1;
+        let truth = Truth { part, bytes: segments[index], is_first };
+        self.names.entry(name).or_insert(truth);
         name
     }
 
     /// A chunk of what `name` stands for, as a reader gets it who checks the
     /// version; `None` if it is another one by now.
-    pub(crate) fn read(&self, name: &SegmentName, chunk: usize) -> Option<u64> {
-        let truth = &self.names[name];
-        let is_current = self.objects[truth.object].version == truth.version;
-        is_current.then(|| truth.chunks[chunk])
+    pub(crate) fn read(&self, name: &SegmentName, place: usize) -> Option<Chunk> {
+        let Part { object, index, version } = self.names[name].part;
+        let content = self.objects[object].contents.len() - 1;
+        let is_current = self.objects[object].version() == version;
+        is_current.then_some(Chunk { object, index, place, content })
+    }
+
+    /// Whether these chunks are all of `part`, and of no other version; and that was
+    /// what the origin said at `fresh_since` or later, its bytes what they were at
+    /// `got_since` or later.
+    pub(crate) fn verify(
+        &self,
+        part: Part,
+        chunks: &[Chunk],
+        fresh_since: u64,
+        got_since: u64,
+    ) -> Result<(), String> {
+        let object = &self.objects[part.object];
+        let is_its = |(place, chunk): (usize, &Chunk)| {
+            (chunk.object, chunk.index, chunk.place) == (part.object, part.index, place)
+                && object.contents[chunk.content].version == part.version
+        };
+        let count = object.segments[part.index].div_ceil(CHUNK_BYTES) as usize;
+        if chunks.len() != count || !chunks.iter().enumerate().all(is_its) {
+            return Err(format!("wrong bytes: {chunks:?} of {part:?}"));
+        }
+        let until = object.version_until(part.version);
+        if until < fresh_since {
+            return Err(format!("stale: {part:?} was there until {until}, not at {fresh_since}"));
+        }
+        let until = chunks.iter().map(|it| object.contents[it.content].until).min();
+        match until.filter(|until| *until < got_since) {
+            Some(until) => Err(format!("purged: it was {chunks:?} until {until}, not {got_since}")),
+            None => Ok(()),
+        }
     }
 }

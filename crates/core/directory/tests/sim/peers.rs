@@ -1,4 +1,4 @@
-//! What nodes do: clients, fetches, streams between nodes, the origin.
+//! How nodes get segments: fetches, streams between nodes, the origin.
 
 use std::rc::Rc;
 
@@ -11,19 +11,19 @@ use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
 use crate::links::{Conn, name_of};
 use crate::memory::Kept;
 use crate::node::{Growing, Peer};
-use crate::origin::CHUNK_BYTES;
+use crate::origin::{CHUNK_BYTES, Chunk};
 use crate::scenario::MISFORTUNE_MS_MAX;
 use crate::world::{Event, World};
 
 /// Silence of another node or the origin after which it is given up.
 pub(crate) const PEER_STALL_MS: u64 = 700;
-const ORIGIN_STALL_MS: u64 = 400;
+pub(crate) const ORIGIN_STALL_MS: u64 = 400;
 /// How long a node waits for an answer.
 const ASK_TIMEOUT_MS: u64 = 200;
 /// Longest wait of a client: a coordinator that settles, one more misfortune of the
-/// longest kind, and everybody who is asked then once in silence.
-const WAIT_MS_MAX: u64 =
-    SETTLE_MS + MISFORTUNE_MS_MAX + ASK_TIMEOUT_MS + 2 * PEER_STALL_MS + ORIGIN_STALL_MS;
+/// longest kind, and then a coordinator, a node and the origin once in silence.
+pub(crate) const WAIT_MS_MAX: u64 =
+    SETTLE_MS + MISFORTUNE_MS_MAX + ASK_TIMEOUT_MS + PEER_STALL_MS + ORIGIN_STALL_MS;
 /// Streams that a node serves at a time.
 const STREAMS_MAX: usize = 5;
 /// In a thousand: chunks that arrive broken.
@@ -51,56 +51,26 @@ pub(crate) struct Stream {
 /// What comes on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamSays {
-    Chunk(u64),
+    Chunk(Chunk),
     Garbage,
     Refused(Refusal),
     Broken,
 }
 
 impl World {
-    // --- clients ---
-
-    pub(crate) fn clients_come(&mut self, count: u64) {
-        let object = self.rng.below(self.origin.objects.len() as u64) as usize;
-        let index = self.rng.below(3) as usize;
-        let name = self.origin.name(object, index);
-        for _ in 0..count {
-            let node = self.rng.below(self.nodes.len() as u64) as usize;
-            if !self.nodes[node].is_alive || self.nodes[node].paused_until > self.at {
-                continue;
-            }
-            let client = self.number();
-            self.tell(|| format!("client {client} wants {name:?} of n{node}"));
-            self.clients.insert(client, (self.at, node, name));
-            let found = self.nodes[node].memory.acquire(&name);
-            self.changed(node);
-            if let Some(chunks) = found {
-                self.served(client, Some(&chunks));
-                continue;
-            }
-            let bytes = self.origin.names[&name].bytes;
-            let begin = Fetcher::new(bytes, 0, Now(self.at));
-            let is_new = self.grow(node, name, begin);
-            self.nodes[node].growing.get_mut(&name).expect("grows").clients.push(client);
-            if is_new {
-                self.drive(node, name, Told::Begin);
-            }
+    /// A client is to get a segment.
+    pub(crate) fn serve(&mut self, client: u64, node: usize, name: SegmentName) {
+        let found = self.nodes[node].memory.acquire(&name);
+        self.changed(node);
+        if let Some(chunks) = found {
+            return self.served(client, Some(&chunks));
         }
-    }
-
-    /// A client has got what it wanted, or the connection was closed.
-    fn served(&mut self, client: u64, chunks: Option<&[u64]>) {
-        let (since, node, name) = self.clients.remove(&client).expect("waits");
-        let (ms, is_served) = (self.at - since, chunks.is_some());
-        self.tell(|| format!("client {client} of n{node} waited {ms} ms: {is_served}"));
-        self.totals.wait_ms_max = self.totals.wait_ms_max.max(ms);
-        assert!(ms <= WAIT_MS_MAX, "client {client} of n{node} waited {ms} ms");
-        match chunks {
-            Some(chunks) => {
-                assert_eq!(chunks, &*self.origin.names[&name].chunks, "wrong bytes");
-                self.totals.served += 1;
-            }
-            None => self.totals.failed += 1,
+        let bytes = self.origin.names[&name].bytes;
+        let begin = Fetcher::new(bytes, 0, Now(self.at));
+        let is_new = self.grow(node, name, begin);
+        self.nodes[node].growing.get_mut(&name).expect("grows").clients.push(client);
+        if is_new {
+            self.drive(node, name, Told::Begin);
         }
     }
 
@@ -221,12 +191,14 @@ impl World {
     fn over(&mut self, node: usize, name: SegmentName, is_whole: bool) {
         let growing = self.nodes[node].growing.remove(&name).expect("grows");
         assert_eq!(is_whole, growing.filled() == growing.bytes, "whole is whole");
-        let chunks: Rc<[u64]> = growing.chunks.into();
+        let chunks: Rc<[Chunk]> = growing.chunks.into();
         if is_whole {
             let is_first = self.origin.names[&name].is_first;
             let kept = Kept::new(growing.bytes, Rc::clone(&chunks), is_first);
             self.nodes[node].memory.keep(name, kept, growing.way != Way::Here);
             self.changed(node);
+        } else {
+            self.forget_head(node, &name);
         }
         for client in growing.clients {
             self.served(client, is_whole.then_some(&chunks));
@@ -240,7 +212,7 @@ impl World {
     }
 
     /// A chunk is there.
-    fn append(&mut self, node: usize, name: SegmentName, chunk: u64) -> bool {
+    fn append(&mut self, node: usize, name: SegmentName, chunk: Chunk) -> bool {
         let growing = self.nodes[node].growing.get_mut(&name).expect("grows");
         growing.chunks.push(chunk);
         let (served, chunks) = (growing.served.clone(), growing.chunks.clone());
@@ -260,6 +232,7 @@ impl World {
         let is_heard = self.conns[&conn].is_heard(self.at);
         let Some(link) = self.nodes[node].link(conn).filter(|_| is_heard) else { return };
         match message {
+            ToNode::Purges(news) => self.node_hears_purges(node, conn, &news),
             ToNode::Welcome { is_active, epoch, members, .. } => {
                 (link.is_active, link.epoch) = (is_active, epoch);
                 link.members =
@@ -268,6 +241,7 @@ impl World {
                     let known = link.members.values().copied().collect();
                     self.nodes[node].known = known;
                 }
+                self.is_bound(node, conn);
             }
             ToNode::Tail { names, standings, roomiest } => {
                 let place = roomiest.and_then(|id| link.members.get(&id)).copied();
@@ -275,8 +249,8 @@ impl World {
                 node.memory.told_standings(&names, &standings, roomiest.is_some());
                 node.roomiest = place;
             }
-            // Nobody purges here.
-            ToNode::Purges(_) | ToNode::InStep { .. } => {}
+            // Who has paused hears at once all that was said meanwhile.
+            ToNode::InStep { .. } => {}
             ToNode::Answer { ask, answer } => self.answered(node, conn, ask, answer),
         }
     }
@@ -397,7 +371,7 @@ impl World {
         let Stream { server, client, attempt, .. } = stream;
         self.streams.insert(attempt, stream);
         if !self.cuts.contains(&(client, server)) {
-            let at = self.at + 1 + self.rng.below(3);
+            let at = self.hop();
             self.schedule(at, Event::Fetch { stream: attempt });
         }
     }
@@ -438,7 +412,7 @@ impl World {
     }
 
     /// Sends the chunks that are there and were not sent.
-    fn push(&mut self, id: u64, chunks: &[u64], is_all: bool) {
+    fn push(&mut self, id: u64, chunks: &[Chunk], is_all: bool) {
         while let Some(&chunk) = chunks.get(self.streams[&id].next) {
             self.streams.get_mut(&id).expect("a stream").next += 1;
             let is_garbage = !self.scenario.is_calm() && self.rng.below(1_000) < GARBAGE_PERMILLE;

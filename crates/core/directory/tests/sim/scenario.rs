@@ -24,6 +24,8 @@ pub(crate) struct Scenario {
     pub(crate) capacities: Vec<u64>,
     /// When how many clients ask for a segment at once.
     pub(crate) herds: Vec<(u64, u64)>,
+    /// When something is purged; the number says what.
+    pub(crate) purges: Vec<(u64, u64)>,
     pub(crate) faults: Vec<(u64, Fault)>,
 }
 
@@ -62,7 +64,13 @@ impl Scenario {
             capacities[0] = ROOMY;
         }
         let (herds, faults) = (Vec::new(), Vec::new());
-        let mut scenario = Self { coordinators, nodes, capacities, herds, faults };
+        let purges = [0, 0, 1, 2, 4, 12][rng.below(6) as usize];
+        let purges = (0..purges).map(|_| (100 + rng.below(FAULTS_END_MS), rng.next_u64()));
+        let mut purges: Vec<_> = purges.collect();
+        // Now and then the other coordinator is told the same at once.
+        let twice = purges.clone().into_iter().filter(|(_, random)| random >> 62 == 0);
+        purges.extend(twice.map(|(at, random)| (at + random % 3, random ^ 1 << 8)));
+        let mut scenario = Self { coordinators, nodes, capacities, herds, purges, faults };
         for _ in 0..10 + rng.below(60) {
             let clients = if rng.below(4) == 0 { 2 + rng.below(12) } else { 1 };
             scenario.herds.push((50 + rng.below(FAULTS_END_MS - 50), clients));

@@ -24,6 +24,11 @@ pub(crate) struct Totals {
     pub(crate) not_taken: u64,
     /// Segments that nobody holds any more.
     pub(crate) last_lost: u64,
+    /// Heads that one node got from another.
+    pub(crate) heads_handed: u64,
+    /// Purges that all linked nodes acknowledged, and new stamps for one.
+    pub(crate) purges: u64,
+    pub(crate) purged_again: u64,
     pub(crate) wait_ms_max: u64,
 }
 
@@ -43,6 +48,9 @@ impl Totals {
             ("last copy taken", self.taken),
             ("duty inherited", self.inherited),
             ("offer that nobody took", self.not_taken),
+            ("head handed on", self.heads_handed),
+            ("purge", self.purges),
+            ("purge with a new stamp", self.purged_again),
         ];
         counts.iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
     }
@@ -64,6 +72,9 @@ impl Totals {
         self.inherited += other.inherited;
         self.not_taken += other.not_taken;
         self.last_lost += other.last_lost;
+        self.heads_handed += other.heads_handed;
+        self.purges += other.purges;
+        self.purged_again += other.purged_again;
         self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
     }
 }
@@ -73,13 +84,15 @@ impl fmt::Display for Totals {
         let Self { seeds, events, served, failed, fills, resumed, unleased, .. } = self;
         let Self { origin_chunks, peer_chunks, takeovers, directory_errors, expired, .. } = self;
         let Self { taken, inherited, not_taken, last_lost, wait_ms_max, .. } = self;
+        let Self { heads_handed, purges, purged_again, .. } = self;
         write!(
             f,
             "{seeds} seeds, {events} events, {served} clients served, {failed} not; {fills} fills \
              ({resumed} of them at an offset, {unleased} without a lease), {origin_chunks} chunks \
              of the origin, {peer_chunks} of peers; {takeovers} takeovers, {directory_errors} \
              directory errors, {expired} leases expired; {taken} last copies taken, {inherited} \
-             duties inherited, {not_taken} offers in vain, {last_lost} last copies lost; at most \
+             duties inherited, {not_taken} offers in vain, {last_lost} last copies lost; {heads_handed} \
+             heads handed on, {purges} purges acknowledged by all, {purged_again} new stamps; at most \
              {wait_ms_max} ms of waiting"
         )
     }

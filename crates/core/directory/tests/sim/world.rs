@@ -8,11 +8,13 @@ use skep_units::{Now, Rng};
 use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 
 use crate::check::Check;
+use crate::clients::{Client, HeadAsk, HeadStep};
 use crate::links::Conn;
 use crate::node::Node;
 use crate::offers::{Offer, OfferStep};
 use crate::origin::Origin;
 use crate::peers::{Stream, StreamSays};
+use crate::purging::{Purging, Stamps};
 use crate::scenario::{END_MS, Fault, Scenario};
 use crate::totals::Totals;
 
@@ -86,6 +88,12 @@ pub(crate) enum Event {
     Clients {
         count: u64,
     },
+    Head {
+        ask: HeadAsk,
+        step: HeadStep,
+    },
+    /// An operator's command.
+    Purge(u64),
     StepBack {
         coordinator: usize,
         life: u64,
@@ -105,6 +113,7 @@ pub(crate) enum Event {
 
 pub(crate) struct Machine {
     pub(crate) core: Coordinator,
+    pub(crate) stamps: Stamps,
     pub(crate) is_alive: bool,
     pub(crate) life: u64,
     pub(crate) paused_until: u64,
@@ -120,8 +129,8 @@ pub(crate) struct World {
     pub(crate) streams: BTreeMap<u64, Stream>,
     pub(crate) offers: BTreeMap<u64, Offer>,
     pub(crate) origin: Origin,
-    /// Who waits since when at which node for what.
-    pub(crate) clients: BTreeMap<u64, (u64, usize, SegmentName)>,
+    pub(crate) clients: BTreeMap<u64, Client>,
+    pub(crate) purging: Purging,
     pub(crate) cuts: Vec<(usize, usize)>,
     pub(crate) totals: Totals,
     pub(crate) parts: Vec<(usize, usize)>,
@@ -144,6 +153,7 @@ impl World {
         }
         let origin = Origin::new(&mut rng);
         let check = Check::new(scenario.nodes);
+        let purging = Purging::new(scenario.nodes);
         Self {
             at: 0,
             rng,
@@ -155,6 +165,7 @@ impl World {
             offers: BTreeMap::new(),
             origin,
             clients: BTreeMap::new(),
+            purging,
             cuts: Vec::new(),
             totals: Totals { seeds: 1, ..Totals::default() },
             parts: Vec::new(),
@@ -215,12 +226,8 @@ impl World {
 
     fn start(&mut self) {
         for coordinator in 0..self.scenario.coordinators {
-            self.machines.push(Machine {
-                core: Coordinator::new(self.settings(), self.rng.next_u64()),
-                is_alive: true,
-                life: 1,
-                paused_until: 0,
-            });
+            let machine = self.machine(coordinator, 1);
+            self.machines.push(machine);
             self.schedule(TICK_MS, Event::Tick { coordinator, life: 1 });
         }
         for node in 0..self.scenario.nodes {
@@ -230,13 +237,23 @@ impl World {
         for (at, count) in self.scenario.herds.clone() {
             self.schedule(at, Event::Clients { count });
         }
+        for (at, random) in self.scenario.purges.clone() {
+            self.schedule(at, Event::Purge(random));
+        }
         for (at, fault) in self.scenario.faults.clone() {
             self.schedule(at, Event::Fault(fault));
         }
         self.reign(0);
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    /// A coordinator that has just started.
+    pub(crate) fn machine(&mut self, coordinator: usize, life: u64) -> Machine {
+        let core = Coordinator::new(self.settings(), self.rng.next_u64());
+        let stamps = Stamps::new(coordinator, self.rng.next_u64());
+        Machine { core, stamps, is_alive: true, life, paused_until: 0 }
+    }
+
+    fn settings(&self) -> Settings {
         let lease_ttl_ms = LEASE_TTL_MS as u32;
         let (holdings_max, leases_max) = (HOLDINGS_MAX, LEASES_MAX);
         let nodes = self.scenario.nodes;
@@ -265,7 +282,9 @@ impl World {
             Event::Offer { offer, step } => node(self.place_of_offer(*offer, *step)),
             Event::Fetch { stream } => node(self.streams[stream].server),
             Event::Stream { stream, .. } => node(self.streams[stream].client),
-            Event::Clients { .. } | Event::TakeOver | Event::Fault(_) => 0,
+            Event::Head { step: HeadStep::Asked { peer }, .. } => node(*peer),
+            Event::Head { ask, .. } => node(ask.node),
+            Event::Clients { .. } | Event::TakeOver | Event::Fault(_) | Event::Purge(_) => 0,
         }
     }
 
@@ -290,6 +309,8 @@ impl World {
             Event::Load { coordinator, node, bytes } => self.loaded(coordinator, node, bytes),
             Event::Tick { coordinator, life } => return self.tick(coordinator, life),
             Event::Clients { count } => self.clients_come(count),
+            Event::Head { ask, step } => self.head_steps(ask, step),
+            Event::Purge(random) => self.purge(random),
             Event::StepBack { coordinator, life } => return self.step_back(coordinator, life),
             Event::TakeOver => return self.take_over_if_vacant(),
             Event::Fault(fault) => return self.befall(fault),
@@ -312,6 +333,7 @@ impl World {
             return Ok(());
         }
         machine.core.tick(Now(self.at));
+        self.report_purges(coordinator);
         self.schedule(self.at + TICK_MS, Event::Tick { coordinator, life });
         self.deliver(coordinator)
     }

@@ -1,0 +1,236 @@
+//! Clients, and what nodes know of what they ask for: a head says which version an
+//! object is, may be used for a while, and is handed from node to node, as `role/node`
+//! does it.
+
+use skep_wire::cache::{PurgeStamp, SegmentName};
+
+use crate::origin::{Chunk, Part};
+use crate::peers::{ORIGIN_STALL_MS, PEER_STALL_MS, WAIT_MS_MAX};
+use crate::world::{Event, World};
+
+/// How long a head may be used after the origin was asked for it.
+pub(crate) const MAX_AGE_MS: u64 = 600;
+
+/// After so long TCP sends anew what was lost.
+const AGAIN_MS: u64 = 200;
+
+/// Somebody waits for a segment of an object.
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    pub(crate) node: usize,
+    object: usize,
+    index: usize,
+    since: u64,
+    /// When its reply began, and what it is of.
+    began: Option<(u64, Part)>,
+}
+
+/// What a node knows of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    version: u64,
+    /// The latest purge of it that was known before the origin was asked.
+    purged: PurgeStamp,
+    /// May be used until then.
+    until: u64,
+}
+
+/// A node asks for a head.
+#[derive(Default)]
+pub(crate) struct Seeking {
+    attempt: u64,
+    /// When whoever is asked was asked, and which purge was known then.
+    asked_at: u64,
+    purged: PurgeStamp,
+    clients: Vec<u64>,
+}
+
+/// What becomes of the question.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HeadStep {
+    /// It comes to another node.
+    Asked { peer: usize },
+    /// That one has a head, which may be used for so many milliseconds; or not.
+    Told(Option<(Head, u64)>),
+    /// The origin answers.
+    Read,
+    /// Nobody does.
+    Due { is_origin: bool },
+}
+
+/// Which question of which node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeadAsk {
+    pub(crate) node: usize,
+    life: u64,
+    object: usize,
+    attempt: u64,
+}
+
+impl World {
+    pub(crate) fn clients_come(&mut self, count: u64) {
+        let object = self.rng.below(self.origin.objects.len() as u64) as usize;
+        let index = self.rng.below(3) as usize;
+        for _ in 0..count {
+            let node = self.rng.below(self.nodes.len() as u64) as usize;
+            if !self.nodes[node].is_alive || self.nodes[node].paused_until > self.at {
+                continue;
+            }
+            let client = self.number();
+            self.tell(|| format!("client {client} wants object {object} of n{node}"));
+            let (since, began) = (self.at, None);
+            self.clients.insert(client, Client { node, object, index, since, began });
+            self.reply(client);
+        }
+    }
+
+    /// Begins the reply, or asks what it is to be of.
+    fn reply(&mut self, client: u64) {
+        let Client { node, object, index, .. } = self.clients[&client];
+        let Some(head) = self.current_head(node, object) else {
+            let is_new = !self.nodes[node].seeking.contains_key(&object);
+            self.nodes[node].seeking.entry(object).or_default().clients.push(client);
+            if is_new {
+                self.seek_head(node, object);
+            }
+            return;
+        };
+        let part = self.origin.part(object, index, head.version);
+        let name = self.origin.name(part, head.purged);
+        self.clients.get_mut(&client).expect("waits").began = Some((self.at, part));
+        self.serve(client, node, name);
+    }
+
+    /// What may be used of an object without asking.
+    fn current_head(&self, node: usize, object: usize) -> Option<Head> {
+        let Self { nodes, origin, at, .. } = self;
+        let head = nodes[node].heads.get(&object).filter(|head| *at < head.until)?;
+        (head.purged >= origin.objects[object].purged(&nodes[node].purges)).then_some(*head)
+    }
+
+    /// A client has got what it wanted, or the connection was closed.
+    pub(crate) fn served(&mut self, client: u64, chunks: Option<&[Chunk]>) {
+        let Client { node, object, since, began, .. } =
+            self.clients.remove(&client).expect("waits");
+        let (ms, is_served) = (self.at - since, chunks.is_some());
+        self.tell(|| format!("client {client} of n{node} waited {ms} ms: {is_served}"));
+        self.totals.wait_ms_max = self.totals.wait_ms_max.max(ms);
+        assert!(ms <= WAIT_MS_MAX, "client {client} of n{node} waited {ms} ms");
+        let Some(chunks) = chunks else { return self.totals.failed += 1 };
+        self.totals.served += 1;
+        let (began_at, part) = began.expect("a reply has begun");
+        let got_since = self.purging.promised(node, &self.origin.objects[object], began_at);
+        let fresh_since = began_at.saturating_sub(MAX_AGE_MS);
+        let verified = self.origin.verify(part, chunks, fresh_since, got_since);
+        verified.unwrap_or_else(|wrong| panic!("client {client} of n{node}: {wrong}"));
+    }
+
+    // --- heads ---
+
+    /// Asks another node, or the origin.
+    fn seek_head(&mut self, node: usize, object: usize) {
+        let members = self.nodes[node].active().map(|link| &link.members);
+        let others: Vec<usize> = members.into_iter().flat_map(|it| it.values().copied()).collect();
+        let chosen = self.rng.below(2 * self.nodes.len() as u64) as usize;
+        match others.get(chosen).filter(|it| **it != node) {
+            Some(&peer) => self.ask_for_head(node, object, Some(peer)),
+            None => self.ask_for_head(node, object, None),
+        }
+    }
+
+    fn ask_for_head(&mut self, node: usize, object: usize, peer: Option<usize>) {
+        let attempt = self.number();
+        let at = self.at;
+        let Self { nodes, origin, .. } = self;
+        let life = nodes[node].life;
+        let purged = origin.objects[object].purged(&nodes[node].purges);
+        let seeking = nodes[node].seeking.get_mut(&object).expect("it is sought");
+        (seeking.attempt, seeking.asked_at, seeking.purged) = (attempt, at, purged);
+        let ask = HeadAsk { node, life, object, attempt };
+        let (step, step_at, due_ms) = match peer {
+            Some(peer) => (HeadStep::Asked { peer }, self.hop(), PEER_STALL_MS),
+            None => {
+                let read_at = (at + self.origin.read_ms).max(self.origin.stalls_until);
+                (HeadStep::Read, read_at, ORIGIN_STALL_MS)
+            }
+        };
+        if peer.is_none_or(|peer| !self.cuts.contains(&(node, peer))) {
+            self.schedule(step_at, Event::Head { ask, step });
+        }
+        let step = HeadStep::Due { is_origin: peer.is_none() };
+        self.schedule(at + due_ms, Event::Head { ask, step });
+    }
+
+    pub(crate) fn head_steps(&mut self, ask: HeadAsk, step: HeadStep) {
+        let HeadAsk { node, life, object, attempt } = ask;
+        if let HeadStep::Asked { peer } = step {
+            return self.hand_head(ask, peer);
+        }
+        let seeking = self.nodes[node].seeking.get(&object);
+        let is_asked = seeking.is_some_and(|seeking| seeking.attempt == attempt);
+        if !self.lives(node, life) || !is_asked {
+            return;
+        }
+        match step {
+            HeadStep::Told(Some((head, fresh_ms))) => self.told_head(node, object, head, fresh_ms),
+            HeadStep::Read if self.at >= self.origin.fails_until => self.read_head(node, object),
+            HeadStep::Read | HeadStep::Due { is_origin: true } => self.head_failed(node, object),
+            _ => self.ask_for_head(node, object, None),
+        }
+    }
+
+    /// Another node is asked for what it knows.
+    fn hand_head(&mut self, ask: HeadAsk, peer: usize) {
+        if self.nodes[peer].is_alive && !self.cuts.contains(&(ask.node, peer)) {
+            let head = self.current_head(peer, ask.object);
+            let told = head.map(|head| (head, head.until - self.at));
+            let at = self.hop();
+            self.schedule(at, Event::Head { ask, step: HeadStep::Told(told) });
+        }
+    }
+
+    /// It is refused if it was got before a purge that the other does not know of.
+    fn told_head(&mut self, node: usize, object: usize, head: Head, fresh_ms: u64) {
+        let Self { nodes, origin, .. } = self;
+        if head.purged < origin.objects[object].purged(&nodes[node].purges) {
+            return self.ask_for_head(node, object, None);
+        }
+        self.totals.heads_handed += 1;
+        let until = nodes[node].seeking[&object].asked_at + fresh_ms;
+        self.found_head(node, object, Head { until, ..head });
+    }
+
+    fn read_head(&mut self, node: usize, object: usize) {
+        let Seeking { asked_at, purged, .. } = self.nodes[node].seeking[&object];
+        let version = self.origin.objects[object].version();
+        self.found_head(node, object, Head { version, purged, until: asked_at + MAX_AGE_MS });
+    }
+
+    /// Clients go on; what is purged or too old by now is asked for anew.
+    fn found_head(&mut self, node: usize, object: usize, head: Head) {
+        self.tell(|| format!("n{node} knows of object {object} {head:?}"));
+        self.nodes[node].heads.insert(object, head);
+        let seeking = self.nodes[node].seeking.remove(&object).expect("it was sought");
+        seeking.clients.into_iter().for_each(|client| self.reply(client));
+    }
+
+    fn head_failed(&mut self, node: usize, object: usize) {
+        let seeking = self.nodes[node].seeking.remove(&object).expect("it was sought");
+        seeking.clients.into_iter().for_each(|client| self.served(client, None));
+    }
+
+    /// What a head says can't be had: it counts as not being there.
+    pub(crate) fn forget_head(&mut self, node: usize, name: &SegmentName) {
+        let Part { object, version, .. } = self.origin.names[name].part;
+        let heads = &mut self.nodes[node].heads;
+        if heads.get(&object).is_some_and(|head| head.version == version) {
+            heads.remove(&object);
+        }
+    }
+
+    /// When what is sent now to another machine is there; if it is lost it is sent anew.
+    pub(crate) fn hop(&mut self) -> u64 {
+        let is_lost = self.rng.below(32) == 0;
+        self.at + 1 + self.rng.below(3) + if is_lost { AGAIN_MS } else { 0 }
+    }
+}

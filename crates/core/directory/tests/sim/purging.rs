@@ -1,0 +1,184 @@
+//! Purges: on their way to all nodes, and what was promised of them.
+
+use skep_directory::{PurgeFate, PurgeOrder, Purger};
+use skep_units::Now;
+use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToCoordinator, ToNode};
+
+use crate::links::{Conn, name_of};
+use crate::origin::Object;
+use crate::world::{Machine, World};
+
+/// How long nodes have to acknowledge one.
+const LIMIT_MS: u64 = 700;
+/// Of machines' clocks, which differ by less than twice that.
+const EPOCH_MS: u64 = 1_000_000;
+
+/// All commands of a run, and which node is bound by which.
+#[derive(Default)]
+pub(crate) struct Purging {
+    commands: Vec<Command>,
+    /// By node: since when it must not serve what a command has purged.
+    promises: Vec<Vec<(u64, usize)>>,
+}
+
+struct Command {
+    what: PurgeWhat,
+    at: u64,
+    coordinator: usize,
+    /// Of the coordinator, and of all nodes when it was given.
+    life: u64,
+    lives: Vec<u64>,
+}
+
+impl Purging {
+    pub(crate) fn new(nodes: usize) -> Self {
+        Self { commands: Vec::new(), promises: vec![Vec::new(); nodes] }
+    }
+
+    /// A reply of `object` that a node begins at `at` has bytes that were there then or
+    /// later.
+    pub(crate) fn promised(&self, node: usize, object: &Object, at: u64) -> u64 {
+        let bound = self.promises[node].iter().filter(|(since, _)| *since <= at);
+        let commands = bound.map(|(_, command)| &self.commands[*command]);
+        commands.filter(|it| object.is_hit(&it.what)).map(|it| it.at).max().unwrap_or(0)
+    }
+
+    /// A process that has just started knows nothing, and has nothing.
+    pub(crate) fn forget(&mut self, node: usize) {
+        self.promises[node].clear();
+    }
+
+    /// Commands that were given to a coordinator in this life of it.
+    fn of(&self, coordinator: usize, life: u64) -> Vec<usize> {
+        let is_its = |it: &&usize| {
+            let command = &self.commands[**it];
+            (command.coordinator, command.life) == (coordinator, life)
+        };
+        let all: Vec<usize> = (0..self.commands.len()).collect();
+        all.iter().filter(is_its).copied().collect()
+    }
+}
+
+/// A dispatcher's part, with a clock of its own.
+pub(crate) struct Stamps {
+    purger: Purger<u64, usize>,
+    clock_ms: u64,
+}
+
+impl Stamps {
+    pub(crate) fn new(rank: usize, random: u64) -> Self {
+        Self { purger: Purger::new(rank as u8), clock_ms: EPOCH_MS + random % EPOCH_MS }
+    }
+
+    fn now(&self, at: u64) -> (Now, u64) {
+        (Now(at), self.clock_ms + at)
+    }
+}
+
+impl World {
+    /// An operator purges something, often because it was changed in place.
+    pub(crate) fn purge(&mut self, random: u64) {
+        let coordinator = (random >> 8) as usize % self.machines.len();
+        let object = (random >> 16) as usize % self.origin.objects.len();
+        let what = self.origin.objects[object].purge(random >> 24);
+        if random & 1 == 0 {
+            self.origin.objects[object].change(self.at, false);
+        }
+        let nodes: Vec<_> = self.linked(coordinator).map(|it| (it.id, name_of(it.node))).collect();
+        let Machine { is_alive, life, stamps, .. } = &mut self.machines[coordinator];
+        // Of a coordinator without nodes the command is told that nothing was done.
+        if !*is_alive || nodes.is_empty() {
+            return;
+        }
+        let (at, life) = (self.at, *life);
+        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS };
+        let number = self.purging.commands.len();
+        let news = stamps.purger.begin(stamps.now(at), order, nodes, number);
+        let lives = self.nodes.iter().map(|node| node.life).collect();
+        self.purging.commands.push(Command { what, at, coordinator, life, lives });
+        self.tell(|| format!("*** purge at c{coordinator}: {news:?}"));
+        self.tell_purges(coordinator, None, &news);
+    }
+
+    fn linked(&self, coordinator: usize) -> impl Iterator<Item = &Conn> {
+        let conns = self.conns.values();
+        conns.filter(move |it| it.coordinator == coordinator && it.link.is_some() && !it.is_closed)
+    }
+
+    fn tell_purges(&mut self, coordinator: usize, but: Option<u64>, news: &PurgeNews) {
+        let linked = self.linked(coordinator).map(|conn| conn.id);
+        let others: Vec<u64> = linked.filter(|id| Some(*id) != but).collect();
+        others.into_iter().for_each(|conn| self.say_to_node(conn, ToNode::Purges(news.clone())));
+    }
+
+    /// A node has said hello: it is told all before anything else, and once it is
+    /// welcome it is bound by that.
+    pub(crate) fn tell_all_purges(&mut self, conn: u64) {
+        let coordinator = self.conns[&conn].coordinator;
+        let Machine { life, stamps, .. } = &self.machines[coordinator];
+        let (told, owed) = (stamps.purger.purges().told(), self.purging.of(coordinator, *life));
+        told.into_iter().for_each(|news| self.say_to_node(conn, ToNode::Purges(news)));
+        self.conns.get_mut(&conn).expect("a link").owed = owed;
+    }
+
+    /// A node speaks of purges.
+    pub(crate) fn coordinator_hears_purges(&mut self, conn: u64, message: ToCoordinator) {
+        let (coordinator, at) = (self.conns[&conn].coordinator, self.at);
+        let stamps = &mut self.machines[coordinator].stamps;
+        match message {
+            ToCoordinator::Purges(news) => {
+                if let Some(new) = stamps.purger.learn(&news) {
+                    self.tell_purges(coordinator, Some(conn), &new);
+                }
+            }
+            ToCoordinator::Purged { stamp, newest } => {
+                let now = stamps.now(at);
+                if let Some(again) = stamps.purger.acknowledged(now, conn, (stamp, newest)) {
+                    self.totals.purged_again += 1;
+                    self.tell_purges(coordinator, None, &again);
+                }
+            }
+            _ => {}
+        }
+        self.report_purges(coordinator);
+    }
+
+    pub(crate) fn purger_left(&mut self, coordinator: usize, conn: u64) {
+        self.machines[coordinator].stamps.purger.left(conn);
+        self.report_purges(coordinator);
+    }
+
+    /// Who has acknowledged a purge is bound by it.
+    pub(crate) fn report_purges(&mut self, coordinator: usize) {
+        for (command, report) in self.machines[coordinator].stamps.purger.ended(Now(self.at)) {
+            self.tell(|| format!("*** purged {command}: {report:?}"));
+            self.totals.purges += u64::from(report.is_complete());
+            let acknowledged = |fate| matches!(fate, PurgeFate::Acknowledged { .. });
+            for (name, _) in report.nodes.into_iter().filter(|(_, fate)| acknowledged(*fate)) {
+                let is_it = |node: &usize| name_of(*node) == name;
+                let node = (0..self.nodes.len()).find(is_it).expect("a node");
+                if self.purging.commands[command].lives[node] == self.nodes[node].life {
+                    self.purging.promises[node].push((self.at, command));
+                }
+            }
+        }
+    }
+
+    /// A node is told of purges: it has applied them, and tells the others.
+    pub(crate) fn node_hears_purges(&mut self, node: usize, conn: u64, news: &PurgeNews) {
+        let purges = &mut self.nodes[node].purges;
+        let new = purges.learn(news);
+        let (stamp, newest): (PurgeStamp, _) = (news.newest(), purges.newest());
+        self.say(conn, ToCoordinator::Purged { stamp, newest });
+        let Some(new) = new else { return };
+        let links = self.nodes[node].links.values().map(|link| link.conn);
+        let others: Vec<u64> = links.filter(|other| *other != conn).collect();
+        others.into_iter().for_each(|it| self.say(it, ToCoordinator::Purges(new.clone())));
+    }
+
+    /// A node has been away, and is welcome again.
+    pub(crate) fn is_bound(&mut self, node: usize, conn: u64) {
+        let owed = std::mem::take(&mut self.conns.get_mut(&conn).expect("a link").owed);
+        self.purging.promises[node].extend(owed.into_iter().map(|it| (self.at, it)));
+    }
+}
