@@ -195,8 +195,8 @@ pub struct FakeNode {
 
 impl FakeNode {
     /// Links as `name` with the coordinator `dispatcher` at `coordinator`.
-    /// `script` says what is answered to who wants a segment from an offset on;
-    /// `None`: the connection is closed.
+    /// `script` says what is answered to who wants a segment from an offset on, or
+    /// a head; `None`: the connection is closed, or there is no head.
     pub fn join(
         name: &str,
         (dispatcher, coordinator): (&str, SocketAddr),
@@ -346,9 +346,11 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         lock(&shared.asked).push(request.clone());
         let said = match request {
             PeerRequest::Fetch { name, from, .. } => (shared.script)(name, from),
-            PeerRequest::Head { .. } | PeerRequest::Offer { .. } => {
-                Some(Said::refusal(Refusal::NotThere))
+            PeerRequest::Head { name } => {
+                let said = (shared.script)(name, 0);
+                Some(said.unwrap_or_else(|| Said::refusal(Refusal::NotThere)))
             }
+            PeerRequest::Offer { .. } => Some(Said::refusal(Refusal::NotThere)),
         };
         for step in said.unwrap_or_else(|| Said::default().close()).0 {
             match step {

@@ -15,7 +15,8 @@ use skep_tests::sought::{
 };
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 use skep_wire::cache::{
-    Answer as Told, PeerReply, PeerRequest, Refusal, SegmentName, ToCoordinator,
+    Answer as Told, ObjectName, PeerReply, PeerRequest, PurgeStamp, Refusal, SegmentName,
+    ToCoordinator,
 };
 
 /// Bytes of a chunk on its way between nodes.
@@ -265,6 +266,47 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     wait_known(&cluster, 4);
     get_all(&cluster, "node-2", &names, &body);
     assert_eq!(cluster.sum(ORIGIN), 4);
+}
+
+/// What the head of a target of `origin`'s site is called by all nodes.
+fn head_name(origin: &Origin, target: &str) -> SegmentName {
+    let site = format!("origins {} as None", origin.url());
+    let (site, target) = (site.as_bytes(), target.as_bytes());
+    ObjectName::new(site, target, b"head of site 0", PurgeStamp::NONE).segment(u32::MAX)
+}
+
+#[test]
+fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
+    let late = || Said::default().hang();
+    // What a holder does, what a leader does; and how often the directory was wrong.
+    let stories = [
+        ("/late", Some(late()), None, 0),
+        ("/garbage", Some(Said::bytes([0xff; 4096])), None, 0),
+        ("/absent", Some(Said::refusal(Refusal::NotThere)), None, 1),
+        ("/late-leader", None, Some(late()), 1),
+    ];
+    let origin = Origin::of(version(1, 1_000), "\"v1\"", FRESH);
+    let cluster = CacheCluster::start_of(1, 1, Site::new(), &origin.line(), "");
+    let said = stories.iter().map(|(target, holder, leader, _)| {
+        (head_name(&origin, target), holder.clone().or(leader.clone()).unwrap())
+    });
+    let said: HashMap<_, _> = said.collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        said.get(&name).cloned()
+    });
+    let holders = stories.iter().filter(|(_, holder, ..)| holder.is_some());
+    fake.claim(holders.map(|(target, ..)| (head_name(&origin, target), 0)));
+    wait_known(&cluster, 3);
+    assert!(matches!(fake.ask(head_name(&origin, "/late-leader"), 0), Told::Grant { .. }));
+    for (target, _, _, wrong) in stories {
+        let before = cluster.sum(DIRECTORY_ERROR);
+        cluster.get("node-1", target).assert_status(200);
+        assert_eq!(cluster.sum(DIRECTORY_ERROR) - before, wrong, "{target}");
+        let head = PeerRequest::Head { name: head_name(&origin, target) };
+        assert!(fake.asked().contains(&head), "{target}");
+    }
+    assert_eq!(origin.asked().len(), 4);
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub const SETTLE_MS: u64 = 2_500;
 pub const LATER_MS: u64 = 50;
 
 /// Times that a node asks again so: some more than a coordinator takes to settle.
-pub(crate) const LATERS_MAX: u32 = (SETTLE_MS / LATER_MS) as u32 + 10;
+pub const LATERS_MAX: u32 = (SETTLE_MS / LATER_MS) as u32 + 10;
 
 /// Tables that a directory is cut into: one is swept, or grows, at a time, so
 /// that answers never wait for all.

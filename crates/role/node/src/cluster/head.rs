@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_directory::limits::{LATER_MS, SETTLE_MS};
+use skep_directory::limits::{LATER_MS, LATERS_MAX};
 use skep_directory::{Event, Reply};
 use skep_peer::stream::PeerError;
 use skep_telemetry::Counter;
@@ -52,6 +52,17 @@ impl Drop for HeadLease {
     }
 }
 
+/// What came of asking nodes for a head.
+enum Tried<T> {
+    Found(T),
+    /// They have none, or none of use: it has become stale.
+    NotThere,
+    /// Not reached, silent or not to be understood.
+    Lost,
+    /// Whether it may be kept, or the origin answers, is for this node to find out.
+    Alone,
+}
+
 impl Others {
     /// Asks for a head, at most a few times. What `read` makes nothing of counts as
     /// not being there, so that in the end somebody asks the origin.
@@ -61,40 +72,94 @@ impl Others {
         read: impl Fn(&Handed) -> Option<T>,
     ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
-            let peers = match self.ask_for_head(name).await {
+            let tried = match self.ask_for_head(name).await {
                 Event::Answer(Reply::Grant { lease }) => {
                     let cluster = Arc::clone(&self.cluster);
                     return HeadSought::Granted(HeadLease { cluster, lease, is_held: false });
                 }
-                Event::Answer(Reply::Have { holders }) => holders,
-                Event::Answer(Reply::Busy { leader }) => vec![leader],
+                Event::Answer(Reply::Have { holders }) => {
+                    self.try_holders(holders, name, &read).await
+                }
+                Event::Answer(Reply::Busy { leader }) => self.try_leader(leader, name, &read).await,
                 _ => {
                     self.counters.inc(Counter::ClusterSilent);
                     return HeadSought::Nowhere;
                 }
             };
-            for peer in peers {
-                match self.head_of(peer, name).await.map(|handed| read(&handed)) {
-                    Ok(Some(found)) => return HeadSought::Found(found),
-                    Ok(None) => tracing::debug!("a head of another node is of no use"),
-                    // Whether it may be kept is for this node to find out.
-                    Err(PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch)) => {
-                        return HeadSought::Nowhere;
-                    }
-                    Err(error) if !error.blames_node() => return HeadSought::Nowhere,
-                    // It has become stale.
-                    Err(error) => tracing::debug!(%error, "a head was not got from another node"),
-                }
-                self.counters.inc(Counter::ClusterDirectoryError);
-                self.cluster.tell_not_there(name, peer);
+            match tried {
+                Tried::Found(found) => return HeadSought::Found(found),
+                Tried::Alone | Tried::Lost => return HeadSought::Nowhere,
+                // The coordinator knows better now.
+                Tried::NotThere => {}
             }
         }
         HeadSought::Nowhere
     }
 
+    /// One after the other. Who can't be reached may be by others: nothing is told.
+    async fn try_holders<T>(
+        &self,
+        holders: Vec<Peer>,
+        name: SegmentName,
+        read: impl Fn(&Handed) -> Option<T>,
+    ) -> Tried<T> {
+        let mut tried = Tried::Lost;
+        for holder in holders {
+            match self.try_peer(holder, name, &read).await {
+                Tried::NotThere => {
+                    self.tell_head_not_there(name, holder);
+                    tried = Tried::NotThere;
+                }
+                Tried::Lost => {}
+                found_or_alone => return found_or_alone,
+            }
+        }
+        tried
+    }
+
+    /// Whoever tells first that a leader is gone gets its lease.
+    async fn try_leader<T>(
+        &self,
+        leader: Peer,
+        name: SegmentName,
+        read: impl Fn(&Handed) -> Option<T>,
+    ) -> Tried<T> {
+        match self.try_peer(leader, name, read).await {
+            Tried::NotThere | Tried::Lost => {
+                self.tell_head_not_there(name, leader);
+                Tried::NotThere
+            }
+            found_or_alone => found_or_alone,
+        }
+    }
+
+    async fn try_peer<T>(
+        &self,
+        peer: Peer,
+        name: SegmentName,
+        read: impl Fn(&Handed) -> Option<T>,
+    ) -> Tried<T> {
+        let error = match self.head_of(peer, name).await {
+            Ok(handed) => return read(&handed).map_or(Tried::NotThere, Tried::Found),
+            Err(error) => error,
+        };
+        tracing::debug!(%error, "a head was not got from another node");
+        match error {
+            PeerError::Refused(Refusal::NotThere) => Tried::NotThere,
+            PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch) => Tried::Alone,
+            error if !error.blames_node() => Tried::Alone,
+            _ => Tried::Lost,
+        }
+    }
+
+    fn tell_head_not_there(&self, name: SegmentName, peer: Peer) {
+        self.counters.inc(Counter::ClusterDirectoryError);
+        self.cluster.tell_not_there(name, peer);
+    }
+
     /// Asks a coordinator that has just started for as long as it takes.
     async fn ask_for_head(&self, name: SegmentName) -> Event<Peer> {
-        for _ in 0..SETTLE_MS / LATER_MS {
+        for _ in 0..LATERS_MAX {
             match self.cluster.ask(name, 0).await {
                 Event::Answer(Reply::Later) => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
