@@ -187,6 +187,20 @@ fn an_origin_that_lies_about_lengths_costs_the_connection_and_nothing_is_kept() 
 }
 
 #[test]
+fn an_error_page_whose_bytes_are_not_to_be_had_is_asked_for_as_often_as_any_file() {
+    let origin = Origin::start(|asked| match &*asked.target {
+        "/missing" => Answer::new(404, FRESH, ""),
+        _ => Answer::of(asked, &content::version(1, 1000), "\"v\"", FRESH).cut(0, Then::Close),
+    });
+    let skep = origin.node("error_pages = { \"404\" = \"/page\" }");
+    skep.connect().get("/broken").assert_status(502);
+    skep.connect().get("/missing").assert_status(404);
+    let asked = origin.asked();
+    let of = |target: &str| asked.iter().filter(|asked| asked.target == target).count();
+    assert_eq!(of("/page"), of("/broken"));
+}
+
+#[test]
 fn an_origin_without_ranges_serves_small_objects_from_memory_and_large_ones_past_it() {
     let (small, large) = (content::version(1, 5000), content::version(2, SEGMENT + 5000));
     let (s, l) = (small.clone(), large.clone());

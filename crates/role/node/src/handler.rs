@@ -265,6 +265,7 @@ impl Serving<'_> {
                     let ready = Ready { resource, file, came: CacheResult::Hit };
                     match self.send(request, exchange, &path, ready, 200).await? {
                         Sent::Done => return Ok(()),
+                        Sent::Changed => DiskError::Changed,
                         Sent::Failed(error) => error,
                     }
                 }
@@ -359,7 +360,7 @@ impl Serving<'_> {
         if resource.is_purged() {
             // While its bytes were got: no reply begins with it any more.
             resource.drop_purged(&self.handler.node.store);
-            return Ok(Sent::Failed(DiskError::Changed));
+            return Ok(Sent::Changed);
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
@@ -389,15 +390,12 @@ impl Serving<'_> {
     }
 
     fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
-        if resource.remote().is_some() {
-            // Whoever read from the origin has retired it if it is to be.
-            return Sent::Failed(error);
-        }
-        if error == DiskError::Changed || error == DiskError::NotFound {
+        // Whoever read from an origin has retired it if it is to be.
+        let is_of_disk = resource.remote().is_none();
+        if is_of_disk && matches!(error, DiskError::Changed | DiskError::NotFound) {
             self.catalog.retire(resource);
-            return Sent::Failed(DiskError::Changed);
         }
-        Sent::Failed(error)
+        if resource.is_retired() { Sent::Changed } else { Sent::Failed(error) }
     }
 
     fn add_slash(
@@ -474,8 +472,10 @@ impl Serving<'_> {
             let path = page.as_bytes();
             let Ok(Located::Resource(resource, file)) = self.locate(path).await else { break };
             let ready = Ready { resource, file, came: CacheResult::Hit };
-            if let Sent::Done = self.send(request, exchange, path, ready, status).await? {
-                return Ok(());
+            match self.send(request, exchange, path, ready, status).await? {
+                Sent::Done => return Ok(()),
+                Sent::Changed => {}
+                Sent::Failed(_) => break,
             }
         }
         let lines = [extra_lines, &*self.site.lines].concat();
@@ -498,10 +498,13 @@ struct Ready {
     came: CacheResult,
 }
 
-/// How an attempt to send a file ended.
+/// How an attempt to send a file ended: with all of it, or before anything was
+/// written.
 enum Sent {
     Done,
-    /// Before anything was written; the request may start over.
+    /// There is another version by now, or none: look again.
+    Changed,
+    /// The version is still the right one, its bytes are not to be had.
     Failed(DiskError),
 }
 

@@ -28,15 +28,11 @@ impl Serving<'_> {
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    let ready = Ready { resource: Arc::clone(&resource), file: None, came };
+                    let ready = Ready { resource, file: None, came };
                     match self.send(request, exchange, &target, ready, 200).await? {
                         Sent::Done => return Ok(()),
-                        // The version is still the origin's, its bytes are not
-                        // to be had.
-                        Sent::Failed(_) if !resource.is_retired() => {
-                            return self.error(request, exchange, 502, b"").await;
-                        }
-                        Sent::Failed(_) => {}
+                        Sent::Changed => {}
+                        Sent::Failed(_) => return self.error(request, exchange, 502, b"").await,
                     }
                 }
                 Landing::Passed(passed) => {
