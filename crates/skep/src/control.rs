@@ -12,7 +12,7 @@ use skep_console::{
     Token, Traffic,
 };
 use skep_dispatcher::Dispatcher;
-use skep_telemetry::{Counter, Snapshot};
+use skep_telemetry::Snapshot;
 
 use crate::running::Running;
 
@@ -234,10 +234,6 @@ fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
 fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option<NodeLocalStatus> {
     let node = running.node.as_ref()?;
     let stats = node.store_stats();
-    let count = |counter| snapshot.totals.get(counter);
-    let hits = count(Counter::CacheHit) + count(Counter::CacheRevalidated);
-    let fills = count(Counter::CacheFill) + count(Counter::CacheFillJoined);
-    let misses = count(Counter::CacheMiss) + count(Counter::CacheStreamed) + fills;
     let site = |site: &skep_config::Site| site.hosts.first().map_or("*", String::as_str).to_owned();
     Some(NodeLocalStatus {
         // A process that is a dispatcher as well lists its services first.
@@ -245,8 +241,8 @@ fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option
         cache_bytes: stats.indexed_bytes,
         cache_bytes_max: config.cache.size_bytes_max,
         cache_segments: stats.segments as u64,
-        cache_hits_total: hits,
-        cache_lookups_total: hits + misses,
+        cache_hits_total: snapshot.totals.cache_hits(),
+        cache_lookups_total: snapshot.totals.cache_lookups(),
         sites: config.sites.iter().map(site).collect(),
     })
 }

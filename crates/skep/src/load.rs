@@ -71,20 +71,13 @@ impl LoadMeter {
 fn sample(totals: &Totals) -> Sample {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let cpu = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
-    let hits = totals.cache_hit + totals.cache_revalidated;
-    let others = totals.cache_miss
-        + totals.cache_fill
-        + totals.cache_fill_joined
-        + totals.cache_streamed
-        + totals.cache_peer_hit
-        + totals.cache_peer_joined;
     Sample {
         at: Instant::now(),
         cpu,
         sent_bytes: totals.sent_bytes + totals.peer_sent_bytes,
         filled_bytes: totals.cluster_origin_bytes,
-        hits,
-        asked: hits + others,
+        hits: totals.cache_hits(),
+        asked: totals.cache_lookups(),
     }
 }
 

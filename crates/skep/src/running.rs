@@ -231,6 +231,9 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
         let read = move || read(&node).into_iter().map(label).collect();
         registry.register_gauges(name, help, Box::new(read));
     };
+    gauges("skep_cache_removals", "What left the cache since the start, by kind.", |node| {
+        node.cache_removals()
+    });
     gauges("skep_origin_requests", "Requests to origins since the start, by kind.", |node| {
         node.origin_requests()
     });

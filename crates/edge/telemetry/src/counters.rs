@@ -231,7 +231,6 @@ counter_table! {
     }
     "skep_cache_requests_total" "Requests by what the memory cache did for them." by "result" {
         CacheHit cache_hit = "hit";
-        CacheMiss cache_miss = "miss";
         CacheFill cache_fill = "fill";
         CacheFillJoined cache_fill_joined = "fill_joined";
         CacheRevalidated cache_revalidated = "revalidated";
@@ -241,7 +240,6 @@ counter_table! {
     }
     "skep_cluster_cache_total" "What became of segments that were sought in the cluster, by outcome." by "outcome" {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
-        ClusterPeerJoined cluster_peer_joined = "peer_joined";
         ClusterOwner cluster_owner = "owner";
         ClusterOrigin cluster_origin = "origin";
         ClusterPlaced cluster_placed = "placed";
@@ -263,16 +261,13 @@ counter_table! {
         PeerServed peer_served = "served";
         PeerNotThere peer_not_there = "not_there";
         PeerOverloaded peer_overloaded = "overloaded";
-        PeerBroken peer_broken = "broken";
         PeerTakenOver peer_taken_over = "taken_over";
     }
     "skep_peer_sent_bytes_total" "Bytes of segments sent to other nodes." {
         PeerSentBytes peer_sent_bytes;
     }
-    "skep_cache_removals_total" "Entries that left the memory cache or never entered it, by reason." by "reason" {
-        CacheStaleDropped cache_stale_dropped = "stale";
-        CacheEvicted cache_evicted = "evicted";
-        CacheRefusedTooLarge cache_refused_too_large = "too_large";
+    "skep_cache_too_large_total" "Segments that were got and not kept: they are larger than the memory cache." {
+        CacheTooLarge cache_too_large;
     }
     "skep_disk_reads_total" "Reads of files, by the way they took." by "way" {
         DiskReadNowait disk_read_nowait = "nowait";
@@ -367,6 +362,17 @@ impl Totals {
         self.family("skep_connections_refused_total")
     }
 
+    /// Requests answered from this node's memory, whoever was asked whether that is
+    /// still right.
+    pub fn cache_hits(&self) -> u64 {
+        self.cache_hit + self.cache_revalidated
+    }
+
+    /// Requests that the memory was asked for.
+    pub fn cache_lookups(&self) -> u64 {
+        self.family("skep_cache_requests_total")
+    }
+
     fn family(&self, name: &str) -> u64 {
         let samples = FAMILIES.iter().filter(|f| f.name == name).flat_map(|f| f.samples);
         samples.map(|&(counter, _)| self.get(counter)).sum()
@@ -436,6 +442,19 @@ mod tests {
         let mut totals = Totals::default();
         totals.absorb(&core);
         assert_eq!((totals.refused(), totals.rejects()), (5, 1));
+    }
+
+    #[test]
+    fn whatever_the_memory_did_it_was_asked() {
+        let core = CoreCounters::default();
+        core.add(Counter::CacheHit, 10);
+        core.add(Counter::CacheRevalidated, 20);
+        core.inc(Counter::CachePeerHit);
+        core.add(Counter::CachePeerJoined, 2);
+        core.add(Counter::CacheFill, 3);
+        let mut totals = Totals::default();
+        totals.absorb(&core);
+        assert_eq!((totals.cache_hits(), totals.cache_lookups()), (30, 36));
     }
 
     #[test]

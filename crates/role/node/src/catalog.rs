@@ -134,7 +134,7 @@ impl Resource {
         matches!(self.validity, Validity::Until(_))
     }
 
-    /// Whether its bytes were found to differ.
+    /// Whether it was taken out of use: replaced, gone, or purged.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
@@ -162,13 +162,20 @@ impl Resource {
 
     /// Takes it out of use, and its bytes, because it was purged.
     pub(crate) fn drop_purged(&self, store: &Store) {
-        if self.retire(store) {
+        if self.take_out(store) {
             self.site.purges.count_dropped();
         }
     }
 
-    /// Takes it out of use, and its bytes; false if that was done before.
-    pub(crate) fn retire(&self, store: &Store) -> bool {
+    /// Takes it out of use, and its bytes, because there is another version, or none.
+    pub(crate) fn retire(&self, store: &Store) {
+        if self.take_out(store) {
+            store.count_stale();
+        }
+    }
+
+    /// False if that was done before.
+    fn take_out(&self, store: &Store) -> bool {
         if self.retired.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -246,7 +253,6 @@ pub(crate) struct Catalog {
     entries: Mutex<HashMap<Key, Arc<Resource>>>,
     entries_max: usize,
     interval_ms: u64,
-    stale_dropped: AtomicU64,
     /// Closes with the catalog; its thread sees it.
     _alive: SyncSender<Infallible>,
 }
@@ -273,7 +279,6 @@ impl Catalog {
             entries: Mutex::default(),
             entries_max,
             interval_ms,
-            stale_dropped: AtomicU64::new(0),
         });
         let watched = Arc::downgrade(&catalog);
         std::thread::Builder::new()
@@ -300,11 +305,6 @@ impl Catalog {
     /// Longest age of a check that still counts, in milliseconds.
     pub(crate) fn interval_ms(&self) -> u64 {
         self.interval_ms
-    }
-
-    /// Entries that were found changed, since the start.
-    pub(crate) fn stale_dropped(&self) -> u64 {
-        self.stale_dropped.load(Ordering::Relaxed)
     }
 
     /// What `path` of `site` leads to. [`DiskError::WouldBlock`] only with
@@ -362,11 +362,9 @@ impl Catalog {
         }
     }
 
-    /// Takes a resource out because its bytes were found to differ.
+    /// Takes a resource out because it was found to be another by now, or gone.
     pub(crate) fn retire(&self, resource: &Arc<Resource>) {
-        if resource.retire(&self.store) {
-            self.stale_dropped.fetch_add(1, Ordering::Relaxed);
-        }
+        resource.retire(&self.store);
     }
 
     /// Enters what was found. If it is what was known, the known one stays, so

@@ -193,6 +193,13 @@ impl Node {
         self.store.stats()
     }
 
+    /// What left the memory cache, by kind: segments to make room, files and objects
+    /// that were found changed.
+    pub fn cache_removals(&self) -> Vec<(&'static str, u64)> {
+        let stats = self.store.stats();
+        vec![("evicted", stats.evicted), ("stale", stats.stale)]
+    }
+
     /// What the origins of its sites did, over all workers.
     pub fn origin_totals(&self) -> OriginTotals {
         self.origins.totals()
@@ -224,11 +231,6 @@ impl Node {
     /// purged since.
     pub fn purge_counts(&self) -> (u64, u64) {
         self.purges.counts()
-    }
-
-    /// Files found changed since the last reload.
-    pub fn stale_dropped(&self) -> u64 {
-        self.catalog.load().stale_dropped()
     }
 }
 

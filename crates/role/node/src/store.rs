@@ -15,6 +15,7 @@ mod tests;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use skep_cache::{Entry, S3Fifo};
@@ -68,6 +69,8 @@ pub struct StoreStats {
     pub segments: usize,
     /// Segments that left to make room.
     pub evicted: u64,
+    /// Files and objects that left because they were found changed.
+    pub stale: u64,
 }
 
 /// See the module.
@@ -76,6 +79,7 @@ pub(crate) struct Store {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
+    stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
 }
 
@@ -115,8 +119,8 @@ impl Store {
             tail_of: (0, 0),
             changes: is_shared.then(Changes::default),
         };
-        let cleaner = OnceLock::new();
-        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, cleaner })
+        let (stale, cleaner) = (AtomicU64::new(0), OnceLock::new());
+        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, stale, cleaner })
     }
 
     /// Finds a segment, joins its fill, or makes the caller its filler.
@@ -333,7 +337,13 @@ impl Store {
             file_bytes: self.ledger.region_bytes(),
             segments: inner.index.len(),
             evicted: inner.evicted,
+            stale: self.stale.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts a file or object that was found changed.
+    pub(crate) fn count_stale(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -199,7 +199,7 @@ impl Source<'_> {
             Acquired::Fill(filler) => {
                 let segment = Arc::clone(filler.segment());
                 if !filler.is_kept() {
-                    self.counters.inc(Counter::CacheRefusedTooLarge);
+                    self.counters.inc(Counter::CacheTooLarge);
                 }
                 if let Some((remotes, resource)) = self.remote {
                     remotes.fill_segment(filler, resource, index);

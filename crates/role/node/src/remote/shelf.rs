@@ -164,7 +164,7 @@ impl Shelf {
         }
     }
 
-    /// Takes a resource out because its bytes were found to differ.
+    /// Takes a resource out because the origin has another by now, or none.
     pub(crate) fn retire(&self, resource: &Resource) {
         resource.retire(&self.store);
     }
