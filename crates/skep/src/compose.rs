@@ -103,6 +103,7 @@ impl Process {
         if let Some(node) = &node {
             cooperation.join(&config, &roles, node)?;
         }
+        cooperation.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);

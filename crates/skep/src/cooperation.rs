@@ -10,9 +10,10 @@ use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
 use skep_directory::{Counters, MemberView};
 use skep_dispatcher::{CacheView, Coordination, OnLoad, OnReign};
 use skep_node::{ClusterParts, Node};
+use skep_peer::stream::{StreamCount, StreamCounts};
 use skep_serve::{ListenerGroup, bind};
-use skep_telemetry::Registry;
-use skep_wire::cache::Identity;
+use skep_telemetry::{Labels, Registry};
+use skep_wire::cache::{Identity, Reason};
 use skep_wire::message::Name;
 
 use crate::direct::{dispatcher_name, read_key};
@@ -104,6 +105,16 @@ impl Cooperation {
         Ok(node.join(config, parts)?)
     }
 
+    /// Shows what streams with other machines did; after [`Cooperation::join`].
+    pub(crate) fn show_streams(&self, registry: &Registry, node: Option<&Node>) {
+        let of_coordinator = self.coordination.as_ref().map(|it| it.stream_counts());
+        let of_node = node.and_then(Node::cluster).map(|cluster| Arc::clone(cluster.counts()));
+        let all: Vec<_> = of_coordinator.into_iter().chain(of_node).collect();
+        if !all.is_empty() {
+            register_streams(registry, all);
+        }
+    }
+
     /// The coordinator, if this process has one.
     pub(crate) fn coordination(&self) -> Option<&Arc<Coordination>> {
         self.coordination.as_ref()
@@ -126,7 +137,7 @@ impl Cooperation {
     }
 }
 
-fn answers(counters: &Counters) -> [(&'static str, u64); 8] {
+fn answers(counters: &Counters) -> [(&'static str, u64); 9] {
     [
         ("have", counters.have),
         ("busy", counters.busy),
@@ -136,6 +147,7 @@ fn answers(counters: &Counters) -> [(&'static str, u64); 8] {
         ("expired", counters.expired),
         ("broken", counters.broken),
         ("directory_error", counters.directory_errors),
+        ("forgotten", counters.forgotten),
     ]
 }
 
@@ -171,9 +183,7 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     let own = Arc::clone(coordination);
     let read = move || {
         let (complete, incomplete) = own.purge_counts().totals();
-        let sample = |(outcome, purges): (&str, u64)| {
-            (vec![("outcome".to_owned(), outcome.to_owned())], purges as f64)
-        };
+        let sample = |(outcome, purges)| (labels([("outcome", outcome)]), purges as f64);
         [("complete", complete), ("incomplete", incomplete)].map(sample).to_vec()
     };
     let help = "Purges since the start: acknowledged by all linked nodes in time, or not.";
@@ -187,11 +197,40 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     );
     let own = Arc::clone(coordination);
     let read = move || {
-        let sample = |(kind, answers): (&str, u64)| {
-            (vec![("kind".to_owned(), kind.to_owned())], answers as f64)
-        };
+        let sample = |(kind, answers): (_, u64)| (labels([("kind", kind)]), answers as f64);
         answers(&own.view().counters).map(sample).to_vec()
     };
     let help = "Answers of the coordinator since the start, and what went wrong, by kind.";
     registry.register_gauges("skep_coordinator_answers", help, Box::new(read));
+}
+
+/// `all`: of the links of a coordinator, of a node; a process may have both.
+fn register_streams(registry: &Registry, all: Vec<Arc<StreamCounts>>) {
+    let counts = all.clone();
+    let read = move || {
+        let sample = |what: StreamCount| {
+            let sum: u64 = counts.iter().map(|it| it.of(what)).sum();
+            (labels([("kind", what.name())]), sum as f64)
+        };
+        StreamCount::ALL.map(sample).to_vec()
+    };
+    let help = "Events of streams with other machines since the start, by kind.";
+    registry.register_gauges("skep_stream_events", help, Box::new(read));
+    let read = move || {
+        let samples = |reason: Reason| {
+            let here: u64 = all.iter().map(|it| it.refused_here(reason)).sum();
+            let there: u64 = all.iter().map(|it| it.refused_there(reason)).sum();
+            let sample = |(by, streams): (_, u64)| {
+                (labels([("by", by), ("reason", reason.name())]), streams as f64)
+            };
+            [("here", here), ("there", there)].map(sample)
+        };
+        Reason::ALL.into_iter().flat_map(samples).collect()
+    };
+    let help = "Streams refused since the start, by this side or the other, and why.";
+    registry.register_gauges("skep_streams_refused", help, Box::new(read));
+}
+
+fn labels<const N: usize>(labels: [(&str, &str); N]) -> Labels {
+    labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }

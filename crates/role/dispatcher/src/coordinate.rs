@@ -20,7 +20,9 @@ use arc_swap::ArcSwap;
 use skep_directory::{
     Coordinator, Counters, Hello, LinkId as Member, MemberView, PurgeOrder, PurgeReport, Settings,
 };
-use skep_peer::stream::{LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, Teller, Untold};
+use skep_peer::stream::{
+    LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts, Teller, Untold,
+};
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -139,6 +141,11 @@ impl Coordination {
     /// What tells it of nodes' loads.
     pub fn loads(&self) -> CoordinatorLoads {
         CoordinatorLoads(self.server.teller())
+    }
+
+    /// Counts of its links.
+    pub fn stream_counts(&self) -> Arc<StreamCounts> {
+        self.server.counts()
     }
 
     /// What is to be shown of it, at most half a second old.

@@ -175,6 +175,19 @@ impl Reason {
         Self::Full,
         Self::Malformed,
     ];
+
+    /// In a word, for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Version => "version",
+            Self::Cluster => "cluster",
+            Self::Purpose => "purpose",
+            Self::Proof => "proof",
+            Self::Name => "name",
+            Self::Full => "full",
+            Self::Malformed => "malformed",
+        }
+    }
 }
 
 impl HelloError {

@@ -55,6 +55,23 @@ impl StreamCount {
         Self::ChunksTaken,
         Self::ChunksSent,
     ];
+
+    /// In a word, for metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Greeted => "greeted",
+            Self::Ungreeted => "ungreeted",
+            Self::Received => "received",
+            Self::Sent => "sent",
+            Self::Garbled => "garbled",
+            Self::Silent => "silent",
+            Self::Overflown => "overflown",
+            Self::Asked => "asked",
+            Self::Answered => "answered",
+            Self::ChunksTaken => "chunks_taken",
+            Self::ChunksSent => "chunks_sent",
+        }
+    }
 }
 
 impl StreamCounts {
