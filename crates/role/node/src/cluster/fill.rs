@@ -215,11 +215,9 @@ impl<O: SegmentOrigin> Running<O> {
         }
         let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
             Ok(()) => End::Whole,
-            Err(PeerError::Refused(refusal)) => End::Refused(refusal),
-            Err(error) if !error.blames_node() => End::Crowded,
             Err(error) => {
                 tracing::debug!(%error, "a segment was not got from another node");
-                End::Lost
+                end_of(&error)
             }
         };
         if with_origin {
@@ -228,9 +226,7 @@ impl<O: SegmentOrigin> Running<O> {
         let counter = match end {
             End::Whole if with_origin => Some(Counter::ClusterOwner),
             End::Whole => Some(Counter::ClusterPeerHit),
-            End::Refused(_) => Some(Counter::ClusterRefused),
-            End::Lost => Some(Counter::ClusterLost),
-            End::Crowded => None,
+            end => counter_of(end),
         };
         counter.into_iter().for_each(|counter| self.counters.inc(counter));
         let filled = self.segment().filled();
@@ -287,6 +283,24 @@ async fn read_counted(
     read_on(origin, segment).await;
     counters.inc(Counter::ClusterOrigin);
     counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
+}
+
+/// How an exchange with another node has failed.
+pub(super) fn end_of(error: &PeerError) -> End {
+    match error {
+        PeerError::Refused(refusal) => End::Refused(*refusal),
+        error if !error.blames_node() => End::Crowded,
+        _ => End::Lost,
+    }
+}
+
+/// What counts a fetch that has failed; `None`: the other node had no part in it.
+pub(super) fn counter_of(end: End) -> Option<Counter> {
+    match end {
+        End::Refused(_) => Some(Counter::ClusterRefused),
+        End::Lost => Some(Counter::ClusterLost),
+        End::Whole | End::Crowded => None,
+    }
 }
 
 /// Gets from the node at `peer` what `segment` lacks; what has come is published,

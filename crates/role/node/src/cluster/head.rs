@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_directory::limits::{LATER_MS, LATERS_MAX};
-use skep_directory::{Event, Reply};
-use skep_peer::stream::PeerError;
+use skep_directory::{End, Event, Reply};
+use skep_peer::stream::{PeerError, PeerPool};
 use skep_telemetry::Counter;
 use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
 
+use super::fill::end_of;
 use super::{Cluster, Others, Peer};
 use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
 use crate::remote::Handed;
@@ -144,10 +145,9 @@ impl Others {
             Err(error) => error,
         };
         tracing::debug!(%error, "a head was not got from another node");
-        match error {
-            PeerError::Refused(Refusal::NotThere) => Tried::NotThere,
-            PeerError::Refused(Refusal::OriginFailed | Refusal::Mismatch) => Tried::Alone,
-            error if !error.blames_node() => Tried::Alone,
+        match end_of(&error) {
+            End::Refused(Refusal::NotThere) => Tried::NotThere,
+            End::Refused(Refusal::OriginFailed | Refusal::Mismatch) | End::Crowded => Tried::Alone,
             _ => Tried::Lost,
         }
     }
@@ -174,18 +174,28 @@ impl Others {
     async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<Handed, PeerError> {
         let mut waits = 0;
         loop {
-            match self.pool.ask(peer.address, &PeerRequest::Head { name }).await {
-                Ok(PeerReply::Head { fresh_ms, head }) => return Ok(Handed { fresh_ms, head }),
-                Ok(_) => return Err(PeerError::Refused(Refusal::Mismatch)),
-                Err(PeerError::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {
-                    waits += 1
-                }
-                Err(error) if !error.blames_node() && waits < HEAD_WAITS_MAX => {
-                    waits += 1;
+            let asked = ask_head(&self.pool, peer, name).await;
+            match asked.as_ref().map_err(end_of) {
+                // It has waited for us.
+                Err(End::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
+                Err(End::Crowded) if waits < HEAD_WAITS_MAX => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
-                Err(error) => return Err(error),
+                _ => return asked,
             }
+            waits += 1;
         }
+    }
+}
+
+/// What `peer` says of the object or file of this head name.
+pub(super) async fn ask_head(
+    pool: &PeerPool,
+    peer: Peer,
+    name: SegmentName,
+) -> Result<Handed, PeerError> {
+    match pool.ask(peer.address, &PeerRequest::Head { name }).await? {
+        PeerReply::Head { fresh_ms, head } => Ok(Handed { fresh_ms, head }),
+        _ => Err(PeerError::Unexpected),
     }
 }

@@ -4,15 +4,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_directory::{Event, Reply};
+use skep_directory::limits::OVERLOADED_WAIT_MS;
+use skep_directory::{End, Event, Reply};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::part::Head;
-use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
+use skep_wire::cache::{Origin, PeerRequest, Refusal, SegmentName};
 use tokio::task::JoinSet;
 
-use super::fill::{SegmentOrigin, fetch_chunks};
+use super::fill::{SegmentOrigin, counter_of, end_of, fetch_chunks};
+use super::head::ask_head;
 use super::{Cluster, Others, Peer};
 use crate::file::site_key;
 use crate::limits::{
@@ -20,6 +22,7 @@ use crate::limits::{
 };
 use crate::object::Object;
 use crate::partition::head_name;
+use crate::remote::Handed;
 use crate::segment::{Segment, Way};
 use crate::site::Site;
 
@@ -123,13 +126,9 @@ impl Others {
 
 /// What `home` has under a head name, and for how long that may be used.
 async fn part_of(pool: &PeerPool, home: Peer, name: SegmentName) -> Result<(Head, u64), PeerError> {
-    match pool.ask(home.address, &PeerRequest::Head { name }).await? {
-        PeerReply::Head { fresh_ms, head } => {
-            let head = Head::read(&head).ok_or(PeerError::Refused(Refusal::Mismatch))?;
-            Ok((head, fresh_ms))
-        }
-        _ => Err(PeerError::Unexpected),
-    }
+    let Handed { fresh_ms, head } = ask_head(pool, home, name).await?;
+    let head = Head::read(&head).ok_or(PeerError::Unexpected)?;
+    Ok((head, fresh_ms))
 }
 
 impl Cluster {
@@ -192,7 +191,7 @@ impl HomeFile {
             let fetched = fetch_chunks(&self.pool, home.address, &request, segment).await;
             match fetched {
                 Err(error) if is_of_load(&error) && waits < PART_WAITS_MAX => {
-                    tokio::time::sleep(Duration::from_millis(50 << waits)).await;
+                    tokio::time::sleep(Duration::from_millis(OVERLOADED_WAIT_MS << waits)).await;
                     waits += 1;
                 }
                 fetched => return fetched,
@@ -213,7 +212,7 @@ impl HomeFile {
 
 /// Whether it may go better in a moment.
 fn is_of_load(error: &PeerError) -> bool {
-    matches!(error, PeerError::Refused(Refusal::Overloaded)) || !error.blames_node()
+    matches!(end_of(error), End::Refused(Refusal::Overloaded) | End::Crowded)
 }
 
 impl SegmentOrigin for HomeFile {
@@ -225,10 +224,8 @@ impl SegmentOrigin for HomeFile {
                 Ok(()) => return,
                 Err(error) => {
                     tracing::debug!(%error, "a segment was not got from the node that has its file");
-                    self.counters.inc(match error {
-                        PeerError::Refused(_) => Counter::ClusterRefused,
-                        _ => Counter::ClusterLost,
-                    });
+                    let counter = counter_of(end_of(&error));
+                    counter.into_iter().for_each(|counter| self.counters.inc(counter));
                 }
             }
             tried.push(home);
