@@ -58,17 +58,17 @@ pub(crate) const LINK_QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub(crate) const LINK_BUFFER_BYTES_KEPT_MAX: usize = 256 * 1024;
 
 /// Milliseconds of silence after which a link says that it is alive.
-pub(crate) const PING_MS: u64 = 200;
+pub const PING_MS: u64 = 200;
 
 /// Milliseconds of silence after which the other end of a link counts as gone.
 /// Looked at every [`PING_MS`], so it is found within a second.
-pub(crate) const SILENCE_MS: u64 = 800;
+pub const SILENCE_MS: u64 = 800;
 
 /// Milliseconds in which the other end of a link must take some bytes.
 pub(crate) const LINK_STALL_MS: u64 = 2_000;
 
 /// Shortest and longest pause before a link is tried again, in milliseconds.
-pub(crate) const BACKOFF_MS: (u64, u64) = (100, 2_000);
+pub const BACKOFF_MS: (u64, u64) = (100, 2_000);
 
 /// A link that lasted so many milliseconds begins anew with the shortest pause.
 pub(crate) const STABLE_MS: u64 = 2_000;
@@ -102,7 +102,7 @@ pub(crate) const PEER_SERVE_IDLE_MS: u64 = 60_000;
 pub(crate) const PEER_REQUEST_MS: u64 = 1_000;
 
 /// Milliseconds until the reply is here.
-pub(crate) const PEER_REPLY_MS: u64 = 1_000;
+pub const PEER_REPLY_MS: u64 = 1_000;
 
 /// Milliseconds until the next frame is here.
 pub(crate) const PEER_CHUNK_MS: u64 = 2_000;

@@ -1,5 +1,8 @@
 //! Every bound of this crate, with unit and reason.
 
+use skep_directory::limits::{LEASE_TTL_MS, SETTLE_MS};
+use skep_peer::stream::{BACKOFF_MS, PEER_REPLY_MS, PING_MS, SILENCE_MS};
+
 /// Memory of a segment comes in pieces of this size, in bytes, so that a
 /// segment can be read while it grows. Large enough that a 541 KB reply is
 /// three parts of one write.
@@ -106,9 +109,10 @@ pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 /// until the next news of who has room.
 pub(crate) const OFFER_PAUSE_MS: u64 = 200;
 
-/// How long a node that is offered what is just coming waits for all of it, in
+/// How long a node that is offered a last copy waits until all of it is there, in
 /// milliseconds: less than who offers waits for a reply.
-pub(crate) const OFFER_WAIT_MS: u64 = 500;
+pub(crate) const OFFER_WAIT_MS: u64 = 800;
+const _: () = assert!(OFFER_WAIT_MS < PEER_REPLY_MS, "see above");
 
 /// Buffers of fetches that a worker keeps for the next ones, a chunk each.
 pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
@@ -130,7 +134,7 @@ pub(crate) const PASS_OTHER_MS: u64 = 1_000;
 
 /// Time for which an origin is not asked again for what it just failed with, in
 /// milliseconds: as long as it is avoided where there is another.
-pub(crate) const FAILED_MS: u64 = 1_000;
+pub(crate) const FAILED_MS: u64 = skep_origin::AVOID_MS;
 
 /// How long another node that asks for a head waits for the origin before it is
 /// told to ask again, in milliseconds: well before it takes this one for dead.
@@ -139,6 +143,7 @@ pub(crate) const HEAD_WAIT_MS: u64 = 500;
 /// How long another node waits for this one to hear of its lease, in
 /// milliseconds: many times the way.
 pub(crate) const LEASE_WAIT_MS: u64 = 100;
+const _: () = assert!(LEASE_WAIT_MS + HEAD_WAIT_MS < PEER_REPLY_MS, "it hears to ask again");
 
 /// Times that a node asks again so: in all as long as an origin has by default.
 pub(crate) const HEAD_WAITS_MAX: u32 = 60;
@@ -149,7 +154,7 @@ pub(crate) const HEAD_ASKS_MAX: u32 = 4;
 
 /// Time after which a coordinator hears that what it has granted goes on, in
 /// milliseconds: a quarter of what it believes without a word.
-pub(crate) const LEASE_RENEW_MS: u64 = 500;
+pub(crate) const LEASE_RENEW_MS: u64 = LEASE_TTL_MS as u64 / 4;
 
 /// Files and folders that a node announces of the sites of which it has a part:
 /// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
@@ -172,6 +177,7 @@ pub(crate) const PART_ABSENT_MS: u64 = 200;
 /// Time after which a link's coordinator has heard of all nodes' files, in
 /// milliseconds: the longest pause before a link is tried again, and a bit.
 pub(crate) const PART_SETTLED_MS: u64 = 3_000;
+const _: () = assert!(PART_SETTLED_MS > SETTLE_MS && SETTLE_MS > BACKOFF_MS.1, "all are linked");
 
 /// Longest search for who has a file, in milliseconds.
 pub(crate) const PART_SEEK_MS: u64 = 2_000;
@@ -191,9 +197,11 @@ pub(crate) const PART_WAITS_MAX: u32 = 4;
 pub(crate) const CLIENT_BYTES_PART: u64 = 8;
 
 /// Time after which a process that did not run stops to trust its memory, in
-/// milliseconds: others count it as gone after 800 ms without a word, and it says
-/// one every 200 ms.
+/// milliseconds: others count it as gone after [`SILENCE_MS`] without a word, and its
+/// last word was [`PING_MS`] before the pause, if not less.
 pub(crate) const PAUSE_MS: u64 = 500;
+const _: () =
+    assert!(PAUSE_MS + PING_MS < SILENCE_MS, "a purge that did not wait for it is heard of");
 
 /// Longest time that requests then wait for a coordinator, in milliseconds: some
 /// attempts to link anew.

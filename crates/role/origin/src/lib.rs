@@ -43,7 +43,7 @@ pub use cache_control::CacheControl;
 pub use counters::{OriginCounters, OriginTotals};
 pub use error::{Fault, FaultKind, OriginError};
 pub use head::Head;
-pub use limits::OriginLimits;
+pub use limits::{AVOID_MS, OriginLimits};
 pub use names::Lookup;
 pub use origins::{OriginReply, Origins};
 pub use request::{Ask, Condition};

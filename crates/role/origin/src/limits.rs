@@ -45,6 +45,10 @@ pub(crate) const PACE_STALLS: u64 = 6;
 /// Largest number of seconds in a cache directive, 2^31 (RFC 9111 1.2.2).
 pub(crate) const DELTA_SECONDS_MAX: u64 = 1 << 31;
 
+/// Milliseconds for which an origin that failed is avoided at first, by default: a
+/// short fault costs no more than that.
+pub const AVOID_MS: u64 = 1_000;
+
 /// Bounds of a worker's client of one site's origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginLimits {
@@ -87,7 +91,7 @@ impl Default for OriginLimits {
             first_byte_timeout_ms: 30_000,
             progress_timeout_ms: 10_000,
             attempts_max: 3,
-            avoid_ms: 1_000,
+            avoid_ms: AVOID_MS,
             avoid_ms_max: 60_000,
             names_fresh_ms: 30_000,
         }

@@ -14,7 +14,7 @@ mod fetch;
 mod greet;
 mod link;
 
-pub use crate::limits::PEER_ADMISSION;
+pub use crate::limits::{BACKOFF_MS, PEER_ADMISSION, PEER_REPLY_MS, PING_MS, SILENCE_MS};
 pub use counts::{StreamCount, StreamCounts};
 pub use fetch::{
     Chunk, ChunkSource, FETCH_BUFFER_BYTES, Fetching, PeerAnswer, PeerError, PeerHandler, PeerPool,

@@ -7,7 +7,8 @@
 //! until a coordinator has told what there was, or until there is none to tell.
 //!
 //! Invariant: the time that it takes until others count this node as gone is
-//! longer than [`PAUSE_MS`] and the time between two words of it, together.
+//! longer than [`PAUSE_MS`] and the time between two words of it, together (the
+//! compiler sees to it).
 
 use skep_peer::stream::{LinkId, Outbox};
 use skep_serve::monotonic_ms;

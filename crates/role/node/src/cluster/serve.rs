@@ -138,23 +138,32 @@ impl PeerDesk {
 
     /// Takes a last copy over from `peer`, where it would be lost.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
+        let limit = Duration::from_millis(OFFER_WAIT_MS);
+        let taken = tokio::time::timeout(limit, self.takes(peer, name, bytes, chances)).await;
+        if taken != Ok(true) {
+            return PeerReply::Refused(Refusal::NotWanted);
+        }
+        // Before who offered it says that it has it no more.
+        self.cluster.tell_changes().await;
+        PeerReply::Taken
+    }
+
+    async fn takes(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> bool {
         if self.inherits(&name).await {
-            return PeerReply::Taken;
+            return true;
         }
         let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
         let wanted = Wanted { name, bytes, has_more: false };
         let segment = from.and_then(|_| self.store.room_for(wanted));
-        if let Some((from, segment)) = from.zip(segment) {
-            segment.set_chances(chances);
-            let is_whole = self.others.take_over(name, &segment, from).await;
-            if is_whole && (self.store.take_in(name, &segment) || self.inherits(&name).await) {
-                // Before who offered it says that it has it no more.
-                self.cluster.tell_changes().await;
-                self.counters.inc(Counter::PeerTakenOver);
-                return PeerReply::Taken;
-            }
+        let Some((from, segment)) = from.zip(segment) else { return false };
+        segment.set_chances(chances);
+        let is_whole = self.others.take_over(name, &segment, from).await;
+        let is_taken =
+            is_whole && (self.store.take_in(name, &segment) || self.inherits(&name).await);
+        if is_taken {
+            self.counters.inc(Counter::PeerTakenOver);
         }
-        PeerReply::Refused(Refusal::NotWanted)
+        is_taken
     }
 
     /// Whether this node has a segment, and from now on keeps it. If it is on its way
@@ -162,14 +171,10 @@ impl PeerDesk {
     /// go before.
     async fn inherits(&self, name: &SegmentName) -> bool {
         if let Some(segment) = self.store.growing(name) {
-            let ended = async {
-                let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
-                while whole.is_ok() && self.store.growing(name).is_some() {
-                    tokio::task::yield_now().await;
-                }
-            };
-            // If it takes longer it is not here.
-            let _ = tokio::time::timeout(Duration::from_millis(OFFER_WAIT_MS), ended).await;
+            let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
+            while whole.is_ok() && self.store.growing(name).is_some() {
+                tokio::task::yield_now().await;
+            }
         }
         self.store.inherits(name)
     }
