@@ -236,7 +236,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let answers = [
         Answer::Have { holders: vec![number.into(), 0] },
         Answer::Busy { leader: number.into() },
-        Answer::Grant { lease: LeaseId(number.into()), ttl_ms: 2_000 },
+        Answer::Grant { lease: LeaseId(number.into()) },
         Answer::Later,
         Answer::Refused,
     ];
@@ -244,7 +244,6 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         ToNode::Welcome {
             is_active: true,
             epoch: 1 << number,
-            you: number.into(),
             members: (0..number).map(member).collect(),
         },
         ToNode::Tail { names: tail, standings, roomiest: Some(number.into()) },

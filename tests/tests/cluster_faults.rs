@@ -255,7 +255,7 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     // It gets the leases, and renews them while it does nothing.
     let mut leases = Vec::new();
     for segment in segments {
-        let Told::Grant { lease, .. } = fake.ask(segment, LEN as u32) else { panic!("a lease") };
+        let Told::Grant { lease } = fake.ask(segment, LEN as u32) else { panic!("a lease") };
         leases.push(lease);
     }
     for &lease in &leases {

@@ -121,8 +121,6 @@ pub enum ToNode {
         is_active: bool,
         /// Of its reign.
         epoch: u64,
-        /// The number of the node that is spoken to.
-        you: MemberId,
         /// All nodes that are linked, at most [`MEMBERS_MAX`].
         members: Vec<Member>,
     },
@@ -206,8 +204,6 @@ pub enum Answer {
     Grant {
         /// Under this lease.
         lease: LeaseId,
-        /// Milliseconds that it lasts if it is not renewed.
-        ttl_ms: u32,
     },
     /// Nobody is known to have it, but not all nodes have told yet what they hold:
     /// ask again, in a moment.
@@ -258,10 +254,8 @@ impl ToNode {
     fn is_sound(&self) -> bool {
         let is_member = |id: MemberId| usize::from(id) < MEMBERS_MAX;
         match self {
-            Self::Welcome { you, members, .. } => {
-                is_member(*you)
-                    && members.len() <= MEMBERS_MAX
-                    && members.iter().all(|member| is_member(member.id))
+            Self::Welcome { members, .. } => {
+                members.len() <= MEMBERS_MAX && members.iter().all(|member| is_member(member.id))
             }
             Self::Answer { answer, .. } => match answer {
                 Answer::Have { holders } => {

@@ -355,12 +355,8 @@ impl Coordinator {
         // Any other that answers knows better until then.
         let epoch = if self.is_settled { self.epoch } else { 0 };
         for member in self.members.iter() {
-            let welcome = ToNode::Welcome {
-                is_active: self.is_active,
-                epoch,
-                you: member.link.member,
-                members: members.clone(),
-            };
+            let welcome =
+                ToNode::Welcome { is_active: self.is_active, epoch, members: members.clone() };
             self.outbox.push((member.link, welcome));
         }
     }
@@ -441,7 +437,7 @@ impl Coordinator {
         }
         self.counters.grant += 1;
         let lease = self.leases.grant(name, bytes, link, now);
-        Answer::Grant { lease, ttl_ms: self.settings.lease_ttl_ms }
+        Answer::Grant { lease }
     }
 
     fn ended(&mut self, now: Now, link: LinkId, lease: LeaseId, is_held: bool) {

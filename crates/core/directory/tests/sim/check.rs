@@ -120,7 +120,7 @@ impl Check {
                     return Err(format!("{leader} leads nothing: {live:?}"));
                 }
             }
-            Answer::Grant { lease, .. } => {
+            Answer::Grant { lease } => {
                 if !of.is_settled && at < of.began_at + SETTLE_MS {
                     return Err(format!("{name:?} may be held by one of whom it has not heard"));
                 }

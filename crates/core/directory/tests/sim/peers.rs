@@ -233,7 +233,7 @@ impl World {
         let Some(link) = self.nodes[node].link(conn).filter(|_| is_heard) else { return };
         match message {
             ToNode::Purges(news) => self.node_hears_purges(node, conn, &news),
-            ToNode::Welcome { is_active, epoch, members, .. } => {
+            ToNode::Welcome { is_active, epoch, members } => {
                 (link.is_active, link.epoch) = (is_active, epoch);
                 link.members =
                     members.iter().map(|it| (it.id, usize::from(it.address.port()))).collect();
@@ -258,7 +258,7 @@ impl World {
     fn answered(&mut self, node: usize, conn: u64, ask: u64, answer: Answer) {
         let Some(name) = self.nodes[node].asks.remove(&ask) else {
             // It comes late, and nobody waits for it.
-            if let Answer::Grant { lease, .. } = answer {
+            if let Answer::Grant { lease } = answer {
                 self.say(conn, ToCoordinator::Ended { lease, is_held: false });
             }
             return;
@@ -273,7 +273,7 @@ impl World {
                 Some(Reply::Have { holders })
             }
             Answer::Busy { leader, .. } => peer(&leader).map(|leader| Reply::Busy { leader }),
-            Answer::Grant { lease, .. } => {
+            Answer::Grant { lease } => {
                 let growing = self.nodes[node].growing.get_mut(&name).expect("asks");
                 growing.lease_conn = Some(conn);
                 Some(Reply::Grant { lease })

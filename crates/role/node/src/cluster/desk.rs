@@ -126,7 +126,7 @@ impl Desk {
 
     fn received(&mut self, link: LinkId, message: ToNode, outbox: &mut Outbox<ToCoordinator>) {
         match message {
-            ToNode::Welcome { is_active, epoch, members, .. } => {
+            ToNode::Welcome { is_active, epoch, members } => {
                 self.welcomed(link, is_active.then_some(epoch), &members);
             }
             ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
@@ -213,7 +213,7 @@ impl Desk {
         outbox: &mut Outbox<ToCoordinator>,
     ) {
         let granted = match answer {
-            Answer::Grant { lease, .. } => Some(lease),
+            Answer::Grant { lease } => Some(lease),
             _ => None,
         };
         let reply = self.reply(link, answer);
@@ -233,7 +233,7 @@ impl Desk {
                 Reply::Have { holders: holders.collect() }
             }
             Answer::Busy { leader, .. } => Reply::Busy { leader: *members.get(&leader)? },
-            Answer::Grant { lease, .. } => Reply::Grant { lease },
+            Answer::Grant { lease } => Reply::Grant { lease },
             Answer::Later => Reply::Later,
             Answer::Refused => return None,
         })

@@ -110,7 +110,7 @@ impl Cluster {
                     let gone = ToCoordinator::NotThere { name, holder: holders[0] };
                     self.coordinator.heard(Now(0), link, gone);
                 }
-                Answer::Grant { lease, .. } => return self.fill_from_origin(link, lease, filler),
+                Answer::Grant { lease } => return self.fill_from_origin(link, lease, filler),
                 other => panic!("{other:?}"),
             }
         }
