@@ -63,9 +63,6 @@ pub(crate) const BOUND_PERCENT: u64 = 125;
 /// on owners as long as there is little to do (32 segments: 0.1 s at 10 Gbit/s).
 pub(crate) const OWNER_LOAD_FLOOR_BYTES: u64 = 32 * skep_units::SEGMENT_BYTES;
 
-/// Largest weight of an owner: a look-up hashes once for each unit of it.
-pub const OWNER_WEIGHT_MAX: u32 = 64;
-
 /// How often a last copy may be passed on without being asked for (Dahlin et
 /// al., "Cooperative caching", OSDI '94: n = 2).
 pub const CHANCES: u8 = 2;

@@ -5,20 +5,19 @@
 //! Ravishankar, 1998): what one owner can't take spreads over all others, not
 //! over one neighbour.
 //!
-//! Invariants: whoever knows the same names and weights computes the same order,
-//! whatever their numbers; a member that comes or goes moves only what it owns.
+//! Invariants: whoever knows the same names computes the same order, whatever
+//! their numbers; all own alike; a member that comes or goes moves only what it owns.
 
 use skep_units::stable_hash;
 use skep_wire::cache::SegmentName;
 use skep_wire::message::Name;
 
-use crate::limits::{BOUND_PERCENT, OWNER_LOAD_FLOOR_BYTES, OWNER_WEIGHT_MAX};
+use crate::limits::{BOUND_PERCENT, OWNER_LOAD_FLOOR_BYTES};
 
 /// The members, each with a number (or whatever names it) of the caller's.
 #[derive(Clone, Debug)]
 pub struct Ring<P> {
     members: Vec<Owner<P>>,
-    weights: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -26,20 +25,16 @@ struct Owner<P> {
     id: P,
     name: Name,
     seed: u64,
-    weight: u32,
 }
 
 impl<P: Copy> Ring<P> {
-    /// A ring of members with weights, from 1 to [`OWNER_WEIGHT_MAX`] (others
-    /// are cut): how much of all they own.
-    pub fn new(members: impl IntoIterator<Item = (P, Name, u32)>) -> Self {
-        let owner = |(id, name, weight): (P, Name, u32)| {
+    /// A ring of members.
+    pub fn new(members: impl IntoIterator<Item = (P, Name)>) -> Self {
+        let owner = |(id, name): (P, Name)| {
             let seed = stable_hash(name.as_str().as_bytes(), 0);
-            Owner { id, name, seed, weight: weight.clamp(1, OWNER_WEIGHT_MAX) }
+            Owner { id, name, seed }
         };
-        let members: Vec<_> = members.into_iter().map(owner).collect();
-        let weights = members.iter().map(|it| u64::from(it.weight)).sum();
-        Self { members, weights }
+        Self { members: members.into_iter().map(owner).collect() }
     }
 
     /// Who owns `name`: the first candidate whose load, in bytes outstanding, is
@@ -48,8 +43,8 @@ impl<P: Copy> Ring<P> {
         let loads = || self.members.iter().map(|it| load(it.id));
         let total = loads().fold(skep_units::SEGMENT_BYTES, u64::saturating_add);
         let within = |it: &&&Owner<P>| {
-            let share = u128::from(total) * u128::from(it.weight) * u128::from(BOUND_PERCENT);
-            let bound = share.div_ceil(u128::from(self.weights) * 100);
+            let bound = (u128::from(total) * u128::from(BOUND_PERCENT))
+                .div_ceil(self.members.len() as u128 * 100);
             let load = load(it.id);
             load <= OWNER_LOAD_FLOOR_BYTES || u128::from(load) < bound
         };
@@ -76,9 +71,8 @@ impl<P: Copy> Ring<P> {
 }
 
 impl<P> Owner<P> {
-    /// The highest of as many random numbers as the weight; names break ties.
+    /// Random, but for ties, which names break.
     fn rank(&self, name: &SegmentName) -> (u64, &str) {
-        let draw = |point: u32| stable_hash(&name.0, self.seed.wrapping_add(u64::from(point)));
-        ((0..self.weight).map(draw).max().unwrap_or(0), self.name.as_str())
+        (stable_hash(&name.0, self.seed), self.name.as_str())
     }
 }

@@ -159,7 +159,7 @@ impl World {
 
     fn owner(&self, node: usize, name: &SegmentName) -> Option<Peer> {
         let known = self.nodes[node].known.iter();
-        let member = |&it: &usize| (it, name_of(it), 1);
+        let member = |&it: &usize| (it, name_of(it));
         let owner = Ring::new(known.map(member)).owner(name, |_| 0)?;
         (owner != node).then_some(Peer { node: owner, via: None })
     }

@@ -20,9 +20,6 @@ use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
 
-/// Weight of each node among owners: all have the same.
-const OWNER_WEIGHT: u32 = 8;
-
 /// See the module.
 pub(super) struct Desk {
     parts: ClusterParts,
@@ -148,7 +145,7 @@ impl Desk {
             (member.id, Peer { id, address, link, member: member.id })
         };
         let known = members.iter().map(peer).collect::<HashMap<_, _>>();
-        let owners = members.iter().map(|it| (known[&it.id], it.name.clone(), OWNER_WEIGHT));
+        let owners = members.iter().map(|it| (known[&it.id], it.name.clone()));
         let ring = Some(Ring::new(owners));
         let peers = known.values().copied().collect();
         let coordinator = self.links.entry(link).or_default();

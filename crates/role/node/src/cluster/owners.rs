@@ -61,7 +61,7 @@ mod tests {
     fn owners_that_are_lost_or_have_too_much_to_do_are_passed_over() {
         const SEGMENT: u32 = 4 << 20;
         let names = ["one", "two", "three"].map(|name| Name::new(name).unwrap());
-        let ring = Ring::new(names.iter().map(|name| (name.peer(), name.clone(), 1)));
+        let ring = Ring::new(names.iter().map(|name| (name.peer(), name.clone())));
         let (owners, segment) = (Owners::default(), SegmentName([7; 16]));
         let owner = |at: u64| {
             let loads = owners.loads(Now(at));
