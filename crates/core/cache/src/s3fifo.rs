@@ -178,7 +178,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     /// Bytes of the values in the main queue: those that proved useful.
-    pub fn main_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn main_bytes(&self) -> u64 {
         self.main.bytes()
     }
 

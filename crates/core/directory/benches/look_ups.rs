@@ -67,7 +67,7 @@ fn measure(segments: usize, copies: usize) {
          {:.1} M holdings/s taken in, {:.1} bytes for each holding",
         LOOK_UPS as f64 / took / 1e6,
         counters.holdings as f64 / filled / 1e6,
-        counters.bytes_per_holding(),
+        counters.memory_bytes as f64 / counters.holdings as f64,
     );
 }
 

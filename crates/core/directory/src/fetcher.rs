@@ -238,12 +238,12 @@ enum Role {
 }
 
 impl<P: Copy + PartialEq> Fetcher<P> {
-    /// A fetch of a segment of `bytes` bytes, of which `filled` are there.
-    pub fn new(bytes: u32, filled: u32, now: Now) -> Self {
-        assert!(filled < bytes, "{filled} of {bytes} bytes are there: nothing to fetch");
+    /// A fetch of a segment of `bytes` bytes, of which none are there.
+    pub fn new(bytes: u32, now: Now) -> Self {
+        assert!(bytes > 0, "nothing to fetch");
         Self {
             bytes,
-            filled,
+            filled: 0,
             step: Step::Begin,
             holders: Vec::new(),
             has_told: false,
@@ -257,7 +257,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
     /// The same, for a node that takes us for the owner: we do not send on to
     /// whom we take for it.
     pub fn for_peer(bytes: u32, now: Now) -> Self {
-        Self { is_for_peer: true, ..Self::new(bytes, 0, now) }
+        Self { is_for_peer: true, ..Self::new(bytes, now) }
     }
 
     /// What to do next, after what was said before went as `event` tells.

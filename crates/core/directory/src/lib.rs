@@ -32,7 +32,7 @@ pub use changes::{Changes, Inventory};
 pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
 pub use fetcher::{Action, End, Event, Fetcher, Reply, Way};
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
-pub use purges::{PurgeBounds, Purges, Queries};
+pub use purges::{Purges, Queries};
 pub use ring::Ring;
 
 #[cfg(test)]

@@ -31,13 +31,13 @@ const TAG_SEED: u64 = 0x74_6167;
 
 /// How many purges are known exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PurgeBounds {
+pub(crate) struct PurgeBounds {
     /// Of URLs and tags.
-    pub purges_max: usize,
+    pub(crate) purges_max: usize,
     /// Of prefixes.
-    pub prefixes_max: usize,
+    pub(crate) prefixes_max: usize,
     /// Bytes of the texts of either kind.
-    pub text_bytes_max: usize,
+    pub(crate) text_bytes_max: usize,
 }
 
 impl Default for PurgeBounds {
@@ -70,8 +70,9 @@ pub struct Purges {
 }
 
 impl Purges {
-    /// Nothing was purged.
-    pub fn new(bounds: PurgeBounds) -> Self {
+    /// Nothing was purged. Others have the usual bounds.
+    #[cfg(test)]
+    pub(crate) fn new(bounds: PurgeBounds) -> Self {
         Self { bounds, ..Self::default() }
     }
 

@@ -71,7 +71,8 @@ impl Pool {
     ///
     /// # Errors
     /// Why none can be had; see [`UpstreamError`].
-    pub async fn checkout(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
+    #[cfg(test)]
+    pub(crate) async fn checkout(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
         match self.reuse(address) {
             Some(lease) => Ok(lease),
             None => self.dial(address).await,

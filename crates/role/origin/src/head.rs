@@ -35,8 +35,6 @@ pub struct Head {
     pub last_modified: Option<u64>,
     /// Media type as sent.
     pub content_type: Option<Vec<u8>>,
-    /// Content coding as sent; the request asks for none.
-    pub content_encoding: Option<Vec<u8>>,
     /// Names of request fields that the answer depends on, in lower case; or
     /// `*`.
     pub vary: Vec<String>,
@@ -131,7 +129,6 @@ impl Head {
             etag: first(head, Known::Etag).and_then(etag_of),
             last_modified: date(Known::LastModified).map(|date| date.0),
             content_type: head.known(Known::ContentType).map(<[u8]>::to_vec),
-            content_encoding: head.known(Known::ContentEncoding).map(<[u8]>::to_vec),
             vary: vary_of(head),
             cache_control: CacheControl::parse(head.all("cache-control")),
             age_s: head.known(Known::Age).and_then(delta_seconds),

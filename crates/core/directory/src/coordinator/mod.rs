@@ -120,13 +120,6 @@ pub struct Counters {
     pub memory_bytes: u64,
 }
 
-impl Counters {
-    /// Memory for each segment at each holder, in bytes.
-    pub fn bytes_per_holding(&self) -> f64 {
-        self.memory_bytes as f64 / self.holdings.max(1) as f64
-    }
-}
-
 /// A linked node, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {

@@ -12,7 +12,7 @@ const LEASE: LeaseId = LeaseId(9);
 const ASK: Action<u8> = Action::Ask;
 
 fn begun() -> Fetcher<u8> {
-    let mut fetcher = Fetcher::new(BYTES, 0, Now(0));
+    let mut fetcher = Fetcher::new(BYTES, Now(0));
     assert_eq!(fetcher.next(Event::Begin, Now(0)), ASK);
     fetcher
 }
@@ -213,7 +213,7 @@ fn result(action: Action<u8>, chance: u64, filled: &mut u32) -> Option<Event<u8>
 proptest! {
     #[test]
     fn every_fetch_ends_and_tells_of_its_lease(chances in prop::collection::vec(any::<u64>(), 60)) {
-        let mut fetcher = Fetcher::new(BYTES, 0, Now(0));
+        let mut fetcher = Fetcher::new(BYTES, Now(0));
         let (mut event, mut filled, mut lease) = (Event::Begin, 0, None);
         let mut chances = chances.into_iter();
         loop {

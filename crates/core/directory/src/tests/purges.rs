@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::limits::{PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
-use crate::{PurgeBounds, Purges, Queries};
+use crate::purges::PurgeBounds;
+use crate::{Purges, Queries};
 
 fn place(text: &str) -> PurgePlace {
     let (host, target) = match text.strip_prefix("//") {

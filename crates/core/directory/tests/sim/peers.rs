@@ -66,7 +66,7 @@ impl World {
             return self.served(client, Some(&chunks));
         }
         let bytes = self.origin.names[&name].bytes;
-        let begin = Fetcher::new(bytes, 0, Now(self.at));
+        let begin = Fetcher::new(bytes, Now(self.at));
         let is_new = self.grow(node, name, begin);
         self.nodes[node].growing.get_mut(&name).expect("grows").clients.push(client);
         if is_new {

@@ -136,7 +136,7 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
     let bytes = running.segment().len();
     let mut fetcher = match running.is_for_peer {
         true => Fetcher::for_peer(bytes, now()),
-        false => Fetcher::new(bytes, 0, now()),
+        false => Fetcher::new(bytes, now()),
     };
     let mut event = Event::Begin;
     loop {
