@@ -7,7 +7,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use skep_telemetry::{CoreCounters, Counter};
-use skep_units::{SEGMENT_BYTES, stable_hash};
+use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
 
 use crate::cluster::SegmentOrigin;
@@ -17,8 +17,6 @@ use crate::segment::Segment;
 use crate::site::Site;
 use crate::store::with_chunk_buffer;
 use crate::stream::pool;
-
-const SITE_SEED: u64 = 0x7369_7465;
 
 /// The file behind a segment, on a disk that all nodes see.
 pub(crate) struct SharedFile {
@@ -79,11 +77,6 @@ impl SharedFile {
     }
 }
 
-/// What nodes know a site by.
-pub(crate) fn site_key(site: &Site) -> u64 {
-    stable_hash(site.key(), SITE_SEED)
-}
-
 impl SegmentOrigin for SharedFile {
     async fn read(&self, segment: Arc<Segment>) {
         let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
@@ -100,7 +93,7 @@ impl SegmentOrigin for SharedFile {
 
     fn described(&self, has_lease: bool) -> Option<Origin> {
         Some(Origin {
-            site: site_key(&self.site),
+            site: self.site.short_key,
             path: self.relative.to_vec(),
             version: self.tag.to_vec(),
             purged: self.purged,

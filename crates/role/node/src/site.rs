@@ -9,6 +9,7 @@ use std::sync::Arc;
 use skep_config::{Content, Redirect, Site as SiteConfig, Symlinks};
 use skep_directory::{Purges as Known, Queries};
 use skep_http::Host;
+use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp};
 
 use crate::disk::check_root;
@@ -18,6 +19,9 @@ use crate::remote::RemoteSite;
 
 /// Longest host name looked up, in bytes (RFC 1035).
 const HOST_BYTES_MAX: usize = 255;
+
+/// All nodes hash with it.
+const SHORT_KEY_SEED: u64 = 0x7369_7465;
 
 /// A site can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +61,8 @@ pub(crate) struct Site {
     pub(crate) is_part: bool,
     /// Stands for the site in names.
     key: Box<[u8]>,
+    /// Stands for the key in messages.
+    pub(crate) short_key: u64,
     /// Field lines of every reply of the site.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
@@ -107,6 +113,7 @@ impl Site {
             precompressed: config.precompressed,
             is_shared: config.content == Content::Shared,
             is_part,
+            short_key: stable_hash(&key, SHORT_KEY_SEED),
             key: key.into(),
             lines: lines.into(),
             lines_success: lines_success.into(),
@@ -200,6 +207,11 @@ impl SiteSet {
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
         self.sites.iter()
+    }
+
+    /// The site that other nodes mean by a key of messages.
+    pub(crate) fn by_key(&self, short_key: u64) -> Option<&Arc<Site>> {
+        self.sites.iter().find(|site| site.short_key == short_key)
     }
 
     /// The site for a host; exact names before wildcards before the default.

@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use super::fill::{SegmentOrigin, counter_of, end_of, fetch_chunks};
 use super::head::ask_head;
 use super::{Cluster, Others, Peer};
-use crate::file::site_key;
 use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
 };
@@ -111,7 +110,7 @@ impl Others {
             name: object.segment_name(index),
             head: head_name(site, relative),
             origin: Origin {
-                site: site_key(site),
+                site: site.short_key,
                 path: relative.to_vec(),
                 version: object.tag().to_vec(),
                 purged: object.purged(),

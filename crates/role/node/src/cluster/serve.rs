@@ -18,7 +18,7 @@ use skep_wire::message::Name;
 use super::{Cluster, Others, Outstanding, SegmentOrigin};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
-use crate::file::{SharedFile, site_key};
+use crate::file::SharedFile;
 use crate::handler::NodeHandler;
 use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
 use crate::partition::{Announced, Place, head_of};
@@ -105,10 +105,7 @@ impl PeerDesk {
         place: &Place,
     ) -> PeerReply {
         let not_there = PeerReply::Refused(Refusal::NotThere);
-        let sites = catalog.sites();
-        let Some(site) = sites.iter().find(|site| site_key(site) == place.site) else {
-            return not_there;
-        };
+        let Some(site) = catalog.sites().by_key(place.site) else { return not_there };
         let path = [b"/", &*place.relative].concat();
         let head = match catalog.locate_or_wait(site, &path).await {
             Ok(Located::Resource(resource, _)) => {
@@ -133,7 +130,7 @@ impl PeerDesk {
     /// Whether that is of a site of which each node has a part.
     fn is_of_part(&self, origin: &Origin) -> bool {
         let catalog = self.catalog.load();
-        catalog.sites().iter().any(|site| site.is_part && site_key(site) == origin.site)
+        catalog.sites().by_key(origin.site).is_some_and(|site| site.is_part)
     }
 
     /// Takes a last copy over from `peer`, where it would be lost.
@@ -184,7 +181,7 @@ impl PeerDesk {
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
         let catalog = self.catalog.load_full();
-        let site = catalog.sites().iter().find(|site| site_key(site) == origin.site)?;
+        let site = catalog.sites().by_key(origin.site)?;
         if site.remote.is_some() {
             let remotes = self.handler.remotes();
             let segment = RemoteSegment::described_by(&origin, name, site, &remotes).await?;

@@ -21,7 +21,6 @@ use skep_wire::cache::SegmentName;
 use super::announced::{Announced, Place, Term};
 use super::head_name;
 use crate::disk::{FolderStamp, Kind, Root, Wait};
-use crate::file::site_key;
 use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
 use crate::site::{Site, SiteSet};
 use crate::watch::{Directory, Watcher};
@@ -63,7 +62,6 @@ impl Walker {
 /// A site of which this node has a part, and what was found of it.
 struct Part {
     site: Arc<Site>,
-    key: u64,
     /// Folders by their path below the root, without a slash at the end. A name
     /// with a slash behind it begins the paths of all that is in it.
     folders: BTreeMap<Vec<u8>, Folder>,
@@ -109,7 +107,7 @@ impl Walk {
             for part in &mut parts {
                 let mut changed = part.changed(is_by_time);
                 changed.extend(if is_by_time { part.take_unread() } else { Vec::new() });
-                let own = doubted.iter().filter(|(_, place)| place.site == part.key);
+                let own = doubted.iter().filter(|(_, place)| place.site == part.site.short_key);
                 changed.extend(own.map(|(_, place)| parent(&place.relative).to_vec()));
                 changed.into_iter().for_each(|folder| part.visit(self, folder));
             }
@@ -120,12 +118,7 @@ impl Walk {
 
 impl Part {
     fn new(site: &Arc<Site>) -> Self {
-        Self {
-            site: Arc::clone(site),
-            key: site_key(site),
-            folders: BTreeMap::new(),
-            unread: Vec::new(),
-        }
+        Self { site: Arc::clone(site), folders: BTreeMap::new(), unread: Vec::new() }
     }
 
     /// Folders that may differ from what was read of them.
@@ -240,7 +233,10 @@ impl Part {
     }
 
     fn announcement(&self, relative: Vec<u8>) -> (SegmentName, Place) {
-        (head_name(&self.site, &relative), Place { site: self.key, relative: relative.into() })
+        (
+            head_name(&self.site, &relative),
+            Place { site: self.site.short_key, relative: relative.into() },
+        )
     }
 
     fn on_disk(&self, path: &[u8]) -> PathBuf {

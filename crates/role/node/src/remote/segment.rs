@@ -20,7 +20,6 @@ use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::catalog::Resource;
 use crate::cluster::{Buffer, SegmentOrigin, read_on};
-use crate::file::site_key;
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::segment::Segment;
 use crate::site::Site;
@@ -200,7 +199,7 @@ impl SegmentOrigin for RemoteSegment {
         let known = self.resource.remote().filter(|known| !is_once(&known.version))?;
         let is_short = known.target.len() + known.version.len() <= ORIGIN_BYTES_MAX;
         is_short.then(|| Origin {
-            site: site_key(&self.resource.site),
+            site: self.resource.site.short_key,
             path: known.target.to_vec(),
             version: known.version.to_vec(),
             purged: object.purged(),
