@@ -118,7 +118,7 @@ impl Object {
         origin: Remote,
         purged: PurgeStamp,
     ) -> Self {
-        let status = status(&origin.head);
+        let status = origin.head.whole_status();
         let lines = match status {
             200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat(),
             _ => [origin_lines, &site.lines].concat(),
@@ -171,7 +171,7 @@ impl Object {
     /// Status of a reply with all of it: 200, unless its origin says otherwise.
     pub(crate) fn status(&self) -> u16 {
         match &self.whence {
-            Whence::Origin(remote) => status(&remote.head),
+            Whence::Origin(remote) => remote.head.whole_status(),
             Whence::File { .. } | Whence::Elsewhere { .. } => 200,
         }
     }
@@ -222,11 +222,6 @@ impl Object {
         let start = u64::from(index) * SEGMENT_BYTES;
         (self.bytes() - start).min(SEGMENT_BYTES) as u32
     }
-}
-
-/// A part that is the whole was asked for by us, not by a client.
-fn status(head: &skep_origin::Head) -> u16 {
-    if head.status == 206 { 200 } else { head.status }
 }
 
 fn hit_head(status: u16, bytes: u64, lines: &[u8]) -> Box<[u8]> {

@@ -180,10 +180,7 @@ fn is_status_heuristic(status: u16) -> bool {
 
 /// Those, and redirections that say for how long.
 fn is_status_storable(head: &Head) -> bool {
-    let control = &head.cache_control;
-    let is_explicit =
-        control.max_age_s.is_some() || control.s_maxage_s.is_some() || head.expires.is_some();
-    is_status_heuristic(head.status) || (matches!(head.status, 302 | 307) && is_explicit)
+    is_status_heuristic(head.status) || (matches!(head.status, 302 | 307) && head.says_how_long())
 }
 
 /// A tag for the weak comparison (RFC 9110 8.8.3.2).
@@ -195,7 +192,7 @@ fn opaque(etag: &str) -> &str {
 /// describes the body that is kept, its version above all.
 fn updated(kept: &Head, answer: &Head) -> Head {
     let mut head = kept.clone();
-    let says = |name: &str| lines(&answer.fields).any(|line| is_named(line, name));
+    let says = |wanted: &str| answer.lines().any(|(name, _)| is_named(name, wanted));
     if says("cache-control") {
         head.cache_control = answer.cache_control;
     }
@@ -210,36 +207,24 @@ fn updated(kept: &Head, answer: &Head) -> Head {
     head.date = answer.date;
     head.requested_unix_ms = answer.requested_unix_ms;
     head.received_unix_ms = answer.received_unix_ms;
-    head.fields = updated_lines(&kept.fields, &answer.fields);
+    head.fields = updated_lines(kept, answer);
     head
 }
 
 /// Fields of `kept` whose names `answer` does not have, then those of `answer`.
-fn updated_lines(kept: &[u8], answer: &[u8]) -> Vec<u8> {
-    let describes_body = |line: &[u8]| {
+fn updated_lines(kept: &Head, answer: &Head) -> Vec<u8> {
+    let describes_body = |name: &[u8]| {
         const NAMES: [&str; 4] = ["content-type", "content-encoding", "etag", "last-modified"];
-        NAMES.iter().any(|name| is_named(line, name))
+        NAMES.iter().any(|wanted| is_named(name, wanted))
     };
-    let news: Vec<&[u8]> = lines(answer).filter(|line| !describes_body(line)).collect();
-    let stays = lines(kept).filter(|line| !news.iter().any(|new| name(new) == name(line)));
-    let mut all: Vec<u8> = stays.flatten().copied().collect();
-    all.extend(news.iter().copied().flatten());
-    all
+    let news: Vec<_> = answer.lines().filter(|(name, _)| !describes_body(name)).collect();
+    let is_new = |name: &[u8]| news.iter().any(|(new, _)| new.eq_ignore_ascii_case(name));
+    let stays = kept.lines().filter(|(name, _)| !is_new(name));
+    stays.chain(news.iter().copied()).flat_map(|(_, line)| line).copied().collect()
 }
 
-/// Lines with their ends.
-fn lines(fields: &[u8]) -> impl Iterator<Item = &[u8]> {
-    fields.split_inclusive(|byte| *byte == b'\n')
-}
-
-fn name(line: &[u8]) -> Vec<u8> {
-    line.split(|byte| *byte == b':').next().unwrap_or(line).to_ascii_lowercase()
-}
-
-fn is_named(line: &[u8], lower: &str) -> bool {
-    line.split(|byte| *byte == b':')
-        .next()
-        .is_some_and(|n| n.eq_ignore_ascii_case(lower.as_bytes()))
+fn is_named(name: &[u8], wanted: &str) -> bool {
+    name.eq_ignore_ascii_case(wanted.as_bytes())
 }
 
 #[cfg(test)]

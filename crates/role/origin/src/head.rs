@@ -65,14 +65,33 @@ impl Head {
         Validators { etag, last_modified: self.last_modified }
     }
 
+    /// The status of an answer with the whole: that there was a part is our asking.
+    pub fn whole_status(&self) -> u16 {
+        if self.status == 206 { 200 } else { self.status }
+    }
+
+    /// Whether it says for how long it is fresh.
+    pub fn says_how_long(&self) -> bool {
+        let control = &self.cache_control;
+        control.max_age_s.or(control.s_maxage_s).is_some() || self.expires.is_some()
+    }
+
+    /// Its fields: name, and line with name and end.
+    pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let named = |line| {
+            let mut parts = <[u8]>::splitn(line, 2, |byte| *byte == b':');
+            (parts.next().unwrap_or(line), line)
+        };
+        self.fields.split_inclusive(|byte| *byte == b'\n').map(named)
+    }
+
     /// The head as that of an answer with the whole, for another cache at
     /// `now_unix_ms`.
     pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
         let since_ms = now_unix_ms.saturating_sub(self.received_unix_ms);
         let age_s = (age_ms(self) + since_ms) / 1000;
         let mut text = Vec::new();
-        // A part of it is not what the other is told.
-        write_status_line(&mut text, if self.status == 206 { 200 } else { self.status });
+        write_status_line(&mut text, self.whole_status());
         if let Some(bytes) = self.total_bytes {
             write_field(&mut text, "Content-Length", bytes.to_string().as_bytes());
         }
@@ -95,18 +114,16 @@ impl Head {
     /// What the origin has marked the object with, for purges: field
     /// Surrogate-Key, marks parted by spaces, and Cache-Tag, parted by commas.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
-        let lines = self.fields.split(|byte| *byte == b'\n');
-        let tags = |line| {
-            let line = str::from_utf8(line).ok()?;
-            let (name, value) = line.split_once(':')?;
+        let tags = |(name, line): (&[u8], _)| {
             let part = match name {
-                _ if name.eq_ignore_ascii_case("surrogate-key") => ' ',
-                _ if name.eq_ignore_ascii_case("cache-tag") => ',',
+                _ if name.eq_ignore_ascii_case(b"surrogate-key") => ' ',
+                _ if name.eq_ignore_ascii_case(b"cache-tag") => ',',
                 _ => return None,
             };
+            let (_, value) = str::from_utf8(line).ok()?.split_once(':')?;
             Some(value.split(part).map(str::trim).filter(|tag| !tag.is_empty()))
         };
-        lines.filter_map(tags).flatten()
+        self.lines().filter_map(tags).flatten()
     }
 
     /// Checks `head` against what was asked.

@@ -57,10 +57,7 @@ impl Freshness {
     /// That of `head`, which came just now.
     pub(crate) fn of(head: &Head, site: &RemoteSite) -> Self {
         let said = freshness::freshness(head);
-        let control = &head.cache_control;
-        let is_said = control.no_cache
-            || control.max_age_s.or(control.s_maxage_s).is_some()
-            || head.expires.is_some();
+        let is_said = head.cache_control.no_cache || head.says_how_long();
         let default_ms = site.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
         let more_ms = if is_said { 0 } else { default_ms };
         let since_ms = unix_ms().saturating_sub(head.received_unix_ms);
@@ -221,17 +218,15 @@ impl Resource {
 
 /// Lines for clients, Content-Type first: without those that are ours to say.
 pub(super) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
-    let is_named = |line: &[u8], names: &[&str]| {
-        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+    let is_of = |name: &[u8], names: &[&str]| {
         names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
     };
-    let all = || head.fields.split_inclusive(|byte| *byte == b'\n');
-    let mut lines: Vec<u8> =
-        all().filter(|line| is_named(line, &["content-type"])).flatten().copied().collect();
+    let types = head.lines().filter(|(name, _)| is_of(name, &["content-type"]));
+    let mut lines: Vec<u8> = types.flat_map(|(_, line)| line).copied().collect();
     // Tags are for caches: elsewhere, too, the one that purges by them keeps them.
     let ours = ["content-type", "server", "surrogate-key", "cache-tag"];
-    for line in all().filter(|line| !is_named(line, &ours)) {
-        if !(site_says && is_named(line, &["cache-control", "expires"])) {
+    for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
+        if !(site_says && is_of(name, &["cache-control", "expires"])) {
             lines.extend_from_slice(line);
         }
     }

@@ -62,8 +62,7 @@ fn write_head(reply: &mut ReplySink<'_>, site: &Site, answer: &OriginReply) -> F
     let mut out = reply.write();
     out.context().counters().inc(Counter::CacheStreamed);
     out.summary().cache = CacheResult::Miss;
-    // A part that is the whole was asked for by us, not by the client.
-    let status = if head.status == 206 { 200 } else { head.status };
+    let status = head.whole_status();
     let framing = match (status, answer.body.left_bytes(), version) {
         (204 | 304, ..) => Framing::None,
         (_, Some(bytes), _) => Framing::Length(bytes),
