@@ -10,12 +10,12 @@ use skep_telemetry::{CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
 
+use crate::buffer::Buffer;
 use crate::cluster::SegmentOrigin;
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
 use crate::object::{Object, is_tag_of};
 use crate::segment::Segment;
 use crate::site::Site;
-use crate::store::with_chunk_buffer;
 use crate::stream::pool;
 
 /// The file behind a segment, on a disk that all nodes see.
@@ -128,16 +128,16 @@ pub(crate) fn fill(
     stamp: Stamp,
     wait: Wait,
 ) -> Result<(), DiskError> {
+    let mut buffer = Buffer::take();
     loop {
         let bytes = segment.next_chunk_bytes();
         if bytes == 0 {
             return Ok(());
         }
         let at = base + u64::from(segment.filled());
-        with_chunk_buffer(bytes, |chunk| {
-            read_version(file, stamp, at, chunk, wait)?;
-            segment.publish(chunk).map_err(|_| DiskError::Exhausted)
-        })?;
+        let chunk = &mut buffer.bytes()[..bytes];
+        read_version(file, stamp, at, chunk, wait)?;
+        segment.publish(chunk).map_err(|_| DiskError::Exhausted)?;
     }
 }
 

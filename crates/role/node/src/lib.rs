@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod buffer;
 mod catalog;
 mod cluster;
 mod disk;

@@ -114,8 +114,9 @@ pub(crate) const OFFER_PAUSE_MS: u64 = 200;
 pub(crate) const OFFER_WAIT_MS: u64 = 800;
 const _: () = assert!(OFFER_WAIT_MS < PEER_REPLY_MS, "see above");
 
-/// Buffers of fetches that a worker keeps for the next ones, a chunk each.
-pub(crate) const FETCH_BUFFERS_KEPT_MAX: usize = 8;
+/// Buffers that a thread keeps for the next fills, a chunk each: as many as a worker
+/// often has at a time.
+pub(crate) const BUFFERS_KEPT_MAX: usize = 8;
 
 /// Times that a fill goes on where an origin broke off; each brought bytes.
 pub(crate) const FILL_ATTEMPTS_MAX: usize = 4;

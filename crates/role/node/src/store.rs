@@ -13,7 +13,6 @@ mod clean;
 #[cfg(test)]
 mod tests;
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,7 +26,7 @@ use skep_wire::limits::TAIL_MAX;
 use crate::arena::{Arena, Ledger};
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
-    CHUNK_BYTES, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE,
+    FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE,
     REGIONS_CAPACITY_MIN, REGIONS_SLACK,
 };
 use crate::segment::{Home, Segment};
@@ -420,18 +419,6 @@ impl Inner {
         }
         is_kept
     }
-}
-
-/// Lends this thread's buffer for bytes on their way into a segment. Kept for
-/// ever: a buffer of this size for each fill would churn the allocator.
-pub(crate) fn with_chunk_buffer<R>(bytes: usize, job: impl FnOnce(&mut [u8]) -> R) -> R {
-    thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    }
-    BUFFER.with_borrow_mut(|buffer| {
-        buffer.resize(CHUNK_BYTES, 0);
-        job(&mut buffer[..bytes])
-    })
 }
 
 /// The right and the duty to fill one segment, which takes a place in the index,

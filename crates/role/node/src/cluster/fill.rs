@@ -3,7 +3,6 @@
 //! A fill is a task of its own. Clients read from the segment while it grows,
 //! and no client's speed or end is felt here.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,7 +11,7 @@ use std::time::Duration;
 
 use skep_directory::keep::fills_elsewhere;
 use skep_directory::{Action, End, Event, Fetcher};
-use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool};
+use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
@@ -20,6 +19,7 @@ use skep_wire::cache::{LeaseId, Origin, PeerRequest};
 use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
+use crate::buffer::Buffer;
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
 use crate::segment::{Segment, Way};
 use crate::store::Filler;
@@ -314,43 +314,10 @@ pub(super) async fn fetch_chunks(
     let mut fetching = pool.fetch(peer, request).await?;
     let mut buffer = Buffer::take();
     loop {
-        let bytes = fetching.next_chunk(&mut buffer.0).await?;
+        let bytes = fetching.next_chunk(buffer.bytes()).await?;
         if bytes == 0 {
             return Ok(());
         }
-        segment.publish(&buffer.0[..bytes]).map_err(PeerError::Io)?;
-    }
-}
-
-thread_local! {
-    static BUFFERS: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// A buffer of this thread, given back when dropped: there are as many as
-/// fetches at a time.
-pub(crate) struct Buffer(Box<[u8]>);
-
-impl Buffer {
-    pub(crate) fn take() -> Self {
-        let kept = BUFFERS.with_borrow_mut(Vec::pop);
-        Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
-    }
-}
-
-impl Buffer {
-    /// Room for a chunk and more.
-    pub(crate) fn bytes(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        let buffer = std::mem::take(&mut self.0);
-        BUFFERS.with_borrow_mut(|buffers| {
-            if buffers.len() < crate::limits::FETCH_BUFFERS_KEPT_MAX {
-                buffers.push(buffer);
-            }
-        });
+        segment.publish(&buffer.bytes()[..bytes]).map_err(PeerError::Io)?;
     }
 }

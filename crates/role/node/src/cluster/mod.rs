@@ -46,7 +46,7 @@ use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
 use desk::Desk;
-pub(crate) use fill::{Buffer, Others, SegmentOrigin, read_on, renewing};
+pub(crate) use fill::{Others, SegmentOrigin, read_on, renewing};
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
 pub(crate) use part::PartSought;

@@ -18,8 +18,9 @@ use tokio::sync::oneshot;
 
 use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
+use crate::buffer::Buffer;
 use crate::catalog::Resource;
-use crate::cluster::{Buffer, SegmentOrigin, read_on};
+use crate::cluster::{SegmentOrigin, read_on};
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::segment::Segment;
 use crate::site::Site;

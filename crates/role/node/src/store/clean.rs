@@ -7,8 +7,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use super::{Inner, Store, with_chunk_buffer};
+use super::{Inner, Store};
 use crate::arena::{Arena, Region};
+use crate::buffer::Buffer;
 use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
 use crate::segment::Segment;
 
@@ -120,17 +121,15 @@ impl Store {
 
 /// Copies a complete segment into an empty one of the same size.
 fn copy(old: &Segment, new: &Segment) -> io::Result<()> {
+    let Some(place) = old.place() else { return Err(io::ErrorKind::Unsupported.into()) };
+    let mut buffer = Buffer::take();
     loop {
         let (at, bytes) = (new.filled(), new.next_chunk_bytes());
         if bytes == 0 {
             return Ok(());
         }
-        with_chunk_buffer(bytes, |chunk| {
-            match old.place() {
-                Some(place) => place.read(chunk, at)?,
-                None => return Err(io::ErrorKind::Unsupported.into()),
-            }
-            new.publish(chunk)
-        })?;
+        let chunk = &mut buffer.bytes()[..bytes];
+        place.read(chunk, at)?;
+        new.publish(chunk)?;
     }
 }
