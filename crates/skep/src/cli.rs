@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_config::{Dispatch, POLICY_NAMES};
+use skep_console::PURGE_MS_MAX;
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -337,9 +338,6 @@ const INTERVAL_MS_MAX: u64 = 60_000;
 /// Most things purged by one command: what fits one message.
 const PURGES_MAX: usize = skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 
-/// Longest time to wait for nodes, in milliseconds: that of the API.
-const PURGE_MS_MAX: u64 = 20_000;
-
 fn size(text: &str) -> Result<u64, String> {
     skep_config::parse_size(text)
         .map_err(|hint| hint.unwrap_or_else(|| "expected a size such as 64MiB".to_string()))
@@ -367,7 +365,7 @@ fn purge_time(text: &str) -> Result<u64, String> {
     let timeout_ms = duration(text)?;
     match (1..=PURGE_MS_MAX).contains(&timeout_ms) {
         true => Ok(timeout_ms),
-        false => Err("expected 1ms to 20s".to_owned()),
+        false => Err(format!("expected 1ms to {}s", PURGE_MS_MAX / 1000)),
     }
 }
 

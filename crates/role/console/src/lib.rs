@@ -35,6 +35,7 @@ mod token;
 pub use client::{Answer, Client, ClientError};
 pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
+pub use limits::{PURGE_MS, PURGE_MS_MAX};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
     NewPolicy, NewPurge, NewWeight, NodeLocalStatus, NodeReport, NodeSource, NodeState, NodeStatus,

@@ -46,10 +46,10 @@ pub(crate) const REMOVE_MS: u64 = 30_000;
 
 /// Time that nodes get to acknowledge a purge when nothing else is asked for, in
 /// milliseconds: longer than it takes until one that is gone counts as gone.
-pub(crate) const PURGE_MS: u64 = 2_000;
+pub const PURGE_MS: u64 = 2_000;
 
 /// Longest such time, in milliseconds: the answer must come in that of a request.
-pub(crate) const PURGE_MS_MAX: u64 = 20_000;
+pub const PURGE_MS_MAX: u64 = 20_000;
 
 const _: () = assert!(PURGE_MS_MAX < REQUEST_MS);
 const _: () = assert!(TOKEN_BYTES_MAX * 2 < HEAD_BYTES_MAX);

@@ -121,3 +121,9 @@ fn the_leash_is_no_option_for_people() {
     let Command::Run(run) = parse("skep run --config f --leashed").unwrap() else { panic!("run") };
     assert!(run.leashed);
 }
+
+#[test]
+fn a_purge_waits_as_long_as_the_api_does_by_default() {
+    let Command::Purge(purge) = parse("skep purge /a").unwrap() else { panic!("purge") };
+    assert_eq!(purge.timeout, skep_console::PURGE_MS);
+}
