@@ -89,3 +89,26 @@ impl Default for BodyLimits {
         }
     }
 }
+
+/// Head of a response to a proxy or cache: twice what a request's may be, for
+/// applications that set many cookies. Underscores in names are theirs to use: no
+/// reader behind us maps them to variables.
+pub const RESPONSE_HEAD: HeadLimits = HeadLimits {
+    head_bytes_max: 2 * HEAD_BYTES_MAX,
+    fields_max: FIELDS_MAX,
+    target_bytes_max: TARGET_BYTES_MAX,
+    allow_underscore: true,
+};
+
+/// Body of such a response: its length is not bounded, since it is never held
+/// whole, or whoever reads it decides what is kept; its framing is.
+pub const RESPONSE_BODY: BodyLimits = BodyLimits {
+    body_bytes_max: u64::MAX,
+    chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
+    chunk_ext_bytes_max: CHUNK_EXT_BYTES_MAX,
+    trailer_bytes_max: TRAILER_BYTES_MAX,
+    trailer_fields_max: TRAILER_FIELDS_MAX,
+};
+
+/// Interim responses (1xx) before the real one; real servers send one or two.
+pub const INTERIM_RESPONSES_MAX: usize = 8;

@@ -1,34 +1,5 @@
 //! Every bound of this crate, with unit and reason.
 
-use skep_http::limits::{
-    CHUNK_EXT_BYTES_MAX, CHUNK_LINE_BYTES_MAX, FIELDS_MAX, TARGET_BYTES_MAX, TRAILER_BYTES_MAX,
-    TRAILER_FIELDS_MAX,
-};
-use skep_http::{BodyLimits, HeadLimits};
-
-/// A node's response head: twice what a request's may be, for applications
-/// that set many cookies. Underscores in names are theirs to use: no reader
-/// behind us maps them to variables.
-pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
-    head_bytes_max: 32 * 1024,
-    fields_max: FIELDS_MAX,
-    target_bytes_max: TARGET_BYTES_MAX,
-    allow_underscore: true,
-};
-
-/// A node's response body: its length is not bounded, since it is never held;
-/// its framing is.
-pub(crate) const RESPONSE_BODY: BodyLimits = BodyLimits {
-    body_bytes_max: u64::MAX,
-    chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
-    chunk_ext_bytes_max: CHUNK_EXT_BYTES_MAX,
-    trailer_bytes_max: TRAILER_BYTES_MAX,
-    trailer_fields_max: TRAILER_FIELDS_MAX,
-};
-
-/// Interim responses (1xx) before the real one; real servers send one or two.
-pub(crate) const INTERIM_RESPONSES_MAX: usize = 8;
-
 /// Bytes waiting for a node above which no more of the client's body is read.
 /// Below it, head and first body bytes leave together.
 pub(crate) const UPLOAD_BYTES_WAITING: u64 = 16 * 1024;
@@ -60,7 +31,7 @@ pub(crate) const SUGGESTION_EDITS_MAX: usize = 2;
 pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 
 /// How long a dispatcher that starts waits for all nodes' heartbeats before it
-/// steers by a table without those that it has not heard, in milliseconds: ten
+/// steers by a table without those that it has not heard, in milliseconds: twenty
 /// heartbeats.
 pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 

@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use skep_cluster::Failure;
+use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
 use skep_serve::{Cause, Conn, ConnError, Output, Worker};
 use skep_upstream::UpstreamError;
 
-use crate::limits::{CHECK_BODY_BYTES_MAX, INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
+use crate::limits::CHECK_BODY_BYTES_MAX;
 use crate::settings::Settings;
 use crate::state::Verdict;
 

@@ -11,14 +11,12 @@ use skep_directory::{Purges as Known, Queries};
 use skep_http::Host;
 use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp};
+use skep_wire::limits::HOST_BYTES_MAX;
 
 use crate::disk::check_root;
 use crate::partition;
 use crate::purges::Purges;
 use crate::remote::RemoteSite;
-
-/// Longest host name looked up, in bytes (RFC 1035).
-const HOST_BYTES_MAX: usize = 255;
 
 /// All nodes hash with it.
 const SHORT_KEY_SEED: u64 = 0x7369_7465;

@@ -10,13 +10,14 @@
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use skep_http::limits::RESPONSE_BODY;
 use skep_http::{BodyDecoder, Reject, ResponseFraming};
 use skep_serve::{Cause, Conn, ConnError};
 use skep_upstream::Lease;
 
 use crate::error::{Fault, OriginError};
 use crate::head::Head;
-use crate::limits::{PACE_BYTES, PACE_STALLS, RESPONSE_BODY, SKIP_BYTES};
+use crate::limits::{PACE_BYTES, PACE_STALLS, SKIP_BYTES};
 use crate::origins::Origins;
 
 /// A body on its way.

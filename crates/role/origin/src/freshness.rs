@@ -231,10 +231,10 @@ fn is_named(name: &[u8], wanted: &str) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+    use skep_http::limits::RESPONSE_HEAD;
     use skep_http::{FieldSlots, Method, parse_response};
 
     use super::*;
-    use crate::limits::RESPONSE_HEAD;
     use crate::request::Ask;
 
     /// An answer with these fields that came at second 1000 of the epoch.

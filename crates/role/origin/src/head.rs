@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use skep_http::encode::{write_field, write_status_line};
 use skep_http::forward::write_kept_fields;
+use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{
     FieldSlots, HttpDate, Known, Method, ResponseFraming, ResponseHead, Validators, parse_response,
 };
@@ -11,7 +12,6 @@ use skep_http::{
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::error::Fault;
 use crate::freshness::age_ms;
-use crate::limits::RESPONSE_HEAD;
 use crate::request::{Ask, Condition};
 
 /// The head of an answer, read and checked against what was asked.
@@ -283,10 +283,10 @@ fn is_of_this_answer(name: &[u8]) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+    use skep_http::limits::RESPONSE_HEAD;
     use skep_http::{FieldSlots, Method, parse_response};
 
     use super::*;
-    use crate::limits::RESPONSE_HEAD;
 
     fn read(status: u16, fields: &str, ask: &Ask<'_>) -> Result<Head, Fault> {
         let text = format!("HTTP/1.1 {status} x\r\n{fields}\r\n");

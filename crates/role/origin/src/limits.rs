@@ -1,32 +1,5 @@
 //! Every bound of this crate, with unit and reason.
 
-use skep_http::limits::{
-    CHUNK_EXT_BYTES_MAX, CHUNK_LINE_BYTES_MAX, FIELDS_MAX, TARGET_BYTES_MAX, TRAILER_BYTES_MAX,
-    TRAILER_FIELDS_MAX,
-};
-use skep_http::{BodyLimits, HeadLimits};
-
-/// An origin's response head: as generous as a dispatcher is to a node.
-pub(crate) const RESPONSE_HEAD: HeadLimits = HeadLimits {
-    head_bytes_max: 32 * 1024,
-    fields_max: FIELDS_MAX,
-    target_bytes_max: TARGET_BYTES_MAX,
-    allow_underscore: true,
-};
-
-/// An origin's response body: its length is not bounded, since whoever reads it
-/// decides what is kept; its framing is.
-pub(crate) const RESPONSE_BODY: BodyLimits = BodyLimits {
-    body_bytes_max: u64::MAX,
-    chunk_line_bytes_max: CHUNK_LINE_BYTES_MAX,
-    chunk_ext_bytes_max: CHUNK_EXT_BYTES_MAX,
-    trailer_bytes_max: TRAILER_BYTES_MAX,
-    trailer_fields_max: TRAILER_FIELDS_MAX,
-};
-
-/// Interim responses (1xx) before the real one; real servers send one or two.
-pub(crate) const INTERIM_RESPONSES_MAX: usize = 8;
-
 /// Addresses of one origin that are tried: more is a name for a whole network,
 /// and each may cost the time to connect.
 pub(crate) const ADDRESSES_MAX: usize = 4;

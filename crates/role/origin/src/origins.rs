@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::ready;
 
+use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, parse_response};
 use skep_serve::{Cause, Conn, ConnError, Worker, unix_ms};
 use skep_upstream::{Lease, Pool, PoolLimits};
@@ -21,7 +22,7 @@ use crate::body::{Body, Start};
 use crate::counters::OriginCounters;
 use crate::error::{Fault, FaultKind, OriginError};
 use crate::head::Head;
-use crate::limits::{INTERIM_RESPONSES_MAX, OriginLimits, RESPONSE_HEAD};
+use crate::limits::OriginLimits;
 use crate::names::{self, Addresses, Lookup};
 use crate::request::{self, Ask};
 use crate::url::OriginUrl;

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use skep_http::encode::write_field;
 use skep_http::forward::VIA_NAME;
+use skep_http::limits::RESPONSE_HEAD;
 use skep_http::{Host, HttpDate, Validators};
 
 use crate::error::Fault;
-use crate::limits::RESPONSE_HEAD;
 use crate::url::OriginUrl;
 
 /// A GET.

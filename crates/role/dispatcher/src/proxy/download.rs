@@ -10,12 +10,12 @@
 
 use skep_engine::ReplySink;
 use skep_http::forward::{Reply, write_response};
+use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
 use skep_http::{
     BodyDecoder, FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode,
     parse_response,
 };
 
-use crate::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
 use crate::proxy::fault::NodeFault;
 use crate::proxy::in_flight::InFlight;
 
