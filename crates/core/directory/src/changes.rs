@@ -10,7 +10,7 @@ use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
 /// Changes since the last delta. Bounded by the number of segments that come
-/// and go in that time; drain it often (every 50 ms or so).
+/// and go in that time; drain it often (every 20 ms or so).
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// The length of what came, nothing for what went.

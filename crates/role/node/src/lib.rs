@@ -5,12 +5,15 @@
 //!               | miss
 //!               v
 //!            Catalog: path -> Resource (version, prepared heads)
-//!               |        ^-- checked by time (skep-fresh) and inotify (Watcher)
+//!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
+//!               |   ^-- an origin's (Shelf): fresh for as long as its head says
+//!               |   ^-- another node's file (Heads): as that node says
 //!               v
 //!            Store: segments in memory, S3-FIFO in bytes, one fill each
 //!               | fill
-//!               v
-//!            disk: openat2 beneath the root; preadv2 that never waits, or the pool
+//!               +--> other nodes' memories first, where they cooperate (cluster)
+//!               +--> origin (remote): ranges pinned to the version
+//!               '--> disk: openat2 beneath the root; preadv2 that never waits, or the pool
 //! ```
 //!
 //! Invariants: a reply holds bytes of one version only; a worker never waits

@@ -68,7 +68,8 @@ pub(crate) const WATCHES_MAX: usize = 32_768;
 /// Paths that one worker's front index remembers before it forgets the lot.
 pub(crate) const FRONT_ENTRIES_MAX: usize = 65_536;
 
-/// Times that a request starts over because its file changed under it.
+/// Times that a request starts over because what it was to send is another version
+/// by now, or was purged.
 pub(crate) const ATTEMPTS_MAX: usize = 4;
 
 /// Longest path under a root, in bytes: what the kernel takes (PATH_MAX).

@@ -1,8 +1,8 @@
 //! The segment store: a node's share of the cluster's memory.
 //!
 //! Versioned segments, pins while a reply is sent, fills that can be read while
-//! they grow, one fill per segment at a time. Local files fill it today; a
-//! peer or an origin will fill it through the same [`Filler`].
+//! they grow, one fill per segment at a time: from a file, an origin or
+//! another node, all through a [`Filler`].
 //!
 //! The lock is taken on misses, never on a hit: workers keep weak references to
 //! segments, and a hit only raises a counter inside the segment.

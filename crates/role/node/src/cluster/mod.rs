@@ -90,7 +90,7 @@ pub(crate) struct View {
     linked_since_ms: u64,
 }
 
-/// What is counted, for all workers and the links.
+/// Bytes that are to be sent, over all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding(AtomicU64);
 
