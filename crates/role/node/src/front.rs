@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use crate::catalog::Resource;
 use crate::limits::FRONT_ENTRIES_MAX;
+use crate::resource::Resource;
 use crate::segment::Segment;
 
 /// What a worker remembers of a path.

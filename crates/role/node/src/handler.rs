@@ -15,7 +15,7 @@ use skep_serve::{SharedBytes, monotonic_ms, unix_ms};
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
-use crate::catalog::{Catalog, Located, Resource};
+use crate::catalog::{Catalog, Located};
 use crate::cluster::Others;
 use crate::disk::DiskError;
 use crate::front::{Entry, Front};
@@ -23,6 +23,7 @@ use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
 use crate::listing::Listing;
 use crate::object::{CACHE_STATUS_HIT, Object};
 use crate::remote::Remotes;
+use crate::resource::Resource;
 use crate::respond::{Plan, is_simple, plan, write_head};
 use crate::segment::Segment;
 use crate::site::Site;

@@ -22,13 +22,13 @@ use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 use tokio::task::JoinHandle;
 
-use crate::catalog::Resource;
 use crate::cluster::Others;
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
 use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
 use crate::object::Object;
 use crate::remote::Remotes;
+use crate::resource::Resource;
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::store::{Acquired, Filler, Store};

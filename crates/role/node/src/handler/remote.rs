@@ -6,9 +6,9 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::{RequestHead, path};
 
 use super::{Ready, Sent, Serving};
-use crate::catalog::Resource;
 use crate::limits::ATTEMPTS_MAX;
 use crate::remote::{Landing, RemoteSite, pass};
+use crate::resource::Resource;
 use crate::site::Site;
 
 impl Serving<'_> {

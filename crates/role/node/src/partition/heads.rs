@@ -13,12 +13,12 @@ use skep_wire::cache::part::Head;
 use tokio::sync::watch;
 
 use super::head_name;
-use crate::catalog::Resource;
 use crate::cluster::{Others, PartSought};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, PART_ABSENT_MS};
 use crate::object::Variants;
 use crate::purges::Snapshot;
+use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
 

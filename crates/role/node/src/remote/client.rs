@@ -15,9 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::RemoteSite;
 use super::fetch;
 use super::shelf::{Flight, Landed, Looked, Shelf, landed};
-use crate::catalog::Resource;
 use crate::cluster::Others;
 use crate::limits::ATTEMPTS_MAX;
+use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
 

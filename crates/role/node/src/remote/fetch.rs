@@ -14,10 +14,10 @@ use super::kept::{Freshness, Got};
 use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
 use super::{handed, kept};
-use crate::catalog::Resource;
 use crate::cluster::{HeadLease, HeadSought, renewing};
 use crate::limits::{PASS_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
+use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Acquired;
 

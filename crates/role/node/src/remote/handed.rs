@@ -17,8 +17,8 @@ use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 
 use super::RemoteSite;
 use super::kept::{self, Freshness, Got};
-use crate::catalog::Resource;
 use crate::purges::Snapshot;
+use crate::resource::Resource;
 use crate::site::Site;
 
 /// A head on its way to another node.

@@ -13,9 +13,9 @@ use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use super::RemoteSite;
-use crate::catalog::Resource;
 use crate::object::{Object, Variants, Whence};
 use crate::purges::Snapshot;
+use crate::resource::Resource;
 use crate::site::Site;
 
 /// An object's place at its origins.

@@ -99,8 +99,8 @@ mod rig {
     use skep_serve::unix_ms;
 
     use super::kept::{self, Freshness, Got};
-    use crate::catalog::Resource;
     use crate::purges::Purges;
+    use crate::resource::Resource;
     use crate::site::{Site, SiteSet};
 
     /// A node with a site of an origin.

@@ -15,9 +15,9 @@ use skep_wire::cache::{Refusal, SegmentName};
 use tokio::sync::watch;
 
 use super::handed::{self, Handed};
-use crate::catalog::Resource;
 use crate::limits::{FAILED_MS, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::purges::Snapshot;
+use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
 
