@@ -51,7 +51,7 @@ pub fn fills_elsewhere(room: Room, bytes: u32) -> bool {
     bytes >= ELSEWHERE_BYTES_MIN && !accepts(room, bytes)
 }
 
-/// How one client reads one object.
+/// How one object is read, by one client or by all who do at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reader {
     /// The segment that would come next, and how many came in a row.
