@@ -338,17 +338,7 @@ impl Serving<'_> {
             _ => Plan::Whole,
         };
         let file = file.filter(|_| slot == 0).map(Arc::new);
-        let mut source = Source {
-            store: &self.handler.node.store,
-            site: &self.site,
-            object,
-            counters: self.handler.context.counters(),
-            others: self.others(resource),
-            remote: resource.remote().map(|_| (&self.remotes, resource)),
-            came,
-            file,
-            prepared: None,
-        };
+        let mut source = self.source(resource, object, file, came);
         let mut cache = came;
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
         let mut first = None;
@@ -382,6 +372,27 @@ impl Serving<'_> {
             self.front.remember(path, resource, slot, first.as_ref());
         }
         Ok(Sent::Done)
+    }
+
+    /// Where bytes of an object of `resource` come from: memory, and what is behind it.
+    fn source<'a>(
+        &'a self,
+        resource: &'a Arc<Resource>,
+        object: &'a Arc<Object>,
+        file: Option<Arc<File>>,
+        came: CacheResult,
+    ) -> Source<'a> {
+        Source {
+            store: &self.handler.node.store,
+            site: &self.site,
+            object,
+            counters: self.handler.context.counters(),
+            others: self.others(resource),
+            remote: resource.remote().map(|_| (&self.remotes, resource)),
+            came,
+            file,
+            prepared: None,
+        }
     }
 
     /// The nodes that a resource may come from instead of its origin.
