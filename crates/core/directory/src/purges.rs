@@ -92,7 +92,7 @@ impl Purges {
         for (what, stamp) in &news.purges {
             let coarse = coarse(what).and_then(|cell| self.cells.get(&cell));
             let is_new = coarse.is_none_or(|known| known < stamp);
-            if self.raise(what, *stamp) && is_new {
+            if is_new && self.raise(what, *stamp) {
                 new.purges.push((what.clone(), *stamp));
             }
         }
@@ -204,6 +204,7 @@ impl Purges {
 
     /// The oldest purges of each kind become coarse until the others fit.
     fn bound(&mut self) {
+        self.drop_covered();
         let PurgeBounds { purges_max, prefixes_max, text_bytes_max } = self.bounds;
         for (is_prefix, count_max) in [(false, purges_max), (true, prefixes_max)] {
             let of_kind = |what: &PurgeWhat| matches!(what, PurgeWhat::Prefix(_)) == is_prefix;
@@ -224,6 +225,19 @@ impl Purges {
                     None => self.raise_floor(stamp),
                 }
             }
+        }
+        self.drop_covered();
+    }
+
+    /// What a cell covers is not told apart any more: else it would take the place of
+    /// others where it is learnt again.
+    fn drop_covered(&mut self) {
+        let cells = &self.cells;
+        if !cells.is_empty() {
+            self.recent.retain(|what, stamp| {
+                let cell = coarse(what).and_then(|cell| cells.get(&cell));
+                cell.is_none_or(|covered| covered < stamp)
+            });
         }
     }
 
