@@ -103,19 +103,18 @@ impl Cluster {
         self.members[at].as_ref().unwrap().signal(signal);
     }
 
-    /// The member that leads the others, by their logs' last word on it.
+    /// The member that leads the others, by their logs' last word on it; of several that
+    /// think so (one has just woken up) the one elected last.
     pub(crate) fn leading_member(&self) -> usize {
-        let leads = |at: &usize| {
-            let log = std::fs::read_to_string(self.log(*at)).unwrap();
-            let last = log.lines().rfind(|line| line.contains("elected leader"));
-            let own = log.lines().rfind(|line| line.contains("became leader"));
-            match (last, own) {
-                // `... elected leader ID at term N` on every member.
-                (Some(last), Some(own)) => term(last) == term(own),
-                _ => false,
-            }
+        let leads_in = |at: usize| {
+            let log = std::fs::read_to_string(self.log(at)).unwrap();
+            // `... elected leader ID at term N` on every member.
+            let last = log.lines().rfind(|line| line.contains("elected leader")).and_then(term)?;
+            let own = log.lines().rfind(|line| line.contains("became leader")).and_then(term)?;
+            (last == own).then_some((own, at))
         };
-        until("a leading member", || (0..self.members.len()).find(leads))
+        let leading = || (0..self.members.len()).filter_map(leads_in).max();
+        until("a leading member", leading).1
     }
 
     pub(crate) fn endpoints(&self) -> Vec<String> {
