@@ -326,20 +326,8 @@ impl World {
         with_origin: bool,
     ) {
         let next = self.nodes[client].growing[&name].chunks.len();
-        let client_life = self.nodes[client].life;
-        let (offer, is_over, last) = (None, false, self.at);
-        self.open(Stream {
-            server,
-            client,
-            client_life,
-            name,
-            attempt,
-            with_origin,
-            offer,
-            next,
-            is_over,
-            last,
-        });
+        let stream = self.stream((client, server), name, attempt);
+        self.open(Stream { with_origin, next, ..stream });
     }
 
     /// A node gets all of what another offers to it.
@@ -350,21 +338,25 @@ impl World {
         name: SegmentName,
         offer: u64,
     ) {
-        let client_life = self.nodes[client].life;
-        let (attempt, next, last) = (self.number(), 0, self.at);
-        let (with_origin, is_over, offer) = (false, false, Some(offer));
-        self.open(Stream {
+        let attempt = self.number();
+        let stream = self.stream((client, server), name, attempt);
+        self.open(Stream { offer: Some(offer), ..stream });
+    }
+
+    /// One that begins now: all of a segment, out of the server's memory.
+    fn stream(&self, (client, server): (usize, usize), name: SegmentName, attempt: u64) -> Stream {
+        Stream {
             server,
             client,
-            client_life,
+            client_life: self.nodes[client].life,
             name,
             attempt,
-            with_origin,
-            offer,
-            next,
-            is_over,
-            last,
-        });
+            with_origin: false,
+            offer: None,
+            next: 0,
+            is_over: false,
+            last: self.at,
+        }
     }
 
     fn open(&mut self, stream: Stream) {
