@@ -6,7 +6,6 @@ DISPATCH ?= proxy
 SITE     ?= examples/site
 
 FUZZ_SECONDS ?= 600
-FUZZ := cargo run --release --manifest-path fuzz/Cargo.toml --
 
 # Chosen from the whole workspace, so that libraries are built once, with the
 # features that all later steps want.
@@ -17,7 +16,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .DEFAULT_GOAL := help
-.PHONY: help up test lint fmt bench fuzz
+.PHONY: help up test check lint fmt bench fuzz
 
 help: ## This text
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -27,28 +26,36 @@ up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=pro
 	cargo build --release --package skep
 	$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
 
-# What tests run beside Skep: network namespaces, and real peers.
-PEERS := ip:iproute2 tc:iproute2 nft:nftables unshare:util-linux setpriv:util-linux etcd:etcd-server clang llvm-strip:llvm
+# What tests run beside Skep, as COMMAND:PACKAGE.
+TOOLS := $(shell sed -n 's/^\([a-z][a-z-]*\)  *\([a-z].*\)$$/\1:\2/p' tests/tools.txt)
+
+# Tests wait for sockets and timers more than they compute.
+TEST_THREADS ?= 6
+
+# Inputs of each fuzz target in `make test`.
+FUZZ_RUNS := 4000000
 
 test: lint ## Every check that a change must pass
-	@xtask/need.sh $(PEERS)
+	@xtask/need.sh $(TOOLS) clang llvm-strip:llvm
 	$(XTASK) bpf --check
-	cargo build --workspace --all-targets
-	cargo test --workspace --doc
-	cargo test --release --manifest-path fuzz/Cargo.toml
-	$(FUZZ) all --seconds 5
-	cargo test --workspace --tests
+	cargo build --workspace --bins --tests
+	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
+	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --tests --no-fail-fast
+
+check: ## The checks that need neither root nor long: while working
+	@xtask/need.sh cc cargo
+	cargo fmt --all --check
+	$(XTASK) tidy
+	cargo test --workspace --lib --bins
 
 lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, unit
 	@xtask/need.sh cc cargo
 	cargo fmt --all --check
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	$(XTASK) tidy
 	$(XTASK) deny
 	examples/sidecars.sh --check
 	packaging/check.sh
 	cargo clippy --workspace --all-targets -- --deny warnings
-	cargo clippy --manifest-path fuzz/Cargo.toml --all-targets -- --deny warnings
 
 bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 	@xtask/need.sh cc cargo ip:iproute2 nft:nftables wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish \
@@ -58,9 +65,8 @@ bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 
 fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each
 	@xtask/need.sh cc cargo
-	$(FUZZ) all --seconds $(FUZZ_SECONDS)
+	cargo run --profile fuzz --package skep-fuzz -- all --seconds $(FUZZ_SECONDS)
 
 fmt: ## Format the sources
 	@xtask/need.sh cargo
 	cargo fmt --all
-	cargo fmt --manifest-path fuzz/Cargo.toml

@@ -8,8 +8,11 @@
 //! On a finding it writes the input to `artifacts/`, says how to run it again,
 //! and ends with status 1.
 
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use skep_fuzz::drive::{self, Until};
@@ -73,7 +76,21 @@ fn fuzz(options: &Options<'_>) -> Result<(), String> {
     if chosen.is_empty() {
         return Err(format!("there is no target {}\n{USAGE}", options.target));
     }
-    chosen.into_iter().try_for_each(|(name, target)| fuzz_one(name, *target, options))
+    // As many at once as there are processors; what each does depends on its seed alone.
+    let waiting = Mutex::new(chosen.into_iter());
+    let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let work = || {
+        while let Some((name, target)) = take() {
+            fuzz_one(name, *target, options)?;
+        }
+        Ok(())
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|it| it.join().map_err(|_| "a worker panicked"));
+        ended.collect::<Vec<_>>().into_iter().try_for_each(|it| it?)
+    })
 }
 
 fn fuzz_one(name: &str, target: Target, options: &Options<'_>) -> Result<(), String> {
@@ -110,7 +127,7 @@ fn finding(target: &str, name: &str, input: &[u8]) -> String {
     let file = dir.join(format!("{target}-{name}"));
     let written = std::fs::create_dir_all(&dir).and_then(|()| std::fs::write(&file, input));
     let kept = match written {
-        Ok(()) => format!("cargo run --release -- replay {target} {}", file.display()),
+        Ok(()) => format!("cargo run -p skep-fuzz -- replay {target} {}", file.display()),
         Err(error) => format!("(not kept: {error}) {}", input.escape_ascii()),
     };
     format!("{target}: an invariant broke; again with\n  {kept}")

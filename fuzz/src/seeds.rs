@@ -4,17 +4,18 @@ use std::path::Path;
 
 use crate::{machines, streams};
 
-#[path = "../../crates/core/http/tests/cases/table.rs"]
+#[path = "../../crates/core/http/tests/http/cases/table.rs"]
 #[expect(dead_code, reason = "only its parser is wanted here")]
 mod table;
 
-const REQUESTS: &str = include_str!("../../crates/core/http/tests/cases/requests.txt");
-const CHUNKED: &str = include_str!("../../crates/core/http/tests/cases/chunked.txt");
-const RESPONSES: &str = include_str!("../../crates/core/http/tests/cases/responses.txt");
-const PATHS: &str = include_str!("../../crates/core/http/tests/cases/paths.txt");
-const RANGES: &str = include_str!("../../crates/core/http/tests/cases/ranges.txt");
-const CONDITIONS: &str = include_str!("../../crates/core/http/tests/cases/conditions.txt");
-const CODINGS: &str = include_str!("../../crates/core/http/tests/cases/codings.txt");
+const REQUESTS: &str = include_str!("../../crates/core/http/tests/http/cases/requests.txt");
+const CHUNKED: &str = include_str!("../../crates/core/http/tests/http/cases/chunked.txt");
+const RESPONSES: &str = include_str!("../../crates/core/http/tests/http/cases/responses.txt");
+const PATHS: &str = include_str!("../../crates/core/http/tests/http/cases/paths.txt");
+const TARGETS: &str = include_str!("../../crates/core/http/tests/http/cases/targets.txt");
+const RANGES: &str = include_str!("../../crates/core/http/tests/http/cases/ranges.txt");
+const CONDITIONS: &str = include_str!("../../crates/core/http/tests/http/cases/conditions.txt");
+const CODINGS: &str = include_str!("../../crates/core/http/tests/http/cases/codings.txt");
 
 /// Longest seed, in bytes: the giants of the tables only slow mutation down.
 const SEED_BYTES_MAX: usize = 2048;
@@ -29,7 +30,7 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
         "request_head" => column(REQUESTS, 2),
         "body" => column(CHUNKED, 2),
         "response_head" => column(RESPONSES, 2),
-        "path" => column(PATHS, 2),
+        "path" => [column(PATHS, 2), column(TARGETS, 2)].concat(),
         "range_conditions" => {
             [column(RANGES, 3), column(CONDITIONS, 3), column(CODINGS, 3)].concat()
         }

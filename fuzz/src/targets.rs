@@ -1,16 +1,15 @@
 //! The targets. Each takes any bytes; each `assert` is an invariant of the
 //! codec's documentation.
 
-use std::borrow::Cow;
-
 use skep_http::conditional::evaluate;
 use skep_http::forward::{Forward, HostPolicy, Reply, write_request, write_response};
 use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet, prefers_json};
+use skep_http::path::{self, Path, Reading};
 use skep_http::range::{RangeVerdict, ranges};
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate, Known,
-    Method, Reject, RequestHead, ResponseFraming, ResponseHead, Validators, Version, encode,
-    parse_request, parse_response,
+    Method, Reject, RequestHead, ResponseFraming, ResponseHead, Underscores, Validators, Version,
+    encode, parse_request, parse_response,
 };
 use skep_units::stable_hash;
 
@@ -38,7 +37,7 @@ const HEAD_LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 4096,
     fields_max: 20,
     target_bytes_max: 512,
-    allow_underscore: false,
+    underscores: Underscores::Drop,
 };
 const BODY_LIMITS: BodyLimits = BodyLimits {
     body_bytes_max: 4096,
@@ -52,7 +51,7 @@ const NEXT_LIMITS: HeadLimits = HeadLimits {
     head_bytes_max: 16 * 1024,
     fields_max: 60,
     target_bytes_max: 512,
-    allow_underscore: false,
+    underscores: Underscores::Refuse,
 };
 const DATE: &[u8; 29] = b"Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -122,9 +121,10 @@ fn check_forwarded(head: &RequestHead<'_, '_>, trusted: bool) {
     };
     let mut out = Vec::new();
     write_request(&mut out, head, &forward);
-    assert_eq!(HeadScanner::default().scan(&out, &NEXT_LIMITS), Ok(Some(out.len())));
+    let limits = HEAD_LIMITS.behind_a_hop();
+    assert_eq!(HeadScanner::default().scan(&out, &limits), Ok(Some(out.len())));
     let mut slots = FieldSlots::new();
-    let next = match parse_request(&mut slots, &out, &NEXT_LIMITS) {
+    let next = match parse_request(&mut slots, &out, &limits) {
         Ok(next) => next,
         Err(reject) => panic!("{reject}: {}", out.escape_ascii()),
     };
@@ -276,23 +276,51 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
     }
 }
 
-/// A path: its normal form has no trace of what could be read in two ways.
+/// A path: what it is read as has no trace of what could be read in two ways.
 pub fn path(data: &[u8]) {
-    let Ok(normal) = skep_http::path::normalise(data) else { return };
-    assert!(normal.starts_with(b"/"));
-    assert!(!normal.iter().any(|b| *b < 0x20 || matches!(b, 0x7f | b'\\')));
-    let segments: Vec<&[u8]> = normal[1..].split(|b| *b == b'/').collect();
+    for reading in [Reading::Files, Reading::Origins] {
+        if let Ok(read) = path::read(data, reading) {
+            check_path(data, reading, &read);
+        }
+    }
+    let [name, target] = [Reading::Files, Reading::Origins].map(|it| path::read(data, it));
+    // What is no separator and no parameter has one place, whoever reads it.
+    let is_odd = data.windows(2).any(|pair| pair == b"//");
+    if let (Ok(name), Ok(target), false) = (name, target, is_odd) {
+        assert_eq!(name.into_place(), target.into_place());
+    }
+}
+
+fn check_path(data: &[u8], reading: Reading, read: &Path<'_>) {
+    let (target, key) = (read.target(), read.key());
+    assert!(target.starts_with(b"/") && key.starts_with(b"/"));
+    assert!(!target.iter().any(|b| *b < 0x20 || matches!(b, 0x7f | b'\\')));
+    let segments: Vec<&[u8]> = key[1..].split(|b| *b == b'/').collect();
     let Some((last, inner)) = segments.split_last() else { return };
-    assert!(inner.iter().all(|segment| !segment.is_empty()), "an empty segment inside");
     assert!(segments.iter().all(|s| *s != b"." && *s != b".."), "a dot segment");
     assert!(!data.ends_with(b"/") || last.is_empty(), "the trailing slash got lost");
-    assert!(normal.len() <= data.len());
-    let borrowed = matches!(normal, Cow::Borrowed(_));
-    assert!(!borrowed || &*normal == data);
-    let mut encoded = Vec::new();
-    skep_http::path::write_encoded(&mut encoded, &normal);
-    assert_eq!(skep_http::path::normalise(&encoded).as_deref(), Ok(&*normal));
-    assert!(skep_http::mime::for_path(&normal).contains('/'));
+    assert!(target.len() <= data.len() && key.len() <= target.len());
+    assert!(read.key_as_sent().is_none_or(|sent| sent == data && sent == key));
+    assert_eq!(path::read(target, reading).as_ref(), Ok(read));
+    match reading {
+        Reading::Files => {
+            assert!(inner.iter().all(|segment| !segment.is_empty()), "an empty segment inside");
+            assert!(!key.iter().any(|b| *b < 0x20 || matches!(b, 0x7f | b'\\')));
+        }
+        Reading::Origins => {
+            assert_eq!(key, target);
+            // As a server reads it that cuts parameters off before dots are resolved.
+            let cut =
+                |s: &&[u8]| s.split(|b| *b == b';').next().is_some_and(|s| s == b"." || s == b"..");
+            assert!(!segments.iter().any(cut), "dots with parameters");
+        }
+    }
+    let place = read.clone().into_place();
+    assert_eq!(path::place(&place), place);
+    assert!(!place.windows(2).any(|pair| pair == b"//"));
+    let behind = read.behind(&place[..1]).map(<[u8]>::len);
+    assert!(behind.is_some_and(|len| len < target.len()));
+    assert!(skep_http::mime::for_path(key).contains('/'));
 }
 
 /// Field lines of a GET: what of a thing to send, in which form.
@@ -309,8 +337,9 @@ pub fn range_conditions(data: &[u8]) {
     let Ok(head) = parse_request(&mut slots, &message[..end], &NEXT_LIMITS) else { return };
     let current = Validators { etag: "\"v1\"", last_modified: Some(784_111_777) };
     let _ = evaluate(&head, &current, 1_795_000_000);
+    let made = 784_111_770 + len_bytes;
     for ranges_max in [0, 1, 5] {
-        check_ranges(&ranges(&head, &current, len_bytes, ranges_max), len_bytes, ranges_max);
+        check_ranges(&ranges(&head, &current, made, len_bytes, ranges_max), len_bytes, ranges_max);
     }
     check_coding(&AcceptEncoding::parse(&head));
 }

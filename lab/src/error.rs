@@ -49,6 +49,18 @@ pub enum LabError {
     /// Something that took too long.
     #[error("{0}")]
     TooLate(String),
+    /// A kernel setting that could not be made.
+    #[error("cannot set {key} to \"{value}\" {place}: {source}{}", advice(key, value, source))]
+    Setting {
+        /// As `sysctl` names it.
+        key: String,
+        /// What it should have become.
+        value: String,
+        /// Where: "on node-1".
+        place: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system said no.
     #[error("{what}: {source}")]
     Io {
@@ -57,6 +69,25 @@ pub enum LabError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+/// What to do where a setting was refused; empty if that is not known.
+fn advice(key: &str, value: &str, source: &io::Error) -> String {
+    match (key, source.kind()) {
+        ("net.ipv4.tcp_congestion_control", io::ErrorKind::PermissionDenied) => format!(
+            "; a network namespace may only use what the host allows: add {value} to what \
+             `sysctl net.ipv4.tcp_allowed_congestion_control` shows, by `sysctl -w`"
+        ),
+        ("net.ipv4.tcp_congestion_control", io::ErrorKind::NotFound) => {
+            format!("; this kernel has no {value}: `modprobe tcp_{value}` may load it")
+        }
+        (_, io::ErrorKind::ReadOnlyFilesystem) => {
+            "; /proc/sys is mounted read-only here, as in a container: run it where it is not"
+                .to_owned()
+        }
+        (_, io::ErrorKind::NotFound) => "; this kernel has no such setting".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Adds to an error of the system what was tried.
@@ -73,4 +104,23 @@ impl<T, E: Into<io::Error>> Tried<T> for Result<T, E> {
 /// Whether this process may make namespaces, and see those of others.
 pub(crate) fn check_root() -> Result<(), LabError> {
     if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_setting_says_which_value_where_and_what_to_do() {
+        let error = LabError::Setting {
+            key: "net.ipv4.tcp_congestion_control".into(),
+            value: "cubic".into(),
+            place: "on node-1".into(),
+            source: io::Error::from_raw_os_error(libc::EPERM),
+        };
+        let said = error.to_string();
+        for part in ["net.ipv4.tcp_congestion_control", "\"cubic\"", "node-1", "sysctl -w"] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+    }
 }

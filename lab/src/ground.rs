@@ -1,7 +1,7 @@
 //! What the machines of a bed share: its network, switch, janitor and file.
 
 use std::fs;
-use std::io::{self, PipeReader};
+use std::io::PipeReader;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -122,9 +122,10 @@ impl Ground {
         let entrance = holder.entrance();
         let inode = entrance.inode().tried(|| format!("cannot tell {} apart", plan.name))?;
         self.tell_janitor(|janitor| janitor.knows_net(inode, holder.pid()))?;
-        let set = || settings(plan.role).try_for_each(|(key, value)| write_setting(key, value));
-        let done = entrance.run(set).tried(|| format!("cannot enter {}", plan.name))?;
-        done.tried(|| format!("cannot set up {}", plan.name))
+        let name = &plan.name;
+        let set =
+            || settings(plan.role).try_for_each(|(key, value)| write_setting(name, key, value));
+        entrance.run(set).tried(|| format!("cannot enter {name}"))?
     }
 
     fn finish(&self, plan: &MachinePlan, entrance: &Arc<Entrance>) -> Result<(), LabError> {
@@ -184,19 +185,19 @@ pub(crate) fn kill_all(holder: &Holder, machine: &str) -> Result<(), LabError> {
 fn settings(role: Role) -> impl Iterator<Item = (&'static str, &'static str)> {
     // Addresses are unique by plan: no need to wait a second for each.
     const ALL: &[(&str, &str)] = &[
-        ("ipv6/conf/all/accept_dad", "0"),
-        ("ipv6/conf/default/accept_dad", "0"),
-        ("ipv6/conf/default/accept_ra", "0"),
+        ("net.ipv6.conf.all.accept_dad", "0"),
+        ("net.ipv6.conf.default.accept_dad", "0"),
+        ("net.ipv6.conf.default.accept_ra", "0"),
     ];
     const ROUTER: &[(&str, &str)] = &[
-        ("ipv4/ip_forward", "1"),
-        ("ipv6/conf/all/forwarding", "1"),
-        ("ipv4/conf/all/send_redirects", "0"),
-        ("ipv4/conf/default/send_redirects", "0"),
+        ("net.ipv4.ip_forward", "1"),
+        ("net.ipv6.conf.all.forwarding", "1"),
+        ("net.ipv4.conf.all.send_redirects", "0"),
+        ("net.ipv4.conf.default.send_redirects", "0"),
     ];
     // As many connections to one address as there are ports.
     const CLIENT: &[(&str, &str)] =
-        &[("ipv4/ip_local_port_range", "1024 65535"), ("ipv4/tcp_tw_reuse", "1")];
+        &[("net.ipv4.ip_local_port_range", "1024 65535"), ("net.ipv4.tcp_tw_reuse", "1")];
     let own = match role {
         Role::Router => ROUTER,
         Role::Client => CLIENT,
@@ -205,11 +206,16 @@ fn settings(role: Role) -> impl Iterator<Item = (&'static str, &'static str)> {
     ALL.iter().chain(own).copied()
 }
 
-/// Of the network of the calling thread.
-fn write_setting(key: &str, value: &str) -> io::Result<()> {
-    let path = format!("/proc/sys/net/{key}");
-    let named = |error| io::Error::other(format!("{path}: {error}"));
-    fs::write(&path, value).map_err(named)
+/// A kernel setting of the calling thread's network, which is `machine`'s; `key` as `sysctl`
+/// names it.
+pub(crate) fn write_setting(machine: &str, key: &str, value: &str) -> Result<(), LabError> {
+    let path = format!("/proc/sys/{}", key.replace('.', "/"));
+    fs::write(path, value).map_err(|source| LabError::Setting {
+        key: key.to_owned(),
+        value: value.to_owned(),
+        place: format!("on {machine}"),
+        source,
+    })
 }
 
 /// Lines for `ip -batch` in a machine.

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::cpu;
 use crate::error::{LabError, Tried};
-use crate::ground::{Ground, kill_all};
+use crate::ground::{self, Ground, kill_all};
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, Role};
 use crate::switch::{await_files, lock, set_rate};
@@ -144,6 +144,11 @@ impl Machine {
             self.set_cpu(limits.cpu_cores)?;
         }
         self.ground.describe_machine(self.name(), |info| info.pid = Some(pid))
+    }
+
+    /// Changes a kernel setting of its network; `key` as `sysctl` names it.
+    pub fn set_kernel(&self, key: &str, value: &str) -> Result<(), LabError> {
+        self.run(|| ground::write_setting(self.name(), key, value))?
     }
 
     /// Loses this share of the frames to and from the machine, each for

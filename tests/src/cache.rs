@@ -168,7 +168,8 @@ impl CacheCluster {
         let mtime_ns = stat.mtime() * 1_000_000_000 + stat.mtime_nsec();
         let version = format!("\"{mtime_ns:x}-{:x}\"", stat.len());
         let root = self.site.root().as_os_str().as_encoded_bytes();
-        ObjectName::new(root, file.as_bytes(), version.as_bytes(), PurgeStamp::NONE).segment(index)
+        let (file, version) = (file.as_bytes(), version.as_bytes());
+        ObjectName::new(root, file, version, stat.len(), PurgeStamp::NONE).segment(index)
     }
 
     /// Waits until each running dispatcher is linked with so many nodes.
@@ -194,9 +195,14 @@ impl CacheCluster {
     /// The coordinator of a dispatcher, as `skep status --json` has it.
     #[track_caller]
     pub fn coordinator(&self, name: &str) -> Value {
+        self.status(name)["cache"].clone()
+    }
+
+    /// What a process says of itself, as `skep status --json` has it.
+    #[track_caller]
+    pub fn status(&self, name: &str) -> Value {
         let text = self.ask_socket(name, "/api/v1/status");
-        let status: Value = serde_json::from_str(&text).expect("JSON of ours");
-        status["cache"].clone()
+        serde_json::from_str(&text).expect("JSON of ours")
     }
 
     /// A counter of a process, 0 if there is none.

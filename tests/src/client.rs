@@ -179,6 +179,25 @@ impl RawClient {
         Ok(std::mem::take(&mut self.buffer))
     }
 
+    /// Of what was received and belongs to no response yet the first bytes, at
+    /// most `bytes`.
+    pub(crate) fn take_buffered(&mut self, bytes: usize) -> Vec<u8> {
+        self.buffer.drain(..bytes.min(self.buffer.len())).collect()
+    }
+
+    /// Reads until the server closes: the bytes until then, and how it ended; an
+    /// orderly close is no error.
+    pub fn read_to_end(&mut self) -> (Vec<u8>, Result<(), ClientError>) {
+        let ended = loop {
+            match self.fill() {
+                Ok(0) => break Ok(()),
+                Ok(_) => {}
+                Err(error) => break Err(error),
+            }
+        };
+        (std::mem::take(&mut self.buffer), ended)
+    }
+
     /// Reads until the server closes or resets: the bytes until then.
     ///
     /// # Panics

@@ -147,7 +147,7 @@ impl DirectCluster {
     pub fn prepare_on(bed: &Arc<Bed>, setup: Setup) -> Self {
         // Cut to what a key has at least.
         let key = format!("{:-<32}", setup.cluster);
-        let folder = Site::new().with("key", key);
+        let folder = Site::guarded().with("key", key);
         let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         std::fs::set_permissions(folder.path("key"), only_ours).expect("the folder is ours");
         let site = folder.path("site");
@@ -450,7 +450,9 @@ impl DirectCluster {
         let head = format!(
             "cluster = \"{cluster}\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
              metrics.listen = \"127.0.0.1:{METRICS_PORT}\"\n\
-             {lines}\n[direct]\n{direct}\n\
+             limits.connections_per_address_max = 65536\n\
+             timeouts.write_stall_ms = \"2m\"\n\
+             {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{direct}\n\
              [[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
              policy = \"{policy}\"\n{}",
             setup
@@ -551,6 +553,13 @@ impl Loads {
         self.0.iter().for_each(Running::mark);
         let flowing = || self.0.iter().map(|load| load.progress().flowing).sum::<u64>();
         poll_until(PATIENCE, "bytes in every download", || flowing() + self.failed() >= count);
+    }
+
+    /// Waits for their own end.
+    #[track_caller]
+    pub fn finish(self) -> Vec<Report> {
+        poll_until(PATIENCE, "the end of loads", || self.0.iter().all(Running::is_finished));
+        self.stop()
     }
 
     /// Ends them.

@@ -7,12 +7,15 @@
 //! - [`Skep`]: a running process that dies with its test.
 //! - [`RawClient`]: sends exactly these bytes, reads answers without leniency.
 //! - [`Source`]: a client address of its own.
+//! - [`Steady`]: a client that reads at a steady rate, slowly.
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
 //! - [`Load`]: many requests at once, every body verified.
 //! - [`Crowd`]: the right to thousands of connections.
 //! - [`cache::CacheCluster`]: nodes that share their memories, on the loopback.
 //! - [`fake::FakeNode`]: a node that has the key and does as the test likes.
+//! - [`flood`]: millions of requests for objects that are one byte string.
 //! - [`origin::Origin`]: a web server that nodes get their bytes from.
+//! - [`liar::Liar`]: a web server that writes any bytes at any pace.
 //! - [`direct::DirectCluster`]: dispatchers and nodes on the machines of a test bed.
 //! - [`poll_until`]: waits for a condition, never for a time.
 //!
@@ -30,16 +33,21 @@ mod client;
 pub mod content;
 pub mod direct;
 pub mod fake;
+pub mod flood;
+pub mod liar;
 mod load;
 mod node;
 pub mod origin;
 mod port;
+pub mod privileges;
 mod process;
 mod response;
+pub mod rewrite;
 mod seen;
 mod site;
 pub mod sought;
 mod source;
+mod steady;
 mod wait;
 
 pub use client::{ClientError, RawClient};
@@ -47,6 +55,7 @@ pub use load::{Load, Report, Running};
 pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
 pub use response::Response;
-pub use site::Site;
+pub use site::{NOBODY, Site, server};
 pub use source::Source;
-pub use wait::{Crowd, PATIENCE, poll_until, skip};
+pub use steady::Steady;
+pub use wait::{Crowd, End, PATIENCE, poll_until, skip};

@@ -18,6 +18,8 @@ pub const HEAD_RANGE: &str = "bytes=0-4194303";
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct Asked {
+    /// The method.
+    pub method: String,
     /// Path and query.
     pub target: String,
     fields: Vec<(String, String)>,
@@ -27,6 +29,14 @@ impl Asked {
     /// Value of a field; its name in lower case.
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The same without a field.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        let mut asked = self.clone();
+        asked.fields.retain(|(known, _)| known != name);
+        asked
     }
 
     /// Bytes asked for, as far as there are `len`.
@@ -239,6 +249,11 @@ impl Origin {
     pub fn go_on(&self) {
         self.shared.rests.set(true);
     }
+
+    /// Keeps back the rests of answers that halt from now on.
+    pub fn halt_again(&self) {
+        self.shared.rests.set(false);
+    }
 }
 
 impl Drop for Origin {
@@ -285,7 +300,8 @@ fn serve(shared: &Shared, stream: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-fn read(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<Asked>> {
+/// The next request, without its body; `None`: the other side has closed.
+pub(crate) fn read(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<Asked>> {
     let mut lines = Vec::new();
     loop {
         let mut line = String::new();
@@ -297,11 +313,12 @@ fn read(reader: &mut BufReader<&TcpStream>) -> std::io::Result<Option<Asked>> {
             line => lines.push(line.to_owned()),
         }
     }
-    let target = lines.first().and_then(|line| line.split(' ').nth(1)).unwrap_or_default();
+    let word = |number| lines.first().and_then(|line| line.split(' ').nth(number));
+    let [method, target] = [0, 1].map(|number| word(number).unwrap_or_default().to_owned());
     let field = |line: &String| {
         let (name, value) = line.split_once(':')?;
         Some((name.to_ascii_lowercase(), value.trim().to_owned()))
     };
     let fields = lines.iter().skip(1).filter_map(field).collect();
-    Ok(Some(Asked { target: target.to_owned(), fields }))
+    Ok(Some(Asked { method, target, fields }))
 }

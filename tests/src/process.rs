@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -10,7 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, kill_process_group, prlimit};
+use rustix::process::{
+    Gid, Pid, Resource, Rlimit, Signal, Uid, kill_process, kill_process_group, prlimit,
+};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 
 use crate::client::RawClient;
 use crate::node::NodeFolder;
@@ -64,7 +68,13 @@ impl Skep {
             all.extend(["--listen", "127.0.0.1:0"]);
         }
         all.extend(arguments);
-        let mut skep = Self::start(&all);
+        Self::serve_command(Command::new(binary()).args(all))
+    }
+
+    /// `command`, which is or becomes a `skep serve`, up to its ready line.
+    #[track_caller]
+    pub fn serve_command(command: &mut Command) -> Self {
+        let mut skep = Self::start_command(command);
         skep.wait_ready("skep: serving ");
         skep
     }
@@ -167,8 +177,14 @@ impl Skep {
 
     /// Waits for its end and gives all it said.
     #[track_caller]
-    pub fn finish(mut self) -> Finished {
-        let code = self.wait_exit(PATIENCE).code();
+    pub fn finish(self) -> Finished {
+        self.finish_within(PATIENCE)
+    }
+
+    /// [`Skep::finish`], for what takes longer.
+    #[track_caller]
+    pub fn finish_within(mut self, deadline: Duration) -> Finished {
+        let code = self.wait_exit(deadline).code();
         self.kill_group();
         Finished { code, stdout: self.stdout.whole(), stderr: self.stderr.whole() }
     }
@@ -189,6 +205,20 @@ impl Skep {
     /// Its standard error so far.
     pub fn stderr_text(&self) -> String {
         self.stderr.text()
+    }
+
+    /// Resident memory, and memory files, which are no part of it, in bytes.
+    pub fn memory_bytes(&self) -> u64 {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        let files = fs::read_dir(folder).expect("it runs").flatten().map(|entry| entry.path());
+        let is_memory = |path: &PathBuf| {
+            fs::read_link(path)
+                .is_ok_and(|link| link.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
+        };
+        // It may have been closed meanwhile.
+        let blocks =
+            files.filter(is_memory).filter_map(|path| Some(fs::metadata(path).ok()?.blocks()));
+        self.rss_bytes() + blocks.sum::<u64>() * 512
     }
 
     /// Resident memory, in bytes.
@@ -225,8 +255,18 @@ impl Skep {
 
     /// Limits its open descriptors from now on; those open stay.
     pub fn limit_fds(&self, max: u64) {
-        let limit = Rlimit { current: Some(max), maximum: Some(max) };
-        prlimit(Some(self.pid()), Resource::Nofile, limit).expect("lowering a limit of ours");
+        let (pid, all) = (self.pid(), crate::privileges::threads(self.pid()));
+        let number = |ids: &[u64]| u32::try_from(ids[0]).expect("a number of the kernel");
+        let (user, group) = (number(&all[0].users), number(&all[0].groups));
+        let limit = move || {
+            // Its own user may, and root only with a capability that not every root has.
+            let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+            set_thread_res_gid(group, group, group).expect("root, or it is ours");
+            set_thread_res_uid(user, user, user).expect("root, or it is ours");
+            let limit = Rlimit { current: Some(max), maximum: Some(max) };
+            prlimit(Some(pid), Resource::Nofile, limit).expect("lowering a limit of ours");
+        };
+        thread::spawn(limit).join().expect("the limit is set");
     }
 
     /// Its process number.
@@ -413,7 +453,8 @@ mod tests {
         poll_until(PATIENCE, "number of the child", || skep.stdout_text().ends_with('\n'));
         let child = skep.stdout_text().trim().to_owned();
         let state = || fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        assert!(state().contains("sleep"));
+        // The shell's child is a shell until it has begun the program.
+        poll_until(PATIENCE, "the child sleeps", || state().contains("sleep"));
         drop(skep);
         poll_until(PATIENCE, "child is gone", || state().is_empty() || state().contains(") Z "));
     }

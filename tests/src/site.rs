@@ -1,11 +1,22 @@
 //! A folder of files for one test.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use crate::content;
+
+/// A user who owns nothing.
+pub const NOBODY: u32 = 65_534;
+
+/// Who serves where root starts Skep: the user `skep` if there is one, else `nobody`.
+pub fn server() -> u32 {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let own = passwd.lines().find_map(|line| line.strip_prefix("skep:")?.split(':').nth(1));
+    own.and_then(|uid| uid.parse().ok()).unwrap_or(NOBODY)
+}
 
 /// A temporary folder; gone with the test.
 #[derive(Debug)]
@@ -20,9 +31,23 @@ impl Default for Site {
 }
 
 impl Site {
-    /// An empty folder.
+    /// An empty folder, which the user who serves can read and write: that of the test,
+    /// or, as root serves nobody, `nobody`.
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("skep-test-").tempdir();
+        let site = Self::guarded();
+        if rustix::process::geteuid().is_root() {
+            let owner = Some(server());
+            std::os::unix::fs::chown(site.root(), owner, owner).expect("root gives it away");
+        }
+        site
+    }
+
+    /// An empty folder that the user who serves can read only.
+    pub fn guarded() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("skep-test-")
+            .permissions(fs::Permissions::from_mode(0o755))
+            .tempdir();
         Self { dir: dir.expect("a temporary folder") }
     }
 

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,30 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a condition is looked at. Waiting ends with the condition; this only
 /// bounds how late that is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// Ends what goes on beside a test: threads of a scope, which waits for them also when
+/// the test fails.
+#[derive(Debug, Default)]
+pub struct End(AtomicBool);
+
+impl End {
+    /// Whether it has come.
+    pub fn has_come(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// It comes when what this gives is dropped, by a panic, too.
+    #[must_use]
+    pub fn with_this(&self) -> impl Drop + '_ {
+        struct Comes<'a>(&'a AtomicBool);
+        impl Drop for Comes<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Release);
+            }
+        }
+        Comes(&self.0)
+    }
+}
 
 /// Waits until `holds` is true.
 ///

@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use skep_config::{Dispatch, POLICY_NAMES};
 use skep_console::PURGE_MS_MAX;
+use skep_units::WEIGHT_MAX;
 
 /// One web server made of many machines.
 #[derive(Debug, Parser)]
@@ -68,6 +69,9 @@ pub(crate) struct Serve {
     /// Page that answers for paths without a file, such as /index.html
     #[arg(long, value_name = "PATH")]
     pub(crate) spa: Option<String>,
+    /// User to serve as when started as root; by default skep, or else nobody
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -107,6 +111,10 @@ pub(crate) struct Up {
     /// 127.0.0.1:7070 if that is free
     #[arg(long, value_name = "ADDR:PORT|off", value_parser = admin)]
     pub(crate) admin: Option<Admin>,
+    /// User whom the processes serve as when started as root; by default skep, or
+    /// else nobody
+    #[arg(long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
 }
 
 /// Where `skep up` offers the management API over TCP.
@@ -194,7 +202,8 @@ pub(crate) enum NodeCommand {
         #[arg(value_name = "ADDR:PORT")]
         address: SocketAddr,
         /// Its share of the work under weighted policies
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1,
+              value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
         weight: u32,
         /// Where redirects send clients, if not to that address
         #[arg(long, value_name = "HOST:PORT")]
@@ -204,6 +213,9 @@ pub(crate) enum NodeCommand {
     Remove {
         #[command(flatten)]
         node: OneNode,
+        /// Wait until it is gone, so that its name is free
+        #[arg(long)]
+        wait: bool,
         /// Time that its requests get to end
         #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
         timeout: u64,
@@ -213,6 +225,7 @@ pub(crate) enum NodeCommand {
         #[command(flatten)]
         node: OneNode,
         /// Its share
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(WEIGHT_MAX)))]
         weight: u32,
     },
 }

@@ -9,21 +9,25 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_config::{Config, Dispatch};
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
-use skep_engine::{Context, Engine, Handler};
+use skep_engine::{Context, Engine};
 use skep_node::Node;
-use skep_serve::{Admission, ListenerGroup, Service, Worker, Workers, accept_loop, bind};
+use skep_serve::{
+    Admission, ListenerGroup, Service, Worker, WorkerHandle, Workers, accept_loop, bind,
+};
 use skep_telemetry::{AccessLog, Registry};
+use skep_wire::seal::Key;
 
-use crate::control::start_console;
+use crate::control::{bind_console, start_console};
 use crate::cooperation::Cooperation;
-use crate::direct::{Directing, config_of_node};
+use crate::demotion::demote;
+use crate::direct::{Directing, cluster_key, config_of_node};
 use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
@@ -32,6 +36,10 @@ use crate::signals::{Signals, Wish, announce};
 /// How often a draining process looks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
 
+/// After which time it says what it waits for, in milliseconds, and then each time
+/// after twice as long: what takes no longer needs no words.
+const DRAIN_WORDS_MS: u64 = 1_000;
+
 /// What answers on a listener.
 #[derive(Clone)]
 enum Part {
@@ -39,6 +47,23 @@ enum Part {
     /// For other nodes.
     Peers(Arc<Node>),
     Service(Arc<Dispatcher>),
+}
+
+/// Whom a listener is for.
+#[derive(Clone, Copy)]
+enum Door {
+    Node,
+    /// By its place in the config.
+    Service(usize),
+}
+
+/// A process that has not taken its addresses yet.
+struct Begun {
+    config: Config,
+    roles: Roles,
+    file: Option<PathBuf>,
+    key: Option<Key>,
+    directing: Directing,
 }
 
 /// A process, from its start to its end.
@@ -60,43 +85,37 @@ impl Process {
         file: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         skep_serve::raise_descriptor_limit();
+        let key = cluster_key(&config)?;
         // Before anything listens: it puts virtual addresses on this machine.
-        let directing = Directing::prepare(&config, &roles, file.as_deref())?;
+        let directing = Directing::prepare(&config, &roles, file.as_deref(), key.as_ref())?;
         let undo = directing.undo();
-        Self::start_prepared(config, roles, file, directing).inspect_err(|_| undo.run())
+        let begun = Begun { config, roles, file, key, directing };
+        Self::start_prepared(begun).inspect_err(|_| undo.run())
     }
 
-    fn start_prepared(
-        config: Config,
-        roles: Roles,
-        file: Option<PathBuf>,
-        directing: Directing,
-    ) -> anyhow::Result<Self> {
+    fn start_prepared(begun: Begun) -> anyhow::Result<Self> {
+        let Begun { config, roles, file, key, directing } = begun;
         let threads = threads(&config);
+        let doors = doors(&config, &roles, &directing, threads)?;
+        let (mut cooperation, peers) =
+            Cooperation::prepare(&config, &roles, threads, key.as_ref())?;
+        let console = bind_console(&config, &roles, file.is_some())?;
+        // All that takes privileges is done, and no other thread is there yet.
+        demote(&config, &roles, file.as_deref())?;
+
         let registry = Arc::new(Registry::new());
-        let admissions = Admissions::new(&config);
+        let admissions = Admissions::new(&config, roles.node.is_some());
         let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
 
         let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
         let node = node.transpose()?;
-        let mut parts = Vec::new();
-        if let Some(node) = &node {
-            for address in node_addresses(&config, &roles, &directing) {
-                parts.push((Part::Node(Arc::clone(node)), bind(address, threads)?));
-            }
-        }
-        let dispatchers = dispatchers(&config, &roles, threads, &mut parts)?;
-        let (mut cooperation, peers) = Cooperation::prepare(&config, &roles, threads)?;
-        if let (Some(node), Some(peers)) = (&node, peers) {
-            parts.push((Part::Peers(Arc::clone(node)), peers));
-        }
-
+        let dispatchers = dispatchers(&config, &roles)?;
+        let parts = parts(doors, peers, node.as_ref(), &dispatchers);
         let on_reign = cooperation.coordinate(&config, &roles, seed(), &registry)?;
         let mut reporting = Reporting::new(&config, &dispatchers, cooperation.on_load());
         let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_reign)?;
         let directing = directing.start(&config, &roles, &dispatchers, &registry, reports)?;
-        reporting.start(&config, &roles, node.as_ref(), &registry)?;
-        // Threads from here on have none of the privileges of the start.
+        reporting.start(&config, &roles, node.as_ref(), &registry, key.as_ref())?;
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
@@ -105,6 +124,7 @@ impl Process {
         }
         cooperation.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
+        register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);
         }
@@ -125,7 +145,7 @@ impl Process {
             reporting,
         );
         let running = Arc::new(running);
-        let console = start_console(&running)?;
+        let console = start_console(console, &running)?;
         serve(&running, &workers, parts);
         Ok(Self { running, workers, access_log, _console: console })
     }
@@ -177,8 +197,15 @@ impl Process {
         let limit = self.running.drain_time();
         tracing::info!(connections = admissions.open(), "draining");
         self.workers.drain();
+        let began = Instant::now();
         let done = async {
+            let mut words_after = Duration::from_millis(DRAIN_WORDS_MS);
             while admissions.open() > 0 {
+                if began.elapsed() >= words_after {
+                    words_after *= 2;
+                    let left = limit.saturating_sub(began.elapsed());
+                    tracing::info!("draining: {}", admissions.waited_for(left));
+                }
                 tokio::time::sleep(Duration::from_millis(DRAIN_POLL_MS)).await;
             }
         };
@@ -186,33 +213,59 @@ impl Process {
         tokio::select! {
             () = done => tracing::info!("drained"),
             () = tokio::time::sleep(limit) => {
-                tracing::warn!(connections = admissions.open(), "drain time is over");
+                let waited_for = admissions.waited_for(Duration::ZERO);
+                tracing::warn!("drain time is over: {waited_for}");
             }
             () = told_again => tracing::warn!("told again: stopping now"),
         }
     }
 }
 
-/// What dispatches the services, if this process does; where they listen goes
-/// to `parts`.
-fn dispatchers(
+/// Takes the addresses that this process answers clients and dispatchers at.
+fn doors(
     config: &Config,
     roles: &Roles,
+    directing: &Directing,
     threads: usize,
-    parts: &mut Vec<(Part, ListenerGroup)>,
-) -> anyhow::Result<Vec<Arc<Dispatcher>>> {
-    let mut dispatchers = Vec::new();
-    for service in config.services.iter().filter(|_| roles.services) {
-        let dispatcher = Dispatcher::new(config, &service.name, seed())?;
-        // In direct dispatch packets pass by here without being seen.
-        let own = service.listen.iter().filter(|_| service.dispatch != Dispatch::Direct);
-        for &address in own {
-            let part = Part::Service(Arc::clone(&dispatcher));
-            parts.push((part, bind(address, threads)?));
-        }
-        dispatchers.push(dispatcher);
-    }
-    Ok(dispatchers)
+) -> anyhow::Result<Vec<(Door, ListenerGroup)>> {
+    let of_node = node_addresses(config, roles, directing).into_iter().map(|it| (Door::Node, it));
+    let services = config.services.iter().enumerate().filter(|_| roles.services);
+    // In direct dispatch packets pass by here without being seen.
+    let own = services.filter(|(_, service)| service.dispatch != Dispatch::Direct);
+    let of_services = own.flat_map(|(index, service)| {
+        service.listen.iter().map(move |&address| (Door::Service(index), address))
+    });
+    of_node.chain(of_services).map(|(door, it)| Ok((door, bind(it, threads)?))).collect()
+}
+
+/// What dispatches the services, if this process does.
+fn dispatchers(config: &Config, roles: &Roles) -> anyhow::Result<Vec<Arc<Dispatcher>>> {
+    let services = config.services.iter().filter(|_| roles.services);
+    services.map(|service| Ok(Dispatcher::new(config, &service.name, seed())?)).collect()
+}
+
+/// What is behind each listener.
+fn parts(
+    doors: Vec<(Door, ListenerGroup)>,
+    peers: Option<ListenerGroup>,
+    node: Option<&Arc<Node>>,
+    dispatchers: &[Arc<Dispatcher>],
+) -> Vec<(Part, ListenerGroup)> {
+    let behind = |door| match door {
+        Door::Node => node.cloned().map(Part::Node),
+        Door::Service(index) => dispatchers.get(index).cloned().map(Part::Service),
+    };
+    let own = doors.into_iter().filter_map(|(door, group)| Some((behind(door)?, group)));
+    let peers = peers.into_iter().zip(node).map(|(group, node)| (Part::Peers(node.clone()), group));
+    own.chain(peers).collect()
+}
+
+/// What has not ended shows itself here when all clients are gone.
+fn register_tasks(registry: &Registry, workers: &Workers) {
+    let handles = workers.handles().to_vec();
+    let tasks = move || handles.iter().map(WorkerHandle::tasks).sum::<usize>() as f64;
+    let help = "Tasks of all workers: one for each connection, and what runs behind replies.";
+    registry.register_gauge("skep_tasks", &[], help, Box::new(tasks));
 }
 
 /// Gives every worker its socket of every listener, and the handler behind it.
@@ -229,16 +282,22 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
         let registry = Arc::clone(running.registry());
         let log = running.log().clone();
         let admissions = running.admissions().clone();
+        let has_dispatchers = !running.config().dispatchers.is_empty();
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
-            let Admissions { clients, peers } = admissions;
+            let Admissions { clients, peers, .. } = admissions;
             // A process is one node at most.
             let mut handler = None;
             for (part, socket) in own {
                 match part {
                     Part::Node(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
-                        listen(socket, &context, Rc::clone(handler), &clients);
+                        let (context, handler) = (Rc::clone(&context), Rc::clone(handler));
+                        let engine = match has_dispatchers {
+                            true => Engine::behind_a_hop(context, handler),
+                            false => Engine::new(context, handler),
+                        };
+                        listen_for(worker, socket, engine, &clients);
                     }
                     Part::Peers(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
@@ -248,22 +307,13 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
                     }
                     Part::Service(dispatcher) => {
                         let handler = DispatcherHandler::new(&dispatcher, &context);
-                        listen(socket, &context, handler, &clients);
+                        let engine = Engine::new(Rc::clone(&context), handler);
+                        listen_for(worker, socket, engine, &clients);
                     }
                 }
             }
         });
     }
-}
-
-fn listen<H: Handler>(
-    socket: std::net::TcpListener,
-    context: &Rc<Context>,
-    handler: Rc<H>,
-    clients: &Arc<Admission>,
-) {
-    let engine = Engine::new(Rc::clone(context), handler);
-    listen_for(context.worker(), socket, engine, clients);
 }
 
 fn listen_for<S: Service>(

@@ -14,40 +14,44 @@ use skep_console::{
 use skep_dispatcher::Dispatcher;
 use skep_telemetry::Snapshot;
 
-use crate::running::Running;
+use crate::running::{Roles, Running};
 
-/// Opens the console of a process, as its config says. A process that runs
-/// without a file, for one user, has none.
-pub(crate) fn start_console(running: &Arc<Running>) -> anyhow::Result<Option<ConsoleHandle>> {
-    let config = running.config();
-    let wanted = console_config(running, &config)?;
-    if wanted.socket.is_none() && wanted.listen.is_none() && wanted.metrics_listen.is_none() {
-        return Ok(None);
-    }
-    let control: Arc<dyn Control> = Arc::new(Management(Arc::clone(running)));
-    match Console::start(wanted.clone(), Arc::clone(&control)) {
-        // The default place may be closed to this user, who asked for nothing
-        // there: serving without commands is better than not serving.
-        Err(error @ ConsoleError::Socket { .. }) if !names_socket(&config) => {
-            tracing::warn!("{error}; going on without");
-            Ok(Some(Console::start(ConsoleConfig { socket: None, ..wanted }, control)?))
-        }
-        started => Ok(Some(started?)),
-    }
-}
-
-fn console_config(running: &Running, config: &Config) -> anyhow::Result<ConsoleConfig> {
-    let listen = config.admin.listen.filter(|_| !running.dispatchers.is_empty());
+/// Takes the addresses of a process's console, as its config says. A process that
+/// runs without a file, for one user, has no socket.
+pub(crate) fn bind_console(
+    config: &Config,
+    roles: &Roles,
+    has_file: bool,
+) -> anyhow::Result<Console> {
+    let dispatches = roles.services && !config.services.is_empty();
+    let listen = config.admin.listen.filter(|_| dispatches);
     let token_file = config.admin.token_file.as_deref().filter(|_| listen.is_some());
-    Ok(ConsoleConfig {
-        socket: running.has_file().then(|| config.socket_of(&running.roles.name)),
+    Ok(Console::bind(ConsoleConfig {
+        socket: has_file.then(|| config.socket_of(&roles.name)),
         listen,
         token: token_file.map(Token::read).transpose()?,
         metrics_listen: config.metrics.listen,
-    })
+    })?)
 }
 
-fn names_socket(config: &Config) -> bool {
+/// Has the console answer, at its socket too.
+pub(crate) fn start_console(
+    mut console: Console,
+    running: &Arc<Running>,
+) -> anyhow::Result<Option<ConsoleHandle>> {
+    match console.open_socket() {
+        // The default place may be closed to this user, who asked for nothing
+        // there: serving without commands is better than not serving.
+        Err(error @ ConsoleError::Socket { .. }) if !names_socket(&running.config()) => {
+            tracing::warn!("{error}; going on without");
+        }
+        opened => opened?,
+    }
+    Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
+}
+
+/// Whether the config says where the socket is.
+pub(crate) fn names_socket(config: &Config) -> bool {
     config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
 }
 

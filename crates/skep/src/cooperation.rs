@@ -15,10 +15,10 @@ use skep_serve::{ListenerGroup, bind};
 use skep_telemetry::{Labels, Registry};
 use skep_wire::cache::{Identity, Reason};
 use skep_wire::message::Name;
+use skep_wire::seal::Key;
 
-use crate::direct::{dispatcher_name, read_key};
+use crate::direct::dispatcher_name;
 use crate::running::Roles;
-use crate::unprivileged::unprivileged;
 
 /// Parts of this process in the cluster cache; empty where there is none.
 #[derive(Default)]
@@ -36,11 +36,12 @@ impl Cooperation {
         config: &Config,
         roles: &Roles,
         threads: usize,
+        key: Option<&Key>,
     ) -> anyhow::Result<(Self, Option<ListenerGroup>)> {
-        if !config.cooperates() {
+        let Some(key) = key.filter(|_| config.cooperates()) else {
             return Ok((Self::default(), None));
-        }
-        let identity = Identity::new(&read_key(config)?, &config.cluster, &Name::new(&roles.name)?);
+        };
+        let identity = Identity::new(key, &config.cluster, &Name::new(&roles.name)?);
         let own = roles.node.as_ref().and_then(|name| config.node(name));
         let peers = own.map(|node| bind(node.agent_address(), threads)).transpose()?;
         let address = dispatcher_name(config, roles)
@@ -68,16 +69,12 @@ impl Cooperation {
             return Ok(Box::new(|_| ()));
         };
         let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
-        let nodes = config.nodes.len();
+        let nodes = config.nodes.iter().map(|node| node.agent_address().ip()).collect();
         let place = config.dispatchers.iter().position(|it| it.name == roles.name).unwrap_or(0);
         let rank = u8::try_from(place).context("there are more dispatchers than ranks")?;
-        let start = move || {
-            Coordination::start(identity, listener, seed, report_ms, nodes, rank)
-                .context("cannot start the coordinator of the caches")
-        };
         let is_direct = config.direct_services().next().is_some();
-        // It reads what comes from a network.
-        let coordination = if is_direct { unprivileged(start) } else { start() }?;
+        let coordination = Coordination::start(identity, listener, seed, report_ms, nodes, rank)
+            .context("cannot start the coordinator of the caches")?;
         let stage = coordination.stage();
         let coordination = Arc::new(coordination);
         register(registry, &coordination);

@@ -12,7 +12,6 @@ use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
 use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnReign};
-use skep_guard::privileges;
 use skep_telemetry::Registry;
 use skep_wire::guard::{Counters, Order};
 use skep_wire::seal::{Key, OpenError};
@@ -60,19 +59,18 @@ impl Directing {
         config: &Config,
         roles: &Roles,
         file: Option<&Path>,
+        key: Option<&Key>,
     ) -> anyhow::Result<Self> {
-        let (Some(_), Some(file)) = (config.direct_services().next(), file) else {
+        let is_direct = config.direct_services().next().is_some();
+        let (Some(key), Some(file)) = (key.filter(|_| is_direct), file) else {
             return Ok(Self::default());
         };
-        let key = read_key(config)?;
-        std::fs::create_dir_all(&config.state_dir)
-            .with_context(|| format!("cannot make {}", config.state_dir.display()))?;
         let guardian = Arc::new(Guardian::start(config, file, &roles.name)?);
         let undo = Undo(Some(Arc::clone(&guardian)));
         if roles.node.is_some() {
             Agent::hold_addresses(&guardian.guard).inspect_err(|_| undo.run())?;
         }
-        Ok(Self { guardian: Some(guardian), key: Some(key), direct: None, agent: None })
+        Ok(Self { guardian: Some(guardian), key: Some(key.clone()), direct: None, agent: None })
     }
 
     /// What to do if the start fails.
@@ -92,8 +90,7 @@ impl Directing {
         services.flat_map(|service| service.listen.iter().copied()).collect()
     }
 
-    /// What comes after listeners: takes part, then gives up all privileges of
-    /// this thread and of those that it starts.
+    /// What comes after listeners: takes part.
     pub(crate) fn start(
         mut self,
         config: &Config,
@@ -144,7 +141,6 @@ impl Directing {
             }
             self.direct = Some(direct);
         }
-        privileges::keep_nothing().context("cannot give up privileges")?;
         Ok(self)
     }
 
@@ -327,7 +323,15 @@ pub(crate) fn dispatcher_name(config: &Config, roles: &Roles) -> Option<String> 
     own.filter(|_| roles.services)
 }
 
-pub(crate) fn read_key(config: &Config) -> anyhow::Result<Key> {
+/// The cluster's key, if anything of this config needs it. Read while this process
+/// may read it, and never again.
+pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
+    let is_direct = config.direct_services().next().is_some();
+    let is_needed = is_direct || config.cooperates() || config.reports_load();
+    is_needed.then(|| read_key(config)).transpose()
+}
+
+fn read_key(config: &Config) -> anyhow::Result<Key> {
     let Some(path) = &config.key_file else { bail!("the config has no `key_file`") };
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the cluster's key {}", path.display()))?;

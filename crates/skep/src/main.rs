@@ -10,6 +10,7 @@ mod commands;
 mod compose;
 mod control;
 mod cooperation;
+mod demotion;
 mod direct;
 mod guardian;
 mod load;
@@ -22,7 +23,6 @@ mod show;
 mod signals;
 mod stores;
 mod top;
-mod unprivileged;
 mod up;
 
 use std::process::ExitCode;

@@ -12,8 +12,9 @@ use skep_dispatcher::{Dispatcher, Ear, Loads, OnLoad, OnReign, register_reports}
 use skep_node::Node;
 use skep_telemetry::Registry;
 use skep_wire::message::{Name, NodeLoad};
+use skep_wire::seal::Key;
 
-use crate::direct::{Reports, dispatcher_name, read_key, register_datagrams};
+use crate::direct::{Reports, dispatcher_name, register_datagrams};
 use crate::load::LoadMeter;
 use crate::running::Roles;
 
@@ -73,22 +74,21 @@ impl Reporting {
         roles: &Roles,
         node: Option<&Arc<Node>>,
         registry: &Arc<Registry>,
+        key: Option<&Key>,
     ) -> anyhow::Result<()> {
         if roles.services {
             register_reports(registry, &self.loads);
         }
-        if !config.reports_load() || config.direct_services().next().is_some() {
-            return Ok(());
-        }
-        let key = read_key(config)?;
+        let is_told = config.reports_load() && config.direct_services().next().is_none();
+        let Some(key) = key.filter(|_| is_told) else { return Ok(()) };
         let name = dispatcher_name(config, roles);
         if let Some(name) = name.filter(|it| config.dispatcher(it).is_some_and(has_address)) {
-            let ear = Ear::start(config, &name, &key, &self.loads);
+            let ear = Ear::start(config, &name, key, &self.loads);
             self.ear = Some(Arc::new(ear.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
             let load = self.source(roles, node, registry)?;
-            let parts = ReporterParts { name: name.clone(), key, load };
+            let parts = ReporterParts { name: name.clone(), key: key.clone(), load };
             let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
             self.reporter = Some(Arc::new(reporter));
         }

@@ -17,6 +17,7 @@ use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::commands::load_config;
 use crate::cooperation::Cooperation;
+use crate::demotion::check_sites;
 use crate::direct::{Directing, config_of_node};
 use crate::reporting::Reporting;
 use crate::settings::{Admissions, engine_settings, threads};
@@ -175,6 +176,7 @@ impl Running {
         if let Some(name) = &roles.node {
             config.node(name).with_context(|| format!("the new config has no node {name:?}"))?;
         }
+        check_sites(&config, roles)?;
         if let Some(node) = &self.node {
             node.reload(&config_of_node(&config, roles))?;
         }
@@ -203,7 +205,7 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
         let node = Arc::clone(node);
         registry.register_gauge(name, &[], help, Box::new(move || read(&node)));
     };
-    gauge("skep_cache_bytes", "Bytes of files that the cache holds.", |node| {
+    gauge("skep_cache_bytes", "Bytes of segments that the cache holds.", |node| {
         node.store_stats().indexed_bytes as f64
     });
     gauge("skep_cache_spare_bytes", "Of these, bytes that another node keeps, too.", |node| {
@@ -211,8 +213,13 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
     });
     gauge(
         "skep_cache_alive_bytes",
-        "Bytes of files in memory: held by the cache or pinned by replies.",
+        "Bytes in memory: segments held by the cache or pinned by replies, heads, indexes.",
         |node| node.store_stats().alive_bytes as f64,
+    );
+    gauge(
+        "skep_cache_pinned_bytes",
+        "Bytes of segments that replies and fills hold and the cache does not.",
+        |node| node.store_stats().pinned_bytes as f64,
     );
     gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
         node.store_stats().segments as f64

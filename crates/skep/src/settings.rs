@@ -1,13 +1,18 @@
 //! From the words of the config to the settings of the parts.
 
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use skep_config::{Config, LogFormat};
+use skep_config::{Config, Dispatch, LogFormat, Service, UnderscoreFields};
 use skep_engine::Settings;
-use skep_http::{BodyLimits, HeadLimits};
+use skep_http::{BodyLimits, HeadLimits, Underscores};
 use skep_peer::stream::PEER_ADMISSION;
-use skep_serve::{Admission, AdmissionLimits};
+use skep_serve::{Admission, AdmissionLimits, Pace};
 use skep_telemetry::{Format, Target};
+
+/// Clients that are named when a drain waits for them; others are counted.
+const WAITED_FOR_MAX: usize = 8;
 
 /// Worker threads: as told, or one per core.
 pub(crate) fn threads(config: &Config) -> usize {
@@ -23,17 +28,50 @@ pub(crate) fn threads(config: &Config) -> usize {
 pub(crate) struct Admissions {
     pub(crate) clients: Arc<Admission>,
     pub(crate) peers: Arc<Admission>,
+    /// Whether clients can be told from dispatchers.
+    knows_clients: bool,
 }
 
 impl Admissions {
-    pub(crate) fn new(config: &Config) -> Self {
-        let clients = Admission::new(client_limits(config));
-        Self { clients, peers: Admission::new(PEER_ADMISSION) }
+    /// Those of a process, which is a node or not.
+    pub(crate) fn new(config: &Config, is_node: bool) -> Self {
+        let members = dispatchers_of(config).filter(|_| is_node);
+        let knows_clients = !is_node || !has_nameless_proxies(config);
+        let limits = client_limits(config, knows_clients);
+        let clients = Admission::with_members(limits, members.collect());
+        let nodes = config.nodes.iter().map(|node| node.agent_address().ip());
+        let peers = Admission::with_members(PEER_ADMISSION, nodes.collect());
+        Self { clients, peers, knows_clients }
     }
 
     /// Bounds of a changed config; connections already open stay.
     pub(crate) fn set_limits(&self, config: &Config) {
-        self.clients.set_limits(client_limits(config));
+        self.clients.set_limits(client_limits(config, self.knows_clients));
+    }
+
+    /// What a drain still waits for, at most so long.
+    pub(crate) fn waited_for(&self, left: Duration) -> String {
+        let clients = self.clients.clients();
+        let of_clients: usize = clients.iter().map(|(_, count)| count).sum();
+        let named = |(client, count): &(IpAddr, usize)| format!("{count} of {client}");
+        let mut parts: Vec<_> = clients.iter().take(WAITED_FOR_MAX).map(named).collect();
+        let others = clients.len().saturating_sub(WAITED_FOR_MAX);
+        if others > 0 {
+            parts.push(format!("those of {others} other clients"));
+        }
+        for (count, whom) in [
+            (self.clients.open().saturating_sub(of_clients), "dispatchers"),
+            (self.peers.open(), "other nodes"),
+        ] {
+            if count > 0 {
+                parts.push(format!("{count} of {whom}"));
+            }
+        }
+        let until = match left.as_secs_f32().ceil() as u64 {
+            0 => String::new(),
+            seconds => format!("; at most {seconds} s more (timeouts.drain_ms)"),
+        };
+        format!("{} connections with a request in work: {}{until}", self.open(), parts.join(", "))
     }
 
     /// Connections open.
@@ -42,27 +80,68 @@ impl Admissions {
     }
 }
 
-fn client_limits(config: &Config) -> AdmissionLimits {
+/// Where requests come from that dispatchers pass on to nodes.
+fn dispatchers_of(config: &Config) -> impl Iterator<Item = IpAddr> {
+    let known = config.dispatchers.iter().filter_map(|it| it.address);
+    // Those that listen on an address of their own, and not on all.
+    let listening = config.services.iter().flat_map(|it| it.listen.iter().copied());
+    known.chain(listening).map(|it| it.ip()).filter(|ip| !ip.is_unspecified())
+}
+
+/// Whether requests come by way of dispatchers that nobody can tell from clients.
+fn has_nameless_proxies(config: &Config) -> bool {
+    let is_proxied = |service: &Service| {
+        service.dispatch == Dispatch::Proxy
+            && service.listen.iter().any(|it| it.ip().is_unspecified())
+    };
+    let nameless = config.dispatchers.iter().find(|it| it.address.is_none());
+    let Some(nameless) = nameless.filter(|_| config.services.iter().any(is_proxied)) else {
+        return false;
+    };
+    tracing::warn!(
+        "dispatcher {}: it has no `address`, so this node can't tell it from a client, and does \
+         not bound connections of one address; give it its IP address and a port",
+        nameless.name
+    );
+    true
+}
+
+fn client_limits(config: &Config, knows_clients: bool) -> AdmissionLimits {
+    let limits = &config.limits;
     AdmissionLimits {
-        connections_max: config.limits.connections_max as usize,
-        per_address_max: config.limits.connections_per_address_max as usize,
+        connections_max: limits.connections_max as usize,
+        per_address_max: match knows_clients {
+            true => limits.connections_per_address_max as usize,
+            false => usize::MAX,
+        },
+        ipv6_prefix_bits: limits.client_ipv6_prefix_bits as u8,
     }
 }
 
 /// The engine's settings; bounds of a process are shared out to `threads`.
 pub(crate) fn engine_settings(config: &Config, threads: usize) -> Settings {
     let (limits, timeouts) = (&config.limits, &config.timeouts);
+    let pace = Pace {
+        stall_ms: timeouts.write_stall_ms,
+        bytes_per_s_min: timeouts.send_min_bytes_per_s,
+        average_ms: timeouts.send_average_ms,
+    };
     Settings {
         head: HeadLimits {
             head_bytes_max: limits.head_bytes_max as usize,
             fields_max: limits.fields_max as usize,
             target_bytes_max: limits.target_bytes_max as usize,
-            ..HeadLimits::default()
+            underscores: match limits.underscore_fields {
+                UnderscoreFields::Drop => Underscores::Drop,
+                UnderscoreFields::Pass => Underscores::Pass,
+                UnderscoreFields::Refuse => Underscores::Refuse,
+            },
         },
         body: BodyLimits { body_bytes_max: limits.body_bytes_max, ..BodyLimits::default() },
         head_ms: timeouts.head_ms,
         idle_ms: timeouts.idle_ms,
-        write_stall_ms: timeouts.write_stall_ms,
+        pace,
+        pace_behind_proxy: if config.is_proxied() { pace.of_proxy() } else { pace },
         lifetime_ms: timeouts.lifetime_ms,
         body_grace_ms: timeouts.body_grace_ms,
         body_min_bytes_per_s: timeouts.body_min_bytes_per_s,

@@ -4,8 +4,6 @@
 use skep_config::Config;
 use skep_store::{Settings, Store};
 
-use crate::unprivileged::unprivileged;
-
 /// See the module.
 pub(crate) struct Stores {
     /// A file of this machine: what must be kept before it is used.
@@ -18,13 +16,13 @@ impl Stores {
     /// Opens those of the dispatcher `name`.
     pub(crate) fn open(config: &Config, name: &str) -> anyhow::Result<Self> {
         let file = config.state_dir.join(format!("{name}.redb"));
-        let local = open(Settings::Embedded { file })?;
+        let local = Store::open(&Settings::Embedded { file })?;
         let etcd = Settings::Etcd {
             endpoints: config.etcd.endpoints.iter().map(|it| format!("http://{it}")).collect(),
             cluster: config.cluster.clone(),
         };
         let is_shared = config.store == skep_config::Store::Etcd;
-        let shared = is_shared.then(|| open(etcd)).transpose()?;
+        let shared = is_shared.then(|| Store::open(&etcd)).transpose()?;
         Ok(Self { local, shared })
     }
 
@@ -40,9 +38,4 @@ impl Stores {
         });
         epochs.max().unwrap_or(0)
     }
-}
-
-/// Opens a store whose thread has no privileges, unlike this one.
-fn open(settings: Settings) -> anyhow::Result<Store> {
-    unprivileged(move || Ok(Store::open(&settings)?))
 }

@@ -21,5 +21,5 @@ mod ports;
 
 pub(crate) use child::this_program;
 pub(crate) use cluster::run;
-pub(crate) use folder::running as running_clusters;
+pub(crate) use folder::{running as running_clusters, state_of};
 pub(crate) use plan::DISPATCHER;

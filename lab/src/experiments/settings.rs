@@ -12,6 +12,8 @@ pub(crate) struct Settings {
     /// The Skep binary.
     #[serde(skip)]
     pub(crate) skep: PathBuf,
+    /// TCP's congestion control on all machines; `None` is what the host has.
+    pub(crate) congestion: Option<String>,
     /// Rate of each node's link, either way, in bits per second.
     pub(crate) node_rate_bits_s: u64,
     /// The origin while it is measured.
@@ -38,6 +40,8 @@ impl Settings {
     pub(crate) fn new(skep: PathBuf, is_quick: bool) -> Self {
         Self {
             skep,
+            // What a kernel has by default; paced ones differ from run to run on few cores.
+            congestion: Some("cubic".to_owned()),
             node_rate_bits_s: 25_000_000,
             origin: Speed { delay_ms: 10, rate_bits_s: 10_000_000 },
             node_cpu_cores: 0.5,

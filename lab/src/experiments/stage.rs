@@ -156,7 +156,7 @@ impl Stage {
         let mut outcomes = BTreeMap::new();
         for index in 0..self.names.in_use {
             let name = node_name(index);
-            let socket = self.names.folder(&name).join(format!("{name}.sock"));
+            let socket = self.names.folder(&name).join("state").join(format!("{name}.sock"));
             let metrics = ask_socket(&socket, METRICS)?;
             for line in metrics.lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
                 let (outcome, count) = line.split_once("\"} ").ok_or("not a metric")?;
@@ -226,13 +226,12 @@ impl Stage {
 
     fn prepare_machines(&self) -> Result<(), Failure> {
         for machine in self.bed.machines() {
-            machine.run(|| {
-                // What a kernel has by default; paced ones differ from run to run on few cores.
-                fs::write("/proc/sys/net/ipv4/tcp_congestion_control", "cubic")?;
-                // A client may use a port again while stray packets are waited for.
-                fs::write("/proc/sys/net/ipv4/ip_local_port_range", "1024 65535")?;
-                fs::write("/proc/sys/net/ipv4/tcp_tw_reuse", "1")
-            })??;
+            if let Some(name) = &self.settings.congestion {
+                machine.set_kernel("net.ipv4.tcp_congestion_control", name)?;
+            }
+            // A client may use a port again while stray packets are waited for.
+            machine.set_kernel("net.ipv4.ip_local_port_range", "1024 65535")?;
+            machine.set_kernel("net.ipv4.tcp_tw_reuse", "1")?;
         }
         Ok(())
     }
@@ -258,8 +257,10 @@ impl Stage {
         fs::create_dir_all(&folder)?;
         for (file, text) in &program.files {
             fs::write(folder.join(file), text)?;
-            let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
-            fs::set_permissions(folder.join(file), only_ours)?;
+            // Programs read what else there is as a user of their own.
+            let mode = if *file == "key" { 0o600 } else { 0o644 };
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            fs::set_permissions(folder.join(file), mode)?;
         }
         let [first, rest @ ..] = program.words.as_slice() else { return Err("no words".into()) };
         let output = fs::File::create(folder.join("output.log"))?;
@@ -311,7 +312,7 @@ impl Stage {
     }
 
     fn control(&self, words: &[&str]) -> Result<(), Failure> {
-        let socket = self.names.folder("dispatcher-1").join("dispatcher-1.sock");
+        let socket = self.names.folder("dispatcher-1").join("state/dispatcher-1.sock");
         let mut command = std::process::Command::new(&self.settings.skep);
         let output = command.args(words).arg("--socket").arg(socket).output()?;
         if output.status.success() {

@@ -110,6 +110,8 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
         node_cpu_cores: CPU_CORES,
         dispatcher_cpu_cores: CPU_CORES,
         origin_cpu_cores: CPU_CORES,
+        // Nothing is timed here, so any will do.
+        congestion: None,
         ..Settings::new(options.skep.clone(), false)
     };
     let data = DataSet::of_bytes(options.data_bytes).changing(&PERIODS_MS);

@@ -65,6 +65,7 @@ impl Config {
     pub fn resolve_paths(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.state_dir);
+        resolve(&mut self.direct.guard_dir);
         self.sites.iter_mut().filter_map(|site| site.root.as_mut()).for_each(resolve);
         if let AccessLog::File(path) = &mut self.log.access {
             resolve(path);
@@ -96,6 +97,11 @@ impl Config {
     pub fn direct_services(&self) -> impl Iterator<Item = (usize, &Service)> {
         let services = self.services.iter().enumerate();
         services.filter(|(_, service)| service.dispatch == Dispatch::Direct)
+    }
+
+    /// Whether clients come to nodes by way of a dispatcher, which asks for them.
+    pub fn is_proxied(&self) -> bool {
+        self.services.iter().any(|service| service.dispatch == Dispatch::Proxy)
     }
 
     /// Whether nodes get from each other's memory: there are dispatchers, which

@@ -45,5 +45,5 @@ pub use schema::{
 pub use table::{Setting, TableDoc, setting, settings, tables};
 pub use words::{
     AccessLog, Attach, Content, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES,
-    Store, Symlinks,
+    Store, Symlinks, UnderscoreFields,
 };

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use skep_units::{GIB, KIB, MIB};
+use skep_units::{GIB, KIB, MIB, WEIGHT_MAX};
 
 use crate::kind::{Form, Kind, Unit, bytes, count, ms, number, word};
 use crate::table::table;
 use crate::words::{
     AccessLog, Attach, Content, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks,
+    UnderscoreFields,
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -79,6 +80,15 @@ table! {
         /// Worker threads of a process, each with its own event loop and
         /// listener; 0 is one per core.
         threads: u32 = 0 => count(0..=1024), restart;
+        /// The user as whom a process serves that was started as root: a name
+        /// or number of this machine. Once its addresses are taken it becomes that user
+        /// for good, without any capability, so sites, logs and `state_dir` must
+        /// be open to it. Unset, it is `skep` if there is such a user, else
+        /// `nobody`. Of no effect where it was not started as root.
+        user: Option<String> = None => Kind::Text(Form::Name), restart;
+        /// Groups that it has then beside the user's own one, such as that of
+        /// an application's socket; it has no others.
+        groups: Vec<String> = Vec::new() => Kind::Texts(Form::Name), restart;
     }
 }
 
@@ -110,6 +120,10 @@ table! {
         /// Where in a dispatcher's kernel packets are steered. `auto` takes
         /// the first of the others that the device can do, and says which.
         attach: Attach = Attach::Auto => word(Attach::WORDS), restart;
+        /// Folder of netguard: its socket, and what it changed on the machine.
+        /// Nobody else may be able to write there, least of all the user who
+        /// serves; it is made if it is missing.
+        guard_dir: PathBuf = "/run/skep-netguard".into() => Kind::Text(Form::Path), restart;
         /// Time from one heartbeat of a dispatcher to the next.
         heartbeat_ms: u64 = 50 => ms(10..=10_000), restart;
         /// Heartbeats missed in a row after which a standby takes over.
@@ -161,7 +175,7 @@ table! {
         address: SocketAddr => Kind::Address, restart;
         /// Its share of the work under weighted policies, against the other
         /// nodes' weights.
-        weight: u32 = 1 => count(1..=256), live;
+        weight: u32 = 1 => count(1..=WEIGHT_MAX as u64), live;
         /// Where `dispatch = "redirect"` sends clients; unset, it is
         /// `address`.
         public_address: Option<String> = None => Kind::Text(Form::Authority), live;
@@ -241,7 +255,9 @@ table! {
     Health at "service.health" {
         /// Path that checks ask for; nodes answer the default one themselves.
         path: String = "/.well-known/skep/health".into() => Kind::Text(Form::UrlPath), live;
-        /// Time from one check of a node to the next.
+        /// Time from the start of one check of a node to that of the next, at
+        /// most: a node that hangs is out after `fall` of them and
+        /// `timeout_ms`.
         interval_ms: u64 = 1000 => ms(50..=HOUR_MS), live;
         /// Time for the response; at most `interval_ms`.
         timeout_ms: u64 = 1000 => ms(10..=HOUR_MS), live;
@@ -255,8 +271,14 @@ table! {
         /// that its cache can warm up. 0 is at once.
         slow_start_ms: u64 = 0 => ms(0..=HOUR_MS), live;
         /// Failed requests in a row that take a node out without waiting for
-        /// checks. A refused connection does so at once.
+        /// checks. A refused connection does so at once. Only what may be the
+        /// node's own fault counts: no connection, or one that ends before the
+        /// first byte of a response.
         passive_failures_max: u32 = 3 => count(1..=1000), live;
+        /// Nodes that may be out at a time for requests that failed, as a share
+        /// of the service's nodes: at least one, never the last that is up. 0
+        /// takes no node out but for refused connections.
+        ejected_max_percent: u32 = 10 => number(Unit::Percent, 0..=100), live;
     }
 }
 
@@ -332,7 +354,8 @@ table! {
         stall_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
         /// Connections to one origin from one core of a node; requests over it
         /// wait for 1 s, then get 503. What is passed on without being kept takes
-        /// half of them at most.
+        /// half of them at most; of that half slow clients of one address, below
+        /// 64 KiB/s, an eighth: who is one too many is cut off.
         connections_max: u32 = 64 => count(1..=65_536), live;
     }
 }
@@ -353,11 +376,11 @@ table! {
 table! {
     /// The nodes' memory of files.
     Cache at "cache" {
-        /// Memory of a node for files, in all. Local files larger than it
-        /// stream past it.
+        /// Memory of a node for what it keeps, in all: bytes, heads and indexes.
+        /// Local files larger than it stream past it.
         size_bytes_max: u64 = 256 * MIB => bytes(MIB..=TIB), restart;
-        /// Files and segments remembered, so that many tiny ones do not
-        /// outgrow the size by their book-keeping.
+        /// Segments that are kept, and heads of objects: a bound on each, whatever
+        /// their size.
         entries_max: u32 = 262_144 => count(1024..=16_777_216), restart;
         /// The longest that a changed file can go unnoticed where the kernel
         /// does not tell of changes.
@@ -378,26 +401,42 @@ table! {
 }
 
 table! {
-    /// What clients may take, in size and number. Over a limit the answer is
-    /// a clear refusal.
+    /// What clients may take, in size and number, and which fields. Over a limit
+    /// the answer is a clear refusal.
     Limits at "limits" {
         /// Head of a request: request line and header fields. Over it: 431.
         head_bytes_max: u64 = 16 * KIB => bytes(KIB..=256 * KIB), live;
         /// Header fields of a request. Over it: 431.
         fields_max: u32 = 100 => count(1..=128), live;
+        /// What becomes of a field with `_` in its name, such as `User_Id`, which
+        /// CGI-like applications take for `User-Id`: `"drop"` leaves it out and
+        /// counts it, `"pass"` passes it on, but not what they would take for a
+        /// field that a proxy writes itself, and `"refuse"` answers 400.
+        underscore_fields: UnderscoreFields = UnderscoreFields::Drop
+            => word(UnderscoreFields::WORDS), live;
         /// Path and query of a request. Over it: 414.
         target_bytes_max: u64 = 8 * KIB => bytes(64..=64 * KIB), live;
         /// Body of a request through a proxy. Over it: 413. Sites of files
         /// take no bodies.
         body_bytes_max: u64 = GIB => bytes(0..=TIB), live;
+        /// Memory that replies to one address hold while they are sent without
+        /// being copied (IPv6: one /64). Over it they are copied piece by piece,
+        /// which costs more time; what can't be got by pieces gets 503.
+        pinned_per_address_bytes_max: u64 = 32 * MIB => bytes(4 * MIB..=TIB), live;
         /// Memory of one connection for its buffers.
         connection_bytes_max: u64 = 64 * KIB => bytes(4 * KIB..=16 * MIB), live;
         /// Open connections of clients to a process. Over it new ones get
         /// 503 and are closed.
         connections_max: u32 = 65_536 => count(1..=4_194_304), live;
         /// Open connections of one client address to a process. Over it new
-        /// ones get 429 and are closed.
-        connections_per_address_max: u32 = 4096 => count(1..=4_194_304), live;
+        /// ones get 429 and are closed. Below `upstream_connections_max` of a
+        /// service, so that no client takes all connections to a node. For
+        /// nodes, dispatchers of the file that have an `address` are no
+        /// clients.
+        connections_per_address_max: u32 = 512 => count(1..=4_194_304), live;
+        /// Leading bits of an IPv6 address that make one client address: who
+        /// has one address has its whole /64.
+        client_ipv6_prefix_bits: u32 = 64 => count(1..=128), live;
         /// Requests in work in a process. Over it: 503, so that those in work
         /// stay fast.
         requests_in_flight_max: u32 = 16_384 => count(1..=4_194_304), live;
@@ -419,9 +458,18 @@ table! {
         body_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
         /// Time before the rate of a body counts.
         body_grace_ms: u64 = 5000 => ms(0..=HOUR_MS), live;
-        /// Time in which a client takes no byte of a response; then it is
-        /// cut off.
+        /// Time in which a client acknowledges no byte of a response; then it
+        /// is cut off. Clients acknowledge in steps, the larger the larger their
+        /// buffer is: who may need longer for one at `send_min_bytes_per_s`, an
+        /// eighth of all that it has taken, gets it, but at most `send_average_ms`.
         write_stall_ms: u64 = 20_000 => ms(100..=HOUR_MS), live;
+        /// Least rate at which a client takes a response. Who stays below it is
+        /// cut off. 0 is no limit.
+        send_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
+        /// Time over which that rate is an average. Nodes behind `proxy`
+        /// services are twice as patient: the dispatcher, whose client it is,
+        /// cuts first.
+        send_average_ms: u64 = 2 * MINUTE_MS => ms(100..=HOUR_MS), live;
         /// Time between two requests of a connection.
         idle_ms: u64 = MINUTE_MS => ms(100..=HOUR_MS), live;
         /// Age at which a connection is closed after its current response, so

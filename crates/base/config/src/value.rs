@@ -11,7 +11,9 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::suggest::did_you_mean;
-use crate::words::{AccessLog, Attach, Content, Dispatch, Level, LogFormat, Store, Symlinks};
+use crate::words::{
+    AccessLog, Attach, Content, Dispatch, Level, LogFormat, Store, Symlinks, UnderscoreFields,
+};
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
 /// tests of the settings table pin.
@@ -267,7 +269,7 @@ macro_rules! word_fields {
     )+};
 }
 
-word_fields!(Dispatch, Store, Attach, Content, Symlinks, LogFormat, Level);
+word_fields!(Dispatch, Store, Attach, Content, Symlinks, UnderscoreFields, LogFormat, Level);
 
 impl Field for String {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {

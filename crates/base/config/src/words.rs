@@ -95,6 +95,18 @@ words! {
 }
 
 words! {
+    /// What becomes of fields with `_` in their names.
+    UnderscoreFields {
+        /// They are left out.
+        Drop = "drop",
+        /// They are fields like any other.
+        Pass = "pass",
+        /// The request is refused.
+        Refuse = "refuse",
+    }
+}
+
+words! {
     /// Where a site's folder is.
     Content {
         /// On each node, whole.

@@ -24,6 +24,10 @@ pub const GIB: u64 = 1024 * MIB;
 /// one short segment. (Why 4 MiB: `docs/decisions/0002-segments.md`.)
 pub const SEGMENT_BYTES: u64 = 4 * MIB;
 
+/// Largest weight of a node, in config and commands: ratios of 1 to 256 are exotic
+/// already.
+pub const WEIGHT_MAX: u32 = 256;
+
 /// A node's number within its cluster; small, dense, never reused in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub u32);

@@ -5,7 +5,7 @@
 
 use hashbrown::HashTable;
 
-use crate::queue::{Arena, Index, Queue, store};
+use crate::queue::{Arena, Index, Queue, is_sparse, store};
 
 /// Hashes of evicted keys in the order of their eviction, with the bytes that
 /// their values had.
@@ -23,6 +23,11 @@ impl Ghosts {
 
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> usize {
+        self.arena.capacity()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -52,8 +57,23 @@ impl Ghosts {
     /// Forgets the oldest until both bounds hold.
     pub(crate) fn trim(&mut self, bytes_max: u64, len_max: usize) {
         while self.bytes() > bytes_max || self.len() > len_max {
-            let Some(oldest) = self.queue.oldest() else { return };
+            let Some(oldest) = self.queue.oldest() else { break };
             self.remove(self.arena[oldest as usize].item);
+        }
+        if is_sparse(&self.arena) {
+            self.compact();
+        }
+    }
+
+    fn compact(&mut self) {
+        let mut old = std::mem::take(&mut self.arena);
+        self.arena = Arena::with_capacity(old.len());
+        self.queue.move_to(&mut old, &mut self.arena);
+        let arena = &self.arena;
+        self.by_hash = HashTable::with_capacity(arena.len());
+        for (index, linked) in arena {
+            let hash = |&index: &Index| arena[index as usize].item;
+            self.by_hash.insert_unique(linked.item, index as Index, hash);
         }
     }
 }

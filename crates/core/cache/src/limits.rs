@@ -31,3 +31,10 @@ pub(crate) const GHOST_PERCENT: u64 = 90;
 /// there are never more ghosts than entries, so that ghosts of tiny objects
 /// cannot outgrow the cache (a ghost takes about 40 bytes).
 pub(crate) const GHOSTS_MIN: usize = 1_024;
+
+/// Tables with room for more than so many times what is in them are made anew: two
+/// is what growing by doubling leaves, so that none is made anew too often.
+pub(crate) const TABLE_SPARSE: usize = 3;
+
+/// Entries below which that is not worth it.
+pub(crate) const TABLE_MIN: usize = 4_096;

@@ -6,6 +6,8 @@
 
 use slab::Slab;
 
+use crate::limits::{TABLE_MIN, TABLE_SPARSE};
+
 /// Position of an item in its arena.
 pub(crate) type Index = u32;
 
@@ -40,6 +42,11 @@ pub(crate) fn store<T>(arena: &mut Arena<T>, item: T, bytes: u64) -> Index {
     let index = arena.insert(Linked { item, bytes, older: NIL, newer: NIL });
     assert!(index < NIL as usize, "an arena holds fewer than 2^32 items");
     index as Index
+}
+
+/// Whether most of an arena's memory is of items that have left.
+pub(crate) fn is_sparse<T>(arena: &Arena<T>) -> bool {
+    arena.capacity() > TABLE_MIN.max(arena.len() * TABLE_SPARSE)
 }
 
 impl Queue {
@@ -86,6 +93,17 @@ impl Queue {
         }
         self.bytes -= bytes;
         self.len -= 1;
+    }
+
+    /// Moves its items to another arena, in their order.
+    pub(crate) fn move_to<T>(&mut self, old: &mut Arena<T>, new: &mut Arena<T>) {
+        let mut next = std::mem::replace(self, Self::new()).oldest;
+        while next != NIL {
+            let Linked { item, bytes, newer, .. } = old.remove(next as usize);
+            let index = store(new, item, bytes);
+            self.push(new, index);
+            next = newer;
+        }
     }
 
     /// Its items from the newest to the oldest.

@@ -1,7 +1,8 @@
 //! The cache: a map, three queues of entries and one of ghosts.
 //!
-//! Invariants: bytes <= capacity after every call; an entry is in exactly one
-//! of the queues; a key that is in the cache is not a ghost.
+//! Invariants: bytes <= capacity and entries <= their bound after every call; an
+//! entry is in exactly one of the queues; a key that is in the cache is not a ghost;
+//! the tables are not much larger than what is in them.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -13,7 +14,7 @@ use crate::limits::{
     FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, SMALL_PERCENT, SPARE_PERCENT_MAX,
     SPARE_PERCENT_MIN,
 };
-use crate::queue::{Arena, Index, Queue, store};
+use crate::queue::{Arena, Index, Queue, is_sparse, store};
 
 /// A cache bounded in bytes. All operations are O(1), amortised over hits: one
 /// eviction may pass over entries that were hit, at most three times each.
@@ -29,6 +30,7 @@ pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
     spare: Queue,
     ghosts: Ghosts,
     capacity_bytes: u64,
+    entries_max: usize,
 }
 
 #[derive(Debug)]
@@ -64,7 +66,16 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             spare: Queue::new(),
             ghosts: Ghosts::new(),
             capacity_bytes,
+            entries_max: usize::MAX,
         }
+    }
+
+    /// The same with at most `entries_max` values, which is not 0, whatever their
+    /// bytes.
+    pub fn with_entries_max(mut self, entries_max: usize) -> Self {
+        assert!(entries_max > 0, "a cache holds something");
+        self.entries_max = entries_max;
+        self
     }
 
     /// Admits `value`. What had to leave for it is appended to `evicted`, so is
@@ -91,7 +102,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             None => (Place::Small, value.frequency_at_first()),
         };
         value.set_frequency(frequency);
-        self.shrink_to(self.capacity_bytes - bytes, evicted);
+        self.shrink_to(self.capacity_bytes - bytes, self.entries_max - 1, evicted);
         self.admit(hash, Resident { key, value, place }, bytes);
         self.settle();
         Ok(())
@@ -139,7 +150,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     /// Changes the capacity. What has to leave is appended to `evicted`.
     pub fn set_capacity(&mut self, capacity_bytes: u64, evicted: &mut Vec<(K, V)>) {
         self.capacity_bytes = capacity_bytes;
-        self.shrink_to(capacity_bytes, evicted);
+        self.shrink_to(capacity_bytes, self.entries_max, evicted);
         self.settle();
     }
 
@@ -204,6 +215,12 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.ghosts.len()
     }
 
+    /// Entries and ghosts that memory was taken for.
+    #[cfg(test)]
+    pub(crate) fn table_slots(&self) -> usize {
+        self.arena.capacity() + self.ghosts.slots()
+    }
+
     fn residents(&self) -> impl Iterator<Item = (Index, &Resident<K, V>)> {
         let queues = [&self.small, &self.main, &self.spare];
         queues.into_iter().flat_map(|queue| queue.iter(&self.arena))
@@ -258,9 +275,9 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// Evicts until at most `bytes_max` are left.
-    fn shrink_to(&mut self, bytes_max: u64, evicted: &mut Vec<(K, V)>) {
-        while self.bytes() > bytes_max {
+    /// Evicts until at most `bytes_max` in `entries_max` entries are left.
+    fn shrink_to(&mut self, bytes_max: u64, entries_max: usize, evicted: &mut Vec<(K, V)>) {
+        while self.bytes() > bytes_max || self.len() > entries_max {
             if self.spare.len() > 0 && self.evict_from_spare(evicted) {
                 continue;
             }
@@ -350,10 +367,31 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     fn settle(&mut self) {
         let ghost_bytes_max = percent(self.capacity_bytes, GHOST_PERCENT);
         self.ghosts.trim(ghost_bytes_max, self.len().max(GHOSTS_MIN));
+        if is_sparse(&self.arena) {
+            self.compact();
+        }
         debug_assert!(self.bytes() <= self.capacity_bytes);
+        debug_assert!(self.len() <= self.entries_max);
         debug_assert_eq!(self.len(), self.arena.len());
         debug_assert_eq!(self.len(), self.small.len() + self.main.len() + self.spare.len());
         debug_assert!(self.ghosts.bytes() <= ghost_bytes_max);
+    }
+
+    /// Gives back the memory of entries that were many once, in as much time as it
+    /// took them to leave. The order stays.
+    fn compact(&mut self) {
+        let mut old = std::mem::take(&mut self.arena);
+        self.arena = Arena::with_capacity(old.len());
+        for queue in [&mut self.small, &mut self.main, &mut self.spare] {
+            queue.move_to(&mut old, &mut self.arena);
+        }
+        let (arena, hasher) = (&self.arena, &self.hasher);
+        let hash = |&index: &Index| hasher.hash_one(&arena[index as usize].item.key);
+        self.by_key = HashTable::with_capacity(arena.len());
+        for (index, _) in arena {
+            let index = index as Index;
+            self.by_key.insert_unique(hash(&index), index, hash);
+        }
     }
 }
 

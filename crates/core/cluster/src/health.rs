@@ -1,8 +1,8 @@
 //! One node's life: what checks, requests and operators do to its state.
 //!
 //! ```text
-//!            first good check            refused request, `fall` checks or
-//!  Joining ------------------> Up ------ `passive_failures_max` requests ---> Down
+//!            first good check            silence, `fall` checks, or *ejected*:
+//!  Joining ------------------> Up ------ refused, `passive_failures_max` ---> Down
 //!     |                        ^                                               | ^
 //!     |                        +--------------- `rise` good checks ------------+ |
 //!     +------------------------- `fall` failed checks ---------------------------+
@@ -14,8 +14,13 @@
 //! drained, so `resume` returns to what is true then. What is shown is the wish
 //! first: a drained machine that is switched off is Drained, not Down.
 //!
+//! Whether a node may be ejected for what requests met is the table's to say,
+//! which knows the other nodes: a client chooses its requests, and must not choose
+//! the nodes that serve everybody.
+//!
 //! Invariants: only an Up node is eligible; good requests never bring a node
-//! back, only checks do; each counter stays below the threshold it works for.
+//! back, only checks do; each counter stays below the threshold it works for,
+//! except that failed requests reach theirs while the node may not be ejected.
 
 use std::fmt;
 
@@ -26,7 +31,8 @@ use crate::limits::{CHECK_JITTER_PERCENT, JOINING_INTERVAL_MS_MAX};
 /// When a node counts as dead and alive. Thresholds are at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthSettings {
-    /// Milliseconds from one check's result to the next check.
+    /// Milliseconds from the start of one check to that of the next, at most; a
+    /// check that takes longer is followed at once.
     pub interval_ms: u64,
     /// Milliseconds after which a check has failed. (For the one who checks.)
     pub timeout_ms: u64,
@@ -34,8 +40,8 @@ pub struct HealthSettings {
     pub rise: u32,
     /// Failed checks in a row that take a node out.
     pub fall: u32,
-    /// Failed requests in a row that take a node out. A refused connection
-    /// does so alone.
+    /// Failed requests in a row that eject a node. A refused connection does
+    /// so alone.
     pub passive_failures_max: u32,
     /// Milliseconds over which a node that came up grows to its full share;
     /// 0 for at once.
@@ -95,8 +101,6 @@ pub enum DownReason {
 pub enum Failure {
     /// Nobody listens there.
     Refused,
-    /// No more heartbeats.
-    Silent,
     /// No route, host or network.
     Unreachable,
     /// No answer in time.
@@ -140,9 +144,9 @@ pub struct NodeHealth {
     bad_requests: u32,
     /// Start of the slow start.
     warming_since: Now,
-    /// Creation, or the latest check's result.
-    checked_at: Now,
-    /// Results so far.
+    /// Creation, or the start of the latest check.
+    check_began_at: Now,
+    /// Checks that began so far.
     checks: u64,
 }
 
@@ -171,7 +175,7 @@ impl NodeHealth {
             bad_checks: 0,
             bad_requests: 0,
             warming_since: now,
-            checked_at: now,
+            check_began_at: now,
             checks: 0,
         };
         node.check_invariants();
@@ -209,55 +213,75 @@ impl NodeHealth {
     /// spread by `seed`, which is to differ between nodes and dispatchers.
     pub fn next_check_at(&self, seed: u64) -> Now {
         if self.checks == 0 {
-            return self.checked_at;
+            return self.check_began_at;
         }
         let interval_ms = match self.health {
             Health::Joining => self.settings.interval_ms.min(JOINING_INTERVAL_MS_MAX),
             Health::Up | Health::Down { .. } => self.settings.interval_ms,
         };
         let jitter_ms = interval_ms.saturating_mul(CHECK_JITTER_PERCENT) / 100;
-        let drawn_ms = Rng::new(seed ^ self.checks.rotate_left(32)).below(2 * jitter_ms + 1);
-        self.checked_at.plus_ms(interval_ms - jitter_ms + drawn_ms)
+        let drawn_ms = Rng::new(seed ^ self.checks.rotate_left(32)).below(jitter_ms + 1);
+        self.check_began_at.plus_ms(interval_ms - drawn_ms)
+    }
+
+    /// A check begins; its result comes by [`NodeHealth::on_check`].
+    pub fn begin_check(&mut self, now: Now) {
+        self.check_began_at = now;
+        self.checks += 1;
     }
 
     /// A check ended.
     pub fn on_check(&mut self, now: Now, result: CheckResult) -> Option<Transition> {
-        self.change(now, |node| {
-            node.checked_at = now;
-            node.checks += 1;
-            match (result, node.health) {
-                (Ok(()), Health::Joining) => node.go_up(now),
-                (Ok(()), Health::Up) => node.bad_checks = 0,
-                (Ok(()), Health::Down { .. }) => {
-                    node.good_checks += 1;
-                    if node.good_checks >= node.settings.rise {
-                        node.go_up(now);
-                    }
+        self.change(now, |node| match (result, node.health) {
+            (Ok(()), Health::Joining) => node.go_up(now),
+            (Ok(()), Health::Up) => node.bad_checks = 0,
+            (Ok(()), Health::Down { .. }) => {
+                node.good_checks += 1;
+                if node.good_checks >= node.settings.rise {
+                    node.go_up(now);
                 }
-                (Err(_), Health::Down { .. }) => node.good_checks = 0,
-                (Err(failure), Health::Joining | Health::Up) => {
-                    node.bad_checks += 1;
-                    if node.bad_checks >= node.settings.fall {
-                        node.go_down(now, DownReason::Checks(failure));
-                    }
+            }
+            (Err(_), Health::Down { .. }) => node.good_checks = 0,
+            (Err(failure), Health::Joining | Health::Up) => {
+                node.bad_checks += 1;
+                if node.bad_checks >= node.settings.fall {
+                    node.go_down(now, DownReason::Checks(failure));
                 }
             }
         })
     }
 
     /// A client's request ended. Counts only while the node is up: late results
-    /// of requests that were sent before say nothing new.
-    pub fn on_request(&mut self, now: Now, outcome: RequestOutcome) -> Option<Transition> {
+    /// of requests that were sent before say nothing new. `may_eject`: the table
+    /// can spare the node.
+    pub fn on_request(
+        &mut self,
+        now: Now,
+        outcome: RequestOutcome,
+        may_eject: bool,
+    ) -> Option<Transition> {
+        let failures_max = self.settings.passive_failures_max;
         self.change(now, |node| match (outcome, node.health) {
             (_, Health::Joining | Health::Down { .. }) => {}
             (Ok(()), Health::Up) => node.bad_requests = 0,
-            (Err(Failure::Refused), Health::Up) => node.go_down(now, DownReason::Refused),
-            (Err(Failure::Silent), Health::Up) => node.go_down(now, DownReason::Silent),
             (Err(failure), Health::Up) => {
-                node.bad_requests += 1;
-                if node.bad_requests >= node.settings.passive_failures_max {
-                    node.go_down(now, DownReason::Requests(failure));
+                let (failures, reason) = match failure {
+                    Failure::Refused => (failures_max, DownReason::Refused),
+                    _ => (node.bad_requests + 1, DownReason::Requests(failure)),
+                };
+                node.bad_requests = failures.min(failures_max);
+                if node.is_to_be_ejected() && may_eject {
+                    node.go_down(now, reason);
                 }
+            }
+        })
+    }
+
+    /// Its heartbeats stopped.
+    pub fn on_silence(&mut self, now: Now) -> Option<Transition> {
+        self.change(now, |node| {
+            if node.health == Health::Up {
+                node.go_down(now, DownReason::Silent);
             }
         })
     }
@@ -298,6 +322,17 @@ impl NodeHealth {
         self.check_invariants();
     }
 
+    /// Is it out for what requests met, and not for what checks did?
+    pub(crate) fn is_ejected(&self) -> bool {
+        let Health::Down { reason, .. } = self.health else { return false };
+        matches!(reason, DownReason::Refused | DownReason::Requests(_))
+    }
+
+    /// Did so many requests fail that it would be out if it could be spared?
+    pub(crate) fn is_to_be_ejected(&self) -> bool {
+        self.bad_requests >= self.settings.passive_failures_max
+    }
+
     /// Does the operator want it to serve?
     pub(crate) fn is_wanted(&self) -> bool {
         self.wish == Wish::Serve
@@ -333,7 +368,7 @@ impl NodeHealth {
         let HealthSettings { rise, fall, passive_failures_max, interval_ms, .. } = self.settings;
         debug_assert!(rise > 0 && fall > 0 && passive_failures_max > 0 && interval_ms > 0);
         debug_assert!(self.good_checks < rise && self.bad_checks < fall);
-        debug_assert!(self.bad_requests < passive_failures_max);
+        debug_assert!(self.bad_requests <= passive_failures_max);
         match self.health {
             Health::Joining => debug_assert!(self.good_checks == 0 && self.bad_requests == 0),
             Health::Up => debug_assert!(self.good_checks == 0),
@@ -370,7 +405,7 @@ impl fmt::Display for DownReason {
         match self {
             Self::Checks(failure) => write!(f, "checks failed: {failure}"),
             Self::Refused => write!(f, "{}", Failure::Refused),
-            Self::Silent => write!(f, "{}", Failure::Silent),
+            Self::Silent => f.write_str("no heartbeats"),
             Self::Requests(failure) => write!(f, "requests failed: {failure}"),
         }
     }
@@ -380,7 +415,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused => f.write_str("connection refused"),
-            Self::Silent => f.write_str("no heartbeats"),
             Self::Unreachable => f.write_str("unreachable"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Reset => f.write_str("connection broken"),

@@ -4,9 +4,9 @@
 /// small enough that a list of all is always cheap.
 pub const NODES_MAX: usize = 4_096;
 
-/// Largest weight of a node. Ratios of 1 to 1000 are exotic already; the bound
-/// keeps products of weights, shares and loads far inside 64 bits.
-pub const WEIGHT_MAX: u32 = 65_535;
+/// Largest weight of a node: what the config takes. Products of weights, shares and
+/// loads stay far inside 64 bits.
+pub use skep_units::WEIGHT_MAX;
 
 /// Longest name of a node, in bytes: that of a DNS label (RFC 1035, 2.3.4).
 pub const NAME_BYTES_MAX: usize = 63;
@@ -15,9 +15,14 @@ pub const NAME_BYTES_MAX: usize = 63;
 /// a cluster that starts is ready soon after its slowest node.
 pub(crate) const JOINING_INTERVAL_MS_MAX: u64 = 250;
 
-/// Checks are spread by this much of the interval to either side, in percent,
-/// so that many dispatchers do not check a node in step.
-pub(crate) const CHECK_JITTER_PERCENT: u64 = 10;
+/// Checks begin up to so much of the interval early, in percent, so that many
+/// dispatchers do not check a node in step.
+pub(crate) const CHECK_JITTER_PERCENT: u64 = 20;
+
+/// Share of the nodes that failed requests may take out at a time, in percent, unless
+/// the operator says otherwise: Envoy's. More at once is rather a matter of the
+/// requests than of the nodes, and what is dead is found by checks.
+pub(crate) const EJECTED_PERCENT_MAX: u32 = 10;
 
 /// How long an unused right to retry is kept, in milliseconds (Finagle's and
 /// linkerd's default): an idle night does not pay for a storm in the morning.

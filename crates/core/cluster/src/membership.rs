@@ -13,11 +13,13 @@ use std::sync::Arc;
 
 use skep_units::{NodeId, Now, stable_hash};
 
-use crate::health::{CheckResult, HealthSettings, NodeHealth, RequestOutcome, State, Transition};
-use crate::limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
+use crate::health::{
+    CheckResult, Failure, HealthSettings, NodeHealth, RequestOutcome, State, Transition,
+};
+use crate::limits::{EJECTED_PERCENT_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 
 /// How the cluster treats its nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MembershipSettings {
     /// When a node counts as dead and alive.
     pub health: HealthSettings,
@@ -25,6 +27,20 @@ pub struct MembershipSettings {
     /// that the checks are wrong and not the nodes ("panic mode"). Off by
     /// default: a quick 503 is better than a slow one.
     pub fail_open: bool,
+    /// Share of the nodes that may be ejected at a time for requests that failed,
+    /// in percent; one node in any case, unless it is 0 (Envoy's
+    /// `max_ejection_percent`).
+    pub ejected_percent_max: u32,
+}
+
+impl Default for MembershipSettings {
+    fn default() -> Self {
+        Self {
+            health: HealthSettings::default(),
+            fail_open: false,
+            ejected_percent_max: EJECTED_PERCENT_MAX,
+        }
+    }
 }
 
 /// The operator asked for something that cannot be.
@@ -54,7 +70,10 @@ pub enum MembershipError {
     #[error("there is no node {0}")]
     UnknownNode(NodeId),
     /// A removal cannot be taken back.
-    #[error("node \"{0}\" is being removed")]
+    #[error(
+        "node \"{0}\" is being removed, and gone when its last request has ended (skep node remove \
+         {0} --wait returns then)"
+    )]
     BeingRemoved(Arc<str>),
 }
 
@@ -123,6 +142,8 @@ pub enum Change {
     },
     /// Its state changed.
     State(Transition),
+    /// As many requests failed in a row as eject a node, and it can't be spared.
+    Spared(Failure),
     /// It gets no new requests and leaves when idle, or at the deadline.
     Removing {
         /// Latest end.
@@ -203,6 +224,9 @@ impl Membership {
         check_name(name)?;
         check_weight(weight)?;
         if let Some(twin) = self.find(name) {
+            if twin.removal_deadline.is_some() {
+                return Err(MembershipError::BeingRemoved(Arc::clone(&twin.name)));
+            }
             return Err(MembershipError::DuplicateName(Arc::clone(&twin.name)));
         }
         if let Some(twin) = self.members.iter().find(|member| member.address == address) {
@@ -286,6 +310,13 @@ impl Membership {
         Ok(Some(event))
     }
 
+    /// A check of a node begins.
+    pub fn begin_check(&mut self, now: Now, id: NodeId) {
+        if let Ok(member) = self.member(id) {
+            member.health.begin_check(now);
+        }
+    }
+
     /// A check of a node ended. Results for nodes that are gone are ignored.
     pub fn on_check(&mut self, now: Now, id: NodeId, result: CheckResult) -> Option<Event> {
         let member = self.member(id).ok()?;
@@ -294,9 +325,29 @@ impl Membership {
     }
 
     /// A request to a node ended. Results for nodes that are gone are ignored.
-    pub fn on_request(&mut self, now: Now, id: NodeId, outcome: RequestOutcome) -> Option<Event> {
+    /// `serves` tells whether a node that is up gets requests.
+    pub fn on_request(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        outcome: RequestOutcome,
+        serves: impl Fn(NodeId) -> bool,
+    ) -> Option<Event> {
+        let may_eject = outcome.is_err_and(|failure| self.can_spare(id, failure, serves));
         let member = self.member(id).ok()?;
-        let transition = member.health.on_request(now, outcome);
+        let was_spared = member.health.is_to_be_ejected();
+        if let Some(transition) = member.health.on_request(now, outcome, may_eject) {
+            return member.event_of(Some(transition));
+        }
+        let failure = outcome.err()?;
+        let is_spared = !was_spared && member.health.is_to_be_ejected();
+        is_spared.then(|| member.event(now, Change::Spared(failure)))
+    }
+
+    /// A node's heartbeats stopped.
+    pub fn on_silence(&mut self, now: Now, id: NodeId) -> Option<Event> {
+        let member = self.member(id).ok()?;
+        let transition = member.health.on_silence(now);
         member.event_of(transition)
     }
 
@@ -331,6 +382,20 @@ impl Membership {
             member.health.set_settings(settings.health);
         }
         self.check_invariants();
+    }
+
+    /// Whether a node may be ejected. Never the last one: then every client would
+    /// pay for what some requests met. A refused connection is no matter of the
+    /// request, so any number of nodes may be out for that.
+    fn can_spare(&self, id: NodeId, failure: Failure, serves: impl Fn(NodeId) -> bool) -> bool {
+        let serves = |other: &Member| other.health.eligible() && serves(other.id);
+        if !self.members.iter().any(|other| other.id != id && serves(other)) {
+            return false;
+        }
+        let ejected = self.members.iter().filter(|other| other.health.is_ejected()).count();
+        let percent_max = self.settings.ejected_percent_max as usize;
+        let is_in_bounds = (ejected + 1) * 100 <= percent_max * self.members.len();
+        failure == Failure::Refused || is_in_bounds || (ejected == 0 && percent_max > 0)
     }
 
     fn member(&mut self, id: NodeId) -> Result<&mut Member, MembershipError> {
@@ -434,6 +499,9 @@ impl fmt::Display for Change {
             Self::Added { address, weight } => write!(f, "added at {address}, weight {weight}"),
             Self::Weight { from, to } => write!(f, "weight {from} -> {to}"),
             Self::State(transition) => transition.fmt(f),
+            Self::Spared(failure) => {
+                write!(f, "requests failed: {failure}; stays, for it can't be spared")
+            }
             Self::Removing { .. } => f.write_str("removing"),
             Self::Removed { abandoned_requests: 0 } => f.write_str("removed"),
             Self::Removed { abandoned_requests } => {

@@ -124,8 +124,8 @@ impl Purges {
         floor.into_iter().chain(cells).chain(purges).collect()
     }
 
-    /// The latest purge of `target`, a normalised and encoded path that may have
-    /// a query, on the site whose names `is_host` knows.
+    /// The latest purge of `target`, a path in the spelling of [`PurgePlace`] that
+    /// may have a query, on the site whose names `is_host` knows.
     pub fn of_target(
         &self,
         target: &str,

@@ -4,6 +4,7 @@
 use std::hint::black_box;
 
 use skep_http::forward::{Forward, HostPolicy, write_request};
+use skep_http::path::Reading;
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, HttpDate,
     parse_request, path,
@@ -54,7 +55,7 @@ fn main() {
             let Ok(Some(len)) = scanner.scan(black_box(bytes), &limits) else { return false };
             let mut slots = FieldSlots::new();
             let Ok(head) = parse_request(&mut slots, &bytes[..len], &limits) else { return false };
-            black_box(path::normalise(head.path)).is_ok()
+            black_box(path::read(head.path, Reading::Files)).is_ok()
         });
     }
     forward(&limits);

@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::bytes::{self, eq_lower};
 use crate::limits::FIELDS_CAP;
-use crate::{HeadLimits, Reject};
+use crate::{HeadLimits, Reject, Underscores};
 
 macro_rules! known {
     ($($len:literal { $($name:ident $lower:literal)* })*) => {
@@ -150,20 +150,25 @@ pub struct Fields<'h, 'b> {
     seen: KnownSet,
     /// Well-known fields that stand in more than one line.
     repeated: KnownSet,
+    /// Fields that were left out.
+    dropped: u8,
 }
 
 impl<'h, 'b> Fields<'h, 'b> {
-    /// Indexes what was parsed from `head`, and checks what httparse lets
+    /// Indexes what was parsed from `head`, and sees to what httparse lets
     /// pass: bare LF, `_` in names.
     #[inline]
     pub(crate) fn index(
         head: &'b [u8],
-        list: &'h [httparse::Header<'b>],
+        list: &'h mut [httparse::Header<'b>],
         limits: &HeadLimits,
     ) -> Result<Fields<'h, 'b>, Reject> {
-        let (seen, repeated) = (KnownSet::default(), KnownSet::default());
-        let mut fields = Fields { list, first: [0; KNOWN_COUNT], seen, repeated };
-        for (place, field) in list.iter().enumerate() {
+        let (mut seen, mut repeated) = (KnownSet::default(), KnownSet::default());
+        let mut first = [0; KNOWN_COUNT];
+        // Of what was looked at so far this is kept.
+        let mut place = 0;
+        for at in 0..list.len() {
+            let field = list[at];
             let name = field.name.as_bytes();
             // A name begins its line, so what stands in front of it ended the
             // line before: that proves CRLF for all lines but the last two.
@@ -171,18 +176,27 @@ impl<'h, 'b> Fields<'h, 'b> {
             if head[..start].last_chunk() != Some(b"\r\n") {
                 return Err(Reject::BARE_LF);
             }
-            if !limits.allow_underscore && has_underscore(name) {
-                return Err(Reject::UNDERSCORE);
-            }
-            if let Some(known) = Known::of(name) {
-                if fields.seen.has(known) {
-                    fields.repeated.add(known);
-                } else {
-                    fields.seen.add(known);
-                    fields.first[known as usize] = place as u8;
+            if limits.underscores != Underscores::Pass && has_underscore(name) {
+                match limits.underscores {
+                    Underscores::Refuse => return Err(Reject::UNDERSCORE),
+                    _ => continue,
                 }
             }
+            if place < at {
+                list[place] = field;
+            }
+            if let Some(known) = Known::of(name) {
+                if seen.has(known) {
+                    repeated.add(known);
+                } else {
+                    seen.add(known);
+                    first[known as usize] = place as u8;
+                }
+            }
+            place += 1;
         }
+        let dropped = (list.len() - place) as u8;
+        let fields = Fields { list: &list[..place], first, seen, repeated, dropped };
         if head.last_chunk() == Some(b"\r\n\r\n") { Ok(fields) } else { Err(Reject::BARE_LF) }
     }
 
@@ -233,6 +247,12 @@ impl<'h, 'b> Fields<'h, 'b> {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
+    /// How many were left out, because of `_` in their names.
+    #[inline]
+    pub(crate) fn dropped(&self) -> u8 {
+        self.dropped
+    }
+
     /// Whether any of these is there.
     #[inline]
     pub(crate) fn any(&self, fields: KnownSet) -> bool {
@@ -250,7 +270,7 @@ impl std::fmt::Debug for Fields<'_, '_> {
 /// Eight bytes at a time: the classic "has a zero byte" on `name ^ "________"`.
 /// The test may not err here: names are ASCII, and it is exact below 0x80.
 #[inline]
-fn has_underscore(name: &[u8]) -> bool {
+pub(crate) fn has_underscore(name: &[u8]) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     let (words, rest) = name.as_chunks::<8>();
     let in_words = words.iter().any(|word| {

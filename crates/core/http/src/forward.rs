@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use crate::bytes::{self, eq_lower};
 use crate::date::DATE_BYTES;
 use crate::encode::{self, write_field, write_field_u64};
+use crate::fields::has_underscore;
 use crate::{
     BodyFraming, Fields, Known, Method, RequestHead, ResponseFraming, ResponseHead, Version,
     framing,
@@ -27,6 +28,10 @@ pub const VIA_NAME: &str = "skep";
 /// Host for a request that names none, which only HTTP/1.0 may: the next hop
 /// speaks 1.1 and needs one.
 const HOST_OF_NONE: &[u8] = b"localhost";
+
+/// Longest name that is compared with those that are written here; the longest of
+/// them has 25 bytes, but those of `X-Forwarded-` have any end.
+const IMITATION_BYTES_MAX: usize = 64;
 
 /// What the next hop sees as Host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +73,9 @@ pub fn write_request(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Fo
     };
     write_field(out, "Host", host);
     write_end_to_end(out, &head.fields, |name| {
-        is_replaced_in_request(name) || (!forward.trusted && is_claim(name))
+        is_replaced_in_request(name)
+            || (!forward.trusted && is_claim(name))
+            || (has_underscore(name) && is_imitation(name))
     });
     write_forwarded(out, head, forward);
     write_request_framing(out, head);
@@ -227,6 +234,17 @@ fn is_replaced_in_request(name: &[u8]) -> bool {
         Some(_) => false,
         None => eq_lower(name, b"proxy") || name.eq_ignore_ascii_case(b"http2-settings"),
     }
+}
+
+/// What a CGI-like application would take for a field that is written here, or
+/// that is for this hop, since it reads `_` as `-` (CVE-2024-45614).
+fn is_imitation(name: &[u8]) -> bool {
+    let mut read = [0; IMITATION_BYTES_MAX];
+    let Some(read) = read.get_mut(..name.len()) else { return false };
+    for (byte, sent) in read.iter_mut().zip(name) {
+        *byte = if *sent == b'_' { b'-' } else { *sent };
+    }
+    is_hop_by_hop(read) || is_replaced_in_request(read) || is_claim(read)
 }
 
 /// What a client says about where a request came from.

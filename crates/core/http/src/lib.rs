@@ -9,7 +9,7 @@
 //! - No network byte panics.
 //!
 //! ```text
-//!   bytes -> HeadScanner -> parse_request -> RequestHead -> path::normalise
+//!   bytes -> HeadScanner -> parse_request -> RequestHead -> path::read
 //!                                   |                    -> conditional, range, negotiate
 //!                                   +-> BodyFraming -> BodyDecoder
 //! ```
@@ -42,7 +42,7 @@ pub use conditional::{Precondition, Validators};
 pub use date::HttpDate;
 pub use fields::{FieldSlots, Fields, Known};
 pub use host::Host;
-pub use limits::{BodyLimits, HeadLimits};
+pub use limits::{BodyLimits, HeadLimits, Underscores};
 pub use reject::Reject;
 pub use request::{BodyFraming, Method, RequestHead, Version, parse_request};
 pub use response::{ResponseFraming, ResponseHead, parse_response};

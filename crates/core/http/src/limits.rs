@@ -1,8 +1,17 @@
 //! Every limit of the codec, named, with its unit and its reason.
 
 /// Slots for fields in a [`crate::FieldSlots`]: the most that `fields_max` can
-/// be. 128 slots of 32 bytes are one page of stack.
-pub const FIELDS_CAP: usize = 128;
+/// be. They are the 128 that an operator may allow, and what hops add; 160 slots of
+/// 32 bytes are 5 KiB of stack.
+pub const FIELDS_CAP: usize = 160;
+
+/// Fields that a dispatcher may add to a request: Host, four that tell where it
+/// came from, Content-Length, Via; and one to spare.
+pub const HOP_FIELDS_MAX: usize = 8;
+
+/// Bytes that it may add: the host twice (261 bytes each) and the client's address
+/// twice (45), a space behind each colon (160), and the rest of those fields.
+pub const HOP_BYTES_MAX: usize = 2 * 1024;
 
 /// Head of a message, first byte to CRLFCRLF: 16 KiB, as nginx' and Apache's
 /// defaults together allow; browsers with large cookies stay below it.
@@ -47,9 +56,34 @@ pub struct HeadLimits {
     pub fields_max: usize,
     /// Request target, in bytes; over it: 414.
     pub target_bytes_max: usize,
-    /// Whether `_` may stand in a field name. CGI-like backends read `A_B`
-    /// and `A-B` as the same variable, so the default refuses it.
-    pub allow_underscore: bool,
+    /// What becomes of fields with `_` in their names.
+    pub underscores: Underscores,
+}
+
+/// What becomes of a field with `_` in its name. It is legal (RFC 9110 5.1), but
+/// CGI-like applications read `A_B` and `A-B` as the same variable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Underscores {
+    /// The field is left out of the head and counted.
+    #[default]
+    Drop,
+    /// It is a field like any other.
+    Pass,
+    /// The message is refused.
+    Refuse,
+}
+
+impl HeadLimits {
+    /// The limits of who gets what a dispatcher with these limits passes on: the
+    /// client keeps all that it was promised.
+    #[must_use]
+    pub fn behind_a_hop(self) -> HeadLimits {
+        HeadLimits {
+            head_bytes_max: self.head_bytes_max + HOP_BYTES_MAX,
+            fields_max: self.fields_max + HOP_FIELDS_MAX,
+            ..self
+        }
+    }
 }
 
 impl Default for HeadLimits {
@@ -58,7 +92,7 @@ impl Default for HeadLimits {
             head_bytes_max: HEAD_BYTES_MAX,
             fields_max: FIELDS_MAX,
             target_bytes_max: TARGET_BYTES_MAX,
-            allow_underscore: false,
+            underscores: Underscores::Drop,
         }
     }
 }
@@ -97,8 +131,13 @@ pub const RESPONSE_HEAD: HeadLimits = HeadLimits {
     head_bytes_max: 2 * HEAD_BYTES_MAX,
     fields_max: FIELDS_MAX,
     target_bytes_max: TARGET_BYTES_MAX,
-    allow_underscore: true,
+    underscores: Underscores::Pass,
 };
+
+/// Head of a node's response to a dispatcher: what [`RESPONSE_HEAD`] takes from an
+/// origin, and what a node adds to it: a dozen fields, and `site.headers`.
+pub const NODE_RESPONSE_HEAD: HeadLimits =
+    HeadLimits { head_bytes_max: 4 * HEAD_BYTES_MAX, fields_max: FIELDS_CAP, ..RESPONSE_HEAD };
 
 /// Body of such a response: its length is not bounded, since it is never held
 /// whole, or whoever reads it decides what is kept; its framing is.

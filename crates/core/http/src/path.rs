@@ -1,68 +1,202 @@
-//! The one normalisation of paths. Routing, file look-up and cache key use its
-//! result and nothing else, so that no two of them can see different paths.
+//! The one reading of paths. Routing, file look-up, cache key and what an origin
+//! is asked for use its result and nothing else, so that no two of them can see
+//! different paths.
 //!
-//! What it does (RFC 3986 6.2.2): decodes each escape once, collapses runs of
-//! slashes, resolves `.` and `..`, keeps a trailing slash. What it refuses:
-//! escapes that are none, encoded separators, backslashes, control characters,
-//! and `..` above the root.
+//! A path is normalised as RFC 3986 6.2.2 allows: escapes of unreserved
+//! characters are decoded, others get capital letters, `.` and `..` are resolved.
+//! What more it means depends on whose it is ([`Reading`]): a file's name is
+//! decoded to its last escape, an origin's path stays as it came, since `%2B` and
+//! `+`, or `//` and `/`, may be two things to an origin.
 //!
-//! Invariants of a result: begins with `/`; no empty, `.` or `..` segment; no
-//! control character; no backslash. Normalising its encoded form gives it back.
+//! ```text
+//!   as sent -> Path ----> target: for origins, for Location
+//!                   ----> key: a file's name, or the target
+//!                   '---> place: all that routes and purges take for the same
+//! ```
+//!
+//! Invariants: targets and keys begin with `/` and have no `.` or `..` segment, no
+//! plain control character and no plain backslash. Reading a target gives it back.
 
 use std::borrow::Cow;
 
 use crate::Reject;
 use crate::bytes::{self, PATH, PCHAR};
 
-/// Normalises a path as it stands in a request. Borrows it, after one look at
-/// each byte, when it is in normal form already.
+/// Whose paths they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Files': an escape is the byte that it stands for, runs of slashes are one.
+    /// Refused is what no name holds: separators and control characters, encoded.
+    Files,
+    /// Web servers': what is reserved stays as it is, and `%2F` separates nothing.
+    /// Refused is what some server reads in another way: NUL and backslash,
+    /// encoded, and segments that are dots without their parameters (`..;v=1`).
+    Origins,
+}
+
+/// A path that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Path<'b> {
+    target: Cow<'b, [u8]>,
+    /// Where it is not the target.
+    name: Option<Vec<u8>>,
+}
+
+impl<'b> Path<'b> {
+    /// The path as it may stand in a target or a Location.
+    pub fn target(&self) -> &[u8] {
+        &self.target
+    }
+
+    /// What it is looked up by: the name of a file, or an origin's target.
+    pub fn key(&self) -> &[u8] {
+        self.name.as_deref().unwrap_or(&self.target)
+    }
+
+    /// The same as the client sent it, if that is what it is looked up by.
+    #[inline]
+    pub fn key_as_sent(&self) -> Option<&'b [u8]> {
+        match (&self.target, &self.name) {
+            (Cow::Borrowed(path), None) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Its [`place`].
+    pub fn into_place(self) -> Cow<'b, [u8]> {
+        match self.target {
+            Cow::Borrowed(target) => place_of(target),
+            Cow::Owned(target) => Cow::Owned(place_of(&target).into_owned()),
+        }
+    }
+
+    /// What lies behind `prefix`, a [`place`], in the words of the target.
+    pub fn behind(&self, prefix: &[u8]) -> Option<&[u8]> {
+        place_of(&self.target).starts_with(prefix).then(|| {
+            let mut rest = &*self.target;
+            units(prefix).for_each(|_| _ = next_unit(&mut rest));
+            rest
+        })
+    }
+}
+
+/// Reads a path as it stands in a request. Allocates nothing, after one look at
+/// each byte, where nothing is to be done.
 ///
 /// # Errors
 /// One of the `PATH_…` reasons.
 #[inline]
-pub fn normalise(path: &[u8]) -> Result<Cow<'_, [u8]>, Reject> {
-    if is_normal(path) { Ok(Cow::Borrowed(path)) } else { rebuild(path).map(Cow::Owned) }
+pub fn read(path: &[u8], reading: Reading) -> Result<Path<'_>, Reject> {
+    if is_read(path, reading) {
+        return Ok(Path { target: Cow::Borrowed(path), name: None });
+    }
+    let target = rebuild(path, reading)?;
+    let is_name = reading == Reading::Origins || !target.contains(&b'%');
+    let name = (!is_name).then(|| units(&target).map(|unit| unit.byte).collect());
+    Ok(Path { target: Cow::Owned(target), name })
 }
 
-/// Appends a normalised path as it may stand in a target or a Location.
-pub fn write_encoded(out: &mut Vec<u8>, path: &[u8]) {
-    for &byte in path {
-        if bytes::is(byte, PCHAR) {
-            out.push(byte);
-        } else {
-            let hex = b"0123456789ABCDEF";
-            out.extend([b'%', hex[usize::from(byte >> 4)], hex[usize::from(byte & 0xf)]]);
+/// A path and maybe a query as routes and purges compare them: characters that
+/// stand for themselves in a path are plain, all others are escaped, runs of
+/// slashes are one. A slash that was encoded stays so.
+pub fn place(target: &[u8]) -> Cow<'_, [u8]> {
+    let (path, query) =
+        target.split_at(target.iter().position(|b| *b == b'?').unwrap_or(target.len()));
+    match place_of(path) {
+        Cow::Borrowed(_) => Cow::Borrowed(target),
+        Cow::Owned(place) => Cow::Owned([&*place, query].concat()),
+    }
+}
+
+fn place_of(path: &[u8]) -> Cow<'_, [u8]> {
+    let is_place = bytes::all(path, PCHAR) && !path.windows(2).any(|pair| pair == b"//");
+    if is_place {
+        return Cow::Borrowed(path);
+    }
+    let mut out = Vec::with_capacity(path.len());
+    for unit in units(path) {
+        match unit {
+            Unit { byte: b'/', is_encoded: true } => write_escape(&mut out, b'/'),
+            Unit { byte, .. } => write_encoded(&mut out, &[byte]),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Appends the name of a file as it may stand in a target or a Location.
+pub fn write_encoded(out: &mut Vec<u8>, name: &[u8]) {
+    for &byte in name {
+        match bytes::is(byte, PCHAR) {
+            true => out.push(byte),
+            false => write_escape(out, byte),
         }
     }
 }
+
+fn write_escape(out: &mut Vec<u8>, byte: u8) {
+    let hex = b"0123456789ABCDEF";
+    out.extend([b'%', hex[usize::from(byte >> 4)], hex[usize::from(byte & 0xf)]]);
+}
+
+// === Normalising ===
 
 /// Whether nothing is to be done. False where in doubt.
 #[inline]
-fn is_normal(path: &[u8]) -> bool {
+fn is_read(path: &[u8], reading: Reading) -> bool {
     let Some((b'/', mut rest)) = path.split_first() else { return false };
     // `rest` begins a segment.
     loop {
-        let dots =
-            matches!(rest, [b'.'] | [b'.', b'/', ..] | [b'.', b'.'] | [b'.', b'.', b'/', ..]);
-        let len = rest.iter().position(|b| !bytes::is(*b, PATH)).unwrap_or(rest.len());
-        match &rest[len..] {
-            _ if dots => return false,
-            [] => return true,
-            [b'/', next @ ..] if len > 0 => rest = next,
-            // An empty segment, or a byte that wants decoding or refusing.
-            _ => return false,
+        if may_be_dots(rest, reading) {
+            return false;
         }
+        let mut len = 0;
+        rest = loop {
+            len +=
+                rest[len..].iter().position(|b| !bytes::is(*b, PATH)).unwrap_or(rest.len() - len);
+            match &rest[len..] {
+                [] => return true,
+                [b'/', next @ ..] if len > 0 || reading == Reading::Origins => break next,
+                [b'%', high, low, ..] if reading == Reading::Origins && stays(*high, *low) => {
+                    len += 3;
+                }
+                // An empty segment, or a byte that wants decoding or refusing.
+                _ => return false,
+            }
+        };
     }
 }
 
-fn rebuild(path: &[u8]) -> Result<Vec<u8>, Reject> {
+/// Whether a segment of one or two dots begins here, or what an origin might take
+/// for one.
+#[inline]
+fn may_be_dots(rest: &[u8], reading: Reading) -> bool {
+    let behind = match rest {
+        [b'.', b'.', behind @ ..] | [b'.', behind @ ..] => behind.first(),
+        _ => return false,
+    };
+    match behind {
+        None | Some(b'/') => true,
+        Some(b';' | b'%') => reading == Reading::Origins,
+        Some(_) => false,
+    }
+}
+
+/// Whether `%` and these digits are what a target has: of a byte that may not
+/// stand for itself, with capital letters.
+fn stays(high: u8, low: u8) -> bool {
+    let is_capital = |digit: u8| digit.is_ascii_digit() || digit.is_ascii_uppercase();
+    let byte = hex_pair(high, low).filter(|_| is_capital(high) && is_capital(low));
+    byte.is_some_and(|byte| !is_unreserved(byte) && !matches!(byte, 0 | b'\\'))
+}
+
+fn rebuild(path: &[u8], reading: Reading) -> Result<Vec<u8>, Reject> {
     let Some((b'/', mut rest)) = path.split_first() else { return Err(Reject::PATH_FORM) };
     let mut out = Vec::with_capacity(path.len());
     loop {
         let len = rest.iter().position(|b| *b == b'/').unwrap_or(rest.len());
-        let last = len == rest.len();
-        add_segment(&mut out, &rest[..len], last)?;
-        if last {
+        let is_last = len == rest.len();
+        add_segment(&mut out, &rest[..len], is_last, reading)?;
+        if is_last {
             return Ok(out);
         }
         rest = &rest[len + 1..];
@@ -71,45 +205,74 @@ fn rebuild(path: &[u8]) -> Result<Vec<u8>, Reject> {
 
 /// Appends `/segment`, or does what a dot segment says (RFC 3986 5.2.4). The
 /// last segment leaves a slash where it is empty or of dots.
-fn add_segment(out: &mut Vec<u8>, segment: &[u8], last: bool) -> Result<(), Reject> {
+fn add_segment(
+    out: &mut Vec<u8>,
+    segment: &[u8],
+    is_last: bool,
+    reading: Reading,
+) -> Result<(), Reject> {
     let start = out.len();
     out.push(b'/');
-    decode(out, segment)?;
+    write_normal(out, segment, reading)?;
     match &out[start + 1..] {
-        b"" | b"." => out.truncate(start),
+        b"" if reading == Reading::Files => out.truncate(start),
+        b"." => out.truncate(start),
         b".." => {
             let parent = out[..start].iter().rposition(|b| *b == b'/');
             out.truncate(parent.ok_or(Reject::PATH_ABOVE_ROOT)?);
         }
+        plain if reading == Reading::Origins && is_dots_with_parameters(plain) => {
+            return Err(Reject::PATH_DOT_PARAMETERS);
+        }
         _ => return Ok(()),
     }
-    if last {
+    if is_last {
         out.push(b'/');
     }
     Ok(())
 }
 
-/// Appends the bytes that a segment stands for.
-fn decode(out: &mut Vec<u8>, segment: &[u8]) -> Result<(), Reject> {
+/// Servlet engines cut segments at `;` before they resolve dots (CVE-2018-11759).
+fn is_dots_with_parameters(segment: &[u8]) -> bool {
+    let behind = segment.strip_prefix(b"..").or_else(|| segment.strip_prefix(b"."));
+    behind.is_some_and(|behind| behind.starts_with(b";") || behind.starts_with(b"%3B"))
+}
+
+/// Appends a segment with its escapes normalised (RFC 3986 6.2.2).
+fn write_normal(out: &mut Vec<u8>, segment: &[u8], reading: Reading) -> Result<(), Reject> {
     let mut rest = segment;
     while let [byte, tail @ ..] = rest {
-        let (decoded, tail) = match (byte, tail) {
+        rest = tail;
+        match (byte, tail) {
             (b'%', [high, low, tail @ ..]) => {
-                (hex_pair(*high, *low).ok_or(Reject::PATH_ESCAPE)?, tail)
+                let decoded = hex_pair(*high, *low).ok_or(Reject::PATH_ESCAPE)?;
+                check_escaped(decoded, reading)?;
+                match is_unreserved(decoded) {
+                    true => out.push(decoded),
+                    false => write_escape(out, decoded),
+                }
+                rest = tail;
             }
             (b'%', _) => return Err(Reject::PATH_ESCAPE),
-            _ => (*byte, tail),
-        };
-        match decoded {
-            b'/' => return Err(Reject::PATH_ENCODED_SLASH),
-            b'\\' if *byte == b'%' => return Err(Reject::PATH_ENCODED_SLASH),
-            b'\\' => return Err(Reject::PATH_BACKSLASH),
-            0..0x20 | 0x7f => return Err(Reject::PATH_CONTROL),
-            _ => out.push(decoded),
+            (b'\\', _) => return Err(Reject::PATH_BACKSLASH),
+            (0..0x20 | 0x7f, _) => return Err(Reject::PATH_CONTROL),
+            _ => out.push(*byte),
         }
-        rest = tail;
     }
     Ok(())
+}
+
+fn check_escaped(byte: u8, reading: Reading) -> Result<(), Reject> {
+    match (byte, reading) {
+        (b'\\', _) | (b'/', Reading::Files) => Err(Reject::PATH_ENCODED_SLASH),
+        (0, _) | (0..0x20 | 0x7f, Reading::Files) => Err(Reject::PATH_CONTROL),
+        _ => Ok(()),
+    }
+}
+
+/// RFC 3986 2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
 fn hex_pair(high: u8, low: u8) -> Option<u8> {
@@ -117,17 +280,56 @@ fn hex_pair(high: u8, low: u8) -> Option<u8> {
     Some(digit(high)? << 4 | digit(low)?)
 }
 
+// === Places ===
+
+/// One character of a target, as places tell them apart.
+struct Unit {
+    byte: u8,
+    is_encoded: bool,
+}
+
+fn units(target: &[u8]) -> impl Iterator<Item = Unit> {
+    let mut rest = target;
+    std::iter::from_fn(move || next_unit(&mut rest))
+}
+
+/// Takes one character from the front of a target: an escape, a run of slashes, or
+/// a byte.
+fn next_unit(rest: &mut &[u8]) -> Option<Unit> {
+    let (unit, tail) = match *rest {
+        [b'%', high, low, tail @ ..] => match hex_pair(*high, *low) {
+            Some(byte) => (Unit { byte, is_encoded: true }, tail),
+            // Not of a target that was read.
+            None => (Unit { byte: b'%', is_encoded: false }, &rest[1..]),
+        },
+        [b'/', tail @ ..] => {
+            let more = tail.iter().take_while(|b| **b == b'/').count();
+            (Unit { byte: b'/', is_encoded: false }, &tail[more..])
+        }
+        [byte, tail @ ..] => (Unit { byte: *byte, is_encoded: false }, tail),
+        [] => return None,
+    };
+    *rest = tail;
+    Some(unit)
+}
+
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
     #[test]
-    fn normal_paths_are_borrowed() {
-        for path in ["/", "/a", "/a/", "/a/b.c/d", "/.well-known/x", "/a..b/...", "/a/..b", "/~x;y"]
-        {
-            let borrowed =
-                matches!(normalise(path.as_bytes()), Ok(Cow::Borrowed(p)) if p == path.as_bytes());
-            assert!(borrowed, "{path}");
+    fn paths_in_normal_form_are_borrowed() {
+        let both = ["/", "/a", "/a/", "/a/b.c/d", "/.well-known/x", "/a..b/...", "/a/..b", "/~x;y"];
+        for path in both {
+            for reading in [Reading::Files, Reading::Origins] {
+                let read = read(path.as_bytes(), reading).unwrap();
+                assert_eq!(read.key_as_sent(), Some(path.as_bytes()), "{path}");
+            }
+        }
+        for path in ["/a%20b", "/a%2Bb/%C3%A9", "//a//", "/a%2F"] {
+            let read = read(path.as_bytes(), Reading::Origins).unwrap();
+            assert_eq!(read.key_as_sent(), Some(path.as_bytes()), "{path}");
         }
     }
 
@@ -136,5 +338,35 @@ mod tests {
         let mut out = Vec::new();
         write_encoded(&mut out, "/a b/%/é?#[/;=@:".as_bytes());
         assert_eq!(out, b"/a%20b/%25/%C3%A9%3F%23%5B/;=@:");
+    }
+
+    #[test]
+    fn places_are_one_for_all_spellings_and_slashes_stay_encoded() {
+        for (target, expected) in [
+            ("/a+b", "/a+b"),
+            ("/a%2Bb//c", "/a+b/c"),
+            ("/a|%7C", "/a%7C%7C"),
+            ("/a%2F/%2Fb", "/a%2F/%2Fb"),
+            ("/a%252F", "/a%252F"),
+            ("//?a//%2b", "/?a//%2b"),
+        ] {
+            assert_eq!(*place(target.as_bytes()), *expected.as_bytes(), "{target}");
+        }
+    }
+
+    #[test]
+    fn what_is_behind_a_prefix_keeps_its_words() {
+        for (path, prefix, expected) in [
+            ("/old/a%2Bb//c", "/old/", Some("a%2Bb//c")),
+            ("//old///a", "/old/", Some("a")),
+            ("/a%2Bb/c", "/a+b", Some("/c")),
+            ("/a%2Fb/c", "/a/", None),
+            ("/a%2Fb/c", "/a%2F", Some("b/c")),
+            ("/o", "/old", None),
+            ("/old", "/old", Some("")),
+        ] {
+            let path = read(path.as_bytes(), Reading::Origins).unwrap();
+            assert_eq!(path.behind(prefix.as_bytes()), expected.map(str::as_bytes), "{path:?}");
+        }
     }
 }

@@ -32,16 +32,18 @@ pub enum RangeVerdict {
 
 /// What of a representation of `len_bytes` to send. A malformed field, another
 /// unit, a failed If-Range or more than `ranges_max` ranges: all of it.
+/// `made_unix` is the reply's `Date`.
 #[inline]
 pub fn ranges(
     head: &RequestHead<'_, '_>,
     current: &Validators<'_>,
+    made_unix: u64,
     len_bytes: u64,
     ranges_max: usize,
 ) -> RangeVerdict {
     match head.known(Known::Range) {
         Some(value) if head.method == Method::Get && !head.fields.is_repeated(Known::Range) => {
-            if if_range_holds(head, current) {
+            if if_range_holds(head, current, made_unix) {
                 parse(value, len_bytes, ranges_max).unwrap_or(RangeVerdict::Whole)
             } else {
                 RangeVerdict::Whole
@@ -51,8 +53,10 @@ pub fn ranges(
     }
 }
 
-/// RFC 9110 13.1.5: a strong tag, or exactly the modification date.
-fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>) -> bool {
+/// RFC 9110 13.1.5: a strong tag, or exactly the modification date, if it is a
+/// strong one: in the second in which a reply was made, what it has may change
+/// once more, and the date would not tell (8.8.2.2).
+fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>, made_unix: u64) -> bool {
     let Some(value) = head.known(Known::IfRange) else { return true };
     if head.fields.is_repeated(Known::IfRange) {
         return false;
@@ -61,7 +65,7 @@ fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>) -> bool 
         return strong_match(value, current.etag);
     }
     // The century of a two-digit year is the one that can be equal.
-    current.last_modified.is_some_and(|modified| {
+    current.last_modified.filter(|modified| *modified < made_unix).is_some_and(|modified| {
         HttpDate::parse(value, modified).is_some_and(|date| date.0 == modified)
     })
 }

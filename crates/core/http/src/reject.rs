@@ -96,7 +96,7 @@ rejects! {
     SPACE_BEFORE_COLON 400 "space-before-colon";
     /// A line that begins with whitespace (RFC 9112 2.2 and 5.2).
     OBS_FOLD 400 "obs-fold";
-    /// `_` in a field name, which some backends read as `-`.
+    /// `_` in a field name, which some backends read as `-`, where that is refused.
     UNDERSCORE 400 "underscore";
     /// A byte in a field value that may not stand there (RFC 9110 5.5).
     FIELD_VALUE 400 "field-value";
@@ -168,6 +168,8 @@ rejects! {
     PATH_BACKSLASH 400 "path-backslash";
     /// NUL or another control character, plain or encoded.
     PATH_CONTROL 400 "path-control";
+    /// `.` or `..` with parameters behind `;`, which servlet engines cut off first.
+    PATH_DOT_PARAMETERS 400 "path-dot-parameters";
     /// `..` that leaves the root.
     PATH_ABOVE_ROOT 400 "path-above-root";
 

@@ -150,6 +150,12 @@ impl<'h, 'b> RequestHead<'h, 'b> {
         self.fields.get(name)
     }
 
+    /// How many fields were left out ([`crate::Underscores`]).
+    #[inline]
+    pub fn fields_dropped(&self) -> u8 {
+        self.fields.dropped()
+    }
+
     /// Value of every line of the field `name`, compared without case.
     pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
         self.fields.all(name)
@@ -398,6 +404,7 @@ fn explain_fields(head: &[u8], parsed: httparse::Result<usize>, limits: &HeadLim
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
     use super::*;
+    use crate::Underscores;
 
     fn refusal(head: &[u8]) -> Option<Reject> {
         parse_request(&mut FieldSlots::new(), head, &HeadLimits::default()).err()
@@ -442,11 +449,27 @@ mod tests {
     }
 
     #[test]
-    fn underscore_passes_when_it_is_allowed() {
-        let head = b"GET / HTTP/1.1\r\nHost: a\r\nX_Y: 1\r\n\r\n";
-        let limits = HeadLimits { allow_underscore: true, ..HeadLimits::default() };
-        let mut slots = FieldSlots::new();
-        assert_eq!(parse_request(&mut slots, head, &limits).unwrap().get("x_y"), Some(&b"1"[..]));
+    fn fields_with_underscores_are_dropped_passed_or_refused() {
+        let head =
+            b"GET / HTTP/1.1\r\nA_: 0\r\nHost: a\r\nX_Y: 1\r\nAccept: b\r\n__: 2\r\nX-Z: 3\r\n\r\n";
+        let mut slots = [FieldSlots::new(), FieldSlots::new(), FieldSlots::new()];
+        let [drop, pass, refuse] = [Underscores::Drop, Underscores::Pass, Underscores::Refuse];
+        let [one, two, three] = &mut slots;
+        let parse = |slots, underscores| {
+            parse_request(slots, head, &HeadLimits { underscores, ..HeadLimits::default() })
+        };
+        let names = |head: &RequestHead<'_, '_>| {
+            head.fields().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+        };
+        let dropped = parse(one, drop).unwrap();
+        assert_eq!(names(&dropped), ["Host", "Accept", "X-Z"]);
+        assert_eq!((dropped.fields_dropped(), dropped.get("x_y")), (3, None));
+        assert_eq!(dropped.known(Known::Accept), Some(&b"b"[..]));
+        assert_eq!(dropped.known(Known::Host), Some(&b"a"[..]));
+        let passed = parse(two, pass).unwrap();
+        assert_eq!((passed.fields_dropped(), passed.get("x_y")), (0, Some(&b"1"[..])));
+        assert_eq!(names(&passed).len(), 6);
+        assert_eq!(parse(three, refuse).err(), Some(Reject::UNDERSCORE));
     }
 
     #[test]

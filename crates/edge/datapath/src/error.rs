@@ -153,7 +153,10 @@ impl DatapathError {
             ProgramError::LoadError { io_error, verifier_log } => {
                 match Errno::from_io_error(&io_error) {
                     Some(Errno::PERM) => Self::NoPermission { doing: "load packet programs" },
-                    _ => Self::Load { program, reason: end_of(&verifier_log.to_string()) },
+                    _ => {
+                        let log = end_of(&verifier_log.to_string());
+                        Self::Load { program, reason: format!("{io_error}: {log}") }
+                    }
                 }
             }
             other => Self::Load { program, reason: chain(&other) },

@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockop
 use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order};
 
 use crate::error::GuardError;
-use crate::limits::ANSWER_MS;
+use crate::limits::{ANSWER_MS, LOADED_MS};
 use crate::message::{put, take};
 
 /// A connection to the guard, for any thread; orders are done one by one.
@@ -48,8 +48,11 @@ impl Guard {
             return Err(GuardError::Aborted);
         }
         *is_aborted = *order == Order::Abort;
-        put(socket.as_fd(), &message).map_err(GuardError::Gone)?;
-        let answer = take(socket.as_fd(), buffer).map_err(GuardError::Gone)?;
+        let answer_ms = if matches!(order, Order::Open(_)) { LOADED_MS } else { ANSWER_MS };
+        let gone = |error| GuardError::Gone(told_of_silence(error, answer_ms));
+        set_patience(socket, answer_ms).map_err(gone)?;
+        put(socket.as_fd(), &message).map_err(gone)?;
+        let answer = take(socket.as_fd(), buffer).map_err(gone)?;
         match postcard::from_bytes(answer).map_err(|_| GuardError::Foreign)? {
             Answer::Refused(why) => Err(GuardError::Refused(why)),
             answer => Ok(answer),
@@ -64,9 +67,20 @@ fn dial(path: &Path) -> io::Result<OwnedFd> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    let patience = Some(Duration::from_millis(ANSWER_MS));
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, patience)?;
-    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, patience)?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
+}
+
+fn set_patience(socket: &OwnedFd, answer_ms: u64) -> io::Result<()> {
+    let patience = Some(Duration::from_millis(answer_ms));
+    sockopt::set_socket_timeout(socket, sockopt::Timeout::Recv, patience)?;
+    Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience)?)
+}
+
+/// In place of "try again", which is what the kernel calls a wait that ended.
+fn told_of_silence(error: io::Error, answer_ms: u64) -> io::Error {
+    if error.kind() != io::ErrorKind::WouldBlock {
+        return error;
+    }
+    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", answer_ms / 1000))
 }

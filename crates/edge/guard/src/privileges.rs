@@ -1,13 +1,18 @@
 //! What a process may do, made less.
 //!
-//! Capabilities belong to threads: call these before others are started.
+//! Users, capabilities and filters belong to threads: call these before others
+//! are started. [`serve_as`] refuses to do half of it.
 
 use std::io;
 
+use rustix::process::{Gid, Uid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
 };
+
+use crate::user::User;
 
 /// What netguard keeps: programs and maps, devices and addresses, raw frames.
 /// PERFMON is what the kernel asks for beside BPF to load some programs,
@@ -17,20 +22,62 @@ pub const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
 
+/// Why a process still is what it was started as.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    /// A bug of ours: threads that run already keep what they have.
+    #[error("{threads} threads run already, and would keep their privileges")]
+    Threads {
+        /// How many.
+        threads: usize,
+    },
+    /// The kernel says no.
+    #[error("cannot become the user {user} (number {uid}): {error}")]
+    Become {
+        /// Its name.
+        user: String,
+        /// Its number.
+        uid: u32,
+        /// Why.
+        error: io::Error,
+    },
+    /// The kernel says no.
+    #[error("cannot give up capabilities: {0}")]
+    Capabilities(#[from] io::Error),
+}
+
+/// Makes this process `user`, for good, without any capability and with exactly
+/// its groups; who was not root stays who it is. Comes before all other threads.
+pub fn serve_as(user: &User) -> Result<(), PrivilegeError> {
+    let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
+    if threads > 1 {
+        return Err(PrivilegeError::Threads { threads });
+    }
+    // First what takes privileges to give up.
+    bound(CapabilitySet::empty())?;
+    if rustix::process::geteuid().is_root() {
+        let (name, uid) = (user.name.clone(), user.uid);
+        become_user(user).map_err(|error| PrivilegeError::Become {
+            user: name,
+            uid,
+            error: error.into(),
+        })?;
+    }
+    Ok(keep_only(CapabilitySet::empty())?)
+}
+
+fn become_user(user: &User) -> rustix::io::Result<()> {
+    let groups: Vec<Gid> = user.groups.iter().copied().map(Gid::from_raw).collect();
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    set_thread_groups(&groups)?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)
+}
+
 /// Gives up every capability of this thread but `kept`, for good: also what it
 /// could regain by starting a program.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
-    clear_ambient_capability_set()?;
-    for capability in CapabilitySet::all().difference(kept).iter() {
-        // Not in the set, or not known to this kernel: nothing to give up.
-        if capability_is_in_bounding_set(capability).unwrap_or(false) {
-            match remove_capability_from_bounding_set(capability) {
-                // Who may not do this has nothing to lose by it.
-                Err(rustix::io::Errno::PERM) | Ok(()) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
+    bound(kept)?;
     let held = rustix::thread::capabilities(None)?;
     let left = CapabilitySets {
         effective: held.permitted.intersection(kept),
@@ -44,9 +91,20 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up every capability of this thread.
-pub fn keep_nothing() -> io::Result<()> {
-    keep_only(CapabilitySet::empty())
+/// Gives up what programs that this thread starts could have beyond `kept`.
+fn bound(kept: CapabilitySet) -> io::Result<()> {
+    clear_ambient_capability_set()?;
+    for capability in CapabilitySet::all().difference(kept).iter() {
+        // Not in the set, or not known to this kernel: nothing to give up.
+        if capability_is_in_bounding_set(capability).unwrap_or(false) {
+            match remove_capability_from_bounding_set(capability) {
+                // Who may not do this has nothing to lose by it.
+                Err(rustix::io::Errno::PERM) | Ok(()) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether this thread has all of `wanted`.

@@ -28,9 +28,10 @@ pub struct Visit {
 }
 
 impl Listener {
-    /// Listens at `path` for processes of `users`. What a dead guard left there
-    /// is replaced; a living one is an error.
-    pub fn bind(path: &Path, users: Vec<u32>) -> io::Result<Self> {
+    /// Listens at `path` for processes of `users`; those of another user than this
+    /// one's reach it by the `group`, if one is given. What a dead guard left there is
+    /// replaced; a living one is an error.
+    pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let socket = unconnected()?;
         if rustix::net::connect(unconnected()?, &address).is_ok() {
@@ -41,9 +42,20 @@ impl Listener {
             _ => {}
         }
         rustix::net::bind(&socket, &address)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        // A filter of system calls may forbid this even where it changes nothing.
+        let own = rustix::process::getegid().as_raw();
+        if group.is_some_and(|group| group != own) {
+            std::os::unix::fs::chown(path, None, group)?;
+        }
+        let mode = if group.is_some() { 0o660 } else { 0o600 };
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         rustix::net::listen(&socket, WAITING_MAX)?;
         Ok(Self { socket, path: path.to_owned(), users })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Waits for a peer that may give orders; others are sent away.

@@ -28,6 +28,15 @@ pub enum Error {
         /// What there is.
         found: String,
     },
+    /// No device can have this name.
+    #[error(
+        "{name:?} cannot be a network device: expected up to 15 characters without `/`, `:` and \
+         spaces"
+    )]
+    NotADeviceName {
+        /// What was given.
+        name: String,
+    },
     /// The device is no Ethernet, or has no hardware address.
     #[error(
         "cannot {action}: expected an Ethernet device, found one without a hardware address. \

@@ -44,3 +44,6 @@ pub(crate) const PROBES: u32 = 3;
 /// Options of one neighbour discovery message that are looked at; real ones
 /// have one or two.
 pub(crate) const OPTIONS_MAX: usize = 16;
+
+/// Length of a device's name, in bytes (`IFNAMSIZ` of linux/if.h, less the NUL).
+pub(crate) const DEVICE_NAME_BYTES_MAX: usize = 15;

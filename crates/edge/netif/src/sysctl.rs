@@ -10,6 +10,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, NET_ADMIN};
+use crate::limits::DEVICE_NAME_BYTES_MAX;
 
 /// Where a setting counts for every device.
 pub(crate) const ALL: &str = "all";
@@ -42,15 +43,28 @@ impl Knob {
         }
     }
 
-    fn path(self, device: &str) -> String {
-        format!("/proc/sys/net/ipv4/conf/{device}/{}", self.file())
+    /// The one place where a name becomes a path below /proc/sys.
+    fn path(self, device: &str) -> Result<String, Error> {
+        if !is_device_name(device) {
+            return Err(Error::NotADeviceName { name: device.to_owned() });
+        }
+        Ok(format!("/proc/sys/net/ipv4/conf/{device}/{}", self.file()))
     }
+}
+
+/// What the kernel takes for one (`dev_valid_name` of net/core/dev.c), of ASCII.
+fn is_device_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
+    (1..=DEVICE_NAME_BYTES_MAX).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && name.bytes().all(is_plain)
 }
 
 /// The value for `device`; none if there is no such device.
 pub(crate) fn read(knob: Knob, device: &str) -> Result<Option<i32>, Error> {
     let refused = |cause| Error::refused(format!("read {}", knob.name(device)), NET_ADMIN, cause);
-    match fs::read_to_string(knob.path(device)) {
+    match fs::read_to_string(knob.path(device)?) {
         Ok(text) => text
             .trim()
             .parse()
@@ -69,11 +83,31 @@ pub(crate) fn in_force(knob: Knob, device: &str) -> Result<i32, Error> {
 
 pub(crate) fn write(knob: Knob, device: &str, value: i32) -> Result<(), Error> {
     let action = format!("set {} = {value}", knob.name(device));
-    match fs::write(knob.path(device), value.to_string()) {
+    match fs::write(knob.path(device)?, value.to_string()) {
         // Files say so by EACCES.
         Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             Err(Error::Privilege { action, capability: NET_ADMIN })
         }
         written => written.map_err(|cause| Error::refused(action, NET_ADMIN, cause)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_leads_out_of_the_folder_of_devices() {
+        for good in ["all", "default", "lo", "eth0", "eth0.100", "br-12ab34cd56ef", "..."] {
+            assert!(Knob::RpFilter.path(good).is_ok(), "{good}");
+        }
+        let long = "x".repeat(DEVICE_NAME_BYTES_MAX + 1);
+        for bad in
+            ["", ".", "..", "../../../kernel", "a/b", "/", "a b", "a\n", "a\0", "eth0:1", &long]
+        {
+            let refused = [read(Knob::ArpIgnore, bad).map(drop), write(Knob::ArpIgnore, bad, 1)];
+            let by_name = |it| matches!(it, Err(Error::NotADeviceName { .. }));
+            assert!(refused.into_iter().all(by_name), "{bad:?}");
+        }
     }
 }

@@ -18,4 +18,4 @@ mod thread;
 
 pub use counts::Counts;
 pub use socket::{BindError, Received, SendError, Socket, SocketSettings, Waker};
-pub use thread::{Priority, beat_thread};
+pub use thread::{Priority, Raised, beat_thread};

@@ -32,8 +32,20 @@ pub(crate) const HANDSHAKE_MS: u64 = 1_000;
 /// Milliseconds for a link to connect: one lost SYN is sent again after 1 s.
 pub(crate) const LINK_CONNECT_MS: u64 = 1_500;
 
-/// Handshakes that a server of links does at a time; who comes then is closed.
+/// Handshakes that a server of links does at a time with strangers, whose addresses
+/// are not in the config; who comes then is closed.
 pub(crate) const HANDSHAKES_MAX: usize = 64;
+
+/// Of these, with one address (of IPv6: one /64): so no machine keeps others out.
+pub(crate) const HANDSHAKES_PER_ADDRESS_MAX: usize = 8;
+
+/// Handshakes with the address of a machine of the config at a time, which no
+/// stranger takes from it: more nodes than one machine has.
+pub(crate) const HANDSHAKES_PER_MEMBER_MAX: usize = 16;
+
+/// Refused streams that are read on until the refusal has arrived; others are closed
+/// at once.
+pub(crate) const LINGERING_MAX: usize = 64;
 
 /// Bytes that a refused stream may still send and that are thrown away, lest a
 /// reset takes the refusal from it.
@@ -90,6 +102,8 @@ const PEER_CONNECTIONS_PER_ADDRESS_MAX: usize = 64 * PEER_CONNECTIONS_MAX;
 pub const PEER_ADMISSION: AdmissionLimits = AdmissionLimits {
     connections_max: PEERS_MAX * PEER_CONNECTIONS_MAX,
     per_address_max: PEER_CONNECTIONS_PER_ADDRESS_MAX,
+    // Of strangers: machines of the config are told by their addresses.
+    ipv6_prefix_bits: 64,
 };
 
 /// Milliseconds after which an unused connection to a node is closed.

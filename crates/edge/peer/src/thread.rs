@@ -4,8 +4,11 @@
 //! two are active (keepalived#2066). So heartbeats have a thread of their own,
 //! and it asks for the best priority that it may have.
 
+use std::ffi::CString;
 use std::fmt;
 use std::io;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
 use crate::limits::{NICENESS, ROUND_ROBIN_PRIORITY};
@@ -21,18 +24,65 @@ pub enum Priority {
     Normal,
 }
 
+/// What a beat thread does.
+type Body = Box<dyn FnOnce(Priority) + Send>;
+
+/// Threads with real-time priority that wait for something to do.
+static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::new());
+
+/// A process that has real-time priority and is about to lose the right to it.
+/// Threads inherit it: those that are made between the two are kept for beats.
+#[derive(Debug)]
+pub struct Raised(());
+
+impl Raised {
+    /// Raises this thread, the process's only one; `None` where it may not.
+    pub fn try_new() -> Option<Self> {
+        go_round_robin(0).ok().map(Self)
+    }
+
+    /// Keeps so many threads for [`beat_thread`]; this one is as all others again.
+    pub fn keep(self, threads: usize) -> io::Result<()> {
+        for _ in 0..threads {
+            let (give, take) = sync_channel::<Body>(1);
+            let run = move || {
+                // What it starts itself is normal.
+                let priority = raise();
+                if let Ok(body) = take.recv() {
+                    body(priority);
+                }
+            };
+            let thread = Builder::new().name("skep-beat-kept".into()).spawn(run)?;
+            KEPT.lock().unwrap_or_else(PoisonError::into_inner).push((give, thread));
+        }
+        set_scheduler(libc::SCHED_OTHER, 0)
+    }
+}
+
 /// Runs `body` in a thread of that name, at most 15 bytes, with the best
 /// priority that it can get, and tells it which.
-pub fn beat_thread<T: Send + 'static>(
+pub fn beat_thread(
     name: &str,
-    body: impl FnOnce(Priority) -> T + Send + 'static,
-) -> io::Result<JoinHandle<T>> {
-    Builder::new().name(name.to_owned()).spawn(move || body(raise()))
+    body: impl FnOnce(Priority) + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let Some((give, thread)) = kept else {
+        return Builder::new().name(name.to_owned()).spawn(move || body(raise()));
+    };
+    let name = CString::new(name)?;
+    let named = move |priority| {
+        // For people who look at it.
+        let _ = rustix::thread::set_name(&name);
+        body(priority);
+    };
+    let gone = |_| io::Error::other("a thread that was kept for beats has ended");
+    give.send(Box::new(named)).map_err(gone)?;
+    Ok(thread)
 }
 
 /// Raises the calling thread.
 fn raise() -> Priority {
-    if go_round_robin().is_ok() {
+    if go_round_robin(libc::SCHED_RESET_ON_FORK).is_ok() {
         return Priority::RoundRobin(ROUND_ROBIN_PRIORITY);
     }
     let own = Some(rustix::thread::gettid());
@@ -42,12 +92,16 @@ fn raise() -> Priority {
     }
 }
 
-/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`).
-/// Threads and processes that this one starts are normal again.
+/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or to
+/// have it already. With `SCHED_RESET_ON_FORK` threads and processes that this one
+/// starts are normal again.
+fn go_round_robin(flags: libc::c_int) -> io::Result<()> {
+    set_scheduler(libc::SCHED_RR | flags, ROUND_ROBIN_PRIORITY)
+}
+
 #[expect(unsafe_code, reason = "no safe call for it in rustix")]
-fn go_round_robin() -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: ROUND_ROBIN_PRIORITY };
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+fn set_scheduler(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: priority };
     // SAFETY: the kernel reads one `sched_param`, which outlives the call; 0 is
     // the calling thread.
     let result = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) };

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::admission::{Admission, Refusal};
 use crate::conn::Conn;
-use crate::descriptors::DescriptorReserve;
+use crate::descriptors::{DescriptorReserve, without_reserve};
 use crate::limits::{ACCEPT_BATCH_MAX, ACCEPT_PAUSE_MS};
 use crate::worker::Worker;
 
@@ -51,7 +51,7 @@ pub async fn accept_loop<S: Service>(
     loop {
         let accepted = tokio::select! {
             biased;
-            accepted = listener.accept() => accepted,
+            accepted = accept(&listener) => accepted,
             () = worker.drain_started() => break,
         };
         match accepted {
@@ -130,9 +130,13 @@ async fn recover<S: Service>(
     }
 }
 
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    std::future::poll_fn(|cx| without_reserve(|| listener.poll_accept(cx))).await
+}
+
 /// One accept that does not wait.
 async fn accept_now(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
-    std::future::poll_fn(|cx| match listener.poll_accept(cx) {
+    std::future::poll_fn(|cx| match without_reserve(|| listener.poll_accept(cx)) {
         std::task::Poll::Ready(accepted) => std::task::Poll::Ready(Some(accepted)),
         std::task::Poll::Pending => std::task::Poll::Ready(None),
     })

@@ -1,5 +1,6 @@
 //! One TCP connection: reads, writes, and the deadline that bounds both.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,13 +9,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendFlags};
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::admission::Permit;
 use crate::deadline::{Cause, Timer};
-use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX};
+use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX};
 use crate::output::{Output, Piece};
+use crate::pace::{Pace, Progress, Verdict};
+use crate::tcp;
 use crate::worker::Worker;
 
 /// Why a connection can't go on.
@@ -38,6 +42,9 @@ pub struct Conn {
     peer: SocketAddr,
     timer: Rc<Timer>,
     timer_key: usize,
+    progress: RefCell<Progress>,
+    /// Its close is a reset.
+    resets: Cell<bool>,
     worker: Rc<Worker>,
     _permit: Option<Permit>,
 }
@@ -64,6 +71,7 @@ impl Conn {
             .await
             .map_err(|_| ConnError::Expired(Cause::Connect))??;
         stream.set_nodelay(true)?;
+        SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         Ok(Self::new(worker, stream, address, None))
     }
 
@@ -74,7 +82,9 @@ impl Conn {
         permit: Option<Permit>,
     ) -> Self {
         let (timer_key, timer) = worker.deadlines().add();
-        Self { stream, peer, timer, timer_key, worker: Rc::clone(worker), _permit: permit }
+        let (worker, progress) = (Rc::clone(worker), RefCell::default());
+        let resets = Cell::new(false);
+        Self { stream, peer, timer, timer_key, progress, resets, worker, _permit: permit }
     }
 
     /// The other end.
@@ -159,27 +169,46 @@ impl Conn {
         std::future::poll_fn(|cx| self.poll_recv(cx, buffer)).await
     }
 
-    /// Writes all of `output`; each time the peer takes bytes it gets
-    /// `stall_ms` for the next ones.
-    pub async fn send(&self, output: &mut Output, stall_ms: u64) -> Result<(), ConnError> {
-        self.send_telling(output, stall_ms, |_| ()).await
+    /// [`Conn::poll_send`] to a peer that must keep `pace`: until it has taken all,
+    /// or was too slow, the deadline is that of the pace.
+    pub fn poll_send_paced(
+        &self,
+        cx: &Context<'_>,
+        output: &mut Output,
+        pace: &Pace,
+    ) -> Poll<Result<(), ConnError>> {
+        let sent = self.poll_send(cx, output);
+        let now_ms = self.worker.now_ms();
+        let mut progress = self.progress.borrow_mut();
+        if sent.is_pending() {
+            if let Some(look_ms) = progress.wait(now_ms, pace) {
+                self.timer.set(look_ms, Cause::WriteStall);
+            } else if self.timer.cause() != Cause::WriteStall {
+                // It was needed for something else meanwhile.
+                self.timer.set(now_ms, Cause::WriteStall);
+            }
+        } else if progress.rest(now_ms) && self.timer.cause() == Cause::WriteStall {
+            self.timer.clear();
+        }
+        sent
     }
 
-    /// [`Conn::send`] that tells after each step how many bytes are left.
+    /// Writes all of `output` to a peer that may be silent for `stall_ms`.
+    pub async fn send(&self, output: &mut Output, stall_ms: u64) -> Result<(), ConnError> {
+        self.send_telling(output, &Pace::stall(stall_ms), |_| ()).await
+    }
+
+    /// Writes all of `output` at `pace`, and tells after each step how many bytes
+    /// are left.
     pub async fn send_telling(
         &self,
         output: &mut Output,
-        stall_ms: u64,
+        pace: &Pace,
         mut tell: impl FnMut(u64),
     ) -> Result<(), ConnError> {
-        let mut left = u64::MAX;
         std::future::poll_fn(|cx| {
-            let progress = self.poll_send(cx, output);
+            let progress = self.poll_send_paced(cx, output, pace);
             tell(output.len());
-            if progress.is_pending() && output.len() != left {
-                left = output.len();
-                self.expire_after(stall_ms, Cause::WriteStall);
-            }
             progress
         })
         .await
@@ -209,12 +238,15 @@ impl Conn {
         !matches!(peeked, Err(rustix::io::Errno::WOULDBLOCK))
     }
 
-    /// Makes the close a reset. For a reply that only the end of the stream
-    /// delimits and that was cut short: an orderly close would pass it off as
-    /// complete (RFC 9112 section 8).
-    pub fn reset_on_close(&self) {
+    /// Makes the close a reset, whoever closes: a role, a deadline, or the kernel
+    /// when the process ends. For as long as only the end of the stream tells the
+    /// peer that it has all: an orderly close would pass off a part as the whole
+    /// (RFC 9112 section 8).
+    pub fn reset_on_close(&self, is_reset: bool) {
+        self.resets.set(is_reset);
         // An error means that there is no connection left to reset.
-        let _ = rustix::net::sockopt::set_socket_linger(self, Some(Duration::ZERO));
+        let linger = is_reset.then_some(Duration::ZERO);
+        let _ = rustix::net::sockopt::set_socket_linger(self, linger);
     }
 
     /// Ends the sending direction, so that the peer sees the end of stream.
@@ -226,7 +258,7 @@ impl Conn {
     /// still sending, for a while. A close with unread bytes would reset the
     /// connection and take the reply away from the peer (RFC 9112 section 9.6).
     pub async fn linger(self) {
-        if self.finish_sending().is_err() {
+        if self.resets.get() || self.finish_sending().is_err() {
             return;
         }
         self.expire_after(LINGER_MS_MAX, Cause::Lifetime);
@@ -262,7 +294,23 @@ impl Conn {
 
     fn check_deadline(&self, cx: &Context<'_>) -> Result<(), ConnError> {
         self.timer.register(cx);
-        self.timer.expired().map_or(Ok(()), |cause| Err(ConnError::Expired(cause)))
+        match self.timer.expired() {
+            None => Ok(()),
+            Some(Cause::WriteStall) => self.judge_pace(),
+            Some(cause) => Err(ConnError::Expired(cause)),
+        }
+    }
+
+    /// It is time to look whether the peer keeps its pace.
+    fn judge_pace(&self) -> Result<(), ConnError> {
+        let taken = tcp::taken(self)?;
+        match self.progress.borrow_mut().look(self.worker.now_ms(), &taken) {
+            Verdict::Wait(look_ms) => {
+                self.timer.set(look_ms, Cause::WriteStall);
+                Ok(())
+            }
+            Verdict::Cut(cause) => Err(ConnError::Expired(cause)),
+        }
     }
 
     /// Tells the runtime that `interest` is exhausted without a system call to

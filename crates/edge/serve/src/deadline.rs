@@ -18,8 +18,10 @@ pub enum Cause {
     Head,
     /// Waiting for a request body, or a body slower than the minimum rate.
     Body,
-    /// The peer took no byte of the reply.
+    /// The peer took no byte of what it was sent.
     WriteStall,
+    /// It took bytes, on average fewer than the least rate.
+    SendRate,
     /// Between requests.
     Idle,
     /// The connection is as old as it may get.

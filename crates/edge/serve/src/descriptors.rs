@@ -1,6 +1,7 @@
 //! File descriptors: as many as allowed, and one spare for when they run out.
 
 use std::fs::File;
+use std::sync::{PoisonError, RwLock};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -12,6 +13,17 @@ pub fn raise_descriptor_limit() -> u64 {
         Ok(()) => limit.maximum.unwrap_or(u64::MAX),
         Err(_) => limit.current.unwrap_or(u64::MAX),
     }
+}
+
+/// Held for writing while a reserve is lent. Else another worker's accept could
+/// take the descriptor in between; then nobody could be told anything until some
+/// connection ends, and whoever waits would wait for that.
+static LENT: RwLock<()> = RwLock::new(());
+
+/// Runs an accept that does not wait, and takes no descriptor that was lent.
+pub(crate) fn without_reserve<R>(accept: impl FnOnce() -> R) -> R {
+    let _not_lent = LENT.read().unwrap_or_else(PoisonError::into_inner);
+    accept()
 }
 
 /// A descriptor kept open for the moment when none is left: closing it lets
@@ -28,6 +40,7 @@ impl DescriptorReserve {
 
     /// Runs `job` with one descriptor more than before, then takes it back.
     pub fn lend<R>(&mut self, job: impl FnOnce() -> R) -> R {
+        let _lent = LENT.write().unwrap_or_else(PoisonError::into_inner);
         self.0 = None;
         let result = job();
         self.0 = File::open("/dev/null").ok();

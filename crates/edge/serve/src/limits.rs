@@ -46,3 +46,20 @@ pub(crate) const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// Shards of the per-address table; accepts on different cores rarely meet.
 pub(crate) const ADDRESS_SHARDS: usize = 16;
+
+/// Looks at a peer that takes nothing, in the time after which it is cut: by so
+/// much, an eighth, that may come late.
+pub(crate) const STALL_LOOKS: u64 = 8;
+
+/// Steps in which a receiver opens its window: 16 in Linux and BSD. Half, because a
+/// buffer holds more than the bytes that are in it when it is full.
+pub(crate) const WINDOW_STEPS: u64 = 8;
+
+/// The largest buffer that a receiver is believed to have, in bytes: what a machine
+/// tuned for long fat networks gives a socket (`net.ipv4.tcp_rmem`).
+pub(crate) const RECEIVE_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Bytes that a connection holds in the kernel without having sent them: what a
+/// slow reader costs beside the segment that it pins; enough to keep a fast one's
+/// pipe full between two wake-ups (128 KiB is what others run with).
+pub(crate) const UNSENT_BYTES_MAX: u32 = 128 * 1024;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::limits::BACKLOG_MAX;
+use crate::limits::{BACKLOG_MAX, UNSENT_BYTES_MAX};
 
 /// An address could not be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +90,9 @@ fn bound(address: SocketAddr, share: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_nonblocking(true)?;
-    // Inherited by every accepted socket: saves a system call per connection.
+    // Inherited by every accepted socket: saves system calls per connection.
     socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }

@@ -5,6 +5,7 @@
 //! `Output` and leave with one vectored write. Reused, it allocates nothing.
 
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -16,15 +17,90 @@ use crate::limits::{REPLY_PARTS_MAX, SCRATCH_BYTES_MAX};
 /// Bytes once shared never change: the kernel may still hold references to the
 /// pages of a [`SharedBytes::file`] after they count as sent.
 pub trait SharedBytes: Send + Sync {
-    /// The contiguous bytes number `chunk` of this object.
+    /// The contiguous bytes number `chunk` of this object, as far as they are there.
     fn chunk(&self, chunk: u32) -> &[u8];
 
-    /// The memory file that holds the bytes instead, if one does, and where in
-    /// it they begin: then they are sent without being copied, and `chunk`
-    /// means nothing.
-    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+    /// Where in a memory file the bytes are instead, if they are in one: then they
+    /// are sent without being copied, and `chunk` means nothing.
+    fn file(&self) -> Option<FilePart<'_>> {
         None
     }
+}
+
+/// The part of a memory file that holds the bytes of one object.
+#[derive(Clone, Copy, Debug)]
+pub struct FilePart<'a> {
+    /// Others have their bytes in it, too.
+    pub file: BorrowedFd<'a>,
+    /// Where the object's begin.
+    pub offset: u64,
+    /// How many of them are there.
+    pub bytes: u32,
+}
+
+/// Bytes that somebody keeps, and that are there: what an output can be given. It is
+/// made only of what its owner has. Behind that are other objects' bytes, or none.
+#[derive(Clone)]
+pub struct SharedSlice {
+    owner: Arc<dyn SharedBytes>,
+    chunk: u32,
+    start: u32,
+    end: u32,
+}
+
+impl SharedSlice {
+    /// Bytes `range` of `owner`'s chunk number `chunk`, or of what it has in a file.
+    /// `None`: they are not all there.
+    pub fn of(owner: Arc<dyn SharedBytes>, chunk: u32, range: Range<u32>) -> Option<Self> {
+        let Range { start, end } = range;
+        let is_there = start <= end && end <= there(&*owner, chunk);
+        is_there.then_some(Self { owner, chunk, start, end })
+    }
+
+    /// All that `owner` has under chunk number `chunk`, or in its file.
+    pub fn whole(owner: Arc<dyn SharedBytes>, chunk: u32) -> Self {
+        let there = there(&*owner, chunk);
+        Self { owner, chunk, start: 0, end: there }
+    }
+
+    /// Bytes of it.
+    pub fn len(&self) -> u32 {
+        self.end - self.start
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// What is to be sent behind its first `skip` bytes.
+    fn rest(&self, skip: usize) -> Rest<'_> {
+        let Self { owner, chunk, start, end } = self;
+        let Some(part) = owner.file() else {
+            return Rest::Memory(&owner.chunk(*chunk)[*start as usize..*end as usize][skip..]);
+        };
+        assert!(*end <= part.bytes, "what was there stays");
+        let offset = part.offset + u64::from(*start) + skip as u64;
+        Rest::File { file: part.file, offset, bytes: self.len() as usize - skip }
+    }
+}
+
+impl std::fmt::Debug for SharedSlice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedSlice({}: {}..{})", self.chunk, self.start, self.end)
+    }
+}
+
+/// Bytes that are there under a chunk's number.
+fn there(owner: &dyn SharedBytes, chunk: u32) -> u32 {
+    let in_memory = || u32::try_from(owner.chunk(chunk).len()).unwrap_or(u32::MAX);
+    owner.file().map_or_else(in_memory, |part| part.bytes)
+}
+
+/// What is left of a slice.
+enum Rest<'a> {
+    Memory(&'a [u8]),
+    File { file: BorrowedFd<'a>, offset: u64, bytes: usize },
 }
 
 /// What one system call is to send.
@@ -37,7 +113,7 @@ pub(crate) enum Piece<'a> {
 
 enum Part {
     Inline { end: usize },
-    Shared { owner: Arc<dyn SharedBytes>, chunk: u32, start: u32, end: u32 },
+    Shared(SharedSlice),
 }
 
 /// A queue of bytes to write, in order.
@@ -71,15 +147,56 @@ impl Output {
         self.bytes_left += bytes.len() as u64;
     }
 
-    /// Appends bytes `start..end` of `owner`'s chunk number `chunk`, uncopied.
-    pub fn share(&mut self, owner: Arc<dyn SharedBytes>, chunk: u32, start: u32, end: u32) {
-        assert!(start <= end, "a range runs forward");
-        if start == end {
+    /// Appends the bytes of `slice`, uncopied.
+    pub fn share(&mut self, slice: SharedSlice) {
+        if slice.is_empty() {
             return;
         }
         self.seal();
-        self.bytes_left += u64::from(end - start);
-        self.parts.push(Part::Shared { owner, chunk, start, end });
+        self.bytes_left += u64::from(slice.len());
+        self.parts.push(Part::Shared(slice));
+    }
+
+    /// Takes back the shared bytes that were appended last and not yet written; tells
+    /// how many.
+    pub fn take_back(&mut self) -> u64 {
+        self.seal();
+        let before = self.bytes_left;
+        while self.parts.len() > self.parts_done
+            && let Some(Part::Shared(slice)) = self.parts.last()
+        {
+            let is_begun = self.parts.len() == self.parts_done + 1;
+            let written = if is_begun { std::mem::take(&mut self.part_offset) } else { 0 };
+            self.bytes_left -= u64::from(slice.len()) - written as u64;
+            self.parts.pop();
+        }
+        let taken_back = before - self.bytes_left;
+        if self.is_empty() {
+            self.clear();
+        }
+        taken_back
+    }
+
+    /// Replaces what is shared by copies: nothing of others' memory is held any more.
+    pub fn own(&mut self) -> io::Result<()> {
+        let mut own = Vec::with_capacity(self.bytes_left as usize);
+        while !self.is_empty() {
+            self.write_once(usize::MAX, |piece| match piece {
+                Piece::Memory { slices, .. } => {
+                    slices.iter().for_each(|slice| own.extend_from_slice(slice));
+                    Ok(slices.iter().map(|slice| slice.len()).sum())
+                }
+                Piece::File { file, offset, bytes } => {
+                    let before = own.len();
+                    own.resize(before + bytes, 0);
+                    let read = rustix::io::pread(file, &mut own[before..], offset)?;
+                    own.truncate(before + read);
+                    if read > 0 { Ok(read) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+                }
+            })?;
+        }
+        self.copy(&own);
+        Ok(())
     }
 
     /// Bytes not yet written.
@@ -129,18 +246,16 @@ impl Output {
                 Part::Inline { end } => {
                     let bytes = &self.inline[inline_at..*end];
                     inline_at = *end;
-                    bytes
+                    &bytes[skip..]
                 }
-                Part::Shared { owner, chunk, start, end } => match owner.file() {
-                    None => &owner.chunk(*chunk)[*start as usize..*end as usize],
-                    Some((found, base)) => {
-                        let offset = base + u64::from(*start) + skip as u64;
-                        file = Some((found, offset, (end - start) as usize - skip));
+                Part::Shared(slice) => match slice.rest(skip) {
+                    Rest::Memory(bytes) => bytes,
+                    Rest::File { file: found, offset, bytes } => {
+                        file = Some((found, offset, bytes));
                         break;
                     }
                 },
             };
-            let bytes = &bytes[skip..];
             let bytes = &bytes[..bytes.len().min(bytes_max - offered)];
             slices[count] = IoSlice::new(bytes);
             offered += bytes.len();
@@ -175,7 +290,7 @@ impl Output {
         while let Some(part) = self.parts.get(self.parts_done) {
             let (len, inline_end) = match part {
                 Part::Inline { end } => (end - self.inline_start, Some(*end)),
-                Part::Shared { start, end, .. } => ((end - start) as usize, None),
+                Part::Shared(slice) => (slice.len() as usize, None),
             };
             let left = len - self.part_offset;
             if written < left {
@@ -218,9 +333,23 @@ mod tests {
         fn chunk(&self, _: u32) -> &[u8] {
             unreachable!("it is a file")
         }
-        fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
-            Some((self.0.as_fd(), 1))
+        fn file(&self) -> Option<FilePart<'_>> {
+            Some(FilePart { file: self.0.as_fd(), offset: 1, bytes: 26 })
         }
+    }
+
+    fn slice(owner: &Arc<dyn SharedBytes>, start: u32, end: u32) -> SharedSlice {
+        SharedSlice::of(Arc::clone(owner), 0, start..end).unwrap()
+    }
+
+    fn fixed(bytes: &[u8]) -> Arc<dyn SharedBytes> {
+        Arc::new(Fixed(bytes.to_vec()))
+    }
+
+    fn alphabet() -> Arc<dyn SharedBytes> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"_abcdefghijklmnopqrstuvwxyz_").unwrap();
+        Arc::new(Alphabet(file))
     }
 
     fn bytes_of(piece: Piece<'_>) -> Vec<u8> {
@@ -257,11 +386,11 @@ mod tests {
         for bite in 1..40 {
             let mut output = Output::default();
             output.copy(b"head one;");
-            output.share(Arc::new(Fixed(b"0123456789".to_vec())), 0, 2, 7);
+            output.share(slice(&fixed(b"0123456789"), 2, 7));
             output.copy(b"head two;");
             output.copy(b"more;");
-            output.share(Arc::new(Fixed(b"abc".to_vec())), 0, 0, 3);
-            output.share(Arc::new(Fixed(b"abc".to_vec())), 0, 1, 1);
+            output.share(slice(&fixed(b"abc"), 0, 3));
+            output.share(slice(&fixed(b"abc"), 1, 1));
             assert_eq!(drain(&mut output, bite), b"head one;23456head two;more;abc");
             assert!(output.is_empty());
         }
@@ -270,24 +399,63 @@ mod tests {
     #[test]
     fn files_and_memory_interleave_in_any_bite_size() {
         for bite in 1..40 {
-            let mut file = tempfile::tempfile().unwrap();
-            file.write_all(b"_abcdefghijklmnopqrstuvwxyz").unwrap();
-            let alphabet: Arc<dyn SharedBytes> = Arc::new(Alphabet(file));
+            let alphabet = alphabet();
             let mut output = Output::default();
             output.copy(b"head;");
-            output.share(Arc::clone(&alphabet), 0, 3, 9);
-            output.share(alphabet, 0, 20, 26);
+            output.share(slice(&alphabet, 3, 9));
+            output.share(slice(&alphabet, 20, 26));
             output.copy(b";tail");
             assert_eq!(drain(&mut output, bite), b"head;defghiuvwxyz;tail");
         }
     }
 
     #[test]
+    #[expect(clippy::reversed_empty_ranges, reason = "it is to be refused")]
+    fn there_is_no_slice_of_more_than_there_is() {
+        for owner in [fixed(b"abcdefghijklmnopqrstuvwxyz"), alphabet()] {
+            let of = |range| SharedSlice::of(Arc::clone(&owner), 0, range).map(|it| it.len());
+            assert_eq!([of(0..26), of(25..26), of(26..26)], [Some(26), Some(1), Some(0)]);
+            assert_eq!([of(0..27), of(27..27), of(26..30), of(7..6)], [None; 4]);
+        }
+    }
+
+    #[test]
+    fn what_is_shared_can_be_taken_back_or_owned_wherever_it_was_interrupted() {
+        let all = b"head;23456abcdef";
+        for sent in 0..all.len() {
+            for is_owned in [true, false] {
+                let mut output = Output::default();
+                output.copy(b"head;");
+                let body = fixed(b"0123456789");
+                output.share(slice(&body, 2, 7));
+                output.share(slice(&fixed(b"abcdef"), 0, 6));
+                let mut sink = Vec::new();
+                while sink.len() < sent {
+                    let mut bite = |bytes: Vec<u8>| {
+                        let some = bytes.len().min(sent - sink.len());
+                        sink.extend_from_slice(&bytes[..some]);
+                        Ok(some)
+                    };
+                    output.write_once(usize::MAX, |piece| bite(bytes_of(piece))).unwrap();
+                }
+                let taken = match is_owned {
+                    true => output.own().map(|()| 0).unwrap(),
+                    false => output.take_back(),
+                };
+                assert_eq!(Arc::strong_count(&body), 1, "nothing of it is held");
+                sink.extend(drain(&mut output, 3));
+                assert_eq!(sink, all[..all.len() - taken as usize], "{sent}");
+                assert!(is_owned || taken as usize == all.len() - sent.max(5));
+            }
+        }
+    }
+
+    #[test]
     fn more_parts_than_one_write_takes() {
         let mut output = Output::default();
-        let body: Arc<dyn SharedBytes> = Arc::new(Fixed(b"x".to_vec()));
+        let body = fixed(b"x");
         for _ in 0..(3 * REPLY_PARTS_MAX) {
-            output.share(Arc::clone(&body), 0, 0, 1);
+            output.share(slice(&body, 0, 1));
         }
         assert_eq!(drain(&mut output, usize::MAX).len(), 3 * REPLY_PARTS_MAX);
     }

@@ -108,12 +108,21 @@ type Job = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 
 /// Reaches one worker from any thread.
 #[derive(Clone)]
-pub struct WorkerHandle(mpsc::UnboundedSender<Job>);
+pub struct WorkerHandle {
+    jobs: mpsc::UnboundedSender<Job>,
+    runtime: tokio::runtime::Handle,
+}
 
 impl WorkerHandle {
     /// Runs `job` on the worker's thread, soon. False if the worker is gone.
     pub fn run(&self, job: impl FnOnce(&Rc<Worker>) + Send + 'static) -> bool {
-        self.0.send(Box::new(job)).is_ok()
+        self.jobs.send(Box::new(job)).is_ok()
+    }
+
+    /// Tasks of the worker that have not ended: each connection is one, and what
+    /// runs behind replies.
+    pub fn tasks(&self) -> usize {
+        self.runtime.metrics().num_alive_tasks()
     }
 }
 
@@ -165,7 +174,7 @@ impl Workers {
 
     fn spawn(&mut self, index: usize) -> Result<(), WorkersError> {
         #[expect(clippy::disallowed_methods, reason = "jobs come from start-up and reloads alone")]
-        let (sender, jobs) = mpsc::unbounded_channel();
+        let (sender, queue) = mpsc::unbounded_channel();
         let drain = self.drain.subscribe();
         let finish = self.finish.subscribe();
         let (report, started) = std::sync::mpsc::sync_channel(1);
@@ -174,17 +183,18 @@ impl Workers {
             std::thread::Builder::new().name(format!("skep-{index}")).spawn(move || {
                 match local_runtime(index) {
                     Ok(runtime) => {
-                        let _ = report.send(Ok(()));
-                        run(runtime, Worker::new(index, drain), finish, jobs);
+                        let _ = report.send(Ok(runtime.handle().clone()));
+                        run(runtime, Worker::new(index, drain), finish, queue);
                     }
                     Err(error) => {
                         let _ = report.send(Err(error));
                     }
                 }
             })?;
-        started.recv().unwrap_or_else(|_| Err(std::io::Error::other("the thread ended")))?;
+        let started = started.recv();
+        let runtime = started.unwrap_or_else(|_| Err(std::io::Error::other("the thread ended")))?;
         self.threads.push(thread);
-        self.handles.push(WorkerHandle(sender));
+        self.handles.push(WorkerHandle { jobs: sender, runtime });
         Ok(())
     }
 }

@@ -197,6 +197,7 @@ counter_table! {
         ClosedHeadTimeout closed_head_timeout = "head_timeout";
         ClosedBodySlow closed_body_slow = "body_slow";
         ClosedWriteStall closed_write_stall = "write_stall";
+        ClosedSendSlow closed_send_slow = "send_slow";
         ClosedReject closed_reject = "reject";
         ClosedError closed_error = "error";
         ClosedDraining closed_draining = "draining";
@@ -222,6 +223,12 @@ counter_table! {
         Reject503 reject_503 = "503";
         Reject505 reject_505 = "505";
         RejectOther reject_other = "other";
+    }
+    "skep_slow_replies_total" "Replies that are sent by copies because their client is slow." {
+        SlowReplies slow_replies;
+    }
+    "skep_pins_refused_total" "Replies sent by copies, or not at all, because those to their client's address hold all that they may." {
+        PinsRefused pins_refused;
     }
     "skep_received_bytes_total" "Bytes read from clients." {
         ReceivedBytes received_bytes;
@@ -269,6 +276,9 @@ counter_table! {
     "skep_cache_too_large_total" "Segments that were got and not kept: they are larger than the memory cache." {
         CacheTooLarge cache_too_large;
     }
+    "skep_fields_dropped_total" "Fields left out of requests, because of `_` in their names." {
+        FieldsDropped fields_dropped;
+    }
     "skep_disk_reads_total" "Reads of files, by the way they took." by "way" {
         DiskReadNowait disk_read_nowait = "nowait";
         DiskReadPool disk_read_pool = "pool";
@@ -294,11 +304,17 @@ counter_table! {
     "skep_upstream_retry_budget_exhausted_total" "Retries not made because the budget was spent." {
         UpstreamRetryBudgetExhausted upstream_retry_budget_exhausted;
     }
+    "skep_upstream_spared_total" "Rows of failed requests that left a node in that can't be spared." {
+        UpstreamSpared upstream_spared;
+    }
     "skep_upstream_failures_total" "Requests to nodes that ended without a whole reply." {
         UpstreamFailures upstream_failures;
     }
     "skep_upstream_timeouts_total" "Requests to nodes that ran out of time." {
         UpstreamTimeouts upstream_timeouts;
+    }
+    "skep_slow_passes_cut_total" "Uncacheable replies cut off: too many slow ones of one client address." {
+        SlowPassesCut slow_passes_cut;
     }
     "skep_redirects_total" "Requests answered by sending the client to a node." {
         Redirects redirects;

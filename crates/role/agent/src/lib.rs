@@ -165,11 +165,9 @@ impl Agent {
         let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
         beat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
-            give_up_privileges();
             report.run();
         })?;
         std::thread::Builder::new().name("skep-obey".into()).spawn(move || {
-            give_up_privileges();
             obey.run(&to_apply);
         })?;
         Ok(Self { opened, counts, shared, stop, waker })
@@ -242,13 +240,6 @@ fn settings(config: &Config, key: &Key) -> Settings {
         new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
         stream: false,
         own_node: NO_NODE,
-    }
-}
-
-/// These threads were started with the privileges of the process's start.
-pub(crate) fn give_up_privileges() {
-    if let Err(error) = skep_guard::privileges::keep_nothing() {
-        tracing::warn!(%error, "a thread keeps privileges that it does not need");
     }
 }
 

@@ -9,7 +9,7 @@ use skep_wire::message::NodeLoad;
 use skep_wire::seal::Key;
 
 use crate::report::{LoadAlone, Report};
-use crate::{AgentError, conversation, give_up_privileges};
+use crate::{AgentError, conversation};
 
 /// What a reporter needs to begin.
 pub struct ReporterParts {
@@ -43,7 +43,6 @@ impl Reporter {
         let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
         beat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");
-            give_up_privileges();
             report.run();
         })?;
         Ok(Self { counts, stop, waker })

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -99,8 +100,15 @@ pub enum ConsoleError {
     Thread(#[from] io::Error),
 }
 
-/// The management API of a process.
-pub struct Console;
+/// The management API of a process, before it answers: its addresses are taken,
+/// which may need privileges that the process gives up then.
+#[derive(Debug)]
+pub struct Console {
+    api: Option<(TcpListener, SocketAddr, Option<Token>)>,
+    metrics: Option<(TcpListener, SocketAddr)>,
+    path: Option<PathBuf>,
+    socket: Option<(UnixListener, SocketFile)>,
+}
 
 /// A running console; it ends when this is dropped.
 #[derive(Debug)]
@@ -113,41 +121,65 @@ pub struct ConsoleHandle {
 }
 
 impl Console {
-    /// Opens all that `config` names, or nothing, and serves it on a thread of
-    /// its own.
+    /// Takes the addresses that `config` names, all or none.
     ///
     /// # Errors
     /// [`ConsoleError`].
-    pub fn start(
-        config: ConsoleConfig,
-        control: Arc<dyn Control>,
-    ) -> Result<ConsoleHandle, ConsoleError> {
-        let mut listening = Listening::default();
-        let (mut api_address, mut metrics_address, mut socket) = (None, None, None);
-        if let Some(path) = &config.socket {
-            let (listener, file) = socket::listen(path).map_err(|error| explain(path, error))?;
-            socket = Some(file);
-            let router = routes::api(Arc::clone(&control), Door::Socket);
-            listening.unix.push((listener, router));
-        }
+    pub fn bind(config: ConsoleConfig) -> Result<Self, ConsoleError> {
+        let mut console = Self { api: None, metrics: None, path: config.socket, socket: None };
         if let Some(address) = config.listen {
             if !address.ip().is_loopback() && config.token.is_none() {
                 return Err(ConsoleError::TokenNeeded { address });
             }
             let (listener, bound) = bind(address, "the admin API", "admin.listen")?;
-            api_address = Some(bound);
-            let door = Door::Tcp { ip: bound.ip(), token: config.token };
-            listening.tcp.push((listener, routes::api(Arc::clone(&control), door)));
+            console.api = Some((listener, bound, config.token));
         }
         if let Some(address) = config.metrics_listen {
-            let (listener, bound) = bind(address, "metrics", "metrics.listen")?;
+            console.metrics = Some(bind(address, "metrics", "metrics.listen")?);
+        }
+        Ok(console)
+    }
+
+    /// Opens the socket that the config names. It belongs to the user of this process,
+    /// so this comes when that is who it will be.
+    ///
+    /// # Errors
+    /// [`ConsoleError`].
+    pub fn open_socket(&mut self) -> Result<(), ConsoleError> {
+        if let Some(path) = &self.path {
+            self.socket = Some(socket::listen(path).map_err(|error| explain(path, error))?);
+        }
+        Ok(())
+    }
+
+    /// Answers, on a thread of its own, wherever it is open; without an address and a
+    /// socket there is nothing to do.
+    ///
+    /// # Errors
+    /// [`ConsoleError::Thread`].
+    pub fn serve(self, control: Arc<dyn Control>) -> Result<Option<ConsoleHandle>, ConsoleError> {
+        let mut listening = Listening::default();
+        let (mut api_address, mut metrics_address, mut socket) = (None, None, None);
+        if let Some((listener, file)) = self.socket {
+            socket = Some(file);
+            listening.unix.push((listener, routes::api(Arc::clone(&control), Door::Socket)));
+        }
+        if let Some((listener, bound, token)) = self.api {
+            api_address = Some(bound);
+            let door = Door::Tcp { ip: bound.ip(), token };
+            listening.tcp.push((listener, routes::api(Arc::clone(&control), door)));
+        }
+        if let Some((listener, bound)) = self.metrics {
             metrics_address = Some(bound);
             listening.tcp.push((listener, routes::metrics(control)));
+        }
+        if listening.unix.is_empty() && listening.tcp.is_empty() {
+            return Ok(None);
         }
         let (stop, stopped) = oneshot::channel();
         let thread = listening.run(stopped)?;
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(ConsoleHandle { api_address, metrics_address, socket, stop, thread })
+        Ok(Some(ConsoleHandle { api_address, metrics_address, socket, stop, thread }))
     }
 }
 
@@ -182,7 +214,7 @@ impl Drop for ConsoleHandle {
 /// What was opened, each with what it serves.
 #[derive(Default)]
 struct Listening {
-    unix: Vec<(std::os::unix::net::UnixListener, Router)>,
+    unix: Vec<(UnixListener, Router)>,
     tcp: Vec<(TcpListener, Router)>,
 }
 

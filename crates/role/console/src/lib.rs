@@ -27,6 +27,7 @@ mod limits;
 mod model;
 mod openapi;
 mod problem;
+mod room;
 mod routes;
 mod server;
 mod socket;

@@ -20,7 +20,8 @@ pub(crate) const REQUEST_MS: u64 = 30_000;
 pub(crate) const CONNECTION_MS: u64 = 10 * 60_000;
 
 /// Connections to one listener: commands and screens, not traffic. Each
-/// listener has its own, so nobody locks the unix socket from outside.
+/// listener has its own, so nobody locks the unix socket from outside. Those without
+/// a request in work make room for others.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
 
 /// Pause after a failed accept, in milliseconds: out of descriptors, trying on

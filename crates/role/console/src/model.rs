@@ -366,7 +366,7 @@ pub struct NewNode {
     pub address: SocketAddr,
     /// Its share of the work under weighted policies.
     #[serde(default = "one")]
-    #[schema(minimum = 1, maximum = 65_535)]
+    #[schema(minimum = 1, maximum = 256)]
     pub weight: u32,
     /// Host and port that a redirect names; without it, `address`.
     #[serde(default)]
@@ -381,7 +381,7 @@ pub struct NewNode {
 #[serde(deny_unknown_fields)]
 pub struct NewWeight {
     /// Its share of the work under weighted policies.
-    #[schema(minimum = 1, maximum = 65_535)]
+    #[schema(minimum = 1, maximum = 256)]
     pub weight: u32,
 }
 

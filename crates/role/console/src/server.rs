@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -14,10 +13,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::Semaphore;
 
 use crate::audit::Peer;
 use crate::limits::{ACCEPT_PAUSE_MS, CONNECTION_MS, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MS};
+use crate::room::{Asked, Room};
 
 /// What a connection over the limit is told.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
@@ -68,7 +67,7 @@ const PATIENCE: Patience = Patience {
 
 /// Serves what comes to `listener`, until dropped. Runs within a `LocalSet`.
 pub(crate) async fn serve(listener: impl Listener, router: Router) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Room::new(CONNECTIONS_MAX);
     loop {
         let (mut stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
@@ -78,30 +77,43 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
                 continue;
             }
         };
-        match Arc::clone(&room).try_acquire_owned() {
-            Ok(place) => {
-                let served = connection(TokioIo::new(stream), peer, router.clone(), PATIENCE);
+        match room.take() {
+            Some(place) => {
+                let stream = TokioIo::new(stream);
+                let (asked, left) = (place.asked(), place.left());
+                let served = connection(stream, peer, router.clone(), PATIENCE, asked);
                 tokio::task::spawn_local(async move {
-                    served.await;
+                    tokio::select! {
+                        () = served => {}
+                        () = left => tracing::debug!("a connection made room for another"),
+                    }
                     drop(place);
                 });
             }
             // It fits into the empty buffer of a new connection: no wait.
-            Err(_) => drop(stream.write_all(FULL).await),
+            None => drop(stream.write_all(FULL).await),
         }
     }
 }
 
+/// Serves `stream` to its end; `asked` counts its requests in work.
 async fn connection(
     stream: impl Read + Write + Unpin,
     peer: Peer,
     router: Router,
     patience: Patience,
+    asked: Asked,
 ) {
     let routes = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
-        routes.call(request)
+        let work = asked.begin();
+        let answered = routes.call(request);
+        async move {
+            let answer = answered.await;
+            drop(work);
+            answer
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

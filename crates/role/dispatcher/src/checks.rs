@@ -78,6 +78,9 @@ impl Dispatcher {
                     round.pause_ms = round.pause_ms.min(ms_until(at, now));
                 }
             }
+            for due in &round.due {
+                state.membership.begin_check(now, due.id);
+            }
             round
         })
     }

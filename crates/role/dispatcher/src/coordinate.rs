@@ -12,7 +12,7 @@
 //! that they are linked with: it has the highest rank.
 
 use std::collections::HashMap;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -90,8 +90,8 @@ impl CoordinatorLoads {
 
 impl Coordination {
     /// Takes links of nodes at `listener`; on standby until told otherwise.
-    /// Nodes tell of their load every `report_ms`; there are `nodes` of them, as far
-    /// as the config knows.
+    /// Nodes tell of their load every `report_ms`; they are at `nodes`, as far as the
+    /// config knows.
     /// No other dispatcher of the cluster has its `rank`.
     ///
     /// # Errors
@@ -101,12 +101,12 @@ impl Coordination {
         listener: TcpListener,
         seed: u64,
         report_ms: u64,
-        nodes: usize,
+        nodes: Vec<IpAddr>,
         rank: u8,
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
-        let settings = Settings { load_ms_max, nodes, ..Settings::default() };
+        let settings = Settings { load_ms_max, nodes: nodes.len(), ..Settings::default() };
         let mut desk = Desk {
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(rank),
@@ -115,7 +115,8 @@ impl Coordination {
             shown: Arc::clone(&view),
             ticks: 0,
         };
-        let settings = LinkSettings::new(identity, COORDINATOR_TICK_MS);
+        let usual = LinkSettings::new(identity, COORDINATOR_TICK_MS);
+        let settings = LinkSettings { members: nodes, ..usual };
         let handle = move |event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>| {
             desk.handle(event, outbox);
         };

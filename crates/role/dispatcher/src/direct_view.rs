@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use skep_cluster::{Failure, State as Life};
+use skep_cluster::State as Life;
 
 use crate::dispatcher::Dispatcher;
 
@@ -67,7 +67,7 @@ impl Dispatcher {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);
             if let Some(id) = id {
-                state.on_request(now, id, Err(Failure::Silent));
+                state.on_silence(now, id);
             }
         });
     }

@@ -81,9 +81,10 @@ impl Dispatcher {
         &self.published
     }
 
-    /// A request at a node failed, or went well after others had failed.
-    pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) {
-        self.change(|state, now| state.on_request(now, id, outcome));
+    /// A request at a node failed, or went well after others had failed. Whether
+    /// the node would be out now if it could be spared, and was not before.
+    pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) -> bool {
+        self.change(|state, now| state.on_request(now, id, outcome))
     }
 
     /// Runs `job` on the state and tells workers what changed.

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Cache};
 use skep_cluster::RetryBudget;
-use skep_http::{RequestHead, path};
+use skep_http::RequestHead;
+use skep_http::path::{self, Path, Reading};
 use skep_policy::{ClusterView, NodeView, Policy, RequestKey, policies};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
@@ -98,7 +99,7 @@ impl Lane {
                 host = &self.host;
             }
             // What can't be normalised is the node's to refuse.
-            path = path::normalise(request.path).unwrap_or(path);
+            path = path::read(request.path, Reading::Origins).map_or(path, Path::into_place);
         }
         let key = RequestKey {
             client: client.ip(),

@@ -95,3 +95,7 @@ pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;
 /// How long the thread of the links may take to say that the time of a purge is
 /// over, in milliseconds: some looks.
 pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;
+
+/// Bytes of one reply that count as load, at most: 1 TiB. A node may announce 2^64, and
+/// a million of these must not overflow a sum.
+pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;

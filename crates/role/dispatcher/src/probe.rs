@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 
 use skep_cluster::Failure;
-use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
+use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
 use skep_serve::{Cause, Conn, ConnError, Output, Worker};
 use skep_upstream::UpstreamError;
@@ -21,7 +22,11 @@ pub(crate) async fn probe(
     address: SocketAddr,
     settings: &Settings,
 ) -> Option<Verdict> {
-    match ask(worker, address, settings).await {
+    let timeout_ms = settings.membership.health.timeout_ms;
+    // Sharper than a connection's deadline: late checks add up to a late verdict.
+    let limit = Duration::from_millis(timeout_ms);
+    let asked = tokio::time::timeout(limit, ask(worker, address, settings)).await;
+    match asked.unwrap_or(Ok(Verdict::Bad(Failure::TimedOut))) {
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
             tracing::warn!("node at {address} can't be checked: {error}");
@@ -105,14 +110,14 @@ fn judge(received: &[u8], settings: &Settings, is_all: bool) -> Option<Verdict> 
     let malformed = Some(Verdict::Bad(Failure::Malformed));
     let mut rest = received;
     for _ in 0..=INTERIM_RESPONSES_MAX {
-        let len = match HeadScanner::response().scan(rest, &RESPONSE_HEAD) {
+        let len = match HeadScanner::response().scan(rest, &NODE_RESPONSE_HEAD) {
             Ok(Some(len)) => len,
             Ok(None) => return None,
             Err(_) => return malformed,
         };
         let (head, body) = rest.split_at(len);
         let mut slots = FieldSlots::new();
-        match parse_response(&mut slots, head, Method::Get, &RESPONSE_HEAD) {
+        match parse_response(&mut slots, head, Method::Get, &NODE_RESPONSE_HEAD) {
             Err(_) => return malformed,
             Ok(response) if response.status < 200 => rest = body,
             Ok(response) if response.status == settings.check_status => {

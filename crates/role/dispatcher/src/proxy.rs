@@ -161,7 +161,9 @@ impl<'a> Trip<'a, '_, '_, '_> {
                 Err((Fault::Node(NodeFault::Broken), true)) if is_kept && self.may_resend() => {
                     self.upload.restart(self.request, &self.forward);
                 }
-                Err((Fault::Node(fault), _)) => return self.failed(&target, fault),
+                Err((Fault::Node(fault), is_silent)) => {
+                    return self.failed(&target, fault, is_silent);
+                }
             }
         }
     }
@@ -187,9 +189,6 @@ impl<'a> Trip<'a, '_, '_, '_> {
             self.exchange.reply.write().summary().first_byte_us = us;
         }
         if let Err(fault) = ended {
-            if download.is_until_close() {
-                self.exchange.conn().reset_on_close();
-            }
             return Err((fault, is_silent));
         }
         in_flight.succeed();
@@ -291,7 +290,12 @@ impl<'a> Trip<'a, '_, '_, '_> {
     }
 
     /// The node failed while it had the request.
-    fn failed(&mut self, target: &Target, fault: NodeFault) -> Result<Step, ExchangeError> {
+    fn failed(
+        &mut self,
+        target: &Target,
+        fault: NodeFault,
+        is_silent: bool,
+    ) -> Result<Step, ExchangeError> {
         let node = &target.node().name;
         tracing::debug!(%node, reason = fault.reason(), "request failed at a node");
         let counters = self.handler.counters();
@@ -299,9 +303,13 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if fault == NodeFault::Late {
             counters.inc(Counter::UpstreamTimeouts);
         }
-        self.report(target, Err(fault.failure()));
+        // A client that does not send its body may be what the node waited for.
+        let has_all = self.request.framing == BodyFraming::None || self.upload.is_complete();
+        if let Some(failure) = fault.failure().filter(|_| is_silent && has_all) {
+            self.report(target, Err(failure));
+        }
         self.exchange.reply.write().summary().node = Some(Arc::clone(node));
-        if self.exchange.reply.is_begun() {
+        if !self.exchange.reply.take_back() {
             return Err(ExchangeError::ReplyCutShort(fault.reason()));
         }
         let refusal = Refusal::Failed(fault);
@@ -323,7 +331,9 @@ impl<'a> Trip<'a, '_, '_, '_> {
     }
 
     fn report(&self, target: &Target, outcome: Result<(), Failure>) {
-        self.handler.dispatcher().report(target.node().id, outcome);
+        if self.handler.dispatcher().report(target.node().id, outcome) {
+            self.handler.counters().inc(Counter::UpstreamSpared);
+        }
     }
 
     /// Tells the client that no node answered.

@@ -73,5 +73,6 @@ fn membership(health: &Health) -> MembershipSettings {
             slow_start_ms: health.slow_start_ms,
         },
         fail_open: false,
+        ejected_percent_max: health.ejected_max_percent,
     }
 }

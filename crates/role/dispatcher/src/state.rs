@@ -106,12 +106,29 @@ impl State {
         Ok(())
     }
 
-    /// A request at `id` ended; see [`Membership::on_request`].
-    pub(crate) fn on_request(&mut self, now: Now, id: NodeId, outcome: Result<(), Failure>) {
-        let event = self.membership.on_request(now, id, outcome);
+    /// A request at `id` ended; see [`Membership::on_request`]. Whether it is
+    /// spared from now on.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        outcome: Result<(), Failure>,
+    ) -> bool {
+        let details = &self.details;
+        let serves = |id| details.get(&id).is_some_and(|it| it.node.share_permille() > 0);
+        let event = self.membership.on_request(now, id, outcome, serves);
         if let Some(details) = self.details.get(&id) {
             details.node.set_suspect(outcome.is_err());
         }
+        let is_spared = matches!(event, Some(Event { change: Change::Spared(_), .. }));
+        self.note(event);
+        self.settle(now);
+        is_spared
+    }
+
+    /// The heartbeats of `id` stopped.
+    pub(crate) fn on_silence(&mut self, now: Now, id: NodeId) {
+        let event = self.membership.on_silence(now, id);
         self.note(event);
         self.settle(now);
     }
@@ -161,6 +178,10 @@ impl State {
             Change::State(transition) if is_down(transition.to) && !bows_out => {
                 tracing::warn!("service {service}: {event}");
             }
+            Change::Spared(_) => {
+                tracing::warn!("service {service}: {event}");
+                return;
+            }
             _ => tracing::info!("service {service}: {event}"),
         }
         if let Some(details) = details {
@@ -174,7 +195,7 @@ impl State {
                 self.unpublished = true;
             }
             Change::Added { .. } | Change::Weight { .. } => self.unpublished = true,
-            Change::State(_) | Change::Removing { .. } => {}
+            Change::State(_) | Change::Spared(_) | Change::Removing { .. } => {}
         }
     }
 

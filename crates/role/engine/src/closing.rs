@@ -11,6 +11,7 @@ pub(crate) fn closed_by(error: &ConnError) -> Counter {
             Cause::Head => Counter::ClosedHeadTimeout,
             Cause::Body => Counter::ClosedBodySlow,
             Cause::WriteStall => Counter::ClosedWriteStall,
+            Cause::SendRate => Counter::ClosedSendSlow,
             Cause::Idle => Counter::ClosedIdle,
             Cause::Lifetime => Counter::ClosedLifetime,
             Cause::Drain => Counter::ClosedDraining,

@@ -10,15 +10,17 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
-use skep_http::{BodyFraming, FieldSlots, HeadScanner, Reject, RequestHead, parse_request};
-use skep_serve::{AcceptEvent, Cause, Conn, ConnError, Output, Refusal, Service};
+use skep_http::{
+    BodyFraming, FieldSlots, HeadLimits, HeadScanner, Reject, RequestHead, parse_request,
+};
+use skep_serve::{AcceptEvent, Cause, Conn, ConnError, Output, Pace, Refusal, Service};
 use skep_telemetry::{CoreGauge, Counter};
 
 use crate::closing::{closed_by, refusal_words, refused, rejected};
 use crate::context::Context;
 use crate::exchange::{Exchange, ExchangeError};
 use crate::handler::{Handler, Quick};
-use crate::limits::TURN_REQUESTS_MAX;
+use crate::limits::{OWN_AFTER, TURN_REQUESTS_MAX};
 use crate::owed::{Owed, Unfinished};
 use crate::reply::{Reply, Summary, body_wanted};
 
@@ -26,12 +28,25 @@ use crate::reply::{Reply, Summary, body_wanted};
 pub struct Engine<H> {
     context: Rc<Context>,
     handler: Rc<H>,
+    /// Requests may come by way of a dispatcher.
+    is_behind_hop: bool,
 }
 
 impl<H: Handler> Engine<H> {
     /// Serves `handler` on the worker of `context`.
     pub fn new(context: Rc<Context>, handler: Rc<H>) -> Rc<Self> {
-        Rc::new(Self { context, handler })
+        Rc::new(Self { context, handler, is_behind_hop: false })
+    }
+
+    /// The same where requests also come by way of a dispatcher, which adds to
+    /// them.
+    pub fn behind_a_hop(context: Rc<Context>, handler: Rc<H>) -> Rc<Self> {
+        Rc::new(Self { context, handler, is_behind_hop: true })
+    }
+
+    fn head_limits(&self) -> HeadLimits {
+        let limits = self.context.settings().head;
+        if self.is_behind_hop { limits.behind_a_hop() } else { limits }
     }
 }
 
@@ -107,6 +122,8 @@ struct Connection<'e, H> {
     unsent: Option<Output>,
     opened_ms: u64,
     requests: u64,
+    /// The request, by its number, whose head the deadline in force is for.
+    head_awaited: u64,
 }
 
 impl<'e, H: Handler> Connection<'e, H> {
@@ -122,6 +139,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             unsent: None,
             opened_ms,
             requests: 0,
+            head_awaited: 0,
         }
     }
 
@@ -131,10 +149,11 @@ impl<'e, H: Handler> Connection<'e, H> {
                 Ok(next) => next,
                 Err(error) => return self.failed(&error),
             };
-            if let Some(output) = self.unsent.take()
-                && let Err(error) = self.send(output).await
-            {
-                return self.failed(&error);
+            if let Some(output) = self.unsent.take() {
+                if let Err(error) = self.send(output).await {
+                    return self.failed(&error);
+                }
+                self.rest();
             }
             match next {
                 Next::Read | Next::Again => {}
@@ -227,6 +246,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     fn answer(&mut self, bytes: &[u8], output: &mut Output) -> (usize, Next) {
         let context = &self.engine.context;
         let settings = context.settings();
+        let limits = self.engine.head_limits();
         let answers_quickly = self.engine.handler.answers_quickly();
         let began = Instant::now();
         let mut consumed = 0;
@@ -235,7 +255,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             if left.is_empty() {
                 return (consumed, Next::Read);
             }
-            let head_len = match self.scanner.scan(left, &settings.head) {
+            let head_len = match self.scanner.scan(left, &limits) {
                 Ok(Some(head_len)) => head_len,
                 Ok(None) => return (consumed, Next::Read),
                 Err(reject) => return (consumed, self.reject(reject, output)),
@@ -245,7 +265,7 @@ impl<'e, H: Handler> Connection<'e, H> {
                 return (consumed, Next::Slow(head_len));
             }
             let mut slots = FieldSlots::new();
-            let request = match parse_request(&mut slots, &left[..head_len], &settings.head) {
+            let request = match parse_request(&mut slots, &left[..head_len], &limits) {
                 Ok(request) => request,
                 Err(reject) => return (consumed, self.reject(reject, output)),
             };
@@ -286,7 +306,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         let context = &self.engine.context;
         let mut head = std::mem::take(&mut self.carry);
         let rest = head.split_off(head_len);
-        let limits = context.settings().head;
+        let limits = self.engine.head_limits();
         let mut slots = FieldSlots::new();
         let request = match parse_request(&mut slots, &head, &limits) {
             Ok(request) => request,
@@ -298,7 +318,9 @@ impl<'e, H: Handler> Connection<'e, H> {
             return Err(self.overloaded().await);
         };
         let keep_alive = self.may_go_on(&request);
-        let mut exchange = match Exchange::new(&self.conn, context, &request, rest, keep_alive) {
+        let pace = self.pace();
+        let made = Exchange::new(&self.conn, context, &request, rest, keep_alive, pace);
+        let mut exchange = match made {
             Ok(exchange) => exchange,
             Err(reject) => return Err(self.reject_now(reject).await),
         };
@@ -311,6 +333,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             let end = self.exchange_failed(&request, &mut exchange, &error, began).await;
             return Err(end);
         }
+        exchange.reply.complete();
         self.finished(&request, &exchange.reply.summary, began);
         drop(place);
         if !exchange.reply.keep_alive || !exchange.body.drain().await {
@@ -336,10 +359,13 @@ impl<'e, H: Handler> Connection<'e, H> {
             ExchangeError::Client(error) => (0, End { counter: closed_by(error), linger: false }),
             ExchangeError::Reject(reject) => (reject.status, End::REJECT),
             ExchangeError::BodyCutShort => (400, End::CLIENT),
-            ExchangeError::ReplyCutShort(_) => (0, End::ERROR),
+            ExchangeError::ReplyCutShort(_) => (502, End::ERROR),
         };
-        if status != 0 && !exchange.reply.is_begun() {
-            self.engine.context.counters().inc(rejected(status));
+        // A head that nobody has seen promised nothing yet.
+        if status != 0 && exchange.reply.take_back() {
+            if !matches!(error, ExchangeError::ReplyCutShort(_)) {
+                self.engine.context.counters().inc(rejected(status));
+            }
             self.conn.timer().clear();
             let mut reply = exchange.reply.write();
             reply.close();
@@ -362,12 +388,19 @@ impl<'e, H: Handler> Connection<'e, H> {
             && (settings.lifetime_ms == 0 || age_ms < settings.lifetime_ms)
     }
 
+    /// How slowly the client may take its replies.
+    fn pace(&self) -> Pace {
+        let settings = self.engine.context.settings();
+        if self.engine.is_behind_hop { settings.pace_behind_proxy } else { settings.pace }
+    }
+
     /// Counts and logs a request whose reply is complete.
     fn finished(&self, request: &RequestHead<'_, '_>, summary: &Summary, began: Instant) {
         let context = &self.engine.context;
         let total_us = began.elapsed().as_micros() as u64;
         context.counters().inc(Counter::Requests);
         context.counters().request_time_us(total_us);
+        context.counters().add(Counter::FieldsDropped, u64::from(request.fields_dropped()));
         if context.log_is_on() {
             context.log(self.conn.peer().ip(), request, summary, total_us);
         }
@@ -425,23 +458,31 @@ impl<'e, H: Handler> Connection<'e, H> {
     /// Sends what the socket did not take at once.
     async fn send(&self, mut output: Output) -> Result<(), ConnError> {
         let queued = output.len();
-        let stall_ms = self.engine.context.settings().write_stall_ms;
+        let pace = self.pace();
         let counters = self.engine.context.counters();
         let (_unfinished, mut owed) = (Unfinished::new(counters), Owed::new(counters));
-        let sent = self.conn.send_telling(&mut output, stall_ms, |left| owed.set(left)).await;
+        let mut tell = |left| owed.set(left);
+        let at_once = self.conn.send_telling(&mut output, &pace, &mut tell);
+        let sent = match tokio::time::timeout(OWN_AFTER, at_once).await {
+            Ok(sent) => sent,
+            Err(_) => match output.own() {
+                Ok(()) => self.conn.send_telling(&mut output, &pace, tell).await,
+                Err(error) => Err(error.into()),
+            },
+        };
         counters.add(Counter::SentBytes, queued - output.len());
         self.engine.context.worker().put_output(output);
-        sent?;
-        self.rest();
-        Ok(())
+        sent
     }
 
-    /// Sets the deadline of a connection that waits for bytes.
-    fn rest(&self) {
+    /// Sets the deadline of a connection that waits for bytes. That of a head
+    /// stands until the head is there, however many reads it takes.
+    fn rest(&mut self) {
         let settings = self.engine.context.settings();
         if self.carry.is_empty() {
             self.conn.expire_after(settings.idle_ms, Cause::Idle);
-        } else if self.conn.timer().cause() != Cause::Head {
+        } else if self.conn.timer().cause() != Cause::Head || self.head_awaited != self.requests {
+            self.head_awaited = self.requests;
             self.conn.expire_after(settings.head_ms, Cause::Head);
         }
     }

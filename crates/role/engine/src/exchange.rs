@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use skep_http::{BodyDecoder, BodyFraming, Reject, RequestHead, Version};
-use skep_serve::{Cause, Conn, ConnError, Output};
+use skep_serve::{Cause, Conn, ConnError, Output, Pace};
 use skep_telemetry::Counter;
 
 use crate::context::Context;
@@ -48,13 +48,14 @@ impl<'c> Exchange<'c> {
         request: &RequestHead<'_, '_>,
         rest: Vec<u8>,
         keep_alive: bool,
+        pace: Pace,
     ) -> Result<Self, Reject> {
         let settings = context.settings();
         let decoder = BodyDecoder::new(request.framing, &settings.body)?;
         let body = RequestBody {
             conn,
             context,
-            settings: Rc::clone(&settings),
+            settings,
             decoder,
             framing: request.framing,
             rest,
@@ -67,7 +68,7 @@ impl<'c> Exchange<'c> {
         let reply = ReplySink {
             conn,
             context,
-            settings,
+            pace,
             output: context.worker().take_output(),
             owed: Owed::new(context.counters()),
             summary: Summary::default(),
@@ -76,7 +77,8 @@ impl<'c> Exchange<'c> {
             keep_alive: keep_alive && !request.expect_continue,
             version: request.version,
             body_wanted: body_wanted(request),
-            last_left: u64::MAX,
+            is_until_close: false,
+            is_out: false,
         };
         Ok(Self { body, reply })
     }
@@ -179,6 +181,7 @@ impl RequestBody<'_> {
             return false;
         }
         let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
+        self.conn.timer().set(deadline_ms, Cause::Body);
         let mut sink = Vec::new();
         let mut thrown_away = 0;
         while thrown_away < DRAIN_BYTES_MAX && self.context.worker().now_ms() < deadline_ms {
@@ -274,17 +277,34 @@ impl RequestBody<'_> {
 pub struct ReplySink<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
-    settings: Rc<Settings>,
+    pace: Pace,
     output: Output,
     owed: Owed<'c>,
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,
     version: Version,
     body_wanted: bool,
-    last_left: u64,
+    is_until_close: bool,
+    /// The kernel has bytes of it.
+    is_out: bool,
 }
 
 impl ReplySink<'_> {
+    /// The reply's body will end with the connection (RFC 9112 6.3, 8): until it
+    /// is complete, whatever closes the connection resets it. Before the head.
+    pub fn end_by_close(&mut self) {
+        self.keep_alive = false;
+        self.is_until_close = true;
+        self.conn.reset_on_close(true);
+    }
+
+    /// The kernel has all of the reply: an orderly close says so.
+    pub(crate) fn complete(&mut self) {
+        if std::mem::take(&mut self.is_until_close) {
+            self.conn.reset_on_close(false);
+        }
+    }
+
     /// Appends to the reply; nothing is sent before a flush.
     pub fn write(&mut self) -> Reply<'_> {
         Reply::new(
@@ -301,6 +321,19 @@ impl ReplySink<'_> {
     /// Whether a reply was begun.
     pub fn is_begun(&self) -> bool {
         self.summary.status != 0
+    }
+
+    /// Takes back what was appended, so that something else may be said. False:
+    /// the client may have seen some of it.
+    pub fn take_back(&mut self) -> bool {
+        if !self.is_out {
+            self.complete();
+            self.output.clear();
+            self.owed.set(0);
+            self.summary.status = 0;
+            self.summary.body_bytes = 0;
+        }
+        !self.is_out
     }
 
     /// The client's version.
@@ -324,19 +357,23 @@ impl ReplySink<'_> {
         self.output.len()
     }
 
+    /// Takes back the bytes of others' memory that were appended last and not sent;
+    /// tells how many. The head stays.
+    pub fn take_back_unsent(&mut self) -> u64 {
+        let bytes = self.output.take_back();
+        self.summary.body_bytes = self.summary.body_bytes.saturating_sub(bytes);
+        bytes
+    }
+
     /// Sends what was appended; ready when all is in the kernel's hands.
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();
-        let sent = self.conn.poll_send(cx, &mut self.output);
+        let sent = self.conn.poll_send_paced(cx, &mut self.output, &self.pace);
         let taken = queued - self.output.len();
+        self.is_out |= taken > 0;
         self.context.counters().add(Counter::SentBytes, taken);
         self.owed.paid(taken, self.output.len());
-        if sent.is_pending() && self.output.len() != self.last_left {
-            self.last_left = self.output.len();
-            self.conn.expire_after(self.settings.write_stall_ms, Cause::WriteStall);
-        }
         if sent.is_ready() {
-            self.last_left = u64::MAX;
             self.conn.timer().clear();
         }
         sent.map_err(ExchangeError::from)

@@ -1,5 +1,11 @@
 //! Every bound of this crate, with unit and reason.
 
+use std::time::Duration;
+
+/// How long a client may take for replies out of memory before they are copied, at most
+/// `connection_bytes_max` and a reply of them: as long as slow ones hold others' memory.
+pub(crate) const OWN_AFTER: Duration = Duration::from_secs(1);
+
 /// Requests that one turn answers before others get the thread.
 pub(crate) const TURN_REQUESTS_MAX: usize = 64;
 

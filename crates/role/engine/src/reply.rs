@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_http::{RequestHead, Version, encode};
-use skep_serve::{Output, SharedBytes};
+use skep_serve::{Output, SharedSlice};
 use skep_telemetry::{CacheResult, Counter};
 
 use crate::context::Context;
@@ -124,9 +124,16 @@ impl<'o> Reply<'o> {
 
     /// Ends the head: `Date`, `Connection` where the version needs it, CRLF.
     pub fn end_head(&mut self) {
-        let (context, keep_alive, version) = (self.context, *self.keep_alive, self.version);
+        let context = self.context;
+        self.output.inline(|out| context.write_date(out));
+        self.end_dated_head();
+    }
+
+    /// The same for a head that says its `Date` itself: who made the reply did, and
+    /// its age counts from there (RFC 9111 4.2.3).
+    pub fn end_dated_head(&mut self) {
+        let (keep_alive, version) = (*self.keep_alive, self.version);
         self.output.inline(|out| {
-            context.write_date(out);
             match (version, keep_alive) {
                 (Version::Http11, true) => {}
                 (Version::Http10, true) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
@@ -144,11 +151,11 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Appends bytes `start..end` of a chunk of `owner` to the body, uncopied.
-    pub fn body_shared(&mut self, owner: Arc<dyn SharedBytes>, chunk: u32, start: u32, end: u32) {
+    /// Appends the bytes of `slice` to the body, uncopied.
+    pub fn body_shared(&mut self, slice: SharedSlice) {
         if self.body_wanted {
-            self.summary.body_bytes += u64::from(end - start);
-            self.output.share(owner, chunk, start, end);
+            self.summary.body_bytes += u64::from(slice.len());
+            self.output.share(slice);
         }
     }
 

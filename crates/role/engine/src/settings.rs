@@ -1,6 +1,7 @@
 //! What an operator may set about connections; replaced whole on a reload.
 
 use skep_http::{BodyLimits, HeadLimits};
+use skep_serve::Pace;
 
 /// Bounds and timeouts of one process's connections. Milliseconds throughout.
 #[derive(Clone, Debug)]
@@ -13,8 +14,11 @@ pub struct Settings {
     pub head_ms: u64,
     /// Between two requests.
     pub idle_ms: u64,
-    /// Since the last byte of a reply that the peer took.
-    pub write_stall_ms: u64,
+    /// How slowly clients may take replies.
+    pub pace: Pace,
+    /// The same where a client may be a proxy of the cluster, that holds its own
+    /// clients to `pace`.
+    pub pace_behind_proxy: Pace,
     /// Age after which a connection takes no further request; 0 is no bound.
     pub lifetime_ms: u64,
     /// Time before the rate of a request body counts.
@@ -33,12 +37,14 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        let pace = Pace { stall_ms: 20_000, bytes_per_s_min: 1024, average_ms: 120_000 };
         Self {
             head: HeadLimits::default(),
             body: BodyLimits::default(),
             head_ms: 10_000,
             idle_ms: 60_000,
-            write_stall_ms: 20_000,
+            pace,
+            pace_behind_proxy: pace,
             lifetime_ms: 3_600_000,
             body_grace_ms: 5_000,
             body_min_bytes_per_s: 1024,

@@ -50,6 +50,12 @@ pub enum NetguardError {
         /// Why.
         error: io::Error,
     },
+    /// Others could change what the guard goes by.
+    #[error(transparent)]
+    Trust(#[from] skep_guard::trust::TrustError),
+    /// The user who serves.
+    #[error(transparent)]
+    User(#[from] skep_guard::UserError),
     /// Privileges could not be given up.
     #[error("cannot give up privileges: {0}")]
     Privileges(io::Error),

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! Invariants: devices, pins and virtual addresses come from the guard's own
-//! reading of the config, never from an order. What is pinned outlives both
-//! processes: packets of known flows go on while either restarts.
+//! reading of the config, never from an order; that file, and the folder with what
+//! the guard has changed, are out of reach of the user who serves. What is pinned
+//! outlives both processes: packets of known flows go on while either restarts.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +27,7 @@ mod plan;
 use std::path::Path;
 
 use skep_config::Config;
-use skep_guard::{Listener, Visit, privileges};
+use skep_guard::{Listener, User, UserError, Visit, confine, privileges, trust};
 use skep_netif::Netif;
 use skep_wire::guard::{Answer, Order, Side};
 
@@ -38,6 +39,8 @@ pub use plan::{Plan, socket_of};
 /// Does what a serving process orders, within its plan.
 pub struct Netguard {
     plan: Plan,
+    /// Where orders come in, until they do.
+    listener: Option<Listener>,
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
@@ -52,14 +55,38 @@ struct Fresh {
 }
 
 impl Netguard {
-    /// The guard of the process that is `name` in `config`. Needs root, and then
-    /// keeps of it only what [`privileges::NETGUARD`] lists.
-    pub fn new(config: &Config, name: &str) -> Result<Self, NetguardError> {
+    /// The guard of the process that is `name` in `config`, which was read from
+    /// `file`; takes no orders. Needs root, and then keeps of it only what
+    /// [`privileges::NETGUARD`] lists.
+    pub fn new(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
         let plan = Plan::of(config, name)?;
         skep_datapath::prepare()?;
+        check_files(config, file)?;
+        Self::unprivileged(plan, None)
+    }
+
+    /// The same at its socket, where it takes orders from processes of the user who
+    /// serves, of its own and of root.
+    pub fn at_socket(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
+        let plan = Plan::of(config, name)?;
+        skep_datapath::prepare()?;
+        let server = check_files(config, file)?;
+        let path = socket_of(config, name);
+        let users = [Some(0), Some(plan::own_user()), server.as_ref().map(|it| it.uid)];
+        let group = server.map(|it| it.gid).filter(|gid| plan::may_give_to(*gid));
+        let listener = Listener::bind(&path, users.into_iter().flatten().collect(), group)
+            .map_err(|error| NetguardError::Socket { path, error })?;
+        Self::unprivileged(plan, Some(listener))
+    }
+
+    fn unprivileged(plan: Plan, listener: Option<Listener>) -> Result<Self, NetguardError> {
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
+        if let Err(error) = confine::deny_calls(true) {
+            tracing::warn!(%error, "going on without");
+        }
         Ok(Self {
             plan,
+            listener,
             netif: Netif::open()?,
             dispatch: None,
             node: None,
@@ -67,27 +94,23 @@ impl Netguard {
         })
     }
 
-    /// Takes orders at `socket`, from processes of the guard's own user and of
-    /// root. With `once`, ends with the first of them, and the socket is gone as
-    /// soon as that one is there: the next has a guard of its own. Else never.
-    pub fn listen(
-        mut self,
-        socket: &Path,
-        once: bool,
-        ready: impl FnOnce(),
-    ) -> Result<(), NetguardError> {
-        let failed = |error| NetguardError::Socket { path: socket.to_owned(), error };
-        let users = vec![0, plan::own_user()];
-        let listener = Listener::bind(socket, users).map_err(failed)?;
-        ready();
+    /// Takes orders, if it is at a socket. With `once`, ends with the first who has
+    /// some, and the socket is gone as soon as that one is there: the next has a guard
+    /// of its own. Else never.
+    pub fn listen(mut self, once: bool) -> Result<(), NetguardError> {
+        let Some(listener) = self.listener.take() else { return Ok(()) };
+        let accept = |listener: &Listener| {
+            let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
+            listener.accept().map_err(failed)
+        };
         if once {
-            let visit = listener.accept().map_err(failed)?;
+            let visit = accept(&listener)?;
             drop(listener);
             self.serve(visit);
             return Ok(());
         }
         loop {
-            let visit = listener.accept().map_err(failed)?;
+            let visit = accept(&listener)?;
             self.serve(visit);
         }
     }
@@ -174,4 +197,20 @@ impl Netguard {
             }
         }
     }
+}
+
+/// Makes the guard's folder, and sees that the user who serves can change neither that
+/// nor the config. That user, if this machine has one.
+fn check_files(config: &Config, file: &Path) -> Result<Option<User>, NetguardError> {
+    trust::make_own_folder("netguard's folder (direct.guard_dir)", &config.direct.guard_dir)?;
+    let server = match User::find(config.machine.user.as_deref(), &config.machine.groups) {
+        // Where nobody is named nobody has to be there.
+        Err(UserError::NobodyAtAll) => return Ok(None),
+        server => server?,
+    };
+    trust::check_unchangeable("the config", file, &server)?;
+    if server.uid == plan::own_user() {
+        tracing::warn!(user = server.name, "netguard and who serves are one user: no protection");
+    }
+    Ok(Some(server))
 }

@@ -41,12 +41,19 @@ pub(crate) struct Part {
 
 /// The socket at which the guard of the process `name` takes orders.
 pub fn socket_of(config: &Config, name: &str) -> PathBuf {
-    config.state_dir.join(format!("{name}.netguard.sock"))
+    config.direct.guard_dir.join(format!("{name}.sock"))
 }
 
 /// The user that this process runs as.
 pub(crate) fn own_user() -> u32 {
-    rustix::process::getuid().as_raw()
+    rustix::process::geteuid().as_raw()
+}
+
+/// Whether this process can give a file of its own to that group.
+pub(crate) fn may_give_to(gid: u32) -> bool {
+    let own = rustix::process::getgroups().unwrap_or_default();
+    let mut own = own.into_iter().chain([rustix::process::getegid()]);
+    own_user() == 0 || own.any(|group| group.as_raw() == gid)
 }
 
 impl Plan {
@@ -80,7 +87,7 @@ impl Plan {
             },
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
-            record: config.state_dir.join(format!("{name}.netguard.json")),
+            record: config.direct.guard_dir.join(format!("{name}.json")),
         })
     }
 

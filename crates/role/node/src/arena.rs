@@ -23,8 +23,8 @@ use skep_wire::cache::SegmentName;
 
 use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
 
-/// Memory taken by segments: what the index holds, what only replies still
-/// pin, and what regions waste.
+/// Memory that a store takes. Of segments: what the index holds, what only replies
+/// still pin, and what regions waste; beside them what is remembered of objects.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     all_bytes: AtomicU64,
@@ -32,11 +32,21 @@ pub(crate) struct Ledger {
     segment_bytes: AtomicU64,
     /// Of all, those of regions: not part of what the system calls resident.
     region_bytes: AtomicU64,
+    /// Beside them, those of heads.
+    pub(crate) heads_bytes: AtomicU64,
+    /// Those of the workers' indexes.
+    pub(crate) front_bytes: AtomicU64,
 }
 
 impl Ledger {
+    /// Bytes of segments and regions.
     pub(crate) fn bytes(&self) -> u64 {
         self.all_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes beside those.
+    pub(crate) fn meta_bytes(&self) -> u64 {
+        self.heads_bytes.load(Ordering::Relaxed) + self.front_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of segments, in an index or not.
@@ -49,15 +59,15 @@ impl Ledger {
     }
 
     /// A segment takes memory of its own.
-    pub(crate) fn take(&self, bytes: u32) {
-        self.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
-        self.segment_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    pub(crate) fn take(&self, bytes: u64) {
+        self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.segment_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// A segment gives its memory back.
-    pub(crate) fn give_back(&self, bytes: u32) {
-        self.all_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
-        self.segment_bytes.fetch_sub(u64::from(bytes), Ordering::Relaxed);
+    pub(crate) fn give_back(&self, bytes: u64) {
+        self.all_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.segment_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -83,6 +93,10 @@ impl Region {
         ledger.region_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
         let (live_bytes, keys) = (AtomicU32::new(0), Mutex::default());
         Ok(Self { file, bytes, live_bytes, keys, ledger: Arc::clone(ledger) })
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// The share of this region that is of use, in thousandths.

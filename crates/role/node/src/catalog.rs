@@ -14,7 +14,9 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use skep_serve::monotonic_ms;
 
+use crate::account::{Account, Charge};
 use crate::disk::{DiskError, Wait};
+use crate::limits::{HEAD_SLOT_BYTES, SETTLE_WAIT_MS};
 use crate::look_up::{Found, look_up, parent};
 use crate::partition::Heads;
 use crate::remote::Shelf;
@@ -36,6 +38,12 @@ pub(crate) enum Located {
 
 type Key = (usize, Box<[u8]>);
 
+struct Kept {
+    resource: Arc<Resource>,
+    /// For it, and its place.
+    _charge: Charge,
+}
+
 /// See the module.
 pub(crate) struct Catalog {
     sites: SiteSet,
@@ -43,7 +51,8 @@ pub(crate) struct Catalog {
     shelf: Arc<Shelf>,
     heads: Arc<Heads>,
     watcher: Arc<Watcher>,
-    entries: Mutex<HashMap<Key, Arc<Resource>>>,
+    account: Arc<Account>,
+    entries: Mutex<HashMap<Key, Kept>>,
     entries_max: usize,
     interval_ms: u64,
     /// Closes with the catalog; its thread sees it.
@@ -67,6 +76,7 @@ impl Catalog {
             sites,
             shelf: Shelf::new(&store, entries_max),
             heads: Heads::new(&store, entries_max),
+            account: store.account(),
             store,
             watcher,
             entries: Mutex::default(),
@@ -110,7 +120,7 @@ impl Catalog {
     ) -> Result<Located, DiskError> {
         let key = (site.index, Box::<[u8]>::from(path));
         let began_ms = monotonic_ms();
-        let known = self.lock().get(&key).map(Arc::clone);
+        let known = self.lock().get(&key).map(|kept| Arc::clone(&kept.resource));
         if let Some(resource) = known {
             if resource.is_purged() {
                 resource.drop_purged(&self.store);
@@ -136,8 +146,31 @@ impl Catalog {
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
-    /// The same, on a thread that may wait for a disk if it must.
+    /// The same, on a thread that may wait for a disk if it must. A file that was
+    /// written just now may be written still: it is looked at again, a few times.
     pub(crate) async fn locate_or_wait(
+        self: &Arc<Self>,
+        site: &Arc<Site>,
+        path: &[u8],
+    ) -> Result<Located, DiskError> {
+        let mut left_ms = SETTLE_WAIT_MS;
+        loop {
+            let located = self.locate_on_pool(site, path).await?;
+            let pause_ms = match &located {
+                Located::Resource(found, _) if !found.is_settled() => found.settles_in_ms(),
+                _ => 0,
+            };
+            let pause_ms = pause_ms.min(left_ms);
+            if pause_ms == 0 {
+                return Ok(located);
+            }
+            left_ms -= pause_ms;
+            drop(located);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    async fn locate_on_pool(
         self: &Arc<Self>,
         site: &Arc<Site>,
         path: &[u8],
@@ -151,26 +184,43 @@ impl Catalog {
         }
     }
 
+    /// Forgets all: others are in force. Requests that are under way, however long they
+    /// take, go on with what they have.
+    pub(crate) fn retire_all(&self) {
+        *self.lock() = HashMap::new();
+        self.shelf.forget_all();
+        self.heads.forget_all();
+    }
+
     /// Takes a resource out because it was found to be another by now, or gone.
     pub(crate) fn retire(&self, resource: &Arc<Resource>) {
         resource.retire(&self.store);
     }
 
-    /// Enters what was found. If it is what was known, the known one stays, so
-    /// that what points to it remains useful.
+    /// Enters what was found, if it may be kept. If it is what was known, the known one
+    /// stays, so that what points to it remains useful.
     fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
         let mut entries = self.lock();
-        if let Some(known) = entries.get(&key).filter(|known| known.is_still(&found)) {
-            return Arc::clone(known);
+        if let Some(known) = entries.get(&key).filter(|known| known.resource.is_still(&found)) {
+            return Arc::clone(&known.resource);
         }
-        if entries.len() >= self.entries_max {
-            forget_unused(&mut entries, self.entries_max);
+        if !found.is_settled() {
+            let replaced = entries.remove(&key);
+            drop(entries);
+            replaced.into_iter().for_each(|replaced| self.retire(&replaced.resource));
+            return Arc::new(found);
         }
+        if entries.len() >= self.entries_max || self.account.is_full() {
+            forget_unused(&mut entries, self.entries_max, &self.account);
+        }
+        let bytes = HEAD_SLOT_BYTES + key.1.len() + found.memory_bytes();
         let found = Arc::new(found);
-        let replaced = entries.insert(key, Arc::clone(&found));
+        let kept = Kept { resource: Arc::clone(&found), _charge: self.account.charge(bytes) };
+        let replaced = entries.insert(key, kept);
         drop(entries);
+        self.store.fit();
         if let Some(replaced) = replaced {
-            self.retire(&replaced);
+            self.retire(&replaced.resource);
         }
         found
     }
@@ -179,7 +229,7 @@ impl Catalog {
     fn lost<T>(&self, key: &Key, result: Result<T, DiskError>) -> Result<T, DiskError> {
         let lost = self.lock().remove(key);
         if let Some(lost) = lost {
-            self.retire(&lost);
+            self.retire(&lost.resource);
         }
         result
     }
@@ -193,20 +243,27 @@ impl Catalog {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Resource>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Kept>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes room: first what was not used since the last check, then anything.
-fn forget_unused(entries: &mut HashMap<Key, Arc<Resource>>, entries_max: usize) {
-    entries.retain(|_, resource| resource.is_used());
+/// Makes room: first of what was not used since the last check, then of anything.
+fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: &Account) {
     let mut surplus = (entries.len() + 1).saturating_sub(entries_max * 7 / 8);
-    entries.retain(|_, _| {
-        let keep = surplus == 0;
-        surplus = surplus.saturating_sub(1);
-        keep
-    });
+    for spares_used in [true, false] {
+        let is_to_go = |kept: &Kept, surplus| {
+            (surplus > 0 || !account.is_roomy()) && !(spares_used && kept.resource.is_used())
+        };
+        entries.retain(|_, kept| {
+            let goes = is_to_go(kept, surplus);
+            surplus = surplus.saturating_sub(usize::from(goes));
+            !goes
+        });
+    }
+    if entries.capacity() / 4 > entries.len() {
+        entries.shrink_to_fit();
+    }
 }
 
 /// Checks what is in use twice per interval, so that it never runs out.
@@ -220,7 +277,7 @@ fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64, dropped: &Receiver<I
         let Some(catalog) = catalog.upgrade() else { return };
         let used: Vec<Arc<Resource>> = {
             let entries = catalog.lock();
-            let used = entries.values().filter(|r| r.take_used());
+            let used = entries.values().map(|kept| &kept.resource).filter(|it| it.take_used());
             used.map(Arc::clone).collect()
         };
         for resource in used {

@@ -13,7 +13,10 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use skep_config::Symlinks;
+use skep_serve::unix_ms;
 pub(crate) use skep_wire::cache::part::Version;
+
+use crate::limits::{UNSETTLED_COARSE_MS, UNSETTLED_MS};
 
 /// Whether a call may wait for a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +76,32 @@ pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     ctime_ns: i128,
+}
+
+impl Stamp {
+    /// Whether another change of the file would show. One in the same tick of the file
+    /// system's clock does not, so what is read before the tick is over may be half of
+    /// one state and half of the next ("racily clean", as Git has it).
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settles_in_ms() == 0
+    }
+
+    /// How long it takes until then, in milliseconds.
+    pub(crate) fn settles_in_ms(&self) -> u64 {
+        settles_in_ms(self.version.mtime_ns, unix_ms())
+    }
+}
+
+/// A time in the future is as good as one that is long past: whoever writes sets another.
+fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
+    let is_coarse = mtime_ns % 1_000_000_000 == 0;
+    let tick_ms = if is_coarse { UNSETTLED_COARSE_MS } else { UNSETTLED_MS };
+    let age_ms = i128::from(now_unix_ms) - mtime_ns.div_euclid(1_000_000);
+    let left_ms = i128::from(tick_ms) - age_ms;
+    match age_ms.unsigned_abs() < u128::from(tick_ms) {
+        true => u64::try_from(left_ms).unwrap_or(0),
+        false => 0,
+    }
 }
 
 /// What stands at a path.
@@ -160,20 +189,34 @@ impl Root {
         // NONBLOCK: opening a pipe must not wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        self.open_as(relative, flags, cached)
+    }
+
+    /// What [`Self::open_at`] would lead to, without opening what is no file. Nothing
+    /// is said of what lies outside, or may not be read.
+    pub(crate) fn look_at(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        match self.open_as(relative, flags, ResolveFlags::empty())?.1 {
+            Kind::Other => Ok(Kind::Other),
+            Kind::File(_) | Kind::Directory => Ok(self.open_at(relative, Wait::Yes)?.1),
+        }
+    }
+
+    fn open_as(
+        &self,
+        relative: &[u8],
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<(File, Kind), DiskError> {
         let path = relative_path(relative);
-        let fd = rustix::fs::openat2(
-            &self.directory,
-            path,
-            flags,
-            Mode::empty(),
-            self.resolve | cached,
-        )?;
+        let resolve = self.resolve | resolve;
+        let fd = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve)?;
         let kind = Kind::of(&rustix::fs::fstat(&fd)?);
         Ok((File::from(fd), kind))
     }
 
-    /// Describes what stands at `relative`, links followed. For comparing with
-    /// a stamp; says nothing about permission.
+    /// Describes what stands at `relative`, links followed, also out of the root.
+    /// For comparing with a stamp only: what it says is not to be told.
     pub(crate) fn describe(&self, relative: &[u8]) -> Result<Kind, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(Kind::of(&stat))
@@ -226,4 +269,26 @@ pub(crate) fn read_at(
 /// Checks that `root` is a directory that can be read; for start-up.
 pub(crate) fn check_root(root: &Path) -> io::Result<()> {
     std::fs::read_dir(root).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_within_the_tick_settles_when_it_is_over() {
+        const NOW_MS: u64 = 1_800_000_000_700;
+        let after = |mtime_ms: u64| settles_in_ms(i128::from(mtime_ms) * 1_000_000 + 7, NOW_MS);
+        assert_eq!(after(NOW_MS), 100);
+        assert_eq!(after(NOW_MS - 1), 99);
+        assert_eq!(after(NOW_MS - 99), 1);
+        assert_eq!([after(NOW_MS - 100), after(NOW_MS - 700), after(0)], [0; 3]);
+        // Clocks differ a little, or somebody set the time.
+        assert_eq!([after(NOW_MS + 1), after(NOW_MS + 99)], [101, 199]);
+        assert_eq!([after(NOW_MS + 100), after(NOW_MS + 1_000_000)], [0; 2]);
+        // In whole seconds.
+        let coarse = |age_ms: u64| settles_in_ms(i128::from(NOW_MS - age_ms) * 1_000_000, NOW_MS);
+        assert_eq!([coarse(700), coarse(1_700)], [1_300, 300]);
+        assert_eq!([coarse(2_700), coarse(1_000_000_700)], [0; 2]);
+    }
 }

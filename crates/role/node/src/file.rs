@@ -58,11 +58,12 @@ impl SharedFile {
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
         // It is read now, so after any purge that the other knows of.
-        let own = site.object_name(&origin.path, &origin.version, origin.purged);
-        let own = own.segment(origin.index);
+        let Origin { path, version, object_bytes, purged, .. } = origin;
+        let own = site.object_name(path, version, *object_bytes, *purged).segment(origin.index);
         let root = Root::open(&site.root, site.symlinks).ok()?;
         let Ok((_, Kind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else { return None };
         let is_it = own == name
+            && stamp.is_settled()
             && is_tag_of(stamp.version, &origin.version)
             && stamp.version.bytes == origin.object_bytes;
         is_it.then(|| Self {

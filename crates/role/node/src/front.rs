@@ -1,42 +1,67 @@
 //! Each worker's own index of what it served last: no lock, no allocation.
+//!
+//! It only points to what catalog and store keep: what leaves them is gone, and its
+//! entry here with it, sooner or later.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
 
-use crate::limits::FRONT_ENTRIES_MAX;
+use crate::account::allocated;
+use crate::limits::{FRONT_ENTRIES_MAX, FRONT_ENTRY_BYTES, FRONTS_PART};
 use crate::resource::Resource;
 use crate::segment::Segment;
+use crate::store::Store;
 
 /// What a worker remembers of a path.
 pub(crate) struct Entry {
-    pub(crate) resource: Arc<Resource>,
-    /// First segments of the variants, by slot. Weak: the store decides what
-    /// stays in memory.
+    resource: Weak<Resource>,
+    /// First segments of the variants, by slot.
     pub(crate) segments: [Weak<Segment>; 4],
 }
 
 type Paths = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
 
+/// Bound on what all workers' indexes take together.
+#[derive(Debug, Default)]
+pub(crate) struct Fronts {
+    count: AtomicUsize,
+}
+
 /// Paths by site.
 pub(crate) struct Front {
+    store: Arc<Store>,
+    fronts: Arc<Fronts>,
     sites: RefCell<Vec<Paths>>,
+    entries: Cell<usize>,
+    bytes: Cell<u64>,
 }
 
 impl Front {
-    pub(crate) fn new(sites: usize) -> Self {
-        Self { sites: RefCell::new((0..sites).map(|_| HashMap::default()).collect()) }
+    /// An empty one, of so many sites.
+    pub(crate) fn new(sites: usize, store: &Arc<Store>, fronts: &Arc<Fronts>) -> Self {
+        fronts.count.fetch_add(1, Ordering::Relaxed);
+        Self {
+            store: Arc::clone(store),
+            fronts: Arc::clone(fronts),
+            sites: RefCell::new((0..sites).map(|_| HashMap::default()).collect()),
+            entries: Cell::new(0),
+            bytes: Cell::new(0),
+        }
     }
 
-    /// Calls `job` with the entry of a path, if there is one.
+    /// Calls `job` with what is known of a path, if there is something.
     pub(crate) fn with<R>(
         &self,
         site: usize,
         path: &[u8],
-        job: impl FnOnce(&Entry) -> R,
+        job: impl FnOnce(&Arc<Resource>, &Entry) -> R,
     ) -> Option<R> {
-        self.sites.borrow()[site].get(path).map(job)
+        let sites = self.sites.borrow();
+        let entry = sites[site].get(path)?;
+        Some(job(&entry.resource.upgrade()?, entry))
     }
 
     /// Remembers a resource and the first segment of one of its variants
@@ -49,19 +74,69 @@ impl Front {
         segment: Option<&Arc<Segment>>,
     ) {
         let segment = segment.map_or_else(Weak::new, Arc::downgrade);
-        let site = &mut self.sites.borrow_mut()[resource.site.index];
-        if let Some(entry) = site.get_mut(path) {
-            if !Arc::ptr_eq(&entry.resource, resource) {
-                *entry = Entry { resource: Arc::clone(resource), segments: Default::default() };
+        let index = resource.site.index;
+        if let Some(entry) = self.sites.borrow_mut()[index].get_mut(path) {
+            if !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource)) {
+                *entry = Entry::new(resource);
             }
             entry.segments[slot] = segment;
             return;
         }
-        if site.len() >= FRONT_ENTRIES_MAX {
-            site.clear();
-        }
-        let mut segments: [Weak<Segment>; 4] = Default::default();
-        segments[slot] = segment;
-        site.insert(path.into(), Entry { resource: Arc::clone(resource), segments });
+        self.make_room();
+        let mut entry = Entry::new(resource);
+        entry.segments[slot] = segment;
+        self.count(1, entry_bytes(path));
+        self.sites.borrow_mut()[index].insert(path.into(), entry);
+        self.store.fit();
     }
+
+    /// Forgets what has gone, then anything.
+    fn make_room(&self) {
+        let workers = self.fronts.count.load(Ordering::Relaxed).max(1) as u64;
+        let bytes_max = self.store.capacity_bytes() / FRONTS_PART / workers;
+        if self.entries.get() < FRONT_ENTRIES_MAX && self.bytes.get() < bytes_max {
+            return;
+        }
+        let mut sites = self.sites.borrow_mut();
+        self.forget(&mut sites, |entry| entry.resource.strong_count() == 0);
+        let is_roomy = || {
+            self.entries.get() <= FRONT_ENTRIES_MAX / 8 * 7 && self.bytes.get() <= bytes_max / 8 * 7
+        };
+        self.forget(&mut sites, |_| !is_roomy());
+    }
+
+    fn forget(&self, sites: &mut [Paths], is_to_go: impl Fn(&Entry) -> bool) {
+        for paths in sites {
+            for (path, _) in paths.extract_if(|_, entry| is_to_go(entry)) {
+                self.count(-1, -entry_bytes(&path));
+            }
+            if paths.capacity() / 4 > paths.len() {
+                paths.shrink_to_fit();
+            }
+        }
+    }
+
+    fn count(&self, entries: isize, bytes: i64) {
+        self.entries.set(self.entries.get().saturating_add_signed(entries));
+        self.bytes.set(self.bytes.get().saturating_add_signed(bytes));
+        let all = &self.store.ledger().front_bytes;
+        all.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.fronts.count.fetch_sub(1, Ordering::Relaxed);
+        self.store.ledger().front_bytes.fetch_sub(self.bytes.get(), Ordering::Relaxed);
+    }
+}
+
+impl Entry {
+    fn new(resource: &Arc<Resource>) -> Self {
+        Self { resource: Arc::downgrade(resource), segments: Default::default() }
+    }
+}
+
+fn entry_bytes(path: &[u8]) -> i64 {
+    allocated(path.len() + FRONT_ENTRY_BYTES) as i64
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 use arc_swap::Cache;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::negotiate::{AcceptEncoding, prefers_json};
-use skep_http::{Known, Method, RequestHead, multipart, path};
-use skep_serve::{SharedBytes, monotonic_ms, unix_ms};
+use skep_http::path::{self, Path};
+use skep_http::{Known, Method, RequestHead, multipart};
+use skep_serve::{monotonic_ms, unix_ms};
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
@@ -19,17 +20,18 @@ use crate::catalog::{Catalog, Located};
 use crate::cluster::Others;
 use crate::disk::DiskError;
 use crate::front::{Entry, Front};
-use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX};
+use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::listing::Listing;
 use crate::object::{CACHE_STATUS_HIT, Object};
 use crate::remote::Remotes;
 use crate::resource::Resource;
-use crate::respond::{Plan, is_simple, plan, write_head};
+use crate::respond::{Plan, end_head, is_simple, plan, write_head};
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::stream::{SendError, Source, pool};
 use crate::{HEALTH_PATH, Node};
 
+mod bytes;
 mod elsewhere;
 mod remote;
 
@@ -58,7 +60,7 @@ impl NodeHandler {
     pub(crate) fn new(node: &Arc<Node>, context: &Rc<Context>) -> Rc<Self> {
         let mut cache = Cache::new(Arc::clone(&node.catalog));
         let catalog = Arc::clone(cache.load());
-        let front = Rc::new(Front::new(catalog.sites().len()));
+        let front = Rc::new(Front::new(catalog.sites().len(), &node.store, &node.fronts));
         let others = node
             .cluster
             .get()
@@ -79,7 +81,8 @@ impl NodeHandler {
         let current = Arc::as_ptr(view.cache.load());
         if current != Arc::as_ptr(&view.catalog) {
             let catalog = Arc::clone(view.cache.load());
-            view.front = Rc::new(Front::new(catalog.sites().len()));
+            view.front =
+                Rc::new(Front::new(catalog.sites().len(), &self.node.store, &self.node.fronts));
             view.remotes = self.node.remotes(&self.context, self.others.as_ref(), &catalog);
             view.catalog = catalog;
         }
@@ -106,19 +109,20 @@ impl Handler for NodeHandler {
         if !matches!(request.method, Method::Get | Method::Head) {
             return Quick::Later;
         }
-        let Ok(Cow::Borrowed(path)) = path::normalise(request.path) else { return Quick::Later };
         let view = self.view();
         let Some(site) = view.catalog.sites().find(&request.authority) else {
             return Quick::Later;
         };
+        let Ok(read) = path::read(request.path, site.reading()) else { return Quick::Later };
+        let Some(path) = read.key_as_sent() else { return Quick::Later };
         let interval_ms = view.catalog.interval_ms();
         let Some(key) = borrowed_key(site, request, path) else { return Quick::Later };
-        let hit = view.front.with(site.index, key, |entry| {
+        let hit = view.front.with(site.index, key, |resource, entry| {
             let now_ms = self.context.worker().now_ms();
-            if !entry.resource.is_current(now_ms, interval_ms) {
+            if !resource.is_current(now_ms, interval_ms) {
                 return Quick::Later;
             }
-            answer_from_memory(entry, request, reply, now_ms)
+            answer_from_memory((resource, entry), request, reply, now_ms)
         });
         match hit {
             Some(quick) => quick,
@@ -164,12 +168,12 @@ impl Handler for NodeHandler {
 
 /// A hit: everything that a reply needs is in memory.
 fn answer_from_memory(
-    entry: &Entry,
+    (resource, entry): (&Arc<Resource>, &Entry),
     request: &RequestHead<'_, '_>,
     reply: &mut Reply<'_>,
     now_ms: u64,
 ) -> Quick {
-    let variants = &entry.resource.variants;
+    let variants = &resource.variants;
     let encoding = match variants.is_varied() {
         true => AcceptEncoding::parse(request).choose(variants.available()),
         false => None,
@@ -188,48 +192,50 @@ fn answer_from_memory(
     };
     let mut segment = None;
     if reply.body_wanted() && !range.is_empty() {
-        if object.bytes() > SEGMENT_BYTES {
+        if range.end - range.start > QUICK_BYTES_MAX || object.bytes() > SEGMENT_BYTES {
             return Quick::Later;
         }
-        match entry.segments[slot].upgrade() {
-            Some(found) if found.is_complete() => segment = Some(found),
-            _ => return Quick::Later,
+        let is_whole =
+            |found: &Arc<Segment>| found.is_complete() && u64::from(found.len()) == object.bytes();
+        segment = entry.segments[slot].upgrade().filter(is_whole);
+        if segment.is_none() {
+            return Quick::Later;
         }
     }
-    entry.resource.mark_used();
+    resource.mark_used();
     reply.context().counters().inc(Counter::CacheHit);
     reply.summary().cache = CacheResult::Hit;
     match plan {
         Plan::Whole => {
             reply.prebuilt(status, &object.hit_head);
-            if let Some(freshness) = entry.resource.freshness() {
+            if let Some(freshness) = resource.freshness() {
                 reply.field_number("Age", freshness.age_s(now_ms));
             }
-            reply.end_head();
+            end_head(reply, object);
         }
         ref plan => {
-            let lines = cache_lines(&entry.resource, CacheResult::Hit, now_ms);
+            let lines = cache_lines(resource, CacheResult::Hit, now_ms);
             let _ = write_head(reply, object, plan, 200, &lines);
         }
     }
     if let Some(segment) = segment {
         skep_cache::Entry::touch(&*segment);
-        write_body(reply, segment, range.start as u32, range.end as u32);
+        write_body(reply, &segment, range.start as u32, range.end as u32);
     }
     Quick::Done
 }
 
-fn write_body(reply: &mut Reply<'_>, segment: Arc<Segment>, start: u32, end: u32) {
+/// Writes bytes `start..end` of a segment that has them.
+fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u32) {
     if let Some(bytes) = segment.heap_bytes().filter(|bytes| bytes.len() <= COPY_BYTES_MAX) {
         return reply.body_copy(&bytes[start as usize..end as usize]);
     }
     let mut at = start;
-    while at < end {
-        let (chunk, from, to) = segment.run(at, end);
-        let owner = Arc::clone(&segment) as Arc<dyn SharedBytes>;
-        reply.body_shared(owner, chunk, from, to);
-        at += to - from;
+    while let Some(slice) = segment.slice(at, end) {
+        at += slice.len();
+        reply.body_shared(slice);
     }
+    assert_eq!(at, end, "a reply has the bytes that its head says");
 }
 
 /// One request that needs more than a look into memory.
@@ -247,31 +253,32 @@ impl Serving<'_> {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
-        let path = path::normalise(request.path)?;
-        if &*path == HEALTH_PATH.as_bytes() {
+        let read = path::read(request.path, self.site.reading())?;
+        let path = read.key();
+        if read.behind(HEALTH_PATH.as_bytes()) == Some(b"") {
             self.handler.health(&mut exchange.reply.write());
             return Ok(());
         }
-        if let Some((status, location)) = self.site.moved(&path) {
+        if let Some((status, location)) = self.site.moved(&read) {
             redirect(&mut exchange.reply.write(), status, &location, &self.site.lines);
             return Ok(());
         }
         if let Some(remote) = &self.site.remote {
-            return self.get_remote(request, exchange, remote, &path).await;
+            return self.get_remote(request, exchange, remote, path).await;
         }
         for _ in 0..ATTEMPTS_MAX {
-            let located = self.locate(&path).await;
+            let located = self.locate(path).await;
             let failed = match located {
                 Ok(Located::Resource(resource, file)) => {
                     let ready = Ready { resource, file, came: CacheResult::Hit };
-                    match self.send(request, exchange, &path, ready, 200).await? {
+                    match self.send(request, exchange, ready, As::Asked(path)).await? {
                         Sent::Done => return Ok(()),
                         Sent::Changed => DiskError::Changed,
                         Sent::Failed(error) => error,
                     }
                 }
-                Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, &path),
-                Ok(Located::Directory) => return self.list(request, exchange, &path).await,
+                Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, &read),
+                Ok(Located::Directory) => return self.list(request, exchange, path).await,
                 Err(error) => error,
             };
             if failed != DiskError::Changed {
@@ -312,15 +319,13 @@ impl Serving<'_> {
         self.or_elsewhere(path, own).await
     }
 
-    /// Sends a file. `status` stands in for 200; any other is sent whole and
-    /// unconditionally.
+    /// Sends a file.
     async fn send(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        path: &[u8],
         ready: Ready,
-        status: u16,
+        as_what: As<'_>,
     ) -> Result<Sent, ExchangeError> {
         let Ready { resource, file, came } = ready;
         let resource = &resource;
@@ -331,15 +336,19 @@ impl Serving<'_> {
             false => None,
         };
         let (slot, object) = variants.get(encoding);
-        let is_own = status == 200;
-        let status = if is_own { object.status() } else { status };
+        let status = match as_what {
+            As::Asked(_) | As::Page(200) => object.status(),
+            As::Page(status) => status,
+        };
         let plan = match status {
             200 => plan(request, object, unix_ms() / 1000),
             _ => Plan::Whole,
         };
         let file = file.filter(|_| slot == 0).map(Arc::new);
-        let mut source = self.source(resource, object, file, came);
-        let mut cache = came;
+        let client = self.client(request, exchange);
+        let mut source = self.source(resource, object, file, came, client);
+        // What is not settled is in no cache, even if there are no bytes of it.
+        let mut cache = if object.is_settled { came } else { CacheResult::Stream };
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
         let mut first = None;
         if wants_bytes {
@@ -361,38 +370,25 @@ impl Serving<'_> {
         match sent {
             Ok(()) => {}
             Err(SendError::Client(error)) => return Err(error),
+            // Nobody has seen of it: another version may do, or an error says why.
+            Err(SendError::Source(error)) if exchange.reply.take_back() => {
+                return Ok(self.source_failed(resource, error));
+            }
             Err(SendError::Source(error)) => {
                 self.source_failed(resource, error);
                 self.handler.context.counters().inc(Counter::TruncatedFiles);
                 return Err(ExchangeError::ReplyCutShort("the file changed while it was sent"));
             }
         }
-        let small = object.bytes() <= SEGMENT_BYTES;
-        if is_own && small && (object.bytes() == 0 || first.is_some()) {
+        let is_at_hand = object.bytes() == 0 || first.is_some();
+        if let As::Asked(path) = as_what
+            && object.bytes() <= SEGMENT_BYTES
+            && is_at_hand
+            && resource.is_settled()
+        {
             self.front.remember(path, resource, slot, first.as_ref());
         }
         Ok(Sent::Done)
-    }
-
-    /// Where bytes of an object of `resource` come from: memory, and what is behind it.
-    fn source<'a>(
-        &'a self,
-        resource: &'a Arc<Resource>,
-        object: &'a Arc<Object>,
-        file: Option<Arc<File>>,
-        came: CacheResult,
-    ) -> Source<'a> {
-        Source {
-            store: &self.handler.node.store,
-            site: &self.site,
-            object,
-            counters: self.handler.context.counters(),
-            others: self.others(resource),
-            remote: resource.remote().map(|_| (&self.remotes, resource)),
-            came,
-            file,
-            prepared: None,
-        }
     }
 
     /// The nodes that a resource may come from instead of its origin.
@@ -414,10 +410,9 @@ impl Serving<'_> {
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        path: &[u8],
+        path: &Path<'_>,
     ) -> Result<(), ExchangeError> {
-        let mut location = Vec::new();
-        path::write_encoded(&mut location, path);
+        let mut location = path.target().to_vec();
         location.push(b'/');
         if let Some(query) = request.query {
             location.push(b'?');
@@ -477,14 +472,13 @@ impl Serving<'_> {
         exchange: &mut Exchange<'_>,
         status: u16,
         missing: u16,
-        page: &str,
+        page: &[u8],
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
-            let path = page.as_bytes();
-            let Ok(Located::Resource(resource, file)) = self.locate(path).await else { break };
+            let Ok(Located::Resource(resource, file)) = self.locate(page).await else { break };
             let ready = Ready { resource, file, came: CacheResult::Hit };
-            match self.send(request, exchange, path, ready, status).await? {
+            match self.send(request, exchange, ready, As::Page(status)).await? {
                 Sent::Done => return Ok(()),
                 Sent::Changed => {}
                 Sent::Failed(_) => break,
@@ -508,6 +502,17 @@ struct Ready {
     file: Option<File>,
     /// What it took to know it.
     came: CacheResult,
+}
+
+/// Why a file is sent.
+#[derive(Clone, Copy)]
+enum As<'a> {
+    /// It is what was asked for, by this path or target, which leads to it again. Nothing
+    /// that comes before a look at files, such as a redirect, stands in the way.
+    Asked(&'a [u8]),
+    /// It stands for what is not to be had, with this status. Any but 200 is sent whole
+    /// and unconditionally. Its own path may lead elsewhere.
+    Page(u16),
 }
 
 /// How an attempt to send a file ended: with all of it, or before anything was

@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_neither_found_nor_offered() {
-        let store = Store::new(1000, true);
+        let store = Store::new(1000, usize::MAX, true);
         store.told_standings(&[], &[], true);
         let names: Vec<_> = (0..20).map(|it| SegmentName([it; 16])).collect();
         for &name in &names {

@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod account;
 mod arena;
 mod buffer;
 mod catalog;
@@ -35,6 +36,7 @@ mod listing;
 mod look_up;
 mod object;
 mod partition;
+mod pins;
 mod purges;
 mod remote;
 mod resource;
@@ -43,10 +45,11 @@ mod segment;
 mod site;
 mod store;
 mod stream;
+mod taker;
 mod watch;
 
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -61,8 +64,10 @@ use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 use catalog::Catalog;
 use cluster::Others;
 pub use cluster::{Cluster, ClusterParts, PeerDesk};
+use front::Fronts;
 pub use handler::NodeHandler;
 use partition::{Announced, Walker};
+use pins::Pins;
 use purges::Purges;
 use remote::{Remotes, Tally};
 pub use site::SiteError;
@@ -95,14 +100,22 @@ pub struct Node {
     walker: Mutex<Option<Walker>>,
     cluster: OnceLock<Arc<Cluster>>,
     purges: Arc<Purges>,
+    fronts: Arc<Fronts>,
+    pins: Arc<Pins>,
     origins: Arc<Tally>,
+    /// Whether dispatchers bring clients here, and name them.
+    is_proxied: AtomicBool,
+    /// Bits of an IPv6 address that stand for one client.
+    ipv6_prefix_bits: AtomicU8,
     leaving: AtomicBool,
 }
 
 impl Node {
     /// Makes the node of a config: its sites must be there.
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
-        let store = Store::new(config.cache.size_bytes_max, config.cooperates());
+        let cache = &config.cache;
+        let entries_max = cache.entries_max as usize;
+        let store = Store::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
@@ -115,7 +128,11 @@ impl Node {
             walker: Mutex::default(),
             cluster: OnceLock::new(),
             purges,
+            fronts: Arc::default(),
+            pins: Pins::new(config.limits.pinned_per_address_bytes_max),
             origins: Arc::default(),
+            is_proxied: AtomicBool::new(config.is_proxied()),
+            ipv6_prefix_bits: AtomicU8::new(config.limits.client_ipv6_prefix_bits as u8),
             leaving: AtomicBool::new(false),
         }))
     }
@@ -123,7 +140,12 @@ impl Node {
     /// Replaces the sites; on an error the old ones stay. What is in memory
     /// stays useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
-        self.catalog.store(catalog(config, &self.store, &self.watcher, &self.purges)?);
+        let new = catalog(config, &self.store, &self.watcher, &self.purges)?;
+        self.catalog.swap(new).retire_all();
+        self.pins.set_per_address_max(config.limits.pinned_per_address_bytes_max);
+        self.is_proxied.store(config.is_proxied(), Ordering::Relaxed);
+        let ipv6_prefix_bits = config.limits.client_ipv6_prefix_bits as u8;
+        self.ipv6_prefix_bits.store(ipv6_prefix_bits, Ordering::Relaxed);
         if let Some(cluster) = self.cluster.get() {
             self.walk(config)?;
             cluster.reload(config);

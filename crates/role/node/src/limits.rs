@@ -42,6 +42,17 @@ pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
 /// of a huge file costs in memory.
 pub(crate) const STREAM_BYTES: usize = 128 * 1024;
 
+/// A client that takes less of a passed answer than this, in bytes per second, holds
+/// its origin's connection for itself: 64 KiB/s, as a poor mobile link does.
+pub(crate) const PASS_SLOW_BYTES_PER_S: u64 = 64 * 1024;
+
+/// Time by which it has to be behind that rate to count as slow, in milliseconds.
+pub(crate) const PASS_SLOW_GRACE_MS: u64 = 2_000;
+
+/// Of the places for passed answers one in so many, at least one, may be held by slow
+/// clients of one address: seven greedy ones at once do not shut out the others.
+pub(crate) const PASS_SLOW_SHARE: usize = 8;
+
 /// Bytes that a reply gathers before it is sent.
 pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
 
@@ -52,6 +63,73 @@ pub(crate) const COPY_BYTES_MAX: usize = 4096;
 /// Bytes alive beyond the store's capacity before replies stop to pin further
 /// segments and stream instead: slow readers may keep evicted segments alive.
 pub(crate) const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// What a segment takes beside its bytes, in bytes: itself, 240; its place in the
+/// index and, once it has left, among the ghosts, up to 250 while their tables have
+/// grown by doubling.
+pub(crate) const SEGMENT_COST_BYTES: u64 = 512;
+
+/// Of what is allocated, one part in so many is lost by rounding to the allocator's
+/// sizes.
+pub(crate) const ALLOCATOR_PART: usize = 8;
+
+/// Of the store's capacity heads may take one part in so many: a head of 1.5 KB for
+/// each object of 5 KB.
+pub(crate) const HEADS_PART: u64 = 4;
+
+/// Of that, heads of each kind (of files, origins, other nodes) may always have one
+/// part in so many.
+pub(crate) const HEADS_KIND_PART: u64 = 4;
+
+/// What a place for a head takes beside the head, in bytes: its entry in a table that
+/// grows by doubling.
+pub(crate) const HEAD_SLOT_BYTES: usize = 160;
+
+/// Of the store's capacity the workers' indexes may take one part in so many,
+/// together.
+pub(crate) const FRONTS_PART: u64 = 8;
+
+/// What an entry of a worker's index takes beside its path, in bytes: its place in a
+/// table that grows by doubling, and what is left of a resource and a segment that
+/// have gone, as long as it points to them.
+pub(crate) const FRONT_ENTRY_BYTES: usize = 512;
+
+/// Change of what is taken beside segments, as a part of the store's capacity, after
+/// which segments make room for it.
+pub(crate) const FIT_PART: u64 = 256;
+
+/// Of that, one part in so many is for segments on their way into memory alone: so
+/// that what replies hold never keeps others' misses from being kept.
+pub(crate) const FILLS_PART: u64 = 2;
+
+/// How long a miss waits for memory before it passes the cache by, in milliseconds:
+/// longer than replies of slow clients hold segments that they were sent.
+pub(crate) const ROOM_WAIT_MS: u64 = 2_000;
+
+/// Pause between two looks whether there is, in milliseconds.
+pub(crate) const ROOM_LOOK_MS: u64 = 10;
+
+/// How long a client may take for what it is sent without a copy before it counts as
+/// slow, in milliseconds.
+pub(crate) const PATIENCE_MS: u64 = 1_000;
+
+/// What a client takes in that time at least to count as fast again, in bytes.
+pub(crate) const FAST_BYTES: u64 = 1024 * 1024;
+
+/// Smallest copy that a slow client is sent at a time, in bytes: a page.
+pub(crate) const PIECE_BYTES_MIN: u64 = 4 * 1024;
+
+/// Largest one: what a connection may have for its buffers by default
+/// (`limits.connection_bytes_max`).
+pub(crate) const PIECE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Smallest piece that an origin is asked for, for a slow client, in bytes: a request
+/// costs more than so much memory.
+pub(crate) const ORIGIN_PIECE_BYTES_MIN: u64 = 32 * 1024;
+
+/// Largest body that is answered within the poll that read the request, in bytes:
+/// if the client turns out to be slow it gets a copy.
+pub(crate) const QUICK_BYTES_MAX: u64 = 64 * 1024;
 
 /// Ranges that one request may ask for; more get the whole file. 16 is more
 /// than readers of PDF or archives use, and bounds the amplification of many
@@ -65,7 +143,8 @@ pub(crate) const LISTING_ENTRIES_MAX: usize = 10_000;
 /// in directories beyond it are checked by time alone.
 pub(crate) const WATCHES_MAX: usize = 32_768;
 
-/// Paths that one worker's front index remembers before it forgets the lot.
+/// Paths that one worker's front index remembers at most: what a scan of all for
+/// those that have gone costs is some milliseconds.
 pub(crate) const FRONT_ENTRIES_MAX: usize = 65_536;
 
 /// Times that a request starts over because what it was to send is another version
@@ -158,6 +237,19 @@ pub(crate) const HEAD_ASKS_MAX: u32 = 4;
 /// milliseconds: a quarter of what it believes without a word.
 pub(crate) const LEASE_RENEW_MS: u64 = LEASE_TTL_MS as u64 / 4;
 
+/// A file that was written so shortly ago may be written again in the same tick of its
+/// file system's clock, and look the same, in milliseconds: ticks are 10 ms at most (100
+/// a second), and one call that writes much sets the time once, at its beginning.
+pub(crate) const UNSETTLED_MS: u64 = 100;
+
+/// The same where the clock seems to count whole seconds, in milliseconds: FAT's ticks
+/// are 2 s.
+pub(crate) const UNSETTLED_COARSE_MS: u64 = 2_000;
+
+/// How long a request waits for a file to settle, in milliseconds: twice what it takes if
+/// nobody writes any more. Then it gets what is there, which is not kept.
+pub(crate) const SETTLE_WAIT_MS: u64 = 2 * UNSETTLED_MS;
+
 /// Files and folders that a node announces of the sites of which it has a part:
 /// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
 /// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
@@ -167,9 +259,9 @@ pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
 /// milliseconds: an atomic load for each folder.
 pub(crate) const PART_TICK_MS: u64 = 100;
 
-/// A folder that changed so shortly before it was read may have changed again
-/// in the same tick of its file system's clock, in milliseconds: FAT's is 2 s.
-pub(crate) const PART_UNSETTLED_MS: u64 = 2_000;
+/// A folder that changed so shortly before it was read is read again, in milliseconds:
+/// it may have changed once more in the same tick.
+pub(crate) const PART_UNSETTLED_MS: u64 = UNSETTLED_COARSE_MS;
 
 /// Time for which "nobody has it" is believed, in milliseconds: bounds what a
 /// flood of requests for nothing costs others; well below the second in which a

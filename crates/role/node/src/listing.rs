@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use skep_http::path::write_encoded;
+use skep_http::path::{self, Reading, write_encoded};
 
 use crate::disk::{DiskError, Kind, Root, Wait};
-use crate::limits::LISTING_ENTRIES_MAX;
+use crate::limits::{LISTING_ENTRIES_MAX, PATH_BYTES_MAX};
 use crate::site::Site;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;\
@@ -44,17 +44,17 @@ impl Listing {
         let mut cut = false;
         for entry in rustix::fs::Dir::read_from(&directory)? {
             let name = entry?.file_name().to_bytes().to_vec();
+            let full = [relative, &name].concat();
             let hidden = name == b"." || name == b".." || !site.shows(&[b"/", &*name].concat());
-            if hidden {
+            if hidden || !can_be_asked_for(&full) {
                 continue;
             }
             if entries.len() == LISTING_ENTRIES_MAX {
                 cut = true;
                 break;
             }
-            // What can't be described (a dangling link) is not shown.
-            let full = [relative, &name].concat();
-            match root.describe(&full) {
+            // What no request gets (a link that dangles or leads out) is not shown.
+            match root.look_at(&full) {
                 Ok(Kind::File(stamp)) => entries.push(Entry {
                     name,
                     directory: false,
@@ -131,6 +131,13 @@ impl Entry {
              <td class=\"n\">{changed}</td></tr>"
         );
     }
+}
+
+/// Whether some path leads to a file of this name.
+fn can_be_asked_for(relative: &[u8]) -> bool {
+    let mut target = vec![b'/'];
+    write_encoded(&mut target, relative);
+    relative.len() <= PATH_BYTES_MAX && path::read(&target, Reading::Files).is_ok()
 }
 
 fn escape(text: &str) -> String {

@@ -124,7 +124,7 @@ pub(crate) fn purged<'a>(
     let at = |relative: &[u8]| {
         let mut target = vec![b'/'];
         path::write_encoded(&mut target, relative);
-        site.purged(known, &String::from_utf8_lossy(&target))
+        site.purged(known, &target)
     };
     let folder = |relative: &'a [u8]| {
         let name_at = relative.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);

@@ -8,7 +8,6 @@ use skep_directory::Purges as Known;
 use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime};
-use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
@@ -48,13 +47,17 @@ pub(crate) struct Object {
     pub(crate) whence: Whence,
     /// Of parts; of the whole only if `lines` begin with it.
     pub(crate) content_type: Cow<'static, str>,
-    bytes: u64,
+    /// With its length.
     name: ObjectName,
     /// The latest purge of it when it was looked up; part of its name.
     purged: PurgeStamp,
     /// Empty if there is none.
     etag: Box<str>,
     last_modified: Option<u64>,
+    /// Whether these are bytes of one version, as far as anybody can tell. A file that
+    /// is not settled is sent without anything that would name its version, and kept
+    /// by nobody.
+    pub(crate) is_settled: bool,
     /// Field lines of every reply that speaks of this version.
     pub(crate) lines: Box<[u8]>,
     /// Status line and field lines of the whole object out of memory: all of
@@ -78,6 +81,10 @@ impl Object {
     ) -> Self {
         let Version { mtime_ns, bytes } = version;
         let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
+        let is_settled = match &whence {
+            Whence::File { stamp, .. } => stamp.is_settled(),
+            Whence::Origin(_) | Whence::Elsewhere { .. } => true,
+        };
         let etag = etag(version, encoding);
         let content_type = mime::for_path(plain);
         let mut lines = Vec::with_capacity(512);
@@ -85,21 +92,25 @@ impl Object {
         if let Some(encoding) = encoding {
             encode::write_field(&mut lines, "Content-Encoding", encoding.as_str().as_bytes());
         }
-        encode::write_field(&mut lines, "ETag", etag.as_bytes());
-        encode::write_field(&mut lines, "Last-Modified", &HttpDate(last_modified).format());
+        if is_settled {
+            encode::write_field(&mut lines, "ETag", etag.as_bytes());
+            encode::write_field(&mut lines, "Last-Modified", &HttpDate(last_modified).format());
+        } else {
+            lines.extend_from_slice(b"Cache-Control: no-store\r\n");
+        }
         lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
         if varies {
             lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
-        lines.extend_from_slice(&site.lines_success);
+        lines.extend_from_slice(if is_settled { &site.lines_success } else { &site.lines });
         Self {
             whence,
             content_type: Cow::Borrowed(content_type),
-            bytes,
-            name: site.object_name(relative, etag.as_bytes(), purged),
+            name: site.object_name(relative, etag.as_bytes(), bytes, purged),
             purged,
-            etag: etag.into(),
-            last_modified: Some(last_modified),
+            etag: if is_settled { etag.into() } else { Box::default() },
+            last_modified: is_settled.then_some(last_modified),
+            is_settled,
             hit_head: hit_head(200, bytes, &lines),
             lines: lines.into(),
             reader: Mutex::default(),
@@ -117,17 +128,18 @@ impl Object {
         purged: PurgeStamp,
     ) -> Self {
         let status = origin.head.whole_status();
-        let lines = match status {
+        let mut lines = match status {
             200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat(),
             _ => [origin_lines, &site.lines].concat(),
         };
+        encode::write_field(&mut lines, "Date", &HttpDate(origin.head.made_unix_s()).format());
         Self {
             content_type: Cow::Owned(content_type),
-            bytes,
-            name: site.object_name(&origin.target, &origin.version, purged),
+            name: site.object_name(&origin.target, &origin.version, bytes, purged),
             purged,
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
+            is_settled: true,
             whence: Whence::Origin(Box::new(origin)),
             hit_head: hit_head(status, bytes, &lines),
             lines: lines.into(),
@@ -166,6 +178,15 @@ impl Object {
         }
     }
 
+    /// When its origin made it, in seconds since the Unix epoch: then its lines have
+    /// a `Date`. Files are of now.
+    pub(crate) fn made_unix_s(&self) -> Option<u64> {
+        match &self.whence {
+            Whence::Origin(remote) => Some(remote.head.made_unix_s()),
+            Whence::File { .. } | Whence::Elsewhere { .. } => None,
+        }
+    }
+
     /// Status of a reply with all of it: 200, unless its origin says otherwise.
     pub(crate) fn status(&self) -> u16 {
         match &self.whence {
@@ -176,7 +197,7 @@ impl Object {
 
     /// Size, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+        self.name.bytes()
     }
 
     /// What conditions compare.
@@ -194,9 +215,23 @@ impl Object {
         self.etag.as_bytes()
     }
 
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let content_type = match &self.content_type {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(text) => text.capacity(),
+        };
+        let whence = match &self.whence {
+            Whence::File { relative, .. } | Whence::Elsewhere { relative, .. } => relative.len(),
+            Whence::Origin(remote) => remote.memory_bytes(),
+        };
+        let lines = self.lines.len() + self.hit_head.len();
+        size_of::<Self>() + whence + content_type + self.etag.len() + lines
+    }
+
     /// Number of segments; 0 for an empty file.
     pub(crate) fn segments(&self) -> u32 {
-        self.bytes().div_ceil(SEGMENT_BYTES) as u32
+        self.name.segments()
     }
 
     /// Name of segment `index`.
@@ -217,8 +252,7 @@ impl Object {
 
     /// Bytes of segment `index`.
     pub(crate) fn segment_bytes(&self, index: u32) -> u32 {
-        let start = u64::from(index) * SEGMENT_BYTES;
-        (self.bytes() - start).min(SEGMENT_BYTES) as u32
+        self.name.segment_bytes(index)
     }
 }
 

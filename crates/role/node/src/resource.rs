@@ -84,6 +84,12 @@ impl Resource {
         Self { site: Arc::clone(site), variants, validity, used, retired, compared }
     }
 
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let objects = self.variants.iter().map(|object| object.memory_bytes());
+        size_of::<Self>() + objects.sum::<usize>()
+    }
+
     /// What an origin has; `purges` are those known before it was asked.
     pub(crate) fn of_origin(
         site: &Arc<Site>,
@@ -156,6 +162,17 @@ impl Resource {
             checks.verified(began_ms, generation);
         }
         is_right
+    }
+
+    /// Whether all files that it is made of were settled when they were looked at.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.variants.iter().all(|object| object.is_settled)
+    }
+
+    /// How long it takes until a look will find it settled, in milliseconds; at least 1.
+    pub(crate) fn settles_in_ms(&self) -> u64 {
+        let stamps = self.variants.iter().filter_map(|object| object.file());
+        stamps.map(|(_, stamp)| stamp.settles_in_ms()).max().unwrap_or(0).max(1)
     }
 
     /// Another node said that it still has this.

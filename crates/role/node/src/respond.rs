@@ -63,7 +63,8 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
         Precondition::Failed => return Plan::Failed,
         Precondition::Proceed => {}
     }
-    match range::ranges(request, &current, object.bytes(), RANGES_MAX) {
+    let made_unix = object.made_unix_s().unwrap_or(now_unix);
+    match range::ranges(request, &current, made_unix, object.bytes(), RANGES_MAX) {
         RangeVerdict::Whole => Plan::Whole,
         RangeVerdict::Unsatisfiable => Plan::Unsatisfiable,
         RangeVerdict::Parts(parts) if parts.len() == 1 => Plan::Part(parts[0].clone()),
@@ -112,8 +113,16 @@ pub(crate) fn write_head(
         Plan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
     }
     reply.lines(cache_lines);
-    reply.end_head();
+    end_head(reply, object);
     boundary
+}
+
+/// Ends a head with the lines of `object`.
+pub(crate) fn end_head(reply: &mut Reply<'_>, object: &Object) {
+    match object.made_unix_s() {
+        Some(_) => reply.end_dated_head(),
+        None => reply.end_head(),
+    }
 }
 
 fn write_multipart_head(reply: &mut Reply<'_>, object: &Object, parts: &Parts) -> Boundary {

@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,13 +18,14 @@ use std::task::{Context, Poll, Waker};
 use skep_cache::{Entry, FREQUENCY_MAX, PROMOTION_HITS};
 use skep_directory::limits::CHANCES;
 use skep_peer::stream::Chunk;
-use skep_serve::SharedBytes;
+use skep_serve::{FilePart, SharedBytes, SharedSlice};
 use skep_wire::cache::Standing;
 use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
+use crate::account::allocated;
 use crate::arena::{Ledger, Place};
-use crate::limits::CHUNK_BYTES;
+use crate::limits::{CHUNK_BYTES, SEGMENT_COST_BYTES};
 
 /// The segment's source failed or changed before it was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,12 +88,11 @@ impl Segment {
         let content = match home {
             Home::Place(place) => Content::Place(place),
             Home::Heap(ledger) => {
-                ledger.take(bytes);
                 let chunks = (bytes as usize).div_ceil(CHUNK_BYTES);
                 Content::Heap { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), ledger }
             }
         };
-        Self {
+        let segment = Self {
             bytes,
             content,
             filled: AtomicU32::new(0),
@@ -107,7 +106,9 @@ impl Segment {
             is_first: false,
             standing: AtomicU32::new(STANDING_LAST),
             chances: AtomicU8::new(CHANCES),
-        }
+        };
+        segment.ledger().take(segment.own_bytes());
+        segment
     }
 
     /// The same, as the first one of an object that has more: where playing and
@@ -127,6 +128,21 @@ impl Segment {
     /// The checksum of a chunk that is there.
     pub(crate) fn checksum(&self, chunk: u32) -> Option<u32> {
         self.checksums.get(chunk as usize).map(|checksum| checksum.load(Ordering::Relaxed))
+    }
+
+    fn ledger(&self) -> &Ledger {
+        match &self.content {
+            Content::Heap { ledger, .. } => ledger,
+            Content::Place(place) => place.region().ledger(),
+        }
+    }
+
+    /// Bytes that it takes, but for those of its place.
+    fn own_bytes(&self) -> u64 {
+        match &self.content {
+            Content::Heap { .. } => allocated(self.bytes as usize) + SEGMENT_COST_BYTES,
+            Content::Place(_) => SEGMENT_COST_BYTES,
+        }
     }
 
     /// Says where the next bytes come from.
@@ -216,14 +232,23 @@ impl Segment {
         // A rest of a chunk has no checksum of its own.
         let is_whole = offset == 0 && (end == self.bytes || end.is_multiple_of(CHUNK_BYTES as u32));
         let checksum = self.checksum(chunk).filter(|_| is_whole)?;
-        let (number, from, to) = self.run(start, end);
-        Some(Chunk {
-            owner: Arc::clone(self) as Arc<dyn SharedBytes>,
-            number,
-            start: from,
-            end: to,
-            checksum,
-        })
+        let bytes = self.slice(start, end).filter(|bytes| bytes.len() == end - start)?;
+        Some(Chunk { bytes, checksum })
+    }
+
+    /// Bytes from `at` on, as far as they are there and in one piece, and not beyond
+    /// `end`; `None`: none are.
+    pub(crate) fn slice(self: &Arc<Self>, at: u32, end: u32) -> Option<SharedSlice> {
+        let end = end.min(self.filled());
+        let bytes = end.checked_sub(at).filter(|bytes| *bytes > 0)?;
+        let (chunk, range) = match &self.content {
+            Content::Place(_) => (0, at..end),
+            Content::Heap { .. } => {
+                let (chunk, offset) = locate(at);
+                (chunk, offset..(offset + bytes).min(CHUNK_BYTES as u32))
+            }
+        };
+        SharedSlice::of(Arc::clone(self) as Arc<dyn SharedBytes>, chunk, range)
     }
 
     /// Bytes when complete.
@@ -241,18 +266,6 @@ impl Segment {
         self.filled.load(Ordering::Acquire)
     }
 
-    /// The contiguous run of bytes at `at`, up to `end`: its chunk, and the
-    /// start and end in it.
-    pub(crate) fn run(&self, at: u32, end: u32) -> (u32, u32, u32) {
-        match &self.content {
-            Content::Place(_) => (0, at, end),
-            Content::Heap { .. } => {
-                let (chunk, offset) = locate(at);
-                (chunk, offset, (offset + (end - at)).min(CHUNK_BYTES as u32))
-            }
-        }
-    }
-
     /// The bytes of a segment that is one chunk on the heap.
     pub(crate) fn heap_bytes(&self) -> Option<&[u8]> {
         match &self.content {
@@ -267,6 +280,28 @@ impl Segment {
             Content::Heap { .. } => None,
             Content::Place(place) => Some(place),
         }
+    }
+
+    /// Copies what is there from `at` on to `to`, as far as that has room; tells how
+    /// many bytes.
+    pub(crate) fn read(&self, at: u32, to: &mut [u8]) -> io::Result<usize> {
+        let there = self.filled().saturating_sub(at) as usize;
+        let bytes = there.min(to.len());
+        let mut rest = &mut to[..bytes];
+        match &self.content {
+            Content::Place(place) => place.read(rest, at)?,
+            Content::Heap { chunks, .. } => {
+                let (first, mut from) = locate(at);
+                for chunk in chunks[first as usize..].iter().map_while(OnceLock::get) {
+                    let chunk = &chunk[from as usize..];
+                    let some = chunk.len().min(rest.len());
+                    let (now, later) = rest.split_at_mut(some);
+                    now.copy_from_slice(&chunk[..some]);
+                    (rest, from) = (later, 0);
+                }
+            }
+        }
+        Ok(bytes)
     }
 
     /// Size of the chunk that comes next; 0 when complete.
@@ -303,13 +338,17 @@ impl Segment {
         self.wake();
     }
 
-    /// Ready when more than `have` bytes are there, with their number.
+    /// Ready when more than `have` bytes are there, with their number. Fails when
+    /// there will not be more: nobody waits for what no segment holds.
     pub(crate) fn poll_more(&self, cx: &Context<'_>, have: u32) -> Poll<Result<u32, FillFailed>> {
         let look = || {
             let filled = self.filled();
             match filled > have {
                 true => Some(Ok(filled)),
-                false => self.failed.load(Ordering::Acquire).then_some(Err(FillFailed)),
+                false => {
+                    let is_over = filled == self.bytes || self.failed.load(Ordering::Acquire);
+                    is_over.then_some(Err(FillFailed))
+                }
             }
         };
         if let Some(ready) = look() {
@@ -338,9 +377,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        if let Content::Heap { ledger, .. } = &self.content {
-            ledger.give_back(self.bytes);
-        }
+        self.ledger().give_back(self.own_bytes());
     }
 }
 
@@ -352,11 +389,13 @@ impl SharedBytes for Segment {
         }
     }
 
-    fn file(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        self.place().map(Place::file)
+    fn file(&self) -> Option<FilePart<'_>> {
+        let (file, offset) = self.place()?.file();
+        Some(FilePart { file, offset, bytes: self.filled() })
     }
 }
 
+const _: () = assert!(size_of::<Segment>() <= 240, "as `SEGMENT_COST_BYTES` says");
 const _: () = assert!(CHUNK_BYTES == skep_wire::limits::PEER_CHUNK_BYTES as usize);
 
 /// Where the byte at `offset` is on the heap: its chunk and the offset in it.
@@ -366,7 +405,10 @@ fn locate(offset: u32) -> (u32, u32) {
 
 impl Entry for Segment {
     fn bytes(&self) -> u64 {
-        u64::from(self.bytes)
+        match &self.content {
+            Content::Heap { .. } => self.own_bytes(),
+            Content::Place(_) => self.own_bytes() + u64::from(self.bytes),
+        }
     }
 
     fn frequency(&self) -> u8 {
@@ -416,6 +458,8 @@ mod tests {
             assert_eq!(segment.next_chunk_bytes(), 10);
             segment.publish(&[8; 10]).unwrap();
             assert!(segment.is_complete());
+            let all = CHUNK_BYTES as u32 + 10;
+            assert_eq!(segment.poll_more(&cx, all), Poll::Ready(Err(FillFailed)), "no more comes");
         }
     }
 
@@ -441,13 +485,40 @@ mod tests {
     }
 
     #[test]
-    fn runs_cover_the_segment_wherever_it_lives() {
-        let [heap, file] = both(2 * CHUNK_BYTES as u32);
+    fn slices_cover_what_is_there_and_no_more_wherever_it_lives() {
         let (chunk, half) = (CHUNK_BYTES as u32, CHUNK_BYTES as u32 / 2);
-        assert_eq!(heap.run(half, chunk + 1), (0, half, chunk));
-        assert_eq!(heap.run(chunk, chunk + 1), (1, 0, 1));
-        assert_eq!(file.run(half, chunk + 1), (0, half, chunk + 1));
+        let [heap, file] = both(chunk + half).map(Arc::new);
         assert!(heap.file().is_none() && file.file().is_some());
+        let bytes = |of: &Arc<Segment>, at, end| of.slice(at, end).map(|slice| slice.len());
+        for segment in [&heap, &file] {
+            assert_eq!(bytes(segment, 0, chunk), None, "none are there");
+            segment.publish(&[7; CHUNK_BYTES]).unwrap();
+            assert_eq!(bytes(segment, half, chunk + 1), Some(half), "the next chunk is not there");
+            assert_eq!(bytes(segment, chunk, chunk + 1), None);
+            segment.publish(&[7; CHUNK_BYTES / 2]).unwrap();
+            assert_eq!(bytes(segment, chunk, u32::MAX), Some(half), "it ends there");
+            assert_eq!(bytes(segment, chunk + half, u32::MAX), None);
+            assert_eq!(bytes(segment, half, 1), None);
+        }
+        assert_eq!(bytes(&heap, half, chunk + 1), Some(half), "two pieces of the heap");
+        assert_eq!(bytes(&file, half, chunk + 1), Some(half + 1));
+    }
+
+    #[test]
+    fn copies_are_of_what_is_there_wherever_it_lives() {
+        for segment in both(2 * CHUNK_BYTES as u32) {
+            let chunk = CHUNK_BYTES as u32;
+            let read = |at, room| {
+                let mut copy = vec![0; room];
+                let bytes = segment.read(at, &mut copy).unwrap();
+                copy[..bytes].to_vec()
+            };
+            segment.publish(&[7; CHUNK_BYTES]).unwrap();
+            assert_eq!(read(chunk - 2, 5), [7, 7]);
+            segment.publish(&[8; CHUNK_BYTES]).unwrap();
+            assert_eq!(read(chunk - 2, 5), [7, 7, 8, 8, 8]);
+            assert_eq!((read(2 * chunk, 5), read(chunk, 0)), (vec![], vec![]));
+        }
     }
 
     #[test]
@@ -465,7 +536,8 @@ mod tests {
     fn the_ledger_counts_what_is_alive() {
         let ledger = Arc::<Ledger>::default();
         let segment = Segment::new(100, Home::Heap(Arc::clone(&ledger)));
-        assert_eq!(ledger.bytes(), 100);
+        assert_eq!(ledger.bytes(), segment.bytes());
+        assert!(segment.bytes() > 100 + size_of::<Segment>() as u64, "what it is, too");
         drop(segment);
         assert_eq!(ledger.bytes(), 0);
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use skep_config::{Content, Redirect, Site as SiteConfig, Symlinks};
 use skep_directory::{Purges as Known, Queries};
 use skep_http::Host;
+use skep_http::path::{self, Path, Reading};
 use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp};
 use skep_wire::limits::HOST_BYTES_MAX;
@@ -35,6 +36,14 @@ pub enum SiteError {
         /// What the kernel said.
         cause: io::Error,
     },
+    /// The path of a page can't be asked for.
+    #[error("no page can be at {page:?} ({reason}). Expected a path as it stands in a request")]
+    Page {
+        /// As configured.
+        page: String,
+        /// Why it would be refused.
+        reason: &'static str,
+    },
     /// An origin is none.
     #[error(transparent)]
     Origin(#[from] skep_origin::OriginUrlError),
@@ -48,7 +57,7 @@ pub(crate) struct Site {
     pub(crate) root: PathBuf,
     pub(crate) remote: Option<RemoteSite>,
     pub(crate) index_files: Vec<String>,
-    pub(crate) spa_fallback: Option<String>,
+    pub(crate) spa_fallback: Option<Box<[u8]>>,
     pub(crate) listing: bool,
     pub(crate) dotfiles: bool,
     pub(crate) symlinks: Symlinks,
@@ -65,10 +74,11 @@ pub(crate) struct Site {
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
     pub(crate) lines_success: Box<[u8]>,
-    pub(crate) error_pages: BTreeMap<u16, String>,
+    /// Keys of paths.
+    pub(crate) error_pages: BTreeMap<u16, Box<[u8]>>,
     /// What was purged, here and elsewhere.
     pub(crate) purges: Arc<Purges>,
-    redirects: Vec<Redirect>,
+    redirects: Vec<Moved>,
     /// Of all sites.
     hosts: Arc<Hosts>,
 }
@@ -81,6 +91,10 @@ impl Site {
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
         let remote = RemoteSite::new(config)?;
+        let reading = if remote.is_some() { Reading::Origins } else { Reading::Files };
+        let page = |page: &String| key_of(page, reading);
+        let error_pages = config.error_pages.iter();
+        let error_pages = error_pages.map(|(status, path)| Ok((*status, page(path)?)));
         let root = config.root.clone().unwrap_or_default();
         let is_part = config.content == Content::Partition;
         let key = match &remote {
@@ -104,7 +118,7 @@ impl Site {
             root,
             remote,
             index_files: config.index.clone(),
-            spa_fallback: config.spa_fallback.clone(),
+            spa_fallback: config.spa_fallback.as_ref().map(page).transpose()?,
             listing: config.listing,
             dotfiles: config.dotfiles,
             symlinks: config.symlinks,
@@ -115,9 +129,9 @@ impl Site {
             key: key.into(),
             lines: lines.into(),
             lines_success: lines_success.into(),
-            error_pages: config.error_pages.clone(),
+            error_pages: error_pages.collect::<Result<_, SiteError>>()?,
             purges: Arc::clone(purges),
-            redirects: config.redirects.clone(),
+            redirects: config.redirects.iter().map(Moved::new).collect(),
             hosts: Arc::clone(hosts),
         })
     }
@@ -129,9 +143,10 @@ impl Site {
         &self,
         relative: &[u8],
         version: &[u8],
+        bytes: u64,
         purged: PurgeStamp,
     ) -> ObjectName {
-        ObjectName::new(&self.key, relative, version, purged)
+        ObjectName::new(&self.key, relative, version, bytes, purged)
     }
 
     /// Stands for the site in names, the same on all nodes of a config.
@@ -139,12 +154,23 @@ impl Site {
         &self.key
     }
 
+    /// How paths of the site are read.
+    #[inline]
+    pub(crate) fn reading(&self) -> Reading {
+        if self.remote.is_some() { Reading::Origins } else { Reading::Files }
+    }
+
     /// The latest purge of what is at `target`: an encoded path, and a query if
     /// the site has origins.
-    pub(crate) fn purged(&self, known: &Known, target: &str) -> PurgeStamp {
+    pub(crate) fn purged(&self, known: &Known, target: &[u8]) -> PurgeStamp {
+        if known.newest() == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
         let queries = if self.remote.is_some() { Queries::Matter } else { Queries::DoNot };
-        known
-            .of_target(target, queries, |host| self.hosts.find(host.as_bytes()) == Some(self.index))
+        let place = path::place(target);
+        known.of_target(&String::from_utf8_lossy(&place), queries, |host| {
+            self.hosts.find(host.as_bytes()) == Some(self.index)
+        })
     }
 
     /// Whether the operator lets `path` be served at all: a segment that
@@ -155,21 +181,58 @@ impl Site {
     }
 
     /// Status and Location for a path that moved.
-    pub(crate) fn moved(&self, path: &[u8]) -> Option<(u16, Vec<u8>)> {
-        self.redirects.iter().find_map(|redirect| {
-            let from = redirect.from.as_bytes();
-            let to = redirect.to.as_bytes();
-            let Some(prefix) = from.strip_suffix(b"*") else {
-                return (from == path).then(|| (redirect.status, to.to_vec()));
-            };
-            let rest = path.strip_prefix(prefix)?;
-            let mut location = to.strip_suffix(b"*").unwrap_or(to).to_vec();
-            if to.ends_with(b"*") {
-                skep_http::path::write_encoded(&mut location, rest);
-            }
-            Some((redirect.status, location))
-        })
+    pub(crate) fn moved(&self, path: &Path<'_>) -> Option<(u16, Vec<u8>)> {
+        self.redirects.iter().find_map(|it| Some((it.status, it.location(path)?)))
     }
+}
+
+/// A redirect: which places it is for, and where it leads.
+#[derive(Debug)]
+struct Moved {
+    from: Box<[u8]>,
+    /// Whether it is for all that begins so.
+    is_prefix: bool,
+    to: Box<[u8]>,
+    /// Whether what is behind the prefix goes there, too.
+    takes_rest: bool,
+    status: u16,
+}
+
+impl Moved {
+    fn new(config: &Redirect) -> Self {
+        let cut = |text: &str| text.strip_suffix('*').map(str::to_owned);
+        let (prefix, to) = (cut(&config.from), cut(&config.to));
+        Self {
+            is_prefix: prefix.is_some(),
+            takes_rest: to.is_some(),
+            from: path::place(prefix.as_ref().unwrap_or(&config.from).as_bytes()).into(),
+            to: to.as_ref().unwrap_or(&config.to).as_bytes().into(),
+            status: config.status,
+        }
+    }
+
+    /// Where `path` has moved, if it has.
+    fn location(&self, path: &Path<'_>) -> Option<Vec<u8>> {
+        let rest = path.behind(&self.from)?;
+        if !self.is_prefix && !rest.is_empty() {
+            return None;
+        }
+        let mut location = self.to.to_vec();
+        if self.takes_rest {
+            // Two slashes in front would name another server (RFC 3986 4.2).
+            let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+            let surplus = if location.ends_with(b"/") { slashes } else { 0 };
+            location.extend_from_slice(&rest[surplus..]);
+        }
+        Some(location)
+    }
+}
+
+/// The key of a path that the config names.
+fn key_of(page: &str, reading: Reading) -> Result<Box<[u8]>, SiteError> {
+    let read = path::read(page.as_bytes(), reading);
+    read.map(|path| path.key().into())
+        .map_err(|reject| SiteError::Page { page: page.to_owned(), reason: reject.reason })
 }
 
 /// All sites of a node, by host.
@@ -299,7 +362,7 @@ mod tests {
             let purges = vec![(PurgeWhat::Url(place), PurgeStamp(1))];
             let mut known = Known::default();
             known.learn(&PurgeNews { purges, ..PurgeNews::default() });
-            let hit = set.iter().filter(|site| site.purged(&known, "/x") == PurgeStamp(1));
+            let hit = set.iter().filter(|site| site.purged(&known, b"/x") == PurgeStamp(1));
             hit.map(|site| site.index).collect::<Vec<_>>()
         };
         assert_eq!(hit(None), [0, 1, 2]);
@@ -332,9 +395,12 @@ mod tests {
         config.redirects.push(Redirect { from: "/x".into(), to: "/y".into(), status: 302 });
         let set = set_of(&[config]);
         let site = &set.sites[0];
-        assert_eq!(site.moved(b"/old/a b"), Some((301, b"/new/a%20b".to_vec())));
-        assert_eq!(site.moved(b"/old/\r\nSet-Cookie: x").unwrap().1, b"/new/%0D%0ASet-Cookie:%20x");
-        assert_eq!(site.moved(b"/x"), Some((302, b"/y".to_vec())));
-        assert_eq!(site.moved(b"/x/"), None);
+        let moved =
+            |path: &str| site.moved(&path::read(path.as_bytes(), Reading::Origins).unwrap());
+        assert_eq!(moved("/old/a%20b"), Some((301, b"/new/a%20b".to_vec())));
+        let injected = moved("/old/%0D%0aSet-Cookie: x").unwrap().1;
+        assert_eq!(injected, b"/new/%0D%0ASet-Cookie: x");
+        assert_eq!(moved("/x"), Some((302, b"/y".to_vec())));
+        assert_eq!(moved("/x/"), None);
     }
 }

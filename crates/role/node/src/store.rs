@@ -8,6 +8,9 @@
 //! segments, and a hit only raises a counter inside the segment.
 //!
 //! Larger segments live in regions ([`crate::arena`]), which [`clean`] keeps few.
+//!
+//! Segments have what heads and workers' indexes ([`crate::account`]) leave of the
+//! capacity.
 
 mod clean;
 #[cfg(test)]
@@ -16,6 +19,7 @@ mod tests;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use skep_cache::{Entry, S3Fifo};
 use skep_directory::Changes;
@@ -23,11 +27,12 @@ use skep_directory::keep::Room;
 use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
 use skep_wire::limits::TAIL_MAX;
 
+use crate::account::Account;
 use crate::arena::{Arena, Ledger};
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
-    FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN, REGION_FILES_SHARE,
-    REGIONS_CAPACITY_MIN, REGIONS_SLACK,
+    FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
+    REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
 };
 use crate::segment::{Home, Segment};
 use clean::Cleaner;
@@ -56,12 +61,15 @@ pub(crate) struct Wanted {
 /// Counts of a store, for gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Bytes that the index holds.
+    /// Bytes that the index holds, with what each segment takes beside its own.
     pub indexed_bytes: u64,
     /// Of these, bytes of copies that another node keeps.
     pub spare_bytes: u64,
-    /// Bytes of memory: indexed, pinned by replies alone, or lost in regions.
+    /// Bytes of memory: indexed, pinned by replies alone, lost in regions; heads and
+    /// workers' indexes.
     pub alive_bytes: u64,
+    /// Of these, bytes of segments that replies and fills hold and the cache does not.
+    pub pinned_bytes: u64,
     /// Of these, bytes in memory files.
     pub file_bytes: u64,
     /// Segments in the index.
@@ -78,6 +86,10 @@ pub(crate) struct Store {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
+    /// Of it, what regions may waste.
+    slack_bytes: u64,
+    /// What was taken beside segments when these were made to leave room for it.
+    fitted_bytes: AtomicU64,
     stale: AtomicU64,
     cleaner: OnceLock<Cleaner>,
 }
@@ -98,18 +110,19 @@ struct Inner {
 }
 
 impl Store {
-    /// An empty store that takes at most `capacity_bytes` of memory, but for
-    /// what replies pin. `is_shared`: other nodes read from it, and coordinators
-    /// are told what it holds.
-    pub(crate) fn new(capacity_bytes: u64, is_shared: bool) -> Arc<Self> {
+    /// An empty store that takes at most `capacity_bytes` of memory and keeps at most
+    /// `entries_max` segments, but for what replies pin. `is_shared`: other nodes read
+    /// from it, and coordinators are told what it holds.
+    pub(crate) fn new(capacity_bytes: u64, entries_max: usize, is_shared: bool) -> Arc<Self> {
         let ledger = Arc::<Ledger>::default();
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         let files_max = descriptors.current.unwrap_or(u64::MAX) / REGION_FILES_SHARE;
         let arena = (capacity_bytes >= REGIONS_CAPACITY_MIN)
             .then(|| Arena::new(&ledger, usize::try_from(files_max).unwrap_or(usize::MAX)));
-        let slack = if arena.is_some() { capacity_bytes / REGIONS_SLACK } else { 0 };
+        let slack_bytes = if arena.is_some() { capacity_bytes / REGIONS_SLACK } else { 0 };
+        let index = S3Fifo::new(capacity_bytes - slack_bytes).with_entries_max(entries_max);
         let inner = Inner {
-            index: S3Fifo::new(capacity_bytes - slack),
+            index,
             arena,
             filling: HashMap::new(),
             evicted: 0,
@@ -118,17 +131,53 @@ impl Store {
             tail_of: (0, 0),
             changes: is_shared.then(Changes::default),
         };
-        let (stale, cleaner) = (AtomicU64::new(0), OnceLock::new());
-        Arc::new(Self { inner: Mutex::new(inner), ledger, capacity_bytes, stale, cleaner })
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            ledger,
+            capacity_bytes,
+            slack_bytes,
+            fitted_bytes: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            cleaner: OnceLock::new(),
+        })
     }
 
-    /// Finds a segment, joins its fill, or makes the caller its filler.
+    /// What is taken, for others who take of the same.
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// A book for heads of one kind.
+    pub(crate) fn account(&self) -> Arc<Account> {
+        Account::new(&self.ledger, self.capacity_bytes)
+    }
+
+    /// Has segments leave room for what is taken beside them. Whoever takes it says so
+    /// here.
+    pub(crate) fn fit(&self) {
+        let meta_bytes = self.ledger.meta_bytes();
+        let fitted_bytes = self.fitted_bytes.load(Ordering::Relaxed);
+        if meta_bytes.abs_diff(fitted_bytes) <= self.capacity_bytes / FIT_PART {
+            return;
+        }
+        self.fitted_bytes.store(meta_bytes, Ordering::Relaxed);
+        let capacity_bytes = self.capacity_bytes - self.slack_bytes;
+        let mut inner = self.lock();
+        let Inner { index, scratch, .. } = &mut *inner;
+        index.set_capacity(capacity_bytes.saturating_sub(meta_bytes), scratch);
+        inner.gone(None);
+    }
+
+    /// Finds a segment, joins its fill, or makes the caller its filler. What is found
+    /// has the length that is wanted.
     pub(crate) fn acquire(self: &Arc<Self>, wanted: Wanted) -> Acquired {
         let key = wanted.name;
         let mut inner = self.lock();
         if let Some(segment) = inner.filling.get(&key) {
+            assert_eq!(segment.len(), wanted.bytes, "who fills knows what the name says");
             return Acquired::Growing(Arc::clone(segment));
         }
+        inner.drop_of_other_length(&wanted);
         if let Some(segment) = inner.index.get(&key) {
             segment.touch();
             return Acquired::Ready(Arc::clone(segment));
@@ -238,10 +287,34 @@ impl Store {
         names.iter().filter_map(held).collect()
     }
 
-    /// Whether further segments may be pinned: not while slow readers keep too
-    /// many alive that were evicted long ago.
+    /// Whether there is memory for a segment that is to come in.
+    pub(crate) fn may_fill(&self) -> bool {
+        self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
+    }
+
+    /// Whether further segments may be pinned by replies: not while they keep too
+    /// many alive that were evicted.
     pub(crate) fn may_pin(&self) -> bool {
-        self.ledger.bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
+        self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
+    }
+
+    /// Waits a little until [`Store::may_fill`]; tells whether.
+    pub(crate) async fn room_to_fill(&self) -> bool {
+        for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
+            if self.may_fill() {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(ROOM_LOOK_MS)).await;
+        }
+        self.may_fill()
+    }
+
+    /// A segment that is here or on its way, for one who reads on: it counts as no
+    /// hit.
+    pub(crate) fn peek(&self, name: &SegmentName) -> Option<Arc<Segment>> {
+        let inner = self.lock();
+        let kept = || inner.index.get(name).or_else(|| inner.leaving.get(name));
+        inner.filling.get(name).or_else(kept).map(Arc::clone)
     }
 
     /// Segments of which the cluster should say whether others hold them, if some
@@ -332,12 +405,17 @@ impl Store {
         StoreStats {
             indexed_bytes: inner.index.bytes(),
             spare_bytes: inner.index.spare_bytes(),
-            alive_bytes: self.ledger.bytes(),
+            alive_bytes: self.taken_bytes(),
+            pinned_bytes: self.ledger.segment_bytes().saturating_sub(inner.index.bytes()),
             file_bytes: self.ledger.region_bytes(),
             segments: inner.index.len(),
             evicted: inner.evicted,
             stale: self.stale.load(Ordering::Relaxed),
         }
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.ledger.bytes() + self.ledger.meta_bytes()
     }
 
     /// Counts a file or object that was found changed.
@@ -373,6 +451,21 @@ impl Inner {
             segment = segment.with_checksums();
         }
         Arc::new(if has_more { segment.with_more_behind() } else { segment })
+    }
+
+    /// A name says a length, but not to those who can't tell what it is a name of: what
+    /// another node passed on under it may be anything.
+    fn drop_of_other_length(&mut self, wanted: &Wanted) {
+        let Wanted { name, bytes, .. } = wanted;
+        let kept = self.index.get(name).or_else(|| self.leaving.get(name));
+        if let Some(other) = kept.filter(|kept| kept.len() != *bytes) {
+            tracing::warn!(
+                expected = bytes,
+                found = other.len(),
+                "another node passed on a segment of another length than it has"
+            );
+            self.forget(*name);
+        }
     }
 
     fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {

@@ -11,27 +11,33 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::future::poll_fn;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
-use skep_serve::SharedBytes;
+use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 use tokio::task::JoinHandle;
 
+use crate::buffer::Buffer;
 use crate::cluster::Others;
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
-use crate::limits::{INLINE_READ_BYTES_MAX, SEND_BYTES_MAX, STREAM_BYTES};
+use crate::limits::{
+    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_BYTES_MAX, SEND_BYTES_MAX,
+};
 use crate::object::Object;
-use crate::remote::Remotes;
+use crate::pins::{Pin, Pins};
+use crate::remote::{Remote, Remotes};
 use crate::resource::Resource;
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::store::{Acquired, Filler, Store};
+use crate::taker::Taker;
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
@@ -69,19 +75,29 @@ pub(crate) struct Source<'a> {
     pub(crate) file: Option<Arc<File>>,
     /// The segment that [`Source::prepare`] got.
     pub(crate) prepared: Option<(u32, Arc<Segment>)>,
+    pub(crate) client: Client<'a>,
+    /// How fast it is.
+    pub(crate) taker: Taker,
+    /// The segments behind the one that is being sent.
+    pub(crate) ahead: VecDeque<(u32, Pin)>,
+    /// The segment that this reply has come to: it was filled, if there was room.
+    pub(crate) entered: Option<u32>,
+}
+
+/// Who is sent the bytes.
+pub(crate) struct Client<'a> {
+    /// Whom it is held to account by.
+    pub(crate) address: IpAddr,
+    pub(crate) pins: &'a Arc<Pins>,
 }
 
 impl Source<'_> {
-    /// Whether segment `index` passes the cache by.
-    fn streams(&self, index: u32) -> bool {
-        // Together nodes keep what one alone could not. To ask an origin again
-        // costs more than to go through the cache.
+    /// Whether the object passes the cache by because it is larger. Together nodes keep
+    /// what one alone could not; and to ask an origin again costs more than to go
+    /// through the cache.
+    fn is_too_large(&self) -> bool {
         let is_alone = self.others.is_none() && self.remote.is_none();
-        if is_alone && self.object.bytes() > self.store.capacity_bytes() {
-            return true;
-        }
-        // Of what is in memory already nothing is added to it.
-        !self.store.may_pin() && !self.store.has(&self.object.segment_name(index))
+        is_alone && self.object.bytes() > self.store.capacity_bytes()
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
@@ -92,8 +108,8 @@ impl Source<'_> {
         first_byte: u64,
     ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
-        if self.streams(index) {
-            if self.object.elsewhere().is_some() {
+        if self.passes(index).await {
+            if self.object.elsewhere().is_some() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(DiskError::Exhausted);
             }
@@ -107,6 +123,10 @@ impl Source<'_> {
         self.prepared = Some((index, Arc::clone(&segment)));
         if self.object.segments() > 1 && self.others.is_none() && self.remote.is_none() {
             self.open().await?;
+        }
+        if !self.does_without_pin() {
+            let pin = self.pin(index).await?.ok_or(DiskError::Exhausted)?;
+            self.ahead.push_back((index, pin));
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first.map_err(|_| DiskError::Changed)?;
@@ -136,48 +156,229 @@ impl Source<'_> {
         if range.is_empty() || !reply.body_wanted() {
             return Ok(());
         }
-        let first = (range.start / SEGMENT_BYTES) as u32;
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
-        let mut ahead = VecDeque::new();
-        for index in first..=last {
-            let segment = match ahead.pop_front() {
-                Some(segment) => segment,
-                None => self.cached(index).await?,
-            };
-            // The next ones are read while this one is sent.
-            let wanted = self.ahead(index, last);
-            let begun = index + 1 + ahead.len() as u32;
-            for next in wanted.start.max(begun)..wanted.end {
-                match self.cached(next).await {
-                    Ok(segment) if next <= last => ahead.push_back(segment),
-                    // For the next request; this one can do without.
-                    _ if next > last => {}
-                    found => drop(found?),
-                }
-            }
+        if range.end - range.start <= PIECE_BYTES_MAX {
+            // Not worth to be held for anybody.
+            self.taker.takes_at_once();
+        }
+        for index in (range.start / SEGMENT_BYTES) as u32..=last {
             let base = u64::from(index) * SEGMENT_BYTES;
-            let part = range.start.max(base)..range.end.min(base + SEGMENT_BYTES);
-            match segment {
-                Some(segment) => {
-                    let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
-                    send_segment(reply, &segment, start, end).await?;
-                }
-                None => self.stream(reply, part).await?,
+            let mut part = range.start.max(base)..range.end.min(base + SEGMENT_BYTES);
+            reply.announce(part.end - part.start);
+            if let Some(pin) = self.pinned(index, last).await? {
+                part.start += self.send_pinned(reply, &pin, part.clone(), base).await?;
+            }
+            // By pieces, and what is left of a segment that is let go.
+            while part.start < part.end {
+                part.start += self.send_piece(reply, part.clone()).await?;
             }
         }
         Ok(())
     }
 
-    /// A segment, unless it passes the cache by.
-    async fn cached(&mut self, index: u32) -> Result<Option<Arc<Segment>>, DiskError> {
+    /// Segment `index` to be sent without a copy, while the next ones, up to `last`,
+    /// come in; `None`: it is sent by pieces.
+    async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, DiskError> {
+        self.ahead.retain(|(ahead, _)| *ahead >= index);
+        if self.taker.is_sent_copies() && self.does_without_pin() {
+            self.ahead.clear();
+            if !self.taker.is_slow() {
+                self.read_ahead(index, last).await;
+            }
+            return Ok(None);
+        }
+        let is_there = self.ahead.front().is_some_and(|(ahead, _)| *ahead == index);
+        let pin = match self.ahead.pop_front().filter(|_| is_there) {
+            Some((_, pin)) => pin,
+            None => match self.pin(index).await? {
+                Some(pin) => pin,
+                None if self.does_without_pin() => return Ok(None),
+                None => return Err(DiskError::Exhausted),
+            },
+        };
+        let wanted = self.ahead(index, last);
+        let begun = self.ahead.back().map_or(index + 1, |(ahead, _)| ahead + 1);
+        for next in wanted.start.max(begun)..wanted.end {
+            match self.pin(next).await {
+                Ok(Some(pin)) if next <= last => self.ahead.push_back((next, pin)),
+                // For the next request; this one can do without.
+                Ok(_) => {}
+                Err(_) if next > last => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(pin))
+    }
+
+    /// Begins what the next requests want, for a reply that is too small to hold any of it.
+    async fn read_ahead(&mut self, index: u32, last: u32) {
+        for next in self.ahead(index, last).filter(|next| *next > last) {
+            if !self.passes(next).await {
+                // This reply can do without.
+                let _ = self.segment(next).await;
+            }
+        }
+    }
+
+    /// A segment, unless it passes the cache by or there is no more to be pinned.
+    async fn pin(&mut self, index: u32) -> Result<Option<Pin>, DiskError> {
+        let prepared = self.prepared.take_if(|(prepared, _)| *prepared == index);
+        let segment = match prepared {
+            Some((_, segment)) => segment,
+            None if self.passes(index).await => return Ok(None),
+            None => self.segment(index).await?.0,
+        };
+        self.entered = Some(index);
+        if self.does_without_pin() && !self.store.may_pin() {
+            return Ok(None);
+        }
+        let pin = self.client.pins.pin(self.client.address, segment);
+        if pin.is_err() {
+            self.counters.inc(Counter::PinsRefused);
+        }
+        Ok(pin.ok())
+    }
+
+    /// Sends bytes `part` out of a segment that begins at `base`, as they come in; tells
+    /// how many it got rid of before the client turned out to be slow.
+    async fn send_pinned(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        pin: &Pin,
+        part: Range<u64>,
+        base: u64,
+    ) -> Result<u64, SendError> {
+        let segment = pin.segment();
+        let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
+        let mut at = start;
+        while at < end {
+            let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
+            more.map_err(|_| DiskError::Changed)?;
+            while reply.queued_bytes() < SEND_BYTES_MAX
+                && let Some(slice) = segment.slice(at, end)
+            {
+                at += slice.len();
+                reply.write().body_shared(slice);
+            }
+            let queued = reply.queued_bytes();
+            if let Ok(flushed) = tokio::time::timeout(Taker::PATIENCE, reply.flush()).await {
+                flushed?;
+                continue;
+            }
+            self.taker.was_slow(queued - reply.queued_bytes());
+            if self.does_without_pin() {
+                self.counters.inc(Counter::SlowReplies);
+                at -= reply.take_back_unsent() as u32;
+                break;
+            }
+            if !self.store.may_fill() {
+                return Err(DiskError::Exhausted.into());
+            }
+            reply.flush().await?;
+        }
+        Ok(u64::from(at - start))
+    }
+
+    /// Sends a copy of the first bytes of `part`, which lies in one segment; tells how
+    /// many. Nothing is held while the client takes them.
+    async fn send_piece(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        part: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let index = (part.start / SEGMENT_BYTES) as u32;
+        let wanted = part.start..part.end.min(part.start + self.taker.piece_bytes());
+        let bytes = match self.in_memory(index).await? {
+            Some(segment) => copy(reply, &segment, wanted).await?,
+            None if self.remote.is_some() => self.piece_of_origin(reply, part).await?,
+            None => self.piece_of_file(reply, wanted).await?,
+        };
+        let began_ms = monotonic_ms();
+        reply.flush().await?;
+        self.taker.took(bytes, monotonic_ms() - began_ms);
+        Ok(bytes)
+    }
+
+    /// A segment for a moment. Who comes to it first has it filled, for others, too, if
+    /// there is room.
+    async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, DiskError> {
         if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
+            self.entered = Some(index);
             return Ok(Some(segment));
         }
-        // A reply that has begun has its place in memory.
-        match self.streams(index) && self.object.elsewhere().is_none() {
-            true => Ok(None),
-            false => self.segment(index).await.map(|(segment, _)| Some(segment)),
+        let is_elsewhere = self.object.elsewhere().is_some();
+        if !self.object.is_settled && !is_elsewhere {
+            return Ok(None);
         }
+        if let Some(segment) = self.store.peek(&self.object.segment_name(index)) {
+            return Ok(Some(segment));
+        }
+        let is_first_look = self.entered.replace(index) != Some(index);
+        let is_filled = is_elsewhere || (is_first_look && !self.passes(index).await);
+        match is_filled {
+            true => Ok(Some(self.segment(index).await?.0)),
+            false => Ok(None),
+        }
+    }
+
+    async fn piece_of_file(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        range: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let file = self.open().await?;
+        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let (at, bytes) = (range.start, (range.end - range.start) as usize);
+        let piece = match read_piece(&file, stamp, at, bytes, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                self.counters.inc(Counter::DiskReadPool);
+                pool(move || read_piece(&file, stamp, at, bytes, Wait::Yes)).await?
+            }
+            piece => piece?,
+        };
+        reply.write().body_copy(&piece);
+        Ok(bytes as u64)
+    }
+
+    async fn piece_of_origin(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        part: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let (remotes, resource) = self.remote.ok_or(DiskError::Changed)?;
+        let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
+        let range = part.start..part.end.min(part.start + wanted);
+        let mut left = (range.end - range.start) as usize;
+        let opened = remotes.open(resource, range.clone()).await;
+        let (mut body, _place) = opened.ok_or(DiskError::Changed)?;
+        let mut buffer = Buffer::take();
+        while left > 0 {
+            let room = left.min(buffer.bytes().len());
+            let read = body.next(&mut buffer.bytes()[..room]).await;
+            let read = read.map_err(|_| DiskError::Changed)?;
+            if read == 0 {
+                return Err(DiskError::Changed.into());
+            }
+            reply.write().body_copy(&buffer.bytes()[..read]);
+            left -= read;
+        }
+        Ok(range.end - range.start)
+    }
+
+    /// Whether the bytes of a segment can be got again, a piece at a time, if it is let
+    /// go: not what no version names, or what comes whole or not at all.
+    fn does_without_pin(&self) -> bool {
+        let has_parts = |remote: &Remote| remote.has_parts(self.object.bytes());
+        self.object.bytes() <= PIECE_BYTES_MAX
+            || self.remote.is_none_or(|(_, it)| it.remote().is_some_and(has_parts))
+    }
+
+    /// Whether segment `index` passes the cache by, though there was time to make room.
+    async fn passes(&self, index: u32) -> bool {
+        !self.object.is_settled
+            || self.is_too_large()
+            || (!self.store.has(&self.object.segment_name(index))
+                && !self.store.room_to_fill().await)
     }
 
     /// Segments to read ahead while `index` is sent, the last of this reply being
@@ -265,93 +466,24 @@ impl Source<'_> {
         self.file = Some(Arc::clone(&file));
         Ok(file)
     }
-
-    async fn stream(
-        &mut self,
-        reply: &mut ReplySink<'_>,
-        range: Range<u64>,
-    ) -> Result<(), SendError> {
-        if let Some((remotes, resource)) = self.remote {
-            return stream_remote(remotes, resource, reply, range).await;
-        }
-        let file = self.open().await?;
-        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
-        let mut at = range.start;
-        while at < range.end {
-            let bytes = (range.end - at).min(STREAM_BYTES as u64) as usize;
-            let piece = match read_piece(&file, stamp, at, bytes, Wait::No) {
-                Err(DiskError::WouldBlock) => {
-                    self.counters.inc(Counter::DiskReadPool);
-                    let file = Arc::clone(&file);
-                    pool(move || read_piece(&file, stamp, at, bytes, Wait::Yes)).await?
-                }
-                piece => piece?,
-            };
-            reply.write().body_shared(Arc::new(piece), 0, 0, bytes as u32);
-            reply.flush().await?;
-            at += bytes as u64;
-        }
-        Ok(())
-    }
 }
 
-/// Sends `range` of an origin's object as it comes in, past a memory that is
-/// full of what slow clients hold.
-async fn stream_remote(
-    remotes: &Rc<Remotes>,
-    resource: &Arc<Resource>,
+/// Appends a copy of the first bytes of `wanted` that are there, once any are; tells how
+/// many.
+async fn copy(
     reply: &mut ReplySink<'_>,
-    range: Range<u64>,
-) -> Result<(), SendError> {
-    let mut left = range.end - range.start;
-    let opened = remotes.open(resource, range).await;
-    let (mut body, _place) = opened.ok_or(DiskError::Changed)?;
-    let mut buffer = vec![0; STREAM_BYTES];
-    while left > 0 {
-        let wanted = left.min(STREAM_BYTES as u64) as usize;
-        let read = body.next(&mut buffer[..wanted]).await.map_err(|_| DiskError::Changed)?;
-        if read == 0 {
-            return Err(DiskError::Changed.into());
-        }
-        reply.write().body_copy(&buffer[..read]);
-        reply.flush().await?;
-        left -= read as u64;
-    }
-    Ok(())
-}
-
-/// Sends bytes `start..end` of a segment as they come in.
-async fn send_segment(
-    reply: &mut ReplySink<'_>,
-    segment: &Arc<Segment>,
-    start: u32,
-    end: u32,
-) -> Result<(), SendError> {
-    reply.announce(u64::from(end - start));
-    let mut at = start;
-    while at < end {
-        let filled = poll_fn(|cx| segment.poll_more(cx, at)).await;
-        let filled = filled.map_err(|_| DiskError::Changed)?;
-        while at < filled.min(end) && reply.queued_bytes() < SEND_BYTES_MAX {
-            let (chunk, from, to) = segment.run(at, filled.min(end));
-            let owner = Arc::clone(segment) as Arc<dyn SharedBytes>;
-            reply.write().body_shared(owner, chunk, from, to);
-            at += to - from;
-        }
-        if at < end {
-            reply.flush().await?;
-        }
-    }
-    Ok(())
-}
-
-/// Bytes on their way past the cache.
-struct Piece(Box<[u8]>);
-
-impl SharedBytes for Piece {
-    fn chunk(&self, _: u32) -> &[u8] {
-        &self.0
-    }
+    segment: &Segment,
+    wanted: Range<u64>,
+) -> Result<u64, SendError> {
+    let base = wanted.start / SEGMENT_BYTES * SEGMENT_BYTES;
+    let (at, end) = ((wanted.start - base) as u32, (wanted.end - base) as u32);
+    let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
+    more.map_err(|_| DiskError::Changed)?;
+    let mut buffer = Buffer::take();
+    let bytes = &mut buffer.bytes()[..(end - at) as usize];
+    let copied = segment.read(at, bytes).map_err(|_| DiskError::Exhausted)?;
+    reply.write().body_copy(&bytes[..copied]);
+    Ok(copied as u64)
 }
 
 fn read_piece(
@@ -360,10 +492,10 @@ fn read_piece(
     at: u64,
     bytes: usize,
     wait: Wait,
-) -> Result<Piece, DiskError> {
-    let mut piece = vec![0; bytes].into_boxed_slice();
+) -> Result<Vec<u8>, DiskError> {
+    let mut piece = vec![0; bytes];
     read_version(file, stamp, at, &mut piece, wait)?;
-    Ok(Piece(piece))
+    Ok(piece)
 }
 
 /// Runs `job` on a thread that may wait for a disk.

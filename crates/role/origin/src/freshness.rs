@@ -48,8 +48,9 @@ pub enum Revalidated {
     AskAgain,
 }
 
-/// Bytes that name the version of an object: as long as they are equal, its
-/// bytes are. The strong entity tag; else last change and length, if the change
+/// Bytes that name the version of an object: as long as they and its length are
+/// equal, its bytes are. (Constant build tags, or origins that disagree, make one tag of
+/// several lengths.) The strong entity tag; else last change and length, if the change
 /// is older than the answer, for a date tells no two changes of one second
 /// apart (RFC 9110 8.8.2.2). `None`: parts of two answers can't be joined.
 pub fn version(head: &Head) -> Option<Vec<u8>> {
@@ -58,9 +59,8 @@ pub fn version(head: &Head) -> Option<Vec<u8>> {
         return Some(format!("tag {etag}").into_bytes());
     }
     let (modified, bytes) = (head.last_modified?, head.total_bytes?);
-    let made = head.date.unwrap_or(head.received_unix_ms / 1000);
     // A weak tag that differs says at least that much.
-    (modified < made).then(|| format!("date {modified} {bytes} {etag}").into_bytes())
+    (modified < head.made_unix_s()).then(|| format!("date {modified} {bytes} {etag}").into_bytes())
 }
 
 /// Whether it is of use to keep an answer, and allowed.
@@ -158,8 +158,7 @@ fn lifetime_s(head: &Head) -> u64 {
     if let Some(seconds) = control.s_maxage_s.or(control.max_age_s) {
         return seconds;
     }
-    let made = head.date.unwrap_or(head.received_unix_ms / 1000);
-    head.expires.map_or(0, |expires| expires.saturating_sub(made))
+    head.expires.map_or(0, |expires| expires.saturating_sub(head.made_unix_s()))
 }
 
 /// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:

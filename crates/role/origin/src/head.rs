@@ -65,9 +65,23 @@ impl Head {
         Validators { etag, last_modified: self.last_modified }
     }
 
+    /// Bytes on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        let vary = self.vary.iter().map(|name| size_of::<String>() + name.capacity());
+        let texts = self.etag.as_ref().map_or(0, String::capacity)
+            + self.content_type.as_ref().map_or(0, Vec::capacity);
+        self.fields.capacity() + texts + vary.sum::<usize>()
+    }
+
     /// The status of an answer with the whole: that there was a part is our asking.
     pub fn whole_status(&self) -> u16 {
         if self.status == 206 { 200 } else { self.status }
+    }
+
+    /// When it was made, in seconds since the Unix epoch; when it came, if it does
+    /// not say (RFC 9110 6.6.1).
+    pub fn made_unix_s(&self) -> u64 {
+        self.date.unwrap_or(self.received_unix_ms / 1000)
     }
 
     /// Whether it says for how long it is fresh.
@@ -97,9 +111,7 @@ impl Head {
         }
         text.extend_from_slice(&self.fields);
         write_field(&mut text, "Age", age_s.to_string().as_bytes());
-        if let Some(date) = self.date {
-            write_field(&mut text, "Date", &HttpDate(date).format());
-        }
+        write_field(&mut text, "Date", &HttpDate(self.made_unix_s()).format());
         text.extend_from_slice(b"\r\n");
         text
     }

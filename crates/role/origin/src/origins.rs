@@ -199,7 +199,6 @@ impl Origins {
     async fn send(&self, conn: &Conn, url: &OriginUrl, ask: &Ask<'_>) -> Result<(), ConnError> {
         let mut output = self.worker.take_output();
         output.inline(|out| request::write(out, url, ask));
-        conn.expire_after(self.limits.first_byte_timeout_ms, Cause::WriteStall);
         let sent = conn.send(&mut output, self.limits.first_byte_timeout_ms).await;
         self.worker.put_output(output);
         sent

@@ -3,6 +3,7 @@
 mod config;
 mod netguard;
 mod node;
+mod options;
 mod purge;
 mod reload;
 mod run;
@@ -12,6 +13,7 @@ mod status;
 mod target;
 
 pub(crate) use config::load as load_config;
+pub(crate) use options::check as check_options;
 
 use std::io::Write;
 

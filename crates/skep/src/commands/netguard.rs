@@ -24,7 +24,6 @@ pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
 fn take_orders(args: &Netguard) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     logging::start(config.log.level);
-    let mut guard = Guard::new(&config, &args.name)?;
     let socket = socket_of(&config, &args.name);
     if args.clear {
         // A guard on a leash does not show; the daemon that holds it does.
@@ -32,18 +31,16 @@ fn take_orders(args: &Netguard) -> anyhow::Result<()> {
         if skep_guard::Guard::connect(&socket).is_ok() || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
-        return Ok(guard.clear()?);
+        return Ok(Guard::new(&config, &args.config, &args.name)?.clear()?);
     }
+    let guard = Guard::at_socket(&config, &args.config, &args.name)?;
     if args.leashed {
         end_with_stdin()?;
         // Whoever holds the leash ends first, and has orders until then.
         signals::outlive_others()?;
     }
-    let mut announced = Ok(());
-    guard.listen(&socket, args.leashed, || {
-        announced = signals::announce(&format!("netguard ready at {}", socket.display()));
-    })?;
-    announced
+    signals::announce(&format!("netguard ready at {}", socket.display()))?;
+    Ok(guard.listen(args.leashed)?)
 }
 
 /// Ends as soon as standard input does: with whoever started this process.

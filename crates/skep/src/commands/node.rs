@@ -13,6 +13,10 @@ use crate::show;
 /// How often a drain is looked at, in milliseconds.
 const WAIT_POLL_MS: u64 = 50;
 
+/// Within it a node is gone whose time is over, in milliseconds: dispatchers look
+/// some times a second.
+const REMOVAL_MS: u64 = 5_000;
+
 pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
     match command {
         NodeCommand::List(args) => {
@@ -35,9 +39,10 @@ pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
             let new = NewNode { name, address, weight, public_address, service };
             read(client, &client.post_json("/api/v1/nodes", &new)?)
         }),
-        NodeCommand::Remove { node, timeout } => change(&node, |client| {
+        NodeCommand::Remove { node, wait, timeout } => change(&node, |client| {
             let timeout_ms = ("timeout_ms", timeout.to_string());
-            read(client, &client.delete(&path(&node, "", &[timeout_ms]))?)
+            let nodes = read(client, &client.delete(&path(&node, "", &[timeout_ms]))?)?;
+            if wait { wait_for_removal(client, &node, timeout) } else { Ok(nodes) }
         }),
         NodeCommand::Weight { node, weight } => change(&node, |client| {
             let path = path(&node, "/weight", &[]);
@@ -83,6 +88,31 @@ fn wait_for_drain(
                 show::plural(u64::from(status.connections), "request"),
                 show::duration(timeout_ms),
             ),
+            Some(_) => sleep(Duration::from_millis(WAIT_POLL_MS)),
+        }
+    }
+}
+
+/// Looks until the node is no more; its requests get `timeout_ms`.
+fn wait_for_removal(
+    client: &Client,
+    node: &OneNode,
+    timeout_ms: u64,
+) -> anyhow::Result<Vec<NodeStatus>> {
+    let patience = Duration::from_millis(timeout_ms.saturating_add(REMOVAL_MS));
+    let started = Instant::now();
+    loop {
+        let mut nodes = read(client, &client.get("/api/v1/nodes")?)?;
+        nodes.retain(|status| is_meant(node, status));
+        match nodes.first() {
+            None => return Ok(nodes),
+            // Whoever else added it under that name.
+            Some(status) if status.state != NodeState::Removing => {
+                bail!("{} is {}, no longer removed", node.name, status.state.word())
+            }
+            Some(_) if started.elapsed() >= patience => {
+                bail!("{} is still there after {}", node.name, show::duration(timeout_ms))
+            }
             Some(_) => sleep(Duration::from_millis(WAIT_POLL_MS)),
         }
     }

@@ -14,10 +14,12 @@ pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
     let config = load(&args.config)?;
     let roles = roles(&config, args)?;
     logging::start(config.log.level);
+    let process = Process::start(config, roles, Some(args.config.clone()))?;
     if args.leashed {
+        // A thread, so it comes after the end of privileges; what was closed before
+        // is still closed.
         end_with_stdin()?;
     }
-    let process = Process::start(config, roles, Some(args.config.clone()))?;
     let ready = ready(process.running());
     process.run(&ready)
 }

@@ -3,14 +3,26 @@
 use anyhow::Context;
 use skep_config::{AccessLog, Config, Node, Site};
 
+use super::options;
 use crate::cli::Serve;
 use crate::compose::Process;
 use crate::logging;
 use crate::running::Roles;
 
+/// Settings that options make.
+const OPTIONS: &[(&str, &str)] = &[
+    ("machine.threads", "--threads"),
+    ("cache.size_bytes_max", "--cache-size"),
+    ("log.access", "--access-log"),
+    ("site.spa_fallback", "--spa"),
+    ("site.root", "DIR"),
+    ("node.address", "--listen"),
+];
+
 pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
     let mut config = Config::default();
     config.machine.threads = args.threads;
+    config.machine.user = args.user;
     config.cache.size_bytes_max = args.cache_size;
     config.admin.listen = None;
     config.log.access = match args.access_log.as_str() {
@@ -27,7 +39,7 @@ pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
         ..Site::default()
     });
     config.nodes.push(Node { name: "local".into(), address: args.listen, ..Node::default() });
-    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    options::check(&config, OPTIONS)?;
     logging::start(config.log.level);
     let roles = Roles { name: "local".into(), node: Some("local".into()), services: false };
     let process = Process::start(config, roles, None)?;

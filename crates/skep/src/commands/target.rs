@@ -46,7 +46,7 @@ impl Target {
             return search.ask(Client::socket(Path::new(&socket)));
         }
         for folder in up::running_clusters() {
-            let socket = folder.join(format!("{}.sock", up::DISPATCHER));
+            let socket = up::state_of(&folder).join(format!("{}.sock", up::DISPATCHER));
             if let Some(found) = search.ask(Client::socket(&socket))? {
                 return Ok(Some(found));
             }

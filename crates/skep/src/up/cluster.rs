@@ -12,6 +12,7 @@ use anyhow::{Context, bail};
 use rustix::process::Signal;
 use skep_config::{Config, Dispatch};
 use skep_console::{Client, NodeState};
+use skep_guard::User;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
@@ -44,8 +45,9 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
 
 /// The config, the folder that it is in, and the ports it names.
 fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
+    let user = User::serving(args.user.as_deref(), &[])?;
     let turn = Turn::take()?;
-    let folder = turn.make_folder()?;
+    let folder = turn.make_folder(&user)?;
     let mut ports = Ports::beside(&turn.running_configs());
     let places = ground.places(args);
     let made = plan::make(args, &mut ports, places, folder.path()).and_then(|config| {

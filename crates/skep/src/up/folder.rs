@@ -7,21 +7,29 @@
 //!  |- lock          held while clusters come and go
 //!  `- up-XXXXXX/    one cluster, 0700
 //!     |- lock       locked as long as its `skep up` lives
-//!     |- skep.toml
-//!     `- NAME.sock  control socket of a process
+//!     |- skep.toml, key
+//!     |- guard/     netguard's, in direct dispatch
+//!     `- state/     the processes': NAME.sock, the control socket of each
 //! ```
+//!
+//! Of root the first is 0711 and a cluster's 0750, with the group of the user who
+//! serves: that one gets through to `state/`, which is its own, and to what it reads,
+//! and can change nothing of the rest.
 //!
 //! Invariant: the last cluster that ends takes all of it away.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use rustix::process::getuid;
+use rustix::process::{geteuid, getuid};
 use skep_config::Config;
+use skep_guard::User;
 use tempfile::TempDir;
+
+use crate::demotion::make_folder;
 
 /// Begins the name of a cluster's folder.
 const PREFIX: &str = "up-";
@@ -52,7 +60,7 @@ impl Turn {
 
     fn take_in(base: &Path) -> anyhow::Result<Self> {
         loop {
-            match DirBuilder::new().mode(0o700).create(base) {
+            match DirBuilder::new().mode(base_mode()).create(base) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => {
                     return Err(error).with_context(|| format!("cannot make {}", base.display()));
                 }
@@ -75,9 +83,9 @@ impl Turn {
         }
     }
 
-    /// Makes a folder for a cluster, after taking away those of clusters that
-    /// died.
-    pub(super) fn make_folder(&self) -> anyhow::Result<ClusterFolder> {
+    /// Makes a folder for a cluster whose processes serve as `user`, after taking away
+    /// those of clusters that died.
+    pub(super) fn make_folder(&self, user: &User) -> anyhow::Result<ClusterFolder> {
         self.sweep();
         let dir = tempfile::Builder::new()
             .prefix(PREFIX)
@@ -86,6 +94,7 @@ impl Turn {
         let dir =
             dir.with_context(|| format!("cannot make a folder in {}", self.base.display()))?;
         let path = dir.path().to_owned();
+        open_to(&path, user).with_context(|| format!("cannot make {}", path.display()))?;
         let lock = File::create(path.join(LOCK)).context("cannot make a lock")?;
         lock.try_lock().context("cannot lock a new folder")?;
         Ok(ClusterFolder { base: self.base.clone(), dir: Some(dir), path, _lock: lock })
@@ -95,6 +104,15 @@ impl Turn {
     pub(super) fn running_configs(&self) -> Vec<Config> {
         let running = clusters(&self.base).into_iter().filter(|folder| is_alive(folder));
         running.filter_map(|folder| read_config(&folder)).collect()
+    }
+
+    /// Takes the users' folder away if there is no cluster in it.
+    fn leave_if_empty(&self) {
+        if clusters(&self.base).is_empty() {
+            let _ = fs::remove_file(self.base.join(LOCK));
+            // Fails, as it should, if somebody put something else there.
+            let _ = fs::remove_dir(&self.base);
+        }
     }
 
     /// Removes what clusters left that could not clean up.
@@ -116,15 +134,27 @@ impl ClusterFolder {
     }
 }
 
+/// Lets `user` into a cluster's folder, to one in it that is its own.
+fn open_to(folder: &Path, user: &User) -> io::Result<()> {
+    if geteuid().is_root() {
+        chown(folder, None, Some(user.gid))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
+    }
+    make_folder(&state_of(folder), user)
+}
+
+/// In the folder of a cluster, that of its processes.
+pub(crate) fn state_of(folder: &Path) -> PathBuf {
+    folder.join("state")
+}
+
 impl Drop for ClusterFolder {
     fn drop(&mut self) {
         let turn = Turn::take_in(&self.base);
         // Removes the folder.
         drop(self.dir.take());
-        if turn.is_ok() && clusters(&self.base).is_empty() {
-            let _ = fs::remove_file(self.base.join(LOCK));
-            // Fails, as it should, if somebody put something else there.
-            let _ = fs::remove_dir(&self.base);
+        if let Ok(turn) = turn {
+            turn.leave_if_empty();
         }
     }
 }
@@ -134,6 +164,14 @@ pub(crate) fn running() -> Vec<PathBuf> {
     let base = base_path();
     if !check_private(&base).unwrap_or(false) {
         return Vec::new();
+    }
+    // What died by SIGKILL could not clean up: whoever looks next does. Its lock is
+    // gone with it, its processes are.
+    if clusters(&base).iter().any(|folder| !is_alive(folder))
+        && let Ok(turn) = Turn::take_in(&base)
+    {
+        turn.sweep();
+        turn.leave_if_empty();
     }
     let age =
         |folder: &PathBuf| fs::metadata(folder.join(CONFIG)).and_then(|it| it.modified()).ok();
@@ -145,9 +183,21 @@ pub(crate) fn running() -> Vec<PathBuf> {
 
 fn base_path() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(runtime) if runtime.is_dir() => runtime.join("skep"),
+        Some(runtime) if is_usable(&runtime) => runtime.join("skep"),
         _ => PathBuf::from(format!("/tmp/skep-{}", getuid().as_raw())),
     }
+}
+
+/// Root's must let the user who serves pass, and be nobody else's, as after `sudo -E`.
+fn is_usable(runtime: &Path) -> bool {
+    let is_root = geteuid().is_root();
+    let is_ours = |it: fs::Metadata| it.uid() == 0 && it.mode() & 0o023 == 0o001;
+    runtime.is_dir() && (!is_root || fs::metadata(runtime).is_ok_and(is_ours))
+}
+
+/// Mode of the folder of all clusters.
+fn base_mode() -> u32 {
+    if geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
 /// Anybody may make things in /tmp: what is not ours alone is not trusted.
@@ -157,8 +207,9 @@ fn check_private(base: &Path) -> anyhow::Result<bool> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         it => it.with_context(|| format!("cannot read {}", base.display()))?,
     };
-    if !it.is_dir() || it.uid() != getuid().as_raw() || it.mode() & 0o077 != 0 {
-        bail!("{} is not a folder of this user alone (mode 0700): remove it", base.display());
+    if !it.is_dir() || it.uid() != getuid().as_raw() || it.mode() & 0o777 & !base_mode() != 0 {
+        let (base, mode) = (base.display(), base_mode());
+        bail!("{base} is not a folder of this user alone (mode {mode:04o}): remove it");
     }
     Ok(true)
 }
@@ -196,14 +247,17 @@ mod tests {
     fn a_cluster_that_died_is_swept_and_one_that_lives_is_not() {
         let parent = tempfile::tempdir().unwrap();
         let base = parent.path().join("skep-0");
-        let make = || Turn::take_in(&base).unwrap().make_folder().unwrap();
+        let user = User::current();
+        let make = || Turn::take_in(&base).unwrap().make_folder(&user).unwrap();
         let alive = make();
         let node =
             Node { name: "n".into(), address: ([127, 0, 0, 1], 1).into(), ..Node::default() };
         let site = Site { root: Some("/srv".into()), ..Site::default() };
         let config = Config { nodes: vec![node], sites: vec![site], ..Config::default() };
         fs::write(alive.config(), config.to_toml()).unwrap();
-        assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, 0o700);
+        let expected = if geteuid().is_root() { 0o750 } else { 0o700 };
+        assert_eq!(fs::metadata(alive.path()).unwrap().mode() & 0o777, expected);
+        assert_eq!(fs::metadata(state_of(alive.path())).unwrap().mode() & 0o777, 0o750);
         // As after kill -9: files stay, locks don't.
         let dead = base.join("up-dead");
         fs::create_dir(&dead).unwrap();
@@ -228,7 +282,8 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let folder = Turn::take_in(&base).unwrap().make_folder().unwrap();
+                        let user = User::current();
+                        let folder = Turn::take_in(&base).unwrap().make_folder(&user).unwrap();
                         assert!(is_alive(folder.path()));
                     }
                 });

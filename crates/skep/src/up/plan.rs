@@ -8,10 +8,12 @@ use skep_config::{
     AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Node, Service, Site,
 };
 
+use super::folder::state_of;
 use super::ground::Places;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
 use crate::cli::{Admin, Up};
+use crate::commands::check_options;
 
 /// Name of the dispatcher.
 pub(crate) const DISPATCHER: &str = "dispatcher";
@@ -22,16 +24,25 @@ pub(super) const STANDBY: &str = "standby";
 /// Where nodes serve for checks in direct dispatch, beside the virtual address.
 const NODE_PORT: u16 = 8081;
 
-/// What `args` ask for, with addresses that are free and `state_dir` for
-/// sockets.
+/// Settings that options make.
+const OPTIONS: &[(&str, &str)] = &[
+    ("machine.threads", "--threads"),
+    ("cache.size_bytes_max", "--cache-size"),
+    ("log.access", "--access-log"),
+    ("site.root", "DIR"),
+    ("service.listen", "--listen"),
+    ("admin.listen", "--admin"),
+];
+
+/// What `args` ask for, with addresses that are free, in the cluster's `folder`.
 pub(super) fn make(
     args: &Up,
     ports: &mut Ports,
     places: Option<Places>,
-    state_dir: &Path,
+    folder: &Path,
 ) -> anyhow::Result<Config> {
     if let Some(places) = places {
-        return make_direct(args, &places, state_dir);
+        return make_direct(args, &places, folder);
     }
     let mut nodes = Vec::new();
     let ip = node_ip(args);
@@ -44,14 +55,14 @@ pub(super) fn make(
         0 => ports.any(args.listen.ip())?,
         _ => args.listen,
     };
-    let mut config = config(args, nodes, listen, admin(args.admin, ports), state_dir)?;
+    let mut config = config(args, nodes, listen, admin(args.admin, ports), folder)?;
     config.dispatchers[0].address = Some(coordinator);
-    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    check_options(&config, OPTIONS)?;
     Ok(config)
 }
 
-/// The config of a cluster in a bed. Its key is in `state_dir`.
-fn make_direct(args: &Up, places: &Places, state_dir: &Path) -> anyhow::Result<Config> {
+/// The config of a cluster in a bed.
+fn make_direct(args: &Up, places: &Places, folder: &Path) -> anyhow::Result<Config> {
     if let Some(Admin::On(address)) = args.admin {
         bail!(
             "--admin {address}: with --dispatch direct the management API is in a network \
@@ -64,7 +75,7 @@ fn make_direct(args: &Up, places: &Places, state_dir: &Path) -> anyhow::Result<C
         ..Node::default()
     };
     let nodes = places.nodes.iter().enumerate().map(node).collect();
-    let mut config = config(args, nodes, places.vip, None, state_dir)?;
+    let mut config = config(args, nodes, places.vip, None, folder)?;
     let names = [DISPATCHER, STANDBY].into_iter().zip(&places.dispatchers);
     let dispatcher = |(name, &ip): (&str, &IpAddr)| Dispatcher {
         name: name.into(),
@@ -72,7 +83,7 @@ fn make_direct(args: &Up, places: &Places, state_dir: &Path) -> anyhow::Result<C
         ..Dispatcher::default()
     };
     config.dispatchers = names.map(dispatcher).collect();
-    config.validate().map_err(|errors| anyhow::anyhow!("{errors}"))?;
+    check_options(&config, OPTIONS)?;
     Ok(config)
 }
 
@@ -90,7 +101,7 @@ fn config(
     nodes: Vec<Node>,
     listen: SocketAddr,
     admin: Option<SocketAddr>,
-    state_dir: &Path,
+    folder: &Path,
 ) -> anyhow::Result<Config> {
     let absolute = |path: &Path| {
         std::path::absolute(path).with_context(|| format!("cannot use {}", path.display()))
@@ -106,7 +117,7 @@ fn config(
     service.health.interval_ms = CHECK_MS;
     service.health.timeout_ms = CHECK_MS;
     let mut config = Config {
-        state_dir: state_dir.to_owned(),
+        state_dir: state_of(folder),
         dispatchers: vec![Dispatcher { name: DISPATCHER.into(), ..Dispatcher::default() }],
         nodes,
         services: vec![service],
@@ -116,10 +127,12 @@ fn config(
             content: Content::Shared,
             ..Site::default()
         }],
-        key_file: Some(state_dir.join("key")),
+        key_file: Some(folder.join("key")),
         ..Config::default()
     };
+    config.direct.guard_dir = folder.join("guard");
     config.machine.threads = args.threads;
+    config.machine.user = args.user.clone();
     config.cache.size_bytes_max = args.cache_size;
     config.timeouts.drain_ms = DRAIN_MS;
     config.admin.listen = admin;
@@ -169,7 +182,7 @@ mod tests {
         assert_eq!(config.admin.listen, None);
         assert_eq!(Config::parse("skep.toml", &config.to_toml()).unwrap(), config);
         assert!(matches!(&config.log.access, AccessLog::File(path) if path.is_absolute()));
-        assert_eq!(config.socket_of(DISPATCHER), folder.join("dispatcher.sock"));
+        assert_eq!(config.socket_of(DISPATCHER), folder.join("state/dispatcher.sock"));
     }
 
     #[test]

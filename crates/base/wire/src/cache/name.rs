@@ -3,17 +3,23 @@
 //! A name is a cut SHA-256: nobody who chooses paths can make two of them meet.
 //! Since the version is part of it, whoever asks by name never gets another; and
 //! since the latest purge is, nobody who knows of that gets what was before it.
+//! The length is part of the version: origins say the same entity tag of bytes of
+//! different lengths, and what a head promises is what the segments hold.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use skep_units::SEGMENT_BYTES;
 
 use super::purge::PurgeStamp;
 
-/// One version of one object of one site.
+/// One version of one object of one site, and how long that is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ObjectName([u8; 32]);
+pub struct ObjectName {
+    hash: [u8; 32],
+    bytes: u64,
+}
 
 /// One segment of one version of one object, or the head of an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -21,22 +27,46 @@ pub struct SegmentName(pub [u8; 16]);
 
 impl ObjectName {
     /// The name of what `path` of `site` was at `version` (a strong entity tag,
-    /// or modification time and size), got after the purge of this stamp.
-    pub fn new(site: &[u8], path: &[u8], version: &[u8], purged: PurgeStamp) -> Self {
+    /// or modification time and size) in `bytes` bytes, got after the purge of this
+    /// stamp.
+    pub fn new(site: &[u8], path: &[u8], version: &[u8], bytes: u64, purged: PurgeStamp) -> Self {
         let mut hash = Sha256::new();
         for part in [site, path, version] {
             // With lengths, so that no two triples run together to one text.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
+        hash.update(bytes.to_le_bytes());
         hash.update(purged.0.to_le_bytes());
-        Self(hash.finalize().into())
+        Self { hash: hash.finalize().into(), bytes }
+    }
+
+    /// The name of a head: of what is at `path`, whatever its version. `kind` tells
+    /// heads of one kind from those of another.
+    pub fn head(site: &[u8], path: &[u8], kind: &[u8], purged: PurgeStamp) -> SegmentName {
+        Self::new(site, path, kind, 0, purged).segment(u32::MAX)
+    }
+
+    /// Length in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Number of segments; 0 if it is empty.
+    pub fn segments(&self) -> u32 {
+        self.bytes.div_ceil(SEGMENT_BYTES) as u32
+    }
+
+    /// Bytes of segment `index`; 0 if there is none.
+    pub fn segment_bytes(&self, index: u32) -> u32 {
+        let start = u64::from(index) * SEGMENT_BYTES;
+        self.bytes.saturating_sub(start).min(SEGMENT_BYTES) as u32
     }
 
     /// The name of segment `index`, from 0.
     pub fn segment(&self, index: u32) -> SegmentName {
         let mut hash = Sha256::new();
-        hash.update(self.0);
+        hash.update(self.hash);
         hash.update(index.to_le_bytes());
         let digest: [u8; 32] = hash.finalize().into();
         let mut name = [0; 16];
@@ -55,7 +85,7 @@ impl SegmentName {
 
 impl fmt::Debug for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", hex(&self.0[..8]))
+        write!(f, "{}", hex(&self.hash[..8]))
     }
 }
 
@@ -75,15 +105,34 @@ mod tests {
 
     #[test]
     fn names_differ_in_every_part_and_are_pinned() {
-        let new = |site: &[u8], path: &[u8], version: &[u8], purged| {
-            ObjectName::new(site, path, version, PurgeStamp(purged))
+        let new = |site: &[u8], path: &[u8], version: &[u8], bytes, purged| {
+            ObjectName::new(site, path, version, bytes, PurgeStamp(purged)).segment(0)
         };
-        let name = new(b"site", b"/a", b"1", 0);
-        assert_ne!(name, new(b"site/", b"a", b"1", 0));
-        assert_ne!(name, new(b"site", b"/a1", b"", 0));
-        assert_ne!(name, new(b"site", b"/a", b"1", 1));
-        assert_ne!(name.segment(0), name.segment(1));
+        let name = new(b"site", b"/a", b"1", 5, 0);
+        assert_ne!(name, new(b"site/", b"a", b"1", 5, 0));
+        assert_ne!(name, new(b"site", b"/a1", b"", 5, 0));
+        assert_ne!(name, new(b"site", b"/a", b"1", 6, 0));
+        assert_ne!(name, new(b"site", b"/a", b"1", 5, 1));
+        let object = ObjectName::new(b"site", b"/a", b"1", 5, PurgeStamp(0));
+        assert_ne!(object.segment(0), object.segment(1));
         // Nodes of different builds must agree.
-        assert_eq!(format!("{:?}", name.segment(0)), "c7069eecb3044480b4b9a16c211ecf01");
+        assert_eq!(format!("{name:?}"), "89a7c090ff1b95c1ebb60be3efa21623");
+    }
+
+    #[test]
+    fn the_length_says_how_many_segments_there_are_and_how_long_each_is() {
+        const FULL: u64 = SEGMENT_BYTES;
+        let cases: [(u64, &[u32]); 5] = [
+            (0, &[0]),
+            (1, &[1, 0]),
+            (FULL, &[FULL as u32, 0]),
+            (FULL + 1, &[FULL as u32, 1, 0]),
+            (3 * FULL - 1, &[FULL as u32, FULL as u32, FULL as u32 - 1, 0]),
+        ];
+        for (bytes, lengths) in cases {
+            let name = ObjectName::new(b"", b"", b"", bytes, PurgeStamp::NONE);
+            let found: Vec<_> = (0..=name.segments()).map(|it| name.segment_bytes(it)).collect();
+            assert_eq!(found, lengths, "{bytes} bytes");
+        }
     }
 }

@@ -55,8 +55,8 @@ pub enum PurgeWhat {
 /// A place on one site, or on all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PurgePlace {
-    /// A normalised path, encoded as it may stand in a request; and a query. Or
-    /// the beginning of that.
+    /// A path in the one spelling that stands for all of its spellings, as it may
+    /// stand in a request; and a query. Or the beginning of that.
     pub target: String,
     /// A name of the site, in lower case; `None`: all sites.
     pub host: Option<String>,

@@ -309,3 +309,38 @@ fn a_value_that_deserves_it_stays_longer() {
     assert!(cache.insert(2, First(AtomicU8::new(0)), &mut evicted).is_ok());
     assert_eq!(evicted.iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn entries_are_bounded_whatever_their_bytes() {
+    let mut cache = S3Fifo::new(1_000_000).with_entries_max(3);
+    for key in 0..3 {
+        assert!(insert(&mut cache, key, 1).is_empty());
+    }
+    assert_eq!(insert(&mut cache, 1, 2), [1], "the same key takes its own place");
+    assert_eq!(insert(&mut cache, 3, 1), [0]);
+    cache.set_spare(&3, true);
+    assert_eq!(insert(&mut cache, 4, 1).len(), 1, "spares count, too");
+    assert_eq!(cache.len(), 3);
+}
+
+#[test]
+fn tables_shrink_behind_a_crowd_and_the_order_stays() {
+    const CROWD: u64 = 100_000;
+    let mut cache = S3Fifo::new(CROWD);
+    for key in 0..2 * CROWD {
+        insert(&mut cache, key, 1);
+    }
+    for key in [2 * CROWD - 5, 2 * CROWD - 3] {
+        cache.set_spare(&key, true);
+    }
+    let crowded = cache.table_slots();
+    assert!(crowded as u64 >= 2 * CROWD, "entries and ghosts: {crowded}");
+    cache.set_capacity(10, &mut Vec::new());
+    assert!(cache.table_slots() < crowded / 10, "{}", cache.table_slots());
+    let left = keys(&cache);
+    assert_eq!(left.len(), 10);
+    assert!(left.iter().all(|key| cache.get(key).is_some()), "{left:?}");
+    cache.set_capacity(20, &mut Vec::new());
+    insert(&mut cache, 7, 1);
+    assert_eq!(keys(&cache)[1..], left, "the newest first");
+}

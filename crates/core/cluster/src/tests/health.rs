@@ -23,7 +23,7 @@ fn up() -> NodeHealth {
 
 fn down() -> NodeHealth {
     let mut node = up();
-    node.on_request(Now(0), REFUSED).unwrap();
+    node.on_request(Now(0), REFUSED, true).unwrap();
     node
 }
 
@@ -78,7 +78,7 @@ fn rise_good_checks_in_a_row_bring_a_node_back() {
 #[test]
 fn one_refused_request_takes_a_node_out() {
     let mut node = up();
-    let transition = node.on_request(Now(7), REFUSED).unwrap();
+    let transition = node.on_request(Now(7), REFUSED, true).unwrap();
     assert_eq!(transition.to, State::Down { since: Now(7), reason: DownReason::Refused });
     assert_eq!(transition.to_string(), "up -> down (connection refused)");
 }
@@ -88,16 +88,41 @@ fn passive_failures_in_a_row_take_a_node_out() {
     let mut node = up();
     for _ in 0..3 {
         for _ in 0..3 {
-            assert!(node.on_request(Now(1), TIMED_OUT).is_none());
+            assert!(node.on_request(Now(1), TIMED_OUT, true).is_none());
         }
-        node.on_request(Now(1), OK);
+        node.on_request(Now(1), OK, true);
     }
     for _ in 0..3 {
-        node.on_request(Now(1), TIMED_OUT);
+        node.on_request(Now(1), TIMED_OUT, true);
     }
-    let transition = node.on_request(Now(2), Err(Failure::Reset)).unwrap();
+    let transition = node.on_request(Now(2), Err(Failure::Reset), true).unwrap();
     let reason = DownReason::Requests(Failure::Reset);
     assert_eq!(transition.to, State::Down { since: Now(2), reason });
+}
+
+#[test]
+fn a_node_that_cant_be_spared_is_out_when_it_can() {
+    for failure in [TIMED_OUT, REFUSED] {
+        let mut node = up();
+        for _ in 0..9 {
+            assert!(node.on_request(Now(1), failure, false).is_none());
+        }
+        assert!(node.eligible());
+        assert!(node.on_request(Now(2), failure, true).is_some(), "{failure:?}");
+        let mut forgiven = up();
+        for _ in 0..9 {
+            forgiven.on_request(Now(1), failure, false);
+        }
+        forgiven.on_request(Now(2), OK, false);
+        assert!(forgiven.on_request(Now(3), TIMED_OUT, true).is_none(), "the row ended");
+    }
+}
+
+#[test]
+fn a_node_that_falls_silent_is_out_at_once() {
+    let mut node = up();
+    assert_eq!(node.on_silence(Now(3)).unwrap().to_string(), "up -> down (no heartbeats)");
+    assert!(node.on_silence(Now(4)).is_none() && joining().on_silence(Now(0)).is_none());
 }
 
 #[test]
@@ -105,8 +130,8 @@ fn requests_do_not_bring_a_node_back_nor_keep_it_down() {
     let mut node = down();
     node.on_check(Now(1), OK);
     for _ in 0..20 {
-        assert!(node.on_request(Now(1), OK).is_none());
-        assert!(node.on_request(Now(1), REFUSED).is_none());
+        assert!(node.on_request(Now(1), OK, true).is_none());
+        assert!(node.on_request(Now(1), REFUSED, true).is_none());
     }
     assert_eq!(node.on_check(Now(1), OK).unwrap().to, State::Up);
 }
@@ -166,18 +191,40 @@ fn an_idle_node_that_nobody_drains_stays_up() {
 fn the_first_check_is_due_at_once_and_the_next_soon_while_joining() {
     let mut node = NodeHealth::new(SETTINGS, Now(77));
     assert_eq!(node.next_check_at(5), Now(77));
-    node.on_check(Now(100), REFUSED);
-    assert!((325..=375).contains(&node.next_check_at(5).0));
-    node.on_check(Now(400), OK);
-    assert!((1_300..=1_500).contains(&node.next_check_at(5).0));
+    node.begin_check(Now(100));
+    node.on_check(Now(150), REFUSED);
+    assert!((300..=350).contains(&node.next_check_at(5).0));
+    node.begin_check(Now(400));
+    node.on_check(Now(450), OK);
+    assert!((1_200..=1_400).contains(&node.next_check_at(5).0));
+}
+
+#[test]
+fn a_node_that_hangs_is_out_after_fall_intervals_and_a_timeout() {
+    for seed in 0..1_000 {
+        let mut node = up();
+        node.begin_check(Now(0));
+        node.on_check(Now(0), OK);
+        // It hangs from here on; each check takes its whole time.
+        let (timeout_ms, mut ended) = (SETTINGS.interval_ms, Now(0));
+        while node.eligible() {
+            let began = node.next_check_at(seed).max(ended);
+            node.begin_check(began);
+            ended = began.plus_ms(timeout_ms);
+            node.on_check(ended, TIMED_OUT);
+        }
+        let longest_ms = u64::from(SETTINGS.fall) * SETTINGS.interval_ms + timeout_ms;
+        assert!((3_000..=longest_ms).contains(&ended.0), "{ended:?}");
+    }
 }
 
 #[test]
 fn checks_of_many_dispatchers_spread_over_the_jitter() {
-    let node = up();
+    let mut node = up();
+    node.begin_check(Now(0));
     let due: std::collections::BTreeSet<u64> =
         (0..200).map(|seed| node.next_check_at(seed).0).collect();
-    assert!(*due.first().unwrap() >= 900 && *due.last().unwrap() <= 1_100);
+    assert!(*due.first().unwrap() >= 800 && *due.last().unwrap() <= 1_000);
     assert!(due.len() > 100);
     assert_eq!(node.next_check_at(3), node.next_check_at(3));
 }
@@ -265,7 +312,7 @@ proptest! {
             let before = node.state();
             let transition = match input {
                 Input::Check(result) => node.on_check(now, result),
-                Input::Request(result) => node.on_request(now, result),
+                Input::Request(result) => node.on_request(now, result, true),
                 Input::Drain => node.drain(now),
                 Input::Idle => node.on_idle(now),
                 Input::Resume => node.resume(now),

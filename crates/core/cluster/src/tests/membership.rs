@@ -17,7 +17,7 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn empty() -> Membership {
-    Membership::new(MembershipSettings { health: SETTINGS, fail_open: false })
+    Membership::new(MembershipSettings { health: SETTINGS, ..MembershipSettings::default() })
 }
 
 /// Nodes n0, n1, ... all up.
@@ -36,6 +36,23 @@ fn eligible(table: &Membership) -> Vec<u32> {
 
 fn idle(_: NodeId) -> u64 {
     0
+}
+
+/// All nodes that are up get requests.
+fn all(_: NodeId) -> bool {
+    true
+}
+
+/// Ids of nodes that got so many bad requests each that it would eject them.
+fn fail_all(table: &mut Membership, failure: Failure) -> Vec<u32> {
+    let ids: Vec<NodeId> = table.members().iter().map(|member| member.id()).collect();
+    for _ in 0..2 * SETTINGS.passive_failures_max {
+        for &id in &ids {
+            table.on_request(Now(1), id, Err(failure), all);
+        }
+    }
+    let left = eligible(table);
+    ids.into_iter().map(|id| id.0).filter(|id| !left.contains(id)).collect()
 }
 
 #[test]
@@ -86,7 +103,7 @@ fn the_table_has_a_bound() {
 fn only_the_set_and_the_weights_change_the_version() {
     let mut table = table(3);
     let version = table.version();
-    table.on_request(Now(1), NodeId(0), Err(Failure::Refused)).unwrap();
+    table.on_request(Now(1), NodeId(0), Err(Failure::Refused), all).unwrap();
     table.drain(Now(1), NodeId(1)).unwrap();
     table.tick(Now(1), idle);
     table.resume(Now(1), NodeId(1)).unwrap();
@@ -146,7 +163,8 @@ fn a_removal_cannot_be_taken_back() {
 fn a_name_is_free_again_after_removal_and_gets_a_new_id() {
     let mut table = table(2);
     table.remove(Now(1), NodeId(1), Now(9)).unwrap();
-    assert!(table.add(Now(1), "n1", address(1_001), 1).is_err(), "not before");
+    let early = table.add(Now(1), "n1", address(1_001), 1).unwrap_err();
+    assert_eq!(early, MembershipError::BeingRemoved("n1".into()));
     table.tick(Now(1), idle);
     assert_eq!(table.add(Now(2), "n1", address(1_001), 1).unwrap().node, NodeId(2));
 }
@@ -155,7 +173,7 @@ fn a_name_is_free_again_after_removal_and_gets_a_new_id() {
 fn news_of_a_node_that_is_gone_is_ignored_and_orders_are_refused() {
     let (mut table, gone) = (table(1), NodeId(9));
     assert!(table.on_check(Now(1), gone, Ok(())).is_none());
-    assert!(table.on_request(Now(1), gone, Err(Failure::Refused)).is_none());
+    assert!(table.on_request(Now(1), gone, Err(Failure::Refused), all).is_none());
     let refused = MembershipError::UnknownNode(gone);
     assert_eq!(table.drain(Now(1), gone).unwrap_err(), refused);
     assert_eq!(table.resume(Now(1), gone).unwrap_err(), refused);
@@ -167,16 +185,66 @@ fn news_of_a_node_that_is_gone_is_ignored_and_orders_are_refused() {
 fn a_cluster_without_a_live_node_fails_closed_unless_told_otherwise() {
     let mut table = table(3);
     table.drain(Now(1), NodeId(2)).unwrap();
-    for id in [0, 1] {
-        table.on_request(Now(1), NodeId(id), Err(Failure::Refused));
+    for (id, _) in [0, 1].into_iter().flat_map(|id| [(id, 1), (id, 2), (id, 3)]) {
+        table.on_check(Now(1), NodeId(id), Err(Failure::Refused));
     }
     assert!(eligible(&table).is_empty() && !table.is_panicking());
-    table.set_settings(MembershipSettings { health: SETTINGS, fail_open: true });
+    table.set_settings(MembershipSettings {
+        health: SETTINGS,
+        fail_open: true,
+        ..MembershipSettings::default()
+    });
     assert!(table.is_panicking());
     assert_eq!(eligible(&table), [0, 1], "never a drained one");
     table.on_check(Now(2), NodeId(1), Ok(()));
     table.on_check(Now(2), NodeId(1), Ok(()));
     assert_eq!(eligible(&table), [1], "the panic ends with the first node that is up");
+}
+
+#[test]
+fn requests_that_fail_eject_a_share_of_the_nodes_and_never_the_last() {
+    let with = |percent, nodes| {
+        let mut table = table(nodes);
+        table.set_settings(MembershipSettings {
+            ejected_percent_max: percent,
+            ..MembershipSettings { health: SETTINGS, ..MembershipSettings::default() }
+        });
+        table
+    };
+    for (percent, nodes, ejected) in
+        [(10, 1, 0), (10, 2, 1), (10, 3, 1), (10, 20, 2), (50, 7, 3), (100, 5, 4), (0, 5, 0)]
+    {
+        let ids = fail_all(&mut with(percent, nodes), Failure::Reset);
+        assert_eq!(ids.len(), ejected, "{percent} % of {nodes}");
+    }
+    for (percent, nodes, ejected) in [(10, 1, 0), (10, 5, 4), (0, 2, 1)] {
+        let ids = fail_all(&mut with(percent, nodes), Failure::Refused);
+        assert_eq!(ids.len(), ejected, "{nodes} that refuse connections");
+    }
+}
+
+#[test]
+fn who_gets_no_requests_is_nobody_to_fall_back_on() {
+    let mut table = table(2);
+    for _ in 0..9 {
+        let event =
+            table.on_request(Now(1), NodeId(0), Err(Failure::Refused), |it| it == NodeId(0));
+        assert!(event.is_none_or(|event| matches!(event.change, Change::Spared(_))));
+    }
+    assert_eq!(eligible(&table), [0, 1]);
+}
+
+#[test]
+fn that_a_node_is_spared_is_told_once() {
+    let mut table = table(1);
+    let told: Vec<Event> = (0..20)
+        .filter_map(|ms| table.on_request(Now(ms), NodeId(0), Err(Failure::Reset), all))
+        .collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(
+        told[0].to_string(),
+        "node n0: requests failed: connection broken; stays, for it can't be spared"
+    );
 }
 
 #[test]
@@ -231,7 +299,7 @@ fn apply(table: &mut Membership, now: Now, call: Call) -> Vec<Event> {
         }
         Call::Check { id, ok } => table.on_check(now, node(id), result(ok)).into_iter().collect(),
         Call::Request { id, ok } => {
-            table.on_request(now, node(id), result(ok)).into_iter().collect()
+            table.on_request(now, node(id), result(ok), all).into_iter().collect()
         }
         Call::Tick { busy } => table.tick(now, |id| u64::from(busy >> (id.0 % 8) & 1)),
     }
@@ -248,10 +316,18 @@ proptest! {
         calls in proptest::collection::vec(call(), 1..150),
         fail_open in any::<bool>(),
     ) {
-        let mut table = Membership::new(MembershipSettings { health: SETTINGS, fail_open });
+        let mut table = Membership::new(MembershipSettings {
+            health: SETTINGS,
+            fail_open,
+            ejected_percent_max: 100,
+        });
         let mut ids_seen = BTreeSet::new();
         for (ms, call) in (0..).zip(calls) {
             let (before, version) = (shape(&table), table.version());
+            let is_any_up = |table: &Membership| {
+                table.members().iter().any(|member| member.health().eligible())
+            };
+            let was_any_up = is_any_up(&table);
             let events = apply(&mut table, Now(ms), call);
             prop_assert_eq!(before != shape(&table), version != table.version());
             for event in &events {
@@ -259,7 +335,9 @@ proptest! {
                 prop_assert_eq!(is_new, ids_seen.insert(event.node), "an id is never reused");
                 prop_assert_eq!(event.at, Now(ms));
             }
-            let any_up = table.members().iter().any(|member| member.health().eligible());
+            let any_up = is_any_up(&table);
+            let is_request = matches!(call, Call::Request { .. });
+            prop_assert!(any_up || !was_any_up || !is_request, "requests eject the last one");
             for (view, member) in table.view(Now(ms)).zip(table.members()) {
                 let may = match view.state {
                     State::Up => true,

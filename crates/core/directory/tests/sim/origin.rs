@@ -140,7 +140,8 @@ impl Origin {
     pub(crate) fn name(&mut self, part: Part, purged: PurgeStamp) -> SegmentName {
         let Part { object, index, version } = part;
         let Object { path, segments, .. } = &self.objects[object];
-        let name = ObjectName::new(b"site", path.as_bytes(), &version.to_le_bytes(), purged);
+        let bytes = segments.iter().map(|&bytes| u64::from(bytes)).sum();
+        let name = ObjectName::new(b"site", path.as_bytes(), &version.to_le_bytes(), bytes, purged);
         let name = name.segment(index as u32);
         let is_first = index == 0 && segments.len() > 1;
         let truth = Truth { part, bytes: segments[index], is_first };

@@ -5,6 +5,7 @@
 use axum::body::Bytes;
 use axum::routing::post;
 use tokio::io::{AsyncReadExt, DuplexStream, duplex};
+use tokio::task::LocalSet;
 
 use super::*;
 
@@ -16,12 +17,18 @@ const SHORT: Duration = Duration::from_millis(20);
 fn connect(patience: Patience) -> DuplexStream {
     let router = Router::new().route("/", post(|body: Bytes| async { body }));
     let (ours, theirs) = duplex(PIPE_BYTES);
-    tokio::spawn(connection(TokioIo::new(theirs), Peer::Local { uid: None }, router, patience));
+    let (theirs, asked) = (TokioIo::new(theirs), Asked::nowhere());
+    let served = connection(theirs, Peer::Local { uid: None }, router, patience, asked);
+    tokio::task::spawn_local(served);
     ours
 }
 
 #[tokio::test]
 async fn silence_half_a_head_and_rest_come_to_an_end() {
+    LocalSet::new().run_until(silence()).await;
+}
+
+async fn silence() {
     for bytes in ["", "POST / HT", "POST / HTTP/1.1\r\nHost: a\r\n"] {
         let mut stream = connect(Patience { head: SHORT, connection: ENDLESS });
         stream.write_all(bytes.as_bytes()).await.unwrap();
@@ -38,6 +45,10 @@ async fn silence_half_a_head_and_rest_come_to_an_end() {
 
 #[tokio::test]
 async fn a_reply_that_nobody_takes_ends_with_its_connection() {
+    LocalSet::new().run_until(untaken()).await;
+}
+
+async fn untaken() {
     let mut stream = connect(Patience { head: ENDLESS, connection: SHORT });
     let body = "x".repeat(8 * PIPE_BYTES);
     let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());

@@ -78,6 +78,7 @@ impl Hands {
             Applier::new(Arc::clone(&self.guard), Side::Dispatch, self.own_mac, is_weighted);
         let mut waiting = VecDeque::new();
         let mut rounds = Rounds::default();
+        let mut claim = Claim::default();
         loop {
             let first = match self.jobs.recv_timeout(rounds.until_next()) {
                 Ok(job) => Some(job),
@@ -88,7 +89,9 @@ impl Hands {
             while let Some(job) = waiting.pop_front() {
                 let is_overtaken = matches!(job, Job::Apply(_))
                     && waiting.iter().any(|later| matches!(later, Job::Apply(_)));
-                if !is_overtaken && let Err(error) = self.perform(&mut applier, &mut rounds, job) {
+                if !is_overtaken
+                    && let Err(error) = self.perform(&mut applier, &mut rounds, &mut claim, job)
+                {
                     self.note(&error);
                 }
                 waiting.extend(self.jobs.try_iter());
@@ -101,6 +104,7 @@ impl Hands {
         &mut self,
         applier: &mut Applier,
         rounds: &mut Rounds,
+        claim: &mut Claim,
         job: Job,
     ) -> Result<(), GuardError> {
         match job {
@@ -110,13 +114,23 @@ impl Hands {
                     tracing::warn!(epoch, %error, "the epoch cannot be kept");
                 }
             }
+            Job::Claim if !claim.is_steering => claim.is_waiting = true,
             Job::Claim => self.ask(&Order::Claim)?,
+            Job::Announce if claim.is_waiting => {}
             Job::Announce => self.ask(&Order::Announce)?,
-            Job::Release => self.ask(&Order::Release)?,
+            Job::Release => {
+                claim.is_waiting = false;
+                self.ask(&Order::Release)?;
+            }
             Job::Probe => self.look_for_owners(true)?,
             Job::Apply(table) => {
                 applier.apply(&table)?;
                 self.tell(News::Applied(table.version));
+                claim.is_steering = true;
+                if std::mem::take(&mut claim.is_waiting) {
+                    self.ask(&Order::Claim)?;
+                    self.ask(&Order::Announce)?;
+                }
             }
             Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads))?,
             Job::Networks(allow, deny) => {
@@ -205,6 +219,14 @@ impl Hands {
         // Whoever beats has ended: so will this thread.
         let _ = self.news.send(news);
     }
+}
+
+/// Addresses are claimed once there is a table to steer by: before it, the kernel would refuse
+/// whoever calls one, as it refuses all that nobody listens for.
+#[derive(Debug, Default)]
+struct Claim {
+    is_steering: bool,
+    is_waiting: bool,
 }
 
 /// When to look around for what.

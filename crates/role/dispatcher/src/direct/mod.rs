@@ -290,11 +290,9 @@ fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
 fn spawn(beat: Beat, first: Vec<Output>, hands: Hands) -> io::Result<Vec<JoinHandle<()>>> {
     let beats = beat_thread("skep-beat", move |priority| {
         tracing::info!("heartbeats have {priority}");
-        give_up_privileges();
         beat.run(first);
     })?;
     let hands = std::thread::Builder::new().name("skep-hands".into()).spawn(move || {
-        give_up_privileges();
         hands.run();
     })?;
     Ok(vec![beats, hands])
@@ -325,13 +323,6 @@ fn settings(config: &Config, key: &Key) -> Settings {
         new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
         stream: config.dispatchers.len() > 1,
         own_node: skep_wire::steer::NO_NODE,
-    }
-}
-
-/// These threads were started with the privileges of the process's start.
-fn give_up_privileges() {
-    if let Err(error) = skep_guard::privileges::keep_nothing() {
-        tracing::warn!(%error, "a thread keeps privileges that it does not need");
     }
 }
 

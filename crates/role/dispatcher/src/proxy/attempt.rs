@@ -87,13 +87,15 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         let conn = self.conn;
         conn.worker().with_input(|input| {
             let n = ready!(conn.poll_recv(cx, input))?;
-            self.is_armed = false;
             let reply = &mut self.exchange.reply;
             if n == 0 {
                 return Poll::Ready(self.download.end(reply));
             }
             self.first_byte.get_or_insert_with(Instant::now);
-            Poll::Ready(self.download.receive(&input[..n], &self.asked, reply, self.in_flight))
+            let received = self.download.receive(&input[..n], &self.asked, reply, self.in_flight);
+            // The deadline of a head stands until it is there, however many reads it takes.
+            self.is_armed &= !reply.is_begun();
+            Poll::Ready(received)
         })
     }
 

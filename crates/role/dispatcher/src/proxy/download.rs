@@ -10,7 +10,7 @@
 
 use skep_engine::ReplySink;
 use skep_http::forward::{Reply, write_response};
-use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_BODY, RESPONSE_HEAD};
+use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
 use skep_http::{
     BodyDecoder, FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode,
     parse_response,
@@ -80,12 +80,6 @@ impl Download {
         }
     }
 
-    /// Whether the client takes the end of its connection for the end of the
-    /// body.
-    pub(super) fn is_until_close(&self) -> bool {
-        self.framing == ResponseFraming::UntilClose
-    }
-
     /// The node sent `bytes`, at least one.
     pub(super) fn receive(
         &mut self,
@@ -136,11 +130,13 @@ impl Download {
         let mut consumed = 0;
         loop {
             let rest = &bytes[consumed..];
-            let Some(len) = self.scanner.scan(rest, &RESPONSE_HEAD)? else { return Ok(consumed) };
+            let Some(len) = self.scanner.scan(rest, &NODE_RESPONSE_HEAD)? else {
+                return Ok(consumed);
+            };
             self.scanner = HeadScanner::response();
             let (head_bytes, behind) = rest.split_at(len);
             let mut slots = FieldSlots::new();
-            let head = parse_response(&mut slots, head_bytes, asked.method, &RESPONSE_HEAD)?;
+            let head = parse_response(&mut slots, head_bytes, asked.method, &NODE_RESPONSE_HEAD)?;
             match head.status {
                 101 => {
                     self.switch(&head, asked, reply)?;
@@ -175,7 +171,7 @@ impl Download {
         let decoder = BodyDecoder::new(head.framing, &RESPONSE_BODY)?;
         let framing = write_head(head, reply, &in_flight.target().node_line);
         if framing == ResponseFraming::UntilClose {
-            reply.write().close();
+            reply.end_by_close();
         }
         if let ResponseFraming::Length(bytes) = head.framing {
             in_flight.owe(bytes);

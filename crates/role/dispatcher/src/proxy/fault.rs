@@ -34,12 +34,15 @@ impl NodeFault {
         }
     }
 
-    /// What it says about the node's health.
-    pub(super) fn failure(self) -> Failure {
+    /// What it says about the health of a node that had the whole request and
+    /// said nothing. An answer that is late may wait for an origin or for an
+    /// application, one that is odd may be theirs: who chooses what is asked for
+    /// would choose which nodes are out. Whether a node is slow or talks nonsense in
+    /// itself, checks find.
+    pub(super) fn failure(self) -> Option<Failure> {
         match self {
-            Self::Broken => Failure::Reset,
-            Self::Late => Failure::TimedOut,
-            Self::Malformed(_) => Failure::Malformed,
+            Self::Broken => Some(Failure::Reset),
+            Self::Late | Self::Malformed(_) => None,
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use crate::handler::DispatcherHandler;
 use crate::lane::Target;
+use crate::limits::OWED_BYTES_MAX;
 
 /// An attempt at a node. Counted as load until it is dropped.
 pub(super) struct InFlight<'a> {
@@ -32,6 +33,7 @@ impl<'a> InFlight<'a> {
 
     /// The reply will have this many bytes more than came with its head.
     pub(super) fn owe(&mut self, bytes: u64) {
+        let bytes = bytes.min(OWED_BYTES_MAX);
         self.owed += bytes;
         self.target.node().load.bytes.rise(bytes);
     }

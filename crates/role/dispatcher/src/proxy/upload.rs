@@ -10,7 +10,7 @@ use std::task::{Context as TaskContext, Poll, ready};
 use skep_engine::{ExchangeError, RequestBody};
 use skep_http::forward::{Forward, write_request};
 use skep_http::{BodyFraming, RequestHead, encode};
-use skep_serve::{Cause, Conn, Output, Worker};
+use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
 
@@ -26,8 +26,6 @@ pub(super) struct Upload {
     /// The kernel took some bytes.
     is_begun: bool,
     is_over: bool,
-    /// Bytes left when the node last stalled; `u64::MAX`: it does not.
-    left: u64,
 }
 
 impl Upload {
@@ -47,7 +45,6 @@ impl Upload {
             is_body_read: head.framing == BodyFraming::None,
             is_begun: false,
             is_over: false,
-            left: u64::MAX,
         }
     }
 
@@ -70,7 +67,6 @@ impl Upload {
     /// begun, or has no body, can be.
     pub(super) fn restart(&mut self, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
         self.is_over = false;
-        self.left = u64::MAX;
         if !self.is_begun {
             return;
         }
@@ -100,22 +96,13 @@ impl Upload {
                 continue;
             }
             let before = self.output.len();
-            let sent = node.poll_send(cx, &mut self.output);
+            let sent = node.poll_send_paced(cx, &mut self.output, &Pace::stall(stall_ms));
             self.is_begun |= self.output.len() < before;
             match sent {
-                Poll::Ready(Ok(())) => {
-                    if self.left != u64::MAX {
-                        self.left = u64::MAX;
-                        node.timer().clear();
-                    }
-                }
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => break,
                 Poll::Pending => {
                     body.pause();
-                    if self.output.len() != self.left {
-                        self.left = self.output.len();
-                        node.expire_after(stall_ms, Cause::WriteStall);
-                    }
                     return Poll::Pending;
                 }
             }

@@ -1,6 +1,7 @@
 //! What a purge is of, as an operator types it.
 
-use skep_http::{Host, path};
+use skep_http::Host;
+use skep_http::path::{self, Reading};
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX};
 
@@ -80,9 +81,8 @@ fn read_target(target: &str, has_host: bool) -> Result<String, String> {
     if !path.starts_with('/') {
         return Err("it does not begin with a slash".to_owned());
     }
-    let normal = path::normalise(path.as_bytes()).map_err(|error| error.to_string())?;
-    let mut target = Vec::with_capacity(path.len());
-    path::write_encoded(&mut target, &normal);
+    let read = path::read(path.as_bytes(), Reading::Origins).map_err(|error| error.to_string())?;
+    let mut target = read.into_place().into_owned();
     if let Some(query) = query {
         target.push(b'?');
         target.extend_from_slice(query.as_bytes());
@@ -108,6 +108,7 @@ mod tests {
             ("/\u{e9}", "/%C3%A9"),
             ("/img/*", "/img/*"),
             ("/a%2A", "/a*"),
+            ("/a%2bb%2fc", "/a+b%2Fc"),
             ("http://Host.Example:8080/x", "http://host.example/x"),
             ("https://host", "http://host/"),
             ("http://host?q*", "http://host/?q*"),

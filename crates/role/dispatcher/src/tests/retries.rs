@@ -105,6 +105,55 @@ fn a_node_that_dies_under_a_get_is_replaced_by_another() {
 }
 
 #[test]
+fn a_request_that_breaks_every_node_takes_one_out_at_most() {
+    let nodes: Vec<FakeNode> = (0..3)
+        .map(|_| {
+            FakeNode::new(|_, mut wire| {
+                while wire.request().is_some_and(|(head, _)| !head.starts_with("GET /bad ")) {
+                    wire.send(ok("good"));
+                }
+            })
+        })
+        .collect();
+    let rig = Rig::new(&nodes.iter().collect::<Vec<_>>(), "retry_budget_percent = 100");
+    for _ in 0..20 {
+        assert_eq!(rig.get("/bad").status, 502);
+    }
+    let down = rig.dispatcher.status().nodes.iter().filter(|node| node.state == "down").count();
+    assert_eq!(down, 1);
+    for _ in 0..20 {
+        assert_eq!(rig.get("/good").text(), "good");
+    }
+    assert!(rig.totals().upstream_spared > 0);
+}
+
+#[test]
+fn what_a_node_says_too_late_oddly_or_in_part_takes_no_node_out() {
+    let nodes = [(); 2].map(|()| {
+        FakeNode::new(|_, mut wire| {
+            if let Some((head, _)) = wire.request() {
+                match head.split(' ').nth(1) {
+                    Some("/late") => _ = wire.rest(),
+                    Some("/odd") => _ = wire.send("HTTP/1.1 200 OK\r\nA\r\n\r\n"),
+                    _ => _ = wire.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"),
+                }
+            }
+        })
+    });
+    let settings = "response_timeout_ms = 100\nhealth.passive_failures_max = 1";
+    let rig = Rig::new(&nodes.iter().collect::<Vec<_>>(), settings);
+    for _ in 0..2 {
+        assert_eq!(rig.get("/late").status, 504);
+        assert_eq!(rig.get("/odd").status, 502);
+        let mut client = rig.client();
+        assert!(client.wire.send("GET /short HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.wire.rest();
+    }
+    let nodes = rig.dispatcher.status().nodes;
+    assert!(nodes.iter().all(|node| node.state == "up" && node.failures > 0), "{nodes:?}");
+}
+
+#[test]
 fn good_answers_between_failures_keep_a_node_up() {
     let count = AtomicUsize::new(0);
     let flaky = FakeNode::new(move |_, mut wire| {

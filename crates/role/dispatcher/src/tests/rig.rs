@@ -48,7 +48,11 @@ impl Rig {
         let dispatcher = Dispatcher::new(config, "web", 7).unwrap();
         let registry = Arc::new(Registry::new());
         register_gauges(&registry, &[Arc::clone(&dispatcher)]);
-        let limits = AdmissionLimits { connections_max: 1_000, per_address_max: 1_000 };
+        let limits = AdmissionLimits {
+            connections_max: 1_000,
+            per_address_max: 1_000,
+            ipv6_prefix_bits: 64,
+        };
         let admission = Admission::new(limits);
         let workers = Workers::start(1).unwrap();
         let group = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();

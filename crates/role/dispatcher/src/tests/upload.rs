@@ -168,9 +168,10 @@ fn a_slow_node_makes_the_client_wait() {
     });
     let rig = Rig::new(&[&node], "");
     let mut client = rig.client();
+    // Made before the head goes: from then on the client has a rate to keep.
+    let body: Vec<u8> = (0..BODY_BYTES).map(|at| (at % 251) as u8).collect();
     let head = format!("PUT /big HTTP/1.1\r\nHost: a\r\nContent-Length: {BODY_BYTES}\r\n\r\n");
     assert!(client.wire.send(head));
-    let body: Vec<u8> = (0..BODY_BYTES).map(|at| (at % 251) as u8).collect();
     let (mut sent, mut tries_without_progress) = (0, 0);
     client.wire.stream.set_nonblocking(true).unwrap();
     while tries_without_progress < 3 && sent < BODY_BYTES {

@@ -108,6 +108,8 @@ impl PeerDesk {
         let Some(site) = catalog.sites().by_key(place.site) else { return not_there };
         let path = [b"/", &*place.relative].concat();
         let head = match catalog.locate_or_wait(site, &path).await {
+            // Others would keep it.
+            Ok(Located::Resource(resource, _)) if !resource.is_settled() => None,
             Ok(Located::Resource(resource, _)) => {
                 resource.mark_used();
                 let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());

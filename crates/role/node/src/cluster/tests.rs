@@ -125,7 +125,7 @@ impl Linked {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let parts = ClusterParts { identity: settings.identity.clone(), address };
         let (view, roomiest) = (Arc::default(), Arc::default());
-        let store = Store::new(1 << 20, true);
+        let store = Store::new(1 << 20, usize::MAX, true);
         let mut desk = Desk::new(parts, store, &announced, &purges, &view, &roomiest);
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];
         let handle = move |event, outbox: &mut _| desk.handle(event, outbox);

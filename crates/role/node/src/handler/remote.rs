@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError};
-use skep_http::{RequestHead, path};
+use skep_http::RequestHead;
 
-use super::{Ready, Sent, Serving};
+use super::{As, Ready, Sent, Serving};
+use crate::disk::DiskError;
 use crate::limits::ATTEMPTS_MAX;
 use crate::remote::{Landing, RemoteSite, pass};
 use crate::resource::Resource;
 use crate::site::Site;
 
 impl Serving<'_> {
-    /// Serves a normalised path of a site of origins.
+    /// Serves a path of a site of origins, as it goes into a target.
     pub(super) async fn get_remote(
         &self,
         request: &RequestHead<'_, '_>,
@@ -29,9 +30,12 @@ impl Serving<'_> {
                         return self.error(request, exchange, status, b"").await;
                     }
                     let ready = Ready { resource, file: None, came };
-                    match self.send(request, exchange, &target, ready, 200).await? {
+                    match self.send(request, exchange, ready, As::Asked(&target)).await? {
                         Sent::Done => return Ok(()),
                         Sent::Changed => {}
+                        Sent::Failed(DiskError::Exhausted) => {
+                            return self.error(request, exchange, 503, &self.retry_after()).await;
+                        }
                         Sent::Failed(_) => return self.error(request, exchange, 502, b"").await,
                     }
                 }
@@ -40,7 +44,8 @@ impl Serving<'_> {
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    return pass(&mut exchange.reply, &self.site, *passed).await;
+                    let client = self.client(request, exchange);
+                    return pass(&mut exchange.reply, &self.site, *passed, client).await;
                 }
                 Landing::Failed(status) => {
                     let lines = if status == 503 { self.retry_after() } else { Vec::new() };
@@ -63,11 +68,11 @@ impl Serving<'_> {
     }
 }
 
-/// What an origin is asked for: a normalised path, and the query as the client
+/// What an origin is asked for: a path that was read, and the query as the client
 /// sent it.
 fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1));
-    path::write_encoded(&mut target, path);
+    target.extend_from_slice(path);
     if let Some(query) = query {
         target.push(b'?');
         target.extend_from_slice(query);
@@ -75,8 +80,8 @@ fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     target
 }
 
-/// What the front index knows a request by, if that is at hand. `path` is in
-/// normal form, as the client sent it: then it is its encoded form, too.
+/// What the front index knows a request by, if that is at hand. `path` is the key
+/// of its path, as the client sent it.
 pub(super) fn borrowed_key<'a>(
     site: &Site,
     request: &RequestHead<'_, 'a>,

@@ -13,9 +13,10 @@ use skep_wire::cache::part::Head;
 use tokio::sync::watch;
 
 use super::head_name;
+use crate::account::{Account, Charge};
 use crate::cluster::{Others, PartSought};
 use crate::disk::DiskError;
-use crate::limits::{ATTEMPTS_MAX, PART_ABSENT_MS};
+use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::object::Variants;
 use crate::purges::Snapshot;
 use crate::resource::Resource;
@@ -40,12 +41,15 @@ type Landed = Option<Result<Elsewhere, DiskError>>;
 #[derive(Debug)]
 pub(crate) struct Heads {
     store: Arc<Store>,
+    account: Arc<Account>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
+    /// For the slot and what is known.
+    charge: Charge,
     /// What was found last, and until when it may be used without asking.
     known: Option<(Elsewhere, u64)>,
     look_up: Option<watch::Receiver<Landed>>,
@@ -59,10 +63,17 @@ enum Looked {
     Lead(LookUp),
 }
 
+impl Slot {
+    fn new(account: &Arc<Account>) -> Self {
+        Self { charge: account.charge(HEAD_SLOT_BYTES), known: None, look_up: None }
+    }
+}
+
 impl Heads {
     /// Nothing known yet, of at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
-        Arc::new(Self { store: Arc::clone(store), slots: Mutex::default(), slots_max })
+        let (store, account) = (Arc::clone(store), store.account());
+        Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
 
     /// What other nodes have at `relative` of a site.
@@ -100,10 +111,11 @@ impl Heads {
     fn look(self: &Arc<Self>, name: SegmentName) -> Looked {
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        if slots.len() >= self.slots_max && !slots.contains_key(&name) {
-            make_room(&mut slots, self.slots_max, now_ms);
+        let is_full = slots.len() >= self.slots_max || self.account.is_full();
+        if is_full && !slots.contains_key(&name) {
+            make_room(&mut slots, self.slots_max, now_ms, &self.account);
         }
-        let slot = slots.entry(name).or_default();
+        let slot = slots.entry(name).or_insert_with(|| Slot::new(&self.account));
         slot.known.take_if(|(known, _)| known.is_retired() || known.is_purged(&self.store));
         if let Some((known, _)) = slot.known.as_ref().filter(|(_, until_ms)| now_ms < *until_ms) {
             return Looked::Known(known.clone());
@@ -115,6 +127,13 @@ impl Heads {
         slot.look_up = Some(landing);
         let known = slot.known.as_ref().map(|(known, _)| known.clone());
         Looked::Lead(LookUp { heads: Arc::clone(self), name, known, sender })
+    }
+
+    /// Forgets all but who is looking.
+    pub(crate) fn forget_all(&self) {
+        let mut slots = self.lock();
+        slots.retain(|_, slot| slot.look_up.is_some());
+        slots.shrink_to_fit();
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
@@ -178,9 +197,16 @@ impl LookUp {
     /// Keeps what was found; what it takes the place of is not served any more.
     fn land(&self, found: &Elsewhere, until_ms: u64) {
         let replaced = {
+            let known_bytes = match found {
+                Elsewhere::File(file) => file.memory_bytes(),
+                Elsewhere::Folder | Elsewhere::Nothing => 0,
+            };
             let mut slots = self.heads.lock();
-            slots.entry(self.name).or_default().known.replace((found.clone(), until_ms))
+            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.heads.account));
+            slot.charge = self.heads.account.charge(HEAD_SLOT_BYTES + known_bytes);
+            slot.known.replace((found.clone(), until_ms))
         };
+        self.heads.store.fit();
         if let Some((Elsewhere::File(old), _)) = replaced
             && !matches!(found, Elsewhere::File(new) if Arc::ptr_eq(new, &old))
         {
@@ -220,14 +246,22 @@ impl Elsewhere {
 
 /// Forgets what would have to be asked for anyway, then anything; but no look-up
 /// that somebody waits for.
-fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize, now_ms: u64) {
+fn make_room(
+    slots: &mut HashMap<SegmentName, Slot>,
+    slots_max: usize,
+    now_ms: u64,
+    account: &Account,
+) {
     let is_known =
         |slot: &Slot| slot.known.as_ref().is_some_and(|(_, until_ms)| now_ms < *until_ms);
     slots.retain(|_, slot| slot.look_up.is_some() || is_known(slot));
     let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
     slots.retain(|_, slot| {
-        let keep = surplus == 0 || slot.look_up.is_some();
+        let keep = (surplus == 0 && account.is_roomy()) || slot.look_up.is_some();
         surplus = surplus.saturating_sub(usize::from(!keep));
         keep
     });
+    if slots.capacity() / 4 > slots.len() {
+        slots.shrink_to_fit();
+    }
 }

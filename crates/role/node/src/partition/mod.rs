@@ -45,7 +45,7 @@ pub(crate) fn site_key(config: &SiteConfig) -> Vec<u8> {
 /// What the head of the file or folder at `relative` is called.
 pub(crate) fn head_name(site: &Site, relative: &[u8]) -> SegmentName {
     // Who has a file is not cached, so it is not purged.
-    ObjectName::new(site.key(), relative, HEAD, PurgeStamp::NONE).segment(u32::MAX)
+    ObjectName::head(site.key(), relative, HEAD, PurgeStamp::NONE)
 }
 
 /// What another node is told of files on this one's disk; `None`: they are elsewhere.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::RemoteSite;
 use super::fetch;
 use super::shelf::{Flight, Landed, Looked, Shelf, landed};
 use crate::cluster::Others;
-use crate::limits::ATTEMPTS_MAX;
+use crate::limits::{ATTEMPTS_MAX, PASS_SLOW_SHARE};
 use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
@@ -34,17 +35,55 @@ pub(crate) enum Landing {
 /// An answer for one client, who may be slow to take it.
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
-    _place: PassPlace,
+    pub(super) place: PassPlace,
 }
 
 /// A place among the connections to a site's origins that slow clients may hold.
-pub(crate) type PassPlace = OwnedSemaphorePermit;
+pub(crate) struct PassPlace {
+    client: Rc<Client>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The place of a client that is slow, among those that its address may have.
+pub(super) struct SlowPlace {
+    client: Rc<Client>,
+    address: IpAddr,
+}
 
 /// The client of one site's origins.
 struct Client {
     origins: Rc<Origins>,
     /// Half of its connections: the others are for what all wait for.
     passing: Arc<Semaphore>,
+    /// Slow clients by address; and how many one may have.
+    slow: RefCell<HashMap<IpAddr, usize>>,
+    slow_max: usize,
+}
+
+impl PassPlace {
+    /// Notes that the one who holds it, at `address`, is slow. `None`: too many of
+    /// that address are.
+    pub(super) fn slow(&self, address: IpAddr) -> Option<SlowPlace> {
+        let mut slow = self.client.slow.borrow_mut();
+        let held = slow.entry(address).or_insert(0);
+        if *held >= self.client.slow_max {
+            return None;
+        }
+        *held += 1;
+        Some(SlowPlace { client: Rc::clone(&self.client), address })
+    }
+}
+
+impl Drop for SlowPlace {
+    fn drop(&mut self) {
+        let mut slow = self.client.slow.borrow_mut();
+        if let Some(held) = slow.get_mut(&self.address) {
+            *held -= 1;
+            if *held == 0 {
+                slow.remove(&self.address);
+            }
+        }
+    }
 }
 
 /// What the origins of a node did, over all workers and reloads.
@@ -168,7 +207,7 @@ impl Remotes {
         let Some(place) = self.pass_place(site, remote).await else { return Landing::Failed(503) };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(site, remote, asked).await {
-            Ok(reply) => Landing::Passed(Box::new(Passed { reply, _place: place })),
+            Ok(reply) => Landing::Passed(Box::new(Passed { reply, place })),
             Err(error) => Landing::Failed(status_of(&error)),
         }
     }
@@ -181,7 +220,7 @@ impl Remotes {
         reply: OriginReply,
     ) -> Landing {
         match self.pass_place(site, remote).await {
-            Some(place) => Landing::Passed(Box::new(Passed { reply, _place: place })),
+            Some(place) => Landing::Passed(Box::new(Passed { reply, place })),
             None => Landing::Failed(503),
         }
     }
@@ -192,9 +231,11 @@ impl Remotes {
         site: &Arc<Site>,
         remote: &RemoteSite,
     ) -> Option<PassPlace> {
-        let passing = Arc::clone(&self.client(site, remote).passing);
+        let client = self.client(site, remote);
+        let passing = Arc::clone(&client.passing);
         let limit = Duration::from_millis(remote.limits.busy_wait_ms);
-        tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()
+        let permit = tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()?;
+        Some(PassPlace { client, _permit: permit })
     }
 
     /// Asks an origin of a site.
@@ -233,7 +274,12 @@ impl Remotes {
             let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
             self.tally.add(origins.counters());
             let places = (remote.limits.connections_max / 2).max(1);
-            Rc::new(Client { origins, passing: Arc::new(Semaphore::new(places)) })
+            Rc::new(Client {
+                origins,
+                passing: Arc::new(Semaphore::new(places)),
+                slow: RefCell::default(),
+                slow_max: (places / PASS_SLOW_SHARE).max(1),
+            })
         });
         Rc::clone(made)
     }

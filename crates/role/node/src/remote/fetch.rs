@@ -220,9 +220,10 @@ async fn judge(
     let resource = kept::resource(site, remote, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {
+        let may_fill = remotes.store.room_to_fill().await;
         // Before anybody hears of the object: who asks next joins this.
-        let acquired = remotes.store.acquire(object.wanted(0));
-        if let Acquired::Fill(filler) = acquired {
+        let acquired = may_fill.then(|| remotes.store.acquire(object.wanted(0)));
+        if let Some(Acquired::Fill(filler)) = acquired {
             let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
             if let Some(known) = remotes.fill(filler, segment) {
                 // Before other nodes hear of the object, too: else one of them may

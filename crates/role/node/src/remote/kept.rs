@@ -30,6 +30,26 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
+    /// Whether a part of it, which has so many bytes, can be asked for again, and will
+    /// not come as a part of all.
+    pub(crate) fn has_parts(&self, bytes: u64) -> bool {
+        let mut lines = self.head.lines();
+        // Whoever hands a head on says 200.
+        let knows_ranges = self.head.status == 206
+            || bytes > SEGMENT_BYTES
+            || lines.any(|(name, line)| {
+                let value = &line[(name.len() + 1).min(line.len())..];
+                name.eq_ignore_ascii_case(b"accept-ranges")
+                    && value.trim_ascii().eq_ignore_ascii_case(b"bytes")
+            });
+        knows_ranges && !is_once(&self.version)
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.target.len() + self.version.len() + self.head.heap_bytes()
+    }
+
     /// The latest purge of it.
     pub(crate) fn purged(&self, site: &Site, known: &Known) -> PurgeStamp {
         purged(site, known, &self.target, &self.head)
@@ -39,7 +59,7 @@ impl Remote {
 /// The latest purge of what an origin has at `target` under `head`.
 pub(super) fn purged(site: &Site, known: &Known, target: &[u8], head: &Head) -> PurgeStamp {
     let tags = head.tags().map(|tag| known.of_tag(tag)).max();
-    tags.unwrap_or_default().max(site.purged(known, &String::from_utf8_lossy(target)))
+    tags.unwrap_or_default().max(site.purged(known, target))
 }
 
 /// How long a resource may be used, by the monotonic clock.

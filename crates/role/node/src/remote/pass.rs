@@ -1,12 +1,16 @@
 //! Answers of origins that are not kept, on their way to one client.
 
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
 use skep_engine::{ExchangeError, ReplySink};
-use skep_http::Version;
+use skep_http::{HttpDate, Version};
 use skep_origin::OriginReply;
 use skep_telemetry::{CacheResult, Counter};
 
+use super::client::{PassPlace, SlowPlace};
 use super::{Passed, kept};
-use crate::limits::STREAM_BYTES;
+use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
 use crate::site::Site;
 
 /// How the body of a passed answer is delimited.
@@ -20,13 +24,15 @@ enum Framing {
     Close,
 }
 
-/// Passes an answer on as it comes in.
+/// Passes an answer on as it comes in, to a client at `address`.
 pub(crate) async fn pass(
     reply: &mut ReplySink<'_>,
     site: &Site,
     passed: Passed,
+    address: IpAddr,
 ) -> Result<(), ExchangeError> {
-    let Passed { reply: mut answer, .. } = passed;
+    let Passed { reply: mut answer, place } = passed;
+    let mut taker = Taker { place, address, behind_ms: 0, slow: None };
     let framing = write_head(reply, site, &answer);
     if framing == Framing::None || !reply.body_wanted() {
         return Ok(());
@@ -52,29 +58,67 @@ pub(crate) async fn pass(
         if is_chunked {
             out.raw(b"\r\n");
         }
-        reply.flush().await?;
+        taker.take(reply).await?;
+    }
+}
+
+/// The client of a passed answer, which holds one of its origin's connections.
+struct Taker {
+    place: PassPlace,
+    address: IpAddr,
+    /// Time by which it is behind the rate below which it is slow.
+    behind_ms: u64,
+    /// Its place among the slow ones, once it is.
+    slow: Option<SlowPlace>,
+}
+
+impl Taker {
+    /// Sends what is queued. Who turns out to be slow while too many of its address
+    /// are is cut off.
+    async fn take(&mut self, reply: &mut ReplySink<'_>) -> Result<(), ExchangeError> {
+        if self.slow.is_some() {
+            return reply.flush().await;
+        }
+        let (bytes, began) = (reply.queued_bytes(), Instant::now());
+        let patience = Duration::from_millis(PASS_SLOW_GRACE_MS - self.behind_ms);
+        let flushed = tokio::time::timeout(patience, reply.flush()).await;
+        let waited_ms = began.elapsed().as_millis() as u64;
+        let earned_ms = bytes * 1000 / PASS_SLOW_BYTES_PER_S;
+        self.behind_ms = (self.behind_ms + waited_ms).saturating_sub(earned_ms);
+        if let Ok(flushed) = flushed
+            && self.behind_ms < PASS_SLOW_GRACE_MS
+        {
+            return flushed;
+        }
+        self.slow = self.place.slow(self.address);
+        if self.slow.is_none() {
+            reply.write().context().counters().inc(Counter::SlowPassesCut);
+            return Err(ExchangeError::ReplyCutShort("too many slow ones of its address"));
+        }
+        reply.flush().await
     }
 }
 
 fn write_head(reply: &mut ReplySink<'_>, site: &Site, answer: &OriginReply) -> Framing {
-    let version = reply.version();
     let head = &answer.head;
-    let mut out = reply.write();
-    out.context().counters().inc(Counter::CacheStreamed);
-    out.summary().cache = CacheResult::Miss;
     let status = head.whole_status();
-    let framing = match (status, answer.body.left_bytes(), version) {
+    let framing = match (status, answer.body.left_bytes(), reply.version()) {
         (204 | 304, ..) => Framing::None,
         (_, Some(bytes), _) => Framing::Length(bytes),
         (_, None, Version::Http11) => Framing::Chunks,
         (_, None, Version::Http10) => Framing::Close,
     };
+    if framing == Framing::Close {
+        reply.end_by_close();
+    }
+    let mut out = reply.write();
+    out.context().counters().inc(Counter::CacheStreamed);
+    out.summary().cache = CacheResult::Miss;
     out.start(status);
     match framing {
         Framing::Length(bytes) => out.field_number("Content-Length", bytes),
         Framing::Chunks => out.lines(b"Transfer-Encoding: chunked\r\n"),
-        Framing::Close => out.close(),
-        Framing::None => {}
+        Framing::Close | Framing::None => {}
     }
     let says = site.remote.as_ref().is_some_and(|remote| remote.sets_cache_control);
     let is_success = (200..300).contains(&status);
@@ -84,6 +128,7 @@ fn write_head(reply: &mut ReplySink<'_>, site: &Site, answer: &OriginReply) -> F
         out.field_number("Age", age_s);
     }
     out.lines(b"Cache-Status: skep; fwd=uri-miss\r\n");
-    out.end_head();
+    out.field("Date", &HttpDate(head.made_unix_s()).format());
+    out.end_dated_head();
     framing
 }

@@ -11,11 +11,12 @@ use hashbrown::HashMap;
 use skep_directory::Purges as Known;
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
-use skep_wire::cache::{Refusal, SegmentName};
+use skep_wire::cache::{ObjectName, Refusal, SegmentName};
 use tokio::sync::watch;
 
 use super::handed::{self, Handed};
-use crate::limits::{FAILED_MS, HEAD_WAIT_MS, LEASE_WAIT_MS};
+use crate::account::{Account, Charge};
+use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::purges::Snapshot;
 use crate::resource::Resource;
 use crate::site::Site;
@@ -62,12 +63,15 @@ pub(crate) enum Looked {
 #[derive(Debug)]
 pub(crate) struct Shelf {
     store: Arc<Store>,
+    account: Arc<Account>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slot {
+    /// For the slot and what is kept.
+    charge: Charge,
     kept: Option<Arc<Resource>>,
     /// Until then nobody flies, by the monotonic clock in milliseconds, and why.
     pause: Option<(u64, Pause)>,
@@ -83,10 +87,21 @@ enum Pause {
     Failed(u16),
 }
 
+impl Slot {
+    fn new(account: &Arc<Account>) -> Self {
+        Self { charge: Self::charge(account, 0), kept: None, pause: None, flight: None }
+    }
+
+    fn charge(account: &Arc<Account>, kept_bytes: usize) -> Charge {
+        account.charge(HEAD_SLOT_BYTES + kept_bytes)
+    }
+}
+
 impl Shelf {
     /// An empty shelf for at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
-        Arc::new(Self { store: Arc::clone(store), slots: Mutex::default(), slots_max })
+        let (store, account) = (Arc::clone(store), store.account());
+        Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
 
     /// What is known of `target` of a site.
@@ -95,10 +110,12 @@ impl Shelf {
         let name = head_name(site, target, &purges.known);
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        if slots.len() >= self.slots_max && !slots.contains_key(&name) {
-            self.store.withdraw(make_room(&mut slots, self.slots_max).into_iter());
+        let is_full = slots.len() >= self.slots_max || self.account.is_full();
+        if is_full && !slots.contains_key(&name) {
+            let gone = make_room(&mut slots, self.slots_max, &self.account);
+            self.store.withdraw(gone.into_iter());
         }
-        let slot = slots.entry(name).or_default();
+        let slot = slots.entry(name).or_insert_with(|| Slot::new(&self.account));
         let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
         if let Some(kept) = &gone {
             kept.drop_purged(&self.store);
@@ -162,6 +179,14 @@ impl Shelf {
             }
             Ok(Some(_)) => Err(Refusal::OriginFailed),
         }
+    }
+
+    /// Forgets all but who is asking.
+    pub(crate) fn forget_all(&self) {
+        let mut slots = self.lock();
+        let gone = slots.extract_if(|_, slot| slot.flight.is_none()).map(|(name, _)| name);
+        self.store.withdraw(gone.collect::<Vec<_>>().into_iter());
+        slots.shrink_to_fit();
     }
 
     /// Takes a resource out because the origin has another by now, or none.
@@ -232,7 +257,7 @@ impl Flight {
     /// Nobody is to fly again soon: the origin failed, with `status` for clients.
     pub(crate) fn pause(&self, status: u16) {
         let mut slots = self.shelf.lock();
-        let slot = slots.entry(self.name).or_default();
+        let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.shelf.account));
         slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(status)));
     }
 
@@ -241,9 +266,10 @@ impl Flight {
         let mut replaced = None;
         {
             let mut slots = self.shelf.lock();
-            let slot = slots.entry(self.name).or_default();
+            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.shelf.account));
             match &landed {
                 Landed::Resource(resource, _) => {
+                    slot.charge = Slot::charge(&self.shelf.account, resource.memory_bytes());
                     replaced = slot.kept.replace(Arc::clone(resource));
                 }
                 Landed::Passed { for_ms } => {
@@ -258,6 +284,7 @@ impl Flight {
         {
             self.shelf.retire(&replaced);
         }
+        self.shelf.store.fit();
         self.sender.send_replace(Flown::Landed(landed));
     }
 }
@@ -278,20 +305,36 @@ impl Drop for Flight {
 /// of the target gives it another name; one by tag, which only the head tells,
 /// does not.
 fn head_name(site: &Site, target: &[u8], known: &Known) -> SegmentName {
-    let version = format!("head of site {}", site.index);
-    let purged = site.purged(known, &String::from_utf8_lossy(target));
-    site.object_name(target, version.as_bytes(), purged).segment(u32::MAX)
+    let kind = format!("head of site {}", site.index);
+    let purged = site.purged(known, target);
+    ObjectName::head(site.key(), target, kind.as_bytes(), purged)
 }
 
-/// Forgets what was not used since the last time, then anything; but no
+/// Forgets some of what was not used since the last time, then of anything; but no
 /// flight. Tells what is gone.
-fn make_room(slots: &mut HashMap<SegmentName, Slot>, slots_max: usize) -> Vec<SegmentName> {
+fn make_room(
+    slots: &mut HashMap<SegmentName, Slot>,
+    slots_max: usize,
+    account: &Account,
+) -> Vec<SegmentName> {
     let is_unused = |slot: &Slot| slot.kept.as_ref().is_none_or(|kept| !kept.take_used());
-    let unused = slots.extract_if(|_, slot| is_unused(slot) && slot.flight.is_none());
-    let mut gone: Vec<_> = unused.map(|(name, _)| name).collect();
-    let surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
-    let at_rest = slots.extract_if(|_, slot| slot.flight.is_none());
-    gone.extend(at_rest.take(surplus).map(|(name, _)| name));
+    let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
+    let mut gone = Vec::new();
+    for spares_used in [true, false] {
+        let is_to_go = |slot: &Slot, surplus| {
+            let is_crowded = surplus > 0 || !account.is_roomy();
+            is_crowded && slot.flight.is_none() && (!spares_used || is_unused(slot))
+        };
+        slots.retain(|name, slot| {
+            let goes = is_to_go(slot, surplus);
+            surplus = surplus.saturating_sub(usize::from(goes));
+            goes.then(|| gone.push(*name));
+            !goes
+        });
+    }
+    if slots.capacity() / 4 > slots.len() {
+        slots.shrink_to_fit();
+    }
     gone
 }
 
@@ -310,7 +353,7 @@ mod tests {
 
     #[test]
     fn heads_that_leave_are_not_said_to_be_here_any_longer() {
-        let (site, store) = (node(), Store::new(1 << 20, true));
+        let (site, store) = (node(), Store::new(1 << 20, usize::MAX, true));
         let shelf = Shelf::new(&store, 8);
         let landed = |target: &[u8]| {
             let Looked::Lead(flight) = shelf.look(&site, target) else { panic!("nobody flies") };
@@ -331,7 +374,7 @@ mod tests {
 
     #[test]
     fn behind_a_failure_nobody_flies_for_a_time() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let flight = lead(&shelf, &site);
         flight.pause(504);
         flight.land(Landed::Failed(504));
@@ -341,7 +384,7 @@ mod tests {
 
     #[test]
     fn behind_a_failure_what_is_stale_may_do() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let words = "ETag: \"v\"\r\nCache-Control: max-age=0";
         for (more, may_do) in [(", stale-if-error=60\r\n", true), ("\r\n", false)] {
             let kept = resource(&site, 5, &format!("{words}{more}"));
@@ -365,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_flight_knows_what_is_gone() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, false), 10));
+        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let fresh = "ETag: \"v\"\r\nCache-Control: max-age=60\r\n";
         let kept = resource(&site, 5, fresh);
         lead(&shelf, &site).land(Landed::Resource(Arc::clone(&kept), CacheResult::Fill));

@@ -74,7 +74,7 @@ impl Store {
     fn is_crowded(&self) -> bool {
         let indexed_bytes = self.lock().index.bytes();
         let beside_bytes = self.ledger.segment_bytes().saturating_sub(indexed_bytes);
-        let kept_bytes = self.ledger.bytes().saturating_sub(beside_bytes.min(PINNED_BYTES_MAX));
+        let kept_bytes = self.taken_bytes().saturating_sub(beside_bytes.min(PINNED_BYTES_MAX));
         kept_bytes + u64::from(REGION_BYTES) > self.capacity_bytes
     }
 

@@ -3,9 +3,12 @@
 use super::*;
 use skep_wire::cache::ObjectName;
 
+/// What a segment of 100 bytes is charged.
+const SMALL_COST: u64 = 112 + crate::limits::SEGMENT_COST_BYTES;
+
 fn key(name: &str, index: u32) -> SegmentName {
     let purged = skep_wire::cache::PurgeStamp::NONE;
-    ObjectName::new(b"site", name.as_bytes(), b"1", purged).segment(index)
+    ObjectName::new(b"site", name.as_bytes(), b"1", 0, purged).segment(index)
 }
 
 fn wanted(name: SegmentName, bytes: u32) -> Wanted {
@@ -28,7 +31,7 @@ fn fill_wanted(store: &Arc<Store>, wanted: Wanted) {
 
 #[test]
 fn many_askers_one_filler() {
-    let store = Store::new(1 << 20, false);
+    let store = Store::new(1 << 20, usize::MAX, false);
     let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 10)) else {
         panic!("empty store")
     };
@@ -42,7 +45,7 @@ fn many_askers_one_filler() {
 
 #[test]
 fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
-    let store = Store::new(1 << 20, false);
+    let store = Store::new(1 << 20, usize::MAX, false);
     drop(store.acquire(wanted(key("a", 0), 10)));
     assert_eq!(store.stats().segments, 0);
     assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Fill(_)));
@@ -50,12 +53,12 @@ fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
 
 #[test]
 fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
-    let store = Store::new(1000, false);
+    let store = Store::new(10 * SMALL_COST, usize::MAX, false);
     for i in 0..50 {
         fill(&store, key("a", i), 100);
     }
     let stats = store.stats();
-    assert!(stats.indexed_bytes <= 1000, "{stats:?}");
+    assert!(stats.indexed_bytes <= 10 * SMALL_COST, "{stats:?}");
     assert_eq!(stats.alive_bytes, stats.indexed_bytes);
     let Acquired::Ready(newest) = store.acquire(wanted(key("a", 49), 100)) else {
         panic!("newest")
@@ -64,13 +67,13 @@ fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
         fill(&store, key("b", i), 100);
     }
     store.forget((0..50).map(|index| key("a", index)));
-    assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + 100, "pinned");
+    assert_eq!(store.stats().alive_bytes, store.stats().indexed_bytes + SMALL_COST, "pinned");
     drop(newest);
 }
 
 #[test]
 fn a_version_of_many_segments_is_forgotten_to_its_last_one() {
-    let store = Store::new(1 << 20, false);
+    let store = Store::new(1 << 20, usize::MAX, false);
     let names = || (0..2 * FORGOTTEN_AT_ONCE_MAX as u32 + 1).map(|index| key("a", index));
     names().for_each(|name| fill(&store, name, 10));
     fill(&store, key("b", 0), 10);
@@ -80,7 +83,7 @@ fn a_version_of_many_segments_is_forgotten_to_its_last_one() {
 
 #[test]
 fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_often() {
-    let store = Store::new(1000, false);
+    let store = Store::new(10 * SMALL_COST, usize::MAX, false);
     let first = Wanted { has_more: true, ..wanted(key("film", 0), 100) };
     fill_wanted(&store, first);
     fill(&store, key("song", 0), 100);
@@ -98,7 +101,7 @@ fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_oft
 #[test]
 fn cleaning_bounds_memory_and_keeps_bytes() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
-    let store = Store::new(CAPACITY, false);
+    let store = Store::new(CAPACITY, usize::MAX, false);
     let mut rng = skep_units::Rng::new(7);
     for index in 0..2_000u32 {
         let bytes = 10_000 + rng.below(300_000) as u32;
@@ -135,7 +138,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
 #[test]
 fn the_cleaner_is_called_by_all_who_take_memory() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
-    let store = Store::new(CAPACITY, false);
+    let store = Store::new(CAPACITY, usize::MAX, false);
     store.start_cleaner().unwrap();
     for index in 0..200 {
         let name = key("a", index);
@@ -150,12 +153,67 @@ fn the_cleaner_is_called_by_all_who_take_memory() {
     }
 }
 
+/// Whoever passes a copy on may lie, or be mistaken: only who knows what a name is a name
+/// of can tell.
+#[test]
+fn a_copy_of_another_length_is_no_copy() {
+    for (bytes, other) in [(100, 150), (150, 100)] {
+        let store = Store::new(1 << 20, 10_000, true);
+        let segment = store.room_for(wanted(key("a", 0), other)).unwrap();
+        segment.publish(&vec![1; other as usize]).unwrap();
+        assert!(store.take_in(key("a", 0), &segment));
+        assert_eq!(store.changes().len(), 1, "coordinators are told that it is here");
+        let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), bytes)) else {
+            panic!("{other} bytes in place of {bytes}")
+        };
+        assert_eq!((filler.segment().len(), store.stats().segments), (bytes, 0));
+        assert_eq!(store.changes().len(), 1, "and that it is not any more");
+        filler.segment().publish(&vec![2; bytes as usize]).unwrap();
+        drop(filler);
+        assert!(matches!(store.acquire(wanted(key("a", 0), bytes)), Acquired::Ready(_)));
+    }
+}
+
 #[test]
 fn larger_than_the_store_is_filled_but_not_kept() {
-    let store = Store::new(50, false);
+    let store = Store::new(50, usize::MAX, false);
     let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 100)) else { panic!("empty") };
     assert!(!filler.is_kept());
     filler.segment().publish(&[1; 100]).unwrap();
     drop(filler);
     assert_eq!(store.stats().segments, 0);
+}
+
+#[test]
+fn tiny_segments_are_charged_what_they_take_and_counted() {
+    let store = Store::new(1 << 20, 1024, false);
+    (0..10_000).for_each(|index| fill(&store, key("a", index), 1));
+    let stats = store.stats();
+    let evicted = 10_000 - stats.segments as u64;
+    assert_eq!((stats.segments, stats.evicted), (1024, evicted), "as many as may be kept");
+    assert!(stats.indexed_bytes >= 1024 * crate::limits::SEGMENT_COST_BYTES);
+}
+
+#[test]
+fn segments_leave_room_for_heads_and_take_it_again() {
+    let store = Store::new(1 << 20, usize::MAX, false);
+    let full = || {
+        (0..4_000).for_each(|index| fill(&store, key("a", index), 1));
+        store.forget((0..4_000).step_by(2).map(|index| key("a", index)));
+        let stats = store.stats();
+        store.forget((0..4_000).map(|index| key("a", index)));
+        assert!(stats.alive_bytes <= 1 << 20, "{stats:?}");
+        stats.indexed_bytes
+    };
+    let alone = full();
+    let account = store.account();
+    let heads: Vec<_> = std::iter::repeat_with(|| account.charge(4_000))
+        .take_while(|_| !account.is_full())
+        .collect();
+    store.fit();
+    let beside = full();
+    assert!(beside <= alone * 7 / 8, "{beside} of {alone}");
+    drop(heads);
+    store.fit();
+    assert_eq!(full(), alone);
 }

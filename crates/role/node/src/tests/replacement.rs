@@ -10,6 +10,7 @@ use skep_units::{Now, Rng};
 use skep_wire::cache::{Answer, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
+use crate::limits::SEGMENT_COST_BYTES;
 use crate::segment::Way;
 use crate::store::{Acquired, Filler, Store, Wanted};
 
@@ -47,8 +48,9 @@ fn bytes(object: u32) -> u32 {
 }
 
 fn wanted(object: u32) -> Wanted {
-    let name = ObjectName::new(b"site", &object.to_le_bytes(), b"1", PurgeStamp::NONE).segment(0);
-    Wanted { name, bytes: bytes(object), has_more: false }
+    let (path, bytes) = (object.to_le_bytes(), bytes(object));
+    let name = ObjectName::new(b"site", &path, b"1", bytes.into(), PurgeStamp::NONE).segment(0);
+    Wanted { name, bytes, has_more: false }
 }
 
 fn publish(filler: &Filler) {
@@ -68,7 +70,7 @@ impl Cluster {
             let inventory =
                 ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() };
             coordinator.heard(Now(0), link, inventory);
-            (link, name, Store::new(capacity_bytes, true))
+            (link, name, Store::new(capacity_bytes, usize::MAX, true))
         };
         let nodes = capacities.iter().enumerate().map(node).collect();
         coordinator.outbox().for_each(drop);
@@ -196,7 +198,8 @@ impl Cluster {
 }
 
 fn data_bytes() -> u64 {
-    (0..OBJECTS).map(|object| u64::from(bytes(object))).sum()
+    let charged = |object| crate::account::allocated(bytes(object) as usize) + SEGMENT_COST_BYTES;
+    (0..OBJECTS).map(charged).sum()
 }
 
 /// Each of `nodes` holds a fifth of the data.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use skep_serve::{AcceptEvent, Cause, Conn, Output, Refusal, Service, SharedBytes};
+use skep_serve::{AcceptEvent, Cause, Conn, Output, Refusal, Service, SharedSlice};
 use skep_wire::cache::frame::{PING, write_frame};
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{
@@ -59,14 +59,8 @@ pub trait ChunkSource {
 /// The bytes of one chunk, where the cache keeps them.
 #[derive(Clone)]
 pub struct Chunk {
-    /// Who keeps them, and for as long as they are being sent.
-    pub owner: Arc<dyn SharedBytes>,
-    /// Which of the owner's chunks ([`SharedBytes::chunk`]).
-    pub number: u32,
-    /// Where they begin in it, or in its file.
-    pub start: u32,
-    /// Where they end.
-    pub end: u32,
+    /// Kept for as long as they are being sent.
+    pub bytes: SharedSlice,
     /// Their [`checksum`](skep_wire::cache::frame::checksum).
     pub checksum: u32,
 }
@@ -245,7 +239,7 @@ async fn wait<S: ChunkSource>(
 }
 
 fn put(output: &mut Output, chunk: Chunk, bytes: u32) {
-    assert_eq!(chunk.end - chunk.start, bytes, "the bytes that were asked for");
+    assert_eq!(chunk.bytes.len(), bytes, "the bytes that were asked for");
     output.copy(&FrameHead { bytes, checksum: chunk.checksum }.to_bytes());
-    output.share(chunk.owner, chunk.number, chunk.start, chunk.end);
+    output.share(chunk.bytes);
 }

@@ -16,11 +16,12 @@
 mod carry;
 mod hub;
 mod node;
+mod places;
 mod server;
 mod thread;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use skep_wire::cache::{FrameError, HelloError, Identity, ToCoordinator, ToNode};
 use skep_wire::message::{Name, NotAMessage};
@@ -50,6 +51,9 @@ pub struct LinkSettings {
     pub queue_bytes_max: usize,
     /// Links at a time.
     pub links_max: usize,
+    /// Addresses of machines that are to link here: strangers do not take their
+    /// places.
+    pub members: Vec<IpAddr>,
 }
 
 /// What happened. `In` is what the other side says, `C` what other threads of
@@ -161,6 +165,7 @@ impl LinkSettings {
             silence_ms: SILENCE_MS,
             queue_bytes_max: LINK_QUEUE_BYTES_MAX,
             links_max: skep_wire::limits::MEMBERS_MAX,
+            members: Vec::new(),
         }
     }
 }

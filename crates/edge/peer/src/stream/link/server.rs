@@ -1,6 +1,5 @@
 //! The coordinator's side: takes links of nodes.
 
-use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -13,11 +12,12 @@ use tokio::net::TcpStream;
 
 use super::carry::carry;
 use super::hub::{Hub, Outbox, Shared};
+use super::places::{Place, Places};
 use super::thread::{LinkThread, Teller};
 use super::{LinkEvent, LinkSettings};
-use crate::limits::{BACKOFF_MS, HANDSHAKES_MAX};
+use crate::limits::BACKOFF_MS;
 use crate::stream::counts::StreamCounts;
-use crate::stream::greet::{GreetError, greet_stream, linger, nonce};
+use crate::stream::greet::{GreetError, greet_stream, nonce};
 
 /// Where nodes link to this coordinator; all links end when this is dropped.
 #[derive(Debug)]
@@ -75,15 +75,16 @@ async fn accept<C: 'static>(
     settings: Rc<LinkSettings>,
     listener: tokio::net::TcpListener,
 ) {
-    let handshakes = Rc::new(Cell::new(0));
+    let places = Places::new(&settings.members);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) if handshakes.get() < HANDSHAKES_MAX => {
-                let place = Place::take(&handshakes);
-                let serving = serve(Rc::clone(&hub), Rc::clone(&settings), stream, place);
-                tokio::task::spawn_local(serving);
-            }
-            Ok(_) => hub.borrow().counts().count_refused(HelloError::Here(Reason::Full)),
+            Ok((stream, from)) => match places.take(from.ip()) {
+                Some(place) => {
+                    let serving = serve(Rc::clone(&hub), Rc::clone(&settings), stream, place);
+                    tokio::task::spawn_local(serving);
+                }
+                None => hub.borrow().counts().count_refused(HelloError::Here(Reason::Full)),
+            },
             Err(error) => {
                 // Out of descriptors, most likely: others may give some back.
                 tracing::warn!(%error, "a link can't be accepted");
@@ -107,7 +108,7 @@ async fn serve<C>(
         Err(error) => {
             tracing::debug!(%error, "no link");
             if matches!(error, GreetError::Hello(_)) {
-                linger(stream).await;
+                place.linger(stream).await;
             }
             return;
         }
@@ -119,7 +120,7 @@ async fn serve<C>(
             counts.count_refused(HelloError::Here(reason));
             // If it does not arrive, the close says enough.
             let _ = stream.write_all(&Handshake::refusal(reason)).await;
-            linger(stream).await;
+            place.linger(stream).await;
             return;
         }
     };
@@ -130,20 +131,4 @@ async fn serve<C>(
     }
     hub.borrow_mut().tell(LinkEvent::Up { link, peer });
     carry(&hub, &stream, (link, &line), &settings).await;
-}
-
-/// A place among the handshakes.
-struct Place(Rc<Cell<usize>>);
-
-impl Place {
-    fn take(count: &Rc<Cell<usize>>) -> Self {
-        count.set(count.get() + 1);
-        Self(Rc::clone(count))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
 }

@@ -1,0 +1,362 @@
+//! What people are told about a wrong file: word by word, and each sort once.
+
+use skep_config::{Config, ConfigErrors, ErrorKind, limits};
+
+/// A right file, to which cases add lines.
+const BASE: &str = "\
+[[node]]
+name = 'one'
+address = '127.0.0.1:8001'
+[[site]]
+root = '/srv'
+";
+
+/// A right file with a dispatcher.
+const CLUSTER: &str = "\
+[[dispatcher]]
+name = 'gate'
+[[node]]
+name = 'one'
+address = '127.0.0.1:8001'
+[[site]]
+root = '/srv'
+[[service]]
+name = 'web'
+listen = '127.0.0.1:8000'
+";
+
+fn refused(text: &str) -> ConfigErrors {
+    match Config::parse("skep.toml", text) {
+        Ok(config) => panic!("accepted: {}", config.to_toml()),
+        Err(errors) => errors,
+    }
+}
+
+/// The only error: `line:column kind setting / expected / found / hint`.
+fn only(text: &str) -> String {
+    let all = refused(text);
+    let [e] = all.errors.as_slice() else { panic!("one error expected:\n{all}") };
+    let hint = e.hint.as_deref().unwrap_or("-");
+    let (kind, setting) = (e.kind, &e.setting);
+    format!("{}:{} {kind:?} {setting} / {} / {} / {hint}", e.line, e.column, e.expected, e.found)
+}
+
+#[test]
+fn a_message_says_where_what_and_how() {
+    let text = format!("{BASE}[limits]\nhead_byte_max = \"16KiB\"\n");
+    let shown = "\
+skep.toml:7:1: limits.head_byte_max: expected a setting of [limits], found the unknown setting `head_byte_max`
+   |
+ 7 | head_byte_max = \"16KiB\"
+   | ^^^^^^^^^^^^^
+   = hint: did you mean `head_bytes_max`?";
+    assert_eq!(refused(&text).to_string(), shown);
+}
+
+#[test]
+fn faults_of_values_are_told_apart() {
+    let cases = [
+        (
+            "[limits]\nfields_max = 200",
+            "7:14 OutOfRange limits.fields_max / a whole number from 1 to 128 / 200 / -",
+        ),
+        (
+            "[limits]\nfields_max = '20'",
+            "7:14 WrongType limits.fields_max / a whole number from 1 to 128 / \"20\" / a number stands without quotes: 20",
+        ),
+        (
+            "[limits]\nhead_bytes_max = '16K'",
+            "7:18 WrongType limits.head_bytes_max / a size from 1KiB to 256KiB, in bytes or such as \"16KiB\" / \"16K\" / write \"16KiB\"",
+        ),
+        (
+            "[site.headers]\n'a b' = 'c'",
+            "7:1 WrongType site.headers / the name of a header field / \"a b\" / names of header fields are letters, digits and `-`",
+        ),
+        (
+            "symlinks = 'beneth'",
+            "6:12 OutOfRange site.symlinks / \"beneath\", \"refuse\" or \"follow\" / \"beneth\" / did you mean `beneath`?",
+        ),
+        (
+            "listing = 'yes'",
+            "6:11 WrongType site.listing / true or false / \"yes\" / write true, without quotes",
+        ),
+        (
+            "[metrics]\nlisten = 'localhost:9100'",
+            "7:10 WrongType metrics.listen / an address \"IP:PORT\", or \"off\" / \"localhost:9100\" / write \"127.0.0.1:9100\" or \"[::1]:9100\"",
+        ),
+        (
+            "hosts = ['a.org', 7]",
+            "6:19 WrongType site.hosts / a host name such as \"example.org\" or \"*.example.org\" / 7 / strings stand in quotes: \"7\"",
+        ),
+        (
+            "hosts = ['a.org', 'A.org']",
+            "6:19 Duplicate site.hosts / each value once / \"A.org\" twice / -",
+        ),
+        (
+            "error_pages = { '200' = '/a' }",
+            "6:17 WrongType site.error_pages / a status from 400 to 599 / \"200\" / -",
+        ),
+    ];
+    for (lines, told) in cases {
+        assert_eq!(only(&format!("{BASE}{lines}\n")), told);
+    }
+}
+
+#[test]
+fn faults_of_keys_and_tables_are_told_apart() {
+    let cases = [
+        (
+            "[timeout]\nhead_ms = 1000",
+            "6:2 UnknownKey timeout / a table that Skep knows / the unknown table `timeout` / did you mean `timeouts`?",
+        ),
+        (
+            "[limits]\nhead_ms = 1000",
+            "7:1 UnknownKey limits.head_ms / a setting of [limits] / the unknown setting `head_ms` / `head_ms` belongs in [timeouts]",
+        ),
+        (
+            "[cache]\ncolour = 1",
+            "7:1 UnknownKey cache.colour / a setting of [cache] / the unknown setting `colour` / known here: size_bytes_max, entries_max, check_interval_ms, cooperate, coordinator_timeout_ms, outstanding_bytes_max",
+        ),
+        ("[[cache]]", "6:1 WrongType cache / the table [cache] / [[cache]] / write [cache]"),
+        (
+            "cache = 7",
+            "6:1 UnknownKey site.cache / a setting of [site] / the unknown setting `cache` / `cache` belongs in the top of the file",
+        ),
+        (
+            "[dispatcher]\nname = 'a'",
+            "6:1 WrongType dispatcher / rows of [[dispatcher]] / [dispatcher] / write [[dispatcher]]",
+        ),
+        (
+            "[[node]]\nname = 'two'",
+            "6:1 Missing node.address / an address \"IP:PORT\" / nothing / add a line `address = …`",
+        ),
+    ];
+    for (lines, told) in cases {
+        assert_eq!(only(&format!("{BASE}{lines}\n")), told);
+    }
+}
+
+#[test]
+fn text_that_is_not_toml_is_placed_too() {
+    for (text, line, kind) in [
+        ("cluster = \n", 1, ErrorKind::Syntax),
+        ("a = 1\n[b\n", 2, ErrorKind::Syntax),
+        ("cluster = skep\n", 1, ErrorKind::Syntax),
+        ("cluster = 'a'\ncluster = 'b'\n", 2, ErrorKind::Duplicate),
+        ("[log]\n[cache]\n[log]\n", 3, ErrorKind::Duplicate),
+        ("\u{0}", 1, ErrorKind::Syntax),
+    ] {
+        let all = refused(text);
+        let first = &all.errors[0];
+        assert_eq!((first.line, first.kind), (line, kind), "{all}");
+    }
+}
+
+#[test]
+fn contradictions_are_told_at_one_of_their_places() {
+    let cases = [
+        (
+            "[[node]]\nname = 'one'\naddress = '127.0.0.1:8002'",
+            "12:8 Duplicate node.name / each node with a name of its own / a second \"one\" / -",
+        ),
+        (
+            "nodes = ['onne']",
+            "11:10 Contradiction service.nodes / the name of a [[node]] / \"onne\" / did you mean `one`?",
+        ),
+        (
+            "[[node]]\nname = 'two'\naddress = '0.0.0.0:8002'",
+            "13:11 Contradiction node.address / an address that dispatchers can connect to / \"0.0.0.0:8002\" / name the machine's own IP address and a port",
+        ),
+        (
+            "[[node]]\nname = 'two'\naddress = '127.0.0.1:8001'",
+            "13:11 Duplicate node.address / an address of its own / that of node \"one\" / -",
+        ),
+        (
+            "[[node]]\nname = 'two'\naddress = '127.0.0.1:8000'",
+            "13:11 Duplicate node.address / an address of its own / that of service \"web\" (127.0.0.1:8000) / -",
+        ),
+        (
+            "[metrics]\nlisten = '0.0.0.0:8000'",
+            "12:10 Duplicate metrics.listen / an address of its own / that of service \"web\" (127.0.0.1:8000) / -",
+        ),
+        (
+            "[admin]\nlisten = '10.0.0.1:7070'",
+            "12:10 Contradiction admin.listen / an address of this machine alone, or a `token_file` / \"10.0.0.1:7070\" without a token / whoever reaches this address could drain nodes",
+        ),
+        (
+            "upstream_idle_ms = '1m'",
+            "11:20 Contradiction service.upstream_idle_ms / less than timeouts.idle_ms (1m) / 1m / else a node closes a connection while a request is on its way",
+        ),
+        (
+            "health.timeout_ms = 2000",
+            "11:21 Contradiction service.health.timeout_ms / at most interval_ms (1s) / 2s / -",
+        ),
+        (
+            "[[site]]\nroot = '/b'",
+            "11:1 Duplicate site.hosts / each host in one site / a second site for every other host / -",
+        ),
+        (
+            "[[site]]\nroot = '/b'\nhosts = 'b'\nlisting = true\nspa_fallback = '/i.html'",
+            "15:16 Contradiction site.spa_fallback / `listing` or `spa_fallback` / both, for folders without an index file / -",
+        ),
+        (
+            "[[site.redirect]]\nfrom = '/a'\nto = '/b/*'",
+            "13:6 Contradiction site.redirect.to / no `*`, as `from` has none / one / -",
+        ),
+        (
+            "[[site.redirect]]\nfrom = '/a'\nto = '/a'",
+            "13:6 Contradiction site.redirect.to / another path than `from` / the same / -",
+        ),
+        (
+            "[limits]\ntarget_bytes_max = 16384",
+            "12:20 Contradiction limits.target_bytes_max / less than head_bytes_max (16KiB) / 16KiB / -",
+        ),
+        (
+            "[limits]\nconnection_bytes_max = 8192",
+            "11:1 Contradiction limits.head_bytes_max / at most connection_bytes_max (8KiB) / 16KiB / -",
+        ),
+    ];
+    for (lines, told) in cases {
+        assert_eq!(only(&format!("{CLUSTER}{lines}\n")), told);
+    }
+}
+
+#[test]
+fn a_site_comes_from_a_folder_or_from_origins() {
+    let cases = [
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'https://a.org'",
+            "15:11 WrongType site.origins / an origin such as \"http://10.0.0.9:8080/base\" / \"https://a.org\" / https is not supported: use http:// on a network that you trust, or put a proxy that speaks TLS to the origin on this machine",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
+            "16:11 Contradiction site.origins / a `root` or `origins` / both / two sites with hosts of their own can have one each",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
+            "13:1 Missing site / a `root` or `origins` / neither / root = \"/srv/www\" is a folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from",
+        ),
+        (
+            "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
+            "16:11 Contradiction site.listing / no `listing`, because the site has `origins` / one / it is for folders",
+        ),
+    ];
+    for (lines, told) in cases {
+        assert_eq!(only(&format!("{CLUSTER}{lines}\n")), told);
+    }
+}
+
+#[test]
+fn a_folder_in_parts_needs_nodes_that_find_each_other() {
+    let site = "[[site]]\nhosts = 'b'\nroot = '/b'\ncontent = 'partition'\n";
+    let whole = format!("{site}listing = true");
+    let errors = refused(&format!("{CLUSTER}{whole}")).errors;
+    let told: Vec<_> = errors.iter().map(|error| error.setting.as_str()).collect();
+    assert!(told.contains(&"site.listing"), "{told:?}");
+    let alone = refused(&format!("{CLUSTER}[cache]\ncooperate = false\n{site}")).to_string();
+    assert!(alone.contains("because each node has only a part"), "{alone}");
+}
+
+#[test]
+fn a_redirecting_service_needs_nodes_that_clients_can_reach() {
+    let text = "[[node]]\nname = 'one'\naddress = '0.0.0.0:80'\n[[site]]\nroot = '/srv'\n\
+        [[service]]\nname = 'web'\nlisten = '127.0.0.1:8000'\ndispatch = 'redirect'\n";
+    let told: Vec<_> = refused(text).errors.into_iter().map(|e| (e.line, e.setting)).collect();
+    assert_eq!(told, [(1, "node".into()), (6, "service".into())]);
+}
+
+#[test]
+fn an_empty_file_lacks_a_node_and_a_site() {
+    let told: Vec<_> = refused("").errors.into_iter().map(|e| (e.setting, e.kind)).collect();
+    assert_eq!(told, [("node".into(), ErrorKind::Missing), ("site".into(), ErrorKind::Missing)]);
+}
+
+#[test]
+fn a_word_of_later_versions_is_refused_as_such() {
+    let told = only(&format!("{CLUSTER}dispatch = 'handoff'\n"));
+    assert!(told.ends_with("\"handoff\" is not in this version"), "{told}");
+}
+
+#[test]
+fn direct_dispatch_says_what_it_needs() {
+    let cluster = |key: &str, dispatcher: &str, listen: &str, policy: &str| {
+        format!(
+            "{key}[[dispatcher]]\nname = 'gate'\n{dispatcher}[[node]]\nname = 'one'\n\
+             address = '10.0.0.11:8080'\n[[site]]\nroot = '/srv'\n[[service]]\nname = 'web'\n\
+             dispatch = 'direct'\nlisten = '{listen}'\npolicy = '{policy}'\n"
+        )
+    };
+    let (key, address) = ("key_file = 'key'\n", "address = '10.0.0.1:7071'\n");
+    let vip = "10.0.0.100:80";
+    Config::parse("test", &cluster(key, address, vip, "round-robin")).unwrap();
+    for (text, setting, expected) in [
+        (cluster("", address, vip, "random"), "service.dispatch", "a `key_file`"),
+        (cluster(key, "", vip, "random"), "dispatcher.address", "an `address` \"IP:PORT\""),
+        (cluster(key, address, "0.0.0.0:80", "random"), "service.listen", "a virtual address"),
+        (cluster(key, address, "127.0.0.1:80", "random"), "service.listen", "a virtual address"),
+        (cluster(key, address, "10.0.0.11:80", "random"), "service.listen", "no machine's own"),
+        (cluster(key, address, vip, "maglev-url"), "service.policy", "reads no request"),
+    ] {
+        let all = refused(&text).errors;
+        assert_eq!(all.len(), 1, "{text}");
+        assert_eq!(all[0].setting, setting);
+        assert!(all[0].expected.contains(expected), "{}", all[0].expected);
+    }
+}
+
+#[test]
+fn agents_of_one_machine_have_ports_of_their_own() {
+    let text = |key: &str, agent: &str| {
+        format!(
+            "{key}[[dispatcher]]\nname = 'gate'\naddress = '10.0.0.1:7071'\n[[node]]\nname = 'one'\n\
+             address = '10.0.0.11:80'\n[[node]]\nname = 'two'\naddress = '10.0.0.11:81'\n{agent}\
+             [[site]]\nroot = '/srv'\n[[service]]\nname = 'web'\nlisten = '10.0.0.1:80'\n"
+        )
+    };
+    let key = "key_file = 'key'\n";
+    Config::parse("test", &text("", "")).unwrap();
+    Config::parse("test", &text(key, "agent = '10.0.0.11:7072'\n")).unwrap();
+    for (agent, owner) in [("", "one"), ("agent = '10.0.0.1:7071'\n", "gate")] {
+        let told = only(&text(key, agent));
+        assert!(told.contains("Duplicate node.agent") && told.contains(owner), "{told}");
+    }
+}
+
+#[test]
+fn networks_are_addresses_with_or_without_bits() {
+    let text = |networks: &str| format!("{BASE}[direct]\ndeny = {networks}\n");
+    let right = "['10.0.0.0/8', '192.0.2.1', '2001:db8::/32', '::/0']";
+    Config::parse("test", &text(right)).unwrap();
+    for wrong in ["10.0.0.0/33", "10.0.0/8", "::1/129", "10.0.0.0/", "example.org", "1.2.3.4/-1"] {
+        assert!(only(&text(&format!("'{wrong}'"))).contains("a network such as"), "{wrong}");
+    }
+}
+
+#[test]
+fn all_errors_are_told_at_once_and_no_nonsense_follows_from_them() {
+    // A node without a readable name is no reason to call `two` unknown, nor
+    // are misspelt tables missing ones.
+    let text =
+        format!("{CLUSTER}nodes = ['one', 'two']\n[[node]]\nname = 2\n[cash]\n[limits]\nx = 1\n");
+    let all = refused(&text);
+    let told: Vec<_> = all.errors.iter().map(|e| (e.line, e.setting.as_str())).collect();
+    assert_eq!(
+        told,
+        [(12, "node.address"), (13, "node.name"), (14, "cash"), (16, "limits.x")],
+        "{all}"
+    );
+    let told = refused("[[nodes]]\nname = 'a'\n[[sites]]\n");
+    assert_eq!(told.errors.len(), 2, "{told}");
+}
+
+#[test]
+fn errors_texts_and_rows_are_bounded() {
+    let keys: String = (0..50).map(|i| format!("zzz{i} = 1\n")).collect();
+    let all = refused(&format!("{keys}{BASE}"));
+    assert_eq!((all.errors.len(), all.omitted), (limits::ERRORS_MAX, 50 - limits::ERRORS_MAX));
+    let long = format!("{BASE}#{}", " ".repeat(limits::TEXT_BYTES_MAX));
+    assert_eq!(refused(&long).errors[0].kind, ErrorKind::OutOfRange);
+    let site = |i| format!("[[site]]\nroot = '/{i}'\nhosts = 'h{i}'\n");
+    let sites: String = (0..limits::ROWS_MAX).map(site).collect();
+    assert!(only(&format!("{BASE}{sites}")).contains("at most 1024 rows / 1025"));
+}

@@ -1,0 +1,8 @@
+//! The settings table as its users meet it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod change;
+mod errors;
+mod files;
+mod hostile;
+mod settings;

@@ -1,0 +1,5 @@
+//! Messages and streams between machines.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod messages;
+mod streams;

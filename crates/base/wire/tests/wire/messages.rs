@@ -1,0 +1,290 @@
+//! Messages: what is written is read again, and nothing else is a message.
+
+use proptest::prelude::*;
+use skep_units::Rng;
+use skep_wire::limits::{
+    ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, KEY_CHARACTERS_MIN, MESSAGE_BYTES_MAX,
+    NAME_BYTES_MAX, WEIGHT_MAX,
+};
+use skep_wire::message::{
+    DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeBeat, NodeLoad,
+    NotAMessage, Stage,
+};
+use skep_wire::parts::{PART_BYTES, Reassembler, split};
+use skep_wire::seal::{Endpoint, Key, PeerId};
+use skep_wire::steer::{
+    Flow, Measure, NODES_MAX, NodeState, Protocol, ROW_NODES, SERVICES_MAX, Service,
+};
+use skep_wire::table::{Share, Table, TableNode, TableService, TableVersion};
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+fn dispatcher_beat() -> DispatcherBeat {
+    DispatcherBeat {
+        name: name("d1"),
+        stage: Stage::Standby,
+        epoch: 9,
+        priority: 100,
+        flows_synced: true,
+        table: TableVersion { epoch: 8, generation: 7 },
+        hears: Some(Hears { dispatcher: PeerId(5), epoch: 8, ago_ms: 12 }),
+        mac: [2, 0, 0, 0, 0, 1],
+    }
+}
+
+fn node_beat() -> NodeBeat {
+    NodeBeat {
+        name: name("n1"),
+        index: Some(3),
+        mac: [2, 0, 0, 0, 0, 2],
+        mtu: 1_500,
+        addresses: vec!["10.0.0.1".parse().unwrap(), "fe80::1".parse().unwrap()],
+        table: TableVersion::default(),
+        hears: None,
+        is_leaving: false,
+        load: NodeLoad {
+            connections: 1,
+            requests_in_flight: 2,
+            bytes_outstanding: 3,
+            cpu_permille: 4,
+            memory_bytes: 5,
+            sent_bytes_s: 6,
+            filled_bytes_s: 7,
+            hit_permille: 8,
+        },
+    }
+}
+
+/// The load whose numbers take the most bytes.
+fn heaviest() -> NodeLoad {
+    NodeLoad {
+        connections: u64::MAX,
+        requests_in_flight: u64::MAX,
+        bytes_outstanding: u64::MAX,
+        cpu_permille: 1000,
+        memory_bytes: u64::MAX,
+        sent_bytes_s: u64::MAX,
+        filled_bytes_s: u64::MAX,
+        hit_permille: 1000,
+    }
+}
+
+/// A table of `nodes` nodes and `services` services with full histories that
+/// have nothing in common if `is_worst`.
+fn table(nodes: u16, services: u16, is_worst: bool) -> Table {
+    let node = |index: u16| TableNode {
+        index,
+        name: name(&format!("{index:064}")),
+        address: "[2001:db8::1]:65535".parse().unwrap(),
+        weight: WEIGHT_MAX,
+        state: NodeState::Up,
+        is_drained: false,
+        mac: [255; 6],
+        mtu: 9_000,
+    };
+    let memberships = if is_worst { services * HISTORY_MAX as u16 } else { HISTORY_MAX as u16 };
+    let membership = |number: u16| {
+        let weight = WEIGHT_MAX - u32::from(number);
+        (0..nodes).map(|index| Share { index, weight }).collect()
+    };
+    let service = |id: u16| TableService {
+        service: Service {
+            id,
+            address: "[2001:db8::2]:443".parse().unwrap(),
+            protocol: Protocol::Tcp,
+            choices: 4,
+            measure: Measure::Turns,
+            by_address: false,
+        },
+        policy: name("round-robin"),
+        history: (0..HISTORY_MAX as u16)
+            .map(|at| if is_worst { id * HISTORY_MAX as u16 + at } else { at })
+            .collect(),
+    };
+    Table {
+        version: TableVersion { epoch: u64::MAX, generation: u64::MAX },
+        services: (0..services).map(service).collect(),
+        nodes: (0..nodes).map(node).collect(),
+        memberships: (0..memberships).map(membership).collect(),
+        dispatchers: vec![[1; 6], [2; 6]],
+    }
+}
+
+fn flows(count: usize) -> FlowBatch {
+    let flow = |port: usize| Flow {
+        client: format!("[2001:db8:ffff:ffff:ffff:ffff:ffff:ffff]:{}", 65_000 + port)
+            .parse()
+            .unwrap(),
+        service: 63,
+        node: 255,
+    };
+    let flows = (0..count).map(flow).collect();
+    FlowBatch { dump: 1 << 40, number: 1 << 40, is_first: false, is_last: true, flows }
+}
+
+fn all() -> Vec<Message> {
+    vec![
+        Message::Dispatcher(dispatcher_beat()),
+        Message::Node(node_beat()),
+        Message::Table(table(256, 3, false)),
+        Message::Table(Table::default()),
+        Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
+        Message::FlowsTaken(FlowsTaken { dump: 1, number: 2 }),
+        Message::Load(NodeLoad::default()),
+        Message::Load(heaviest()),
+    ]
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for message in all() {
+        let bytes = message.encode();
+        assert_eq!(Message::decode(&bytes), Ok(message));
+        let mut longer = bytes.clone();
+        longer.push(0);
+        assert_eq!(Message::decode(&longer), Err(NotAMessage), "something behind it");
+        assert_eq!(Message::decode(&bytes[..bytes.len() - 1]), Err(NotAMessage), "cut short");
+    }
+}
+
+#[test]
+fn a_load_is_one_small_datagram() {
+    let key = Key::from_text(&"k".repeat(KEY_CHARACTERS_MIN)).unwrap();
+    let mut node = Endpoint::new(&key, "hive", "n1", 1);
+    let usual = NodeLoad {
+        connections: 200,
+        requests_in_flight: 40,
+        bytes_outstanding: 80_000_000,
+        cpu_permille: 250,
+        memory_bytes: 1 << 30,
+        sent_bytes_s: 100_000_000,
+        filled_bytes_s: 1_000_000,
+        hit_permille: 970,
+    };
+    let mut sizes = [usual, heaviest()].into_iter().map(|load| {
+        let parts = split(&Message::Load(load).encode()).unwrap();
+        assert_eq!(parts.len(), 1);
+        node.seal(PeerId(1), &parts[0]).unwrap().len()
+    });
+    let (usual, heaviest) = (sizes.next().unwrap(), sizes.next().unwrap());
+    eprintln!("a load: {usual} bytes, at most {heaviest}");
+    assert!(usual < 120 && heaviest < 200, "{usual}, {heaviest}");
+}
+
+#[test]
+fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
+    for message in
+        [Message::Dispatcher(dispatcher_beat()), Message::Flows(flows(FLOWS_PER_BATCH_MAX))]
+    {
+        assert!(message.encode().len() <= PART_BYTES, "{message:?}");
+    }
+    let addresses = vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); ADDRESSES_MAX];
+    let beat = NodeBeat { name: name(&"n".repeat(NAME_BYTES_MAX)), addresses, ..node_beat() };
+    assert!(Message::Node(beat).encode().len() <= PART_BYTES);
+
+    let usual = Message::Table(table(256, 8, false)).encode().len();
+    let worst = Message::Table(table(NODES_MAX as u16, SERVICES_MAX as u16, true));
+    let bytes = worst.encode();
+    eprintln!("tables of 256 nodes: usual {usual} bytes, worst {}", bytes.len());
+    assert!(bytes.len() <= MESSAGE_BYTES_MAX);
+    let mut reassembler = Reassembler::default();
+    let parts = split(&bytes).unwrap();
+    let whole = parts.iter().find_map(|part| reassembler.take(PeerId(1), part).unwrap());
+    assert_eq!(Message::decode(&whole.unwrap()), Ok(worst));
+}
+
+#[test]
+fn beyond_the_bounds_is_no_message() {
+    type Change = fn(&mut Table);
+    let changes: [(&str, Change); 12] = [
+        ("an index too high", |it| it.nodes[3].index = NODES_MAX as u16),
+        ("an index twice", |it| it.nodes[1].index = 0),
+        ("nodes out of order", |it| it.nodes.swap(0, 1)),
+        ("a node too heavy", |it| it.nodes[0].weight = WEIGHT_MAX + 1),
+        ("a member without weight", |it| it.memberships[0][0].weight = 0),
+        ("a member that is no node", |it| it.memberships[0][3].index = 200),
+        ("members out of order", |it| it.memberships[0].swap(0, 1)),
+        ("a service too high", |it| it.services[1].service.id = SERVICES_MAX as u16),
+        ("a service twice", |it| it.services[1].service.id = 0),
+        ("no choices", |it| it.services[0].service.choices = 0),
+        ("a history into nowhere", |it| it.services[0].history[0] = 99),
+        ("a history too long", |it| it.services[0].history = vec![0; ROW_NODES + 1]),
+    ];
+    for (what, change) in changes {
+        let mut table = table(4, 2, false);
+        change(&mut table);
+        assert_eq!(Message::decode(&Message::Table(table).encode()), Err(NotAMessage), "{what}");
+    }
+    let many =
+        NodeBeat { addresses: vec!["::1".parse().unwrap(); ADDRESSES_MAX + 1], ..node_beat() };
+    let mut stray = flows(1);
+    stray.flows[0].service = SERVICES_MAX as u16;
+    for message in [
+        Message::Node(many),
+        Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),
+        Message::Flows(flows(FLOWS_PER_BATCH_MAX + 1)),
+        Message::Flows(stray),
+        Message::Load(NodeLoad { cpu_permille: 1001, ..heaviest() }),
+        Message::Node(NodeBeat {
+            load: NodeLoad { hit_permille: 1001, ..heaviest() },
+            ..node_beat()
+        }),
+    ] {
+        assert_eq!(Message::decode(&message.encode()), Err(NotAMessage), "{message:?}");
+    }
+}
+
+#[test]
+fn names_are_bounded_on_the_wire_too() {
+    let bytes = NAME_BYTES_MAX + 1;
+    assert_eq!(Name::new(&"x".repeat(bytes)), Err(NameTooLong { bytes }));
+    let long = name(&"x".repeat(NAME_BYTES_MAX));
+    let good = Message::Dispatcher(DispatcherBeat { name: long, ..dispatcher_beat() }).encode();
+    // The second byte is the name's length.
+    let mut bad = good;
+    assert_eq!(usize::from(bad[1]), NAME_BYTES_MAX);
+    bad[1] += 1;
+    bad.insert(2, b'x');
+    assert_eq!(Message::decode(&bad), Err(NotAMessage));
+}
+
+#[test]
+fn members_of_a_service_come_with_their_names() {
+    let table = table(3, 1, false);
+    let members = table.members(&table.services[0]);
+    assert_eq!(members.len(), HISTORY_MAX);
+    assert_eq!(members[0][2].index, 2);
+    assert_eq!(members[0][2].name_hash, table.nodes[2].name.peer().0);
+    assert_eq!(members[1][0].weight, WEIGHT_MAX - 1);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_000))]
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert!(Message::decode(&message.encode()).is_ok());
+        }
+        let _ = Reassembler::default().take(PeerId(1), &bytes);
+    }
+
+    #[test]
+    fn no_change_makes_it_panic(seed: u64, which in 0_usize..6) {
+        let mut bytes = all()[which].encode();
+        let mut rng = Rng::new(seed);
+        for _ in 0..=rng.below(6) {
+            let at = rng.below(bytes.len() as u64) as usize;
+            match rng.below(3) {
+                0 => bytes[at] ^= 1 << rng.below(8),
+                1 => bytes[at] = rng.next_u64() as u8,
+                _ => bytes.insert(at, rng.next_u64() as u8),
+            }
+        }
+        if let Ok(message) = Message::decode(&bytes) {
+            prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
+        }
+    }
+}

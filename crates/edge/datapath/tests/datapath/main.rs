@@ -1,0 +1,7 @@
+//! Packet programs in the kernel of this machine, as root.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod attach;
+mod common;
+mod rights;
+mod tables;

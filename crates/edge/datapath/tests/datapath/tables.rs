@@ -1,0 +1,367 @@
+//! What is written is what packets meet, at once and whole; and what is read
+
+//! back. Packets are test runs of the program.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use crate::common::{
+    ACK, CLIENT, OWN_MAC, PEER_MAC, SYN, frame, in_bed, node, node_mac, rows, service,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use skep_datapath::{Build, Dispatch, How};
+use skep_wire::guard::{Settings, Steerer};
+use skep_wire::steer::{Flow, Load, Measure, Network, Node, NodeState, Row, Service, Verdict};
+
+/// Runs the program over a frame; the node that it then is for, if any.
+fn steer(dispatch: &Dispatch, frame: &[u8]) -> Option<u16> {
+    let mut nodes = [Build::Xdp, Build::Tc].map(|build| {
+        let run = dispatch.test_run(build, frame, 1).unwrap();
+        let node = u16::from(run.frame[5]);
+        (run.frame[..6] == node_mac(node)).then_some(node)
+    });
+    // The second packet of a flow in the tables as they are now.
+    nodes.sort();
+    assert_eq!(nodes[0], nodes[1]);
+    nodes[0]
+}
+
+/// What became of a frame: the verdict that was counted.
+fn verdict(dispatch: &Dispatch, frame: &[u8]) -> Verdict {
+    let before = dispatch.counters().unwrap().verdicts;
+    dispatch.test_run(Build::Xdp, frame, 1).unwrap();
+    let after = dispatch.counters().unwrap().verdicts;
+    let counted: Vec<_> = before.iter().zip(&after).filter(|(old, new)| old != new).collect();
+    assert_eq!(counted.len(), 1, "one verdict");
+    assert_eq!(counted[0].1.1.packets, counted[0].0.1.packets + 1);
+    assert_eq!(counted[0].1.1.bytes, counted[0].0.1.bytes + frame.len() as u64);
+    counted[0].1.0
+}
+
+#[test]
+fn new_flows_meet_new_rows_and_old_flows_their_node() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
+        for table in [[1], [0], [1]] {
+            dispatch.set_rows(0, &rows(&table)).unwrap();
+            assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(table[0]), "{table:?}");
+            assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0), "{table:?}");
+        }
+        drop(dispatch);
+        // The next process goes on with the half that counts.
+        let mut dispatch = bed.open();
+        assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(1));
+        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(0));
+    });
+}
+
+#[test]
+fn a_table_is_exchanged_at_once() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        // Second tables of two services lie side by side.
+        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        dispatch.set_services(&[service(0), service(1)]).unwrap();
+        dispatch.attach("skep0", How::XdpNative).unwrap();
+        let segment = crate::common::Segment::new();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut seen = HashSet::new();
+                while !stop.load(Ordering::Relaxed) {
+                    for port in 4000..4010 {
+                        seen.insert(segment.exchange(&frame(port, 80, ACK)));
+                        assert_eq!(segment.exchange(&frame(port, 81, ACK)), 1);
+                    }
+                }
+                seen
+            });
+            for table in [[0], [1]].into_iter().cycle().take(20) {
+                dispatch.set_rows(0, &rows(&table)).unwrap();
+            }
+            stop.store(true, Ordering::Relaxed);
+            assert_eq!(client.join().unwrap(), HashSet::from([0, 1]));
+        });
+        let counters = dispatch.counters().unwrap();
+        assert!(counters.verdicts.contains(&(Verdict::PassNoNode, Default::default())));
+    });
+}
+
+#[test]
+fn every_row_is_written_and_none_besides() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        let mixed: Vec<Row> =
+            rows(&[0]).into_iter().zip(rows(&[1])).flat_map(|(a, b)| [a, b]).take(65_537).collect();
+        let began = Instant::now();
+        dispatch.set_rows(0, &mixed).unwrap();
+        println!("a table of 65,537 rows took {:?}", began.elapsed());
+        let count = |node| {
+            (1..2001).filter(|port| steer(&dispatch, &frame(*port, 80, ACK)) == Some(node)).count()
+        };
+        let (zero, one) = (count(0), count(1));
+        assert_eq!(zero + one, 2000);
+        assert!(zero.abs_diff(one) < 300, "{zero} and {one}");
+        let error = dispatch.set_rows(0, &mixed[1..]).unwrap_err().to_string();
+        assert_eq!(error, "number of rows of a table 65536 is out of range: expected 65537");
+        let error = dispatch.set_rows(2, &mixed).unwrap_err().to_string();
+        assert_eq!(error, "place of a service 2 is out of range: expected 0 to 1");
+    });
+}
+
+#[test]
+fn a_service_takes_nothing_over_from_the_one_before_it() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        dispatch.set_services(&[service(0), service(1)]).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
+        assert_eq!(steer(&dispatch, &frame(4000, 81, SYN)), Some(1));
+        dispatch.set_services(&[service(1)]).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, ACK)), Verdict::PassNoService);
+        assert_eq!(steer(&dispatch, &frame(4000, 81, ACK)), Some(1));
+        let mut flows = Vec::new();
+        dispatch.flows(|flow| flows.push(flow.service)).unwrap();
+        assert_eq!(flows, [1], "flows of what is gone are forgotten");
+        dispatch.set_services(&[service(0), service(1)]).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::PassNoNode);
+        dispatch.set_rows(0, &rows(&[1])).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(1));
+        dispatch.set_services(&[]).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::PassNotVip);
+        let wrong = Service { choices: 5, ..service(0) };
+        let error = dispatch.set_services(&[wrong]).unwrap_err().to_string();
+        assert_eq!(error, "number of choices of a service 5 is out of range: expected 1 to 4");
+    });
+}
+
+#[test]
+fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        let turns = Service { choices: 2, measure: Measure::Turns, ..service(0) };
+        dispatch.set_services(&[turns]).unwrap();
+        let mut ports = 1..;
+        let mut flows_of = |dispatch: &Dispatch, count: usize| {
+            let mut nodes = [0; 2];
+            for port in ports.by_ref().take(count) {
+                nodes[usize::from(steer(dispatch, &frame(port, 80, SYN)).unwrap())] += 1;
+            }
+            nodes
+        };
+        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        assert_eq!(flows_of(&dispatch, 10), [10, 0]);
+        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        assert_eq!(flows_of(&dispatch, 10), [5, 5], "what was before the table is past");
+        let loads = [(0, 3), (1, 1)].map(|(node, weight)| Load { node, weight, load: 0 });
+        dispatch.set_loads(0, &loads).unwrap();
+        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        assert_eq!(flows_of(&dispatch, 12), [9, 3]);
+        let load = Service { measure: Measure::Load, ..turns };
+        dispatch.set_services(&[load]).unwrap();
+        let loads = [(0, 100), (1, 90)].map(|(node, load)| Load { node, weight: 1, load });
+        dispatch.set_loads(0, &loads).unwrap();
+        // Ten to draw level, then in turns.
+        assert_eq!(flows_of(&dispatch, 30), [10, 20]);
+        for (node, weight) in [(256, 1), (0, 0)] {
+            assert!(dispatch.set_loads(0, &[Load { node, weight, load: 0 }]).is_err());
+        }
+    });
+}
+
+#[test]
+fn nodes_that_are_not_named_are_down() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
+        dispatch.set_nodes(&[node(1)]).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(1));
+        dispatch.set_nodes(&[Node { state: NodeState::Draining, ..node(0) }, node(1)]).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0));
+        assert_eq!(steer(&dispatch, &frame(4001, 80, SYN)), Some(1));
+        dispatch.set_nodes(&[Node { is_local: true, ..node(0) }]).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, ACK)), Verdict::PassLocal);
+        let error = dispatch.set_nodes(&[Node { index: 256, ..node(0) }]).unwrap_err().to_string();
+        assert_eq!(error, "place of a node 256 is out of range: expected 0 to 255");
+    });
+}
+
+#[test]
+fn known_flows_are_checked_anew_when_steerers_or_networks_change() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        let packet = frame(4000, 80, ACK);
+        let network =
+            |text: &str, prefix_bits| Network { address: text.parse().unwrap(), prefix_bits };
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::ForwardNew);
+        for steerer in [Steerer::Dispatcher, Steerer::Node] {
+            dispatch.set_steerers(&[(PEER_MAC, steerer)]).unwrap();
+            assert_eq!(verdict(&dispatch, &packet), Verdict::PassSteered, "{steerer:?}");
+        }
+        dispatch.set_steerers(&[(OWN_MAC, Steerer::Node)]).unwrap();
+        assert_eq!(verdict(&dispatch, &packet), Verdict::ForwardFlow);
+        let mut own = packet.clone();
+        own[6..12].copy_from_slice(&OWN_MAC);
+        assert_eq!(verdict(&dispatch, &own), Verdict::DropLoop, "whatever the list says");
+
+        let all = network("10.9.0.0", 16);
+        let one = network("10.9.0.2", 32);
+        for (allow, deny, expected) in [
+            (vec![], vec![one], Verdict::DropDenied),
+            (vec![one], vec![all], Verdict::ForwardFlow),
+            (vec![all], vec![one], Verdict::DropDenied),
+            (vec![one], vec![one], Verdict::DropDenied),
+            (vec![network("192.0.2.0", 24)], vec![], Verdict::DropDenied),
+            (vec![network("0.0.0.0", 0)], vec![], Verdict::ForwardFlow),
+            (vec![network("::", 0)], vec![], Verdict::ForwardFlow),
+            (vec![network("2001:db8::", 32)], vec![], Verdict::DropDenied),
+            (vec![], vec![], Verdict::ForwardFlow),
+        ] {
+            dispatch.set_networks(&allow, &deny).unwrap();
+            assert_eq!(verdict(&dispatch, &packet), expected, "{allow:?} {deny:?}");
+        }
+        let many: Vec<_> = (0..32_768_u32)
+            .map(|n| Network { address: (n << 13).to_be_bytes().into(), prefix_bits: 19 })
+            .collect();
+        dispatch.set_networks(&[], &many).unwrap();
+        let others: Vec<_> = many.iter().map(|n| Network { prefix_bits: 20, ..*n }).collect();
+        dispatch.set_networks(&others, &[]).unwrap();
+        assert_eq!(verdict(&dispatch, &packet), Verdict::ForwardFlow);
+        let error = dispatch.set_networks(&many, &[all]).unwrap_err().to_string();
+        assert_eq!(error, "number of networks 32769 is out of range: expected 0 to 32768");
+        let error = dispatch.set_networks(&[network("10.0.0.0", 33)], &[]).unwrap_err().to_string();
+        assert_eq!(error, "prefix of a network 33 is out of range: expected 0 to 32");
+    });
+}
+
+#[test]
+fn settings_keep_what_other_calls_have_set() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        let client = Network { address: CLIENT.into(), prefix_bits: 32 };
+        dispatch.set_networks(&[], &[client]).unwrap();
+        let settings = Settings { new_flows_max: 1, stream: true, ..crate::common::SETTINGS };
+        dispatch.set_settings(&settings).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::DropDenied);
+        dispatch.set_networks(&[], &[]).unwrap();
+        // A window of a second may end in between, once.
+        let verdicts = [4000, 4001, 4002].map(|port| verdict(&dispatch, &frame(port, 80, SYN)));
+        assert!(verdicts.contains(&Verdict::ForwardGuarded), "{verdicts:?}");
+        assert!(!dispatch.next_flow_events(10).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn new_flows_are_told_in_their_order() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        let is_readable = |dispatch: &Dispatch| {
+            let fd = dispatch.events_fd();
+            poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&Default::default()))
+                .unwrap()
+                == 1
+        };
+        steer(&dispatch, &frame(3999, 80, SYN));
+        assert!(!is_readable(&dispatch), "nobody asked");
+        dispatch.set_settings(&Settings { stream: true, ..crate::common::SETTINGS }).unwrap();
+        for port in 4000..4100 {
+            steer(&dispatch, &frame(port, 80, SYN));
+            steer(&dispatch, &frame(port, 80, ACK));
+        }
+        assert!(is_readable(&dispatch));
+        let first = dispatch.next_flow_events(60).unwrap();
+        assert_eq!(first.len(), 60);
+        assert!(is_readable(&dispatch));
+        let rest = dispatch.next_flow_events(60).unwrap();
+        assert!(!is_readable(&dispatch));
+        let expected: Vec<_> = (4000..4100).map(|port| flow(CLIENT, port, 0)).collect();
+        assert_eq!([first, rest].concat(), expected);
+        // What nobody took is there for the next process.
+        steer(&dispatch, &frame(5000, 80, SYN));
+        drop(dispatch);
+        assert_eq!(bed.open().next_flow_events(60).unwrap(), [flow(CLIENT, 5000, 0)]);
+    });
+}
+
+fn flow(client: impl Into<std::net::IpAddr>, port: u16, node: u16) -> Flow {
+    Flow { client: SocketAddr::new(client.into(), port), service: 0, node }
+}
+
+#[test]
+fn flows_of_another_dispatcher_are_followed() {
+    in_bed(|bed| {
+        let dispatch = bed.open_configured();
+        let v6: std::net::Ipv6Addr = "2001:db8::7".parse().unwrap();
+        let flows: Vec<_> =
+            (1..1500).flat_map(|port| [flow(CLIENT, port, 1), flow(v6, port, 1)]).collect();
+        dispatch.insert_flows(&flows).unwrap();
+        assert_eq!(verdict(&dispatch, &frame(700, 80, ACK)), Verdict::ForwardFlow);
+        assert_eq!(steer(&dispatch, &frame(1499, 80, ACK)), Some(1));
+        assert_eq!(steer(&dispatch, &frame(1500, 80, ACK)), Some(0));
+        let mut seen = HashSet::new();
+        dispatch.flows(|flow| assert!(seen.insert(flow), "{flow:?} twice")).unwrap();
+        assert_eq!(seen, flows.into_iter().collect());
+    });
+}
+
+#[test]
+fn more_flows_than_a_batch_has_are_listed() {
+    in_bed(|bed| {
+        let sizes = skep_datapath::Sizes { flows_max: 65_536, ..crate::common::SIZES };
+        let dispatch = Dispatch::open(&bed.place, sizes).unwrap();
+        let flows: Vec<_> = (1..30_001).map(|port| flow(CLIENT, port, port % 7)).collect();
+        let began = Instant::now();
+        dispatch.insert_flows(&flows).unwrap();
+        let inserted = began.elapsed();
+        let mut seen = HashSet::new();
+        dispatch.flows(|flow| assert!(seen.insert(flow))).unwrap();
+        println!("30,000 flows in {inserted:?}, and out in {:?}", began.elapsed() - inserted);
+        assert_eq!(seen, flows.into_iter().collect());
+    });
+}
+
+#[test]
+fn counters_are_of_all_processors() {
+    in_bed(|bed| {
+        let dispatch = bed.open_configured();
+        let allowed = sched_getaffinity(None).unwrap();
+        let processors: Vec<_> =
+            (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor)).collect();
+        for processor in &processors {
+            let mut set = CpuSet::new();
+            set.set(*processor);
+            sched_setaffinity(None, &set).unwrap();
+            for _ in 0..10 {
+                dispatch.test_run(Build::Xdp, &frame(4000, 80, ACK), 1).unwrap();
+            }
+        }
+        let count = skep_wire::steer::Count {
+            packets: 10 * processors.len() as u64,
+            bytes: 540 * processors.len() as u64,
+        };
+        let counters = dispatch.counters().unwrap();
+        assert!(counters.verdicts.contains(&(Verdict::ForwardRow, count)), "{counters:?}");
+        assert_eq!((counters.services[0], counters.nodes[0]), (count, count));
+        assert_eq!(counters.verdicts.len(), Verdict::ALL.len());
+        println!("on {} processors", processors.len());
+    });
+}
+
+#[test]
+fn a_frame_that_is_too_short_for_a_run_is_told() {
+    in_bed(|bed| {
+        let dispatch = bed.open_configured();
+        let error = dispatch.test_run(Build::Tc, &[0; 13], 1).unwrap_err().to_string();
+        assert!(error.starts_with("cannot run the packet program dispatch_tc over a frame of 13"));
+        let run = dispatch.test_run(Build::Xdp, &frame(4000, 80, SYN), 1).unwrap();
+        assert_eq!(run.frame.len(), 54);
+        assert_eq!(run.returned, 3, "XDP_TX");
+    });
+}

@@ -1,0 +1,163 @@
+//! Who could change a file, or put another in its place.
+
+use std::fs::{self, DirBuilder, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use crate::user::{User, name_of};
+
+/// Mode of a folder that is made: all may pass through, as far as the way there
+/// lets them, and nobody else may look or write.
+const FOLDER_MODE: u32 = 0o711;
+
+/// A folder in which everybody may make files, and nobody change another's.
+const STICKY: u32 = 0o1000;
+
+/// A file that is not to be trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// Somebody could change it.
+    #[error(
+        "{what} {path} is not safe from others: {at} belongs to {owner} with mode {mode:04o}, and \
+         must be root's or this process's ({own}) and writable for nobody else",
+        path = path.display(),
+        at = at.display()
+    )]
+    Exposed {
+        /// What it is.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Where on its path it can be changed.
+        at: PathBuf,
+        /// Whose that is.
+        owner: String,
+        /// Its mode.
+        mode: u32,
+        /// Who asks.
+        own: String,
+    },
+    /// It cannot be made, or looked at.
+    #[error("cannot use {what} {path}: {error}", path = path.display())]
+    Io {
+        /// What it is.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+/// Makes the folder `path` if it is missing; it is not changed by anybody but root
+/// and this process's user.
+pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError> {
+    let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path);
+    made.map_err(|error| TrustError::Io { what, path: path.to_owned(), error })?;
+    let own = rustix::process::geteuid().as_raw();
+    refuse_if(what, path, |it, is_last| {
+        let is_ours = it.uid() == own || (!is_last && it.uid() == 0);
+        !is_ours || is_open_to(it, 0o022, is_last)
+    })
+}
+
+/// Whether `user` cannot change the file `path`. Who is root, or the user of this
+/// process, could anyway.
+pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Result<(), TrustError> {
+    if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
+        return Ok(());
+    }
+    refuse_if(what, path, |it, is_last| {
+        let is_theirs = user.gid == it.gid() || user.groups.contains(&it.gid());
+        let by_mode = if is_theirs { 0o022 } else { 0o002 };
+        it.uid() == user.uid || is_open_to(it, by_mode, is_last)
+    })
+}
+
+/// Names in a sticky folder are their owners'.
+fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
+    it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
+}
+
+/// `is_open` is asked of the file itself and then of each folder that it is in.
+fn refuse_if(
+    what: &'static str,
+    path: &Path,
+    is_open: impl Fn(&Metadata, bool) -> bool,
+) -> Result<(), TrustError> {
+    let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
+    // Links are followed first: what they name is what counts.
+    let real = fs::canonicalize(path).map_err(failed)?;
+    for (place, at) in real.ancestors().enumerate() {
+        let it = match fs::metadata(at) {
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => continue,
+            it => it.map_err(failed)?,
+        };
+        if is_open(&it, place == 0) {
+            return Err(TrustError::Exposed {
+                what,
+                path: path.to_owned(),
+                at: at.to_owned(),
+                owner: name_of(it.uid()),
+                mode: it.mode() & 0o7777,
+                own: User::current().name,
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_made_and_one_that_others_can_write_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/own");
+        let make = || make_own_folder("the folder", &folder);
+        make().unwrap();
+        make().unwrap();
+        for (at, mode) in [(&*folder, 0o733), (&*folder, 0o1733), (parent.path(), 0o770)] {
+            set_mode(at, mode);
+            let text = make().unwrap_err().to_string();
+            assert!(text.contains(&format!("{mode:04o}")), "{text}");
+            assert!(text.contains(at.to_str().unwrap()), "{text}");
+            set_mode(at, 0o755);
+        }
+        // As /tmp is.
+        set_mode(parent.path(), 0o1777);
+        make().unwrap();
+    }
+
+    #[test]
+    fn a_file_is_told_from_one_that_a_user_can_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("skep.toml");
+        fs::write(&file, "").unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let gid = fs::metadata(&file).unwrap().gid();
+        let stranger = User { name: "s".into(), uid: 70_000, gid: 70_000, groups: vec![] };
+        let friend = User { groups: vec![gid], ..stranger.clone() };
+        let check = |user| check_unchangeable("config", &link, user).is_ok();
+        for (mode, expected) in [(0o644, [true, true]), (0o664, [true, false]), (0o666, [false; 2])]
+        {
+            set_mode(&file, mode);
+            assert_eq!([check(&stranger), check(&friend)], expected, "{mode:o}");
+        }
+        set_mode(&file, 0o600);
+        set_mode(folder.path(), 0o770);
+        assert_eq!([check(&stranger), check(&friend)], [true, false]);
+        let own = User { uid: rustix::process::geteuid().as_raw(), ..friend.clone() };
+        assert!(check(&own));
+    }
+}

@@ -1,0 +1,6 @@
+//! The socket to netguard, and privileges that are given up.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod confine;
+mod privileges;
+mod socket;

@@ -1,0 +1,93 @@
+//! Both ends of the socket, over real sockets.
+
+use std::path::PathBuf;
+use std::thread;
+
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+use skep_guard::{Guard, GuardError, Listener};
+use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order, Owner};
+
+fn me() -> u32 {
+    rustix::process::getuid().as_raw()
+}
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("guard.sock");
+    (folder, path)
+}
+
+fn answer(order: Order) -> Answer {
+    match order {
+        Order::Claim => Answer::Done,
+        Order::Owners { .. } => {
+            let vip = "10.0.0.1".parse().unwrap();
+            Answer::Owners(vec![Owner { vip, mac: [1; 6] }])
+        }
+        Order::Abort => Answer::Refused("x".repeat(MESSAGE_BYTES_MAX)),
+        _ => Answer::Refused("not here".to_owned()),
+    }
+}
+
+#[test]
+fn orders_are_answered_until_the_peer_is_gone() {
+    let (_folder, path) = place();
+    let listener = Listener::bind(&path, vec![me()], None).unwrap();
+    let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
+    let client = Guard::connect(&path).unwrap();
+    assert_eq!(client.ask(&Order::Claim).unwrap(), Answer::Done);
+    let owners = client.ask(&Order::Owners { probe: false }).unwrap();
+    assert!(matches!(owners, Answer::Owners(owners) if owners[0].mac == [1; 6]));
+    let refused = client.ask(&Order::Hold).unwrap_err();
+    assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
+    let long = client.ask(&Order::Abort).unwrap_err();
+    assert!(matches!(long, GuardError::Refused(why) if why.contains("too long")));
+    drop(client);
+    guard.join().unwrap().unwrap();
+    assert!(!path.exists(), "the socket goes with its listener");
+}
+
+#[test]
+fn what_is_no_order_is_refused_and_the_next_is_heard() {
+    let (_folder, path) = place();
+    let listener = Listener::bind(&path, vec![me()], None).unwrap();
+    let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
+    let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&raw, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    let garbage = [vec![0xff; 100], vec![0; MESSAGE_BYTES_MAX + 7], vec![250]];
+    for message in garbage {
+        rustix::net::send(&raw, &message, SendFlags::empty()).unwrap();
+        let mut buffer = [0; 256];
+        let (len, _) =
+            rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap();
+        let told: Answer = postcard::from_bytes(&buffer[..len]).unwrap();
+        assert!(matches!(told, Answer::Refused(_)), "{told:?}");
+    }
+    drop(raw);
+    guard.join().unwrap().unwrap();
+}
+
+#[test]
+fn strangers_are_sent_away_and_a_living_guard_is_not_replaced() {
+    let (_folder, path) = place();
+    let listener = Listener::bind(&path, vec![me() + 1], None).unwrap();
+    assert_eq!(
+        Listener::bind(&path, vec![], None).unwrap_err().kind(),
+        std::io::ErrorKind::AddrInUse
+    );
+    // Its own look at the path is the first stranger, this client the second.
+    let client = Guard::connect(&path).unwrap();
+    let guard = thread::spawn(move || listener.accept().map(drop));
+    assert!(matches!(client.ask(&Order::Claim), Err(GuardError::Gone(_))));
+    drop(guard);
+}
+
+#[test]
+fn nobody_there_is_said_with_the_path() {
+    let (_folder, path) = place();
+    let error = Guard::connect(&path).unwrap_err();
+    assert!(error.to_string().contains("guard.sock"), "{error}");
+    // What a dead guard left is replaced.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    Listener::bind(&path, vec![me()], None).unwrap();
+}

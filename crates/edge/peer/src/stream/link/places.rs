@@ -1,0 +1,136 @@
+//! Places for handshakes: who may try to link, and how many at a time.
+//!
+//! Anybody on the network may connect, and say nothing for as long as a handshake
+//! may take. Invariants: an address in the config has places that nobody else takes;
+//! of the others none takes all; what was refused holds no place.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use skep_serve::client_of;
+use tokio::net::TcpStream;
+
+use crate::limits::{
+    HANDSHAKES_MAX, HANDSHAKES_PER_ADDRESS_MAX, HANDSHAKES_PER_MEMBER_MAX, LINGERING_MAX,
+};
+use crate::stream::greet::linger;
+
+/// Bits of an IPv6 address that tell strangers apart (RFC 6177).
+const STRANGER_IPV6_BITS: u8 = 64;
+
+/// All places of a server of links.
+pub(super) struct Places {
+    members: Box<[IpAddr]>,
+    /// Handshakes under way, by machine.
+    taken: RefCell<HashMap<IpAddr, usize>>,
+    /// Those of strangers.
+    strangers: Cell<usize>,
+    lingering: Cell<usize>,
+}
+
+/// A place; given back when it is dropped.
+pub(super) struct Place {
+    places: Rc<Places>,
+    of: IpAddr,
+    is_member: bool,
+}
+
+impl Places {
+    /// All free; `members` have places of their own.
+    pub(super) fn new(members: &[IpAddr]) -> Rc<Self> {
+        Rc::new(Self {
+            members: members.iter().map(IpAddr::to_canonical).collect(),
+            taken: RefCell::default(),
+            strangers: Cell::new(0),
+            lingering: Cell::new(0),
+        })
+    }
+
+    /// A place for who comes from there, if there is one.
+    pub(super) fn take(self: &Rc<Self>, from: IpAddr) -> Option<Place> {
+        let from = from.to_canonical();
+        let is_member = self.members.contains(&from);
+        let (of, taken_max) = match is_member {
+            true => (from, HANDSHAKES_PER_MEMBER_MAX),
+            false => (client_of(from, STRANGER_IPV6_BITS), HANDSHAKES_PER_ADDRESS_MAX),
+        };
+        let mut all = self.taken.borrow_mut();
+        let taken = all.get(&of).copied().unwrap_or(0);
+        if taken >= taken_max || (!is_member && self.strangers.get() >= HANDSHAKES_MAX) {
+            return None;
+        }
+        all.insert(of, taken + 1);
+        self.strangers.set(self.strangers.get() + usize::from(!is_member));
+        Some(Place { places: Rc::clone(self), of, is_member })
+    }
+}
+
+impl Place {
+    /// Gives the place back, and closes `stream` so that a refusal arrives, if not
+    /// too many are closing.
+    pub(super) async fn linger(self, stream: TcpStream) {
+        let places = Rc::clone(&self.places);
+        drop(self);
+        if places.lingering.get() < LINGERING_MAX {
+            places.lingering.set(places.lingering.get() + 1);
+            linger(stream).await;
+            places.lingering.set(places.lingering.get() - 1);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.places.taken.borrow_mut();
+        if let Some(taken) = all.get_mut(&self.of) {
+            *taken -= 1;
+            if *taken == 0 {
+                all.remove(&self.of);
+            }
+        }
+        let strangers = &self.places.strangers;
+        strangers.set(strangers.get() - usize::from(!self.is_member));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    fn take_all(places: &Rc<Places>, from: &str) -> Vec<Place> {
+        std::iter::from_fn(|| places.take(ip(from))).collect()
+    }
+
+    #[test]
+    fn members_have_their_own_and_no_stranger_has_all() {
+        let places = Places::new(&[ip("10.0.0.1"), ip("2001:db8::1")]);
+        let mut held = Vec::new();
+        for number in 0..=255 {
+            let some = take_all(&places, &format!("10.9.9.{number}"));
+            assert!(some.len() <= HANDSHAKES_PER_ADDRESS_MAX);
+            held.extend(some);
+        }
+        assert_eq!(held.len(), HANDSHAKES_MAX);
+        for member in ["10.0.0.1", "::ffff:10.0.0.1", "2001:db8::1"] {
+            assert_eq!(take_all(&places, member).len(), HANDSHAKES_PER_MEMBER_MAX, "{member}");
+        }
+        drop(held);
+        assert!(places.taken.borrow().is_empty() && places.strangers.get() == 0);
+    }
+
+    #[test]
+    fn a_strangers_ipv6_network_is_one_address() {
+        let places = Places::new(&[]);
+        let mut held = take_all(&places, "2001:db8::1");
+        held.extend(take_all(&places, "2001:db8::2"));
+        assert_eq!(held.len(), HANDSHAKES_PER_ADDRESS_MAX);
+        assert!(places.take(ip("2001:db8:0:1::1")).is_some());
+    }
+}

@@ -1,0 +1,8 @@
+//! Datagrams, links and fetches between machines, on the loopback.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod fetches;
+mod links;
+mod loopback;
+mod rig;
+mod support;

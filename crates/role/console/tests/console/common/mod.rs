@@ -1,0 +1,301 @@
+//! A process that is not there, and bytes on sockets.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use skep_console::{
+    Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
+    NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, PurgeOutcome, Purged,
+    PurgedNode, Role, ServiceStatus, Token, Traffic,
+};
+
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+/// Longer than any answer takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process with one service and two nodes, which does what it is told and
+/// remembers it.
+pub struct Fake {
+    pub calls: Mutex<Vec<String>>,
+    pub nodes: Mutex<Vec<NodeStatus>>,
+    pub policy: Mutex<String>,
+    pub draining: Mutex<bool>,
+}
+
+impl Fake {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            calls: Mutex::default(),
+            nodes: Mutex::new(vec![node("node-1", 8081), node("node-2", 8082)]),
+            policy: Mutex::new("round-robin".into()),
+            draining: Mutex::new(false),
+        })
+    }
+
+    pub fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn change(
+        &self,
+        what: String,
+        name: &str,
+        job: impl FnOnce(&mut NodeStatus),
+    ) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(what);
+        match self.nodes.lock().unwrap().iter_mut().find(|node| node.name == name) {
+            Some(node) => job(node),
+            None => {
+                return Err(ControlError::NotFound {
+                    what: format!("no node {name:?}"),
+                    did_you_mean: Some("node-1".into()),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn node(name: &str, port: u16) -> NodeStatus {
+    NodeStatus {
+        name: name.into(),
+        service: "web".into(),
+        address: ([127, 0, 0, 1], port).into(),
+        public_address: format!("127.0.0.1:{port}"),
+        state: NodeState::Up,
+        reason: None,
+        since_ms: 1_000,
+        source: NodeSource::Config,
+        weight: 1,
+        share_permille: 1000,
+        outstanding_requests: 0,
+        outstanding_bytes: 0,
+        connections: 0,
+        tunnels: 0,
+        requests_total: 10,
+        failures_total: 0,
+        bytes_total: 1_000,
+        latency_us: 400,
+    }
+}
+
+impl Control for Fake {
+    fn status(&self) -> ProcessStatus {
+        ProcessStatus {
+            cluster: "skep".into(),
+            name: "gate".into(),
+            roles: vec![Role::Dispatcher, Role::Node],
+            version: "0.1.0".into(),
+            pid: 1,
+            started_unix_s: 1,
+            uptime_ms: 1,
+            draining: *self.draining.lock().unwrap(),
+            config_generation: 1,
+            traffic: Traffic::default(),
+            node: Some(NodeLocalStatus {
+                address: ([127, 0, 0, 1], 8080).into(),
+                cache_bytes: 1,
+                cache_bytes_max: 2,
+                cache_segments: 1,
+                cache_hits_total: 1,
+                cache_lookups_total: 2,
+                sites: vec!["*".into()],
+            }),
+            direct: None,
+            cache: None,
+            loads: Vec::new(),
+            services: vec![ServiceStatus {
+                name: "web".into(),
+                listen: vec![([127, 0, 0, 1], 80).into()],
+                dispatch: "proxy".into(),
+                policy: self.policy.lock().unwrap().clone(),
+                nodes: self.nodes.lock().unwrap().clone(),
+            }],
+        }
+    }
+
+    fn drain_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
+        let what = format!("drain {name} of {service:?}");
+        self.change(what, name, |node| node.state = NodeState::Draining)
+    }
+
+    fn resume_node(&self, service: Option<&str>, name: &str) -> Result<(), ControlError> {
+        let what = format!("resume {name} of {service:?}");
+        self.change(what, name, |node| node.state = NodeState::Up)
+    }
+
+    fn add_node(&self, new: &NewNode) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(format!("add {}", new.name));
+        let mut nodes = self.nodes.lock().unwrap();
+        if nodes.iter().any(|node| node.name == new.name) {
+            return Err(ControlError::Conflict { what: "it exists".into() });
+        }
+        nodes.push(NodeStatus { weight: new.weight, ..node(&new.name, new.address.port()) });
+        Ok(())
+    }
+
+    fn remove_node(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        timeout_ms: u64,
+    ) -> Result<(), ControlError> {
+        let what = format!("remove {name} of {service:?} within {timeout_ms}");
+        self.change(what, name, |node| node.state = NodeState::Removing)
+    }
+
+    fn set_weight(
+        &self,
+        service: Option<&str>,
+        name: &str,
+        weight: u32,
+    ) -> Result<(), ControlError> {
+        if weight == 0 {
+            return Err(ControlError::Invalid { what: "weight 0".into(), did_you_mean: None });
+        }
+        let what = format!("weight {name} of {service:?} is {weight}");
+        self.change(what, name, |node| node.weight = weight)
+    }
+
+    fn set_policy(&self, service: &str, policy: &str) -> Result<(), ControlError> {
+        self.calls.lock().unwrap().push(format!("policy of {service} is {policy}"));
+        if policy == "round-robbin" {
+            let did_you_mean = Some("round-robin".into());
+            return Err(ControlError::Invalid { what: "no such policy".into(), did_you_mean });
+        }
+        policy.clone_into(&mut self.policy.lock().unwrap());
+        Ok(())
+    }
+
+    fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
+        self.calls.lock().unwrap().push(format!("purge {} within {timeout_ms}", what.join(" ")));
+        let (outcome, ms) = (PurgeOutcome::Acknowledged, Some(1));
+        let nodes = vec![PurgedNode { name: "node-1".into(), outcome, ms }];
+        Ok(Purged { stamp: 1, complete: true, nodes })
+    }
+
+    fn reload(&self) -> Result<u64, ControlError> {
+        self.calls.lock().unwrap().push("reload".into());
+        Ok(2)
+    }
+
+    fn config_toml(&self) -> String {
+        "cluster = \"skep\"\n".into()
+    }
+
+    fn metrics_text(&self) -> String {
+        "skep_requests_total 1\n".into()
+    }
+}
+
+/// A console as a process has it: addresses first, then the socket.
+pub fn start(
+    config: ConsoleConfig,
+    control: Arc<dyn Control>,
+) -> Result<ConsoleHandle, ConsoleError> {
+    let mut console = Console::bind(config)?;
+    console.open_socket()?;
+    Ok(console.serve(control)?.expect("it listens somewhere"))
+}
+
+/// A console over a fake, at all three doors.
+pub struct Under {
+    pub fake: Arc<Fake>,
+    pub handle: ConsoleHandle,
+    pub folder: tempfile::TempDir,
+}
+
+impl Under {
+    pub fn test(token: Option<&str>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = ConsoleConfig {
+            socket: Some(folder.path().join("gate.sock")),
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            token: token.map(|token| Token::parse(token).unwrap()),
+            metrics_listen: Some(([127, 0, 0, 1], 0).into()),
+        };
+        let fake = Fake::new();
+        let control: Arc<dyn Control> = fake.clone();
+        let handle = start(config, control).unwrap();
+        Self { fake, handle, folder }
+    }
+
+    pub fn api(&self) -> SocketAddr {
+        self.handle.api_address().unwrap()
+    }
+
+    pub fn socket(&self) -> std::path::PathBuf {
+        self.folder.path().join("gate.sock")
+    }
+}
+
+/// A reply, taken apart.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub fields: BTreeMap<String, String>,
+    pub body: String,
+}
+
+impl Reply {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    #[track_caller]
+    pub fn assert_problem(&self, status: u16, word: &str) {
+        assert_eq!(self.status, status, "{self:?}");
+        assert_eq!(self.fields["content-type"], "application/problem+json", "{self:?}");
+        let problem = self.json();
+        assert_eq!(problem["type"], format!("urn:skep:problem:{word}"), "{self:?}");
+        assert_eq!(problem["status"], status, "{self:?}");
+        assert!(problem["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{self:?}");
+    }
+}
+
+/// A request with `Connection: close` and the given fields.
+pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\n");
+    for (name, value) in fields {
+        text.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() {
+        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    text + "\r\n" + body
+}
+
+/// Sends bytes over TCP and reads to the end.
+pub fn over_tcp(address: SocketAddr, bytes: &str) -> Reply {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    exchange(stream, bytes)
+}
+
+/// Sends bytes over a unix socket and reads to the end.
+pub fn over_socket(path: &Path, bytes: &str) -> Reply {
+    let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    exchange(stream, bytes)
+}
+
+fn exchange(mut stream: impl Read + Write, bytes: &str) -> Reply {
+    // The server may refuse and close before it has all.
+    let _ = stream.write_all(bytes.as_bytes());
+    let mut reply = Vec::new();
+    let _ = stream.read_to_end(&mut reply);
+    let reply = String::from_utf8(reply).unwrap();
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("reply {reply:?}"));
+    let mut lines = head.split("\r\n");
+    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let fields = lines.map(|line| line.split_once(": ").unwrap());
+    let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
+    Reply { status, fields: fields.collect(), body: body.to_owned() }
+}

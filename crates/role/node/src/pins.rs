@@ -1,0 +1,98 @@
+//! Who holds segments by being sent them without a copy: bounds for each client
+//! address, whatever the number of its connections.
+//!
+//! A pin lasts until the client has acknowledged what was sent out of the segment:
+//! so long the kernel holds its pages, too, whoever else lets them go.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::segment::Segment;
+
+/// Bytes that are pinned, by address.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    by_address: Mutex<HashMap<IpAddr, u64>>,
+    per_address_max: AtomicU64,
+}
+
+/// A segment that is being sent to a client.
+#[derive(Debug)]
+pub(crate) struct Pin {
+    pins: Arc<Pins>,
+    address: IpAddr,
+    segment: Arc<Segment>,
+}
+
+impl Pins {
+    /// None yet, and at most so many bytes for each address.
+    pub(crate) fn new(per_address_max: u64) -> Arc<Self> {
+        let per_address_max = AtomicU64::new(per_address_max);
+        Arc::new(Self { by_address: Mutex::default(), per_address_max })
+    }
+
+    /// Another bound, for pins from now on.
+    pub(crate) fn set_per_address_max(&self, per_address_max: u64) {
+        self.per_address_max.store(per_address_max, Ordering::Relaxed);
+    }
+
+    /// Pins a segment for the client at `address`, or gives it back: that address
+    /// has its share.
+    pub(crate) fn pin(
+        self: &Arc<Self>,
+        address: IpAddr,
+        segment: Arc<Segment>,
+    ) -> Result<Pin, Arc<Segment>> {
+        let mut by_address = self.lock();
+        let held = by_address.get(&address).copied().unwrap_or(0) + u64::from(segment.len());
+        if held > self.per_address_max.load(Ordering::Relaxed) {
+            return Err(segment);
+        }
+        by_address.insert(address, held);
+        Ok(Pin { pins: Arc::clone(self), address, segment })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pin {
+    pub(crate) fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut by_address = self.pins.lock();
+        if let Some(held) = by_address.get_mut(&self.address) {
+            *held -= u64::from(self.segment.len());
+            if *held == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::segment::Home;
+
+    #[test]
+    fn each_address_has_its_share_and_gets_it_back() {
+        let pins = Pins::new(250);
+        let segment = || Arc::new(Segment::new(100, Home::Heap(Arc::default())));
+        let [a, b] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let held: Vec<_> = (0..2).map(|_| pins.pin(a, segment()).unwrap()).collect();
+        assert!(pins.pin(a, segment()).is_err());
+        assert!(pins.pin(b, segment()).is_ok());
+        drop(held);
+        assert!(pins.pin(a, segment()).is_ok());
+        assert!(pins.lock().is_empty());
+    }
+}

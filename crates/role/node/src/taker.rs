@@ -1,0 +1,125 @@
+//! How fast a client takes a reply, and what the reply may hold for it.
+//!
+//! Who is fast is sent whole segments, without a copy. Who is slow is sent copies of
+//! as much as it takes in a second, and the segment is let go in between: the slower
+//! a client is, the less it holds.
+
+use std::time::Duration;
+
+use crate::limits::{FAST_BYTES, PATIENCE_MS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, STREAM_BYTES};
+
+/// What is known of how fast a client takes a reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taker {
+    is_slow: bool,
+    /// What is to be sent is small.
+    is_at_once: bool,
+    /// What it takes in a second, as far as that is of interest.
+    piece_bytes: u64,
+    /// What it has taken at a rate of who is fast.
+    fast_bytes: u64,
+}
+
+impl Default for Taker {
+    /// One that may be fast: most are.
+    fn default() -> Self {
+        let piece_bytes = STREAM_BYTES as u64;
+        Self { is_slow: false, is_at_once: false, piece_bytes, fast_bytes: 0 }
+    }
+}
+
+impl Taker {
+    /// How long it may take for what it is sent without a copy.
+    pub(crate) const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
+
+    /// What is to be sent is so small that its rate does not matter.
+    pub(crate) fn takes_at_once(&mut self) {
+        self.is_at_once = true;
+    }
+
+    /// Whether it is sent copies.
+    pub(crate) fn is_sent_copies(&self) -> bool {
+        self.is_slow || self.is_at_once
+    }
+
+    /// Whether it was slow.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.is_slow
+    }
+
+    /// Bytes of the next copy.
+    pub(crate) fn piece_bytes(&self) -> u64 {
+        self.piece_bytes
+    }
+
+    /// It took only so many bytes in [`Taker::PATIENCE`].
+    pub(crate) fn was_slow(&mut self, taken_bytes: u64) {
+        let piece_bytes = taken_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+        *self = Self { is_slow: true, piece_bytes, fast_bytes: 0, ..*self };
+    }
+
+    /// It took a copy in so many milliseconds.
+    pub(crate) fn took(&mut self, bytes: u64, ms: u64) {
+        let in_a_second = bytes.saturating_mul(PATIENCE_MS) / ms.max(1);
+        if !self.is_slow {
+            if ms > PATIENCE_MS {
+                self.was_slow(in_a_second);
+            }
+            return;
+        }
+        // Never more than twice as much as before: what the kernel's buffer took at
+        // once says little.
+        let next_bytes = in_a_second.min(2 * self.piece_bytes);
+        self.piece_bytes = next_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+        self.fast_bytes = if in_a_second >= FAST_BYTES { self.fast_bytes + bytes } else { 0 };
+        if self.fast_bytes >= FAST_BYTES {
+            *self = Self { is_at_once: self.is_at_once, ..Self::default() };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slower_it_is_the_less_it_is_sent_at_a_time() {
+        let mut taker = Taker::default();
+        assert!(!taker.is_sent_copies());
+        taker.was_slow(30_000);
+        assert!(taker.is_sent_copies() && taker.piece_bytes() == 30_000);
+        taker.took(30_000, 3_000);
+        assert_eq!(taker.piece_bytes(), 10_000);
+        for _ in 0..10 {
+            taker.took(taker.piece_bytes(), 60_000);
+        }
+        assert_eq!(taker.piece_bytes(), PIECE_BYTES_MIN);
+        taker.took(PIECE_BYTES_MIN, 0);
+        assert_eq!(taker.piece_bytes(), 2 * PIECE_BYTES_MIN, "step by step");
+    }
+
+    #[test]
+    fn who_gets_copies_for_another_reason_is_slow_all_the_same() {
+        let mut taker = Taker::default();
+        taker.took(taker.piece_bytes(), PATIENCE_MS);
+        assert!(!taker.is_sent_copies());
+        taker.took(100_000, 5 * PATIENCE_MS);
+        assert!(taker.is_sent_copies() && taker.piece_bytes() == 20_000);
+    }
+
+    #[test]
+    fn who_becomes_fast_is_fast_again_when_that_lasts() {
+        let mut taker = Taker::default();
+        taker.was_slow(0);
+        let mut taken = 0;
+        while taker.is_sent_copies() {
+            let bytes = taker.piece_bytes();
+            taker.took(bytes, bytes * PATIENCE_MS / FAST_BYTES);
+            taken += bytes;
+        }
+        assert!((FAST_BYTES..2 * FAST_BYTES).contains(&taken), "{taken}");
+        taker.was_slow(0);
+        (0..100).for_each(|_| taker.took(PIECE_BYTES_MAX, 100));
+        assert!(taker.is_sent_copies(), "640 KB/s");
+    }
+}

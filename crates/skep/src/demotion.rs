@@ -1,0 +1,130 @@
+//! The end of a start's privileges: from here on this process is the user who
+//! serves, and can do nothing but that.
+//!
+//! It comes after all addresses are taken and before any other thread is there, in
+//! every mode, whoever started it; a process that was not started as root only loses
+//! what else it was given.
+
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+use anyhow::Context;
+use rustix::fs::{CWD, RenameFlags};
+use skep_config::{AccessLog, Config};
+use skep_guard::access::{self, Closed, Need};
+use skep_guard::{User, confine, privileges};
+use skep_peer::Raised;
+
+use crate::control::names_socket;
+use crate::running::Roles;
+
+/// Mode of `state_dir`, where it has to be made.
+const STATE_DIR_MODE: u32 = 0o750;
+
+/// Makes this process the user who serves. `file` is its config, if it has one.
+pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> anyhow::Result<()> {
+    let was_root = rustix::process::geteuid().is_root();
+    let user = User::serving(config.machine.user.as_deref(), &config.machine.groups)?;
+    if file.is_some() {
+        make_folders(config, roles, &user)?;
+    }
+    let beats = config.direct_services().next().is_some() || config.reports_load();
+    let raised = beats.then(Raised::try_new).flatten();
+    privileges::serve_as(&user)?;
+    confine_to(config, roles);
+    if let Some(raised) = raised {
+        // For who tells and for who hears.
+        let threads = usize::from(roles.node.is_some()) + usize::from(roles.services);
+        raised.keep(threads).context("cannot keep threads for heartbeats")?;
+    }
+    check_access(config, roles, file)?;
+    if was_root {
+        tracing::info!(user = user.name, "serves as this user from here on");
+    }
+    Ok(())
+}
+
+/// Sites that the user who serves cannot read.
+pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Closed>> {
+    let sites = config.sites.iter().filter(|_| roles.node.is_some());
+    let mut roots = sites.filter_map(|site| site.root.as_deref());
+    roots.try_for_each(|root| access::check("the site's folder", root, Need::Enter))
+}
+
+/// What would only fail later, or at the first reload, fails the start.
+fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(), Box<Closed>> {
+    check_sites(config, roles)?;
+    if let AccessLog::File(path) = &config.log.access {
+        access::check("the access log", path, Need::Write)?;
+    }
+    let Some(file) = file else { return Ok(()) };
+    access::check("the config", file, Need::Read)?;
+    let needs_state =
+        config.dispatcher(&roles.name).is_some() && config.direct_services().next().is_some();
+    if needs_state || names_socket(config) {
+        access::check("the folder `state_dir`", &config.state_dir, Need::Fill)?;
+    }
+    Ok(())
+}
+
+/// System calls and files that are never needed, out of reach. A kernel without
+/// that serves as well.
+fn confine_to(config: &Config, roles: &Roles) {
+    let socket = config.socket_of(&roles.name);
+    let mut writable = vec![config.state_dir.as_path()];
+    writable.extend(socket.parent());
+    if let AccessLog::File(path) = &config.log.access {
+        writable.extend(path.parent());
+    }
+    for confined in [confine::deny_calls(false), confine::write_only_below(&writable)] {
+        if let Err(error) = confined {
+            tracing::info!("{error}; going on without");
+        }
+    }
+}
+
+/// Makes the folders that this process will write to, if they are missing, and gives
+/// them to `user`.
+fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<()> {
+    let socket = config.socket_of(&roles.name);
+    let folders = [Some(config.state_dir.as_path()), socket.parent()];
+    for folder in folders.into_iter().flatten() {
+        match make_folder(folder, user) {
+            // Nobody asked for anything there.
+            Err(_) if !names_socket(config) => {}
+            made => made.with_context(|| format!("cannot make {}", folder.display()))?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes `folder` with its owner in one step, as others may be about to do the same.
+pub(crate) fn make_folder(folder: &Path, user: &User) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(parent)?;
+    let mut fresh = std::ffi::OsString::from(".");
+    fresh.push(name);
+    fresh.push(format!(".{}", std::process::id()));
+    let fresh = parent.join(fresh);
+    std::fs::DirBuilder::new().mode(STATE_DIR_MODE).create(&fresh)?;
+    let give = || {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(&fresh, Some(user.uid), Some(user.gid))?;
+        }
+        rustix::fs::renameat_with(CWD, &fresh, CWD, folder, RenameFlags::NOREPLACE)?;
+        Ok(())
+    };
+    let given: io::Result<()> = give();
+    if given.is_err() {
+        // Empty, and under a name that nobody looks for.
+        let _ = std::fs::remove_dir(&fresh);
+    }
+    match given {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        given => given,
+    }
+}

@@ -1,0 +1,244 @@
+//! Runs: cases by their seeds, counted, and what fails made smaller.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::case::Case;
+use crate::http::latin;
+use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE_STEPS_MAX};
+use crate::peers::NAMES;
+use crate::rig::{Rig, Verdict};
+
+/// What to look at, and how long.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    /// How long.
+    pub(crate) seconds: Duration,
+    /// Seed of the first case.
+    pub(crate) first: u64,
+    /// The binary.
+    pub(crate) skep: PathBuf,
+    /// Kinds of findings after which it ends.
+    pub(crate) findings_max: usize,
+    /// The known bug that is put in, in a binary that has them; 0: none.
+    pub(crate) mutant: usize,
+}
+
+/// What a run came to.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    cases: u64,
+    accepted: u64,
+    /// Came out differently when it was played again: a busy machine runs into the
+    /// peers' timeouts.
+    unsteady: u64,
+    tolerated: BTreeMap<&'static str, u64>,
+    /// By kind: how often, and the first one.
+    findings: BTreeMap<String, (u64, String)>,
+}
+
+impl Report {
+    /// Whether there were findings.
+    pub(crate) fn has_findings(&self) -> bool {
+        !self.findings.is_empty()
+    }
+
+    /// Kinds of findings.
+    pub(crate) fn kinds(&self) -> String {
+        self.findings.keys().cloned().collect::<Vec<_>>().join("; ")
+    }
+
+    /// Cases that were played.
+    pub(crate) fn cases(&self) -> u64 {
+        self.cases
+    }
+
+    /// Prints it; whether all is well.
+    pub(crate) fn print(&self) -> bool {
+        for (kind, (count, text)) in &self.findings {
+            println!("FINDING ({count} times): {kind}\n{text}");
+        }
+        for (name, count) in &self.tolerated {
+            println!("tolerated {count:>6}  {name}");
+        }
+        let Self { cases, accepted, unsteady, .. } = self;
+        let percent = accepted * 100 / (*cases).max(1);
+        println!(
+            "{cases} cases, {percent} % accepted by all three, {unsteady} unsteady, {} kinds of findings",
+            self.findings.len()
+        );
+        let is_broad = percent >= ACCEPTED_PERCENT_MIN;
+        if !is_broad {
+            println!("FAILED: less than {ACCEPTED_PERCENT_MIN} % were accepted by all three");
+        }
+        self.findings.is_empty() && is_broad
+    }
+}
+
+/// Looks for differences: first in the cases that are kept, then in new ones.
+pub(crate) fn look(run: &Run) -> io::Result<Report> {
+    let mut rig = Rig::start(run, LANES)?;
+    let report = Mutex::new(Report::default());
+    let kept = Mutex::new(corpus()?.into_iter());
+    let (next, until) = (AtomicU64::new(run.first), Instant::now() + run.seconds);
+    thread::scope(|scope| {
+        let lane = |lane: usize| {
+            let (rig, report, kept, next) = (&rig, &report, &kept, &next);
+            scope.spawn(move || -> io::Result<()> {
+                loop {
+                    let old = lock(kept).next();
+                    let is_over = old.is_none() && Instant::now() >= until;
+                    let is_enough = lock(report).findings.len() >= run.findings_max;
+                    if is_over || is_enough {
+                        return Ok(());
+                    }
+                    let (name, case) = old.unwrap_or_else(|| {
+                        let seed = next.fetch_add(1, Ordering::Relaxed);
+                        (format!("--case {seed}"), Case::of_seed(seed))
+                    });
+                    one(rig, lane, &name, &case, report)?;
+                }
+            })
+        };
+        let lanes: Vec<_> = (0..LANES).map(lane).collect();
+        let ended = lanes.into_iter().map(|lane| lane.join().unwrap_or(Ok(())));
+        ended.collect::<io::Result<()>>()
+    })
+    .or_else(|error| match rig.dead() {
+        Some(name) => {
+            let text = format!("{name} ended: {error}");
+            lock(&report).findings.insert("a peer ended".into(), (1, text));
+            Ok(())
+        }
+        None => Err(error),
+    })?;
+    Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Plays one case, and if it fails makes it smaller.
+fn one(rig: &Rig, lane: usize, name: &str, case: &Case, report: &Mutex<Report>) -> io::Result<()> {
+    let verdict = rig.play(lane, case)?;
+    {
+        let mut report = lock(report);
+        report.cases += 1;
+        report.accepted += u64::from(verdict.is_accepted);
+        for row in &verdict.tolerated {
+            *report.tolerated.entry(row).or_default() += 1;
+        }
+    }
+    let Some((kind, _)) = verdict.findings.first() else { return Ok(()) };
+    if !has(&rig.play(lane, case)?, kind) {
+        lock(report).unsteady += 1;
+        return Ok(());
+    }
+    let is_new = {
+        let mut report = lock(report);
+        let count = report.findings.get_mut(kind);
+        count.map(|(count, _)| *count += 1).is_none()
+    };
+    if is_new {
+        let text = minimised(rig, lane, name, case, kind)?;
+        lock(report).findings.entry(kind.clone()).or_insert((0, text)).0 += 1;
+    }
+    Ok(())
+}
+
+fn has(verdict: &Verdict, kind: &str) -> bool {
+    verdict.findings.iter().any(|(found, _)| found == kind)
+}
+
+/// The smallest case found that fails in the same way, in words, and as a file.
+fn minimised(rig: &Rig, lane: usize, name: &str, case: &Case, kind: &str) -> io::Result<String> {
+    let mut small = case.clone();
+    let mut steps = 0;
+    'again: loop {
+        for smaller in small.smaller() {
+            steps += 1;
+            if steps > MINIMISE_STEPS_MAX {
+                break 'again;
+            }
+            if has(&rig.play(lane, &smaller)?, kind) {
+                small = smaller;
+                continue 'again;
+            }
+        }
+        break;
+    }
+    let verdict = rig.play(lane, &small)?;
+    let folder = std::env::temp_dir().join("skep-differential-findings");
+    fs::create_dir_all(&folder)?;
+    let file = folder.join(format!("{}.case", kind.replace([' ', ','], "-")));
+    fs::write(&file, format!("# {kind}\n{}", small.to_text()))?;
+    Ok(format!(
+        "{}replay: cargo run -p skep-differential -- {name}\nsmaller: cargo run -p skep-differential -- --replay {}\n",
+        in_words(&small, &verdict),
+        file.display()
+    ))
+}
+
+/// Plays one case and tells what everybody did; whether nothing was found.
+pub(crate) fn tell(run: &Run, case: &Case) -> io::Result<bool> {
+    let rig = Rig::start(run, 1)?;
+    let verdict = rig.play(0, case)?;
+    println!("{}", in_words(case, &verdict));
+    Ok(verdict.findings.is_empty())
+}
+
+fn in_words(case: &Case, verdict: &Verdict) -> String {
+    let mut text = case.to_text();
+    for (name, did) in NAMES.iter().zip(&verdict.did) {
+        text += &format!("{name}:\n");
+        for passed in &did.passed {
+            let body = passed.body.as_deref().map(latin).unwrap_or_default();
+            text += &format!("  passed {:?}, body {body:?}\n", passed.head.start);
+            for (field, value) in &passed.head.fields {
+                text += &format!("    {field}: {:?}\n", latin(value));
+            }
+        }
+        if did.begun > 0 {
+            text += &format!("  began {} more\n", did.begun);
+        }
+        for response in &did.heard.responses {
+            let body = response.body.as_deref().map(latin);
+            text += &format!("  said {:?}, body {body:?}\n", response.head.start);
+        }
+        if did.heard.hung {
+            text += "  hung\n";
+        }
+        if !did.heard.rubbish.is_empty() {
+            text += &format!("  and {:?}\n", latin(&did.heard.rubbish));
+        }
+    }
+    for row in &verdict.tolerated {
+        text += &format!("tolerated: {row}\n");
+    }
+    for (kind, what) in &verdict.findings {
+        text += &format!("found: {kind}\n{what}\n");
+    }
+    text
+}
+
+/// The cases that are kept, each with how it is replayed.
+fn corpus() -> io::Result<Vec<(String, Case)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(&folder)? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path)?;
+        let case = Case::from_text(&text);
+        let case = case.ok_or_else(|| io::Error::other(format!("{}: no case", path.display())))?;
+        cases.push((format!("--replay {}", path.display()), case));
+    }
+    cases.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(cases)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

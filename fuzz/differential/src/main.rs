@@ -1,0 +1,121 @@
+//! The same bytes to Skep, nginx and HAProxy before one recording origin: whatever
+//! two of them read differently is a finding, unless a row of the table of tolerated
+//! differences, each with its section of an RFC, says why.
+//!
+//! ```text
+//!  seed -> case --+--> skep    --> origin --+
+//!                 +--> nginx   --> origin --+--> compare --> tolerated, or a finding
+//!                 '--> haproxy --> origin --+               (made smaller, as a file)
+//! ```
+//!
+//! A case is a few requests, most of them valid, pipelined and cut anywhere, a last one
+//! that shows whether all before it was read as it was meant, and the origin's answers.
+//! It depends on its seed alone; `--case SEED` and `--replay FILE` play one again.
+
+mod case;
+mod client;
+mod compare;
+mod drive;
+mod http;
+mod limits;
+mod message;
+mod mutants;
+mod mutate;
+mod origin;
+mod peers;
+mod rig;
+mod tolerated;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use case::Case;
+use drive::Run;
+use limits::FINDINGS_MAX;
+
+const USAGE: &str = "usage: skep-differential [--seconds N] [--seed S] [--skep BINARY] [--all]
+       skep-differential --case SEED | --replay FILE
+       skep-differential --mutants [--seconds N]
+
+  --seconds N     how long to look for differences (10)
+  --seed S        number of the first case (0)
+  --skep BINARY   what to look at (the one that cargo built beside this)
+  --all           goes on after the first findings, and prints each kind once
+  --case SEED     plays that case and tells what each peer did
+  --replay FILE   the same with a case out of a file
+  --mutants       puts known bugs back into a copy of the codec and looks whether each is found";
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("skep-differential: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What is to be done.
+struct Options {
+    run: Run,
+    case: Option<Case>,
+    mutants: bool,
+}
+
+fn run() -> Result<bool, String> {
+    let Options { run, case, mutants } = options()?;
+    let done = match case {
+        Some(case) => drive::tell(&run, &case),
+        None if mutants => mutants::find_all(&run),
+        None => drive::look(&run).map(|report| report.print()),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+fn options() -> Result<Options, String> {
+    let mut run = Run {
+        seconds: Duration::from_secs(10),
+        first: 0,
+        skep: beside()?,
+        findings_max: FINDINGS_MAX,
+        mutant: 0,
+    };
+    let (mut case, mut mutants) = (None, false);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or_else(|| format!("{word} wants a value\n{USAGE}"));
+        match word.as_str() {
+            "--seconds" => run.seconds = Duration::from_secs(number(&value()?)?),
+            "--seed" => run.first = number(&value()?)?,
+            "--skep" => run.skep = PathBuf::from(value()?),
+            "--all" => run.findings_max = usize::MAX,
+            "--case" => case = Some(Case::of_seed(number(&value()?)?)),
+            "--replay" => case = Some(read(&value()?)?),
+            "--mutants" => mutants = true,
+            _ => return Err(USAGE.to_owned()),
+        }
+    }
+    if run.skep.as_os_str().is_empty() && !mutants {
+        run.skep = beside()?;
+    }
+    Ok(Options { run, case, mutants })
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number\n{USAGE}"))
+}
+
+fn read(path: &str) -> Result<Case, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    Case::from_text(&text).ok_or_else(|| format!("{path}: no case"))
+}
+
+/// `skep` of the same folder, or of the one above, for tests.
+fn beside() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let folders = own.ancestors().skip(1).take(2);
+    let found = folders.map(|folder| folder.join("skep")).find(|path| path.exists());
+    found.ok_or_else(|| "no skep here: `cargo build -p skep` first, or --skep BINARY".to_owned())
+}

@@ -1,0 +1,464 @@
+//! tidy: table
+//!
+//! Differences that are no findings, each with the section of the RFC that lets
+//! servers differ. Rows look at the bytes of the case, so that a difference for
+//! another reason stays a finding.
+//!
+//! Most are refusals of Skep's where others repair: a refusal lets nothing through. The
+//! few where Skep takes what another refuses name exactly what that is.
+
+use crate::case::Case;
+use crate::compare::{Did, Difference, What};
+use crate::peers::NAMES;
+
+/// What a row looks at.
+struct Look<'c> {
+    difference: &'c Difference,
+    did: &'c [Did],
+    /// The message at which peers part, as the client meant it, and all behind it.
+    request: Vec<u8>,
+    /// The same, and the message before it: what stands behind a body counts to what
+    /// follows.
+    around: Vec<u8>,
+    /// The origin's answer of that number, and all before it.
+    reply: Vec<u8>,
+    earlier: Vec<Vec<u8>>,
+}
+
+/// Section and reason, and what a row tolerates.
+type Row = (&'static str, fn(&Look<'_>) -> bool);
+
+/// The row that tolerates a difference, if one does.
+pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&'static str> {
+    let from = difference.at.min(case.requests.len());
+    let request = case.requests[from..].concat();
+    let around = case.requests[from.saturating_sub(1)..].concat();
+    let reply = case.answer(difference.at).bytes;
+    let earlier = (0..difference.at).map(|at| case.answer(at).bytes).collect();
+    let look = Look { difference, did, request, around, reply, earlier };
+    ROWS.iter().find(|(_, applies)| applies(&look)).map(|(name, _)| *name)
+}
+
+const ROWS: &[Row] = &[
+    // Skep refuses, the other repairs
+    ("RFC 9112 2.2: a lone LF MAY be taken for a line end; Skep refuses it", |it| {
+        it.skep_refuses() && lone(&it.around, b'\n')
+    }),
+    ("RFC 9112 2.2: a lone CR is invalid, or to be replaced; Skep refuses it", |it| {
+        it.skep_refuses() && lone(&it.around, b'\r')
+    }),
+    ("RFC 9112 2.2: an empty line before a request SHOULD be ignored; Skep ignores one", |it| {
+        it.skep_refuses() && contains(&it.around, b"\r\n\r\n\r\n")
+    }),
+    (
+        "RFC 9112 3: a request line that is none SHOULD be answered by 400, and MAY be repaired",
+        |it| it.skep_refuses() && !is_plain_line(&first_line(&it.request)),
+    ),
+    ("RFC 9112 2.3, RFC 9110 2.5: which versions are served is the server's choice", |it| {
+        let line = first_line(&it.request);
+        it.skep_refuses() && !line.ends_with(b" HTTP/1.1") && !line.ends_with(b" HTTP/1.0")
+    }),
+    (
+        "RFC 3986 3.3, 3.4: a target has few characters; others SHOULD be refused (RFC 9112 3.2)",
+        |it| {
+            let target = word(&it.request, 1);
+            it.skep_refuses() && target.iter().any(|byte| !is_of_target(*byte))
+        },
+    ),
+    ("RFC 9112 3.2: which forms of targets there are, and for which methods", |it| {
+        it.skep_refuses() && !word(&it.request, 1).starts_with(b"/")
+    }),
+    ("RFC 9110 9.1: which methods are served is the server's choice", |it| {
+        let method = word(&it.request, 0);
+        it.skep_refuses()
+            && (method == b"CONNECT" || method.len() > 32 || !method.iter().all(is_token))
+    }),
+    ("RFC 9112 5.1: no space before a colon: a request with it MUST be refused", |it| {
+        it.skep_refuses() && it.names().any(|name| name.ends_with(b" ") || name.ends_with(b"\t"))
+    }),
+    ("RFC 9112 5.2: a folded line is to be refused, or to be joined", |it| {
+        it.skep_refuses()
+            && it.lines().any(|line| line.starts_with(b" ") || line.starts_with(b"\t"))
+    }),
+    ("RFC 9110 5.1: names are tokens; a line without one is no field", |it| {
+        it.skep_refuses() && it.names().any(|name| name.is_empty() || !name.iter().all(is_token))
+    }),
+    ("RFC 9110 5.1: a line without a colon is no field", |it| {
+        it.skep_refuses() && it.lines().any(|line| !line.is_empty() && !line.contains(&b':'))
+    }),
+    ("RFC 9110 5.5: NUL is to be refused or replaced; other controls MAY be refused", |it| {
+        it.skep_refuses() && it.head().iter().any(|byte| is_control(*byte))
+    }),
+    ("RFC 3875 4.1.18: for applications _ and - in a name are the same", |it| {
+        it.skep_refuses() && it.names().any(|name| name.contains(&b'_'))
+    }),
+    ("RFC 9110 8.6: a length is digits; a list of the same MAY be refused", |it| {
+        it.skep_refuses() && it.values("content-length").any(|value| !is_plain_length(&value))
+    }),
+    ("RFC 9110 8.6: a length told twice MAY be refused", |it| {
+        it.skep_refuses() && it.values("content-length").count() > 1
+    }),
+    ("RFC 9112 6.1: a length beside a coding MAY be refused", |it| {
+        it.skep_refuses()
+            && it.values("content-length").count() > 0
+            && it.values("transfer-encoding").count() > 0
+    }),
+    ("RFC 9112 6.1: a coding that is not chunked alone: 501 or 400", |it| {
+        it.skep_refuses()
+            && (it.values("transfer-encoding").count() > 1
+                || it
+                    .values("transfer-encoding")
+                    .any(|value| !value.eq_ignore_ascii_case(b"chunked")))
+    }),
+    ("RFC 9112 6.1: a coding in HTTP/1.0: the framing is faulty", |it| {
+        it.skep_refuses()
+            && it.values("transfer-encoding").count() > 0
+            && first_line(&it.request).ends_with(b"HTTP/1.0")
+    }),
+    ("RFC 9112 3.2: without a valid Host, or with two: 400", |it| {
+        let hosts: Vec<_> = it.values("host").collect();
+        it.skep_refuses() && (hosts.len() != 1 || !hosts.iter().all(|host| is_plain_host(host)))
+    }),
+    ("RFC 9110 10.1.1: another expectation MAY be answered by 417", |it| {
+        it.skep_refuses()
+            && it.values("expect").any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
+    }),
+    ("RFC 6585 5, RFC 9110 15.5.15: how large a head may be is the server's choice", |it| {
+        it.skep_refuses() && (it.head().len() > 8_000 || it.lines().count() > 90)
+    }),
+    ("RFC 9112 7.1: a chunk that breaks the grammar", |it| {
+        it.skep_refuses()
+            && it.values("transfer-encoding").count() > 0
+            && !is_plain_chunks(it.body())
+    }),
+    ("RFC 9112 9.6: behind the last request nothing is read, and the rest is closed upon", |it| {
+        it.skep_refuses() && it.is_behind_close()
+    }),
+    // Skep takes what the other refuses
+    ("RFC 9110 9.1: nginx serves neither TRACE nor methods in other letters", |it| {
+        let method = it.did[0].passed.get(it.difference.at).map(|it| it.head.word(0).to_owned());
+        let is_other = |it: &String| {
+            it == "TRACE"
+                || it.bytes().any(|byte| !byte.is_ascii_uppercase() && !b"_-".contains(&byte))
+        };
+        it.only_skep(NAMES[1]) && method.as_ref().is_some_and(is_other)
+    }),
+    (
+        "RFC 3986 2.1, 6.2.2.3: nginx refuses steps above the root, NUL and what is no escape",
+        |it| it.only_skep(NAMES[1]) && is_no_path(&word(&it.request, 1)),
+    ),
+    ("RFC 9110 5.5: nginx takes a tab for a part of a value", |it| {
+        it.only_skep(NAMES[1]) && it.head().contains(&b'\t')
+    }),
+    ("RFC 9113 3.4: PRI begins HTTP/2; HAProxy refuses it as a method", |it| {
+        it.only_skep(NAMES[2]) && word(&it.request, 0) == b"PRI"
+    }),
+    (
+        "RFC 9110 9.3.1, 9.3.5: content of GET, HEAD and DELETE means nothing; HAProxy refuses it in HTTP/1.0",
+        |it| {
+            it.only_skep(NAMES[2])
+                && first_line(&it.request).ends_with(b"HTTP/1.0")
+                && it.values("content-length").count() > 0
+        },
+    ),
+    // Both take it
+    ("RFC 9110 5.1: nginx drops fields whose names have more than letters, digits and -", |it| {
+        it.differs("fields", NAMES[1])
+            && it
+                .names()
+                .any(|name| !name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-'))
+    }),
+    ("RFC 9110 7.6.1: what Connection lists stays on its hop; others pass it on", |it| {
+        it.differs("fields", "")
+            && it.values("connection").any(|value| {
+                !matches!(
+                    value.to_ascii_lowercase().as_slice(),
+                    b"" | b"close" | b"keep-alive" | b"upgrade"
+                )
+            })
+    }),
+    ("RFC 9110 7.6.1, 11.7: Proxy-... concern one hop; others pass them on", |it| {
+        it.differs("fields", "")
+            && it.names().any(|name| {
+                name.to_ascii_lowercase().starts_with(b"proxy")
+                    || name.eq_ignore_ascii_case(b"http2-settings")
+            })
+    }),
+    (
+        "RFC 9112 3.2: without a Host in HTTP/1.0 the next hop gets one by each server's choice",
+        |it| it.passes("host") && it.values("host").all(|value| value.is_empty()),
+    ),
+    ("RFC 9112 3.2.2: of an absolute target and Host each server passes on one form", |it| {
+        (it.passes("target") || it.passes("host")) && word(&it.request, 1).contains(&b':')
+    }),
+    // Replies
+    (
+        "RFC 9112 6.3, 9.6: behind a reply that the end of a connection ends a proxy may close, too",
+        |it| {
+            matches!(it.difference.what, What::OnlySkep { status: None })
+                && it.earlier.iter().any(|reply| is_open_ended(reply))
+        },
+    ),
+    ("RFC 9112 9.6: behind a reply that is not well-formed a proxy may close", |it| {
+        (it.is_one_sided() || it.hears()) && it.earlier.iter().any(|reply| !is_plain_reply(reply))
+    }),
+    ("RFC 9110 15.2: interim responses may come any time; nginx before 1.29 knows none", |it| {
+        NAMES[it.difference.with] == NAMES[1]
+            && (is_interim(&it.reply) || it.earlier.iter().any(|reply| is_interim(reply)))
+            && !it.skep_refuses()
+    }),
+    ("RFC 9112 4, 6.3: a reply that is not well-formed is refused (502), or repaired", |it| {
+        it.hears() && !is_plain_reply(&it.reply)
+    }),
+    ("RFC 9110 7.6.1: Trailer and Upgrade concern one hop; others pass them on", |it| {
+        it.hears()
+            && it.differs("fields", "")
+            && (contains(&it.reply, b"Trailer:")
+                || contains(&it.reply, b"Upgrade:")
+                || contains(&it.reply, b"Proxy-")
+                || contains(&it.reply, b"TE:")
+                || contains(&it.reply, b"Connection:"))
+    }),
+    ("RFC 9110 16.3.2.1: fields X-Accel-... are orders for nginx", |it| {
+        let is_order = |reply: &Vec<u8>| contains(reply, b"X-Accel-");
+        NAMES[it.difference.with] == NAMES[1]
+            && (is_order(&it.reply) || it.earlier.iter().any(is_order))
+    }),
+];
+
+impl Look<'_> {
+    fn skep_refuses(&self) -> bool {
+        matches!(self.difference.what, What::OnlyOther { .. })
+    }
+
+    fn is_one_sided(&self) -> bool {
+        matches!(self.difference.what, What::OnlySkep { .. } | What::OnlyOther { .. })
+    }
+
+    fn only_skep(&self, other: &str) -> bool {
+        matches!(self.difference.what, What::OnlySkep { .. })
+            && NAMES[self.difference.with] == other
+    }
+
+    /// Whether that part differs from what that peer (empty: any) passes or says.
+    fn differs(&self, wanted: &str, other: &str) -> bool {
+        let part = match &self.difference.what {
+            What::Passed { part, .. } | What::Heard { part, .. } => *part,
+            _ => return false,
+        };
+        part == wanted && (other.is_empty() || NAMES[self.difference.with] == other)
+    }
+
+    fn passes(&self, wanted: &str) -> bool {
+        matches!(&self.difference.what, What::Passed { part, .. } if *part == wanted)
+    }
+
+    fn hears(&self) -> bool {
+        matches!(self.difference.what, What::Heard { .. })
+    }
+
+    fn head(&self) -> &[u8] {
+        let from = self.request.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(0);
+        let rest = &self.request[from..];
+        let end = rest.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(rest.len());
+        &rest[..end]
+    }
+
+    fn body(&self) -> &[u8] {
+        let at = self.request.windows(4).position(|end| end == b"\r\n\r\n");
+        at.map_or(&[], |at| &self.request[at + 4..])
+    }
+
+    /// Lines behind the first.
+    fn lines(&self) -> impl Iterator<Item = &[u8]> {
+        let lines = self.head().split(|byte| *byte == b'\n').skip(1);
+        lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.lines().filter_map(|line| line.split(|byte| *byte == b':').next())
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = Vec<u8>> {
+        self.lines().filter_map(move |line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let is_it = line[..colon].trim_ascii().eq_ignore_ascii_case(name.as_bytes());
+            is_it.then(|| line[colon + 1..].trim_ascii().to_vec())
+        })
+    }
+
+    /// Whether a message before this one says that it is the last.
+    fn is_behind_close(&self) -> bool {
+        let did = &self.did[0].heard.responses;
+        let at = self.difference.at;
+        at > 0
+            && did.len() <= at
+            && did.last().is_some_and(|it| it.head.all("connection").any(|value| value == b"close"))
+    }
+}
+
+/// Whether only the end of the connection ends a reply.
+fn is_open_ended(reply: &[u8]) -> bool {
+    let Some((head, len)) = crate::http::Head::read(reply) else { return false };
+    match head.word(1) {
+        "204" | "304" => false,
+        status if status.starts_with('1') => is_open_ended(&reply[len..]),
+        _ => head.all("content-length").chain(head.all("transfer-encoding")).count() == 0,
+    }
+}
+
+fn is_interim(reply: &[u8]) -> bool {
+    reply.starts_with(b"HTTP/1.1 1")
+}
+
+/// Whether nginx can't read a path: it decodes it, and goes up and down in it.
+fn is_no_path(target: &[u8]) -> bool {
+    let is_escape = |at: usize| {
+        let digits = target.get(at + 1..at + 3);
+        digits.is_some_and(|it| it.iter().all(u8::is_ascii_hexdigit) && it != b"00")
+    };
+    let escapes = target.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    contains(target, b"..")
+        || contains(&target.to_ascii_lowercase(), b"%2e")
+        || escapes.map(|(at, _)| at).any(|at| !is_escape(at))
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}
+
+/// Whether that half of a line end stands alone somewhere.
+fn lone(bytes: &[u8], half: u8) -> bool {
+    bytes.iter().enumerate().any(|(at, byte)| {
+        *byte == half
+            && match half {
+                b'\n' => at == 0 || bytes[at - 1] != b'\r',
+                _ => bytes.get(at + 1) != Some(&b'\n'),
+            }
+    })
+}
+
+fn first_line(bytes: &[u8]) -> Vec<u8> {
+    let from = bytes.iter().position(|byte| !b"\r\n".contains(byte)).unwrap_or(0);
+    let line = bytes[from..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    line.strip_suffix(b"\r").unwrap_or(line).to_vec()
+}
+
+fn word(bytes: &[u8], number: usize) -> Vec<u8> {
+    first_line(bytes).split(|byte| *byte == b' ').nth(number).unwrap_or_default().to_vec()
+}
+
+/// `method SP target SP version`, each of visible bytes.
+fn is_plain_line(line: &[u8]) -> bool {
+    let words: Vec<_> = line.split(|byte| *byte == b' ').collect();
+    words.len() == 3
+        && words.iter().all(|word| !word.is_empty() && word.iter().all(u8::is_ascii_graphic))
+}
+
+fn is_of_target(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/?%".contains(&byte)
+}
+
+fn is_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+fn is_control(byte: u8) -> bool {
+    (byte < 0x20 && !b"\t\r\n".contains(&byte)) || byte == 0x7f
+}
+
+fn is_plain_length(value: &[u8]) -> bool {
+    value == b"0"
+        || (!value.is_empty()
+            && value[0] != b'0'
+            && value.len() < 19
+            && value.iter().all(u8::is_ascii_digit))
+}
+
+fn is_plain_host(host: &[u8]) -> bool {
+    let mut parts = host.splitn(2, |byte| *byte == b':');
+    let name = parts.next().unwrap_or_default();
+    let is_port = |port: &[u8]| {
+        let number = std::str::from_utf8(port).ok().and_then(|port| port.parse::<u32>().ok());
+        port.iter().all(u8::is_ascii_digit)
+            && port.len() < 6
+            && number.is_some_and(|it| it < 65_536)
+    };
+    let is_label = |label: &[u8]| {
+        !label.is_empty()
+            && label.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte))
+    };
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    name.split(|byte| *byte == b'.').all(is_label) && parts.next().is_none_or(is_port)
+}
+
+/// As [`crate::message`] makes them, and as RFC 9112 7.1 has them.
+fn is_plain_chunks(bytes: &[u8]) -> bool {
+    let mut at = 0;
+    loop {
+        let Some(end) = bytes[at..].windows(2).position(|end| end == b"\r\n") else { return false };
+        let line = &bytes[at..at + end];
+        let digits = line.strip_suffix(b";a=b").unwrap_or(line);
+        let number = std::str::from_utf8(digits)
+            .ok()
+            .filter(|it| it.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // More digits than a number of 64 bits has (RFC 9112 7.1).
+        let number = number.filter(|digits| digits.len() <= 16);
+        let Some(size) = number.and_then(|it| usize::from_str_radix(it, 16).ok()) else {
+            return false;
+        };
+        at += end + 2;
+        if size == 0 {
+            let rest = &bytes[at..];
+            return rest.starts_with(b"\r\n") || rest.starts_with(b"X-Trailer: 1\r\n\r\n");
+        }
+        if bytes.get(at.saturating_add(size)..at.saturating_add(size + 2)) != Some(b"\r\n") {
+            return false;
+        }
+        at += size + 2;
+    }
+}
+
+/// Whether a reply is one that a generator makes: see [`crate::message::reply`].
+fn is_plain_reply(bytes: &[u8]) -> bool {
+    let Some((head, len)) = crate::http::Head::read(bytes) else { return false };
+    if head.start == "HTTP/1.1 103 Early Hints" {
+        return is_plain_reply(&bytes[len..]);
+    }
+    let status = head.word(1).parse().unwrap_or(0);
+    let is_line = head.start.starts_with("HTTP/1.1 ") && matches!(status, 200..=599);
+    let plain_head = is_line
+        && !bytes[..len].iter().any(|byte| is_control(*byte) || *byte >= 0x80)
+        && !lone(&bytes[..len], b'\r')
+        && !lone(&bytes[..len], b'\n')
+        && head.fields.iter().all(|(name, _)| {
+            !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        })
+        && head.fields.len() < 90
+        && len < 8_000;
+    let body = &bytes[len..];
+    let framings = head.all("content-length").count() + head.all("transfer-encoding").count();
+    let plain_body = match (framings, status) {
+        (0, 204 | 304) => body.is_empty(),
+        (0, _) => true,
+        (1, 204 | 304) => false,
+        (1, _) if head.all("transfer-encoding").any(|value| value == b"chunked") => {
+            is_plain_chunks(body)
+                && crate::http::body(crate::http::Framing::Chunked, body, false) == whole(body)
+        }
+        (1, _) => head
+            .all("content-length")
+            .any(|value| is_plain_length(value) && value == body.len().to_string().as_bytes()),
+        _ => false,
+    };
+    plain_head && plain_body
+}
+
+/// All of a chunked body, and nothing behind it.
+fn whole(wire: &[u8]) -> crate::http::Body {
+    match crate::http::body(crate::http::Framing::Chunked, wire, false) {
+        crate::http::Body::Whole(body, _) => crate::http::Body::Whole(body, wire.len()),
+        other => other,
+    }
+}

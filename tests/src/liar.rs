@@ -1,0 +1,199 @@
+//! A web server that writes what it is told, byte for byte and at any pace: for
+//! origins and nodes that lie. ([`crate::origin::Origin`] is for those that keep to
+//! HTTP.)
+
+use std::io::{self, BufReader, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use socket2::SockRef;
+
+use crate::origin::{Asked, read};
+
+/// What it does, one after the other, once it was asked. Behind the last it waits
+/// for the next request.
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Writes this.
+    Send(Vec<u8>),
+    /// Writes this byte by byte, with a pause behind each.
+    Drip {
+        /// What to write.
+        bytes: Vec<u8>,
+        /// The pause, in milliseconds.
+        every_ms: u64,
+    },
+    /// Writes this again and again, until the other side has enough.
+    Flood {
+        /// What to write.
+        piece: Vec<u8>,
+        /// Bytes after which it closes: whoever takes so much has no bound.
+        bytes_max: usize,
+    },
+    /// Waits until the other side closes.
+    Hang,
+    /// Closes in order.
+    Close,
+    /// Breaks the connection off.
+    Reset,
+}
+
+impl Act {
+    /// Writes this.
+    pub fn send(bytes: impl AsRef<[u8]>) -> Self {
+        Self::Send(bytes.as_ref().to_vec())
+    }
+}
+
+type Script = dyn Fn(&Asked) -> Vec<Act> + Send + Sync;
+
+struct Shared {
+    script: Mutex<Arc<Script>>,
+    is_over: AtomicBool,
+    /// Connections by number, to be closed from outside.
+    open: Mutex<Vec<(u64, TcpStream)>>,
+    next: AtomicU64,
+}
+
+/// A running server. Dropped, it closes its port and all connections.
+pub struct Liar {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Liar {
+    /// One that acts by `script`.
+    pub fn start(script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let shared = Arc::new(Shared {
+            script: Mutex::new(Arc::new(script)),
+            is_over: AtomicBool::new(false),
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+        });
+        let serving = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                if serving.is_over.load(Ordering::Acquire) {
+                    return;
+                }
+                let Ok(stream) = stream else { continue };
+                let serving = Arc::clone(&serving);
+                // It ends with its connection.
+                thread::spawn(move || serving.attend(stream));
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The line of a site's config that names it as origin.
+    pub fn line(&self) -> String {
+        format!("origins = [\"http://{}\"]\n", self.address)
+    }
+
+    /// Acts by another script from now on.
+    pub fn follow(&self, script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) {
+        *lock(&self.shared.script) = Arc::new(script);
+    }
+
+    /// Closes all connections: who keeps one for later learns it.
+    pub fn hang_up(&self) {
+        for (_, stream) in lock(&self.shared.open).drain(..) {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        lock(&self.shared.open).len()
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.hang_up();
+        // Wakes the thread that accepts.
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+impl Shared {
+    fn attend(&self, stream: TcpStream) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if let Ok(handle) = stream.try_clone() {
+            lock(&self.open).push((number, handle));
+        }
+        // How a connection ends is the other side's matter.
+        let _ = self.serve(&stream);
+        lock(&self.open).retain(|(open, _)| *open != number);
+    }
+
+    fn serve(&self, stream: &TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let mut reader = BufReader::new(stream);
+        while let Some(asked) = read(&mut reader)? {
+            let script = Arc::clone(&lock(&self.script));
+            for act in script(&asked) {
+                if !self.act(stream, &mut reader, &act)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the connection goes on.
+    fn act(
+        &self,
+        mut stream: &TcpStream,
+        reader: &mut BufReader<&TcpStream>,
+        act: &Act,
+    ) -> io::Result<bool> {
+        match act {
+            Act::Send(bytes) => stream.write_all(bytes)?,
+            Act::Drip { bytes, every_ms } => {
+                for byte in bytes {
+                    if self.is_over.load(Ordering::Acquire) {
+                        return Ok(false);
+                    }
+                    stream.write_all(&[*byte])?;
+                    // The pause is what it is about, and no wait for anything.
+                    thread::sleep(Duration::from_millis(*every_ms));
+                }
+            }
+            Act::Flood { piece, bytes_max } => {
+                let mut sent = 0;
+                while sent < *bytes_max && !self.is_over.load(Ordering::Acquire) {
+                    stream.write_all(piece)?;
+                    sent += piece.len();
+                }
+                return Ok(false);
+            }
+            Act::Hang => {
+                reader.read_to_end(&mut Vec::new())?;
+                return Ok(false);
+            }
+            Act::Close => return Ok(false),
+            Act::Reset => {
+                SockRef::from(stream).set_linger(Some(Duration::ZERO))?;
+                // The other handle must not outlive it: the last close resets.
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,70 @@
+//! Clients that take what they get at a steady rate, slow on purpose.
+
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::{ClientError, RawClient};
+use crate::response::Response;
+
+/// Reads in a second.
+const READS_PER_S: u64 = 20;
+
+/// A client that reads at a steady rate.
+#[derive(Debug)]
+pub struct Steady {
+    client: RawClient,
+    rate_bytes_s: u64,
+}
+
+impl Steady {
+    /// Asks `address` for `target`, and reads the head.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn get(address: SocketAddr, target: &str, rate_bytes_s: u64) -> (Self, Response) {
+        let mut client = RawClient::connect(address);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        let head = client.try_head().expect("a head");
+        (Self { client, rate_bytes_s }, head)
+    }
+
+    /// Reads `bytes` bytes of the body, or what came before the server closed.
+    pub fn read(&mut self, bytes: usize) -> Vec<u8> {
+        let began = Instant::now();
+        let mut body = self.client.take_buffered(bytes);
+        let piece = (self.rate_bytes_s / READS_PER_S).max(1) as usize;
+        while body.len() < bytes {
+            // The pause is the client's, not a wait for anything.
+            let due = Duration::from_secs_f64(body.len() as f64 / self.rate_bytes_s as f64);
+            thread::sleep(due.saturating_sub(began.elapsed()));
+            let wanted = piece.min(bytes - body.len());
+            match read_some(self.client.stream(), wanted, &mut body) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => break,
+            }
+        }
+        body
+    }
+
+    /// Reads what else comes, as fast as it does.
+    #[track_caller]
+    pub fn read_to_close(&mut self) -> Vec<u8> {
+        self.client.read_to_close()
+    }
+}
+
+/// Reads up to `bytes` bytes once. False: that was the end.
+fn read_some(
+    mut stream: &TcpStream,
+    bytes: usize,
+    into: &mut Vec<u8>,
+) -> Result<bool, ClientError> {
+    let at = into.len();
+    into.resize(at + bytes, 0);
+    let read = stream.read(&mut into[at..]);
+    into.truncate(at + *read.as_ref().unwrap_or(&0));
+    read.map(|n| n > 0).map_err(|error| ClientError::Failed(error.kind()))
+}

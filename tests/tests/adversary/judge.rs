@@ -1,0 +1,134 @@
+//! What clients do, and what they may see.
+
+use std::time::Duration;
+
+use skep_tests::{ClientError, RawClient, Response};
+
+use crate::victim::Victim;
+
+/// Longer than all of its deadlines together on a busy machine. Who waits longer
+/// waits for ever.
+const HANG: Duration = Duration::from_secs(30);
+
+/// What may come of a lie.
+#[derive(Clone, Debug)]
+pub(crate) enum Expect {
+    /// It is none: exactly these bytes.
+    Right(Vec<u8>),
+    /// These bytes, whole, or a failure that can be seen.
+    Either(Vec<u8>),
+    /// One of these, or a failure that can be seen.
+    OneOf(Vec<Vec<u8>>),
+    /// Nothing that looks whole.
+    Fails,
+}
+
+/// A way to ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Get,
+    /// Bytes 5 to 24.
+    Range,
+    Head,
+    /// By HTTP/1.0, where the end of a body may be the end of the connection.
+    Old,
+    /// Leaves when the first bytes have come.
+    Leave,
+}
+
+impl Ask {
+    /// All ways.
+    pub(crate) const ALL: [Self; 5] = [Self::Get, Self::Range, Self::Head, Self::Old, Self::Leave];
+
+    fn request(self, target: &str) -> String {
+        let (method, version) = match self {
+            Self::Head => ("HEAD", "1.1"),
+            Self::Old => ("GET", "1.0"),
+            _ => ("GET", "1.1"),
+        };
+        let range = if self == Self::Range { "Range: bytes=5-24\r\n" } else { "" };
+        format!(
+            "{method} {target} HTTP/{version}\r\nHost: test\r\n{range}Connection: close\r\n\r\n"
+        )
+    }
+}
+
+/// Asks for `target`; `Err` says what is wrong with what came.
+pub(crate) fn ask(victim: &Victim, target: &str, how: Ask, expect: &Expect) -> Result<(), String> {
+    let mut client = victim.connect();
+    client.set_timeout(HANG);
+    client.send(how.request(target));
+    if how == Ask::Leave {
+        // Whatever it is: this client is gone.
+        return client.try_read_some().map(drop).or_else(|error| unless_hung(&error));
+    }
+    let method = if how == Ask::Head { "HEAD" } else { "GET" };
+    judge(how, expect, client.try_response_to(method))
+}
+
+/// The bytes of `target`, if they come whole with 200.
+pub(crate) fn whole(client: &mut RawClient, target: &str) -> Option<Vec<u8>> {
+    client.set_timeout(HANG);
+    client.send(Ask::Get.request(target));
+    client.try_response().ok().filter(|it| it.status == 200).map(|it| it.body)
+}
+
+fn judge(how: Ask, expect: &Expect, came: Result<Response, ClientError>) -> Result<(), String> {
+    let is_right = matches!(expect, Expect::Right(_)) && how != Ask::Range;
+    let response = match came {
+        Err(ClientError::Closed(0)) => return Err("closed without a byte".into()),
+        Err(error) if is_right => return Err(format!("failed: {error}")),
+        Err(error) => return unless_hung(&error),
+        Ok(response) => response,
+    };
+    let is_short = response.body.len() < 10_000;
+    if is_short && response.body.windows(6).any(|window| window == b"POISON") {
+        return Err(format!("what was not asked for:\n{}", response.head_text()));
+    }
+    // Of HEAD there is nothing that could be cut.
+    if !(200..300).contains(&response.status) || how == Ask::Head {
+        return if is_right && how != Ask::Head { Err(response.head_text()) } else { Ok(()) };
+    }
+    let is_one = match response.status {
+        206 => expect.allows_part(&response.body),
+        _ => expect.allows(&response.body),
+    };
+    match is_one {
+        true => Ok(()),
+        false => Err(format!(
+            "{} bytes that look whole:\n{}\n\n{}",
+            response.body.len(),
+            response.head_text(),
+            String::from_utf8_lossy(&response.body[..response.body.len().min(200)])
+        )),
+    }
+}
+
+fn unless_hung(error: &ClientError) -> Result<(), String> {
+    match error {
+        ClientError::Timeout => Err("hangs".into()),
+        ClientError::Malformed(what) => Err(format!("malformed: {what}")),
+        _ => Ok(()),
+    }
+}
+
+impl Expect {
+    /// Whether these bytes may be all of a body.
+    pub(crate) fn allows(&self, body: &[u8]) -> bool {
+        match self {
+            Self::Right(bytes) | Self::Either(bytes) => bytes == body,
+            Self::OneOf(all) => all.iter().any(|one| one == body),
+            Self::Fails => false,
+        }
+    }
+
+    /// Whether they may be what [`Ask::Range`] asks for.
+    fn allows_part(&self, body: &[u8]) -> bool {
+        let is_of = |whole: &Vec<u8>| whole.get(5..25.min(whole.len())) == Some(body);
+        match self {
+            Self::Right(bytes) | Self::Either(bytes) => is_of(bytes),
+            Self::OneOf(all) => all.iter().any(is_of),
+            Self::Fails => false,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The process that is lied to, and what it holds while nobody is there.
+
+use std::cell::Cell;
+
+use skep_tests::liar::Liar;
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
+
+/// Memory may have grown by so much from one round to the next, in bytes: what an
+/// allocator keeps. A hundredth of what any of the floods sends.
+const MEMORY_SLACK: u64 = 16 * 1024 * 1024;
+
+/// Clients and origins are given up after so long: far more than a process needs
+/// that is well, and short enough to wait for.
+const CLIENTS_SOON: &str = "[timeouts]\nhead_ms = \"400ms\"\nbody_grace_ms = \"400ms\"\n\
+    write_stall_ms = \"400ms\"\nsend_average_ms = \"400ms\"\nidle_ms = \"1s\"\n[machine]\nthreads = 2\n";
+
+/// What a process holds when nobody is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rest {
+    tasks: u64,
+    descriptors: usize,
+    resident_bytes: u64,
+}
+
+/// See the module.
+pub(crate) struct Victim {
+    pub(crate) skep: Skep,
+    liar: Liar,
+    metrics: FreePort,
+    _folder: Site,
+    _client_port: Option<FreePort>,
+}
+
+impl Victim {
+    /// A node that gets its bytes from `liar`.
+    pub(crate) fn node(liar: Liar) -> Self {
+        let metrics = FreePort::claim();
+        let settings = format!(
+            "{}{CLIENTS_SOON}[site.fetch]\nstall_timeout_ms = \"400ms\"\n\
+             response_timeout_ms = \"1500ms\"\nconnections_max = 512\n\
+             [cache]\nsize_bytes_max = \"32MiB\"\n[metrics]\nlisten = \"{}\"\n",
+            liar.line(),
+            metrics.address()
+        );
+        let skep = Skep::node_of(&settings);
+        Self { skep, liar, metrics, _folder: Site::new(), _client_port: None }
+    }
+
+    /// A dispatcher whose only node is `liar`.
+    pub(crate) fn dispatcher(liar: Liar) -> Self {
+        let (metrics, port, folder) = (FreePort::claim(), FreePort::claim(), Site::new());
+        let text = format!(
+            "state_dir = \"{}\"\n[admin]\nlisten = \"off\"\n[metrics]\nlisten = \"{}\"\n\
+             [[dispatcher]]\nname = \"d1\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\n\
+             [[service]]\nname = \"web\"\nlisten = \"{}\"\nresponse_timeout_ms = \"1500ms\"\nupstream_idle_ms = \"500ms\"\n\
+             health = {{ interval_ms = \"50ms\", timeout_ms = \"50ms\", fall = 100, \
+             passive_failures_max = 1000 }}\n{CLIENTS_SOON}[[site]]\nroot = \"{0}\"\n",
+            folder.root().display(),
+            metrics.address(),
+            liar.address(),
+            port.address()
+        );
+        folder.write("skep.toml", text);
+        let skep = Skep::run(&folder.path("skep.toml"), &["--as", "d1"], port.address());
+        let it = Self { skep, liar, metrics, _folder: folder, _client_port: Some(port) };
+        poll_until(PATIENCE, "the node is up", || {
+            it.metric("skep_node_up{service=\"web\",node=\"n1\"}") == Some(1)
+        });
+        it
+    }
+
+    /// Who lies to it.
+    pub(crate) fn liar(&self) -> &Liar {
+        &self.liar
+    }
+
+    /// Waits until nobody is there and says what it holds then.
+    ///
+    /// # Panics
+    /// With what is left, if something stays.
+    #[track_caller]
+    pub(crate) fn rest(&self, behind: &str) -> Rest {
+        // What is kept for later is not left over: both sides close it.
+        self.liar.hang_up();
+        let left = Cell::new(Vec::new());
+        let look = || {
+            let text = self.metrics_text();
+            let bytes = |name: &str| value(&text, name).unwrap_or(0);
+            let held = HELD.iter().filter(|name| bytes(name) > 0);
+            let mut found: Vec<String> = held.map(|name| (*name).to_owned()).collect();
+            let pinned = bytes("skep_cache_pinned_bytes");
+            if pinned > 0 {
+                found.push(format!("{pinned} pinned bytes"));
+            }
+            if self.skep.connections() > 0 {
+                found.push("connections in the kernel".to_owned());
+            }
+            let is_clean = found.is_empty();
+            left.set(found);
+            is_clean
+        };
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            poll_until(PATIENCE, "nobody is there", look);
+        }));
+        assert!(waited.is_ok(), "behind {behind} it still has: {:?}", left.take());
+        Rest {
+            tasks: self.metric("skep_tasks").expect("a gauge"),
+            descriptors: self.skep.open_fds(),
+            resident_bytes: self.skep.rss_bytes(),
+        }
+    }
+
+    /// Waits until it holds no more than it did `before`.
+    #[track_caller]
+    pub(crate) fn assert_rests(&self, before: &Rest, behind: &str) {
+        let now = Cell::new(self.rest(behind));
+        let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            poll_until(PATIENCE, "it holds no more than before", || {
+                now.set(self.rest(behind));
+                now.get().is_within(before)
+            });
+        }));
+        assert!(waited.is_ok(), "behind {behind}: {:?}, before it {before:?}", now.get());
+    }
+
+    pub(crate) fn connect(&self) -> RawClient {
+        self.skep.connect()
+    }
+
+    fn metric(&self, name: &str) -> Option<u64> {
+        value(&self.metrics_text(), name)
+    }
+
+    fn metrics_text(&self) -> String {
+        RawClient::connect(self.metrics.address()).get("/metrics").text()
+    }
+}
+
+/// What must be 0 when nobody is there.
+const HELD: &[&str] = &[
+    "skep_connections_open",
+    "skep_requests_in_flight",
+    "skep_bytes_outstanding",
+    "skep_node_outstanding_requests{service=\"web\",node=\"n1\"}",
+    "skep_node_outstanding_bytes{service=\"web\",node=\"n1\"}",
+    "skep_node_tunnels{service=\"web\",node=\"n1\"}",
+];
+
+impl Rest {
+    fn is_within(&self, before: &Self) -> bool {
+        self.tasks <= before.tasks
+            && self.descriptors <= before.descriptors
+            && self.resident_bytes <= before.resident_bytes + MEMORY_SLACK
+    }
+}
+
+/// The value of one sample; `name` with its labels.
+fn value(text: &str, name: &str) -> Option<u64> {
+    let of = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok();
+    text.lines().find_map(of).map(|value| value as u64)
+}

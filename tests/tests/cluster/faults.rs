@@ -1,0 +1,485 @@
+//! Other machines of the cluster that lie, stall or die: clients get the right
+//! bytes, a counter tells, and all goes on.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use skep_tests::cache::{CacheCluster, SEGMENT, wait_count};
+use skep_tests::content::{assert_same, version};
+use skep_tests::fake::{FakeNode, Greeting, Said};
+use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin};
+use skep_tests::sought::{
+    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, PLACED, REFUSED,
+};
+use skep_tests::{PATIENCE, RawClient, Site, poll_until};
+use skep_wire::cache::{
+    Answer as Told, ObjectName, PeerReply, PeerRequest, PurgeStamp, Refusal, SegmentName,
+    ToCoordinator,
+};
+
+/// Bytes of a chunk on its way between nodes.
+const CHUNK: usize = 256 << 10;
+
+/// Two chunks and a bit.
+const LEN: usize = 2 * CHUNK + 7_777;
+
+/// What becomes of a fetch from a node, by the counter that tells.
+type Outcome = &'static str;
+
+/// What a node may do instead of sending a file of three chunks, and what is
+/// counted.
+fn faults(bytes: &[u8]) -> Vec<(&'static str, Outcome, Said)> {
+    let [first, second, third] =
+        [0, 1, 2].map(|n| &bytes[n * CHUNK..bytes.len().min((n + 1) * CHUNK)]);
+    let whole = || Said::whole(bytes, 0);
+    let part = || Said::chunks(bytes, 0, 1);
+    let while_ms = Duration::from_millis;
+    vec![
+        ("garbage", LOST, Said::bytes([0xff; 4096])),
+        ("http", LOST, Said::bytes("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc")),
+        ("nothing", LOST, Said::default().hang()),
+        ("close", LOST, Said::default().close()),
+        ("other-reply", LOST, Said::reply(&PeerReply::Taken)),
+        ("garbage-later", LOST, part().then(Said::bytes([0x5a; CHUNK]))),
+        ("changed", LOST, part().changed_chunk(second)),
+        ("changed-at-once", LOST, Said::chunks(bytes, 0, 0).changed_chunk(first)),
+        ("another-chunk", LOST, part().chunk(third)),
+        ("long-chunk", LOST, Said::chunks(bytes, 0, 0).chunk(&bytes[..CHUNK + 1])),
+        ("short", LOST, whole().cut(CHUNK + 1_000).close()),
+        ("short-by-a-byte", LOST, whole().cut(whole().len() - 1).close()),
+        ("never-more", LOST, part().hang()),
+        ("half-a-chunk", LOST, whole().cut(CHUNK / 2).hang()),
+        ("half-a-head", LOST, whole().cut(5).hang()),
+        ("late-for-good", LOST, Said::default().pause(while_ms(5_000)).then(whole())),
+        ("late", PEER, part().alive(8, while_ms(300)).then(whole_after(bytes, 1))),
+        ("surplus", PEER, whole().then(Said::bytes([1; 100]))),
+        ("not-there", DIRECTORY_ERROR, Said::refusal(Refusal::NotThere)),
+        ("mismatch", DIRECTORY_ERROR, Said::refusal(Refusal::Mismatch)),
+        ("overloaded", REFUSED, Said::refusal(Refusal::Overloaded)),
+    ]
+}
+
+/// The chunks behind the first `chunks` ones, without a reply before them.
+fn whole_after(bytes: &[u8], chunks: usize) -> Said {
+    bytes[chunks * CHUNK..].chunks(CHUNK).fold(Said::default(), Said::chunk)
+}
+
+/// A fake node of `cluster`, its coordinator's choice for `scripts`' segments.
+fn fake_holder(
+    cluster: &CacheCluster,
+    name: &str,
+    greeting: Greeting,
+    scripts: HashMap<SegmentName, Said>,
+) -> FakeNode {
+    let claims: Vec<_> = scripts.keys().map(|&name| (name, LEN as u32)).collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake =
+        FakeNode::join(name, coordinator, greeting, move |name, _| scripts.get(&name).cloned());
+    fake.claim(claims);
+    fake
+}
+
+/// Waits until the coordinator knows of so many segments.
+fn wait_known(cluster: &CacheCluster, segments: u64) {
+    poll_until(PATIENCE, &format!("{segments} segments are known"), || {
+        cluster.coordinator("dispatcher-1")["segments"].as_u64() == Some(segments)
+    });
+}
+
+/// Gets all files at once, at a node each; all bytes must be right.
+fn get_all(cluster: &CacheCluster, node: &str, names: &[&str], body: &[u8]) {
+    thread::scope(|scope| {
+        for name in names {
+            scope.spawn(move || {
+                let response = cluster.get(node, &format!("/{name}"));
+                assert_eq!(response.status, 200, "{name}");
+                assert_same(&response.body, body);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_node_that_lies_or_stalls_costs_a_detour() {
+    let body = version(1, LEN);
+    let faults = faults(&body);
+    let site = faults.iter().fold(Site::new(), |site, (name, ..)| site.with(name, &body));
+    let cluster = CacheCluster::start(1, 2, site, "");
+    let scripts =
+        faults.iter().map(|(name, _, said)| (cluster.segment_name(name, 0), said.clone()));
+    let fake = fake_holder(&cluster, "node-9", Greeting::Right, scripts.collect());
+    wait_known(&cluster, faults.len() as u64);
+    let names: Vec<_> = faults.iter().map(|(name, ..)| *name).collect();
+    get_all(&cluster, "node-1", &names, &body);
+    for outcome in [LOST, PEER, REFUSED] {
+        // A refusal is one, whatever its reason.
+        let is_it = |it: Outcome| it == outcome || (it, outcome) == (DIRECTORY_ERROR, REFUSED);
+        let wanted = faults.iter().filter(|(_, it, _)| is_it(it)).count();
+        cluster.wait_sum(outcome, wanted as u64);
+    }
+    cluster.wait_sum(DIRECTORY_ERROR, 2);
+    let from_disk = faults.iter().filter(|(_, outcome, _)| *outcome != PEER).count() as u64;
+    // What was not to be had was read.
+    cluster.wait_sum(ORIGIN, from_disk);
+    // What came right before the fault was not read again.
+    let bytes = || cluster.sum(ORIGIN_BYTES) + cluster.sum(PEER_BYTES);
+    wait_count("bytes from anywhere", (faults.len() * LEN) as u64, bytes);
+    assert!(cluster.sum(PEER_BYTES) > 2 * LEN as u64, "some chunks were right");
+    // Each was asked about once; a connection that was closed deserves a second try.
+    assert!(fake.asked().len() <= 2 * faults.len(), "{} fetches", fake.asked().len());
+    drop(fake);
+    cluster.wait_linked(2);
+    get_all(&cluster, "node-2", &names, &body);
+    assert_eq!(cluster.sum(ORIGIN), from_disk, "node-1 has them all");
+}
+
+#[test]
+fn a_node_with_room_that_does_not_fill_costs_a_detour() {
+    /// Segments: more than a node's memory has room for.
+    const SEGMENTS: usize = 20;
+    let body = version(1, SEGMENTS * SEGMENT);
+    let segment = |index: usize| &body[index * SEGMENT..(index + 1) * SEGMENT];
+    let stories: [fn(&[u8]) -> Said; 6] = [
+        |bytes| Said::whole(bytes, 0),
+        |_| Said::refusal(Refusal::NotWanted),
+        |_| Said::refusal(Refusal::Overloaded),
+        |bytes| Said::chunks(bytes, 0, 3).close(),
+        |bytes| Said::chunks(bytes, 0, 1).changed_chunk(&bytes[CHUNK..2 * CHUNK]),
+        |bytes| Said::chunks(bytes, 0, 2).hang(),
+    ];
+    let site = Site::new().with("film", &body);
+    let cluster = CacheCluster::start(1, 1, site, "size_bytes_max = \"32MiB\"");
+    let named = |index: usize| {
+        let said = stories[index % stories.len()](segment(index));
+        (cluster.segment_name("film", index as u32), said)
+    };
+    let scripts: HashMap<_, _> = (0..SEGMENTS).map(named).collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        scripts.get(&name).cloned()
+    });
+    cluster.wait_linked(2);
+    for index in 0..SEGMENTS {
+        let range = format!("bytes={}-{}", index * SEGMENT, (index + 1) * SEGMENT - 1);
+        let mut client = RawClient::connect(cluster.outer("node-1"));
+        let reply = client.request("GET", "/film", &[("Range", &range)]);
+        assert_same(&reply.body, segment(index));
+    }
+    let leased = |request: &PeerRequest| match request {
+        PeerRequest::Fetch { origin, .. } => origin.as_ref().is_some_and(|it| it.has_lease),
+        _ => false,
+    };
+    let asked = fake.asked().iter().filter(|request| leased(request)).count();
+    assert!(asked >= stories.len(), "each story was told: {asked}");
+    let placed = cluster.sum(PLACED);
+    assert!(placed > 0 && placed < SEGMENTS as u64 / 2, "{placed}");
+    // Or more: what leaves so small a memory before it is asked for is read again.
+    let from_disk = || cluster.sum(ORIGIN) >= SEGMENTS as u64 - placed;
+    poll_until(PATIENCE, "what the other did not give is read", from_disk);
+}
+
+#[test]
+fn who_does_not_show_the_key_is_not_fetched_from() {
+    let body = version(1, LEN);
+    let greetings = [Greeting::OtherKey, Greeting::Silence, Greeting::Rubbish, Greeting::Full];
+    let names = ["other-key", "silence", "rubbish", "full"];
+    let site = names.iter().fold(Site::new(), |site, name| site.with(name, &body));
+    let cluster = CacheCluster::start(1, 2, site, "");
+    let mut fakes = Vec::new();
+    for (at, (greeting, name)) in greetings.into_iter().zip(names).enumerate() {
+        let script = HashMap::from([(cluster.segment_name(name, 0), Said::whole(&body, 0))]);
+        fakes.push(fake_holder(&cluster, &format!("fake-{at}"), greeting, script));
+    }
+    wait_known(&cluster, 4);
+    get_all(&cluster, "node-1", &names, &body);
+    [LOST, ORIGIN].iter().for_each(|metric| cluster.wait_sum(metric, 4));
+    let refused = |by, reason| {
+        cluster.sum(&format!("skep_streams_refused{{by=\"{by}\",reason=\"{reason}\"}}"))
+    };
+    assert_eq!(refused("here", "proof"), 1);
+    assert_eq!(refused("here", "version"), 1);
+    assert_eq!(refused("there", "full"), 1);
+    assert_eq!(cluster.sum("skep_stream_events{kind=\"ungreeted\"}"), 1);
+    assert!(fakes.iter().all(|fake| fake.asked().is_empty()));
+}
+
+#[test]
+fn where_one_of_two_holders_fails_the_other_is_asked_and_no_disk() {
+    let body = version(1, LEN);
+    let names: Vec<String> = (0..24).map(|number| format!("f{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let site = names.iter().fold(Site::new(), |site, name| site.with(name, &body));
+    let cluster = CacheCluster::start(1, 2, site, "");
+    get_all(&cluster, "node-1", &names, &body);
+    wait_known(&cluster, 24);
+    let faults: Vec<Said> = faults(&body).into_iter().map(|(_, _, said)| said).collect();
+    let scripts = names.iter().zip(faults.iter().cycle());
+    let scripts = scripts.map(|(name, said)| (cluster.segment_name(name, 0), said.clone()));
+    let fake = fake_holder(&cluster, "node-9", Greeting::Right, scripts.collect());
+    poll_until(PATIENCE, "both are holders", || {
+        let nodes = cluster.coordinator("dispatcher-1")["nodes"].clone();
+        nodes
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|node| node["held_bytes"] == (24 * LEN) as u64)
+            .count()
+            == 2
+    });
+    get_all(&cluster, "node-2", &names, &body);
+    // Which of two is named first is chance: that it never is this one, too small a one.
+    assert!(!fake.asked().is_empty());
+    assert_eq!(cluster.sum(ORIGIN), 24, "each was read once, by node-1");
+}
+
+#[test]
+fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset() {
+    let body = version(1, LEN);
+    let stories = [
+        ("dies", Said::chunks(&body, 0, 1).close()),
+        ("stalls", Said::chunks(&body, 0, 1).hang()),
+        ("lies", Said::chunks(&body, 0, 1).changed_chunk(&body[CHUNK..2 * CHUNK])),
+        ("knows-nothing", Said::refusal(Refusal::NotThere)),
+    ];
+    let site = stories.iter().fold(Site::new(), |site, (name, _)| site.with(name, &body));
+    let cluster = CacheCluster::start(1, 2, site, "");
+    let named = |(name, said): &(&str, Said)| (cluster.segment_name(name, 0), said.clone());
+    let scripts: HashMap<_, _> = stories.iter().map(named).collect();
+    let segments: Vec<SegmentName> = scripts.keys().copied().collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        scripts.get(&name).cloned()
+    });
+    // It gets the leases, and renews them while it does nothing.
+    let mut leases = Vec::new();
+    for segment in segments {
+        let Told::Grant { lease } = fake.ask(segment, LEN as u32) else { panic!("a lease") };
+        leases.push(lease);
+    }
+    for &lease in &leases {
+        fake.tell(&ToCoordinator::Renew { lease });
+    }
+    let names = stories.map(|(name, _)| name);
+    get_all(&cluster, "node-1", &names, &body);
+    // Node-1 became the leader of each, and said why.
+    cluster.wait_sum(ORIGIN, 4);
+    cluster.wait_sum(DIRECTORY_ERROR, 4);
+    cluster.wait_sum(PEER_BYTES, 3 * CHUNK as u64);
+    cluster.wait_sum(ORIGIN_BYTES, (4 * LEN - 3 * CHUNK) as u64);
+    // What it says of its leases now counts no more.
+    leases.iter().for_each(|&lease| fake.tell(&ToCoordinator::Ended { lease, is_held: true }));
+    wait_known(&cluster, 4);
+    get_all(&cluster, "node-2", &names, &body);
+    assert_eq!(cluster.sum(ORIGIN), 4);
+}
+
+/// What the head of a target of `origin`'s site is called by all nodes.
+fn head_name(origin: &Origin, target: &str) -> SegmentName {
+    let site = format!("origins {} as None", origin.url());
+    let (site, target) = (site.as_bytes(), target.as_bytes());
+    ObjectName::head(site, target, b"head of site 0", PurgeStamp::NONE)
+}
+
+#[test]
+fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
+    let late = || Said::default().hang();
+    // What a holder does, what a leader does; and how often the directory was wrong.
+    let stories = [
+        ("/late", Some(late()), None, 0),
+        ("/garbage", Some(Said::bytes([0xff; 4096])), None, 0),
+        ("/absent", Some(Said::refusal(Refusal::NotThere)), None, 1),
+        ("/late-leader", None, Some(late()), 1),
+    ];
+    let origin = Origin::of(version(1, 1_000), "\"v1\"", FRESH);
+    let cluster = CacheCluster::start_of(1, 1, Site::new(), &origin.line(), "");
+    let said = stories.iter().map(|(target, holder, leader, _)| {
+        (head_name(&origin, target), holder.clone().or(leader.clone()).unwrap())
+    });
+    let said: HashMap<_, _> = said.collect();
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        said.get(&name).cloned()
+    });
+    let holders = stories.iter().filter(|(_, holder, ..)| holder.is_some());
+    fake.claim(holders.map(|(target, ..)| (head_name(&origin, target), 0)));
+    wait_known(&cluster, 3);
+    assert!(matches!(fake.ask(head_name(&origin, "/late-leader"), 0), Told::Grant { .. }));
+    for (target, _, _, wrong) in stories {
+        let before = cluster.sum(DIRECTORY_ERROR);
+        cluster.get("node-1", target).assert_status(200);
+        assert_eq!(cluster.sum(DIRECTORY_ERROR) - before, wrong, "{target}");
+        let head = PeerRequest::Head { name: head_name(&origin, target) };
+        assert!(fake.asked().contains(&head), "{target}");
+    }
+    assert_eq!(origin.asked().len(), 4);
+}
+
+#[test]
+fn who_offers_a_last_copy_and_does_not_give_it_keeps_nobody_waiting() {
+    let body = version(1, LEN);
+    let site = Site::new().with("a", &body).with("b", &body);
+    let cluster = CacheCluster::start(1, 1, site, "");
+    let [a, b] = ["a", "b"].map(|name| cluster.segment_name(name, 0));
+    let said = [(a, Said::chunks(&body, 0, 1).hang()), (b, Said::whole(&body, 0))];
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let said = HashMap::from(said);
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, move |name, _| {
+        said.get(&name).cloned()
+    });
+    cluster.wait_linked(2);
+    let offer = |name| fake.offer(cluster.inner("node-1"), name, LEN as u32).unwrap();
+    thread::scope(|scope| {
+        let offered = scope.spawn(|| offer(a));
+        poll_until(PATIENCE, "it is being taken over", || !fake.asked().is_empty());
+        get_all(&cluster, "node-1", &["a"], &body);
+        // Read from the disk meanwhile.
+        cluster.wait_sum(ORIGIN, 1);
+        assert_eq!(offered.join().unwrap(), PeerReply::Refused(Refusal::NotWanted));
+    });
+    // One that is there in time is taken, and read from memory.
+    assert_eq!(offer(b), PeerReply::Taken);
+    get_all(&cluster, "node-1", &["a", "b"], &body);
+    assert_eq!((cluster.sum(ORIGIN), cluster.sum(PEER)), (1, 0));
+}
+
+/// Asks for `/a` and leaves the answer.
+fn begin(cluster: &CacheCluster, node: &str) -> RawClient {
+    let mut client = RawClient::connect(cluster.outer(node));
+    client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    client
+}
+
+/// Reads so many bytes of a body whose head has come.
+fn read(client: &mut RawClient, bytes: usize) -> Vec<u8> {
+    let mut body = Vec::new();
+    while body.len() < bytes {
+        let read = client.try_read_some().unwrap();
+        assert!(!read.is_empty(), "closed after {} bytes", body.len());
+        body.extend(read);
+    }
+    body
+}
+
+/// An origin of one object whose first answer halts within its body.
+fn halting(body: &[u8], bytes: usize) -> Origin {
+    let (body, is_first) = (body.to_vec(), std::sync::atomic::AtomicBool::new(true));
+    Origin::start(move |asked| {
+        let answer = Answer::of(asked, &body, "\"v1\"", FRESH);
+        match is_first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            true => answer.halt(bytes),
+            false => answer,
+        }
+    })
+}
+
+#[test]
+fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
+    let body = version(1, SEGMENT);
+    let origin = halting(&body, SEGMENT / 2 + 77);
+    let mut cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), "");
+    let mut clients = ["node-1", "node-2", "node-3"].map(|node| {
+        let mut client = begin(&cluster, node);
+        client.try_head().unwrap();
+        let start = read(&mut client, SEGMENT / 2);
+        (client, start)
+    });
+    assert_eq!(origin.asked().len(), 1, "one leader");
+    cluster.kill("node-1");
+    let [(dead, dead_start), others @ ..] = &mut clients;
+    dead_start.extend(dead.read_to_close());
+    assert_same(dead_start, &body[..dead_start.len()]);
+    for (client, start) in others {
+        let missing = SEGMENT - start.len();
+        start.extend(read(client, missing));
+        assert_same(start, &body);
+    }
+    let rest = format!("bytes={}-{}", SEGMENT / 2, SEGMENT - 1);
+    assert_eq!(origin.ranges(), [HEAD_RANGE, &rest]);
+    poll_until(PATIENCE, "both copies are known", || {
+        cluster.coordinator("dispatcher-1")["copies"].as_u64() == Some(2)
+    });
+    cluster.run("node-1");
+    cluster.wait_linked(3);
+    assert_same(&cluster.get("node-1", "/a").body, &body);
+    // The head was node-1's to hand on, and is asked for again; the bytes are not.
+    let is_head = |range: &&String| **range == HEAD_RANGE;
+    assert_eq!(origin.ranges().iter().filter(|range| !is_head(range)).count(), 1);
+    assert!(origin.asked().len() <= 3);
+    assert_eq!(cluster.metric("node-1", ORIGIN), 0);
+}
+
+#[test]
+fn a_fill_keeps_its_lease_however_slow_the_origin_is() {
+    let body = version(1, SEGMENT);
+    let origin = halting(&body, SEGMENT / 2 + 77);
+    let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), "");
+    let begun = |node| {
+        let mut client = begin(&cluster, node);
+        client.try_head().unwrap();
+        let start = read(&mut client, SEGMENT / 2);
+        (client, start)
+    };
+    let first = begun("node-1");
+    // Longer than a lease lasts without a word.
+    let began = Instant::now();
+    poll_until(PATIENCE, "the lease would be over", || {
+        began.elapsed() > Duration::from_millis(2_500)
+    });
+    let second = begun("node-2");
+    origin.go_on();
+    for (mut client, mut start) in [first, second] {
+        let missing = SEGMENT - start.len();
+        start.extend(read(&mut client, missing));
+        assert_same(&start, &body);
+    }
+    assert_eq!(origin.asked().len(), 1);
+}
+
+#[test]
+fn when_the_coordinator_dies_within_a_lease_the_fill_goes_on() {
+    for dispatchers in [1, 2] {
+        let body = version(1, SEGMENT);
+        let origin = halting(&body, SEGMENT / 2 + 77);
+        let mut cluster = CacheCluster::start_of(dispatchers, 3, Site::new(), &origin.line(), "");
+        let mut clients = ["node-1", "node-2"].map(|node| {
+            let mut client = begin(&cluster, node);
+            client.try_head().unwrap();
+            let start = read(&mut client, SEGMENT / 2);
+            (client, start)
+        });
+        cluster.kill("dispatcher-1");
+        origin.go_on();
+        for (client, start) in &mut clients {
+            let missing = SEGMENT - start.len();
+            start.extend(read(client, missing));
+            assert_same(start, &body);
+        }
+        assert_eq!(origin.asked().len(), 1, "with {dispatchers} dispatchers");
+        assert_same(&cluster.get("node-3", "/a").body, &body);
+        cluster.run("dispatcher-1");
+        cluster.wait_linked(3);
+        for node in ["node-1", "node-2", "node-3"] {
+            assert_same(&cluster.get(node, "/a").body, &body);
+        }
+    }
+}
+
+#[test]
+fn without_any_dispatcher_each_segment_is_filled_once_by_its_owner() {
+    let body = version(1, 6 * SEGMENT + 4_321);
+    let site = Site::new().with("a", &body);
+    let mut cluster = CacheCluster::start(2, 3, site, "");
+    cluster.kill("dispatcher-1");
+    cluster.kill("dispatcher-2");
+    thread::scope(|scope| {
+        for client in 0..9 {
+            let (cluster, body) = (&cluster, &body);
+            let node = format!("node-{}", 1 + client % 3);
+            scope.spawn(move || assert_same(&cluster.get(&node, "/a").body, body));
+        }
+    });
+    // By two nodes from its owner.
+    cluster.wait_sum(OWNER, 14);
+    cluster.wait_sum(ORIGIN, 7);
+}

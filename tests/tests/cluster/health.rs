@@ -1,0 +1,108 @@
+//! What takes a node out: nothing that clients, files or origins do.
+
+use std::fs::File;
+use std::io::Write;
+
+use skep_tests::cache::{CacheCluster, SEGMENT};
+use skep_tests::content::version;
+use skep_tests::origin::{Answer, FRESH, Origin, Then};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, poll_until};
+
+const GATE: &str = "dispatcher-1";
+
+/// Bad requests: more than take three nodes out that are blamed for each.
+const ROUNDS: usize = 15;
+
+/// More than all buffers between a node's memory and a client hold.
+const BIG_BYTES: usize = 64 << 20;
+
+/// Three nodes, all of which get requests of all services.
+fn cluster_of(site: Site, lines: Option<&str>) -> CacheCluster {
+    let cluster = match lines {
+        None => CacheCluster::start(1, 3, site, ""),
+        Some(lines) => CacheCluster::start_of(1, 3, site, lines, ""),
+    };
+    poll_until(PATIENCE, "all nodes are up", || states(&cluster).iter().all(|state| state == "up"));
+    cluster
+}
+
+fn states(cluster: &CacheCluster) -> Vec<String> {
+    let status = cluster.status(GATE);
+    let services = status["services"].as_array().unwrap();
+    let nodes = services.iter().flat_map(|service| service["nodes"].as_array().unwrap());
+    nodes.map(|node| node["state"].as_str().unwrap().to_owned()).collect()
+}
+
+/// No node is out, nor was since it joined.
+#[track_caller]
+fn assert_never_out(cluster: &CacheCluster) {
+    let said = cluster.daemon(GATE).stderr_text();
+    let is_out = |line: &str| line.contains("-> down") && !line.contains("joining -> down");
+    assert!(!said.lines().any(is_out), "{said}");
+    assert!(states(cluster).iter().all(|state| state == "up"));
+}
+
+#[test]
+fn a_file_that_grows_while_it_is_sent_takes_no_node_out() {
+    let site = Site::new().with("small", "small").with_large("log", BIG_BYTES);
+    let cluster = cluster_of(site, None);
+    let mut log = File::options().append(true).open(cluster.site.path("log")).unwrap();
+    let mut cut = 0;
+    for _ in 0..ROUNDS {
+        let mut client = RawClient::connect(cluster.outer(GATE));
+        client.send("GET /log HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let head = client.try_head().unwrap();
+        head.assert_status(200);
+        log.write_all(b"a line\n").unwrap();
+        let announced: usize = head.header("content-length").unwrap().parse().unwrap();
+        cut += usize::from(client.read_to_close().len() < announced);
+    }
+    assert!(cut > ROUNDS / 2, "{cut} replies were cut: what this test is about");
+    assert_never_out(&cluster);
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+}
+
+#[test]
+fn an_object_that_its_origin_breaks_off_takes_no_node_out() {
+    let bytes = version(1, 3 * SEGMENT);
+    let origin = Origin::start(move |asked| match &*asked.target {
+        "/small" => Answer::new(200, FRESH, "small"),
+        // It knows no ranges and does not say of what version it is.
+        _ => Answer::new(200, "", &bytes).cut(SEGMENT + SEGMENT / 2, Then::Close),
+    });
+    let cluster = cluster_of(Site::new(), Some(&origin.line()));
+    let mut cut = 0;
+    // Nodes that are told by others that it is not to be had say so.
+    poll_until(PATIENCE, "many replies were cut", || {
+        let mut client = RawClient::connect(cluster.outer(GATE));
+        client.send("GET /bad HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let status = client.try_head().unwrap().status;
+        assert!(matches!(status, 200 | 502), "{status}");
+        cut += usize::from(status == 200 && client.read_to_close().len() < 3 * SEGMENT);
+        cut == ROUNDS
+    });
+    assert_never_out(&cluster);
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+}
+
+#[test]
+fn an_origin_that_hangs_makes_no_node_late() {
+    let origin = Origin::start(|asked| match &*asked.target {
+        "/small" => Answer::new(200, FRESH, "small"),
+        _ => Answer { then: Then::Hang, ..Answer::default() },
+    });
+    let port = FreePort::claim();
+    // Of the two that wait for the origin the dispatcher is the first to have enough.
+    let lines = format!(
+        "{}[[service]]\nname = \"hasty\"\nlisten = \"{}\"\nresponse_timeout_ms = \"100ms\"\n",
+        origin.line(),
+        port.address()
+    );
+    let cluster = cluster_of(Site::new(), Some(&lines));
+    for number in 0..ROUNDS {
+        let path = format!("/hangs/{number}");
+        RawClient::connect(port.address()).get(&path).assert_status(504);
+    }
+    assert_never_out(&cluster);
+    RawClient::connect(cluster.outer(GATE)).get("/small").assert_status(200);
+}

@@ -1,0 +1,87 @@
+//! A file larger than a node's memory and smaller than the cluster's: whoever reads
+//! whatever of it, the origin sends it once. (`skep-lab large` has the full size,
+//! and speeds.)
+
+use skep_lab::load::{Parts, Pattern, Target};
+use skep_tests::Site;
+use skep_tests::cache::CacheCluster;
+use skep_tests::direct::figure;
+use skep_tests::origin::Origin;
+use skep_tests::sought::{LOST, REFUSED, SILENT};
+use skep_tests::sought::{ORIGIN_BYTES, PLACED};
+
+const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+const PATTERN: Pattern = Pattern { seed: 7 };
+
+/// A node's memory; three of them have room for the file.
+const CACHE: &str = "size_bytes_max = \"64MiB\"";
+const LEN: u64 = 112 << 20;
+
+/// Readers at once: as many for each byte of the nodes' memories as a hundred are
+/// for ten nodes of 256 MiB.
+const READERS: usize = 8;
+
+/// Parts that they read, each of so many bytes: five times the file.
+const PARTS: u64 = 600;
+const PART_BYTES: u64 = 1_000_000;
+
+/// Of origin traffic over the file's length, in percent.
+const PERCENT_MAX: u64 = 105;
+
+#[test]
+fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
+    let mut bytes = vec![0; LEN as usize];
+    PATTERN.fill(0, &mut bytes);
+    let origin = Origin::of(bytes.clone(), "\"v1\"", "Cache-Control: max-age=3600\r\n");
+    let remote = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), CACHE);
+    let folder = CacheCluster::start(1, 3, Site::new().with("film", &bytes), CACHE);
+    for (what, cluster) in [("an origin", remote), ("a shared folder", folder)] {
+        for (nth, node) in NODES.iter().enumerate() {
+            let whole = cluster.get(node, "/film");
+            assert_eq!(PATTERN.first_wrong(0, &whole.body), None, "{what}, {nth}");
+            assert_eq!(whole.body.len() as u64, LEN, "{what}, {nth}");
+        }
+        let [read, placed] = [ORIGIN_BYTES, PLACED].map(|metric| cluster.sum(metric));
+        figure(&format!(
+            "a file of two nodes' memories at three nodes, read in order at each: {} % of it \
+             came from {what}, {placed} segments to where there was room",
+            read * 100 / LEN
+        ));
+        assert!(placed > 0, "{what}: one node's memory has room for half of it");
+        assert!(read * 100 <= LEN * PERCENT_MAX, "{what}: {read} of {LEN} bytes");
+    }
+}
+
+#[test]
+fn readers_at_random_offsets_cost_the_origin_the_file_once() {
+    let mut bytes = vec![0; LEN as usize];
+    PATTERN.fill(0, &mut bytes);
+    let origin = Origin::of(bytes, "\"v1\"", "Cache-Control: max-age=3600\r\n");
+    let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), CACHE);
+    let percent = || cluster.sum("skep_origin_bytes") * 100 / LEN;
+    let parts = Parts {
+        targets: NODES.map(|node| Target::new(cluster.outer(node), "/film")).into(),
+        object_bytes: LEN,
+        part_bytes: PART_BYTES,
+        readers: READERS,
+        count: PARTS,
+        rate_bytes_s: 0,
+        seed: 11,
+        pattern: Some(PATTERN),
+        timeout_ms: 60_000,
+    };
+    let report = parts.run().unwrap();
+    assert_eq!((report.succeeded, report.failed), (PARTS, 0), "{:?}", report.examples);
+    let by_readers = percent();
+    // One who reads it from its beginning to its end gets it from all memories.
+    let whole = cluster.get("node-2", "/film");
+    assert_eq!(PATTERN.first_wrong(0, &whole.body), None);
+    assert_eq!(whole.body.len() as u64, LEN);
+    let in_all = percent();
+    figure(&format!(
+        "{READERS} readers at random offsets of a file of two nodes' memories at three nodes: \
+         origin traffic {by_readers} % of the file, {in_all} % after all of it was read once more"
+    ));
+    let doubts = [LOST, SILENT, REFUSED].map(|metric| (metric, cluster.sum(metric)));
+    assert!(in_all <= PERCENT_MAX, "{by_readers} %, then {in_all} % of the file; {doubts:?}");
+}

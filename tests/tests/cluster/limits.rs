@@ -1,0 +1,207 @@
+//! Nodes that have enough to do: other nodes get elsewhere what they refuse, and
+//! neither clients nor nodes take each other's connections.
+
+use std::fs;
+use std::net::TcpStream;
+
+use skep_tests::cache::{CacheCluster, OWN_NAME};
+use skep_tests::content::{assert_same, version};
+use skep_tests::origin::{Answer, FRESH, Origin};
+use skep_tests::sought::{ORIGIN, PEER, REFUSED};
+use skep_tests::{PATIENCE, RawClient, Site, Source, poll_until};
+
+const OVERLOADED: &str = "skep_peer_requests_total{outcome=\"overloaded\"}";
+const TO_SEND: &str = "skep_bytes_outstanding";
+
+/// Over it a node refuses others: so much for them, or eight times that for clients.
+const LIMIT: &str = "outstanding_bytes_max = \"1MiB\"\n";
+const CLIENTS_BYTES: u64 = 8 << 20;
+
+const SMALL_BYTES: usize = 100_000;
+const BIG_BYTES: usize = 64 << 20;
+
+/// Clients that a node admits in tests of that.
+const CLIENTS_MAX: usize = 8;
+
+fn small() -> Vec<u8> {
+    version(2, SMALL_BYTES)
+}
+
+/// Clients of `node` that read no more than the head of the big file; too many
+/// for it to get more to do.
+fn occupy(cluster: &CacheCluster, node: &str) -> Vec<RawClient> {
+    let mut clients = Vec::new();
+    // From anywhere in a segment, so that they do not all stop at the end of one.
+    for start in (0..4 << 20).step_by(128 << 10) {
+        let mut client = RawClient::connect(cluster.outer(node));
+        let range = format!("Range: bytes={start}-");
+        client.send(format!("GET /big HTTP/1.1\r\nHost: test\r\n{range}\r\n\r\n"));
+        client.try_head().unwrap().assert_status(206);
+        clients.push(client);
+    }
+    poll_until(PATIENCE, "it has much to send to clients", || {
+        cluster.metric(node, TO_SEND) > CLIENTS_BYTES
+    });
+    clients
+}
+
+/// Waits until the coordinator knows of so many copies.
+fn wait_copies(cluster: &CacheCluster, copies: u64) {
+    poll_until(PATIENCE, &format!("{copies} copies are known"), || {
+        cluster.coordinator("dispatcher-1")["copies"].as_u64() == Some(copies)
+    });
+}
+
+/// A request for `/a` with so many fields, whose head has so many bytes.
+fn request(fields: usize, bytes: usize) -> String {
+    let mut text = "GET /a HTTP/1.1\r\nHost: test\r\nA:".to_owned();
+    let rest = "X:y\r\n".repeat(fields - 2) + "\r\n";
+    let room = bytes.saturating_sub(text.len() + 2 + rest.len());
+    text += &"a".repeat(room);
+    text + "\r\n" + &rest
+}
+
+#[test]
+fn what_a_dispatcher_takes_its_nodes_take() {
+    let cluster = CacheCluster::start(1, 1, Site::new().with("a", "a"), "");
+    let gate = cluster.outer("dispatcher-1");
+    poll_until(PATIENCE, "its node is up", || RawClient::connect(gate).get("/a").status == 200);
+    let mut asked = Vec::new();
+    for fields in [90, 95, 96, 97, 98, 99, 100, 101] {
+        let status = RawClient::connect(gate).send(request(fields, 0)).response().status;
+        asked.push((fields, status));
+    }
+    let taken = |fields| (fields, if fields <= 100 { 200 } else { 431 });
+    assert_eq!(asked, asked.iter().map(|it| taken(it.0)).collect::<Vec<_>>());
+    for (bytes, status) in [(16_000, 200), (16_384, 200), (16_385, 431)] {
+        for fields in [3, 100] {
+            let text = request(fields, bytes);
+            assert_eq!(text.len(), bytes);
+            let reply = RawClient::connect(gate).send(text).response();
+            assert_eq!(reply.status, status, "{bytes} bytes in {fields} fields");
+        }
+    }
+}
+
+#[test]
+fn what_a_node_takes_of_an_origin_its_dispatcher_takes() {
+    // As many fields as an origin may send, with Content-Length and Cache-Control.
+    let fields = FRESH.to_owned() + &"X: y\r\n".repeat(97);
+    let filled = |line: &str| format!("{line}: {}\r\n", "y".repeat(30_000));
+    let long = FRESH.to_owned() + &filled("X");
+    let origin = Origin::start(move |asked| match &*asked.target {
+        "/many" => Answer::new(200, &fields, "many"),
+        _ => Answer::new(200, &long, "long"),
+    });
+    let lines = origin.line() + "headers = { x-one = \"1\", x-two = \"2\" }\n";
+    let cluster = CacheCluster::start_of(1, 1, Site::new(), &lines, "");
+    for path in ["/many", "/long"] {
+        assert_eq!(cluster.get("node-1", path).status, 200, "{path} at the node");
+        poll_until(PATIENCE, "its node is up", || {
+            RawClient::connect(cluster.outer("dispatcher-1")).get(path).status != 503
+        });
+        let reply = RawClient::connect(cluster.outer("dispatcher-1")).get(path);
+        assert_eq!(reply.status, 200, "{path} at the dispatcher");
+    }
+}
+
+#[test]
+fn a_node_full_of_slow_clients_refuses_others_which_go_elsewhere() {
+    let site = Site::new().with("a", small()).with("b", small()).with_large("big", BIG_BYTES);
+    let cluster = CacheCluster::start(1, 3, site, LIMIT);
+    for path in ["/a", "/b"] {
+        assert_same(&cluster.get("node-1", path).body, &small());
+    }
+    wait_copies(&cluster, 2);
+    let clients = occupy(&cluster, "node-1");
+    let read = cluster.metric("node-2", ORIGIN);
+    assert_same(&cluster.get("node-2", "/a").body, &small());
+    cluster.wait_metric("node-1", OVERLOADED, 1);
+    cluster.wait_metric("node-2", REFUSED, 1);
+    // Nobody else had it.
+    cluster.wait_metric("node-2", ORIGIN, read + 1);
+    // Now somebody else has it, who is asked first or next.
+    poll_until(PATIENCE, "two have /a", || {
+        let status = cluster.coordinator("dispatcher-1");
+        let of_node_2 =
+            status["nodes"].as_array().unwrap().iter().find(|it| it["name"] == "node-2");
+        of_node_2.unwrap()["held_bytes"].as_u64() >= Some(SMALL_BYTES as u64)
+    });
+    assert_same(&cluster.get("node-3", "/a").body, &small());
+    cluster.wait_metric("node-3", PEER, 1);
+    assert_eq!(cluster.metric("node-3", ORIGIN), 0);
+    drop(clients);
+    poll_until(PATIENCE, "it has nothing to send", || cluster.metric("node-1", TO_SEND) == 0);
+    let refused = cluster.sum(REFUSED);
+    assert_same(&cluster.get("node-2", "/b").body, &small());
+    cluster.wait_metric("node-2", PEER, 1);
+    assert_eq!(cluster.sum(REFUSED), refused);
+}
+
+#[test]
+fn clients_do_not_keep_others_from_what_only_one_disk_has() {
+    let site = Site::new().with("node-1/a", small()).with_large("node-1/big", BIG_BYTES);
+    fs::create_dir(site.path("node-2")).unwrap();
+    let lines = format!("root = \"{}\"\ncontent = \"partition\"\n", site.path(OWN_NAME).display());
+    let cluster = CacheCluster::start_of(1, 2, site, &lines, LIMIT);
+    let _clients = occupy(&cluster, "node-1");
+    assert_same(&cluster.get("node-2", "/a").body, &small());
+    assert_eq!(cluster.metric("node-1", OVERLOADED), 0);
+}
+
+#[test]
+fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
+    const CLIENTS: usize = 12;
+    let origin = Origin::of("x", "\"v1\"", FRESH);
+    let limits = "[limits]\nconnections_per_address_max = 4\n";
+    let cluster = CacheCluster::start_of(1, 1, Site::new(), &origin.line(), limits);
+    let gate = cluster.outer("dispatcher-1");
+    poll_until(PATIENCE, "its node is up", || {
+        Source::new().connect(gate).get("/well").status == 200
+    });
+    origin.close();
+    let asked: Vec<RawClient> = (0..CLIENTS)
+        .map(|number| {
+            let mut client = Source::new().connect(gate);
+            client.send(format!("GET /{number} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            client
+        })
+        .collect();
+    poll_until(PATIENCE, "all are asked for", || origin.asked().len() > CLIENTS);
+    origin.open();
+    for mut client in asked {
+        client.response().assert_status(200);
+    }
+    // One client is one, there and here.
+    for name in ["dispatcher-1", "node-1"] {
+        let source = Source::new();
+        let mut clients: Vec<_> = (0..5).map(|_| source.connect(cluster.outer(name))).collect();
+        let statuses: Vec<_> = clients.iter_mut().map(|it| it.get("/well").status).collect();
+        assert_eq!(statuses, [200, 200, 200, 200, 429], "{name}");
+    }
+}
+
+#[test]
+fn clients_and_nodes_are_admitted_each_for_themselves() {
+    let limits = format!("[limits]\nconnections_max = {CLIENTS_MAX}\n");
+    let cluster = CacheCluster::start(1, 2, Site::new().with("a", small()), &limits);
+    assert_same(&cluster.get("node-1", "/a").body, &small());
+    wait_copies(&cluster, 1);
+    // Strangers who connect where nodes do count as nodes until they have had
+    // their time to say who they are.
+    let strangers: Vec<_> = (0..2 * CLIENTS_MAX)
+        .map(|_| TcpStream::connect(cluster.inner("node-1")).unwrap())
+        .collect();
+    assert_same(&cluster.get("node-1", "/a").body, &small());
+    drop(strangers);
+    let mut clients = Vec::new();
+    poll_until(PATIENCE, "node-1 is full of clients", || {
+        let mut client = RawClient::connect(cluster.outer("node-1"));
+        let status = client.get("/a").status;
+        clients.push(client);
+        status == 503
+    });
+    assert_same(&cluster.get("node-2", "/a").body, &small());
+    cluster.wait_metric("node-2", PEER, 1);
+    assert_eq!(cluster.metric("node-2", ORIGIN), 0);
+}

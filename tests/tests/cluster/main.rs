@@ -1,0 +1,17 @@
+//! Several processes on the loopback: dispatchers, nodes, their cache: `cargo test -p skep-tests --test cluster`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod cache;
+mod churn;
+mod commands;
+mod faults;
+mod fills;
+mod health;
+mod large;
+mod limits;
+mod loads;
+mod parts;
+mod purge;
+mod slow;
+mod split;
+mod versions;

@@ -1,0 +1,97 @@
+//! Slow clients of a proxying dispatcher: what they do is not the node's matter.
+//! Steady ones get every byte over both hops; the dispatcher cuts off who takes
+//! nothing, and says so, before the node does.
+
+use std::net::SocketAddr;
+use std::thread;
+
+use skep_lab::{Bed, Topology};
+use skep_tests::cache::CacheCluster;
+use skep_tests::content::{self, assert_same};
+use skep_tests::direct::root_or_skip;
+use skep_tests::{PATIENCE, RawClient, Site, Steady, poll_until};
+
+const MIB: usize = 1024 * 1024;
+const SIZE: usize = 16 * MIB;
+
+/// What a dispatcher and a node cut off: who takes nothing for 600 ms, or less than
+/// 256 KiB/s on average of two seconds.
+const STRICT: &str = "[timeouts]\nwrite_stall_ms = \"600ms\"\nsend_min_bytes_per_s = \"256KiB\"\n\
+                      send_average_ms = \"2s\"\n";
+
+const STALLED: &str = "skep_connections_closed_total{reason=\"write_stall\"}";
+const SLOW: &str = "skep_connections_closed_total{reason=\"send_slow\"}";
+const FAILED: &str = "skep_upstream_failures_total";
+
+fn site() -> Site {
+    Site::new().with_large("large", SIZE)
+}
+
+/// A reader of all of `/large`.
+fn read(address: SocketAddr, rate_bytes_s: u64) -> Vec<u8> {
+    Steady::get(address, "/large", rate_bytes_s).0.read(SIZE)
+}
+
+/// So many readers at once, each of which must get all of it.
+fn read_all(address: SocketAddr, readers: usize, rate_bytes_s: u64) {
+    let whole = content::version(1, SIZE);
+    thread::scope(|scope| {
+        let readers: Vec<_> =
+            (0..readers).map(|_| scope.spawn(|| read(address, rate_bytes_s))).collect();
+        readers.into_iter().for_each(|reader| assert_same(&reader.join().unwrap(), &whole));
+    });
+}
+
+#[test]
+fn steady_readers_get_every_byte_through_a_dispatcher() {
+    let cluster = CacheCluster::start(1, 1, site(), STRICT);
+    read_all(cluster.outer("dispatcher-1"), 6, 2 * MIB as u64);
+}
+
+#[test]
+fn who_takes_nothing_is_cut_off_by_the_dispatcher_and_not_by_the_node() {
+    let cluster = CacheCluster::start(1, 1, site(), STRICT);
+    let dispatcher = cluster.outer("dispatcher-1");
+    let mut idle: Vec<_> = (0..4).map(|_| Steady::get(dispatcher, "/large", 1).0).collect();
+    poll_until(PATIENCE, "the dispatcher cuts them off", || {
+        cluster.metric("dispatcher-1", STALLED) == 4
+    });
+    assert_eq!([STALLED, SLOW].map(|it| cluster.metric("node-1", it)), [0, 0]);
+    assert_eq!(cluster.metric("dispatcher-1", FAILED), 0, "the node is not to blame");
+    for client in &mut idle {
+        assert!(client.read_to_close().len() < SIZE);
+    }
+    // And it is still asked.
+    let (_, head) = Steady::get(dispatcher, "/large", MIB as u64);
+    head.assert_status(200);
+}
+
+/// The node answers before it has the body, which never comes: the reply that went out
+/// must not take away the deadline of what is read behind it.
+#[test]
+fn a_body_that_never_comes_holds_nothing_at_a_dispatcher() {
+    let cluster = CacheCluster::start(1, 1, site(), "");
+    let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
+    client.send("POST /large HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nx");
+    client.response().assert_status(405);
+    client.assert_closed();
+}
+
+/// Where a segment is 1,460 bytes long, and windows open by smaller steps than on
+/// loopback.
+#[test]
+fn steady_readers_get_every_byte_over_links_with_an_mtu_of_1500() {
+    if !root_or_skip() {
+        return;
+    }
+    let topology = Topology { clients: 1, dispatchers: 1, nodes: 1, ..Topology::default() };
+    let (bed, site) = (Bed::new(&topology).unwrap(), site());
+    let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
+    let cluster = CacheCluster::start_on(bed, site, &lines, STRICT);
+    let client = cluster.machine("client-1");
+    for server in ["node-1", "dispatcher-1"] {
+        let address = cluster.outer(server);
+        // Threads are of the machine that starts them.
+        client.run(|| read_all(address, 3, 3 * MIB as u64)).unwrap();
+    }
+}

@@ -1,0 +1,125 @@
+//! Nodes that can't reach each other, although both are linked with the
+//! coordinator: who asks goes to the other holder or to the origin.
+
+use std::thread;
+use std::time::Instant;
+
+use skep_lab::{Bed, Topology};
+use skep_tests::cache::CacheCluster;
+use skep_tests::content::{assert_same, version};
+use skep_tests::direct::{figure, root_or_skip};
+use skep_tests::sought::{LOST, ORIGIN, PEER};
+use skep_tests::{PATIENCE, Site, poll_until};
+
+/// Two chunks on the way between nodes, and a bit.
+const LEN: usize = 600_000;
+
+/// A dispatcher and three nodes that see `files` files `f0`, `f1`, ...
+fn start(files: usize) -> Option<CacheCluster> {
+    if !root_or_skip() {
+        return None;
+    }
+    let bed = Bed::new(&Topology { dispatchers: 1, nodes: 3, ..Topology::default() }).unwrap();
+    let site = (0..files).fold(Site::new(), |site, number| {
+        site.with(&format!("f{number}"), version(number as u32, LEN))
+    });
+    let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
+    Some(CacheCluster::start_on(bed, site, &lines, ""))
+}
+
+fn get_all(cluster: &CacheCluster, node: &str, files: usize) {
+    thread::scope(|scope| {
+        for number in 0..files {
+            scope.spawn(move || {
+                let response = cluster.get(node, &format!("/f{number}"));
+                assert_eq!(response.status, 200, "f{number}");
+                assert_same(&response.body, &version(number as u32, LEN));
+            });
+        }
+    });
+}
+
+fn cut(cluster: &CacheCluster, one: &str, other: &str) {
+    cluster.bed().partition(cluster.machine(one), cluster.machine(other)).unwrap();
+}
+
+/// Waits until the coordinator knows that a node holds so many files.
+fn wait_held(cluster: &CacheCluster, node: &str, files: usize) {
+    poll_until(PATIENCE, &format!("{files} files are held by {node}"), || {
+        let nodes = cluster.coordinator("dispatcher-1")["nodes"].clone();
+        let held = |it: &serde_json::Value| it["held_bytes"] == (files * LEN) as u64;
+        nodes.as_array().unwrap().iter().any(|it| it["name"] == node && held(it))
+    });
+}
+
+#[test]
+fn a_holder_that_is_cut_off_is_passed_over_for_the_other() {
+    const FILES: usize = 32;
+    let Some(cluster) = start(FILES) else { return };
+    for node in ["node-1", "node-3"] {
+        get_all(&cluster, node, FILES);
+        wait_held(&cluster, node, FILES);
+    }
+    let before = cluster.metric("node-2", PEER);
+    cut(&cluster, "node-1", "node-2");
+    let start = Instant::now();
+    get_all(&cluster, "node-2", FILES);
+    let elapsed_ms = start.elapsed().as_millis();
+    // Which holder is named first is chance.
+    let lost = cluster.metric("node-2", LOST);
+    assert!(lost > 0 && lost < FILES as u64, "{lost} of {FILES}");
+    cluster.wait_metric("node-2", PEER, before + FILES as u64);
+    assert_eq!(cluster.metric("node-2", ORIGIN), 0, "nothing was read twice; {lost} lost");
+    figure(&format!(
+        "a cut between a node and one of two holders: {FILES} files in {elapsed_ms} ms"
+    ));
+}
+
+#[test]
+fn who_is_cut_off_from_the_only_holder_reads_the_origin_and_the_cut_heals() {
+    const FILES: usize = 8;
+    let Some(cluster) = start(2 * FILES) else { return };
+    get_all(&cluster, "node-1", FILES);
+    wait_held(&cluster, "node-1", FILES);
+    // A connection between them that is in use when the cut comes, too.
+    assert_same(&cluster.get("node-2", "/f0").body, &version(0, LEN));
+    cut(&cluster, "node-1", "node-2");
+    let start = Instant::now();
+    get_all(&cluster, "node-2", FILES);
+    let elapsed_ms = start.elapsed().as_millis();
+    cluster.wait_metric("node-2", ORIGIN, FILES as u64 - 1);
+    cluster.wait_metric("node-2", LOST, FILES as u64 - 1);
+    cluster.bed().heal_all().unwrap();
+    // New files; who has read them says so at once.
+    get_all(&cluster, "node-1", 2 * FILES);
+    wait_held(&cluster, "node-1", 2 * FILES);
+    get_all(&cluster, "node-2", 2 * FILES);
+    let lost = cluster.metric("node-2", LOST);
+    let read = cluster.metric("node-2", ORIGIN);
+    assert_eq!(read, FILES as u64 - 1, "they are got from node-1; {lost} lost");
+    figure(&format!("a cut between a node and the only holder: {FILES} files in {elapsed_ms} ms"));
+}
+
+#[test]
+fn a_node_that_is_cut_off_from_all_others_serves_alone_and_comes_back() {
+    const FILES: usize = 6;
+    let Some(cluster) = start(2 * FILES) else { return };
+    get_all(&cluster, "node-1", FILES);
+    for other in ["dispatcher-1", "node-1", "node-2"] {
+        cut(&cluster, "node-3", other);
+    }
+    let start = Instant::now();
+    get_all(&cluster, "node-3", FILES);
+    let elapsed_ms = start.elapsed().as_millis();
+    cluster.wait_linked(2);
+    get_all(&cluster, "node-2", FILES);
+    cluster.bed().heal_all().unwrap();
+    cluster.wait_linked(3);
+    wait_held(&cluster, "node-3", FILES);
+    get_all(&cluster, "node-1", 2 * FILES);
+    wait_held(&cluster, "node-1", 2 * FILES);
+    let before = cluster.metric("node-3", ORIGIN);
+    get_all(&cluster, "node-3", 2 * FILES);
+    assert_eq!(cluster.metric("node-3", ORIGIN), before, "it has others again");
+    figure(&format!("a node cut off from all others: {FILES} files in {elapsed_ms} ms"));
+}

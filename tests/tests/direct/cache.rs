@@ -1,0 +1,69 @@
+//! The cluster cache in direct dispatch: the active dispatcher coordinates, and
+//! who takes over knows soon what nodes hold.
+
+use skep_tests::cache::wait_count;
+use skep_tests::content::{assert_same, version};
+use skep_tests::direct::{DirectCluster, Setup};
+use skep_tests::sought::{ORIGIN, OWNER, PEER, SILENT};
+use skep_tests::{PATIENCE, RawClient, poll_until};
+
+const FILES: u32 = 20;
+const LEN: usize = 100_000;
+const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
+
+/// What is counted: got from others, read, and what becomes of it without a coordinator.
+const METRICS: [&str; 4] = [PEER, ORIGIN, OWNER, SILENT];
+
+/// All files from a node; what the cache did for each.
+fn get_all(cluster: &DirectCluster, node: &str) -> Vec<String> {
+    let get = |number: u32| {
+        let address = cluster.node_address(node);
+        let get = move || RawClient::connect(address).get(&format!("/f{number}"));
+        let response = cluster.machine("client-1").run(get).unwrap();
+        assert_same(&response.assert_status(200).body, &version(number, LEN));
+        response.cache_status().to_owned()
+    };
+    (0..FILES).map(get).collect()
+}
+
+/// Waits until a dispatcher coordinates all nodes and knows where so many copies are.
+fn wait_coordinates(cluster: &DirectCluster, dispatcher: &str, copies: u32) {
+    poll_until(PATIENCE, &format!("{dispatcher} knows {copies} copies"), || {
+        let cache = cluster.coordinator(dispatcher);
+        let is_linked = cache["nodes"].as_array().is_some_and(|it| it.len() == NODES.len());
+        is_linked && cache["is_active"] == true && cache["copies"] == copies
+    });
+}
+
+#[test]
+fn nodes_share_their_memories_under_the_active_dispatcher_and_under_the_next_one() {
+    let setup = Setup { site: "content = \"shared\"\n".into(), ..Setup::of(2, 3) };
+    let Some(cluster) = DirectCluster::prepare(setup) else { return };
+    for number in 0..FILES {
+        let path = cluster.path("site").join(format!("f{number}"));
+        std::fs::write(path, version(number, LEN)).unwrap();
+    }
+    cluster.run_all();
+    cluster.wait_serving();
+    let sum = |metric: &str| NODES.map(|node| cluster.metric(node, metric) as u64).iter().sum();
+    let (active, standby) = (cluster.wait_active(), cluster.standby());
+    // All nodes have answered for one file, got from wherever there was one to ask.
+    let served = NODES.len() as u32;
+    wait_coordinates(&cluster, &active, served);
+    let before: [u64; 4] = METRICS.map(sum);
+    assert!(get_all(&cluster, "node-1").iter().all(|it| it == "skep; fwd=uri-miss; stored"));
+    wait_coordinates(&cluster, &active, served + FILES);
+    assert!(get_all(&cluster, "node-2").iter().all(|it| it == "skep; hit; detail=peer"));
+    wait_coordinates(&cluster, &active, served + 2 * FILES);
+    assert_eq!(cluster.coordinator(&standby)["is_active"], false);
+
+    cluster.machine(&active).kill().unwrap();
+    poll_until(PATIENCE, "the standby takes over", || cluster.holders() == [standby.as_str()]);
+    wait_coordinates(&cluster, &standby, served + 2 * FILES);
+    assert!(get_all(&cluster, "node-3").iter().all(|it| it == "skep; hit; detail=peer"));
+    let files = u64::from(FILES);
+    wait_count("files from other nodes", before[0] + 2 * files, || sum(PEER));
+    let since = |(now, before)| now - before;
+    let counts: Vec<u64> = METRICS.map(sum).into_iter().zip(before).map(since).collect();
+    assert_eq!(counts, [2 * files, files, 0, 0], "{METRICS:?}");
+}

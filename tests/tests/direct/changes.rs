@@ -1,0 +1,111 @@
+//! What operators change while clients ask: nothing of it may be seen by them.
+
+use std::collections::BTreeSet;
+
+use skep_lab::Machine;
+use skep_lab::load::Requests;
+use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
+use skep_tests::{Crowd, PATIENCE, poll_until};
+
+/// How often each change is made.
+const ROUNDS: u64 = 20;
+
+/// Requests in all, at least.
+const REQUESTS: u64 = 100_000;
+
+/// Requests of each client at once.
+const WORKERS: usize = 8;
+
+/// Long downloads of each client, which changes must not end.
+const DOWNLOADS: usize = 100;
+
+/// Policies that a service may be switched between.
+const POLICIES: [&str; 5] = [
+    "power-of-two",
+    "maglev-connection",
+    "weighted-least-connections",
+    "maglev-address",
+    "round-robin",
+];
+
+/// Two addresses stand for many clients: a fast machine makes more flows of each in
+/// a second than a source may have remembered.
+const RATES: &str = "new_flows_per_s_max = 10_000_000\nnew_flows_per_client_per_s_max = 10_000_000";
+
+fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
+    let spare = cluster.node_address("node-4").to_string();
+    let at = |arguments: &[&str]| drop(cluster.control(active, arguments));
+    let node = format!("node-{}", 1 + round % 3);
+    match kind {
+        "add" => at(&["node", "add", "node-4", &spare]),
+        "remove" => {
+            at(&["node", "remove", "node-4", "--timeout", "1s"]);
+            poll_until(PATIENCE, "node-4 is removed", || {
+                !cluster.control(active, &["node", "list"]).contains("node-4")
+            });
+        }
+        "drain" => at(&["node", "drain", &node]),
+        "resume" => at(&["node", "resume", &node]),
+        "weight" => at(&["node", "weight", &node, &(1 + 50 * (round % 4)).to_string()]),
+        "policy" => at(&["service", "policy", "web", POLICIES[round as usize % POLICIES.len()]]),
+        "reload" => {
+            // A network that nobody here is in: all flows are looked at anew.
+            let denied = format!("{RATES}\ndeny = [\"203.0.113.{round}/32\"]");
+            cluster.reconfigure(|setup| setup.direct = denied);
+            at(&["reload"]);
+        }
+        _ => unreachable!("{kind}"),
+    }
+}
+
+#[test]
+fn no_change_is_seen_by_clients() {
+    const KINDS: [&str; 7] = ["add", "drain", "weight", "policy", "reload", "resume", "remove"];
+    let Some(_crowd) = Crowd::of(2000) else { return };
+    let mut setup = Setup::of(2, 4);
+    setup.nodes.pop();
+    setup.direct = RATES.to_owned();
+    let Some(cluster) = DirectCluster::start(setup) else { return };
+    // Runs already, and knows the dispatchers: the operator adds it by a command.
+    cluster.run("node-4");
+    let active = cluster.wait_active();
+    let clients = cluster.bed().clients();
+    let downloads = Loads::start(clients, |client: &Machine| {
+        cluster.downloads(DOWNLOADS).start_in(client).unwrap()
+    });
+    let all_downloads = (DOWNLOADS * clients.len()) as u64;
+    downloads.wait_flowing(all_downloads);
+    let requests = Loads::start(clients, |client: &Machine| {
+        let load = Requests { workers: WORKERS, ..cluster.requests(u64::MAX) };
+        load.start_in(client).unwrap()
+    });
+
+    let changes = ROUNDS * KINDS.len() as u64;
+    for (round, kind) in (0..ROUNDS).flat_map(|round| KINDS.map(|kind| (round, kind))) {
+        change(&cluster, &active, round, kind);
+        requests.wait_for_more(REQUESTS / changes + 1);
+        if requests.failed() + downloads.failed() > 0 {
+            let reports = (requests.stop(), downloads.stop());
+            panic!("after {kind} in round {round}: {reports:#?}");
+        }
+    }
+    downloads.wait_flowing(all_downloads);
+
+    let reports = requests.stop();
+    let sum = |count: fn(&skep_lab::load::Report) -> u64| reports.iter().map(count).sum::<u64>();
+    let (done, failed, resets) = (sum(|it| it.succeeded), sum(|it| it.failed), sum(|it| it.resets));
+    assert_eq!((failed, resets), (0, 0), "{reports:?}");
+    assert!(done >= REQUESTS, "{done} requests");
+    let seen: BTreeSet<&String> = reports.iter().flat_map(|it| it.by_node.keys()).collect();
+    assert_eq!(seen.len(), 4, "all four had their time: {seen:?}");
+    for report in downloads.stop() {
+        assert_eq!(report.failed, 0, "{report:?}");
+    }
+    let again: u64 = clients.iter().map(sent_again).sum();
+    let wait_ms = reports.iter().map(|report| report.longest_wait_ms).max().unwrap();
+    figure(&format!(
+        "{changes} changes of {} kinds: {done} requests, {failed} failed, {resets} RST, longest \
+         {wait_ms} ms, {again} segments sent again by clients; {all_downloads} downloads, none lost",
+        KINDS.len()
+    ));
+}

@@ -1,0 +1,123 @@
+//! The death of a dispatcher's machine, and of its daemon alone, under load.
+
+use skep_lab::Machine;
+use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
+use skep_tests::{Crowd, PATIENCE, poll_until};
+
+/// Long downloads, of all clients.
+const DOWNLOADS: u64 = 2000;
+
+/// Short requests of each client in a second.
+const PER_SECOND: u32 = 100;
+
+/// The whole interruption that users may see, in milliseconds; the test allows
+/// for a machine that has other things to do.
+const TAKEOVER_MS: u64 = 500;
+const TAKEOVER_BUSY_MS: u64 = 1500;
+
+/// Downloads that flow and short requests at an even rate, by every client.
+struct Traffic<'a> {
+    cluster: &'a DirectCluster,
+    downloads: Loads,
+    requests: Loads,
+    sent_again: u64,
+}
+
+impl<'a> Traffic<'a> {
+    fn start(cluster: &'a DirectCluster) -> Self {
+        let clients = cluster.bed().clients();
+        let each = DOWNLOADS as usize / clients.len();
+        let download = |client: &Machine| cluster.downloads(each).start_in(client).unwrap();
+        let downloads = Loads::start(clients, download);
+        downloads.wait_flowing(DOWNLOADS);
+        assert_eq!(downloads.failed(), 0);
+        let ask = |client: &Machine| cluster.stream(PER_SECOND).start_in(client).unwrap();
+        let requests = Loads::start(clients, ask);
+        requests.wait_for_more(100);
+        let sent_again = clients.iter().map(sent_again).sum();
+        Self { cluster, downloads, requests, sent_again }
+    }
+
+    /// All flows: bytes in each download, and new requests.
+    #[track_caller]
+    fn wait_flowing(&self) {
+        self.requests.wait_for_more(200);
+        self.downloads.wait_flowing(DOWNLOADS);
+    }
+
+    /// Nothing was lost; returns the longest time without any good reply, in
+    /// milliseconds.
+    #[track_caller]
+    fn finish(self, what: &str) -> u64 {
+        self.wait_flowing();
+        let again: u64 = self.cluster.bed().clients().iter().map(sent_again).sum();
+        let again = again - self.sent_again;
+        let requests = self.requests.stop();
+        let downloads = self.downloads.stop();
+        for report in requests.iter().chain(&downloads) {
+            assert_eq!((report.failed, report.resets), (0, 0), "{what}: {report:?}");
+        }
+        let done: u64 = requests.iter().map(|report| report.succeeded).sum();
+        let gap_ms = requests.iter().map(|report| report.longest_gap_ms).max().unwrap();
+        let wait_ms = requests.iter().map(|report| report.longest_wait_ms).max().unwrap();
+        let lasting: u64 = downloads.iter().map(|it| it.succeeded + it.stopped).sum();
+        assert_eq!(lasting, DOWNLOADS);
+        figure(&format!(
+            "{what}: no good reply for {gap_ms} ms, longest request {wait_ms} ms, {again} \
+             segments sent again by clients, {done} requests and {lasting} downloads, none lost"
+        ));
+        assert_eq!(self.cluster.holders().len(), 1);
+        gap_ms
+    }
+}
+
+#[test]
+fn the_active_dispatchers_machine_dies_and_no_connection_is_lost() {
+    let Some(_crowd) = Crowd::of(3 * DOWNLOADS) else { return };
+    let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
+    let (active, standby) = (cluster.wait_active(), cluster.standby());
+    let traffic = Traffic::start(&cluster);
+    cluster.machine(&active).kill().unwrap();
+    traffic.wait_flowing();
+    assert_eq!(cluster.wait_active(), standby);
+    let gap_ms = traffic.finish("the active dispatcher's machine killed");
+    assert!(gap_ms <= TAKEOVER_BUSY_MS, "{gap_ms} ms; {TAKEOVER_MS} ms on a machine at rest");
+
+    let traffic = Traffic::start(&cluster);
+    cluster.machine(&active).boot().unwrap();
+    cluster.run(&active);
+    cluster.wait_log(&active, &format!("dispatcher {standby} is heard"));
+    traffic.wait_flowing();
+    traffic.finish("it comes back");
+    assert_eq!(cluster.wait_active(), standby);
+}
+
+#[test]
+fn the_active_dispatchers_cable_is_pulled_and_put_in_again() {
+    let Some(_crowd) = Crowd::of(3 * DOWNLOADS) else { return };
+    let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
+    let (active, standby) = (cluster.wait_active(), cluster.standby());
+    let traffic = Traffic::start(&cluster);
+    cluster.machine(&active).down().unwrap();
+    poll_until(PATIENCE, "the standby takes over", || cluster.holders().contains(&standby));
+    traffic.wait_flowing();
+    // Nobody has told the old one: it holds the address until it hears.
+    cluster.machine(&active).up().unwrap();
+    assert_eq!(cluster.wait_active(), standby);
+    traffic.finish("the active dispatcher's cable pulled and put in again");
+}
+
+#[test]
+fn the_active_daemon_is_killed_and_no_packet_is_lost() {
+    let Some(_crowd) = Crowd::of(3 * DOWNLOADS) else { return };
+    for dispatchers in [1, 2] {
+        let Some(cluster) = DirectCluster::start(Setup::of(dispatchers, 3)) else { return };
+        let active = cluster.wait_active();
+        let traffic = Traffic::start(&cluster);
+        cluster.kill(&active);
+        traffic.wait_flowing();
+        cluster.run(&active);
+        cluster.wait_active();
+        traffic.finish(&format!("daemon of the active of {dispatchers} killed and restarted"));
+    }
+}

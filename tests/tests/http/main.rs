@@ -1,0 +1,23 @@
+//! What one node and its origins answer, and the command line: `cargo test -p skep-tests --test http`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod cli;
+mod cut_short;
+mod faults;
+mod files;
+mod http_strictness;
+mod limits;
+mod memory;
+mod origin_faults;
+mod origin_targets;
+mod origin_words;
+mod origins;
+mod privileges;
+mod ranges_conditions;
+mod rewritten;
+mod signals;
+mod sites;
+mod slow;
+mod telemetry;
+mod underscores;
+mod versions;
