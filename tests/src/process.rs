@@ -167,6 +167,26 @@ impl Skep {
         kill_process(self.pid(), signal).expect("it runs and is ours");
     }
 
+    /// Stops it where it is, by SIGSTOP. Returns once none of its threads runs: the
+    /// signal alone leaves each the time until it is interrupted.
+    #[track_caller]
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        poll_until(PATIENCE, "all its threads stand still", || {
+            let mut tasks = std::fs::read_dir(&tasks).expect("it runs").flatten();
+            tasks.all(|task| {
+                let stat = std::fs::read_to_string(task.path().join("stat"));
+                stat.is_ok_and(|stat| stat.contains(") T "))
+            })
+        });
+    }
+
+    /// Ends [`Skep::pause`].
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// Waits for its end.
     #[track_caller]
     pub fn wait_exit(&mut self, deadline: Duration) -> ExitStatus {

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::Signal;
 use serde_json::Value;
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
@@ -216,7 +215,7 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
         cluster.bytes_outstanding("node-1") > 1 << 20
     });
     let node = &cluster.daemons["node-1"];
-    node.signal(Signal::STOP);
+    node.pause();
     poll_until(PATIENCE, "it is stale", || cluster.load("node-1")["is_stale"] == true);
     let text = cluster.ask(&["status"]);
     assert!(text.contains("node-1 has told nothing of its load for"), "{text}");
@@ -229,7 +228,7 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
         asked.push(client);
         cluster.seen("node-1", "outstanding_requests") > 0
     });
-    node.signal(Signal::CONT);
+    node.resume();
     for mut client in asked {
         assert_eq!(client.response().body, SMALL);
     }

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
@@ -293,7 +292,7 @@ fn a_node_that_stood_still_serves_nothing_that_was_purged_meanwhile() {
     for number in 2..5 {
         assert_eq!(version_of(&kept.get("/f").body), Ok(number - 1));
         assert_eq!(kept.get("/f").header("cache-status"), Some("skep; hit"));
-        cluster.daemon("node-2").signal(Signal::STOP);
+        cluster.daemon("node-2").pause();
         poll_until(PATIENCE, "it counts as gone", || {
             cluster.coordinator("dispatcher-1")["nodes"].as_array().unwrap().len() == 1
         });
@@ -305,7 +304,7 @@ fn a_node_that_stood_still_serves_nothing_that_was_purged_meanwhile() {
         for client in [&mut kept, &mut new] {
             client.send("GET /f HTTP/1.1\r\nHost: test\r\n\r\n");
         }
-        cluster.daemon("node-2").signal(Signal::CONT);
+        cluster.daemon("node-2").resume();
         for client in [&mut kept, &mut new] {
             assert_eq!(version_of(&client.response().body), Ok(number));
         }
@@ -338,11 +337,11 @@ fn a_node_that_does_not_answer_is_named() {
     let done = cluster.skep("dispatcher-1", &["purge", "/f"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert!(done.stdout.contains("node-1  purged in ") && done.stdout.lines().count() == 2);
-    cluster.daemon("node-2").signal(Signal::STOP);
+    cluster.daemon("node-2").pause();
     // Sooner than silence ends the link, and without a process that has to start first.
     let order = json!({ "what": ["/f"], "timeout_ms": 400 });
     let purged = cluster.order_purge("dispatcher-1", &order);
-    cluster.daemon("node-2").signal(Signal::CONT);
+    cluster.daemon("node-2").resume();
     assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "late")]);
     assert_eq!(purged["complete"], false);
     cluster.wait_linked(2);

@@ -191,7 +191,8 @@ fn a_reply_keeps_the_date_that_its_age_counts_from() {
         let reply = cluster.get(node, "/kept");
         assert_eq!(dates(&reply), [MADE], "{node}: {}", reply.head_text());
         let age: u64 = reply.header("age").unwrap().parse().unwrap();
-        assert!(age >= now - MADE_UNIX_S, "{age}");
+        // A node's clock is the kernel's coarse one: this second may not have begun there.
+        assert!(age >= now - 1 - MADE_UNIX_S, "{age}");
     }
     let client = || RawClient::connect(cluster.outer("node-1"));
     let tag = [("If-None-Match", "\"v\"")];

@@ -35,6 +35,11 @@ pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 /// heartbeats.
 pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 
+/// How long a dispatcher that has become active waits for nodes that take new flows before it
+/// claims the virtual addresses without them, in milliseconds: what heartbeats may take at the
+/// start, and as much again for nodes to say that they have the table.
+pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
+
 /// How often the thread that hears loads looks around while nobody says
 /// anything, in milliseconds; it is woken when there is something to do.
 pub(crate) const EAR_MS: u64 = 1000;

@@ -18,7 +18,9 @@ use skep_wire::table::Table;
 
 use super::plan::{is_weighted, networks};
 use super::status::Shared;
-use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS, PROBE_OWNERS_MS};
+use crate::limits::{
+    CHECK_MS, CLAIM_PATIENCE_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS, PROBE_OWNERS_MS,
+};
 
 /// Something to do.
 #[derive(Debug)]
@@ -96,6 +98,11 @@ impl Hands {
                 }
                 waiting.extend(self.jobs.try_iter());
             }
+            if claim.is_overdue(Instant::now())
+                && let Err(error) = self.claim()
+            {
+                self.note(&error);
+            }
             self.look_around(&mut rounds);
         }
     }
@@ -114,22 +121,20 @@ impl Hands {
                     tracing::warn!(epoch, %error, "the epoch cannot be kept");
                 }
             }
-            Job::Claim if !claim.is_steering => claim.is_waiting = true,
-            Job::Claim => self.ask(&Order::Claim)?,
-            Job::Announce if claim.is_waiting => {}
+            Job::Claim if claim.may_come(Instant::now()) => self.ask(&Order::Claim)?,
+            Job::Claim => {}
+            Job::Announce if claim.is_waiting() => {}
             Job::Announce => self.ask(&Order::Announce)?,
             Job::Release => {
-                claim.is_waiting = false;
+                claim.give_up();
                 self.ask(&Order::Release)?;
             }
             Job::Probe => self.look_for_owners(true)?,
             Job::Apply(table) => {
                 applier.apply(&table)?;
                 self.tell(News::Applied(table.version));
-                claim.is_steering = true;
-                if std::mem::take(&mut claim.is_waiting) {
-                    self.ask(&Order::Claim)?;
-                    self.ask(&Order::Announce)?;
+                if claim.is_due_after(&table) {
+                    self.claim()?;
                 }
             }
             Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads))?,
@@ -142,6 +147,12 @@ impl Hands {
             Job::Stream(on) => rounds.streams = on,
         }
         Ok(())
+    }
+
+    /// Claims the addresses, and says so to the network.
+    fn claim(&self) -> Result<(), GuardError> {
+        self.ask(&Order::Claim)?;
+        self.ask(&Order::Announce)
     }
 
     fn list(&self) -> Result<(), GuardError> {
@@ -221,12 +232,45 @@ impl Hands {
     }
 }
 
-/// Addresses are claimed once there is a table to steer by: before it, the kernel would refuse
-/// whoever calls one, as it refuses all that nobody listens for.
+/// Addresses are claimed once each service has a node that takes new flows: before, the kernel
+/// would refuse whoever calls one, as it refuses all that nobody listens for. A cluster without
+/// such a node claims them after [`CLAIM_PATIENCE_MS`], so that its clients are told.
 #[derive(Debug, Default)]
 struct Claim {
-    is_steering: bool,
-    is_waiting: bool,
+    has_steered: bool,
+    overdue_at: Option<Instant>,
+}
+
+impl Claim {
+    /// A claim is wanted: whether it may be made at once. If not, it waits.
+    fn may_come(&mut self, now: Instant) -> bool {
+        if !self.has_steered {
+            self.overdue_at = Some(now + Duration::from_millis(CLAIM_PATIENCE_MS));
+        }
+        self.has_steered
+    }
+
+    /// Whether one is wanted that was not made yet.
+    fn is_waiting(&self) -> bool {
+        self.overdue_at.is_some()
+    }
+
+    /// None is wanted any more.
+    fn give_up(&mut self) {
+        self.overdue_at = None;
+    }
+
+    /// The program goes by `table`: whether one that waits is to be made now.
+    fn is_due_after(&mut self, table: &Table) -> bool {
+        let takes = |service| table.history(service).next().is_some_and(|nodes| !nodes.is_empty());
+        self.has_steered |= table.services.iter().all(takes);
+        self.has_steered && self.overdue_at.take().is_some()
+    }
+
+    /// Whether one has waited for long enough, and is to be made now.
+    fn is_overdue(&mut self, now: Instant) -> bool {
+        self.overdue_at.take_if(|at| now >= *at).is_some()
+    }
 }
 
 /// When to look around for what.
@@ -282,4 +326,55 @@ impl Rounds {
 /// The virtual address that a machine claims, as a duty takes it.
 pub(crate) fn strangers(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
     owners.into_iter().map(|owner| (owner.vip, owner.mac))
+}
+
+#[cfg(test)]
+mod tests {
+    use skep_wire::table::{Share, TableService};
+
+    use super::*;
+
+    fn table(memberships: &[usize]) -> Table {
+        let share = |index| Share { index: index as u16, weight: 1 };
+        let listen = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
+        let service = |at| TableService {
+            service: skep_wire::steer::Service {
+                id: at,
+                address: listen,
+                protocol: skep_wire::steer::Protocol::Tcp,
+                choices: 1,
+                measure: skep_wire::steer::Measure::First,
+                by_address: false,
+            },
+            policy: skep_wire::message::Name::new("maglev").unwrap(),
+            history: vec![at],
+        };
+        Table {
+            services: (0..memberships.len() as u16).map(service).collect(),
+            memberships: memberships.iter().map(|&nodes| (0..nodes).map(share).collect()).collect(),
+            ..Table::default()
+        }
+    }
+
+    #[test]
+    fn addresses_are_claimed_once_every_service_has_a_node() {
+        let (mut claim, now) = (Claim::default(), Instant::now());
+        assert!(!claim.may_come(now) && claim.is_waiting());
+        assert!(!claim.is_due_after(&table(&[0, 0])));
+        assert!(!claim.is_due_after(&table(&[2, 0])));
+        assert!(claim.is_due_after(&table(&[2, 1])) && !claim.is_waiting());
+        assert!(!claim.is_due_after(&table(&[2, 1])), "once is enough");
+        assert!(claim.may_come(now), "the next takeover waits for nothing");
+    }
+
+    #[test]
+    fn without_nodes_they_are_claimed_late_so_that_clients_are_refused() {
+        let (mut claim, now) = (Claim::default(), Instant::now());
+        let later = now + Duration::from_millis(CLAIM_PATIENCE_MS);
+        assert!(!claim.may_come(now) && !claim.is_overdue(now));
+        assert!(claim.is_overdue(later) && !claim.is_overdue(later));
+        assert!(!claim.may_come(now));
+        claim.give_up();
+        assert!(!claim.is_overdue(later) && !claim.is_waiting());
+    }
 }
