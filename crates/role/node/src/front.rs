@@ -71,9 +71,8 @@ impl Front {
         path: &[u8],
         resource: &Arc<Resource>,
         slot: usize,
-        segment: Option<&Arc<Segment>>,
+        segment: Weak<Segment>,
     ) {
-        let segment = segment.map_or_else(Weak::new, Arc::downgrade);
         let index = resource.site.index;
         if let Some(entry) = self.sites.borrow_mut()[index].get_mut(path) {
             if !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource)) {

@@ -350,6 +350,7 @@ impl Serving<'_> {
         // What is not settled is in no cache, even if there are no bytes of it.
         let mut cache = if object.is_settled { came } else { CacheResult::Stream };
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
+        // Named, not held: the reply lets go of what its client does not take.
         let mut first = None;
         if wants_bytes {
             match source.prepare(plan.first_byte()).await {
@@ -386,7 +387,7 @@ impl Serving<'_> {
             && is_at_hand
             && resource.is_settled()
         {
-            self.front.remember(path, resource, slot, first.as_ref());
+            self.front.remember(path, resource, slot, first.unwrap_or_default());
         }
         Ok(Sent::Done)
     }

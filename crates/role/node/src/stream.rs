@@ -14,7 +14,7 @@ use std::future::poll_fn;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
@@ -106,7 +106,7 @@ impl Source<'_> {
     pub(crate) async fn prepare(
         &mut self,
         first_byte: u64,
-    ) -> Result<(Option<Arc<Segment>>, CacheResult), DiskError> {
+    ) -> Result<(Option<Weak<Segment>>, CacheResult), DiskError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.passes(index).await {
             if self.object.elsewhere().is_some() || !self.does_without_pin() {
@@ -144,7 +144,7 @@ impl Source<'_> {
         });
         let is_new = !matches!(result, CacheResult::Hit | CacheResult::Revalidated);
         let is_peers = is_from_peer && is_new;
-        Ok((Some(segment), if is_peers { CacheResult::Peer } else { result }))
+        Ok((Some(Arc::downgrade(&segment)), if is_peers { CacheResult::Peer } else { result }))
     }
 
     /// Sends `range` of the object.
