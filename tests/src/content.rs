@@ -9,13 +9,29 @@ const MARK_BYTES: usize = 16;
 pub fn version(version: u32, len: usize) -> Vec<u8> {
     assert!(version < 10_000, "four digits");
     let mut bytes = Vec::with_capacity(len + MARK_BYTES);
+    let mut mark = format!("v{version:04}@000000000\n").into_bytes();
+    debug_assert_eq!(mark.len(), MARK_BYTES);
     while bytes.len() < len {
-        let mark = format!("v{version:04}@{:09x}\n", bytes.len());
-        debug_assert_eq!(mark.len(), MARK_BYTES);
-        bytes.extend_from_slice(mark.as_bytes());
+        bytes.extend_from_slice(&mark);
+        count_up(&mut mark[6..MARK_BYTES - 2]);
     }
     bytes.truncate(len);
     bytes
+}
+
+/// The next number in hexadecimal digits: formatting each anew takes long in a build that is
+/// not optimised.
+fn count_up(digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = match *digit {
+            b'9' => b'a',
+            b'f' => b'0',
+            other => other + 1,
+        };
+        if *digit != b'0' {
+            return;
+        }
+    }
 }
 
 /// The version that `bytes` (the start of a file, at least one mark long) are of.
@@ -62,6 +78,13 @@ fn excerpt(bytes: &[u8], at: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_name_the_version_and_the_offset() {
+        let bytes = version(42, 0x2010);
+        assert_eq!(&bytes[..32], b"v0042@000000000\nv0042@000000010\n");
+        assert_eq!(&bytes[0x1ff0..], b"v0042@000001ff0\nv0042@000002000\n");
+    }
 
     #[test]
     fn a_version_is_known_from_any_length() {

@@ -324,7 +324,8 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
 /// Two servers, one with the slow clients and one without, take turns of a few
 /// milliseconds. It is the processor time of a request that is compared, which bounds
 /// the rate; the clock would tell more about what else this machine does. That only
-/// ever adds to a cost, by cold caches, so the least costs are what the servers differ in.
+/// ever adds to a cost, by cold caches: the servers are compared by the cost that a tenth
+/// of their turns stay below.
 #[test]
 fn ten_thousand_slow_heads_leave_the_others_their_rate() {
     const SLOW: usize = 10_000;
@@ -343,11 +344,16 @@ fn ten_thousand_slow_heads_leave_the_others_their_rate() {
         load.run(REQUESTS).assert_clean();
         (skep.cpu_time() - before).as_secs_f64()
     };
-    let mut least = [f64::INFINITY; 2];
+    let mut costs = [const { Vec::new() }; 2];
     for _ in 0..ROUNDS {
-        least = [least[0].min(cost(&alone)), least[1].min(cost(&beside))];
+        costs[0].push(cost(&alone));
+        costs[1].push(cost(&beside));
     }
-    let ratio = least[0] / least[1];
+    let [alone_s, beside_s] = costs.map(|mut costs| {
+        costs.sort_by(f64::total_cmp);
+        costs[ROUNDS / 10]
+    });
+    let ratio = alone_s / beside_s;
     eprintln!("beside {SLOW} slow heads: {:.1} % of the rate", ratio * 100.0);
     assert!(ratio >= 0.95, "the others get {:.1} % of their rate", ratio * 100.0);
     assert!(slow.iter_mut().all(|client| !client.is_closed()), "nobody was cut off for them");
