@@ -163,6 +163,22 @@ fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
 }
 
 #[test]
+fn who_hears_nobody_steers_on_as_before() {
+    let mut bench = Bench::up(3);
+    assert_eq!(bench.run(700, [0, 2]).len(), 1);
+    assert_eq!(bench.present(), [0, 2]);
+    assert_eq!(bench.run(700, []).len(), 2);
+    assert_eq!(bench.present(), [0, 2], "its own cable, rather than both at once");
+    bench.keeper.set_drained(&name(2), true);
+    assert_eq!(bench.present(), [0], "what an operator wants holds");
+    bench.run(100, [1]);
+    assert_eq!(bench.present(), [1], "one is heard: the silent are dead");
+    bench.hear(NodeBeat { is_leaving: true, ..beat(1) });
+    bench.run(700, []);
+    assert_eq!(bench.present(), [], "it said that it goes");
+}
+
+#[test]
 fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
@@ -217,7 +233,9 @@ fn history_is_distinct_newest_first_and_bounded() {
     let weights: Vec<u32> = bench.history().iter().map(|shares| shares[0].weight).collect();
     assert_eq!(weights, (30 - HISTORY_MAX as u32..30).rev().collect::<Vec<_>>());
     // With nobody there the present membership is empty, and stays nobody's past.
-    bench.run(700, []);
+    for number in [0, 1] {
+        bench.hear(NodeBeat { is_leaving: true, ..beat(number) });
+    }
     assert_eq!(bench.history()[0], []);
     bench.run(100, [0, 1]);
     assert!(bench.history().iter().all(|shares| !shares.is_empty()));

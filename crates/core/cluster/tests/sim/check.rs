@@ -223,12 +223,14 @@ impl Check {
         Ok(())
     }
 
-    /// A dead node is out of the table of whoever is active.
+    /// A dead node is out of the table of whoever is active and hears any other.
     fn dead_nodes(&mut self, world: &World) -> Result<(), String> {
         for node in &world.nodes {
             let Some(dead_since) = node.dead_since else { continue };
             for (id, dispatcher) in world.dispatchers.iter().enumerate() {
-                if !is_active(world, dispatcher) || !is_in(dispatcher.keeper.table(), node) {
+                let keeper = &dispatcher.keeper;
+                let is_alone = keeper.watch().living().next().is_none();
+                if is_alone || !is_active(world, dispatcher) || !is_in(keeper.table(), node) {
                     continue;
                 }
                 // It may have run again in this very millisecond.

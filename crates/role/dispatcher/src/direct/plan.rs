@@ -47,11 +47,15 @@ pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<Plan, NameTooL
             policy: Name::new(&address.dispatcher.policy())?,
             nodes: names.collect::<Result<_, _>>()?,
         });
+        // All at once: it is rather this machine that is cut off. Nodes refuse for themselves.
+        let mut wanted = candidates.iter().filter(|it| it.openness != Openness::Closing);
+        let are_all_shut = wanted.all(|it| it.openness == Openness::Shut);
         for candidate in candidates {
             let name = Name::new(&candidate.name)?;
             let Candidate { address, openness, .. } = candidate;
+            let is_shut = openness == Openness::Shut && !are_all_shut;
             // Weight 0 keeps what it has and gets nothing new.
-            let weight = if openness == Openness::Shut { 0 } else { candidate.weight };
+            let weight = if is_shut { 0 } else { candidate.weight };
             match nodes.iter_mut().find(|node| node.name == name) {
                 Some(node) => node.weight = node.weight.min(weight),
                 None => nodes.push(NodePlan { name, address, weight }),
