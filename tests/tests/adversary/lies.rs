@@ -253,7 +253,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "resets-at-once", Fails, |_, _| [Act::Reset];
     "half-a-head", Fails, |_, _| [Act::send("HTTP/1.1 200 OK\r\nContent-"), Act::Hang];
     "head-drips", Fails, |_, _| [
-        Act::Drip { bytes: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 1234567890\r\n\r\n".to_vec(), every_ms: 200 }];
+        Act::Drip { bytes: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 1234567890\r\n\r\n".to_vec(), every_ms: 100 }];
     "body-drips-whole", Either, |_, _| [
         ok("Content-Length: 2000\r\n", &BODY[..1_960]), Act::Drip { bytes: BODY[1_960..].to_vec(), every_ms: 10 }];
     "body-drips-endlessly", Fails, |_, _| [
