@@ -40,6 +40,7 @@ test: lint ## Every check that a change must pass
 	$(XTASK) bpf --check
 	cargo build --workspace --bins --tests
 	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
+	$(TARGET)/debug/skep-differential --seconds 12
 	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --tests --no-fail-fast
 
 check: ## The checks that need neither root nor long: while working

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::case::Case;
 use crate::http::latin;
-use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE_STEPS_MAX};
+use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE, MINIMISE_STEPS_MAX};
 use crate::peers::NAMES;
 use crate::rig::{Rig, Verdict};
 
@@ -28,6 +28,8 @@ pub(crate) struct Run {
     pub(crate) findings_max: usize,
     /// The known bug that is put in, in a binary that has them; 0: none.
     pub(crate) mutant: usize,
+    /// Whether a case of each row of tolerated differences goes to the corpus.
+    pub(crate) keeps: bool,
 }
 
 /// What a run came to.
@@ -102,12 +104,14 @@ pub(crate) fn look(run: &Run) -> io::Result<Report> {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
                         (format!("--case {seed}"), Case::of_seed(seed))
                     });
-                    one(rig, lane, &name, &case, report)?;
+                    one(rig, lane, run, &name, &case, report)?;
                 }
             })
         };
         let lanes: Vec<_> = (0..LANES).map(lane).collect();
-        let ended = lanes.into_iter().map(|lane| lane.join().unwrap_or(Ok(())));
+        let ended = lanes
+            .into_iter()
+            .map(|lane| lane.join().unwrap_or_else(|_| Err(io::Error::other("a lane panicked"))));
         ended.collect::<io::Result<()>>()
     })
     .or_else(|error| match rig.dead() {
@@ -122,7 +126,14 @@ pub(crate) fn look(run: &Run) -> io::Result<Report> {
 }
 
 /// Plays one case, and if it fails makes it smaller.
-fn one(rig: &Rig, lane: usize, name: &str, case: &Case, report: &Mutex<Report>) -> io::Result<()> {
+fn one(
+    rig: &Rig,
+    lane: usize,
+    run: &Run,
+    name: &str,
+    case: &Case,
+    report: &Mutex<Report>,
+) -> io::Result<()> {
     let verdict = rig.play(lane, case)?;
     {
         let mut report = lock(report);
@@ -132,7 +143,9 @@ fn one(rig: &Rig, lane: usize, name: &str, case: &Case, report: &Mutex<Report>) 
             *report.tolerated.entry(row).or_default() += 1;
         }
     }
-    let Some((kind, _)) = verdict.findings.first() else { return Ok(()) };
+    let Some((kind, _)) = verdict.findings.first() else {
+        return if run.keeps { keep(rig, lane, case, &verdict) } else { Ok(()) };
+    };
     if !has(&rig.play(lane, case)?, kind) {
         lock(report).unsteady += 1;
         return Ok(());
@@ -143,7 +156,11 @@ fn one(rig: &Rig, lane: usize, name: &str, case: &Case, report: &Mutex<Report>) 
         count.map(|(count, _)| *count += 1).is_none()
     };
     if is_new {
-        let text = minimised(rig, lane, name, case, kind)?;
+        // Of a known bug nothing is asked but whether it is found.
+        let text = match run.mutant {
+            0 => minimised(rig, lane, name, case, kind)?,
+            _ => name.to_owned(),
+        };
         lock(report).findings.entry(kind.clone()).or_insert((0, text)).0 += 1;
     }
     Ok(())
@@ -155,21 +172,7 @@ fn has(verdict: &Verdict, kind: &str) -> bool {
 
 /// The smallest case found that fails in the same way, in words, and as a file.
 fn minimised(rig: &Rig, lane: usize, name: &str, case: &Case, kind: &str) -> io::Result<String> {
-    let mut small = case.clone();
-    let mut steps = 0;
-    'again: loop {
-        for smaller in small.smaller() {
-            steps += 1;
-            if steps > MINIMISE_STEPS_MAX {
-                break 'again;
-            }
-            if has(&rig.play(lane, &smaller)?, kind) {
-                small = smaller;
-                continue 'again;
-            }
-        }
-        break;
-    }
+    let small = smallest(rig, lane, case, |verdict| has(verdict, kind))?;
     let verdict = rig.play(lane, &small)?;
     let folder = std::env::temp_dir().join("skep-differential-findings");
     fs::create_dir_all(&folder)?;
@@ -180,6 +183,50 @@ fn minimised(rig: &Rig, lane: usize, name: &str, case: &Case, kind: &str) -> io:
         in_words(&small, &verdict),
         file.display()
     ))
+}
+
+/// The smallest case found that does the same.
+fn smallest(
+    rig: &Rig,
+    lane: usize,
+    case: &Case,
+    is_same: impl Fn(&Verdict) -> bool,
+) -> io::Result<Case> {
+    let mut small = case.clone();
+    let (mut steps, until) = (0, Instant::now() + MINIMISE);
+    'again: loop {
+        for smaller in small.smaller() {
+            steps += 1;
+            if steps > MINIMISE_STEPS_MAX || Instant::now() > until {
+                return Ok(small);
+            }
+            if is_same(&rig.play(lane, &smaller)?) {
+                small = smaller;
+                continue 'again;
+            }
+        }
+        return Ok(small);
+    }
+}
+
+/// Keeps a small case of each row that has none yet.
+fn keep(rig: &Rig, lane: usize, case: &Case, verdict: &Verdict) -> io::Result<()> {
+    for row in &verdict.tolerated {
+        let words = row.split(|it: char| !it.is_ascii_alphanumeric()).filter(|it| !it.is_empty());
+        let file = corpus_folder().join(words.collect::<Vec<_>>().join("-") + ".case");
+        // Whoever makes the file is the lane that fills it.
+        if fs::File::create_new(&file).is_ok() {
+            let is_same =
+                |verdict: &Verdict| verdict.findings.is_empty() && verdict.tolerated.contains(row);
+            let small = smallest(rig, lane, case, is_same)?;
+            fs::write(&file, format!("# {row}\n{}", small.to_text()))?;
+        }
+    }
+    Ok(())
+}
+
+fn corpus_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
 /// Plays one case and tells what everybody did; whether nothing was found.
@@ -226,9 +273,8 @@ fn in_words(case: &Case, verdict: &Verdict) -> String {
 
 /// The cases that are kept, each with how it is replayed.
 fn corpus() -> io::Result<Vec<(String, Case)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let mut cases = Vec::new();
-    for entry in fs::read_dir(&folder)? {
+    for entry in fs::read_dir(corpus_folder())? {
         let path = entry?.path();
         let text = fs::read_to_string(&path)?;
         let case = Case::from_text(&text);

@@ -27,6 +27,9 @@ pub(crate) const ANSWERS_MAX: usize = 20;
 /// Attempts to make a failing case smaller.
 pub(crate) const MINIMISE_STEPS_MAX: usize = 400;
 
+/// Time for them: cases that wait for a peer's timeouts take a second each.
+pub(crate) const MINIMISE: Duration = Duration::from_secs(15);
+
 /// Findings after which a run ends: the first ones tell enough.
 pub(crate) const FINDINGS_MAX: usize = 12;
 

@@ -10,7 +10,8 @@
 //!
 //! A case is a few requests, most of them valid, pipelined and cut anywhere, a last one
 //! that shows whether all before it was read as it was meant, and the origin's answers.
-//! It depends on its seed alone; `--case SEED` and `--replay FILE` play one again.
+//! It depends on its seed alone; `--case SEED` and `--replay FILE` play one again. Each
+//! run begins with the cases of the folder `corpus`, where `--keep` puts one for each row.
 
 mod case;
 mod client;
@@ -37,6 +38,7 @@ use limits::FINDINGS_MAX;
 const USAGE: &str = "usage: skep-differential [--seconds N] [--seed S] [--skep BINARY] [--all]
        skep-differential --case SEED | --replay FILE
        skep-differential --mutants [--seconds N]
+       skep-differential --keep [--seconds N] [--seed S]
 
   --seconds N     how long to look for differences (10)
   --seed S        number of the first case (0)
@@ -44,6 +46,7 @@ const USAGE: &str = "usage: skep-differential [--seconds N] [--seed S] [--skep B
   --all           goes on after the first findings, and prints each kind once
   --case SEED     plays that case and tells what each peer did
   --replay FILE   the same with a case out of a file
+  --keep          writes a small case of each row of tolerated differences to the corpus
   --mutants       puts known bugs back into a copy of the codec and looks whether each is found";
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn options() -> Result<Options, String> {
         skep: beside()?,
         findings_max: FINDINGS_MAX,
         mutant: 0,
+        keeps: false,
     };
     let (mut case, mut mutants) = (None, false);
     let mut words = std::env::args().skip(1);
@@ -94,6 +98,7 @@ fn options() -> Result<Options, String> {
             "--case" => case = Some(Case::of_seed(number(&value()?)?)),
             "--replay" => case = Some(read(&value()?)?),
             "--mutants" => mutants = true,
+            "--keep" => run.keeps = true,
             _ => return Err(USAGE.to_owned()),
         }
     }

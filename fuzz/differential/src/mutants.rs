@@ -5,6 +5,7 @@
 //! has no trace of them. A bug whose place has changed is an error here, and not one
 //! that is silently left out.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -170,6 +171,7 @@ pub(crate) fn find_all(run: &Run) -> io::Result<bool> {
 fn copy() -> io::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let copy = std::env::temp_dir().join("skep-differential-mutants");
+    let mut bent = bent(&root)?;
     let listed = Command::new("git")
         .arg("-C")
         .arg(&root)
@@ -181,31 +183,42 @@ fn copy() -> io::Result<PathBuf> {
         if !from.is_file() {
             continue;
         }
-        let bytes = fs::read(&from)?;
-        // What did not change keeps its time, and is not built anew.
-        if fs::read(&to).ok().as_ref() != Some(&bytes) {
-            fs::create_dir_all(to.parent().unwrap_or(&copy))?;
-            fs::write(&to, bytes)?;
-        }
+        let bytes = match bent.remove(&name) {
+            Some(text) => text.into_bytes(),
+            None => fs::read(&from)?,
+        };
+        put(&to, &bytes)?;
     }
-    put_in(&copy)?;
+    put(&copy.join(CODEC).join("mutant.rs"), SWITCH_MODULE.as_bytes())?;
     Ok(copy)
 }
 
-fn put_in(copy: &Path) -> io::Result<()> {
-    let codec = copy.join(CODEC);
-    fs::write(codec.join("mutant.rs"), SWITCH_MODULE)?;
-    let library = codec.join("lib.rs");
-    fs::write(&library, fs::read_to_string(&library)? + "\nmod mutant;\n")?;
+/// Writes a file. What did not change keeps its time, and is not built anew.
+fn put(to: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::read(to).ok().as_deref() == Some(bytes) {
+        return Ok(());
+    }
+    to.parent().map_or(Ok(()), fs::create_dir_all)?;
+    fs::write(to, bytes)
+}
+
+/// The files of the codec that have bugs in the copy, by name.
+fn bent(root: &Path) -> io::Result<BTreeMap<String, String>> {
+    let library = format!("{CODEC}/lib.rs");
+    let text = fs::read_to_string(root.join(&library))? + "\nmod mutant;\n";
+    let mut bent = BTreeMap::from([(library, text)]);
     for (at, mutant) in MUTANTS.iter().enumerate() {
-        let path = codec.join(mutant.file);
-        let text = fs::read_to_string(&path)?;
+        let name = format!("{CODEC}/{}", mutant.file);
+        let text = match bent.remove(&name) {
+            Some(text) => text,
+            None => fs::read_to_string(root.join(&name))?,
+        };
         if text.matches(mutant.from).count() != 1 {
-            let what = format!("{}: the place for {:?} has changed", path.display(), mutant.what);
+            let what = format!("{name}: the place for {:?} has changed", mutant.what);
             return Err(io::Error::other(what));
         }
         let to = mutant.to.replace('@', &format!("crate::mutant::is({})", at + 1));
-        fs::write(&path, text.replace(mutant.from, &to))?;
+        bent.insert(name, text.replace(mutant.from, &to));
     }
-    Ok(())
+    Ok(bent)
 }

@@ -9,6 +9,7 @@
 
 use crate::case::Case;
 use crate::compare::{Did, Difference, What};
+use crate::http::Framing;
 use crate::peers::NAMES;
 
 /// What a row looks at.
@@ -23,6 +24,8 @@ struct Look<'c> {
     /// The origin's answer of that number, and all before it.
     reply: Vec<u8>,
     earlier: Vec<Vec<u8>>,
+    /// Whether the origin closed behind the answer before.
+    is_behind_origins_close: bool,
 }
 
 /// Section and reason, and what a row tolerates.
@@ -35,7 +38,9 @@ pub(crate) fn row(difference: &Difference, case: &Case, did: &[Did]) -> Option<&
     let around = case.requests[from.saturating_sub(1)..].concat();
     let reply = case.answer(difference.at).bytes;
     let earlier = (0..difference.at).map(|at| case.answer(at).bytes).collect();
-    let look = Look { difference, did, request, around, reply, earlier };
+    let before = difference.at.checked_sub(1);
+    let is_behind_origins_close = before.is_some_and(|at| case.answer(at).closes);
+    let look = Look { difference, did, request, around, reply, earlier, is_behind_origins_close };
     ROWS.iter().find(|(_, applies)| applies(&look)).map(|(name, _)| *name)
 }
 
@@ -48,7 +53,7 @@ const ROWS: &[Row] = &[
         it.skep_refuses() && lone(&it.around, b'\r')
     }),
     ("RFC 9112 2.2: an empty line before a request SHOULD be ignored; Skep ignores one", |it| {
-        it.skep_refuses() && contains(&it.around, b"\r\n\r\n\r\n")
+        it.skep_refuses() && (contains(&it.around, b"\r\n\r\n\r\n") || it.is_behind_empty_lines())
     }),
     (
         "RFC 9112 3: a request line that is none SHOULD be answered by 400, and MAY be repaired",
@@ -69,9 +74,14 @@ const ROWS: &[Row] = &[
         it.skep_refuses() && !word(&it.request, 1).starts_with(b"/")
     }),
     ("RFC 9110 9.1: which methods are served is the server's choice", |it| {
-        let method = word(&it.request, 0);
+        let is_other = |method: &[u8]| {
+            method == b"CONNECT" || method.len() > 32 || !method.iter().all(is_token)
+        };
+        // Bytes behind a body count to the method of the next request.
+        let taken = it.did[it.difference.with].passed.get(it.difference.at);
         it.skep_refuses()
-            && (method == b"CONNECT" || method.len() > 32 || !method.iter().all(is_token))
+            && (is_other(&word(&it.request, 0))
+                || taken.is_some_and(|taken| is_other(taken.head.word(0).as_bytes())))
     }),
     ("RFC 9112 5.1: no space before a colon: a request with it MUST be refused", |it| {
         it.skep_refuses() && it.names().any(|name| name.ends_with(b" ") || name.ends_with(b"\t"))
@@ -123,6 +133,9 @@ const ROWS: &[Row] = &[
         it.skep_refuses()
             && it.values("expect").any(|value| !value.eq_ignore_ascii_case(b"100-continue"))
     }),
+    ("RFC 9110 5.6.2, 7.6.1: Connection lists tokens; what is none MAY be refused", |it| {
+        it.skep_refuses() && it.values("connection").any(|value| !is_list(&value))
+    }),
     ("RFC 6585 5, RFC 9110 15.5.15: how large a head may be is the server's choice", |it| {
         it.skep_refuses() && (it.head().len() > 8_000 || it.lines().count() > 90)
     }),
@@ -134,7 +147,29 @@ const ROWS: &[Row] = &[
     ("RFC 9112 9.6: behind the last request nothing is read, and the rest is closed upon", |it| {
         it.skep_refuses() && it.is_behind_close()
     }),
+    ("RFC 9112 2.2: a body that ends within a CR LF leaves a lone LF; Skep refuses it", |it| {
+        let before = it.difference.at.checked_sub(1).and_then(|at| it.did[0].passed.get(at));
+        let body = before.and_then(|before| before.body.as_deref());
+        it.skep_refuses() && body.is_some_and(|body| body.ends_with(b"\r"))
+    }),
     // Skep takes what the other refuses
+    ("RFC 9110 9.3.7: nginx knows no target *", |it| {
+        it.only_skep(NAMES[1]) && word(&it.request, 1) == b"*"
+    }),
+    ("RFC 9110 5.6.3: nginx reads no length behind a tab, and closes behind the reply", |it| {
+        let is_it = |reply: &Vec<u8>| contains(reply, b"Content-Length: \t");
+        it.only_skep(NAMES[1]) && it.earlier.last().is_some_and(is_it)
+    }),
+    ("RFC 6585 5: a line of 8 KB is too large for nginx", |it| {
+        it.only_skep(NAMES[1]) && it.lines().any(|line| line.len() > 8_000)
+    }),
+    ("RFC 6585 5: a head of 15 KB is too large for HAProxy", |it| {
+        it.only_skep(NAMES[2]) && it.head().len() > 15_000
+    }),
+    (
+        "RFC 3986 3.3, RFC 9112 3.2.2: HAProxy wants a path before the query of an absolute target",
+        |it| it.only_skep(NAMES[2]) && is_absolute_without_path(&word(&it.request, 1)),
+    ),
     ("RFC 9110 9.1: nginx serves neither TRACE nor methods in other letters", |it| {
         let method = it.did[0].passed.get(it.difference.at).map(|it| it.head.word(0).to_owned());
         let is_other = |it: &String| {
@@ -191,12 +226,44 @@ const ROWS: &[Row] = &[
     ("RFC 9112 3.2.2: of an absolute target and Host each server passes on one form", |it| {
         (it.passes("target") || it.passes("host")) && word(&it.request, 1).contains(&b':')
     }),
+    (
+        "RFC 9110 5.1, RFC 3875 4.1.18: Skep drops fields with _ in a name; HAProxy passes them on",
+        |it| {
+            let is_it = |name: &str| name.contains('_');
+            it.passes("fields") && it.differs("fields", NAMES[2]) && it.other_fields().all(is_it)
+        },
+    ),
     // Replies
     (
         "RFC 9112 6.3, 9.6: behind a reply that the end of a connection ends a proxy may close, too",
         |it| {
             matches!(it.difference.what, What::OnlySkep { status: None })
                 && it.earlier.iter().any(|reply| is_open_ended(reply))
+        },
+    ),
+    (
+        "RFC 9112 9.3.1, 9.5: HAProxy does not ask again on a new connection; it closes without an answer",
+        |it| {
+            matches!(it.difference.what, What::OnlySkep { status: None })
+                && NAMES[it.difference.with] == NAMES[2]
+                && it.is_behind_origins_close
+        },
+    ),
+    (
+        "RFC 9110 9.2.2: a request that is not idempotent, or has content, is not sent again when a kept connection closes",
+        |it| {
+            let said = it.did[0].heard.responses.get(it.difference.at);
+            let taken = it.did[it.difference.with].passed.get(it.difference.at);
+            let is_once = |taken: &crate::origin::Received| {
+                !matches!(
+                    taken.head.word(0),
+                    "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
+                ) || taken.head.framing(Framing::Length(0)) != Framing::Length(0)
+            };
+            it.is_behind_origins_close
+                // nginx makes a length of chunks that hold nothing.
+                && (taken.is_some_and(is_once) || it.values("transfer-encoding").count() > 0)
+                && said.is_some_and(|said| said.status == 502)
         },
     ),
     ("RFC 9112 9.6: behind a reply that is not well-formed a proxy may close", |it| {
@@ -209,6 +276,22 @@ const ROWS: &[Row] = &[
     }),
     ("RFC 9112 4, 6.3: a reply that is not well-formed is refused (502), or repaired", |it| {
         it.hears() && !is_plain_reply(&it.reply)
+    }),
+    (
+        "RFC 9110 5.4: how large a head may be is each server's choice; nginx refuses a reply's of 4 KB",
+        |it| {
+            let said = it.did[1].heard.responses.get(it.difference.at);
+            it.differs("status", NAMES[1])
+                && it.hears()
+                && head_len(&it.reply) > 4_000
+                && said.is_some_and(|said| said.status == 502)
+        },
+    ),
+    ("RFC 9110 8.3: nginx leaves an empty Content-Type out", |it| {
+        it.hears()
+            && it.differs("fields", NAMES[1])
+            && contains(&it.reply, b"Content-Type:\r\n")
+            && it.other_fields().all(|name| name == "content-type")
     }),
     ("RFC 9110 7.6.1: Trailer and Upgrade concern one hop; others pass them on", |it| {
         it.hears()
@@ -287,6 +370,32 @@ impl Look<'_> {
         })
     }
 
+    /// Names of the fields that only one of the two passes or says.
+    fn other_fields(&self) -> impl Iterator<Item = &str> {
+        let (skep, other) = match &self.difference.what {
+            What::Passed { skep, other, .. } | What::Heard { skep, other, .. } => {
+                (&**skep, &**other)
+            }
+            _ => ("", ""),
+        };
+        let not_in = |those: &str, line: &str| !those.lines().any(|known| known == line);
+        let skeps = skep.lines().filter(move |line| not_in(other, line));
+        let others = other.lines().filter(move |line| not_in(skep, line));
+        skeps.chain(others).map(|line| line.split(':').next().unwrap_or_default())
+    }
+
+    /// Whether two empty lines or more stand before the request.
+    fn is_behind_empty_lines(&self) -> bool {
+        let before = &self.around[..self.around.len() - self.request.len()];
+        let head = before.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
+        // What ends a head or the last chunk is no empty line.
+        let body = &before[head..];
+        self.request.starts_with(b"\r\n\r\n")
+            || (body.ends_with(b"\r\n\r\n")
+                && body != b"0\r\n\r\n"
+                && !body.ends_with(b"\r\n0\r\n\r\n"))
+    }
+
     /// Whether a message before this one says that it is the last.
     fn is_behind_close(&self) -> bool {
         let did = &self.did[0].heard.responses;
@@ -307,12 +416,30 @@ fn is_open_ended(reply: &[u8]) -> bool {
     }
 }
 
+fn head_len(reply: &[u8]) -> usize {
+    crate::http::Head::read(reply).map_or(0, |(_, len)| len)
+}
+
 fn is_interim(reply: &[u8]) -> bool {
     reply.starts_with(b"HTTP/1.1 1")
 }
 
+/// `scheme://authority?query`.
+fn is_absolute_without_path(target: &[u8]) -> bool {
+    let authority = target.windows(3).position(|it| it == b"://").map(|at| &target[at + 3..]);
+    authority.is_some_and(|rest| {
+        rest.iter().find(|byte| matches!(**byte, b'/' | b'?')).is_some_and(|byte| *byte == b'?')
+    })
+}
+
+/// A list of tokens, some of which may be empty.
+fn is_list(value: &[u8]) -> bool {
+    value.split(|byte| *byte == b',').all(|item| item.trim_ascii().iter().all(is_token))
+}
+
 /// Whether nginx can't read a path: it decodes it, and goes up and down in it.
 fn is_no_path(target: &[u8]) -> bool {
+    let target = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let is_escape = |at: usize| {
         let digits = target.get(at + 1..at + 3);
         digits.is_some_and(|it| it.iter().all(u8::is_ascii_hexdigit) && it != b"00")
@@ -412,7 +539,9 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
             let rest = &bytes[at..];
             return rest.starts_with(b"\r\n") || rest.starts_with(b"X-Trailer: 1\r\n\r\n");
         }
-        if bytes.get(at.saturating_add(size)..at.saturating_add(size + 2)) != Some(b"\r\n") {
+        if bytes.get(at.saturating_add(size)..at.saturating_add(size).saturating_add(2))
+            != Some(b"\r\n")
+        {
             return false;
         }
         at += size + 2;
@@ -423,10 +552,12 @@ fn is_plain_chunks(bytes: &[u8]) -> bool {
 fn is_plain_reply(bytes: &[u8]) -> bool {
     let Some((head, len)) = crate::http::Head::read(bytes) else { return false };
     if head.start == "HTTP/1.1 103 Early Hints" {
-        return is_plain_reply(&bytes[len..]);
+        return are_lines(&bytes[..len]) && is_plain_reply(&bytes[len..]);
     }
     let status = head.word(1).parse().unwrap_or(0);
-    let is_line = head.start.starts_with("HTTP/1.1 ") && matches!(status, 200..=599);
+    let is_line = head.start.starts_with("HTTP/1.1 ")
+        && head.word(1).len() == 3
+        && matches!(status, 200..=599);
     let plain_head = is_line
         && !bytes[..len].iter().any(|byte| is_control(*byte) || *byte >= 0x80)
         && !lone(&bytes[..len], b'\r')
@@ -435,6 +566,8 @@ fn is_plain_reply(bytes: &[u8]) -> bool {
             !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         })
+        && are_lines(&bytes[..len])
+        && head.all("connection").all(is_list)
         && head.fields.len() < 90
         && len < 8_000;
     let body = &bytes[len..];
@@ -453,6 +586,13 @@ fn is_plain_reply(bytes: &[u8]) -> bool {
         _ => false,
     };
     plain_head && plain_body
+}
+
+/// Whether each line of a head but the first has a colon: `Head` takes one without for
+/// a name.
+fn are_lines(head: &[u8]) -> bool {
+    let mut lines = head[..head.len() - 4].split(|byte| *byte == b'\n').skip(1);
+    lines.all(|line| line.contains(&b':'))
 }
 
 /// All of a chunked body, and nothing behind it.

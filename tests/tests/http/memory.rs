@@ -57,8 +57,8 @@ fn objects_that_are_hardly_more_than_their_names_stay_within_the_cache() {
     assert!(most <= 8 * MIB + FIXED, "{} MiB", most / MIB);
 }
 
-/// `cargo build --release -p skep && SKEP_BIN=target/release/skep cargo test --release \
-/// -p skep-tests --test http -- --ignored --nocapture memory::ten_million`; half an hour.
+/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \
+/// --ignored --nocapture memory::ten_million`; half an hour.
 #[test]
 #[ignore = "takes half an hour"]
 fn ten_million_tiny_urls_and_a_million_long_queries_stay_within_the_cache() {
@@ -119,8 +119,8 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     }
 }
 
-/// `cargo build --release -p skep && SKEP_BIN=target/release/skep cargo test --release \
-/// -p skep-tests --test http -- --ignored --nocapture memory::four_thousand`; two minutes.
+/// `cargo build --release -p skep && cargo test --release -p skep-tests --test http -- \
+/// --ignored --nocapture memory::four_thousand`; two minutes.
 #[test]
 #[ignore = "takes two minutes, and is about rates"]
 fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {

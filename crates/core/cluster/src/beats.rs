@@ -3,6 +3,8 @@
 //! A node lives from its first beat until `missed_max` intervals and a half have
 //! passed in silence, as far as this process was listening. One that says that it
 //! is leaving lives on, but wants no new flows.
+//!
+//! While nobody at all is heard, nobody dies: it is rather this machine that is cut off.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,9 @@ use skep_wire::message::{Name, NodeBeat};
 use skep_wire::seal::Stamp;
 
 use crate::listening::Listening;
+
+/// Beats in a row that may be lost of all nodes before the silence is this machine's.
+const DEAF_BEATS: u64 = 3;
 
 /// When a node counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +55,8 @@ pub enum Life {
 pub struct NodeWatch {
     settings: WatchSettings,
     listening: Listening,
+    /// When any node was heard last.
+    heard_at: Option<Now>,
     nodes: BTreeMap<Name, Watched>,
 }
 
@@ -66,7 +73,7 @@ impl NodeWatch {
     pub fn new(settings: WatchSettings) -> Self {
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let listening = Listening::new(settings.interval_ms);
-        Self { settings, listening, nodes: BTreeMap::new() }
+        Self { settings, listening, heard_at: None, nodes: BTreeMap::new() }
     }
 
     /// Silence after which a node is dead, in milliseconds.
@@ -84,12 +91,13 @@ impl NodeWatch {
     /// Keeps a beat that is authentic and fresh. False if it came after a later
     /// one of the same node, or is from one node more than can be.
     pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> bool {
-        let heard_at = self.listening.at(now);
+        let heard_at = self.listened(now);
         let known = self.nodes.get(&beat.name);
         let is_old = known.is_some_and(|node| stamp <= node.stamp);
         if is_old || (known.is_none() && self.nodes.len() >= PEERS_MAX) {
             return false;
         }
+        self.heard_at = Some(now);
         let name = beat.name.clone();
         self.nodes.insert(name, Watched { beat, stamp, heard_at, is_alive: true });
         true
@@ -97,7 +105,7 @@ impl NodeWatch {
 
     /// Time went on: who died of it.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
-        let (listened, silence_ms) = (self.listening.at(now), self.silence_ms());
+        let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();
         for (name, node) in &mut self.nodes {
             if node.is_alive && listened.since_ms(node.heard_at) > silence_ms {
@@ -106,6 +114,19 @@ impl NodeWatch {
             }
         }
         dead
+    }
+
+    /// Whether no node was heard for longer than a lost beat or two explain.
+    pub fn hears_nobody(&self, now: Now) -> bool {
+        let deaf_ms = DEAF_BEATS * self.settings.interval_ms;
+        self.heard_at.is_none_or(|at| now.since_ms(at) > deaf_ms)
+    }
+
+    fn listened(&mut self, now: Now) -> Now {
+        match self.hears_nobody(now) {
+            true => self.listening.deaf_at(now),
+            false => self.listening.at(now),
+        }
     }
 
     /// What is known of a node's life.

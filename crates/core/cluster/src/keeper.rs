@@ -112,9 +112,8 @@ struct Known {
     mtu: u32,
     /// The operator wants no new flows there.
     is_drained: bool,
-    /// What it was taken for last, here or by the author before: believed until we have
-    /// listened, and when nobody is heard.
-    believed: NodeState,
+    /// What the last author took it for: believed until we have listened.
+    adopted: NodeState,
 }
 
 impl TableKeeper {
@@ -279,8 +278,8 @@ impl TableKeeper {
             return Ok(false);
         };
         let index = self.free_index(wished).ok_or(NoIndexLeft)?;
-        let believed = NodeState::Down;
-        let known = Known { index, address, weight, mac, mtu, is_drained: false, believed };
+        let adopted = NodeState::Down;
+        let known = Known { index, address, weight, mac, mtu, is_drained: false, adopted };
         self.nodes.insert(name.clone(), known);
         Ok(true)
     }
@@ -323,23 +322,13 @@ impl TableKeeper {
         if table != *self.table {
             let generation = version.generation.saturating_add(1);
             let version = TableVersion { generation, ..version };
-            self.take(Table { version, ..table });
+            self.table = Arc::new(Table { version, ..table });
         }
     }
 
     fn publish(&mut self, version: TableVersion) {
         self.remember();
-        self.take(self.make(version));
-    }
-
-    /// Goes by `table` from now on, and remembers what it takes nodes for.
-    fn take(&mut self, table: Table) {
-        for row in &table.nodes {
-            if let Some(node) = self.nodes.get_mut(&row.name) {
-                node.believed = row.state;
-            }
-        }
-        self.table = Arc::new(table);
+        self.table = Arc::new(self.make(version));
     }
 
     /// Brings the histories up to the present memberships.
@@ -384,10 +373,10 @@ impl TableKeeper {
     fn state(&self, name: &Name, node: &Known) -> NodeState {
         let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
         match self.watch.life(name) {
-            Life::Unheard if !self.watch.has_settled() => node.believed(is_wanted),
-            // All at once: it is rather us who are cut off. Flows go on as they went, and
-            // none is refused, should others still hear us.
-            Life::Dead if self.watch.living().next().is_none() => node.believed(is_wanted),
+            Life::Unheard if !self.watch.has_settled() => match node.adopted {
+                NodeState::Up if !is_wanted => NodeState::Draining,
+                adopted => adopted,
+            },
             Life::Unheard | Life::Dead => NodeState::Down,
             Life::Alive if !self.is_ready(name) => NodeState::Down,
             Life::Alive if is_wanted => NodeState::Up,
@@ -432,14 +421,7 @@ impl TableKeeper {
 impl Known {
     fn of(node: &TableNode) -> Self {
         let TableNode { index, address, weight, mac, mtu, is_drained, state, .. } = *node;
-        Self { index, address, weight, mac, mtu, is_drained, believed: state }
-    }
-
-    fn believed(&self, is_wanted: bool) -> NodeState {
-        match self.believed {
-            NodeState::Up if !is_wanted => NodeState::Draining,
-            believed => believed,
-        }
+        Self { index, address, weight, mac, mtu, is_drained, adopted: state }
     }
 
     fn row(&self, name: &Name, state: NodeState) -> TableNode {

@@ -40,6 +40,12 @@ impl Listening {
         self.listened
     }
 
+    /// The time now, if nothing could be heard since the last call.
+    pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
+        self.last = Some(self.last.map_or(now, |last| last.max(now)));
+        self.listened
+    }
+
     /// Whether there was no pause within the last two steps: everybody who lives
     /// would have been heard since. Silence from before a pause may
     /// have ended in it.
@@ -60,6 +66,14 @@ mod tests {
         {
             assert_eq!(listening.at(Now(now)), Now(listened), "{now}");
         }
+    }
+
+    #[test]
+    fn time_in_which_nothing_could_be_heard_does_not_count() {
+        let mut listening = Listening::new(50);
+        assert_eq!([0, 40].map(|now| listening.at(Now(now))), [Now(0), Now(40)]);
+        assert_eq!([60, 900].map(|now| listening.deaf_at(Now(now))), [Now(40), Now(40)]);
+        assert_eq!(listening.at(Now(910)), Now(50));
     }
 
     #[test]

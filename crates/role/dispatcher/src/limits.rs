@@ -40,6 +40,9 @@ pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 /// start, and as much again for nodes to say that they have the table.
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
 
+/// When a claim that netguard could not make is made again, in milliseconds.
+pub(crate) const CLAIM_AGAIN_MS: u64 = 500;
+
 /// How often the thread that hears loads looks around while nobody says
 /// anything, in milliseconds; it is woken when there is something to do.
 pub(crate) const EAR_MS: u64 = 1000;

@@ -350,8 +350,7 @@ impl Serving<'_> {
         // What is not settled is in no cache, even if there are no bytes of it.
         let mut cache = if object.is_settled { came } else { CacheResult::Stream };
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
-        // Named, not held: the reply lets go of what its client does not take.
-        let mut first = None;
+        let mut first = None; // Named, not held: a slow client's reply lets go of it.
         if wants_bytes {
             match source.prepare(plan.first_byte()).await {
                 Ok(prepared) => (first, cache) = prepared,

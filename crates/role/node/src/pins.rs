@@ -1,8 +1,8 @@
 //! Who holds segments by being sent them without a copy: bounds for each client
 //! address, whatever the number of its connections.
 //!
-//! A pin lasts until the client has acknowledged what was sent out of the segment:
-//! so long the kernel holds its pages, too, whoever else lets them go.
+//! A pin lasts until the kernel has taken all that is sent out of the segment. What the
+//! client has not acknowledged then, the kernel keeps, and is not counted here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -39,6 +39,8 @@ pub(crate) struct Check {
     vacant_since: Option<u64>,
     pairs: Vec<Vec<Option<u64>>>,
     active_since: Vec<u64>,
+    /// When each dispatcher heard nobody last.
+    deaf_until: Vec<u64>,
     heard: Vec<Vec<Heard>>,
     epoch_heard: Vec<u64>,
     last_claim: Vec<u64>,
@@ -55,6 +57,7 @@ impl Check {
         Self {
             pairs: vec![vec![None; dispatchers]; dispatchers],
             active_since: vec![0; dispatchers],
+            deaf_until: vec![0; dispatchers],
             heard: vec![vec![Heard::default(); dispatchers]; dispatchers],
             epoch_heard: vec![0; dispatchers],
             last_claim: vec![0; dispatchers],
@@ -229,13 +232,16 @@ impl Check {
             let Some(dead_since) = node.dead_since else { continue };
             for (id, dispatcher) in world.dispatchers.iter().enumerate() {
                 let keeper = &dispatcher.keeper;
-                let is_alone = keeper.watch().living().next().is_none();
-                if is_alone || !is_active(world, dispatcher) || !is_in(keeper.table(), node) {
+                if keeper.watch().hears_nobody(dispatcher.body.clock.at(world.at)) {
+                    self.deaf_until[id] = world.at;
+                }
+                if !is_active(world, dispatcher) || !is_in(keeper.table(), node) {
                     continue;
                 }
                 // It may have run again in this very millisecond.
                 let woke_at = dispatcher.body.runs_since.max(dispatcher.body.paused_until);
-                let since = dead_since.max(woke_at).max(self.active_since[id]);
+                let since =
+                    dead_since.max(woke_at).max(self.active_since[id]).max(self.deaf_until[id]);
                 let ms = world.at - since;
                 self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
                 if ms > DEAD_MS_MAX {

@@ -19,7 +19,8 @@ use skep_wire::table::Table;
 use super::plan::{is_weighted, networks};
 use super::status::Shared;
 use crate::limits::{
-    CHECK_MS, CLAIM_PATIENCE_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS, PROBE_OWNERS_MS,
+    CHECK_MS, CLAIM_AGAIN_MS, CLAIM_PATIENCE_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS,
+    PROBE_OWNERS_MS,
 };
 
 /// Something to do.
@@ -99,7 +100,7 @@ impl Hands {
                 waiting.extend(self.jobs.try_iter());
             }
             if claim.is_overdue(Instant::now())
-                && let Err(error) = self.claim()
+                && let Err(error) = self.claim(&mut claim)
             {
                 self.note(&error);
             }
@@ -121,7 +122,7 @@ impl Hands {
                     tracing::warn!(epoch, %error, "the epoch cannot be kept");
                 }
             }
-            Job::Claim if claim.may_come(Instant::now()) => self.ask(&Order::Claim)?,
+            Job::Claim if claim.may_come(Instant::now()) => self.claim(claim)?,
             Job::Claim => {}
             Job::Announce if claim.is_waiting() => {}
             Job::Announce => self.ask(&Order::Announce)?,
@@ -134,7 +135,7 @@ impl Hands {
                 applier.apply(&table)?;
                 self.tell(News::Applied(table.version));
                 if claim.is_due_after(&table) {
-                    self.claim()?;
+                    self.claim(claim)?;
                 }
             }
             Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads))?,
@@ -149,9 +150,11 @@ impl Hands {
         Ok(())
     }
 
-    /// Claims the addresses, and says so to the network.
-    fn claim(&self) -> Result<(), GuardError> {
+    /// Claims the addresses, and says so to the network; again soon if that fails.
+    fn claim(&self, claim: &mut Claim) -> Result<(), GuardError> {
+        claim.overdue_at = Some(Instant::now() + Duration::from_millis(CLAIM_AGAIN_MS));
         self.ask(&Order::Claim)?;
+        *claim = Claim { has_steered: true, overdue_at: None };
         self.ask(&Order::Announce)
     }
 
@@ -330,6 +333,7 @@ pub(crate) fn strangers(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use skep_wire::table::{Share, TableService};
 
     use super::*;
