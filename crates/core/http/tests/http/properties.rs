@@ -251,7 +251,8 @@ proptest! {
 
     #[test]
     fn normalising_twice_is_normalising_once(tail in "[/.a%2eEfF5cC\\\\\u{0}-\u{ff}]{0,12}", plain in "(/[.]{0,3}|/%2e|/a){0,8}") {
-        for path in [format!("/{tail}"), plain] {
+        // A path ends where its query begins.
+        for path in [format!("/{}", tail.replace('?', "")), plain] {
             for reading in [Reading::Files, Reading::Origins] {
                 let Ok(read) = path::read(path.as_bytes(), reading) else { continue };
                 prop_assert_eq!(&path::read(read.target(), reading).unwrap(), &read);
