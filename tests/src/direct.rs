@@ -2,8 +2,8 @@
 //!
 //! [`DirectCluster`] has a bed of its own (or shares one), a folder of its own
 //! with config, key, site and sockets, and runs `skep run` on each machine as
-//! an operator would. All of it goes when it is dropped. Only two tests of a
-//! process have a bed at a time: more would take the processor from each other.
+//! an operator would. All of it goes when it is dropped. Only one test of a
+//! process has a bed at a time: they would take the processor from each other.
 //!
 //! Each node puts its name into its responses, by a field of its site, so
 //! clients tell who has served them.
@@ -13,8 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::process::Signal;
 use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
@@ -51,7 +50,7 @@ const PATTERN: Pattern = Pattern { seed: 3 };
 /// them leave the machine time for all else.
 const DOWNLOAD_BYTES_S: u64 = 4 * 1024;
 
-static TURNS: [Mutex<()>; 2] = [const { Mutex::new(()) }; 2];
+static TURN: Mutex<()> = Mutex::new(());
 
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
@@ -139,7 +138,7 @@ impl DirectCluster {
         if !root_or_skip() {
             return None;
         }
-        let turn = take_turn();
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let bed = Arc::new(Bed::new(&setup.topology).expect("a test bed"));
         Some(Self { _turn: Some(turn), ..Self::prepare_on(&bed, setup) })
     }
@@ -508,21 +507,6 @@ pub fn sent_again(machine: &Machine) -> u64 {
     let mut fields = names.split(' ').zip(values.split(' '));
     let found = fields.find(|(name, _)| *name == "RetransSegs");
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-}
-
-/// Waits until fewer than [`TURNS`] have a bed.
-fn take_turn() -> MutexGuard<'static, ()> {
-    for turn in &TURNS {
-        match turn.try_lock() {
-            Ok(turn) => return turn,
-            Err(TryLockError::Poisoned(turn)) => return turn.into_inner(),
-            Err(TryLockError::WouldBlock) => {}
-        }
-    }
-    // All are taken: behind one of them, whoever that is.
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let next = NEXT.fetch_add(1, Ordering::Relaxed) % TURNS.len();
-    TURNS[next].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether an address is one of a machine's own.

@@ -48,6 +48,9 @@ impl Act {
     }
 }
 
+/// Connections that may wait to be accepted: as many as the kernel allows by default.
+const BACKLOG: i32 = 4096;
+
 type Script = dyn Fn(&Asked) -> Vec<Act> + Send + Sync;
 
 struct Shared {
@@ -68,6 +71,9 @@ impl Liar {
     /// One that acts by `script`.
     pub fn start(script: impl Fn(&Asked) -> Vec<Act> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        // The standard library's 128 overflow when hundreds come at once: a SYN that finds no
+        // room is sent again after a second, which is longer than some timeouts here.
+        SockRef::from(&listener).listen(BACKLOG).expect("a larger backlog");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(script)),

@@ -14,8 +14,7 @@ use crate::lies::{BODY, Lie, OF_ALL, OF_ORIGINS};
 use crate::nodes::{HEALTH, healthy};
 use crate::victim::Victim;
 
-/// Cases at once: each is up to five connections, and the kernel keeps no more than
-/// 128 for one that listens.
+/// Cases at once: each is up to five connections.
 const AT_ONCE: usize = 100;
 
 /// A server that tells the lie of that name to whoever asks for `/NAME/...`.
