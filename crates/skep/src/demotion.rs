@@ -77,7 +77,9 @@ fn confine_to(config: &Config, roles: &Roles) {
     if let AccessLog::File(path) = &config.log.access {
         writable.extend(path.parent());
     }
-    for confined in [confine::deny_calls(false), confine::write_only_below(&writable)] {
+    for confined in
+        [confine::deny_calls(confine::Bpf::Denied), confine::write_only_below(&writable)]
+    {
         if let Err(error) = confined {
             tracing::info!("{error}; going on without");
         }

@@ -9,11 +9,9 @@ use skep_tests::liar::{Act, Liar};
 use skep_tests::{ClientError, PATIENCE, RawClient, poll_until};
 use socket2::SockRef;
 
+use crate::judge::HANG;
 use crate::nodes::{HEALTH, healthy};
 use crate::victim::Victim;
-
-/// Longer than all deadlines of a victim together.
-const HANG: Duration = Duration::from_secs(30);
 
 /// Clients at once: fewer than there may be descriptors.
 const AT_ONCE: usize = 600;
@@ -21,7 +19,7 @@ const AT_ONCE: usize = 600;
 /// What a large reply holds: more than the buffers of both sides.
 const LARGE_BYTES: usize = 12 * 1024 * 1024;
 
-/// What clients send, with the method of its last reply.
+/// What clients send, by name.
 const REQUESTS: [(&str, &[u8]); 8] = [
     ("kept", b"GET /kept HTTP/1.1\r\nHost: test\r\n\r\n"),
     ("passed", b"GET /passed HTTP/1.1\r\nHost: test\r\nRange: bytes=1-2\r\n\r\n"),
@@ -144,7 +142,7 @@ fn leave(mut client: RawClient, way: Way) -> Result<(), String> {
     }
 }
 
-/// All bytes of all requests, in all ways.
+/// Every `each`-th byte of all requests, in all ways.
 fn stall_sending(victim: &Victim, each: usize) {
     let cases = REQUESTS.into_iter().flat_map(|(name, bytes)| {
         let ends = (0..=bytes.len()).step_by(each);
@@ -166,7 +164,7 @@ fn stall_sending(victim: &Victim, each: usize) {
     }
 }
 
-/// Every byte of a reply's head, and ever larger parts of its body, in all ways.
+/// Every twentieth byte of a reply's head, and ever larger parts of its body, in all ways.
 fn stall_taking(victim: &Victim, round: usize) {
     let ends = (0..200).step_by(20).chain((8..20).map(|power| 1 << power));
     let cases: Vec<_> = ends.flat_map(|end| WAYS.map(|way| (end, way))).collect();

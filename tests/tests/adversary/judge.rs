@@ -8,7 +8,7 @@ use crate::victim::Victim;
 
 /// Longer than all of its deadlines together on a busy machine. Who waits longer
 /// waits for ever.
-const HANG: Duration = Duration::from_secs(30);
+pub(crate) const HANG: Duration = Duration::from_secs(30);
 
 /// What may come of a lie.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use skep_tests::liar::Liar;
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 
 /// Memory may have grown by so much from one round to the next, in bytes: what an
-/// allocator keeps. A hundredth of what any of the floods sends.
+/// allocator keeps. A quarter of what one flood sends.
 const MEMORY_SLACK: u64 = 16 * 1024 * 1024;
 
-/// Clients and origins are given up after so long: far more than a process needs
+/// Clients are given up after so long: far more than a process needs
 /// that is well, and short enough to wait for.
-const CLIENTS_SOON: &str = "[timeouts]\nhead_ms = \"400ms\"\nbody_grace_ms = \"400ms\"\n\
+const SHORT_TIMEOUTS: &str = "[timeouts]\nhead_ms = \"400ms\"\nbody_grace_ms = \"400ms\"\n\
     write_stall_ms = \"400ms\"\nsend_average_ms = \"400ms\"\nidle_ms = \"1s\"\n[machine]\nthreads = 2\n";
 
 /// What a process holds when nobody is there.
@@ -36,7 +36,7 @@ impl Victim {
     pub(crate) fn node(liar: Liar) -> Self {
         let metrics = FreePort::claim();
         let settings = format!(
-            "{}{CLIENTS_SOON}[site.fetch]\nstall_timeout_ms = \"400ms\"\n\
+            "{}{SHORT_TIMEOUTS}[site.fetch]\nstall_timeout_ms = \"400ms\"\n\
              response_timeout_ms = \"1500ms\"\nconnections_max = 512\n\
              [cache]\nsize_bytes_max = \"32MiB\"\n[metrics]\nlisten = \"{}\"\n",
             liar.line(),
@@ -54,7 +54,7 @@ impl Victim {
              [[dispatcher]]\nname = \"d1\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\n\
              [[service]]\nname = \"web\"\nlisten = \"{}\"\nresponse_timeout_ms = \"1500ms\"\nupstream_idle_ms = \"500ms\"\n\
              health = {{ interval_ms = \"50ms\", timeout_ms = \"50ms\", fall = 100, \
-             passive_failures_max = 1000 }}\n{CLIENTS_SOON}[[site]]\nroot = \"{0}\"\n",
+             passive_failures_max = 1000 }}\n{SHORT_TIMEOUTS}[[site]]\nroot = \"{0}\"\n",
             folder.root().display(),
             metrics.address(),
             liar.address(),

@@ -464,7 +464,8 @@ table! {
         /// eighth of all that it has taken, gets it, but at most `send_average_ms`.
         write_stall_ms: u64 = 20_000 => ms(100..=HOUR_MS), live;
         /// Least rate at which a client takes a response. Who stays below it is
-        /// cut off. 0 is no limit.
+        /// cut off. 0 is no limit; then a client that acknowledges nothing is cut
+        /// off after `write_stall_ms` or `send_average_ms`, whichever is longer.
         send_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
         /// Time over which that rate is an average. Nodes behind `proxy`
         /// services are twice as patient: the dispatcher, whose client it is,

@@ -38,15 +38,23 @@ pub enum ConfineError {
     NoLandlock,
 }
 
+/// Whether programs of the kernel may be loaded: netguard's task, and nobody else's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bpf {
+    /// They may.
+    Allowed,
+    /// They may not.
+    Denied,
+}
+
 /// Denies the system calls that neither a server nor netguard needs: looking
 /// into other processes, mounting, namespaces, other programs, kernel modules.
-/// `with_bpf` leaves programs of the kernel to netguard.
-pub fn deny_calls(with_bpf: bool) -> Result<(), ConfineError> {
+pub fn deny_calls(bpf: Bpf) -> Result<(), ConfineError> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    denied.extend(always_denied(with_bpf).map(|call| (call, Vec::new())));
+    denied.extend(always_denied(bpf).map(|call| (call, Vec::new())));
     denied.insert(libc::SYS_clone, vec![in_new_user_namespace()?]);
     #[cfg(target_arch = "x86_64")]
-    deny_x32(&mut denied, with_bpf);
+    deny_x32(&mut denied, bpf);
     install(denied, libc::EPERM)?;
     // Its flags are in memory, where no filter looks; without it the C library
     // takes `clone`.
@@ -91,8 +99,8 @@ fn install(calls: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> Result<(), Con
     Ok(seccompiler::apply_filter(&program)?)
 }
 
-fn always_denied(with_bpf: bool) -> impl Iterator<Item = i64> {
-    DENIED.iter().copied().chain([libc::SYS_bpf].into_iter().filter(move |_| !with_bpf))
+fn always_denied(bpf: Bpf) -> impl Iterator<Item = i64> {
+    DENIED.iter().copied().chain((bpf == Bpf::Denied).then_some(libc::SYS_bpf))
 }
 
 /// A user namespace gives all capabilities in it, and with them a large part of
@@ -107,9 +115,9 @@ fn in_new_user_namespace() -> Result<SeccompRule, ConfineError> {
 /// Calls by their numbers of the x32 ABI, which some kernels take from any
 /// process: those that are common to both with a bit set, and its own (512 to 547).
 #[cfg(target_arch = "x86_64")]
-fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, with_bpf: bool) {
+fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, bpf: Bpf) {
     const X32: i64 = 0x4000_0000;
-    let common = always_denied(with_bpf).chain([libc::SYS_clone, libc::SYS_clone3]);
+    let common = always_denied(bpf).chain([libc::SYS_clone, libc::SYS_clone3]);
     denied.extend(common.chain(512..=547).map(|call| (call | X32, Vec::new())));
 }
 

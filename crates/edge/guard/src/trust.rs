@@ -20,7 +20,7 @@ pub enum TrustError {
     /// Somebody could change it.
     #[error(
         "{what} {path} is not safe from others: {at} belongs to {owner} with mode {mode:04o}, and \
-         must be root's or this process's ({own}) and writable for nobody else",
+         must be {wanted}",
         path = path.display(),
         at = at.display()
     )]
@@ -35,8 +35,8 @@ pub enum TrustError {
         owner: String,
         /// Its mode.
         mode: u32,
-        /// Who asks.
-        own: String,
+        /// What it must be.
+        wanted: String,
     },
     /// It cannot be made, or looked at.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
@@ -56,7 +56,11 @@ pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError
     let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path);
     made.map_err(|error| TrustError::Io { what, path: path.to_owned(), error })?;
     let own = rustix::process::geteuid().as_raw();
-    refuse_if(what, path, |it, is_last| {
+    let wanted = |is_last| {
+        let root = if is_last { "" } else { "root's or " };
+        format!("{root}{}'s, and writable for nobody else", User::current().name)
+    };
+    refuse_if(what, path, wanted, |it, is_last| {
         let is_ours = it.uid() == own || (!is_last && it.uid() == 0);
         !is_ours || is_open_to(it, 0o022, is_last)
     })
@@ -68,7 +72,8 @@ pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Resul
     if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    refuse_if(what, path, |it, is_last| {
+    let wanted = |_| format!("another user's than {0}'s, and not writable for {0}", user.name);
+    refuse_if(what, path, wanted, |it, is_last| {
         let is_theirs = user.gid == it.gid() || user.groups.contains(&it.gid());
         let by_mode = if is_theirs { 0o022 } else { 0o002 };
         it.uid() == user.uid || is_open_to(it, by_mode, is_last)
@@ -80,10 +85,12 @@ fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
     it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
 }
 
-/// `is_open` is asked of the file itself and then of each folder that it is in.
+/// `is_open` is asked of the file itself and then of each folder that it is in, and
+/// `wanted` for the words on the one that is.
 fn refuse_if(
     what: &'static str,
     path: &Path,
+    wanted: impl Fn(bool) -> String,
     is_open: impl Fn(&Metadata, bool) -> bool,
 ) -> Result<(), TrustError> {
     let failed = |error| TrustError::Io { what, path: path.to_owned(), error };
@@ -101,7 +108,7 @@ fn refuse_if(
                 at: at.to_owned(),
                 owner: name_of(it.uid()),
                 mode: it.mode() & 0o7777,
-                own: User::current().name,
+                wanted: wanted(place == 0),
             });
         }
     }

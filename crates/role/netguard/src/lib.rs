@@ -81,7 +81,7 @@ impl Netguard {
 
     fn unprivileged(plan: Plan, listener: Option<Listener>) -> Result<Self, NetguardError> {
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
-        if let Err(error) = confine::deny_calls(true) {
+        if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
             tracing::warn!(%error, "going on without");
         }
         Ok(Self {

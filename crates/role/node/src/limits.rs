@@ -38,8 +38,8 @@ pub(crate) const REGION_FILES_SHARE: u64 = 4;
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
 pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
 
-/// Bytes of one piece of a file that streams past the cache: what a slow reader
-/// of a huge file costs in memory.
+/// Bytes of one piece for a client that is sent copies and was not found slow, and of
+/// the buffer of a passed answer.
 pub(crate) const STREAM_BYTES: usize = 128 * 1024;
 
 /// A client that takes less of a passed answer than this, in bytes per second, holds
@@ -60,9 +60,13 @@ pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
 /// part less to write, and cheaper than the reference up to a page.
 pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
-/// Bytes alive beyond the store's capacity before replies stop to pin further
-/// segments and stream instead: slow readers may keep evicted segments alive.
+/// Bytes in memory beyond the store's capacity, in segments that replies and fills hold:
+/// above it nothing is filled.
 pub(crate) const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Of [`PINNED_BYTES_MAX`], one part in so many is for fills: above the rest replies pin
+/// no more, and are sent copies.
+pub(crate) const FILLS_PART: u64 = 2;
 
 /// What a segment takes beside its bytes, in bytes: itself, 240; its place in the
 /// index and, once it has left, among the ghosts, up to 250 while their tables have
@@ -97,10 +101,6 @@ pub(crate) const FRONT_ENTRY_BYTES: usize = 512;
 /// Change of what is taken beside segments, as a part of the store's capacity, after
 /// which segments make room for it.
 pub(crate) const FIT_PART: u64 = 256;
-
-/// Of that, one part in so many is for segments on their way into memory alone: so
-/// that what replies hold never keeps others' misses from being kept.
-pub(crate) const FILLS_PART: u64 = 2;
 
 /// How long a miss waits for memory before it passes the cache by, in milliseconds:
 /// longer than replies of slow clients hold segments that they were sent.

@@ -38,20 +38,15 @@ impl Pins {
         self.per_address_max.store(per_address_max, Ordering::Relaxed);
     }
 
-    /// Pins a segment for the client at `address`, or gives it back: that address
-    /// has its share.
-    pub(crate) fn pin(
-        self: &Arc<Self>,
-        address: IpAddr,
-        segment: Arc<Segment>,
-    ) -> Result<Pin, Arc<Segment>> {
+    /// Pins a segment for the client at `address`; `None`: that address has its share.
+    pub(crate) fn pin(self: &Arc<Self>, address: IpAddr, segment: Arc<Segment>) -> Option<Pin> {
         let mut by_address = self.lock();
         let held = by_address.get(&address).copied().unwrap_or(0) + u64::from(segment.len());
         if held > self.per_address_max.load(Ordering::Relaxed) {
-            return Err(segment);
+            return None;
         }
         by_address.insert(address, held);
-        Ok(Pin { pins: Arc::clone(self), address, segment })
+        Some(Pin { pins: Arc::clone(self), address, segment })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
@@ -89,10 +84,10 @@ mod tests {
         let segment = || Arc::new(Segment::new(100, Home::Heap(Arc::default())));
         let [a, b] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
         let held: Vec<_> = (0..2).map(|_| pins.pin(a, segment()).unwrap()).collect();
-        assert!(pins.pin(a, segment()).is_err());
-        assert!(pins.pin(b, segment()).is_ok());
+        assert!(pins.pin(a, segment()).is_none());
+        assert!(pins.pin(b, segment()).is_some());
         drop(held);
-        assert!(pins.pin(a, segment()).is_ok());
+        assert!(pins.pin(a, segment()).is_some());
         assert!(pins.lock().is_empty());
     }
 }

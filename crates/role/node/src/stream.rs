@@ -108,7 +108,7 @@ impl Source<'_> {
         first_byte: u64,
     ) -> Result<(Option<Weak<Segment>>, CacheResult), DiskError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
-        if self.passes(index).await {
+        if self.bypasses_cache(index).await {
             if self.object.elsewhere().is_some() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(DiskError::Exhausted);
@@ -213,7 +213,7 @@ impl Source<'_> {
     /// Begins what the next requests want, for a reply that is too small to hold any of it.
     async fn read_ahead(&mut self, index: u32, last: u32) {
         for next in self.ahead(index, last).filter(|next| *next > last) {
-            if !self.passes(next).await {
+            if !self.bypasses_cache(next).await {
                 // This reply can do without.
                 let _ = self.segment(next).await;
             }
@@ -225,7 +225,7 @@ impl Source<'_> {
         let prepared = self.prepared.take_if(|(prepared, _)| *prepared == index);
         let segment = match prepared {
             Some((_, segment)) => segment,
-            None if self.passes(index).await => return Ok(None),
+            None if self.bypasses_cache(index).await => return Ok(None),
             None => self.segment(index).await?.0,
         };
         self.entered = Some(index);
@@ -233,10 +233,10 @@ impl Source<'_> {
             return Ok(None);
         }
         let pin = self.client.pins.pin(self.client.address, segment);
-        if pin.is_err() {
+        if pin.is_none() {
             self.counters.inc(Counter::PinsRefused);
         }
-        Ok(pin.ok())
+        Ok(pin)
     }
 
     /// Sends bytes `part` out of a segment that begins at `base`, as they come in; tells
@@ -314,7 +314,7 @@ impl Source<'_> {
             return Ok(Some(segment));
         }
         let is_first_look = self.entered.replace(index) != Some(index);
-        let is_filled = is_elsewhere || (is_first_look && !self.passes(index).await);
+        let is_filled = is_elsewhere || (is_first_look && !self.bypasses_cache(index).await);
         match is_filled {
             true => Ok(Some(self.segment(index).await?.0)),
             false => Ok(None),
@@ -373,8 +373,10 @@ impl Source<'_> {
             || self.remote.is_none_or(|(_, it)| it.remote().is_some_and(has_parts))
     }
 
-    /// Whether segment `index` passes the cache by, though there was time to make room.
-    async fn passes(&self, index: u32) -> bool {
+    /// Whether segment `index` bypasses the cache. Waits up to [`ROOM_WAIT_MS`] for room.
+    ///
+    /// [`ROOM_WAIT_MS`]: crate::limits::ROOM_WAIT_MS
+    async fn bypasses_cache(&self, index: u32) -> bool {
         !self.object.is_settled
             || self.is_too_large()
             || (!self.store.has(&self.object.segment_name(index))

@@ -14,7 +14,7 @@ pub(crate) struct Taker {
     is_slow: bool,
     /// What is to be sent is small.
     is_at_once: bool,
-    /// What it takes in a second, as far as that is of interest.
+    /// What it takes in [`Taker::PATIENCE`], as far as that is of interest.
     piece_bytes: u64,
     /// What it has taken at a rate of who is fast.
     fast_bytes: u64,
@@ -60,18 +60,18 @@ impl Taker {
 
     /// It took a copy in so many milliseconds.
     pub(crate) fn took(&mut self, bytes: u64, ms: u64) {
-        let in_a_second = bytes.saturating_mul(PATIENCE_MS) / ms.max(1);
+        let in_patience = bytes.saturating_mul(PATIENCE_MS) / ms.max(1);
         if !self.is_slow {
             if ms > PATIENCE_MS {
-                self.was_slow(in_a_second);
+                self.was_slow(in_patience);
             }
             return;
         }
         // Never more than twice as much as before: what the kernel's buffer took at
         // once says little.
-        let next_bytes = in_a_second.min(2 * self.piece_bytes);
+        let next_bytes = in_patience.min(2 * self.piece_bytes);
         self.piece_bytes = next_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
-        self.fast_bytes = if in_a_second >= FAST_BYTES { self.fast_bytes + bytes } else { 0 };
+        self.fast_bytes = if in_patience >= FAST_BYTES { self.fast_bytes + bytes } else { 0 };
         if self.fast_bytes >= FAST_BYTES {
             *self = Self { is_at_once: self.is_at_once, ..Self::default() };
         }

@@ -12,7 +12,7 @@ use skep_guard::{User, confine};
 #[test]
 fn other_programs_and_namespaces_are_denied_and_threads_are_not() {
     keep_only(rustix::thread::CapabilitySet::empty()).unwrap();
-    confine::deny_calls(false).unwrap();
+    confine::deny_calls(confine::Bpf::Denied).unwrap();
     let started = Command::new("true").status().unwrap_err();
     assert_eq!(started.kind(), ErrorKind::PermissionDenied);
     // Anybody may, where the machine lets them.

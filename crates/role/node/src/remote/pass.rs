@@ -32,7 +32,7 @@ pub(crate) async fn pass(
     address: IpAddr,
 ) -> Result<(), ExchangeError> {
     let Passed { reply: mut answer, place } = passed;
-    let mut taker = Taker { place, address, behind_ms: 0, slow: None };
+    let mut taker = PassedClient { place, address, behind_ms: 0, slow: None };
     let framing = write_head(reply, site, &answer);
     if framing == Framing::None || !reply.body_wanted() {
         return Ok(());
@@ -63,7 +63,7 @@ pub(crate) async fn pass(
 }
 
 /// The client of a passed answer, which holds one of its origin's connections.
-struct Taker {
+struct PassedClient {
     place: PassPlace,
     address: IpAddr,
     /// Time by which it is behind the rate below which it is slow.
@@ -72,7 +72,7 @@ struct Taker {
     slow: Option<SlowPlace>,
 }
 
-impl Taker {
+impl PassedClient {
     /// Sends what is queued. Who turns out to be slow while too many of its address
     /// are is cut off.
     async fn take(&mut self, reply: &mut ReplySink<'_>) -> Result<(), ExchangeError> {
