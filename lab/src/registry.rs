@@ -9,6 +9,7 @@ use std::io::{self, Seek, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -71,10 +72,12 @@ pub(crate) struct Entry {
 }
 
 impl Slot {
-    /// Takes a free network.
+    /// Takes a free network: another each time, so that what is left of one bed is not
+    /// taken for a part of the next.
     pub(crate) fn claim() -> Result<Self, LabError> {
-        for offset in 0..SLOTS {
-            let number = (FIRST + offset) % SLOTS;
+        static NEXT: AtomicU16 = AtomicU16::new(FIRST);
+        for _ in 0..SLOTS {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS;
             if let Some(slot) = Self::try_claim(number)? {
                 return Ok(slot);
             }
