@@ -1,11 +1,13 @@
 /* The node's second chance: a packet in the middle of a connection that this
- * node does not have goes on along the row, to a node that may have it. So does
- * a SYN where nobody listens: the node's process has died, and dispatchers do
- * not know it yet.
+ * node does not have goes on to the others of the row, one of which may have it.
+ * So does a SYN where nobody listens: the node's process has died, and
+ * dispatchers do not know it yet.
  *
- * Read `hand_on` first. Every hop costs the packet one of its TTL and goes
- * forward in the row, so it ends: at an owner, or at a kernel that refuses it.
- * Nothing is dropped here that the kernel would judge as well.
+ * Read `hand_on` first. Nodes are visited in the order of their indexes: it is
+ * the same in each table, so that a packet passes no owner by while one machine
+ * has a later table than another. Every hop costs the packet one of its TTL and
+ * leads to a greater index, so it ends: at an owner, or at a kernel that refuses
+ * it. Nothing is dropped here that the kernel would judge as well.
  *
  * Who includes this gives what dispatch.h asks for but `resize`, and
  *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
@@ -21,20 +23,19 @@
  * that a node before us has handed on. */
 INLINE __u16 next_of(const struct row *row, __u16 own, int is_handed_on)
 {
-	int is_candidate = !is_handed_on;
+	__u16 next = NO_NODE;
 
 	for (int i = 0; i < ROW_NODES; i++) {
+		__u16 index = row->node[i];
 		const struct node *node;
 
-		if (row->node[i] == own) {
-			is_candidate = 1;
+		if (index >= next || index == own || (is_handed_on && index < own))
 			continue;
-		}
-		node = node_at(row->node[i]);
-		if (is_candidate && node && node->state != NODE_DOWN)
-			return row->node[i];
+		node = node_at(index);
+		if (node && node->state != NODE_DOWN)
+			next = index;
 	}
-	return NO_NODE;
+	return next;
 }
 
 INLINE int is_last_hop(const struct frame *frame, const struct packet *packet)

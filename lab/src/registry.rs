@@ -5,11 +5,10 @@
 //! Invariant: who holds the lock of a file that is in the folder owns the slot.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, Write};
+use std::io::{self, Read, Seek, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,9 +18,9 @@ use crate::plan::Role;
 
 pub(crate) const FOLDER: &str = "/run/skep-lab";
 
-/// Begin in the upper half: 198.18.0.0/16 is where some VPN and proxy clients
-/// have their made-up addresses.
-const FIRST: u16 = SLOTS / 2;
+/// The lower half only when the upper is taken: 198.18.0.0/16 is where some VPN and proxy
+/// clients have their made-up addresses.
+const HALF: u16 = SLOTS / 2;
 
 /// A network of the plan that is ours.
 pub(crate) struct Slot {
@@ -72,13 +71,15 @@ pub(crate) struct Entry {
 }
 
 impl Slot {
-    /// Takes a free network: another each time, so that what is left of one bed is not
-    /// taken for a part of the next.
+    /// Takes a free network: not one that was free a moment ago, so that nobody takes what is
+    /// left of one bed for a part of the next.
     pub(crate) fn claim() -> Result<Self, LabError> {
-        static NEXT: AtomicU16 = AtomicU16::new(FIRST);
-        for _ in 0..SLOTS {
-            let number = NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS;
+        make_folder()?;
+        let mut last = Last::lock()?;
+        let upper = (1..=HALF).map(|step| HALF + last.number.saturating_add(step) % HALF);
+        for number in upper.chain(0..HALF) {
             if let Some(slot) = Self::try_claim(number)? {
+                last.write(number)?;
                 return Ok(slot);
             }
         }
@@ -87,9 +88,6 @@ impl Slot {
 
     /// Takes this network; `None` if somebody has it.
     pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
-        let mut builder = fs::DirBuilder::new();
-        builder.recursive(true).mode(0o700);
-        builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))?;
         let path = Path::new(FOLDER).join(format!("{number}.json"));
         let mut options = OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).open(&path);
@@ -117,12 +115,55 @@ impl Slot {
     }
 }
 
+/// The network that was taken last, in a file: many processes take some.
+struct Last {
+    number: u16,
+    file: File,
+}
+
+impl Last {
+    const PATH: &str = "/run/skep-lab/last";
+
+    /// Keeps others from taking one meanwhile.
+    fn lock() -> Result<Self, LabError> {
+        let read = || -> io::Result<Self> {
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.create(true).truncate(false).read(true).write(true).open(Self::PATH)?;
+            file.lock()?;
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            let number: Option<u16> =
+                str::from_utf8(&text).ok().and_then(|it| it.trim().parse().ok());
+            // Whatever else stands there is as good as nothing.
+            let number = number.unwrap_or(0) % SLOTS;
+            Ok(Self { number, file })
+        };
+        read().tried(|| format!("cannot read {}", Self::PATH))
+    }
+
+    fn write(&mut self, number: u16) -> Result<(), LabError> {
+        let mut write = || {
+            self.file.set_len(0)?;
+            self.file.rewind()?;
+            writeln!(self.file, "{number}")
+        };
+        write().tried(|| format!("cannot write {}", Self::PATH))
+    }
+}
+
 /// All files of beds, in the order of their slots.
 pub(crate) fn entries() -> Vec<Entry> {
     let Ok(folder) = fs::read_dir(FOLDER) else { return Vec::new() };
     let mut entries: Vec<_> = folder.filter_map(|it| entry(it.ok()?.path())).collect();
     entries.sort_by_key(|entry| entry.slot);
     entries
+}
+
+fn make_folder() -> Result<(), LabError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))
 }
 
 fn entry(path: PathBuf) -> Option<Entry> {

@@ -229,15 +229,9 @@ impl Skep {
 
     /// Resident memory, and memory files, which are no part of it, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let folder = format!("/proc/{}/fd", self.child.id());
-        let files = fs::read_dir(folder).expect("it runs").flatten().map(|entry| entry.path());
-        let is_memory = |path: &PathBuf| {
-            fs::read_link(path)
-                .is_ok_and(|link| link.as_os_str().as_encoded_bytes().starts_with(b"/memfd:"))
-        };
+        let files = self.descriptors().into_iter().filter(|(_, what)| is_memory_file(what));
         // It may have been closed meanwhile.
-        let blocks =
-            files.filter(is_memory).filter_map(|path| Some(fs::metadata(path).ok()?.blocks()));
+        let blocks = files.filter_map(|(path, _)| Some(fs::metadata(path).ok()?.blocks()));
         self.rss_bytes() + blocks.sum::<u64>() * 512
     }
 
@@ -252,6 +246,24 @@ impl Skep {
     /// Open descriptors.
     pub fn open_fds(&self) -> usize {
         fs::read_dir(self.proc_path("fd")).expect("it runs and is ours").count()
+    }
+
+    /// What is behind its open descriptors, but for memory files: as `/proc` has it, sorted.
+    pub fn open_but_memory(&self) -> Vec<String> {
+        let all = self.descriptors().into_iter().map(|(_, what)| what);
+        let mut others: Vec<_> = all.filter(|what| !is_memory_file(what)).collect();
+        others.sort();
+        others
+    }
+
+    /// Its open descriptors, as a path below `/proc`, and what is behind each.
+    fn descriptors(&self) -> Vec<(PathBuf, String)> {
+        let files = fs::read_dir(self.proc_path("fd")).expect("it runs and is ours");
+        let one = |entry: fs::DirEntry| {
+            let what = fs::read_link(entry.path()).ok()?;
+            Some((entry.path(), what.to_string_lossy().into_owned()))
+        };
+        files.flatten().filter_map(one).collect()
     }
 
     /// Connections to [`Self::address`] that it holds. Those that wait to be
@@ -393,6 +405,10 @@ impl Output {
 
 fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
     bytes.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_memory_file(what: &str) -> bool {
+    what.starts_with("/memfd:")
 }
 
 /// Whether a line of /proc/net/tcp is a connection of the local `port` (":1F90")

@@ -76,10 +76,12 @@ pub const TIGHT: u16 = 94;
 pub const REMOTE: u16 = 95;
 /// No node in its rows.
 pub const EMPTY: u16 = 96;
-/// [`FIRST`], [`DRAINING`], [`SECOND`], [`DOWN`], [`THIRD`].
+/// [`FIRST`], [`THIRD`], [`SECOND`], [`DOWN`].
 pub const CHAIN: u16 = 97;
 /// Only [`DRAINING`].
 pub const DRAINED: u16 = 98;
+/// [`SECOND`], then [`FIRST`].
+pub const BACKWARDS: u16 = 99;
 
 /// The tables.
 pub fn world() -> Tables {
@@ -146,8 +148,9 @@ fn add_services(tables: &mut Tables) {
         (HERE, &[LOCAL]),
         (REMOTE, &[FAR]),
         (EMPTY, &[]),
-        (CHAIN, &[FIRST, DRAINING, SECOND, DOWN, THIRD]),
+        (CHAIN, &[FIRST, THIRD, SECOND, DOWN]),
         (DRAINED, &[DRAINING]),
+        (BACKWARDS, &[SECOND, FIRST]),
     ] {
         add(tables, BOTH[0], port, Protocol::Tcp, Measure::First, 1, nodes);
     }

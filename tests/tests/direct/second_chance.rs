@@ -81,11 +81,9 @@ impl Scene {
         self.downloads.iter().for_each(|loads| loads.wait_flowing(each));
         poll_until(PATIENCE, "packets handed on", || self.at_nodes("node_hand_on") > 0);
         let (handed_on, refused) = (self.at_nodes("node_hand_on"), self.at_nodes("node_last"));
-        for (batch, loads) in self.downloads.into_iter().enumerate() {
-            for report in loads.stop() {
-                assert_eq!(report.failed, 0, "{what}, batch {batch}: {report:?}");
-            }
-        }
+        let reports: Vec<_> = self.downloads.into_iter().map(Loads::stop).collect();
+        let failed: u64 = reports.iter().flatten().map(|report| report.failed).sum();
+        assert_eq!(failed, 0, "{what}; {refused} refused, by batches: {reports:#?}");
         figure(&format!(
             "{what}: {} downloads of {batches} memberships, none lost; {handed_on} packets handed \
              on, {refused} refused",

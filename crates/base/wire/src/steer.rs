@@ -6,7 +6,7 @@
 //! under earlier tables. So, without any memory of flows, whoever holds the
 //! table knows the at most [`ROW_NODES`] nodes that can own a packet: a
 //! dispatcher that lost its flow table sends it to the first, and nodes hand it
-//! on along the row until one has the socket.
+//! on to the others of the row until one has the socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -220,8 +220,8 @@ verdicts! {
     DropLoop = "drop_loop",
     /// Node: this machine has its socket, or it opens a connection.
     NodeOwn = "node_own",
-    /// Node: handed on along the row.
+    /// Node: handed on to the next of the row.
     NodeHandOn = "node_hand_on",
-    /// Node: nobody further along the row; the kernel refuses it.
+    /// Node: nobody of the row comes after this one; the kernel refuses it.
     NodeLast = "node_last",
 }

@@ -1,10 +1,10 @@
 //! The node's program (`bpf/hand_on.h`): a packet in the middle of a connection
-//! that this node does not have goes on along the row, as does a SYN where nobody
-//! listens.
+//! that this node does not have goes on to the others of the row, by their indexes, as
+//! does a SYN where nobody listens.
 
 use std::net::{IpAddr, SocketAddr};
 
-use skep_wire::steer::{Node, NodeIndex, Row, Service, Verdict};
+use skep_wire::steer::{Node, NodeIndex, Service, Verdict};
 
 use crate::icmp::{IcmpKind, icmp_kind, read_quoted};
 use crate::packet::{PROTOCOL_TCP, Packet, macs, read_addresses, read_link, read_transport};
@@ -98,20 +98,11 @@ fn decide(
 
 fn next_hop(tables: &Tables, flow: &Packet, service: &Service, from: Mac) -> Option<Node> {
     let row = tables.row(&FlowKey::new(flow, service), service)?;
-    let is_handed_on = tables.steerers.get(&from) == Some(&Steerer::Node);
     let own = tables.settings.own_node;
-    let rest = candidates(&row, own, is_handed_on);
-    rest.iter().filter(|&&index| index != own).find_map(|&index| tables.live_node(index)).copied()
-}
-
-/// What comes after this node in the row, if a node has handed the packet on;
-/// else all of the row.
-fn candidates(row: &Row, own: NodeIndex, is_handed_on: bool) -> &[NodeIndex] {
-    match row.0.iter().position(|&index| index == own) {
-        _ if !is_handed_on => &row.0,
-        Some(place) => &row.0[place + 1..],
-        None => &[],
-    }
+    let is_handed_on = tables.steerers.get(&from) == Some(&Steerer::Node);
+    let comes_after = |index: NodeIndex| index > own || (!is_handed_on && index != own);
+    let after = row.0.into_iter().filter(|&index| comes_after(index));
+    after.filter_map(|index| tables.live_node(index)).min_by_key(|node| node.index).copied()
 }
 
 fn hops_left(frame: &[u8], packet: &Packet) -> u8 {

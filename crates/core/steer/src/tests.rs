@@ -1,5 +1,5 @@
 //! The model by itself: balance, the guard's windows, answers that check, and
-//! packets that find their owner along the row. That it is the programs' model
+//! packets that find their owner in the row. That it is the programs' model
 //! is shown in `bpf/tests`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -252,10 +252,19 @@ fn too_big_tells_the_sender_and_checks() {
 /// Walks a packet through nodes without the connection, from where the
 /// dispatcher has sent it, until somebody keeps it.
 fn walk(tables: &Tables, first: NodeIndex, owner: NodeIndex) -> (NodeIndex, Verdict, usize) {
+    walk_by(|_| tables.clone(), first, owner)
+}
+
+/// The same where each node has tables of its own.
+fn walk_by(
+    tables_of: impl Fn(NodeIndex) -> Tables,
+    first: NodeIndex,
+    owner: NodeIndex,
+) -> (NodeIndex, Verdict, usize) {
     let mut frame = frame_of(CLIENT, 9, ACK, 0);
     let mut here = first;
     for hops in 0.. {
-        let mut tables = tables.clone();
+        let mut tables = tables_of(here);
         tables.settings.own_mac = mac(here);
         tables.settings.own_node = here;
         frame[..6].copy_from_slice(&mac(here));
@@ -288,6 +297,48 @@ fn second_chances_find_the_owner_wherever_they_begin() {
     // A node that is down is passed over.
     tables.nodes.get_mut(&7).unwrap().state = NodeState::Down;
     assert_eq!(walk(&tables, 4, 5).0, 5);
+}
+
+/// A table comes to one machine earlier than to another.
+#[test]
+fn second_chances_find_the_owner_while_tables_spread() {
+    const NODES: NodeIndex = 6;
+    let mut next = numbers();
+    let mut tables = tables(NODES, Measure::First, 1, vec![]);
+    // A seed by which the flow has one of the first rows: the others are not needed.
+    let key = FlowKey { client: CLIENT.to_ipv6_mapped(), port: 9, service: 0 };
+    let place = |seed: &u64| row_of(&key, &tables.services[0], *seed);
+    tables.settings.hash_seed = (0..).find(|seed| place(seed) < 16).unwrap();
+    for _ in 0..20_000 {
+        // Who took the flow's row under each membership, the first one first.
+        let owners: Vec<_> = (0..2 + next() % 5).map(|_| (next() % 6) as NodeIndex).collect();
+        let began = next() as usize % owners.len();
+        let owner = owners[began];
+        // Each machine has some table since; the last is the dispatcher's.
+        let mut since = || began + next() as usize % (owners.len() - began);
+        let tables_at: Vec<usize> = (0..=NODES).map(|_| since()).collect();
+        let row_at = |machine: NodeIndex| row_under(&owners[..=tables_at[usize::from(machine)]]);
+        let tables_of = |node| {
+            let mut tables = tables.clone();
+            tables.rows.insert(0, vec![row_at(node); 16].into());
+            tables
+        };
+        let (found, verdict, hops) = walk_by(tables_of, row_at(NODES).0[0], owner);
+        let what = format!("{owners:?}, tables {tables_at:?}, owner {owner}");
+        assert_eq!((found, verdict), (owner, Verdict::NodeOwn), "{what}");
+        assert!(hops <= usize::from(NODES), "{what}: {hops} hops");
+    }
+}
+
+/// The row of a flow whose owners were these, the present one last.
+fn row_under(owners: &[NodeIndex]) -> Row {
+    let mut nodes = Vec::new();
+    for owner in owners.iter().rev() {
+        if !nodes.contains(owner) {
+            nodes.push(*owner);
+        }
+    }
+    row(&nodes)
 }
 
 #[test]
