@@ -15,6 +15,7 @@ mod origins;
 mod privileges;
 mod ranges_conditions;
 mod rewritten;
+mod room;
 mod signals;
 mod sites;
 mod slow;

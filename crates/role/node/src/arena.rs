@@ -69,6 +69,18 @@ impl Ledger {
         self.all_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.segment_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
+
+    /// A reply that is made for one client takes memory, until what this gives is dropped.
+    pub(crate) fn hold(self: &Arc<Self>, bytes: u64) -> impl Drop + use<> {
+        struct Held(Arc<Ledger>, u64);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.give_back(self.1);
+            }
+        }
+        self.take(bytes);
+        Held(Arc::clone(self), bytes)
+    }
 }
 
 /// A memory file that segments share.

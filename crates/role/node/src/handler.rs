@@ -437,15 +437,7 @@ impl Serving<'_> {
             true => ("application/json", listing.json()),
             false => ("text/html; charset=utf-8", listing.html(path)),
         };
-        let mut reply = exchange.reply.write();
-        reply.start(200);
-        reply.field("Content-Type", content_type.as_bytes());
-        reply.field_number("Content-Length", body.len() as u64);
-        reply.lines(b"Cache-Control: no-cache\r\nVary: Accept\r\n");
-        reply.lines(&self.site.lines);
-        reply.end_head();
-        reply.body_copy(&body);
-        Ok(())
+        self.send_made(request, exchange, content_type, body).await
     }
 
     /// An error reply: the operator's page if there is one, else a line.

@@ -28,6 +28,7 @@ mod catalog;
 mod cluster;
 mod disk;
 mod file;
+mod fills;
 mod front;
 mod handler;
 mod leaving;

@@ -68,6 +68,10 @@ pub(crate) const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// no more, and are sent copies.
 pub(crate) const FILLS_PART: u64 = 2;
 
+/// Bytes that fills of one site's origins may hold of what is for fills alone: a quarter
+/// of all that is beside the capacity, so that no slow origin has all of it.
+pub(crate) const SITE_FILLS_BYTES_MAX: u64 = PINNED_BYTES_MAX / 4;
+
 /// What a segment takes beside its bytes, in bytes: itself, 240; its place in the
 /// index and, once it has left, among the ghosts, up to 250 while their tables have
 /// grown by doubling.
@@ -109,6 +113,10 @@ pub(crate) const ROOM_WAIT_MS: u64 = 2_000;
 /// Pause between two looks whether there is, in milliseconds.
 pub(crate) const ROOM_LOOK_MS: u64 = 10;
 
+/// Times that a slow client's reply waits so for a segment of another node's file, which
+/// has no other way: half a minute in all.
+pub(crate) const ROOM_WAITS_MAX: u32 = 15;
+
 /// How long a client may take for what it is sent without a copy before it counts as
 /// slow, in milliseconds.
 pub(crate) const PATIENCE_MS: u64 = 1_000;
@@ -126,6 +134,13 @@ pub(crate) const PIECE_BYTES_MAX: u64 = 64 * 1024;
 /// Smallest piece that an origin is asked for, for a slow client, in bytes: a request
 /// costs more than so much memory.
 pub(crate) const ORIGIN_PIECE_BYTES_MIN: u64 = 32 * 1024;
+
+/// Times that an origin is asked for a piece of which no byte came: a reply of hours asks
+/// for thousands, and origins are restarted meanwhile.
+pub(crate) const PIECE_ATTEMPTS_MAX: u32 = 8;
+
+/// Pause between two of them, in milliseconds.
+pub(crate) const PIECE_PAUSE_MS: u64 = 500;
 
 /// Largest body that is answered within the poll that read the request, in bytes:
 /// if the client turns out to be slow it gets a copy.
@@ -212,6 +227,10 @@ pub(crate) const PASS_MS: u64 = 10_000;
 /// The same where an origin has nothing that could be kept, but another status: that
 /// may change soon, as while it is set up.
 pub(crate) const PASS_OTHER_MS: u64 = 1_000;
+
+/// The same where there was no memory for what came, in milliseconds: as long as a miss
+/// waits for some.
+pub(crate) const PASS_NO_ROOM_MS: u64 = ROOM_WAIT_MS;
 
 /// Time for which an origin is not asked again for what it just failed with, in
 /// milliseconds: as long as it is avoided where there is another.

@@ -21,9 +21,16 @@ pub(crate) struct Pins {
 /// A segment that is being sent to a client.
 #[derive(Debug)]
 pub(crate) struct Pin {
+    _share: Share,
+    segment: Arc<Segment>,
+}
+
+/// Bytes that are held for a client.
+#[derive(Debug)]
+pub(crate) struct Share {
     pins: Arc<Pins>,
     address: IpAddr,
-    segment: Arc<Segment>,
+    bytes: u64,
 }
 
 impl Pins {
@@ -40,13 +47,18 @@ impl Pins {
 
     /// Pins a segment for the client at `address`; `None`: that address has its share.
     pub(crate) fn pin(self: &Arc<Self>, address: IpAddr, segment: Arc<Segment>) -> Option<Pin> {
+        Some(Pin { _share: self.share(address, segment.len().into())?, segment })
+    }
+
+    /// Counts bytes that are no segment's in the same way.
+    pub(crate) fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<Share> {
         let mut by_address = self.lock();
-        let held = by_address.get(&address).copied().unwrap_or(0) + u64::from(segment.len());
+        let held = by_address.get(&address).copied().unwrap_or(0) + bytes;
         if held > self.per_address_max.load(Ordering::Relaxed) {
             return None;
         }
         by_address.insert(address, held);
-        Some(Pin { pins: Arc::clone(self), address, segment })
+        Some(Share { pins: Arc::clone(self), address, bytes })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
@@ -60,11 +72,11 @@ impl Pin {
     }
 }
 
-impl Drop for Pin {
+impl Drop for Share {
     fn drop(&mut self) {
         let mut by_address = self.pins.lock();
         if let Some(held) = by_address.get_mut(&self.address) {
-            *held -= u64::from(self.segment.len());
+            *held -= self.bytes;
             if *held == 0 {
                 by_address.remove(&self.address);
             }

@@ -29,10 +29,12 @@ use skep_wire::limits::TAIL_MAX;
 
 use crate::account::Account;
 use crate::arena::{Arena, Ledger};
+use crate::fills::Fills;
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
     FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
     REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
+    SITE_FILLS_BYTES_MAX,
 };
 use crate::segment::{Home, Segment};
 use clean::Cleaner;
@@ -287,9 +289,16 @@ impl Store {
         names.iter().filter_map(held).collect()
     }
 
-    /// Whether there is memory for a segment that is to come in.
+    /// Whether there is memory for what is to come in.
     pub(crate) fn may_fill(&self) -> bool {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
+    }
+
+    /// Whether there is for a segment from the origins of a site that has these fills
+    /// under way: when memory is short, not if it has its share.
+    pub(crate) fn may_fill_beside(&self, fills: Option<&Fills>) -> bool {
+        let has_share = fills.is_some_and(|fills| fills.bytes() >= SITE_FILLS_BYTES_MAX);
+        if has_share { self.may_pin() } else { self.may_fill() }
     }
 
     /// Whether further segments may be pinned by replies: not while they keep too
@@ -298,15 +307,15 @@ impl Store {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
     }
 
-    /// Waits a little until [`Store::may_fill`]; tells whether.
-    pub(crate) async fn room_to_fill(&self) -> bool {
+    /// Waits a little until [`Store::may_fill_beside`]; tells whether.
+    pub(crate) async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
         for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
-            if self.may_fill() {
+            if self.may_fill_beside(fills) {
                 return true;
             }
             tokio::time::sleep(Duration::from_millis(ROOM_LOOK_MS)).await;
         }
-        self.may_fill()
+        self.may_fill_beside(fills)
     }
 
     /// A segment that is here or on its way, for one who reads on: it counts as no

@@ -15,9 +15,11 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
+use skep_origin::Body;
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
@@ -27,8 +29,10 @@ use crate::buffer::Buffer;
 use crate::cluster::Others;
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
+use crate::fills::Fills;
 use crate::limits::{
-    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_BYTES_MAX, SEND_BYTES_MAX,
+    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ATTEMPTS_MAX, PIECE_BYTES_MAX,
+    PIECE_PAUSE_MS, ROOM_WAITS_MAX, SEND_BYTES_MAX,
 };
 use crate::object::Object;
 use crate::pins::{Pin, Pins};
@@ -108,7 +112,7 @@ impl Source<'_> {
         first_byte: u64,
     ) -> Result<(Option<Weak<Segment>>, CacheResult), DiskError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
-        if self.bypasses_cache(index).await {
+        if self.finds_no_room(index) || self.bypasses_cache(index).await {
             if self.object.elsewhere().is_some() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(DiskError::Exhausted);
@@ -251,9 +255,11 @@ impl Source<'_> {
         let segment = pin.segment();
         let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
         let mut at = start;
-        while at < end {
-            let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
-            more.map_err(|_| DiskError::Changed)?;
+        loop {
+            if at < end {
+                let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
+                more.map_err(|_| DiskError::Changed)?;
+            }
             while reply.queued_bytes() < SEND_BYTES_MAX
                 && let Some(slice) = segment.slice(at, end)
             {
@@ -263,6 +269,9 @@ impl Source<'_> {
             let queued = reply.queued_bytes();
             if let Ok(flushed) = tokio::time::timeout(Taker::PATIENCE, reply.flush()).await {
                 flushed?;
+                if at == end {
+                    break;
+                }
                 continue;
             }
             self.taker.was_slow(queued - reply.queued_bytes());
@@ -271,10 +280,10 @@ impl Source<'_> {
                 at -= reply.take_back_unsent() as u32;
                 break;
             }
+            // It holds what nobody could get again, for as long as others do without.
             if !self.store.may_fill() {
                 return Err(DiskError::Exhausted.into());
             }
-            reply.flush().await?;
         }
         Ok(u64::from(at - start))
     }
@@ -287,7 +296,11 @@ impl Source<'_> {
         part: Range<u64>,
     ) -> Result<u64, SendError> {
         let index = (part.start / SEGMENT_BYTES) as u32;
-        let wanted = part.start..part.end.min(part.start + self.taker.piece_bytes());
+        let piece_bytes = match self.object.elsewhere() {
+            Some(_) => PIECE_BYTES_MAX,
+            None => self.taker.piece_bytes(),
+        };
+        let wanted = part.start..part.end.min(part.start + piece_bytes);
         let bytes = match self.in_memory(index).await? {
             Some(segment) => copy(reply, &segment, wanted).await?,
             None if self.remote.is_some() => self.piece_of_origin(reply, part).await?,
@@ -314,11 +327,23 @@ impl Source<'_> {
             return Ok(Some(segment));
         }
         let is_first_look = self.entered.replace(index) != Some(index);
-        let is_filled = is_elsewhere || (is_first_look && !self.bypasses_cache(index).await);
-        match is_filled {
-            true => Ok(Some(self.segment(index).await?.0)),
-            false => Ok(None),
+        if is_elsewhere {
+            self.wait_for_room(index).await?;
+        } else if !is_first_look || self.bypasses_cache(index).await {
+            return Ok(None);
         }
+        Ok(Some(self.segment(index).await?.0))
+    }
+
+    /// Waits for memory for a segment of another node's file: there is no other way to
+    /// it, and a reply that waits holds nothing.
+    async fn wait_for_room(&self, index: u32) -> Result<(), DiskError> {
+        for _ in 0..ROOM_WAITS_MAX {
+            if !self.bypasses_cache(index).await {
+                return Ok(());
+            }
+        }
+        Err(DiskError::Exhausted)
     }
 
     async fn piece_of_file(
@@ -348,21 +373,23 @@ impl Source<'_> {
         let (remotes, resource) = self.remote.ok_or(DiskError::Changed)?;
         let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
         let range = part.start..part.end.min(part.start + wanted);
-        let mut left = (range.end - range.start) as usize;
-        let opened = remotes.open(resource, range.clone()).await;
-        let (mut body, _place) = opened.ok_or(DiskError::Changed)?;
         let mut buffer = Buffer::take();
-        while left > 0 {
-            let room = left.min(buffer.bytes().len());
-            let read = body.next(&mut buffer.bytes()[..room]).await;
-            let read = read.map_err(|_| DiskError::Changed)?;
-            if read == 0 {
-                return Err(DiskError::Changed.into());
+        for attempt in 0..PIECE_ATTEMPTS_MAX {
+            if attempt > 0 {
+                tokio::time::sleep(Duration::from_millis(PIECE_PAUSE_MS)).await;
             }
-            reply.write().body_copy(&buffer.bytes()[..read]);
-            left -= read;
+            if let Some((mut body, _place)) = remotes.open(resource, range.clone()).await {
+                let sent = pass_some(reply, &mut body, &range, buffer.bytes()).await;
+                // The rest is asked for next.
+                if sent > 0 {
+                    return Ok(sent);
+                }
+            }
+            if resource.is_retired() {
+                break;
+            }
         }
-        Ok(range.end - range.start)
+        Err(DiskError::Changed.into())
     }
 
     /// Whether the bytes of a segment can be got again, a piece at a time, if it is let
@@ -380,7 +407,20 @@ impl Source<'_> {
         !self.object.is_settled
             || self.is_too_large()
             || (!self.store.has(&self.object.segment_name(index))
-                && !self.store.room_to_fill().await)
+                && !self.store.room_to_fill(self.fills()).await)
+    }
+
+    /// Whether there is still no room for what was waited for when the object came.
+    fn finds_no_room(&self, index: u32) -> bool {
+        self.remote.is_some()
+            && self.came == CacheResult::Fill
+            && !self.store.may_fill_beside(self.fills())
+            && !self.store.has(&self.object.segment_name(index))
+    }
+
+    /// What the site's origins are filling.
+    fn fills(&self) -> Option<&Fills> {
+        self.remote.and_then(|(_, it)| it.site.remote.as_ref()).map(|it| &*it.fills)
     }
 
     /// Segments to read ahead while `index` is sent, the last of this reply being
@@ -486,6 +526,23 @@ async fn copy(
     let copied = segment.read(at, bytes).map_err(|_| DiskError::Exhausted)?;
     reply.write().body_copy(&bytes[..copied]);
     Ok(copied as u64)
+}
+
+/// Appends what comes of `range`; tells how many bytes.
+async fn pass_some(
+    reply: &mut ReplySink<'_>,
+    body: &mut Body,
+    range: &Range<u64>,
+    buffer: &mut [u8],
+) -> u64 {
+    let mut at = range.start;
+    while at < range.end {
+        let room = buffer.len().min((range.end - at) as usize);
+        let Ok(read @ 1..) = body.next(&mut buffer[..room]).await else { break };
+        reply.write().body_copy(&buffer[..read]);
+        at += read as u64;
+    }
+    at - range.start
 }
 
 fn read_piece(

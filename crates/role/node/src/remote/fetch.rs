@@ -15,7 +15,7 @@ use super::segment::RemoteSegment;
 use super::shelf::{Flight, Landed};
 use super::{handed, kept};
 use crate::cluster::{HeadLease, HeadSought, renewing};
-use crate::limits::{PASS_MS, PASS_OTHER_MS};
+use crate::limits::{PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
 use crate::resource::Resource;
 use crate::site::Site;
@@ -27,6 +27,8 @@ enum Answer {
     Resource(Arc<Resource>, CacheResult),
     /// It is not to be kept.
     Passed(Box<OriginReply>),
+    /// It might be kept, and there is no memory for it.
+    NoRoom(Box<OriginReply>),
     Failed(u16),
 }
 
@@ -109,6 +111,10 @@ async fn land(
         Answer::Failed(status) => {
             flight.land(Landed::Failed(status));
             Landing::Failed(status)
+        }
+        Answer::NoRoom(reply) => {
+            flight.land(Landed::Passed { for_ms: PASS_NO_ROOM_MS });
+            remotes.pass_on(site, remote, *reply).await
         }
         Answer::Passed(reply) => {
             let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
@@ -220,7 +226,11 @@ async fn judge(
     let resource = kept::resource(site, remote, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {
-        let may_fill = remotes.store.room_to_fill().await;
+        let may_fill = remotes.store.room_to_fill(Some(&remote.fills)).await;
+        if !may_fill && reply.head.end == Some(bytes) {
+            // All of it is here, and may not come a second time.
+            return Answer::NoRoom(Box::new(reply));
+        }
         // Before anybody hears of the object: who asks next joins this.
         let acquired = may_fill.then(|| remotes.store.acquire(object.wanted(0)));
         if let Some(Acquired::Fill(filler)) = acquired {

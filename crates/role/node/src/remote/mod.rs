@@ -31,6 +31,8 @@ mod pass;
 mod segment;
 mod shelf;
 
+use std::sync::Arc;
+
 use skep_config::Site as SiteConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 
@@ -41,6 +43,8 @@ pub(crate) use pass::pass;
 pub(crate) use segment::RemoteSegment;
 pub(crate) use shelf::Shelf;
 
+use crate::fills::Fills;
+
 /// Where the bytes of a site come from.
 #[derive(Debug)]
 pub(crate) struct RemoteSite {
@@ -49,6 +53,8 @@ pub(crate) struct RemoteSite {
     host: Option<String>,
     limits: OriginLimits,
     fresh_ms: u64,
+    /// What its origins are filling.
+    pub(crate) fills: Arc<Fills>,
     /// Stands for the site in names: the same on all nodes of a config.
     key: Vec<u8>,
     /// Whether the site says itself how clients may keep it.
@@ -77,6 +83,7 @@ impl RemoteSite {
                 ..OriginLimits::default()
             },
             fresh_ms: fetch.fresh_ms,
+            fills: Arc::default(),
             key: key.into_bytes(),
             sets_cache_control: config.cache_control.is_some(),
         }))

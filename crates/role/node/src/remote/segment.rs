@@ -20,6 +20,7 @@ use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::buffer::Buffer;
 use crate::cluster::{SegmentOrigin, read_on};
+use crate::fills::Filling;
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::resource::Resource;
 use crate::segment::Segment;
@@ -51,6 +52,8 @@ pub(crate) struct RemoteSegment {
     index: u32,
     /// An answer whose body is the segment's.
     opened: RefCell<Option<OriginReply>>,
+    /// Once it fills a segment.
+    filling: Option<Filling>,
 }
 
 impl Remotes {
@@ -59,8 +62,10 @@ impl Remotes {
     pub(super) fn fill(
         &self,
         filler: Filler,
-        origin: RemoteSegment,
+        mut origin: RemoteSegment,
     ) -> Option<oneshot::Receiver<()>> {
+        let remote = origin.resource.site.remote.as_ref();
+        origin.filling = remote.map(|remote| remote.fills.begin(filler.segment().len().into()));
         if let Some(others) = &self.others {
             return Some(others.fill(filler, origin));
         }
@@ -103,7 +108,7 @@ impl Remotes {
 impl RemoteSegment {
     pub(super) fn new(remotes: &Rc<Remotes>, resource: &Arc<Resource>, index: u32) -> Self {
         let (remotes, resource) = (Rc::clone(remotes), Arc::clone(resource));
-        Self { remotes, resource, index, opened: RefCell::default() }
+        Self { remotes, resource, index, opened: RefCell::default(), filling: None }
     }
 
     /// What another node describes, if this one knows the object in that version, or
