@@ -74,7 +74,6 @@ impl Slot {
     /// Takes a free network: not one that was free a moment ago, so that nobody takes what is
     /// left of one bed for a part of the next.
     pub(crate) fn claim() -> Result<Self, LabError> {
-        make_folder()?;
         let mut last = Last::lock()?;
         let upper = (1..=HALF).map(|step| HALF + last.number.saturating_add(step) % HALF);
         for number in upper.chain(0..HALF) {
@@ -88,6 +87,7 @@ impl Slot {
 
     /// Takes this network; `None` if somebody has it.
     pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
+        make_folder()?;
         let path = Path::new(FOLDER).join(format!("{number}.json"));
         let mut options = OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).open(&path);
@@ -126,6 +126,7 @@ impl Last {
 
     /// Keeps others from taking one meanwhile.
     fn lock() -> Result<Self, LabError> {
+        make_folder()?;
         let read = || -> io::Result<Self> {
             let mut options = OpenOptions::new();
             let mut file =

@@ -1,7 +1,6 @@
 //! Beds of other processes: which there are, and the way into their machines.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -61,7 +60,5 @@ pub fn clean() -> Result<Vec<u16>, LabError> {
         drop(janitor);
         cleaned.push(number);
     }
-    // Stays, as it should, if there are beds.
-    let _ = fs::remove_dir(crate::registry::FOLDER);
     Ok(cleaned)
 }

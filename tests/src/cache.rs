@@ -180,6 +180,24 @@ impl CacheCluster {
         });
     }
 
+    /// Waits until the checks of all dispatchers find all nodes well: that they are linked is
+    /// known earlier.
+    #[track_caller]
+    pub fn wait_up(&self) {
+        poll_until(PATIENCE, "all nodes are up", || {
+            self.dispatchers().all(|name| self.states(name).iter().all(|state| state == "up"))
+        });
+    }
+
+    /// How a dispatcher's checks find its nodes.
+    #[track_caller]
+    pub fn states(&self, dispatcher: &str) -> Vec<String> {
+        let status = self.status(dispatcher);
+        let services = status["services"].as_array().expect("a list").iter();
+        let nodes = services.flat_map(|service| service["nodes"].as_array().expect("a list"));
+        nodes.map(|node| node["state"].as_str().expect("a word").to_owned()).collect()
+    }
+
     /// Names of the dispatchers that run.
     fn dispatchers(&self) -> impl Iterator<Item = &str> {
         self.daemons.keys().map(String::as_str).filter(|name| name.starts_with("dispatcher"))
@@ -316,7 +334,7 @@ impl CacheCluster {
             };
         }
         text += &format!(
-            "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\" , timeout_ms = \"100ms\" }}\n\
+            "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\", timeout_ms = \"100ms\", fall = 10 }}\n\
              [[site]]\n{}\n",
             self.outer(if own.starts_with("node") { "dispatcher-1" } else { own }),
             self.lines.replace(OWN_NAME, own)

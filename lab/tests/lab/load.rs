@@ -152,15 +152,16 @@ fn each_way_to_fail_has_its_counter() {
         ),
     ];
     for (name, target, counter) in cases {
+        let patience_ms = if name == "stall" { 300 } else { 30_000 };
         let requests = Requests {
             workers: 2,
-            timeout_ms: 300,
+            timeout_ms: patience_ms,
             pattern: Some(PATTERN),
             ..Requests::new(target.clone(), 6)
         };
         let downloads = Downloads {
             rate_bytes_s: 0,
-            silence_ms: 300,
+            silence_ms: patience_ms,
             pattern: Some(PATTERN),
             ..Downloads::new(target, 6)
         };

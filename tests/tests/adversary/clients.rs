@@ -11,7 +11,7 @@ use socket2::SockRef;
 
 use crate::judge::HANG;
 use crate::nodes::{HEALTH, healthy};
-use crate::victim::Victim;
+use crate::victim::{BRISK, Victim};
 
 /// Clients at once: fewer than there may be descriptors.
 const AT_ONCE: usize = 600;
@@ -203,10 +203,10 @@ fn stall(victim: &Victim) {
 
 #[test]
 fn clients_that_stall_or_leave_at_every_byte_leave_nothing_at_a_node() {
-    stall(&Victim::node(server()));
+    stall(&Victim::node(server(), BRISK));
 }
 
 #[test]
 fn clients_that_stall_or_leave_at_every_byte_leave_nothing_at_a_dispatcher() {
-    stall(&Victim::dispatcher(server()));
+    stall(&Victim::dispatcher(server(), BRISK));
 }

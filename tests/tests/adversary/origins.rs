@@ -12,7 +12,7 @@ use skep_tests::{PATIENCE, poll_until};
 use crate::judge::{self, Ask};
 use crate::lies::{BODY, Lie, OF_ALL, OF_ORIGINS};
 use crate::nodes::{HEALTH, healthy};
-use crate::victim::Victim;
+use crate::victim::{BRISK, PATIENT, Victim};
 
 /// Cases at once: each is up to five connections.
 const AT_ONCE: usize = 100;
@@ -137,22 +137,22 @@ const ALL: &[&[Lie]] = &[OF_ALL, OF_ORIGINS];
 
 #[test]
 fn origins_that_lie_leave_nothing_at_a_node() {
-    all_at_once(&Victim::node(liar(ALL)), ALL);
+    all_at_once(&Victim::node(liar(ALL), PATIENT), ALL);
 }
 
 #[test]
 fn nodes_that_lie_leave_nothing_at_a_dispatcher() {
-    all_at_once(&Victim::dispatcher(liar(&[OF_ALL])), &[OF_ALL]);
+    all_at_once(&Victim::dispatcher(liar(&[OF_ALL]), PATIENT), &[OF_ALL]);
 }
 
 #[test]
 #[ignore = "takes minutes: names the lie that leaves something"]
 fn origins_that_lie_one_by_one() {
-    one_by_one(&Victim::node(liar(ALL)), ALL);
+    one_by_one(&Victim::node(liar(ALL), BRISK), ALL);
 }
 
 #[test]
 #[ignore = "takes minutes: names the lie that leaves something"]
 fn nodes_that_lie_one_by_one() {
-    one_by_one(&Victim::dispatcher(liar(&[OF_ALL])), &[OF_ALL]);
+    one_by_one(&Victim::dispatcher(liar(&[OF_ALL]), BRISK), &[OF_ALL]);
 }

@@ -9,10 +9,33 @@ use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until};
 /// allocator keeps, and heads in the cache. Half of what one flood sends.
 const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 
-/// Clients are given up after so long: far more than a process needs
-/// that is well, and short enough to wait for.
-const SHORT_TIMEOUTS: &str = "[timeouts]\nhead_ms = \"400ms\"\nbody_grace_ms = \"400ms\"\n\
-    write_stall_ms = \"400ms\"\nsend_average_ms = \"400ms\"\nidle_ms = \"1s\"\n[machine]\nthreads = 2\n";
+/// When those who lie or stall are given up, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Clients, and whoever sends no more.
+    stall_ms: u64,
+    /// Whoever does not answer.
+    response_ms: u64,
+}
+
+/// Short enough to wait for many times over, one behind the other.
+pub(crate) const BRISK: Patience = Patience { stall_ms: 400, response_ms: 1_500 };
+
+/// Long enough for hundreds of clients and servers at once that are well and wait for the
+/// processor.
+pub(crate) const PATIENT: Patience = Patience { stall_ms: 2_000, response_ms: 5_000 };
+
+impl Patience {
+    /// Lines of a config.
+    fn timeouts(self) -> String {
+        let Self { stall_ms, .. } = self;
+        format!(
+            "[timeouts]\nhead_ms = {stall_ms}\nbody_grace_ms = {stall_ms}\nwrite_stall_ms = {stall_ms}\n\
+             send_average_ms = {stall_ms}\nidle_ms = {}\n[machine]\nthreads = 2\n",
+            2 * stall_ms
+        )
+    }
+}
 
 /// What a process holds when nobody is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,13 +57,16 @@ pub(crate) struct Victim {
 
 impl Victim {
     /// A node that gets its bytes from `liar`.
-    pub(crate) fn node(liar: Liar) -> Self {
+    pub(crate) fn node(liar: Liar, patience: Patience) -> Self {
         let metrics = FreePort::claim();
         let settings = format!(
-            "{}{SHORT_TIMEOUTS}[site.fetch]\nstall_timeout_ms = \"400ms\"\n\
-             response_timeout_ms = \"1500ms\"\nconnections_max = 512\n\
+            "{}{}[site.fetch]\nstall_timeout_ms = {}\nresponse_timeout_ms = {}\n\
+             connections_max = 512\n\
              [cache]\nsize_bytes_max = \"32MiB\"\n[metrics]\nlisten = \"{}\"\n",
             liar.line(),
+            patience.timeouts(),
+            patience.stall_ms,
+            patience.response_ms,
             metrics.address()
         );
         let skep = Skep::node_of(&settings);
@@ -48,18 +74,20 @@ impl Victim {
     }
 
     /// A dispatcher whose only node is `liar`.
-    pub(crate) fn dispatcher(liar: Liar) -> Self {
+    pub(crate) fn dispatcher(liar: Liar, patience: Patience) -> Self {
         let (metrics, port, folder) = (FreePort::claim(), FreePort::claim(), Site::new());
         let text = format!(
             "state_dir = \"{}\"\n[admin]\nlisten = \"off\"\n[metrics]\nlisten = \"{}\"\n\
              [[dispatcher]]\nname = \"d1\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\n\
-             [[service]]\nname = \"web\"\nlisten = \"{}\"\nresponse_timeout_ms = \"1500ms\"\nupstream_idle_ms = \"500ms\"\n\
+             [[service]]\nname = \"web\"\nlisten = \"{}\"\nresponse_timeout_ms = {}\nupstream_idle_ms = \"500ms\"\n\
              health = {{ interval_ms = \"50ms\", timeout_ms = \"50ms\", fall = 100, \
-             passive_failures_max = 1000 }}\n{SHORT_TIMEOUTS}[[site]]\nroot = \"{0}\"\n",
+             passive_failures_max = 1000 }}\n{}[[site]]\nroot = \"{0}\"\n",
             folder.root().display(),
             metrics.address(),
             liar.address(),
-            port.address()
+            port.address(),
+            patience.response_ms,
+            patience.timeouts()
         );
         folder.write("skep.toml", text);
         let skep = Skep::run(&folder.path("skep.toml"), &["--as", "d1"], port.address());

@@ -22,15 +22,8 @@ fn cluster_of(site: Site, lines: Option<&str>) -> CacheCluster {
         None => CacheCluster::start(1, 3, site, ""),
         Some(lines) => CacheCluster::start_of(1, 3, site, lines, ""),
     };
-    poll_until(PATIENCE, "all nodes are up", || states(&cluster).iter().all(|state| state == "up"));
+    cluster.wait_up();
     cluster
-}
-
-fn states(cluster: &CacheCluster) -> Vec<String> {
-    let status = cluster.status(GATE);
-    let services = status["services"].as_array().unwrap();
-    let nodes = services.iter().flat_map(|service| service["nodes"].as_array().unwrap());
-    nodes.map(|node| node["state"].as_str().unwrap().to_owned()).collect()
 }
 
 /// No node is out, nor was since it joined.
@@ -39,7 +32,7 @@ fn assert_never_out(cluster: &CacheCluster) {
     let said = cluster.daemon(GATE).stderr_text();
     let is_out = |line: &str| line.contains("-> down") && !line.contains("joining -> down");
     assert!(!said.lines().any(is_out), "{said}");
-    assert!(states(cluster).iter().all(|state| state == "up"));
+    assert!(cluster.states(GATE).iter().all(|state| state == "up"));
 }
 
 #[test]

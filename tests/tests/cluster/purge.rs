@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use skep_tests::cache::{CacheCluster, OWN_NAME, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
+use skep_tests::fake::{FakeNode, Greeting};
 use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, poll_until, run_to_end};
 
@@ -337,13 +338,16 @@ fn a_node_that_does_not_answer_is_named() {
     let done = cluster.skep("dispatcher-1", &["purge", "/f"]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert!(done.stdout.contains("node-1  purged in ") && done.stdout.lines().count() == 2);
-    cluster.daemon("node-2").pause();
-    // Sooner than silence ends the link, and without a process that has to start first.
-    let order = json!({ "what": ["/f"], "timeout_ms": 400 });
+    // It is linked, and acknowledges nothing.
+    let coordinator = ("dispatcher-1", cluster.inner("dispatcher-1"));
+    let fake = FakeNode::join("node-9", coordinator, Greeting::Right, |_, _| None);
+    cluster.wait_linked(3);
+    let order = json!({ "what": ["/f"], "timeout_ms": 3_000 });
     let purged = cluster.order_purge("dispatcher-1", &order);
-    cluster.daemon("node-2").resume();
-    assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "late")]);
+    let acknowledged = ["node-1", "node-2"].map(|node| (node, "acknowledged"));
+    assert_eq!(outcomes(&purged), [&acknowledged[..], &[("node-9", "late")]].concat());
     assert_eq!(purged["complete"], false);
+    drop(fake);
     cluster.wait_linked(2);
     let done = cluster.skep("dispatcher-1", &["purge", "/f", "--json"]);
     let purged: Value = serde_json::from_str(&done.stdout).unwrap();

@@ -45,12 +45,14 @@ fn read_all(address: SocketAddr, readers: usize, rate_bytes_s: u64) {
 #[test]
 fn steady_readers_get_every_byte_through_a_dispatcher() {
     let cluster = CacheCluster::start(1, 1, site(), STRICT);
+    cluster.wait_up();
     read_all(cluster.outer("dispatcher-1"), 6, 2 * MIB as u64);
 }
 
 #[test]
 fn who_takes_nothing_is_cut_off_by_the_dispatcher_and_not_by_the_node() {
     let cluster = CacheCluster::start(1, 1, site(), STRICT);
+    cluster.wait_up();
     let dispatcher = cluster.outer("dispatcher-1");
     let mut idle: Vec<_> = (0..4).map(|_| Steady::get(dispatcher, "/large", 1).0).collect();
     poll_until(PATIENCE, "the dispatcher cuts them off", || {
@@ -71,6 +73,7 @@ fn who_takes_nothing_is_cut_off_by_the_dispatcher_and_not_by_the_node() {
 #[test]
 fn a_body_that_never_comes_holds_nothing_at_a_dispatcher() {
     let cluster = CacheCluster::start(1, 1, site(), "");
+    cluster.wait_up();
     let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
     client.send("POST /large HTTP/1.1\r\nHost: test\r\nContent-Length: 1000\r\n\r\nx");
     client.response().assert_status(405);

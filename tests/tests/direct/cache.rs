@@ -37,7 +37,8 @@ fn wait_coordinates(cluster: &DirectCluster, dispatcher: &str, copies: u32) {
 
 #[test]
 fn nodes_share_their_memories_under_the_active_dispatcher_and_under_the_next_one() {
-    let setup = Setup { site: "content = \"shared\"\n".into(), ..Setup::of(2, 3) };
+    let site = "content = \"shared\"\n[cache]\ncoordinator_timeout_ms = \"5s\"\n";
+    let setup = Setup { site: site.into(), ..Setup::of(2, 3) };
     let Some(cluster) = DirectCluster::prepare(setup) else { return };
     for number in 0..FILES {
         let path = cluster.path("site").join(format!("f{number}"));

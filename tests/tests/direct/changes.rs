@@ -58,6 +58,15 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
     }
 }
 
+/// What nodes have refused because nobody seemed to have it.
+fn refused_at(cluster: &DirectCluster) -> String {
+    let count = |node: &Machine| {
+        let [on, last] = ["node_hand_on", "node_last"].map(|it| cluster.packets(node.name(), it));
+        format!("{} handed on {on}, refused {last}", node.name())
+    };
+    cluster.bed().nodes().iter().map(count).collect::<Vec<_>>().join("; ")
+}
+
 #[test]
 fn no_change_is_seen_by_clients() {
     const KINDS: [&str; 7] = ["add", "drain", "weight", "policy", "reload", "resume", "remove"];
@@ -86,7 +95,7 @@ fn no_change_is_seen_by_clients() {
         requests.wait_for_more(REQUESTS / changes + 1);
         if requests.failed() + downloads.failed() > 0 {
             let reports = (requests.stop(), downloads.stop());
-            panic!("after {kind} in round {round}: {reports:#?}");
+            panic!("after {kind} in round {round}, {}: {reports:#?}", refused_at(&cluster));
         }
     }
     downloads.wait_flowing(all_downloads);

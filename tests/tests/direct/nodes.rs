@@ -14,6 +14,9 @@ const DOWNLOADS: usize = 20;
 /// Rate of each, in bytes per second: some seconds for the whole.
 const DOWNLOAD_BYTES_S: u64 = 1024 * 1024;
 
+/// The same where they are to last for longer than a busy machine takes for what a test does.
+const LONG_DOWNLOAD_BYTES_S: u64 = 300 * 1024;
+
 /// Connections that wait for their next request.
 const HELD: usize = 30;
 
@@ -50,10 +53,14 @@ struct Held {
 
 impl Scene {
     fn new() -> Option<Self> {
+        Self::at_rate(DOWNLOAD_BYTES_S)
+    }
+
+    /// The same with downloads at another rate, in bytes per second.
+    fn at_rate(rate_bytes_s: u64) -> Option<Self> {
         let cluster = DirectCluster::start(Setup::of(1, 3))?;
         let clients = cluster.bed().clients();
         let download = |client: &Machine| {
-            let rate_bytes_s = DOWNLOAD_BYTES_S;
             let load = Downloads { rate_bytes_s, ..cluster.downloads(DOWNLOADS) };
             load.start_in(client).unwrap()
         };
@@ -226,7 +233,7 @@ fn a_nodes_cable_is_pulled() {
 
 #[test]
 fn a_drained_node_finishes_what_it_has() {
-    let Some(mut scene) = Scene::new() else { return };
+    let Some(mut scene) = Scene::at_rate(LONG_DOWNLOAD_BYTES_S) else { return };
     // Those would be waited for.
     scene.held.clear();
     let control = |arguments: &[&str]| scene.cluster.control(DISPATCHER, arguments);

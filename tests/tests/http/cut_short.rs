@@ -52,6 +52,7 @@ fn an_origin_that_stalls() {
 fn an_origin_that_breaks_off_behind_a_dispatcher() {
     let origin = Origin::start(|_| unknown(CHUNK.as_bytes(), Then::Close));
     let cluster = CacheCluster::start_of(1, 1, Site::new(), &origin.line(), "");
+    cluster.wait_up();
     for server in ["node-1", "dispatcher-1"] {
         let client = RawClient::connect(cluster.outer(server));
         assert_eq!(ask(client).read_to_end().1, CUT, "{server}");

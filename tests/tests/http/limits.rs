@@ -111,7 +111,7 @@ fn a_head_that_drips_is_cut_off_too() {
 /// The time is that of a head, not of a run of reads that all end inside of one.
 #[test]
 fn a_pipelining_client_may_go_on_for_ever() {
-    const HEAD_MS: u64 = 300;
+    const HEAD_MS: u64 = 1_500;
     let site = site();
     let settings = format!("[timeouts]\nhead_ms = \"{HEAD_MS}ms\"");
     let skep = Skep::node(site.root(), &settings);
@@ -120,7 +120,7 @@ fn a_pipelining_client_may_go_on_for_ever() {
     let (first, second) = request.split_at(20);
     client.send(first);
     let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(5 * HEAD_MS) {
+    while began.elapsed() < Duration::from_millis(2 * HEAD_MS) {
         client.send(format!("{second}{first}"));
         client.response().assert_status(200);
     }
@@ -174,7 +174,6 @@ fn a_client_that_stops_reading_is_cut_off() {
     let mut client = skep.connect();
     client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
     client.try_head().unwrap().assert_status(200);
-    assert_eq!(skep.connections(), 1);
     poll_until(PATIENCE, "the server closes the connection", || skep.connections() == 0);
     // What was sent is right; the rest is missing, and that can be seen.
     let received = client.read_to_close();

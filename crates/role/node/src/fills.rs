@@ -4,9 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of the segments that are being filled.
-#[derive(Debug, Default)]
-pub(crate) struct Fills(AtomicU64);
+use crate::limits::SITE_FILLS_BYTES_MAX;
+
+/// The segments that a site's origins are filling.
+#[derive(Debug)]
+pub(crate) struct Fills {
+    bytes: AtomicU64,
+    share_bytes: u64,
+}
 
 /// A fill under way.
 #[derive(Debug)]
@@ -16,19 +21,26 @@ pub(crate) struct Filling {
 }
 
 impl Fills {
+    /// None yet. A site `is_alone` if no other has origins: it has all of the memory.
+    pub(crate) fn new(is_alone: bool) -> Arc<Self> {
+        let share_bytes = if is_alone { u64::MAX } else { SITE_FILLS_BYTES_MAX };
+        Arc::new(Self { bytes: AtomicU64::new(0), share_bytes })
+    }
+
     /// A segment of so many bytes is filled until what this gives is dropped.
     pub(crate) fn begin(self: &Arc<Self>, bytes: u64) -> Filling {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Filling { fills: Arc::clone(self), bytes }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Whether the site has its share.
+    pub(crate) fn has_share(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= self.share_bytes
     }
 }
 
 impl Drop for Filling {
     fn drop(&mut self) {
-        self.fills.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.fills.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

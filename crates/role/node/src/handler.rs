@@ -437,6 +437,7 @@ impl Serving<'_> {
             true => ("application/json", listing.json()),
             false => ("text/html; charset=utf-8", listing.html(path)),
         };
+        drop(listing);
         self.send_made(request, exchange, content_type, body).await
     }
 

@@ -135,11 +135,14 @@ pub(crate) const PIECE_BYTES_MAX: u64 = 64 * 1024;
 /// costs more than so much memory.
 pub(crate) const ORIGIN_PIECE_BYTES_MIN: u64 = 32 * 1024;
 
-/// Times that an origin is asked for a piece of which no byte came: a reply of hours asks
-/// for thousands, and origins are restarted meanwhile.
-pub(crate) const PIECE_ATTEMPTS_MAX: u32 = 8;
+/// Times that an origin is asked for one piece: a reply of hours takes thousands of them,
+/// and origins are restarted meanwhile.
+pub(crate) const PIECE_ASKS_MAX: u32 = 16;
 
-/// Pause between two of them, in milliseconds.
+/// Time after which it is not asked once more, in milliseconds.
+pub(crate) const PIECE_PATIENCE_MS: u64 = 10_000;
+
+/// Pause behind an ask that brought no byte, in milliseconds.
 pub(crate) const PIECE_PAUSE_MS: u64 = 500;
 
 /// Largest body that is answered within the poll that read the request, in bytes:

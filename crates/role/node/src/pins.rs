@@ -53,11 +53,12 @@ impl Pins {
     /// Counts bytes that are no segment's in the same way.
     pub(crate) fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<Share> {
         let mut by_address = self.lock();
-        let held = by_address.get(&address).copied().unwrap_or(0) + bytes;
-        if held > self.per_address_max.load(Ordering::Relaxed) {
+        let before = by_address.get(&address).copied().unwrap_or(0);
+        // One of any size: else it would be refused for ever.
+        if before > 0 && before + bytes > self.per_address_max.load(Ordering::Relaxed) {
             return None;
         }
-        by_address.insert(address, held);
+        by_address.insert(address, before + bytes);
         Some(Share { pins: Arc::clone(self), address, bytes })
     }
 

@@ -90,7 +90,7 @@ impl Site {
         hosts: &Arc<Hosts>,
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
-        let remote = RemoteSite::new(config)?;
+        let remote = RemoteSite::new(config, hosts.sites_of_origins == 1)?;
         let reading = if remote.is_some() { Reading::Origins } else { Reading::Files };
         let page = |page: &String| key_of(page, reading);
         let error_pages = config.error_pages.iter();
@@ -249,6 +249,7 @@ struct Hosts {
     /// Suffixes with their dot: `.example.org`; the longest first.
     wildcards: Vec<(Box<[u8]>, usize)>,
     default: Option<usize>,
+    sites_of_origins: usize,
 }
 
 impl SiteSet {
@@ -283,7 +284,8 @@ impl SiteSet {
 
 impl Hosts {
     fn new(configs: &[SiteConfig]) -> Self {
-        let mut hosts = Self::default();
+        let sites_of_origins = configs.iter().filter(|config| !config.origins.is_empty()).count();
+        let mut hosts = Self { sites_of_origins, ..Self::default() };
         for (index, config) in configs.iter().enumerate() {
             if config.hosts.is_empty() {
                 hosts.default.get_or_insert(index);

@@ -34,7 +34,6 @@ use crate::leaving::{Leaving, Offered};
 use crate::limits::{
     FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
     REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
-    SITE_FILLS_BYTES_MAX,
 };
 use crate::segment::{Home, Segment};
 use clean::Cleaner;
@@ -295,10 +294,16 @@ impl Store {
     }
 
     /// Whether there is for a segment from the origins of a site that has these fills
-    /// under way: when memory is short, not if it has its share.
+    /// under way. One that has its share leaves the rest to other sites.
     pub(crate) fn may_fill_beside(&self, fills: Option<&Fills>) -> bool {
-        let has_share = fills.is_some_and(|fills| fills.bytes() >= SITE_FILLS_BYTES_MAX);
-        if has_share { self.may_pin() } else { self.may_fill() }
+        let leaves_room = || self.beside_bytes() <= PINNED_BYTES_MAX / FILLS_PART;
+        self.may_fill() && (fills.is_none_or(|fills| !fills.has_share()) || leaves_room())
+    }
+
+    /// Bytes of segments that fills and replies hold, and the index does not.
+    fn beside_bytes(&self) -> u64 {
+        let indexed_bytes = self.lock().index.bytes();
+        self.ledger.segment_bytes().saturating_sub(indexed_bytes)
     }
 
     /// Whether further segments may be pinned by replies: not while they keep too

@@ -31,8 +31,8 @@ use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
 use crate::fills::Fills;
 use crate::limits::{
-    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ATTEMPTS_MAX, PIECE_BYTES_MAX,
-    PIECE_PAUSE_MS, ROOM_WAITS_MAX, SEND_BYTES_MAX,
+    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ASKS_MAX, PIECE_BYTES_MAX,
+    PIECE_PATIENCE_MS, PIECE_PAUSE_MS, ROOM_WAITS_MAX, SEND_BYTES_MAX,
 };
 use crate::object::Object;
 use crate::pins::{Pin, Pins};
@@ -256,7 +256,7 @@ impl Source<'_> {
         let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
         let mut at = start;
         loop {
-            if at < end {
+            if at < end && reply.queued_bytes() == 0 {
                 let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
                 more.map_err(|_| DiskError::Changed)?;
             }
@@ -372,21 +372,21 @@ impl Source<'_> {
     ) -> Result<u64, SendError> {
         let (remotes, resource) = self.remote.ok_or(DiskError::Changed)?;
         let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
-        let range = part.start..part.end.min(part.start + wanted);
-        let mut buffer = Buffer::take();
-        for attempt in 0..PIECE_ATTEMPTS_MAX {
-            if attempt > 0 {
-                tokio::time::sleep(Duration::from_millis(PIECE_PAUSE_MS)).await;
+        let end = part.end.min(part.start + wanted);
+        let (mut at, began_ms) = (part.start, monotonic_ms());
+        for _ in 0..PIECE_ASKS_MAX {
+            let before = at;
+            if let Some((mut body, _place)) = remotes.open(resource, at..end).await {
+                at += pass_some(reply, &mut body, end - at).await;
             }
-            if let Some((mut body, _place)) = remotes.open(resource, range.clone()).await {
-                let sent = pass_some(reply, &mut body, &range, buffer.bytes()).await;
-                // The rest is asked for next.
-                if sent > 0 {
-                    return Ok(sent);
-                }
+            if at == end {
+                return Ok(end - part.start);
             }
-            if resource.is_retired() {
+            if resource.is_retired() || monotonic_ms() - began_ms > PIECE_PATIENCE_MS {
                 break;
+            }
+            if at == before {
+                tokio::time::sleep(Duration::from_millis(PIECE_PAUSE_MS)).await;
             }
         }
         Err(DiskError::Changed.into())
@@ -528,21 +528,17 @@ async fn copy(
     Ok(copied as u64)
 }
 
-/// Appends what comes of `range`; tells how many bytes.
-async fn pass_some(
-    reply: &mut ReplySink<'_>,
-    body: &mut Body,
-    range: &Range<u64>,
-    buffer: &mut [u8],
-) -> u64 {
-    let mut at = range.start;
-    while at < range.end {
-        let room = buffer.len().min((range.end - at) as usize);
-        let Ok(read @ 1..) = body.next(&mut buffer[..room]).await else { break };
-        reply.write().body_copy(&buffer[..read]);
-        at += read as u64;
+/// Appends the next `bytes` bytes of a body, or what comes of them; tells how many.
+async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes: u64) -> u64 {
+    let mut buffer = Buffer::take();
+    let mut left = bytes;
+    while left > 0 {
+        let room = buffer.bytes().len().min(left as usize);
+        let Ok(read @ 1..) = body.next(&mut buffer.bytes()[..room]).await else { break };
+        reply.write().body_copy(&buffer.bytes()[..read]);
+        left -= read as u64;
     }
-    at - range.start
+    bytes - left
 }
 
 fn read_piece(

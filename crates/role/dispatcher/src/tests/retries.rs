@@ -140,7 +140,7 @@ fn what_a_node_says_too_late_oddly_or_in_part_takes_no_node_out() {
             }
         })
     });
-    let settings = "response_timeout_ms = 100\nhealth.passive_failures_max = 1";
+    let settings = "response_timeout_ms = 1000\nhealth.passive_failures_max = 1";
     let rig = Rig::new(&nodes.iter().collect::<Vec<_>>(), settings);
     for _ in 0..2 {
         assert_eq!(rig.get("/late").status, 504);

@@ -58,7 +58,7 @@ impl PeerDesk {
             // gets from others: they may wait for who asks.
             (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
-            (None, Some(origin)) if origin.has_lease && !accepts(self.store.room(), bytes) => {
+            (None, Some(origin)) if origin.has_lease && !self.accepts(bytes) => {
                 return Err(Refusal::NotWanted);
             }
             (None, Some(origin)) => self.fill(name, bytes, origin).await,
@@ -73,6 +73,11 @@ impl PeerDesk {
         }
         self.counters.inc(Counter::PeerServed);
         Ok(Serving::new(segment, self, u64::from(bytes - from)))
+    }
+
+    /// Whether there is room to fill so many bytes for a node that has none.
+    fn accepts(&self, bytes: u32) -> bool {
+        self.store.may_fill() && accepts(self.store.room(), bytes)
     }
 
     /// Whether this node has so much to send that others had better ask elsewhere.

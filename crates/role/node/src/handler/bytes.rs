@@ -55,7 +55,7 @@ impl Serving<'_> {
     ) -> Result<(), ExchangeError> {
         let (store, bytes) = (&self.handler.node.store, body.len() as u64);
         let share = self.handler.node.pins.share(self.client(request, exchange), bytes);
-        let Some(_share) = share.filter(|_| store.may_fill()) else {
+        let Some(_share) = share.filter(|_| store.may_pin()) else {
             self.handler.context.counters().inc(Counter::PinsRefused);
             return self.error(request, exchange, 503, &self.retry_after()).await;
         };

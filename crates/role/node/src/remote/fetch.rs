@@ -227,12 +227,14 @@ async fn judge(
     let object = &resource.variants.plain;
     if bytes > 0 {
         let may_fill = remotes.store.room_to_fill(Some(&remote.fills)).await;
-        if !may_fill && reply.head.end == Some(bytes) {
-            // All of it is here, and may not come a second time.
+        let is_here = remotes.store.has(&object.segment_name(0));
+        if !may_fill && !is_here && reply.head.end == Some(bytes) {
+            // All of it is on its way, and may not come a second time.
             return Answer::NoRoom(Box::new(reply));
         }
         // Before anybody hears of the object: who asks next joins this.
-        let acquired = may_fill.then(|| remotes.store.acquire(object.wanted(0)));
+        let may_acquire = may_fill || is_here;
+        let acquired = may_acquire.then(|| remotes.store.acquire(object.wanted(0)));
         if let Some(Acquired::Fill(filler)) = acquired {
             let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
             if let Some(known) = remotes.fill(filler, segment) {

@@ -62,8 +62,8 @@ pub(crate) struct RemoteSite {
 }
 
 impl RemoteSite {
-    /// That of a config; `None`: it has a folder.
-    pub(crate) fn new(config: &SiteConfig) -> Result<Option<Self>, OriginUrlError> {
+    /// That of a config; `None`: it has a folder. It `is_alone` if no other site has origins.
+    pub(crate) fn new(config: &SiteConfig, is_alone: bool) -> Result<Option<Self>, OriginUrlError> {
         if config.origins.is_empty() {
             return Ok(None);
         }
@@ -83,7 +83,7 @@ impl RemoteSite {
                 ..OriginLimits::default()
             },
             fresh_ms: fetch.fresh_ms,
-            fills: Arc::default(),
+            fills: Fills::new(is_alone),
             key: key.into_bytes(),
             sets_cache_control: config.cache_control.is_some(),
         }))

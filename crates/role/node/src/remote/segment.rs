@@ -52,7 +52,7 @@ pub(crate) struct RemoteSegment {
     index: u32,
     /// An answer whose body is the segment's.
     opened: RefCell<Option<OriginReply>>,
-    /// Once it fills a segment.
+    /// While it is to fill a segment.
     filling: Option<Filling>,
 }
 
@@ -62,10 +62,9 @@ impl Remotes {
     pub(super) fn fill(
         &self,
         filler: Filler,
-        mut origin: RemoteSegment,
+        origin: RemoteSegment,
     ) -> Option<oneshot::Receiver<()>> {
-        let remote = origin.resource.site.remote.as_ref();
-        origin.filling = remote.map(|remote| remote.fills.begin(filler.segment().len().into()));
+        let origin = origin.filling();
         if let Some(others) = &self.others {
             return Some(others.fill(filler, origin));
         }
@@ -111,6 +110,14 @@ impl RemoteSegment {
         Self { remotes, resource, index, opened: RefCell::default(), filling: None }
     }
 
+    /// The same, counted as a fill of its site.
+    fn filling(mut self) -> Self {
+        let bytes = self.resource.variants.plain.wanted(self.index).bytes.into();
+        let remote = self.resource.site.remote.as_ref();
+        self.filling = remote.map(|remote| remote.fills.begin(bytes));
+        self
+    }
+
     /// What another node describes, if this one knows the object in that version, or
     /// gets to know it.
     pub(crate) async fn described_by(
@@ -123,7 +130,7 @@ impl RemoteSegment {
         let object = &resource.variants.plain;
         let is_it =
             object.bytes() == origin.object_bytes && object.wanted(origin.index).name == name;
-        is_it.then(|| Self::new(remotes, &resource, origin.index))
+        is_it.then(|| Self::new(remotes, &resource, origin.index).filling())
     }
 
     /// The same with an answer that is there already.

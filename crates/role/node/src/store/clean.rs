@@ -58,23 +58,31 @@ impl Store {
     pub(super) fn clean(self: &Arc<Self>) {
         // What is pinned stays; after as many rounds as there are regions
         // there is no more to be had.
-        let mut rounds = self.lock().arena.as_mut().map_or(0, |arena| arena.thinnest().len());
+        let mut rounds = 2 * self.thinnest().len();
+        // What is being filled there, or pinned, keeps a region: the next one may be free.
+        let mut emptied: Vec<*const Region> = Vec::new();
         while self.is_crowded() && rounds > 0 {
             rounds -= 1;
-            let thinnest = self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default();
-            match thinnest.first() {
-                Some(region) if region.live_permille() <= THIN_PERMILLE_MAX => self.empty(region),
+            let mut thinnest = self.thinnest().into_iter();
+            match thinnest.find(|region| !emptied.contains(&Arc::as_ptr(region))) {
+                Some(region) if region.live_permille() <= THIN_PERMILLE_MAX => {
+                    self.empty(&region);
+                    emptied.push(Arc::as_ptr(&region));
+                }
                 _ => self.evict(u64::from(REGION_BYTES)),
             }
         }
     }
 
+    fn thinnest(&self) -> Vec<Arc<Region>> {
+        self.lock().arena.as_mut().map(Arena::thinnest).unwrap_or_default()
+    }
+
     /// Segments that come in, or that replies still pin, have memory beyond the
     /// capacity, up to a bound: they must not drive out what will be asked for.
     fn is_crowded(&self) -> bool {
-        let indexed_bytes = self.lock().index.bytes();
-        let beside_bytes = self.ledger.segment_bytes().saturating_sub(indexed_bytes);
-        let kept_bytes = self.taken_bytes().saturating_sub(beside_bytes.min(PINNED_BYTES_MAX));
+        let beside_bytes = self.beside_bytes().min(PINNED_BYTES_MAX);
+        let kept_bytes = self.taken_bytes().saturating_sub(beside_bytes);
         kept_bytes + u64::from(REGION_BYTES) > self.capacity_bytes
     }
 
