@@ -12,27 +12,30 @@ const MEMORY_SLACK: u64 = 32 * 1024 * 1024;
 /// When those who lie or stall are given up, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
-    /// Clients, and whoever sends no more.
+    /// Clients that send or take nothing.
+    client_ms: u64,
+    /// Whoever breaks off in an answer.
     stall_ms: u64,
     /// Whoever does not answer.
     response_ms: u64,
 }
 
 /// Short enough to wait for many times over, one behind the other.
-pub(crate) const BRISK: Patience = Patience { stall_ms: 400, response_ms: 1_500 };
+pub(crate) const BRISK: Patience = Patience { client_ms: 400, stall_ms: 400, response_ms: 1_500 };
 
 /// Long enough for hundreds of clients and servers at once that are well and wait for the
 /// processor.
-pub(crate) const PATIENT: Patience = Patience { stall_ms: 2_000, response_ms: 5_000 };
+pub(crate) const PATIENT: Patience =
+    Patience { client_ms: 5_000, stall_ms: 600, response_ms: 2_000 };
 
 impl Patience {
     /// Lines of a config.
     fn timeouts(self) -> String {
-        let Self { stall_ms, .. } = self;
+        let Self { client_ms, .. } = self;
         format!(
-            "[timeouts]\nhead_ms = {stall_ms}\nbody_grace_ms = {stall_ms}\nwrite_stall_ms = {stall_ms}\n\
-             send_average_ms = {stall_ms}\nidle_ms = {}\n[machine]\nthreads = 2\n",
-            2 * stall_ms
+            "[timeouts]\nhead_ms = {client_ms}\nbody_grace_ms = {client_ms}\n\
+             write_stall_ms = {client_ms}\nsend_average_ms = {client_ms}\nidle_ms = \"1s\"\n\
+             [machine]\nthreads = 2\n"
         )
     }
 }
