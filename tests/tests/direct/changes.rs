@@ -58,13 +58,32 @@ fn change(cluster: &DirectCluster, active: &str, round: u64, kind: &str) {
     }
 }
 
-/// What nodes have refused because nobody seemed to have it.
-fn refused_at(cluster: &DirectCluster) -> String {
-    let count = |node: &Machine| {
-        let [on, last] = ["node_hand_on", "node_last"].map(|it| cluster.packets(node.name(), it));
-        format!("{} handed on {on}, refused {last}", node.name())
+/// Who may have reset a connection: what machines have refused because nobody seemed to
+/// have it, as they last counted, and what their kernels count of resets.
+fn resets(cluster: &DirectCluster) -> String {
+    let of_kernel = || {
+        let read = |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap();
+        let tables = ["snmp", "netstat"].map(read);
+        tables.iter().flat_map(|table| reset_counts(table)).collect::<Vec<_>>().join(" ")
     };
-    cluster.bed().nodes().iter().map(count).collect::<Vec<_>>().join("; ")
+    let count = |machine: &Machine| {
+        let name = machine.name();
+        let [on, last] = ["node_hand_on", "node_last"].map(|it| cluster.packets(name, it));
+        let kernel = machine.run(of_kernel).unwrap();
+        format!("{name} handed on {on}, refused {last}, {kernel}")
+    };
+    let bed = cluster.bed();
+    let machines = bed.nodes().iter().chain(bed.dispatchers());
+    machines.map(count).collect::<Vec<_>>().join("\n")
+}
+
+/// Counts of a table of the kernel that are about resets and are not 0.
+fn reset_counts(table: &str) -> Vec<String> {
+    let lines: Vec<&str> = table.lines().collect();
+    let pairs = lines.chunks_exact(2).flat_map(|pair| pair[0].split(' ').zip(pair[1].split(' ')));
+    let is_reset = |name: &str| ["Rst", "Reset", "Abort"].iter().any(|word| name.contains(word));
+    let told = pairs.filter(|(name, count)| is_reset(name) && *count != "0");
+    told.map(|(name, count)| format!("{name}={count}")).collect()
 }
 
 #[test]
@@ -95,7 +114,8 @@ fn no_change_is_seen_by_clients() {
         requests.wait_for_more(REQUESTS / changes + 1);
         if requests.failed() + downloads.failed() > 0 {
             let reports = (requests.stop(), downloads.stop());
-            panic!("after {kind} in round {round}, {}: {reports:#?}", refused_at(&cluster));
+            let resets = resets(&cluster);
+            panic!("after {kind} in round {round}: {reports:#?}\n{resets}");
         }
     }
     downloads.wait_flowing(all_downloads);
