@@ -10,10 +10,8 @@
  * it. Nothing is dropped here that the kernel would judge as well.
  *
  * Who includes this gives what dispatch.h asks for but `resize`, and
- *   has_socket(context, frame, packet, is_error, looks)
- *                                 whether the flow lives here, or may begin here,
- *                                 by so many looks
- *   LOOKS, LOOKS_AT_FIRST         looks of each node; further ones of the first
+ *   has_socket(context, frame, packet, is_error)  whether the flow lives here, or
+ *                                                 may begin here
  */
 #pragma once
 
@@ -51,21 +49,18 @@ INLINE int is_last_hop(const struct frame *frame, const struct packet *packet)
 	return ((const struct ipv6 *)ip)->hop_limit <= 1;
 }
 
-INLINE __u32 hand_flow_on(context *context, const struct frame *frame,
-			  const struct packet *packet, const struct settings *settings,
-			  const struct service *service, int is_error, struct way *way)
+INLINE __u32 hand_flow_on(const struct frame *frame, const struct packet *packet,
+			  const struct settings *settings, const struct service *service,
+			  struct way *way)
 {
 	const struct ethernet *ethernet = (const void *)frame->data;
 	const __u32 *steerer = bpf_map_lookup_elem(&steerers, &ethernet->from);
 	const struct row *row = row_of(&packet->ends->from, service, settings->hash_seed);
-	int is_handed_on = steerer && *steerer == STEERER_NODE;
 
-	/* It is rather here than elsewhere, where the dispatcher has sent it. */
-	if (!is_handed_on && has_socket(context, frame, packet, is_error, LOOKS_AT_FIRST))
-		return NODE_OWN;
 	if (!row)
 		return NODE_LAST;
-	way->node_index = next_of(row, settings->own_node, is_handed_on);
+	way->node_index =
+		next_of(row, settings->own_node, steerer && *steerer == STEERER_NODE);
 	way->node = node_at(way->node_index);
 	if (!way->node)
 		return NODE_LAST;
@@ -106,9 +101,9 @@ INLINE __u32 hand_on(context *context, const struct frame *frame, struct packet 
 	way->service = packet->ends->from.service = service->id;
 	/* UDP has no connections. */
 	if (packet->ends->to.protocol != PROTOCOL_TCP ||
-	    has_socket(context, frame, packet, is_error, LOOKS))
+	    has_socket(context, frame, packet, is_error))
 		return NODE_OWN;
-	return hand_flow_on(context, frame, packet, settings, service, is_error, way);
+	return hand_flow_on(frame, packet, settings, service, way);
 }
 
 /* One hop less to live, and off to the next node. */

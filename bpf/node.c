@@ -68,16 +68,12 @@ INLINE int lives_here(context *context, const struct frame *frame, const struct 
  * waits for the end) is in no list for a moment: inet_ehash_insert and
  * inet_twsk_hashdance of Linux take the old one out first. A packet that met
  * that moment on another processor went to nodes that refuse it. */
-#define LOOKS 3
-
-/* That processor may have been interrupted just then, for some microseconds: about
- * as long as these take. Others do without, or a stray packet would cost each. */
-#define LOOKS_AT_FIRST 64
+#define LOOKS_MAX 3
 
 INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
-		      int is_error, int looks)
+		      int is_error)
 {
-	for (int look = 0; look < looks; look++)
+	for (int look = 0; look < LOOKS_MAX; look++)
 		if (lives_here(context, frame, packet, is_error))
 			return 1;
 	return 0;

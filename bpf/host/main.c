@@ -67,19 +67,15 @@ enum host_socket_kind { SOCKET_OWN = 1, SOCKET_COOKIE = 2 };
 
 MAP(sockets, HASH, struct host_socket, __u32, 1024);
 
-/* One look is as good as many here. */
-#define LOOKS 1
-#define LOOKS_AT_FIRST 1
-
 INLINE int has_socket(context *context, const struct frame *frame, const struct packet *packet,
-		      int is_error, int looks)
+		      int is_error)
 {
 	const struct ends *ends = packet->ends;
 	struct host_socket key = { ends->from.client, ends->to.vip, ends->from.port,
 				   ends->to.port };
 	const __u32 *kind = bpf_map_lookup_elem(&sockets, &key);
 
-	(void)context, (void)frame, (void)looks;
+	(void)context, (void)frame;
 	return kind && (*kind == SOCKET_OWN || !is_error);
 }
 
