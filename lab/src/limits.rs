@@ -65,7 +65,7 @@ pub const IN_FLIGHT_MAX: usize = 60_000;
 
 /// From here on a request is slow, in milliseconds: a SYN that is lost is sent
 /// again after 1 s (RFC 6298, 2.1), and a busy machine rarely takes so long.
-pub(crate) const SLOW_MS: u64 = 900;
+pub(crate) const SLOW_MS: u64 = 500;
 
 /// Failures whose description a report keeps; later ones are only counted.
 pub(crate) const EXAMPLES_MAX: usize = 10;

@@ -41,6 +41,17 @@ impl Source {
         self.address
     }
 
+    /// Asks `server` for `target` of `host` from this address, and reads nothing yet.
+    ///
+    /// # Panics
+    /// When that fails.
+    #[track_caller]
+    pub fn ask(&self, server: SocketAddr, host: &str, target: &str) -> RawClient {
+        let mut client = self.connect(server);
+        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client
+    }
+
     /// Connects from this address.
     ///
     /// # Panics

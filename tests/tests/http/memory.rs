@@ -75,13 +75,6 @@ fn bound(size_mib: u64, replies: u64) -> u64 {
     (size_mib + 64) * MIB + FIXED + replies * 64 * 1024
 }
 
-/// One who asks and takes what it is sent as slowly as the test likes.
-fn reader(source: &Source, skep: &Skep, target: &str) -> RawClient {
-    let mut client = source.connect(skep.address());
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
-    client
-}
-
 #[test]
 fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     const READERS: u64 = 100;
@@ -92,7 +85,8 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     let skep = origin.node(&format!("[cache]\nsize_bytes_max = \"64MiB\"\n{patient}"));
     let sources = [(); 4].map(|()| Source::new());
     let readers = (0..READERS).map(|number| {
-        let mut client = reader(&sources[number as usize % 4], &skep, &format!("/slow/{number}"));
+        let mut client =
+            sources[number as usize % 4].ask(skep.address(), "test", &format!("/slow/{number}"));
         client.try_head().unwrap().assert_status(200);
         client
     });
@@ -153,7 +147,7 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
     let alone = median("alone");
     let sources: Vec<_> = (0..100).map(|_| Source::new()).collect();
     let readers = (0..READERS).map(|number| {
-        let client = reader(&sources[number % 100], &skep, &format!("/slow/{number}"));
+        let client = sources[number % 100].ask(skep.address(), "test", &format!("/slow/{number}"));
         client.stream().set_nonblocking(true).expect("a socket");
         client
     });

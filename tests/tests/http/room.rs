@@ -23,12 +23,6 @@ fn bound(size_mib: u64) -> u64 {
     (size_mib + 64 + 64) * MIB
 }
 
-fn ask(skep: &Skep, source: &Source, host: &str, target: &str) -> RawClient {
-    let mut client = source.connect(skep.address());
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    client
-}
-
 /// Without a version it cannot be asked for by parts: all of it is held.
 #[test]
 fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
@@ -43,7 +37,7 @@ fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
     let sources = [(); 10].map(|()| Source::new());
     let readers = (0..READERS).map(|number| {
         let source = &sources[number % sources.len()];
-        let mut reader = ask(&skep, source, "test", &format!("/slow/{number}"));
+        let mut reader = source.ask(skep.address(), "test", &format!("/slow/{number}"));
         // Those for whom there is no room are told.
         let status = reader.try_head().unwrap().status;
         assert!([200, 503].contains(&status), "{status}");
@@ -80,13 +74,13 @@ fn an_origin_that_is_slow_leaves_room_for_other_sites() {
         well.line()
     ));
     let source = Source::new();
-    let ask_slow = |number| ask(&skep, &source, "slow", &format!("/{number}"));
+    let ask_slow = |number| source.ask(skep.address(), "slow", &format!("/{number}"));
     let mut stuck: Vec<_> = (0..STUCK).map(ask_slow).collect();
     for client in &mut stuck {
         client.try_head().unwrap().assert_status(200);
     }
     for number in 0..3 {
-        let mut other = ask(&skep, &source, "well", &format!("/{number}"));
+        let mut other = source.ask(skep.address(), "well", &format!("/{number}"));
         let response = other.response();
         assert_eq!(response.cache_status(), STORED);
         assert_same(&response.body, &body);
@@ -148,7 +142,8 @@ fn slow_readers_of_listings_have_a_share_of_memory_for_each_address() {
     let skep = Skep::node(site.root(), &settings);
     let (greedy, other) = (Source::new(), Source::new());
     let statuses = |source: &Source, readers: usize| {
-        let mut readers: Vec<_> = (0..readers).map(|_| ask(&skep, source, "test", "/")).collect();
+        let mut readers: Vec<_> =
+            (0..readers).map(|_| source.ask(skep.address(), "test", "/")).collect();
         let statuses: Vec<_> =
             readers.iter_mut().map(|reader| reader.try_head().unwrap().status).collect();
         (readers, statuses)
