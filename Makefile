@@ -41,7 +41,7 @@ test: lint ## Every check that a change must pass
 	cargo build --workspace --bins --tests
 	$(TARGET)/debug/skep-fuzz all --runs $(FUZZ_RUNS)
 	$(TARGET)/debug/skep-differential --seconds 12
-	RUST_TEST_THREADS=$(TEST_THREADS) cargo test --workspace --tests --no-fail-fast
+	RUST_TEST_THREADS=$(TEST_THREADS) $(TARGET)/debug/xtask test
 
 check: ## The checks that need neither root nor long: while working
 	@xtask/need.sh cc cargo

@@ -29,11 +29,13 @@ INLINE struct cost cost_of(__u16 node, const struct service *service)
 }
 
 /* The node that the policy takes for a new flow. */
-INLINE __u16 choice_of(const struct row *row, const struct service *service)
+GLOBAL int choice_of(const struct row *row, const struct service *service)
 {
 	__u16 best = NO_NODE;
 	struct cost best_cost = {};
 
+	if (!row || !service)
+		return NO_NODE;
 	if (service->measure == MEASURE_FIRST)
 		return first_of(row, NODE_UP);
 	for (int i = 0; i < CHOICES_MAX; i++) {

@@ -21,10 +21,12 @@
 
 /* The node that comes next, for a packet that has just come into the row or
  * that a node before us has handed on. */
-INLINE __u16 next_of(const struct row *row, __u16 own, int is_handed_on)
+GLOBAL int next_of(const struct row *row, __u32 own, int is_handed_on)
 {
 	__u16 next = NO_NODE;
 
+	if (!row)
+		return NO_NODE;
 	for (int i = 0; i < ROW_NODES; i++) {
 		__u16 index = row->node[i];
 		const struct node *node;

@@ -10,10 +10,12 @@
 
 #define SECOND_NS 1000000000ull
 
-INLINE int is_denied(const struct settings *settings, const struct address *client)
+GLOBAL int is_denied(const struct settings *settings, const struct address *client)
 {
 	__u32 *admission = 0;
 
+	if (!settings || !client)
+		return 1;
 	if (!(settings->flags & (SETTING_NETWORKS | SETTING_ALLOW_LISTED)))
 		return 0;
 	if (settings->flags & SETTING_NETWORKS) {
@@ -62,13 +64,16 @@ INLINE int is_source_over(const struct address *client, __u64 now_ns, __u64 flow
 /* The guard against floods of new flows. A source over its own rate does not
  * use up the rate of all; over the rate of all no source is noted, since a
  * flood of made-up sources would push the real ones out. */
-INLINE int is_guarded(const struct settings *settings, const struct address *client)
+GLOBAL int is_guarded(const struct settings *settings, const struct address *client)
 {
-	__u64 all_max = settings->new_flows_max, source_max = settings->new_flows_per_source_max;
-	__u64 now_ns;
+	__u64 all_max, source_max, now_ns;
 	__u32 zero = 0;
 	struct rate *all;
 
+	if (!settings || !client)
+		return 1;
+	all_max = settings->new_flows_max;
+	source_max = settings->new_flows_per_source_max;
 	if (!all_max && !source_max)
 		return 0;
 	now_ns = bpf_ktime_get_ns();

@@ -47,8 +47,10 @@ INLINE struct node *node_at(__u32 index)
 }
 
 /* The first node of a row that is in that state or a better one. */
-INLINE __u16 first_of(const struct row *row, __u8 state)
+GLOBAL int first_of(const struct row *row, __u32 state)
 {
+	if (!row)
+		return NO_NODE;
 	for (int i = 0; i < ROW_NODES; i++) {
 		const struct node *node = node_at(row->node[i]);
 

@@ -32,15 +32,25 @@ refresh() {
     lists=new
 }
 
-install() { # WHAT PACKAGE...
-    what=$1
+# What is missing, and the packages that have it; installed together, since each call of apt
+# takes seconds.
+missing=
+packages=
+miss() { # WHAT PACKAGE...
+    missing="$missing${missing:+, }$1"
     shift
-    refresh "$what"
-    say "$what is missing: installing the Debian package $*"
+    packages="$packages $*"
+}
+
+install_missing() {
+    [ -n "$packages" ] || return 0
+    refresh "$missing"
+    say "missing: $missing; installing the Debian packages$packages"
     keep_services_down
+    # shellcheck disable=SC2086 # names of packages, one word each
     as_root env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null ||
-        fail "apt-get could not install $*"
+        apt-get install -y -qq --no-install-recommends $packages </dev/null >/dev/null ||
+        fail "apt-get could not install$packages"
 }
 
 # Debian starts the servers that it installs, unless this file says no.
@@ -55,17 +65,17 @@ keep_services_down() {
 # A compiler that cannot link is of no use: the headers are a package of their own.
 links() { has cc && echo 'int main(void){return 0;}' | cc -x c -o /dev/null - 2>/dev/null; }
 
-need_cc() {
-    links || install "a C compiler that links" gcc libc6-dev
-}
+need_cc() { links || miss "a C compiler that links" gcc libc6-dev; }
 
 need_cargo() {
-    if ! has cargo; then
-        refresh cargo
-        apt-cache policy rustup | grep -q 'Candidate: [0-9]' ||
-            fail "cargo is missing and this Debian has no package rustup: get Rust as https://rustup.rs says, then try again"
-        install cargo rustup
-    fi
+    ! has cargo || return 0
+    refresh cargo
+    apt-cache policy rustup | grep -q 'Candidate: [0-9]' ||
+        fail "cargo is missing and this Debian has no package rustup: get Rust as https://rustup.rs says, then try again"
+    miss cargo rustup
+}
+
+check_cargo() {
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
     # Under rustup the first call fetches the toolchain that the file pins.
     found=$(cargo --version </dev/null | cut -d' ' -f2) || fail "cargo does not start"
@@ -78,6 +88,10 @@ for thing in "$@"; do
     case $thing in
     cc) need_cc ;;
     cargo) need_cargo ;;
-    *) has "${thing%%:*}" || install "${thing%%:*}" "${thing#*:}" ;;
+    *) has "${thing%%:*}" || miss "${thing%%:*}" "${thing#*:}" ;;
     esac
+done
+install_missing
+for thing in "$@"; do
+    [ "$thing" != cargo ] || check_cargo
 done

@@ -20,6 +20,7 @@
 #include <stdio.h>
 
 #define INLINE static inline
+#define GLOBAL static
 
 #include "../abi.h"
 #include "../maps.h"

@@ -10,7 +10,7 @@ use skep_wire::cache::part::{Head, Version, Versions};
 use skep_wire::cache::{
     Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Member, Origin, PeerReply,
     PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, Refusal, SegmentName,
-    ToCoordinator, ToNode, link::Standing,
+    ToCoordinator, ToNode, link::ReplicaStatus,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
@@ -95,7 +95,9 @@ pub fn message(data: &[u8]) {
             ToNode::Answer { answer: Answer::Have { holders }, .. } => {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
-            ToNode::Tail { names, standings, .. } => assert_eq!(names.len(), standings.len()),
+            ToNode::Tail { names, replica_statuses, .. } => {
+                assert_eq!(names.len(), replica_statuses.len())
+            }
             ToNode::Purges(news) => is_sound(&news),
             ToNode::Answer { .. } | ToNode::InStep { .. } => {}
         }
@@ -215,7 +217,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         has_lease: number.is_multiple_of(2),
     };
     let tail = names(number * 6);
-    let standings = vec![Standing::Spare; tail.len()];
+    let replica_statuses = vec![ReplicaStatus::Redundant; tail.len()];
     let said = [
         ToCoordinator::Hello { name: machine.clone(), address, capacity_bytes: u64::MAX },
         ToCoordinator::Inventory {
@@ -246,7 +248,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
             epoch: 1 << number,
             members: (0..number).map(member).collect(),
         },
-        ToNode::Tail { names: tail, standings, roomiest: Some(number.into()) },
+        ToNode::Tail { names: tail, replica_statuses, roomiest: Some(number.into()) },
     ];
     let told = told.into_iter().chain(answers.map(|answer| ToNode::Answer { ask: 7, answer }));
     let asked = [

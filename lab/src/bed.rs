@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::Arc;
 
+use crate::environment::Environment;
 use crate::error::{LabError, Tried, check_root};
 use crate::frames;
-use crate::ground::Ground;
 use crate::janitor::Janitor;
 use crate::limits::VIPS_MAX;
 use crate::machine::Machine;
@@ -21,7 +21,7 @@ use crate::topology::{Frames, Topology};
 /// processes in it are killed and nothing of it stays.
 pub struct Bed {
     machines: Vec<Machine>,
-    ground: Arc<Ground>,
+    environment: Arc<Environment>,
     notes: Vec<String>,
 }
 
@@ -47,17 +47,18 @@ impl Bed {
 
         let lans: &[_] = if topology.router { &[Lan::Inner, Lan::Outer] } else { &[Lan::Inner] };
         let switch = Switch::new(switch, topology.frames, lans)?;
-        let ground = Arc::new(Ground::new(slot, (janitor, leash), switch, topology.frames)?);
-        ground.wire(&plans.iter().zip(&holders).collect::<Vec<_>>())?;
+        let environment =
+            Arc::new(Environment::new(slot, (janitor, leash), switch, topology.frames)?);
+        environment.wire(&plans.iter().zip(&holders).collect::<Vec<_>>())?;
         let described = plans
             .iter()
             .zip(&holders)
-            .map(|(plan, holder)| Ground::describe_new(plan, holder.pid()));
-        ground.describe(|info| info.machines = described.collect())?;
+            .map(|(plan, holder)| Environment::describe_new(plan, holder.pid()));
+        environment.describe(|info| info.machines = described.collect())?;
 
-        let machine = |(plan, holder)| Machine::new(plan, holder, Arc::clone(&ground));
+        let machine = |(plan, holder)| Machine::new(plan, holder, Arc::clone(&environment));
         let machines = plans.into_iter().zip(holders).map(machine).collect();
-        let mut bed = Self { machines, ground, notes: Vec::new() };
+        let mut bed = Self { machines, environment, notes: Vec::new() };
         bed.apply_limits(topology)?;
         Ok(bed)
     }
@@ -108,7 +109,7 @@ impl Bed {
     /// below [`VIPS_MAX`].
     pub fn vip(&self, index: usize) -> (Ipv4Addr, Ipv6Addr) {
         assert!(index < VIPS_MAX, "a bed has {VIPS_MAX} virtual addresses");
-        plan::vip(self.ground.slot, index)
+        plan::vip(self.environment.slot, index)
     }
 
     /// What the bed goes without here, in sentences.
@@ -118,35 +119,35 @@ impl Bed {
 
     /// The bed as `skep-lab list` shows it.
     pub fn info(&self) -> BedInfo {
-        self.ground.info()
+        self.environment.info()
     }
 
     /// Lets no frame pass between two machines of one LAN, in either direction.
     pub fn partition(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
         let (a, b) = ports(a, b)?;
-        self.ground.switch.change_rules(|rules| rules.cut(a, b))
+        self.environment.switch.change_rules(|rules| rules.cut(a, b))
     }
 
     /// Ends a partition of two machines.
     pub fn heal(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
         let (a, b) = ports(a, b)?;
-        self.ground.switch.change_rules(|rules| rules.mend(a, b))
+        self.environment.switch.change_rules(|rules| rules.mend(a, b))
     }
 
     /// Ends all partitions.
     pub fn heal_all(&self) -> Result<(), LabError> {
-        self.ground.switch.change_rules(|rules| rules.mend_all())
+        self.environment.switch.change_rules(|rules| rules.mend_all())
     }
 
     /// Puts the host itself, the network of the calling thread, on the LAN of
     /// the nodes, with a route to `address`. It goes with the bed.
     pub fn to_host(&self, address: IpAddr) -> Result<(), LabError> {
-        let (slot, switch) = (self.ground.slot, &self.ground.switch);
+        let (slot, switch) = (self.environment.slot, &self.environment.switch);
         let (link, device) = (plan::host_link(slot), plan::host_device(slot));
-        self.ground.tell_janitor(|janitor| janitor.knows_link(&device))?;
+        self.environment.tell_janitor(|janitor| janitor.knows_link(&device))?;
         host_ip(&host_lines(&link, &device, switch.pid(), address))?;
         switch.adopt(&link)?;
-        if self.ground.frames == Frames::Wire {
+        if self.environment.frames == Frames::Wire {
             let done = frames::complete_checksums(&device);
             done.tried(|| format!("cannot switch checksum offload off on {device}"))?;
         }
@@ -165,7 +166,7 @@ impl Bed {
 
 impl Drop for Bed {
     fn drop(&mut self) {
-        self.ground.end();
+        self.environment.end();
     }
 }
 

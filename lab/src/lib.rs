@@ -25,9 +25,9 @@ compile_error!("the lab is made of Linux network namespaces");
 
 mod bed;
 mod cpu;
+mod environment;
 mod error;
 mod frames;
-mod ground;
 mod janitor;
 mod limits;
 pub mod load;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use crate::cpu;
+use crate::environment::{self, Environment, kill_all};
 use crate::error::{LabError, Tried};
-use crate::ground::{self, Ground, kill_all};
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, Role};
 use crate::switch::{await_files, lock, set_rate};
@@ -20,15 +20,15 @@ use crate::topology::Limits;
 /// `/sys` of that network and BPF pins (`/sys/fs/bpf`) that end with it.
 pub struct Machine {
     plan: MachinePlan,
-    ground: Arc<Ground>,
+    environment: Arc<Environment>,
     /// `None` while it is dead.
     holder: Mutex<Option<Holder>>,
     limits: Mutex<Limits>,
 }
 
 impl Machine {
-    pub(crate) fn new(plan: MachinePlan, holder: Holder, ground: Arc<Ground>) -> Self {
-        Self { plan, ground, holder: Mutex::new(Some(holder)), limits: Mutex::default() }
+    pub(crate) fn new(plan: MachinePlan, holder: Holder, environment: Arc<Environment>) -> Self {
+        Self { plan, environment, holder: Mutex::new(Some(holder)), limits: Mutex::default() }
     }
 
     /// Its name: `node-1`.
@@ -115,12 +115,12 @@ impl Machine {
         let holder = slot.take().ok_or_else(|| self.dead())?;
         let links = &self.plan.links;
         // No word to anybody: not even the FIN of a dying process.
-        links.iter().try_for_each(|link| self.ground.switch.set_cable(&link.port, false))?;
+        links.iter().try_for_each(|link| self.environment.switch.set_cable(&link.port, false))?;
         kill_all(&holder, self.name())?;
         self.forget(&holder)?;
-        links.iter().try_for_each(|link| self.ground.switch.unplug(&link.port))?;
+        links.iter().try_for_each(|link| self.environment.switch.unplug(&link.port))?;
         drop(holder);
-        self.ground.describe_machine(self.name(), |info| info.pid = None)
+        self.environment.describe_machine(self.name(), |info| info.pid = None)
     }
 
     /// Starts a killed machine: with its name, addresses and limits, and
@@ -130,8 +130,8 @@ impl Machine {
         if slot.is_some() {
             return Ok(());
         }
-        let holder = self.ground.start(self.name())?;
-        if let Err(error) = self.ground.wire(&[(&self.plan, &holder)]) {
+        let holder = self.environment.start(self.name())?;
+        if let Err(error) = self.environment.wire(&[(&self.plan, &holder)]) {
             self.forget(&holder)?;
             return Err(error);
         }
@@ -143,12 +143,12 @@ impl Machine {
         if limits.cpu_cores.is_some() {
             self.set_cpu(limits.cpu_cores)?;
         }
-        self.ground.describe_machine(self.name(), |info| info.pid = Some(pid))
+        self.environment.describe_machine(self.name(), |info| info.pid = Some(pid))
     }
 
     /// Changes a kernel setting of its network; `key` as `sysctl` names it.
     pub fn set_kernel(&self, key: &str, value: &str) -> Result<(), LabError> {
-        self.run(|| ground::write_setting(self.name(), key, value))?
+        self.run(|| environment::write_setting(self.name(), key, value))?
     }
 
     /// Loses this share of the frames to and from the machine, each for
@@ -156,7 +156,9 @@ impl Machine {
     pub fn set_loss(&self, percent: f64) -> Result<(), LabError> {
         self.limit(|limits| limits.loss_percent = Some(percent))?;
         let ports = self.plan.links.iter().map(|link| link.port.as_str());
-        self.ground.switch.change_rules(|rules| ports.for_each(|port| rules.lose(port, percent)))
+        self.environment
+            .switch
+            .change_rules(|rules| ports.for_each(|port| rules.lose(port, percent)))
     }
 
     /// Limits the rate of the machine's links in either direction, in bits per
@@ -170,7 +172,7 @@ impl Machine {
         }
         let (entrance, place) = (self.entrance()?, format!("in {}", self.name()));
         self.plan.links.iter().try_for_each(|link| {
-            self.ground.switch.set_rate(&link.port, bits_s)?;
+            self.environment.switch.set_rate(&link.port, bits_s)?;
             set_rate(&entrance, &place, link.device, bits_s)
         })
     }
@@ -179,8 +181,8 @@ impl Machine {
     /// lifts it.
     pub fn set_cpu(&self, cores: Option<f64>) -> Result<(), LabError> {
         self.limit(|limits| limits.cpu_cores = cores)?;
-        let controller = self.ground.controller.as_ref().ok_or(LabError::NoCpuController)?;
-        let bed = controller.bed_folder(self.ground.slot);
+        let controller = self.environment.controller.as_ref().ok_or(LabError::NoCpuController)?;
+        let bed = controller.bed_folder(self.environment.slot);
         let what = || format!("cannot give {} a CPU quota", self.name());
         let folder = controller.make(&bed, self.name()).tried(what)?;
         controller.limit(&folder, cores).tried(what)?;
@@ -192,7 +194,7 @@ impl Machine {
             let _ = rustix::io::write(&door, pid.to_string().as_bytes());
         }
         holder.entrance().set_cgroup(door);
-        self.ground.describe_machine(self.name(), |info| info.cgroup = Some(folder))
+        self.environment.describe_machine(self.name(), |info| info.cgroup = Some(folder))
     }
 
     /// Brings a new machine under its limits; returns what it goes without.
@@ -219,13 +221,13 @@ impl Machine {
     fn forget(&self, holder: &Holder) -> Result<(), LabError> {
         let inode = holder.entrance().inode();
         let inode = inode.tried(|| format!("cannot tell {} apart", self.name()))?;
-        self.ground.tell_janitor(|janitor| janitor.forgets_net(inode))
+        self.environment.tell_janitor(|janitor| janitor.forgets_net(inode))
     }
 
     fn set_cables(&self, is_in: bool) -> Result<(), LabError> {
         let entrance = self.entrance()?;
         self.plan.links.iter().try_for_each(|link| {
-            self.ground.switch.set_cable(&link.port, is_in)?;
+            self.environment.switch.set_cable(&link.port, is_in)?;
             // Pulling is seen at once, putting in when the kernel comes to it.
             let file = format!("/sys/class/net/{}/operstate", link.device);
             if is_in { await_files(&entrance, vec![file], "up") } else { Ok(()) }

@@ -2,8 +2,8 @@
 //!
 //! [`DirectCluster`] has a bed of its own (or shares one), a folder of its own
 //! with config, key, site and sockets, and runs `skep run` on each machine as
-//! an operator would. All of it goes when it is dropped. Only one test of a
-//! process has a bed at a time: they would take the processor from each other.
+//! an operator would. All of it goes when it is dropped. Few tests of a
+//! process have a bed at a time: see `turn`.
 //!
 //! Each node puts its name into its responses, by a field of its site, so
 //! clients tell who has served them.
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rustix::process::Signal;
 use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
@@ -22,6 +22,7 @@ use skep_lab::{Bed, Machine, Topology};
 use crate::client::RawClient;
 use crate::process::{Finished, Skep};
 use crate::site::Site;
+use crate::turn::Turn;
 use crate::wait::{PATIENCE, poll_until, skip};
 
 /// Port of the service.
@@ -50,8 +51,6 @@ const PATTERN: Pattern = Pattern { seed: 3 };
 /// them leave the machine time for all else.
 const DOWNLOAD_BYTES_S: u64 = 4 * 1024;
 
-static TURN: Mutex<()> = Mutex::new(());
-
 /// What a cluster is made of.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -74,6 +73,8 @@ pub struct Setup {
     pub lines: String,
     /// Lines of `[[site]]`.
     pub site: String,
+    /// Whether no other test has a bed meanwhile: this one takes all that the machine has.
+    pub alone: bool,
 }
 
 impl Default for Setup {
@@ -96,6 +97,7 @@ impl Setup {
             direct: String::new(),
             lines: String::new(),
             site: String::new(),
+            alone: false,
         }
     }
 }
@@ -106,7 +108,7 @@ pub struct DirectCluster {
     setup: RefCell<Setup>,
     folder: Site,
     bed: Arc<Bed>,
-    _turn: Option<MutexGuard<'static, ()>>,
+    _turn: Option<Turn>,
 }
 
 /// Says a figure, also where the output of tests that pass is not shown.
@@ -138,7 +140,7 @@ impl DirectCluster {
         if !root_or_skip() {
             return None;
         }
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::wait(setup.alone);
         let bed = Arc::new(Bed::new(&setup.topology).expect("a test bed"));
         Some(Self { _turn: Some(turn), ..Self::prepare_on(&bed, setup) })
     }

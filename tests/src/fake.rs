@@ -256,7 +256,7 @@ impl FakeNode {
         }
     }
 
-    /// Offers a last copy to the node at `to`; what that says in the end.
+    /// Offers a sole replica to the node at `to`; what that says in the end.
     pub fn offer(&self, to: SocketAddr, name: SegmentName, bytes: u32) -> io::Result<PeerReply> {
         let mut stream = TcpStream::connect(to)?;
         let identity = &self.shared.identity;

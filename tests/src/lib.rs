@@ -48,6 +48,7 @@ mod site;
 pub mod sought;
 mod source;
 mod steady;
+mod turn;
 mod wait;
 
 pub use client::{ClientError, RawClient};

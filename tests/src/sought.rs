@@ -3,8 +3,9 @@
 /// Got from where they come from.
 pub const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
 
-/// Got from where they come from by a node with more room, and read along.
-pub const PLACED: &str = "skep_cluster_cache_total{outcome=\"placed\"}";
+/// Filled remotely: got from where they come from by a node with more room, and read
+/// along.
+pub const REMOTE_FILLS: &str = "skep_cluster_cache_total{outcome=\"placed\"}";
 
 /// Got from a node that has them.
 pub const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";

@@ -1,8 +1,8 @@
 //! Checks and generators of the repo: `cargo xtask help`.
 //!
 //! Written in the project's language, so that a rule is a function with tests
-//! and runs the same for people and for CI. No command here needs root, and
-//! only `gen` writes to the work tree.
+//! and runs the same for people and for CI. No command here needs root (some tests
+//! do), and only `gen` and `bpf` write to the work tree.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod deny;
 mod generated;
 mod repo;
 mod source;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ cargo xtask COMMAND
   gen    write the files that are generated from code
   deny   licences, duplicate versions and sources of dependencies
   bpf    compile the packet programs; with --check, compare with what is committed
+  test   all tests of the workspace; RUST_TEST_THREADS=N in each executable
   help   this text
 ";
 
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "tidy" => Repo::load().and_then(|repo| tidy::run(&repo)),
         "gen" => generated::write(&repo::root()),
         "deny" => deny::run(&repo::root()),
+        "test" => test::run(&repo::root()),
         "bpf" => match std::env::args().nth(2).as_deref() {
             None => bpf::build(&repo::root()),
             Some("--check") => bpf::check(&repo::root()),

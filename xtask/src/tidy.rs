@@ -11,6 +11,7 @@ mod links;
 mod manifest;
 mod metrics;
 mod module_doc;
+mod names;
 mod samples;
 mod sizes;
 
@@ -76,6 +77,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     for source in &repo.sources {
         findings.extend(module_doc::check(source));
         findings.extend(absences::check(source, &test_only));
+        findings.extend(names::check(source));
         findings.extend(escapes::check(source, &test_only));
     }
     findings.extend(sizes::check(&repo.sources, &ratchet)?);

@@ -170,6 +170,14 @@ pub fn tcp_frame(from: IpAddr, port: u16, to: IpAddr, service: u16, flags: u8) -
     in_ip(from, to, TCP, tcp(port, service, flags, b"hello, node"))
 }
 
+/// The same by IPv4, with the numbers of sequence and acknowledgement.
+pub fn tcp_frame_at(mut frame: Vec<u8>, sequence: u32, acknowledged: u32) -> Vec<u8> {
+    const AT: usize = 14 + 20 + 4;
+    frame[AT..AT + 4].copy_from_slice(&sequence.to_be_bytes());
+    frame[AT + 4..AT + 8].copy_from_slice(&acknowledged.to_be_bytes());
+    frame
+}
+
 /// A UDP packet from a client to a service, in a frame.
 pub fn udp_frame(from: IpAddr, port: u16, to: IpAddr, service: u16) -> Vec<u8> {
     in_ip(from, to, UDP, udp(port, service, b"hello, node"))

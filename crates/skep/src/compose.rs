@@ -24,10 +24,10 @@ use skep_serve::{
 use skep_telemetry::{AccessLog, Registry};
 use skep_wire::seal::Key;
 
+use crate::cluster_cache::ClusterCache;
 use crate::control::{bind_console, start_console};
-use crate::cooperation::Cooperation;
 use crate::demotion::demote;
-use crate::direct::{Directing, cluster_key, config_of_node};
+use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
@@ -63,7 +63,7 @@ struct Begun {
     roles: Roles,
     file: Option<PathBuf>,
     key: Option<Key>,
-    directing: Directing,
+    direct_dispatch: DirectDispatch,
 }
 
 /// A process, from its start to its end.
@@ -87,18 +87,19 @@ impl Process {
         skep_serve::raise_descriptor_limit();
         let key = cluster_key(&config)?;
         // Before anything listens: it puts virtual addresses on this machine.
-        let directing = Directing::prepare(&config, &roles, file.as_deref(), key.as_ref())?;
-        let undo = directing.undo();
-        let begun = Begun { config, roles, file, key, directing };
+        let direct_dispatch =
+            DirectDispatch::prepare(&config, &roles, file.as_deref(), key.as_ref())?;
+        let undo = direct_dispatch.undo();
+        let begun = Begun { config, roles, file, key, direct_dispatch };
         Self::start_prepared(begun).inspect_err(|_| undo.run())
     }
 
     fn start_prepared(begun: Begun) -> anyhow::Result<Self> {
-        let Begun { config, roles, file, key, directing } = begun;
+        let Begun { config, roles, file, key, direct_dispatch } = begun;
         let threads = threads(&config);
-        let doors = doors(&config, &roles, &directing, threads)?;
-        let (mut cooperation, peers) =
-            Cooperation::prepare(&config, &roles, threads, key.as_ref())?;
+        let doors = doors(&config, &roles, &direct_dispatch, threads)?;
+        let (mut cluster_cache, peers) =
+            ClusterCache::prepare(&config, &roles, threads, key.as_ref())?;
         let console = bind_console(&config, &roles, file.is_some())?;
         // All that takes privileges is done, and no other thread is there yet.
         demote(&config, &roles, file.as_deref())?;
@@ -111,18 +112,19 @@ impl Process {
         let node = node.transpose()?;
         let dispatchers = dispatchers(&config, &roles)?;
         let parts = parts(doors, peers, node.as_ref(), &dispatchers);
-        let on_reign = cooperation.coordinate(&config, &roles, seed(), &registry)?;
-        let mut reporting = Reporting::new(&config, &dispatchers, cooperation.on_load());
-        let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_reign)?;
-        let directing = directing.start(&config, &roles, &dispatchers, &registry, reports)?;
+        let on_term = cluster_cache.coordinate(&config, &roles, seed(), &registry)?;
+        let mut reporting = Reporting::new(&config, &dispatchers, cluster_cache.on_load());
+        let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
+        let direct_dispatch =
+            direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
         reporting.start(&config, &roles, node.as_ref(), &registry, key.as_ref())?;
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
         if let Some(node) = &node {
-            cooperation.join(&config, &roles, node)?;
+            cluster_cache.join(&config, &roles, node)?;
         }
-        cooperation.show_streams(&registry, node.as_deref());
+        cluster_cache.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
         for dispatcher in &dispatchers {
@@ -140,8 +142,8 @@ impl Process {
             access_log.handle(),
             node,
             dispatchers,
-            directing,
-            cooperation,
+            direct_dispatch,
+            cluster_cache,
             reporting,
         );
         let running = Arc::new(running);
@@ -225,10 +227,11 @@ impl Process {
 fn doors(
     config: &Config,
     roles: &Roles,
-    directing: &Directing,
+    direct_dispatch: &DirectDispatch,
     threads: usize,
 ) -> anyhow::Result<Vec<(Door, ListenerGroup)>> {
-    let of_node = node_addresses(config, roles, directing).into_iter().map(|it| (Door::Node, it));
+    let of_node =
+        node_addresses(config, roles, direct_dispatch).into_iter().map(|it| (Door::Node, it));
     let services = config.services.iter().enumerate().filter(|_| roles.services);
     // In direct dispatch packets pass by here without being seen.
     let own = services.filter(|(_, service)| service.dispatch != Dispatch::Direct);
@@ -332,9 +335,13 @@ fn listen_for<S: Service>(
 }
 
 /// Where the node of this process serves clients and dispatchers.
-fn node_addresses(config: &Config, roles: &Roles, directing: &Directing) -> Vec<SocketAddr> {
+fn node_addresses(
+    config: &Config,
+    roles: &Roles,
+    direct_dispatch: &DirectDispatch,
+) -> Vec<SocketAddr> {
     let own = roles.node.as_ref().and_then(|name| config.node(name));
-    let virtual_ones = directing.node_addresses(config, roles);
+    let virtual_ones = direct_dispatch.node_addresses(config, roles);
     own.map(|node| node.address).into_iter().chain(virtual_ones).collect()
 }
 

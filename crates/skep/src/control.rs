@@ -78,8 +78,8 @@ impl Control for Management {
             traffic: Traffic::from(&snapshot),
             node: local_node(running, &config, &snapshot),
             services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
-            direct: running.directing.status(),
-            cache: running.cooperation.status(),
+            direct: running.direct_dispatch.status(),
+            cache: running.cluster_cache.status(),
             loads: running.reporting.status(),
         }
     }
@@ -94,7 +94,7 @@ impl Control for Management {
                 && status.nodes.iter().any(|node| node.name == name)
         };
         match self.0.dispatchers.iter().any(is_steered) {
-            true => self.0.directing.await_drained(name),
+            true => self.0.direct_dispatch.await_drained(name),
             false => Ok(()),
         }
     }

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
-use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnReign};
+use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnTerm};
 use skep_telemetry::Registry;
 use skep_wire::guard::{Counters, Order};
 use skep_wire::seal::{Key, OpenError};
@@ -22,9 +22,10 @@ use crate::reporting::LoadSource;
 use crate::running::Roles;
 use crate::stores::Stores;
 
-/// Parts of this process in direct dispatch; empty where there is none.
+/// Direct dispatch in this process: netguard, the dispatcher's part and the node's part; empty
+/// where there is none.
 #[derive(Default)]
-pub(crate) struct Directing {
+pub(crate) struct DirectDispatch {
     guardian: Option<Arc<Guardian>>,
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
@@ -38,7 +39,7 @@ pub(crate) struct Reports {
     /// Told what nodes have to do.
     pub(crate) loads: Arc<Loads>,
     /// Told who is active.
-    pub(crate) on_reign: OnReign,
+    pub(crate) on_term: OnTerm,
 }
 
 /// Takes away what a start has put on this machine, and it alone.
@@ -53,7 +54,7 @@ impl Undo {
     }
 }
 
-impl Directing {
+impl DirectDispatch {
     /// What comes before listeners: a guard, and virtual addresses on a node.
     pub(crate) fn prepare(
         config: &Config,
@@ -100,7 +101,7 @@ impl Directing {
         reporting: Reports,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
-        let Reports { load, loads, on_reign } = reporting;
+        let Reports { load, loads, on_term } = reporting;
         if let (Some(name), Some(load)) = (&roles.node, load) {
             let parts = AgentParts {
                 name: name.clone(),
@@ -119,20 +120,21 @@ impl Directing {
         }
         if let Some(name) = dispatcher_name(config, roles) {
             let stores = Stores::open(config, &name)?;
-            let (last_epoch, local, referee) = (stores.last_epoch(), stores.local, stores.shared);
-            let is_shared = referee.is_some();
+            let (last_epoch, local, shared_store) =
+                (stores.last_epoch(), stores.local, stores.shared);
+            let is_shared = shared_store.is_some();
             let parts = DirectParts {
                 name,
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
                 dispatchers: dispatchers.to_vec(),
                 last_epoch,
-                // The shared one is the referee's: not waited for.
+                // The shared one is the lease observer's: not waited for.
                 persist: Box::new(move |epoch| local.record_epoch(epoch).wait()),
                 on_guard_gone: Box::new(end_without_guard),
                 loads,
-                on_reign,
-                referee,
+                on_term,
+                shared_store,
             };
             let direct = Arc::new(Direct::start(config, parts)?);
             register_direct(registry, &direct);

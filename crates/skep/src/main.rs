@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod cluster_cache;
 mod commands;
 mod compose;
 mod control;
-mod cooperation;
 mod demotion;
 mod direct;
 mod guardian;

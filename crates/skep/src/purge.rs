@@ -20,7 +20,7 @@ pub(crate) fn purge(
 ) -> Result<Purged, ControlError> {
     let config = running.config();
     let what = parse(&config, what)?;
-    if let Some(coordination) = running.cooperation.coordination() {
+    if let Some(coordination) = running.cluster_cache.coordination() {
         return at_all(coordination, &config, what, timeout_ms);
     }
     match (&running.node, config.nodes.as_slice()) {

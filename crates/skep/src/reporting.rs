@@ -8,7 +8,7 @@ use anyhow::Context;
 use skep_agent::{Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
-use skep_dispatcher::{Dispatcher, Ear, Loads, OnLoad, OnReign, register_reports};
+use skep_dispatcher::{Dispatcher, LoadReceiver, Loads, OnLoad, OnTerm, register_reports};
 use skep_node::Node;
 use skep_telemetry::Registry;
 use skep_wire::message::{Name, NodeLoad};
@@ -22,7 +22,7 @@ use crate::running::Roles;
 pub(crate) struct Reporting {
     /// What was heard here.
     loads: Arc<Loads>,
-    ear: Option<Arc<Ear>>,
+    receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 impl Reporting {
     /// Hears nobody yet; `dispatchers` and `on_load` will be told of what is heard.
     pub(crate) fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Self {
-        Self { loads: Loads::new(config, dispatchers, on_load), ear: None, reporter: None }
+        Self { loads: Loads::new(config, dispatchers, on_load), receiver: None, reporter: None }
     }
 
     /// What goes with heartbeats, or comes of them.
@@ -41,10 +41,10 @@ impl Reporting {
         roles: &Roles,
         node: Option<&Arc<Node>>,
         registry: &Arc<Registry>,
-        on_reign: OnReign,
+        on_term: OnTerm,
     ) -> anyhow::Result<Reports> {
         let load = node.map(|node| self.source(roles, node, registry)).transpose()?;
-        Ok(Reports { load, loads: Arc::clone(&self.loads), on_reign })
+        Ok(Reports { load, loads: Arc::clone(&self.loads), on_term })
     }
 
     /// The load of `node`, which is also heard here if this process dispatches:
@@ -83,8 +83,8 @@ impl Reporting {
         let Some(key) = key.filter(|_| is_told) else { return Ok(()) };
         let name = dispatcher_name(config, roles);
         if let Some(name) = name.filter(|it| config.dispatcher(it).is_some_and(has_address)) {
-            let ear = Ear::start(config, &name, key, &self.loads);
-            self.ear = Some(Arc::new(ear.context("cannot hear nodes' loads")?));
+            let receiver = LoadReceiver::start(config, &name, key, &self.loads);
+            self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
             let load = self.source(roles, node, registry)?;
@@ -92,9 +92,9 @@ impl Reporting {
             let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
             self.reporter = Some(Arc::new(reporter));
         }
-        let (ear, reporter) = (self.ear.clone(), self.reporter.clone());
+        let (receiver, reporter) = (self.receiver.clone(), self.reporter.clone());
         register_datagrams(registry, move |reason| {
-            let heard = ear.iter().map(|ear| ear.datagrams().refused(reason));
+            let heard = receiver.iter().map(|receiver| receiver.datagrams().refused(reason));
             let told = reporter.iter().map(|reporter| reporter.datagrams().refused(reason));
             heard.chain(told).sum()
         });
@@ -104,8 +104,8 @@ impl Reporting {
     /// Takes up a new config.
     pub(crate) fn reload(&self, config: &Config) {
         self.loads.reload(config);
-        if let Some(ear) = &self.ear {
-            ear.reload(config);
+        if let Some(receiver) = &self.receiver {
+            receiver.reload(config);
         }
     }
 

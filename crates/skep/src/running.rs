@@ -15,10 +15,10 @@ use skep_engine::Settings;
 use skep_node::Node;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
+use crate::cluster_cache::ClusterCache;
 use crate::commands::load_config;
-use crate::cooperation::Cooperation;
 use crate::demotion::check_sites;
-use crate::direct::{Directing, config_of_node};
+use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
 use crate::settings::{Admissions, engine_settings, threads};
 
@@ -41,8 +41,8 @@ pub(crate) struct Running {
     pub(crate) started_at: SystemTime,
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
-    pub(crate) directing: Directing,
-    pub(crate) cooperation: Cooperation,
+    pub(crate) direct_dispatch: DirectDispatch,
+    pub(crate) cluster_cache: ClusterCache,
     pub(crate) reporting: Reporting,
     file: Option<PathBuf>,
     leaving: AtomicBool,
@@ -68,8 +68,8 @@ impl Running {
         log: LogHandle,
         node: Option<Arc<Node>>,
         dispatchers: Vec<Arc<Dispatcher>>,
-        directing: Directing,
-        cooperation: Cooperation,
+        direct_dispatch: DirectDispatch,
+        cluster_cache: ClusterCache,
         reporting: Reporting,
     ) -> Self {
         if let Some(node) = &node {
@@ -82,8 +82,8 @@ impl Running {
             started_at: SystemTime::now(),
             node,
             dispatchers,
-            directing,
-            cooperation,
+            direct_dispatch,
+            cluster_cache,
             reporting,
             file,
             leaving: AtomicBool::new(false),
@@ -142,7 +142,7 @@ impl Running {
     /// take to notice: two rounds of checks.
     pub(crate) fn leave(&self) -> Duration {
         self.leaving.store(true, Ordering::Relaxed);
-        self.directing.leave();
+        self.direct_dispatch.leave();
         let (Some(node), config) = (&self.node, self.config()) else { return Duration::ZERO };
         node.leave();
         let rounds_ms = config.services.iter().map(|service| 2 * service.health.interval_ms).max();
@@ -186,7 +186,7 @@ impl Running {
         for dispatcher in &self.dispatchers {
             dispatcher.reload(&config);
         }
-        self.directing.reload(&config)?;
+        self.direct_dispatch.reload(&config)?;
         self.reporting.reload(&config);
         self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
         self.admissions.set_limits(&config);
@@ -209,7 +209,7 @@ fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
         node.store_stats().indexed_bytes as f64
     });
     gauge("skep_cache_spare_bytes", "Of these, bytes that another node keeps, too.", |node| {
-        node.store_stats().spare_bytes as f64
+        node.store_stats().redundant_bytes as f64
     });
     gauge(
         "skep_cache_alive_bytes",

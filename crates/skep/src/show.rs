@@ -126,12 +126,12 @@ pub(crate) fn stale(report: &NodeReport) -> String {
 
 /// The coordinator of the caches, and what nodes hold.
 fn cache(out: &mut String, part: &CoordinatorStatus) {
-    let duty = if part.is_active { "answers" } else { "stands by" };
+    let state = if part.is_active { "answers" } else { "stands by" };
     let segments = plural(part.segments, "segment");
     line(
         out,
         &format!(
-            "cluster cache: coordinator {duty}, epoch {}, {segments} in {} copies, {} fills",
+            "cluster cache: coordinator {state}, epoch {}, {segments} in {} copies, {} fills",
             part.epoch,
             count(part.copies),
             count(part.leases)
@@ -159,7 +159,7 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
 /// A part in direct dispatch, and what is wrong with it.
 fn direct(out: &mut String, part: &DirectStatus) {
     let place = format!("{} on {}, table {}", part.attached, part.device, part.table_generation);
-    let duty = match (part.stage.as_str(), &part.active) {
+    let state = match (part.stage.as_str(), &part.active) {
         ("node", _) => "direct: node".to_owned(),
         ("active", _) => format!("direct: active, epoch {}", part.epoch),
         (stage, Some(active)) => {
@@ -167,7 +167,7 @@ fn direct(out: &mut String, part: &DirectStatus) {
         }
         (stage, None) => format!("direct: {stage}, nobody is active"),
     };
-    line(out, &format!("{duty}, {place}"));
+    line(out, &format!("{state}, {place}"));
     for peer in &part.peers {
         let silence = match peer.stage.as_str() {
             "silent" => format!(" for {}", duration(peer.silent_ms)),

@@ -5,7 +5,7 @@
 //! and [`cluster`] is the order in which all this happens.
 //!
 //! With `--dispatch direct` every process gets a machine of its own, a network
-//! namespace in a test bed ([`ground`]).
+//! namespace in a test bed ([`environment`]).
 //!
 //! Invariants: nothing is left behind, however this process ends. Children
 //! hold a pipe whose other end is here alone, and end when it closes; a folder
@@ -13,8 +13,8 @@
 
 mod child;
 mod cluster;
+mod environment;
 mod folder;
-mod ground;
 mod limits;
 mod plan;
 mod ports;

@@ -26,7 +26,7 @@ pub(crate) const BRISK: Patience = Patience { client_ms: 400, stall_ms: 400, res
 /// Long enough for hundreds of clients and servers at once that are well and wait for the
 /// processor.
 pub(crate) const PATIENT: Patience =
-    Patience { client_ms: 5_000, stall_ms: 600, response_ms: 2_000 };
+    Patience { client_ms: 5_000, stall_ms: 600, response_ms: 4_000 };
 
 impl Patience {
     /// Lines of a config.

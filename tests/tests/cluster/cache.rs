@@ -36,12 +36,12 @@ fn what_one_node_has_read_the_others_get_from_it() {
     cluster.wait_sum(PEER, 10);
     assert_eq!(cluster.sum(ORIGIN), 5, "each segment was read once");
     // What another keeps, too, is to leave first.
-    let spare = |node| cluster.metric(node, "skep_cache_spare_bytes");
+    let redundant = |node| cluster.metric(node, "skep_cache_spare_bytes");
     let all = 5 + large.len() as u64;
     // Each of five segments takes a little beside its bytes.
     let is_all = |bytes: u64| (all..all + 5 * 1024).contains(&bytes);
-    let spares = ["node-1", "node-2", "node-3"].map(spare);
-    assert!(spares[0] == 0 && is_all(spares[1]) && is_all(spares[2]), "{spares:?}");
+    let redundant = ["node-1", "node-2", "node-3"].map(redundant);
+    assert!(redundant[0] == 0 && is_all(redundant[1]) && is_all(redundant[2]), "{redundant:?}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use skep_tests::content::{assert_same, version};
 use skep_tests::fake::{FakeNode, Greeting, Said};
 use skep_tests::origin::{Answer, FRESH, HEAD_RANGE, Origin};
 use skep_tests::sought::{
-    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, PLACED, REFUSED,
+    DIRECTORY_ERROR, LOST, ORIGIN, ORIGIN_BYTES, OWNER, PEER, PEER_BYTES, REFUSED, REMOTE_FILLS,
 };
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 use skep_wire::cache::{
@@ -172,10 +172,10 @@ fn a_node_with_room_that_does_not_fill_costs_a_detour() {
     };
     let asked = fake.asked().iter().filter(|request| leased(request)).count();
     assert!(asked >= stories.len(), "each story was told: {asked}");
-    let placed = cluster.sum(PLACED);
-    assert!(placed > 0 && placed < SEGMENTS as u64 / 2, "{placed}");
+    let remote_fills = cluster.sum(REMOTE_FILLS);
+    assert!(remote_fills > 0 && remote_fills < SEGMENTS as u64 / 2, "{remote_fills}");
     // Or more: what leaves so small a memory before it is asked for is read again.
-    let from_disk = || cluster.sum(ORIGIN) >= SEGMENTS as u64 - placed;
+    let from_disk = || cluster.sum(ORIGIN) >= SEGMENTS as u64 - remote_fills;
     poll_until(PATIENCE, "what the other did not give is read", from_disk);
 }
 
@@ -319,7 +319,7 @@ fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
 }
 
 #[test]
-fn who_offers_a_last_copy_and_does_not_give_it_keeps_nobody_waiting() {
+fn who_offers_a_sole_replica_and_does_not_give_it_keeps_nobody_waiting() {
     let body = version(1, LEN);
     let site = Site::new().with("a", &body).with("b", &body);
     let cluster = CacheCluster::start(1, 1, site, "");
@@ -405,7 +405,7 @@ fn when_the_leader_of_a_fill_dies_the_next_one_goes_on_where_it_was() {
     cluster.run("node-1");
     cluster.wait_linked(3);
     assert_same(&cluster.get("node-1", "/a").body, &body);
-    // The head was node-1's to hand on, and is asked for again; the bytes are not.
+    // The head was node-1's to tell, and is asked for again; the bytes are not.
     let is_head = |range: &&String| **range == HEAD_RANGE;
     assert_eq!(origin.ranges().iter().filter(|range| !is_head(range)).count(), 1);
     assert!(origin.asked().len() <= 3);

@@ -8,7 +8,7 @@ use skep_tests::cache::CacheCluster;
 use skep_tests::direct::figure;
 use skep_tests::origin::Origin;
 use skep_tests::sought::{LOST, REFUSED, SILENT};
-use skep_tests::sought::{ORIGIN_BYTES, PLACED};
+use skep_tests::sought::{ORIGIN_BYTES, REMOTE_FILLS};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 const PATTERN: Pattern = Pattern { seed: 7 };
@@ -41,13 +41,13 @@ fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
             assert_eq!(PATTERN.first_wrong(0, &whole.body), None, "{what}, {nth}");
             assert_eq!(whole.body.len() as u64, LEN, "{what}, {nth}");
         }
-        let [read, placed] = [ORIGIN_BYTES, PLACED].map(|metric| cluster.sum(metric));
+        let [read, remote_fills] = [ORIGIN_BYTES, REMOTE_FILLS].map(|metric| cluster.sum(metric));
         figure(&format!(
             "a file of two nodes' memories at three nodes, read in order at each: {} % of it \
-             came from {what}, {placed} segments to where there was room",
+             came from {what}, {remote_fills} segments by remote fills",
             read * 100 / LEN
         ));
-        assert!(placed > 0, "{what}: one node's memory has room for half of it");
+        assert!(remote_fills > 0, "{what}: one node's memory has room for half of it");
         assert!(read * 100 <= LEN * PERCENT_MAX, "{what}: {read} of {LEN} bytes");
     }
 }

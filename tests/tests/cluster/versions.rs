@@ -56,7 +56,7 @@ fn nodes_that_know_different_lengths_under_one_tag_do_not_meet() {
 }
 
 #[test]
-fn what_was_caught_half_written_is_handed_on_to_no_node() {
+fn what_was_caught_half_written_is_passed_on_to_no_node() {
     const LEN: usize = 700_000;
     const VERSIONS: u32 = 16;
     // On a disk that all see, and on one that only node-1 sees.

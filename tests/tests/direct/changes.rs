@@ -92,6 +92,7 @@ fn no_change_is_seen_by_clients() {
     let Some(_crowd) = Crowd::of(2000) else { return };
     let mut setup = Setup::of(2, 4);
     setup.nodes.pop();
+    setup.alone = true;
     setup.direct = RATES.to_owned();
     let Some(cluster) = DirectCluster::start(setup) else { return };
     // Runs already, and knows the dispatchers: the operator adds it by a command.

@@ -132,7 +132,7 @@ fn a_split_lan_has_two_active_dispatchers_and_one_when_it_heals() {
 
     let healed = Instant::now();
     bed.heal_all().unwrap();
-    poll_until(PATIENCE, "one of them steps back", || cluster.holders() == [new.clone()]);
+    poll_until(PATIENCE, "one of them steps down", || cluster.holders() == [new.clone()]);
     let healed_ms = healed.elapsed().as_millis();
     let winner = mac(cluster.machine(&new));
     for client in ["client-1", "client-2"] {
@@ -243,7 +243,12 @@ fn two_clusters_with_one_address_are_told_apart() {
         ours.vip().ip()
     );
     theirs.wait_log(THEIRS, &named);
-    theirs.wait_log(THEIRS, "not taking it; give each cluster its own");
+    // On a busy machine the answer to its probe comes only when it has begun to claim.
+    poll_until(PATIENCE, "it leaves the address", || {
+        let log = theirs.log(THEIRS);
+        log.contains("not taking it; give each cluster its own")
+            || log.contains(&format!("not active any more: {named}"))
+    });
     requests.wait_for_more(100);
     assert!(theirs.holders().is_empty());
     // Who comes while it cannot be seen takes it, until it can.
@@ -262,15 +267,15 @@ fn two_clusters_with_one_address_are_told_apart() {
     requests.wait_for_more(3 * u64::from(PER_SECOND));
     let healed = Instant::now();
     bed.heal_all().unwrap();
-    poll_until(PATIENCE, "the other steps back", || theirs.holders().is_empty());
+    poll_until(PATIENCE, "the other steps down", || theirs.holders().is_empty());
     let healed_ms = healed.elapsed().as_millis();
     theirs.wait_log(THEIRS, &format!("not active any more: {named}"));
-    // Ours names it, too, if it sees its claim before it steps back.
+    // Ours names it, too, if it sees its claim before it steps down.
     requests.wait_for_more(200);
     assert_eq!(ours.holders(), [OURS]);
     let (done, gap_ms) = finish(requests, "another cluster with the same address");
     figure(&format!(
-        "two clusters with one address: the other steps back after {healed_ms} ms, {done} \
+        "two clusters with one address: the other steps down after {healed_ms} ms, {done} \
          requests of the first, none failed, {gap_ms} ms without"
     ));
 }

@@ -1,9 +1,13 @@
 //! The second chance: connections outlive the flow table, because a node hands
 //! on what belongs to an earlier owner.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
 use skep_lab::Machine;
-use skep_tests::direct::{DirectCluster, Loads, Setup, figure};
+use skep_tests::direct::{DirectCluster, LONG, Loads, SHORT, Setup, figure};
 use skep_tests::{Crowd, PATIENCE, poll_until};
+use socket2::{Domain, Socket, Type};
 
 /// Long downloads that each client begins under each membership.
 const DOWNLOADS: usize = 100;
@@ -113,6 +117,52 @@ fn outlive_the_flow_table(policy: &str) {
     let Some(mut scene) = Scene::new(policy, "new_flows_per_s_max = 1") else { return };
     scene.change_nodes();
     scene.finish(&format!("{policy}, no flow table"));
+}
+
+/// A port of a client has a connection with one node, which that node ends, so that its kernel
+/// remembers it for a minute; then the same port has one with another node.
+#[test]
+fn a_port_that_is_used_again_keeps_its_later_connection() {
+    const PORTS: std::ops::Range<u16> = 2_000..2_062;
+    let Some(cluster) = DirectCluster::start(Setup::of(1, 4)) else { return };
+    let client = cluster.machine("client-1");
+    let earlier: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, SHORT.0)).collect();
+    for mut stream in earlier {
+        // The node has ended it; whoever reads to the end takes that.
+        stream.read_to_end(&mut Vec::new()).unwrap();
+    }
+    let later: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, LONG.0)).collect();
+    let machine = cluster.machine(DISPATCHER);
+    machine.kill().unwrap();
+    machine.boot().unwrap();
+    cluster.run(DISPATCHER);
+    cluster.wait_active();
+    for (mut stream, port) in later.into_iter().zip(PORTS) {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap_or_else(|error| panic!("port {port}: {error}"));
+        assert!(bytes.len() as u64 > LONG.1, "port {port}: {} bytes", bytes.len());
+    }
+}
+
+/// Asks for `path` from a port of a client, on a connection that the node ends.
+fn ask_from(cluster: &DirectCluster, client: &Machine, port: u16, path: &str) -> TcpStream {
+    let vip = cluster.vip();
+    let socket = client
+        .run(|| {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
+            // So that a long reply stays with its node.
+            socket.set_recv_buffer_size(8 * 1024).unwrap();
+            socket.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into()).unwrap();
+            socket.connect(&vip.into()).unwrap();
+            socket
+        })
+        .unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
 }
 
 #[test]

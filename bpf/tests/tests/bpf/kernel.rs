@@ -2,8 +2,9 @@
 
 //! its sockets under the node's program.
 
-use std::io::{Write, stderr};
+use std::io::{Read, Write, stderr};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use skep_bpf_tests::encode::read_event;
 use skep_bpf_tests::frames::*;
@@ -11,6 +12,7 @@ use skep_bpf_tests::world::*;
 use skep_bpf_tests::{Kernel, Machine, Object};
 use skep_steer::Tables;
 use skep_wire::steer::{Flow, Measure, NO_NODE, Protocol, ROW_NODES, ROWS, Row, Service, Verdict};
+use socket2::{Domain, Socket, Type};
 
 fn load(object: Object) -> Option<Kernel> {
     Kernel::load(object)
@@ -131,6 +133,77 @@ fn a_node_keeps_what_it_has_a_socket_for() {
         assert_eq!(from(&mut kernel, 1, FIN | ACK), Verdict::NodeHandOn);
         drop((client, accepted, listener));
         assert_eq!(from(&mut kernel, 1, SYN), Verdict::NodeHandOn, "nobody listens any more");
+    }
+}
+
+/// The numbers of the next segment that comes to `service` from `client`.
+fn next_segment(segments: &mut Socket, client: u16, service: u16) -> (u32, u32) {
+    let mut packet = [0; 128];
+    loop {
+        let len = segments.read(&mut packet).unwrap();
+        let number = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+        let ports = [client.to_be_bytes(), service.to_be_bytes()].concat();
+        if len >= 40 && packet[20..24] == ports {
+            return (number(24), number(28));
+        }
+    }
+}
+
+/// What the kernel remembers of a connection is told from a later one of the same port, by both
+/// numbers; while the client has not closed, what comes behind a gap is of the earlier one, too.
+#[test]
+fn a_node_keeps_what_continues_an_ended_connection_and_hands_on_a_later_one() {
+    const FAR_BYTES: u32 = 1 << 20;
+    let Some(mut kernel) = load(Object::Node) else { return };
+    let ip = Ipv4Addr::LOCALHOST;
+    let listener = TcpListener::bind((ip, 0)).unwrap();
+    let service = listener.local_addr().unwrap();
+    kernel.set_tables(&world_with(service)).unwrap();
+    let mut segments = Socket::new(Domain::IPV4, Type::RAW, Some(socket2::Protocol::TCP)).unwrap();
+    segments.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+
+    let client = TcpStream::connect(service).unwrap();
+    let port = client.local_addr().unwrap().port();
+    let mut fate = |end: (u32, u32), flags, ahead: u32, acknowledged: u32| {
+        let frame = tcp_frame(ip.into(), port, ip.into(), service.port(), flags);
+        let (sequence, acknowledged) =
+            (end.0.wrapping_add(ahead), end.1.wrapping_add(acknowledged));
+        kernel.run(0, &tcp_frame_at(frame, sequence, acknowledged)).unwrap().verdict
+    };
+    let behind = 0u32.wrapping_sub(FAR_BYTES);
+    // The node closes first, and forgets all but the numbers.
+    drop(listener.accept().unwrap());
+    let _syn = next_segment(&mut segments, port, service.port());
+    let _handshake = next_segment(&mut segments, port, service.port());
+    let half = next_segment(&mut segments, port, service.port());
+    for (ahead, acknowledged, wanted) in [
+        (0, 0, Verdict::NodeOwn),
+        (FAR_BYTES, 0, Verdict::NodeOwn),
+        (FAR_BYTES + 1, 0, Verdict::NodeHandOn),
+        (behind + 1, 0, Verdict::NodeOwn),
+        (behind, 0, Verdict::NodeHandOn),
+        (0, 1, Verdict::NodeHandOn),
+        (0, behind, Verdict::NodeHandOn),
+    ] {
+        let found = fate(half, ACK, ahead, acknowledged);
+        assert_eq!(found, wanted, "half closed: {ahead:#x} ahead, {acknowledged:#x}");
+    }
+    drop(client);
+    let (sequence, acknowledged) = next_segment(&mut segments, port, service.port());
+    let end = (sequence.wrapping_add(1), acknowledged);
+    for (flags, ahead, acknowledged, wanted) in [
+        (ACK, 0, 0, Verdict::NodeOwn),
+        (FIN | ACK, 0u32.wrapping_sub(1), 0, Verdict::NodeOwn),
+        (ACK, 1, 0, Verdict::NodeHandOn),
+        (ACK, behind + 1, behind + 1, Verdict::NodeOwn),
+        (ACK, behind, 0, Verdict::NodeHandOn),
+        (ACK, 0, 1, Verdict::NodeHandOn),
+        (RST, 0, 1, Verdict::NodeOwn),
+        (RST, 1, 0, Verdict::NodeHandOn),
+        (SYN, 1, 0, Verdict::NodeOwn),
+    ] {
+        let found = fate(end, flags, ahead, acknowledged);
+        assert_eq!(found, wanted, "ended: {flags:#x}, {ahead:#x} ahead, {acknowledged:#x}");
     }
 }
 

@@ -43,7 +43,7 @@ pub enum Stage {
     Standby,
     /// Holds the virtual addresses.
     Active,
-    /// Lets them be: it stops, or a stranger holds them.
+    /// Lets them be: it stops, or a machine outside the cluster holds them.
     Leaving,
 }
 
@@ -54,7 +54,7 @@ pub struct DispatcherBeat {
     pub name: Name,
     /// What it does.
     pub stage: Stage,
-    /// Of its reign if it is active; else the greatest that it has heard of.
+    /// Of its term if it is active; else the greatest that it has heard of.
     pub epoch: u64,
     /// Who is to be active when all are well: the highest.
     pub priority: u32,

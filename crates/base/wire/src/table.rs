@@ -16,9 +16,9 @@ use crate::steer::{CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICE
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct TableVersion {
-    /// The reign of its author.
+    /// The term of its author.
     pub epoch: u64,
-    /// Its number in that reign, from 1.
+    /// Its number in that term, from 1.
     pub generation: u64,
 }
 

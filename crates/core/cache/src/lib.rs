@@ -19,8 +19,9 @@
 //! gone, so a scan over the whole site cannot empty the main queue.
 //!
 //! Three things differ from the paper. Values that can be had elsewhere, in
-//! another node's memory, wait in a queue of their own, `spare`: they leave
-//! first, unless they are hit again and again and are few. Queues are bounded in bytes, not objects.
+//! another node's memory, wait in a queue of their own, `redundant`: they leave
+//! first, unless they are hit again and again and are few. Queues are bounded in
+//! bytes, not objects.
 //! And an object larger than the small queue is admitted as long as it fits the
 //! cache: the authors' simulator refuses it, since whole files of that size
 //! would flush the queue, but our objects are segments of at most 4 MiB, and a

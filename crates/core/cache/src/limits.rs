@@ -13,15 +13,15 @@ pub const PROMOTION_HITS: u8 = 2;
 /// Share of the small queue in the capacity, in percent: the paper's value.
 pub(crate) const SMALL_PERCENT: u64 = 10;
 
-/// Share of the capacity that spares may always have, in percent: time enough
+/// Share of the capacity that redundant values may always have, in percent: time enough
 /// for a hot one to be hit before it is looked at. What they have takes the
 /// place of values that are nowhere else, so it is small.
-pub(crate) const SPARE_PERCENT_MIN: u64 = 3;
+pub(crate) const REDUNDANT_PERCENT_MIN: u64 = 3;
 
-/// Share of the capacity that spares may have if all of them are hit, in
-/// percent: the copies of what all nodes are asked for. Beyond it even they
+/// Share of the capacity that redundant values may have if all of them are hit, in
+/// percent: the replicas of what all nodes are asked for. Beyond it even they
 /// leave, since each byte of them is a byte less that the cluster holds.
-pub(crate) const SPARE_PERCENT_MAX: u64 = 25;
+pub(crate) const REDUNDANT_PERCENT_MAX: u64 = 25;
 
 /// Bytes of evicted entries that ghosts remember, in percent of the capacity:
 /// as much as the main queue holds.

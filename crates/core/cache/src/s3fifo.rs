@@ -11,8 +11,8 @@ use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 use crate::entry::{Entry, TooLarge};
 use crate::ghost::Ghosts;
 use crate::limits::{
-    FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, SMALL_PERCENT, SPARE_PERCENT_MAX,
-    SPARE_PERCENT_MIN,
+    FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, REDUNDANT_PERCENT_MAX,
+    REDUNDANT_PERCENT_MIN, SMALL_PERCENT,
 };
 use crate::queue::{Arena, Index, Queue, is_sparse, store};
 
@@ -27,7 +27,7 @@ pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
     hasher: S,
     small: Queue,
     main: Queue,
-    spare: Queue,
+    redundant: Queue,
     ghosts: Ghosts,
     capacity_bytes: u64,
     entries_max: usize,
@@ -44,7 +44,7 @@ struct Resident<K, V> {
 enum Place {
     Small,
     Main,
-    Spare,
+    Redundant,
 }
 
 impl<K: Hash + Eq, V: Entry> S3Fifo<K, V> {
@@ -63,7 +63,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             hasher,
             small: Queue::new(),
             main: Queue::new(),
-            spare: Queue::new(),
+            redundant: Queue::new(),
             ghosts: Ghosts::new(),
             capacity_bytes,
             entries_max: usize::MAX,
@@ -121,15 +121,15 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         removed.map(|resident| resident.value)
     }
 
-    /// Says whether the value under `key` is a spare: whoever needs it can get
+    /// Says whether the value under `key` is redundant: whoever needs it can get
     /// it elsewhere, so that it leaves before those that are not. One that no
     /// longer is has proved useful.
-    pub fn set_spare<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_spare: bool) {
+    pub fn set_redundant<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_redundant: bool) {
         let Some(index) = self.find(self.hasher.hash_one(key), key) else { return };
-        let was_spare = self.arena[index as usize].item.place == Place::Spare;
-        if was_spare != is_spare {
+        let was_redundant = self.arena[index as usize].item.place == Place::Redundant;
+        if was_redundant != is_redundant {
             self.dequeue(index);
-            self.enqueue(index, if is_spare { Place::Spare } else { Place::Main });
+            self.enqueue(index, if is_redundant { Place::Redundant } else { Place::Main });
         }
     }
 
@@ -154,7 +154,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.settle();
     }
 
-    /// All entries: the small queue, the main queue, the spares, each newest
+    /// All entries: the small queue, the main queue, the redundant ones, each newest
     /// first.
     pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.residents().map(|(_, resident)| (&resident.key, &resident.value))
@@ -168,24 +168,24 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     /// At most `count` entries of each queue that are the next to be looked at
     /// when something has to leave, the first one first.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = (&K, &V)> {
-        let queues = [&self.spare, &self.small, &self.main];
+        let queues = [&self.redundant, &self.small, &self.main];
         let oldest = queues.into_iter().flat_map(move |it| it.iter_oldest(&self.arena).take(count));
         oldest.map(|(_, resident)| (&resident.key, &resident.value))
     }
 
     /// Bytes of all values.
     pub fn bytes(&self) -> u64 {
-        self.small.bytes() + self.main.bytes() + self.spare.bytes()
+        self.small.bytes() + self.main.bytes() + self.redundant.bytes()
     }
 
-    /// Bytes of the spares.
-    pub fn spare_bytes(&self) -> u64 {
-        self.spare.bytes()
+    /// Bytes of the redundant values.
+    pub fn redundant_bytes(&self) -> u64 {
+        self.redundant.bytes()
     }
 
     /// Of these, bytes that leave before any other value does.
     pub fn dispensable_bytes(&self) -> u64 {
-        self.spare.bytes().saturating_sub(percent(self.capacity_bytes, SPARE_PERCENT_MIN))
+        self.redundant.bytes().saturating_sub(percent(self.capacity_bytes, REDUNDANT_PERCENT_MIN))
     }
 
     /// Bytes of the values in the main queue: those that proved useful.
@@ -222,7 +222,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     fn residents(&self) -> impl Iterator<Item = (Index, &Resident<K, V>)> {
-        let queues = [&self.small, &self.main, &self.spare];
+        let queues = [&self.small, &self.main, &self.redundant];
         queues.into_iter().flat_map(|queue| queue.iter(&self.arena))
     }
 
@@ -263,7 +263,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         match place {
             Place::Small => self.small.push(&mut self.arena, index),
             Place::Main => self.main.push(&mut self.arena, index),
-            Place::Spare => self.spare.push(&mut self.arena, index),
+            Place::Redundant => self.redundant.push(&mut self.arena, index),
         }
     }
 
@@ -271,14 +271,14 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         match self.arena[index as usize].item.place {
             Place::Small => self.small.unlink(&mut self.arena, index),
             Place::Main => self.main.unlink(&mut self.arena, index),
-            Place::Spare => self.spare.unlink(&mut self.arena, index),
+            Place::Redundant => self.redundant.unlink(&mut self.arena, index),
         }
     }
 
     /// Evicts until at most `bytes_max` in `entries_max` entries are left.
     fn shrink_to(&mut self, bytes_max: u64, entries_max: usize, evicted: &mut Vec<(K, V)>) {
         while self.bytes() > bytes_max || self.len() > entries_max {
-            if self.spare.len() > 0 && self.evict_from_spare(evicted) {
+            if self.redundant.len() > 0 && self.evict_from_redundant(evicted) {
                 continue;
             }
             if self.small.len() == 0 || self.main.bytes() > self.main_share_bytes() {
@@ -289,31 +289,31 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         }
     }
 
-    /// Evicts the oldest spare that was not hit since it was passed over last.
+    /// Evicts the oldest redundant value that was not hit since it was passed over last.
     /// None, if they are too few to have had a chance, or all were hit and are
     /// not too many.
-    fn evict_from_spare(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
+    fn evict_from_redundant(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
         let others = self.small.len() + self.main.len() > 0;
         if others && self.dispensable_bytes() == 0 {
             return false;
         }
-        let max = percent(self.capacity_bytes, SPARE_PERCENT_MAX);
-        for _ in 0..self.spare.len() {
-            let Some(oldest) = self.spare.oldest() else { return false };
+        let max = percent(self.capacity_bytes, REDUNDANT_PERCENT_MAX);
+        for _ in 0..self.redundant.len() {
+            let Some(oldest) = self.redundant.oldest() else { return false };
             let value = &self.arena[oldest as usize].item.value;
             let frequency = value.frequency().min(FREQUENCY_MAX);
             if frequency == 0 {
-                return self.evict_oldest_spare(evicted);
+                return self.evict_oldest_redundant(evicted);
             }
             value.set_frequency(frequency - 1);
             self.dequeue(oldest);
-            self.enqueue(oldest, Place::Spare);
+            self.enqueue(oldest, Place::Redundant);
         }
-        (self.spare.bytes() > max || !others) && self.evict_oldest_spare(evicted)
+        (self.redundant.bytes() > max || !others) && self.evict_oldest_redundant(evicted)
     }
 
-    fn evict_oldest_spare(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
-        let Some(oldest) = self.spare.oldest() else { return false };
+    fn evict_oldest_redundant(&mut self, evicted: &mut Vec<(K, V)>) -> bool {
+        let Some(oldest) = self.redundant.oldest() else { return false };
         let resident = self.take_at(oldest);
         evicted.push((resident.key, resident.value));
         true
@@ -359,7 +359,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     fn main_share_bytes(&self) -> u64 {
-        let bytes = self.capacity_bytes.saturating_sub(self.spare.bytes());
+        let bytes = self.capacity_bytes.saturating_sub(self.redundant.bytes());
         bytes - percent(bytes, SMALL_PERCENT)
     }
 
@@ -373,7 +373,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         debug_assert!(self.bytes() <= self.capacity_bytes);
         debug_assert!(self.len() <= self.entries_max);
         debug_assert_eq!(self.len(), self.arena.len());
-        debug_assert_eq!(self.len(), self.small.len() + self.main.len() + self.spare.len());
+        debug_assert_eq!(self.len(), self.small.len() + self.main.len() + self.redundant.len());
         debug_assert!(self.ghosts.bytes() <= ghost_bytes_max);
     }
 
@@ -382,7 +382,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     fn compact(&mut self) {
         let mut old = std::mem::take(&mut self.arena);
         self.arena = Arena::with_capacity(old.len());
-        for queue in [&mut self.small, &mut self.main, &mut self.spare] {
+        for queue in [&mut self.small, &mut self.main, &mut self.redundant] {
             queue.move_to(&mut old, &mut self.arena);
         }
         let (arena, hasher) = (&self.arena, &self.hasher);

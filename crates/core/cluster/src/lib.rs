@@ -6,9 +6,9 @@
 //!
 //! And of dispatchers that steer packets:
 //!
-//! - [`duty`]: which of them is active.
-//! - [`beats`]: which nodes live, by their heartbeats.
-//! - [`keeper`]: the table that all steer by.
+//! - [`failover`]: which of them is active, and when a standby takes over.
+//! - [`failure_detector`]: which nodes live, by their heartbeats.
+//! - [`table_publisher`]: the forwarding table that all steer by.
 //! - [`flows`]: the flow table on its way to a standby.
 //!
 //! Time comes in as `Now`, jitter as a seed; what happened goes out as
@@ -16,15 +16,15 @@
 
 #![forbid(unsafe_code)]
 
-pub mod beats;
 mod budget;
-pub mod duty;
+pub mod failover;
+pub mod failure_detector;
 pub mod flows;
 mod health;
-pub mod keeper;
 mod limits;
 mod listening;
 mod membership;
+pub mod table_publisher;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};
 pub use health::{

@@ -40,9 +40,9 @@ pub(crate) const ANNOUNCE_AGAIN_MS: u64 = 1_000;
 /// 1.1 (DEFEND_INTERVAL).
 pub(crate) const DEFEND_INTERVAL_MS: u64 = 10_000;
 
-/// How long an address counts as a stranger's after it was seen there, in
-/// milliseconds. Then it is probed again.
-pub(crate) const STRANGER_HOLD_MS: u64 = 10_000;
+/// How long an address counts as in conflict after another machine was seen to
+/// hold it, in milliseconds. Then it is probed again.
+pub(crate) const ADDRESS_CONFLICT_HOLD_MS: u64 = 10_000;
 
 /// How long a standby has been one before it preempts, in milliseconds: less
 /// would let a dispatcher that keeps crashing take over each time.

@@ -73,60 +73,60 @@ pub enum Action<P> {
     Failed,
 }
 
-/// Where the next bytes of a growing segment come from.
+/// The source of the next bytes of a growing segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Way<P> {
-    /// From this node's side, or from nowhere yet.
+pub enum FillSource<P> {
+    /// This node's own disk, or its origin; or there is none yet.
     #[default]
-    Here,
-    /// From another node.
+    Local,
+    /// Another node.
     Peer {
         /// Which.
         id: P,
         /// Whether it is taken for the owner, in the absence of a coordinator.
         is_owner: bool,
     },
-    /// From a node that reads it from its own disk or from an origin, and waits for
-    /// nobody.
-    Home {
+    /// A remote fill: another node reads the segment from its own disk or from an origin,
+    /// and waits for nobody.
+    RemoteFill {
         /// Which.
         id: P,
     },
 }
 
 impl<P: Copy> Action<P> {
-    /// Where the next bytes come from, if there are to be more.
-    pub fn way(&self) -> Option<Way<P>> {
+    /// The source of the next bytes, if there are to be more.
+    pub fn fill_source(&self) -> Option<FillSource<P>> {
         match *self {
             Self::FetchFrom { peer: id, with_origin: is_owner, .. } => {
-                Some(Way::Peer { id, is_owner })
+                Some(FillSource::Peer { id, is_owner })
             }
-            Self::Ask | Self::Wait { .. } | Self::FillFromOrigin { .. } => Some(Way::Here),
+            Self::Ask | Self::Wait { .. } | Self::FillFromOrigin { .. } => Some(FillSource::Local),
             _ => None,
         }
     }
 }
 
-impl<P> Way<P> {
+impl<P> FillSource<P> {
     /// The same in other words for nodes.
-    pub fn map<Q>(self, word: impl FnOnce(P) -> Q) -> Way<Q> {
+    pub fn map<Q>(self, word: impl FnOnce(P) -> Q) -> FillSource<Q> {
         match self {
-            Self::Here => Way::Here,
-            Self::Peer { id, is_owner } => Way::Peer { id: word(id), is_owner },
-            Self::Home { id } => Way::Home { id: word(id) },
+            Self::Local => FillSource::Local,
+            Self::Peer { id, is_owner } => FillSource::Peer { id: word(id), is_owner },
+            Self::RemoteFill { id } => FillSource::RemoteFill { id: word(id) },
         }
     }
 }
 
-impl<P: PartialEq> Way<P> {
+impl<P: PartialEq> FillSource<P> {
     /// Whether `peer` may read what grows here. Not if we wait for it in turn; and not
     /// if we hang on an owner by our own reckoning, since its reckoning may differ: all
     /// other waits follow the order of the coordinator's answers, and can't form a
     /// circle. Who reads a disk or an origin waits for nobody.
     pub fn may_serve(&self, peer: &P) -> bool {
         match self {
-            Self::Here => true,
-            Self::Home { id } => id != peer,
+            Self::Local => true,
+            Self::RemoteFill { id } => id != peer,
             Self::Peer { id, is_owner } => !is_owner && id != peer,
         }
     }
@@ -142,7 +142,7 @@ pub enum Event<P> {
     /// None came, or it was a refusal.
     NoAnswer {
         /// Who owns the segment among the nodes that are known
-        /// ([`Ring::owner`](crate::Ring::owner)); `None` if it is this one.
+        /// ([`RendezvousHash::owner`](crate::RendezvousHash::owner)); `None` if it is this one.
         owner: Option<P>,
     },
     /// A fetch from a node is over.

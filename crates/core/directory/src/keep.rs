@@ -4,28 +4,28 @@
 //! segments leave is that of `core/cache`; here is what the cluster adds.
 //!
 //! ```text
-//!   to evict:  spares --> last copies, in the order of S3-FIFO
-//!                             | offered to the roomiest node, CHANCES times
-//!                             v
-//!                           dropped
+//!   to evict:  redundant replicas --> primary and sole ones, in the order of S3-FIFO
+//!                                       | offered to the successor of a primary one, to the
+//!                                       | roomiest node, CHANCES times
+//!                                       v
+//!                                     dropped
 //! ```
 //!
-//! What comes in large pieces and would only push others out is filled where there is
-//! room from the start ([`fills_elsewhere`]).
+//! What comes in large pieces and would only push others out is filled remotely: where
+//! there is room from the start ([`prefers_remote_fill`]).
 
 use std::ops::Range;
 
-use skep_wire::cache::Standing;
+use skep_wire::cache::ReplicaStatus;
 
-use crate::limits::{CHANCES, ELSEWHERE_BYTES_MIN, READ_AHEAD, SEQUENTIAL_RUN};
+use crate::limits::{CHANCES, READ_AHEAD, REMOTE_FILL_BYTES_MIN, SEQUENTIAL_RUN};
 
 /// Whether another node is offered a segment that leaves, and with how many chances
-/// left: if it is the last copy, or the one that is kept while others go, and was
-/// asked for since it was passed on so often (N-chance forwarding: Dahlin et al.,
-/// OSDI '94).
-pub fn offer(standing: Standing, chances: u8) -> Option<u8> {
+/// left: if it is the sole replica, or the primary one, and was asked for since it was
+/// passed on so often (N-chance forwarding: Dahlin et al., OSDI '94).
+pub fn offer(replica_status: ReplicaStatus, chances: u8) -> Option<u8> {
     let left = chances.min(CHANCES).checked_sub(1);
-    left.filter(|_| standing != Standing::Spare)
+    left.filter(|_| replica_status != ReplicaStatus::Redundant)
 }
 
 /// A node's memory, for one that looks for room in it.
@@ -34,21 +34,21 @@ pub struct Room {
     /// Bytes that are free.
     pub free_bytes: u64,
     /// Bytes of segments that others keep, and that leave before all else.
-    pub spare_bytes: u64,
+    pub redundant_bytes: u64,
 }
 
-/// Whether a last copy of `bytes` that was offered is taken: into free memory, or
-/// instead of spares. Never instead of a last copy: that would only begin a chain
-/// of offers.
+/// Whether a replica of `bytes` that was offered is taken: into free memory, or instead
+/// of redundant ones. Never instead of a sole one: that would only begin a chain of
+/// offers.
 pub fn accepts(room: Room, bytes: u32) -> bool {
-    room.free_bytes.saturating_add(room.spare_bytes) >= u64::from(bytes)
+    room.free_bytes.saturating_add(room.redundant_bytes) >= u64::from(bytes)
 }
 
-/// Whether a node with this `room` that has to fill a segment of `bytes` had better have
-/// the node with most room fill it, and read along: what comes here would leave soon, or
-/// push out what must then be passed on, by the link that clients wait for.
-pub fn fills_elsewhere(room: Room, bytes: u32) -> bool {
-    bytes >= ELSEWHERE_BYTES_MIN && !accepts(room, bytes)
+/// Whether a node with this `room` that has to fill a segment of `bytes` prefers a remote
+/// fill: the node with most room fills it, and this one reads along. What comes here would
+/// leave soon, or push out what must then be passed on, by the link that clients wait for.
+pub fn prefers_remote_fill(room: Room, bytes: u32) -> bool {
+    bytes >= REMOTE_FILL_BYTES_MIN && !accepts(room, bytes)
 }
 
 /// How one object is read, by one client or by all who do at a time.

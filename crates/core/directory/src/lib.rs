@@ -2,7 +2,7 @@
 //!
 //! - [`Coordinator`]: who holds what, who fills what; in every dispatcher.
 //! - [`Fetcher`]: how a node gets a segment that it does not have.
-//! - [`Ring`]: who owns a segment while no coordinator answers.
+//! - [`RendezvousHash`]: who owns a segment while no coordinator answers.
 //! - [`keep`]: what stays, what leaves, what is copied and read ahead.
 //! - [`Changes`], [`Inventory`]: what a node has still to tell of what it holds.
 //! - [`Purges`]: what was purged and when; [`Purger`]: a purge on its way to all.
@@ -11,7 +11,7 @@
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
 //!                                         --BUSY--> stream from who fills it
 //!                                         --GRANT-> fill from the origin
-//!                     silence --> Ring ---owner---> it fills, or we do
+//!                     silence --> RendezvousHash --owner--> it fills, or we do
 //! ```
 //!
 //! A name contains the version ([`skep_wire::cache::name`]), so whatever is
@@ -26,14 +26,14 @@ pub mod keep;
 pub mod limits;
 mod purger;
 mod purges;
-mod ring;
+mod rendezvous;
 
 pub use changes::{Changes, Inventory};
 pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
-pub use fetcher::{Action, End, Event, Fetcher, Reply, Way};
+pub use fetcher::{Action, End, Event, Fetcher, FillSource, Reply};
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 pub use purges::{Purges, Queries};
-pub use ring::Ring;
+pub use rendezvous::RendezvousHash;
 
 #[cfg(test)]
 mod tests;

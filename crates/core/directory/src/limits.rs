@@ -39,7 +39,7 @@ pub(crate) const SHARDS: usize = 256;
 pub(crate) const SWEEPS_PER_TICK: usize = 8;
 
 /// Bits of a lease's number that count leases; the others are of the epoch. A
-/// trillion leases, and 16 million reigns.
+/// trillion leases, and 16 million terms.
 pub(crate) const LEASE_BITS: u32 = 40;
 
 /// Questions that one fetch puts to the coordinator: two leaders may die, and
@@ -63,13 +63,13 @@ pub(crate) const BOUND_PERCENT: u64 = 125;
 /// on owners as long as there is little to do (32 segments: 0.1 s at 10 Gbit/s).
 pub(crate) const OWNER_LOAD_FLOOR_BYTES: u64 = 32 * skep_units::SEGMENT_BYTES;
 
-/// How often a last copy may be passed on without being asked for (Dahlin et
+/// How often a sole replica may be passed on without being asked for (Dahlin et
 /// al., "Cooperative caching", OSDI '94: n = 2).
 pub const CHANCES: u8 = 2;
 
-/// Segments of fewer bytes are filled where they are asked for, room or not: the way
-/// over another node would cost more than it saves.
-pub(crate) const ELSEWHERE_BYTES_MIN: u32 = skep_units::SEGMENT_BYTES as u32;
+/// Segments of fewer bytes are not filled remotely, room or not: the way over another
+/// node would cost more than it saves.
+pub(crate) const REMOTE_FILL_BYTES_MIN: u32 = skep_units::SEGMENT_BYTES as u32;
 
 /// Segments that are read ahead of a sequential reader: while one is sent the
 /// next one comes, and one in reserve.

@@ -35,6 +35,18 @@ pub enum DatapathError {
         /// What it answered.
         error: io::Error,
     },
+    /// The kernel does not tell the layout of its structures.
+    #[error(
+        "cannot read {} ({error}): nodes in direct dispatch need a kernel with BTF \
+         (CONFIG_DEBUG_INFO_BTF) and /sys mounted; use another dispatch mode on this machine",
+        path.display()
+    )]
+    NoKernelTypes {
+        /// Where they should be.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        error: aya::BtfError,
+    },
     /// No file system to pin maps and links in.
     #[error(
         "there is no bpffs at {path}, and mounting it failed ({error}): \

@@ -27,7 +27,9 @@ impl NodeSide {
         pass::prepare()?;
         let sizes = table_sizes(services_max)?;
         let misfits = object::prepare(place, &object::NODE, &sizes)?;
-        let mut program = Loader::new(Some(place), &sizes).load(&object::NODE)?;
+        let types = object::kernel_types(object::KERNEL_TYPES.as_ref())?;
+        let mut program =
+            Loader::new(Some(place), &sizes).with_types(&types).load(&object::NODE)?;
         Ok(Self {
             place: place.clone(),
             tables: Tables::take(&mut program, services_max)?,

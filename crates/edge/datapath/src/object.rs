@@ -1,10 +1,11 @@
 //! The compiled programs, and how they come into the kernel.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use aya::maps::{Map, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
-use aya::{Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use aya_obj::Object;
 
 use crate::{DatapathError, Place};
@@ -55,10 +56,22 @@ impl Compiled {
     }
 }
 
-impl Loader<'_> {
+/// Where the kernel tells the layout of its structures.
+pub(crate) const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
+
+/// The layout of the kernel's structures, for a program that reads some.
+///
+/// # Errors
+/// Without it such a program must not be loaded: it would read other fields.
+pub(crate) fn kernel_types(path: &Path) -> Result<Btf, DatapathError> {
+    Btf::parse_file(path, Endianness::default())
+        .map_err(|error| DatapathError::NoKernelTypes { path: path.into(), error })
+}
+
+impl<'a> Loader<'a> {
+    /// For programs that read packets only, nothing whose layout is the kernel's.
     pub(crate) fn new(place: Option<&Place>, sizes: &MapSizes) -> Self {
         let mut library = EbpfLoader::new();
-        // The programs read packets only, nothing whose layout is the kernel's.
         library.btf(None);
         if let Some(place) = place {
             library.default_map_pin_directory(&place.pins);
@@ -67,6 +80,12 @@ impl Loader<'_> {
             library.map_max_entries(map, *entries_max);
         }
         Self { library }
+    }
+
+    /// For programs that read the kernel's structures, too.
+    pub(crate) fn with_types(mut self, types: &'a Btf) -> Self {
+        self.library.btf(Some(types));
+        self
     }
 
     pub(crate) fn load(&mut self, compiled: &Compiled) -> Result<Loaded, DatapathError> {
@@ -149,4 +168,24 @@ pub(crate) fn prepare(
         );
     }
     Ok(misfits)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn without_the_kernels_types_the_error_says_what_and_where() {
+        let folder = tempfile::tempdir().unwrap();
+        let (missing, garbage) = (folder.path().join("missing"), folder.path().join("garbage"));
+        std::fs::write(&garbage, b"no BTF").unwrap();
+        for path in [missing, garbage] {
+            let error = kernel_types(&path).unwrap_err();
+            assert!(matches!(&error, DatapathError::NoKernelTypes { .. }), "{error:?}");
+            let text = error.to_string();
+            assert!(text.contains(path.to_str().unwrap()) && text.contains("BTF"), "{text}");
+        }
+    }
 }

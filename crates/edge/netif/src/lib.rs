@@ -6,7 +6,7 @@
 //!   takes them away again.
 //! - [`announce`], [`probe`], [`survey`], [`ClaimWatch`]: the segment's talk of
 //!   who has an address, by ARP and IPv6 neighbour discovery.
-//! - [`rouse`]: makes clients of a machine that has died find it out.
+//! - [`provoke_rst`]: makes clients of a machine that has died get an RST.
 //! - [`check`]: what operators of direct dispatch get wrong, as sentences.
 //!
 //! Everything blocks briefly and nothing runs on its own. What a call needs of
@@ -28,7 +28,7 @@ mod netif;
 mod netlink;
 mod offload;
 mod packet;
-mod rouse;
+mod provoke_rst;
 mod route;
 mod sysctl;
 #[cfg(test)]
@@ -45,5 +45,5 @@ pub use links::LinkWatch;
 pub use mac::Mac;
 pub use netif::Netif;
 pub use offload::{Offloads, offloads, set_tx_checksum};
-pub use rouse::{Roused, rouse};
+pub use provoke_rst::{ProvokedClients, provoke_rst};
 pub use route::Route;

@@ -23,19 +23,19 @@ pub(crate) const FRAME_BYTES_MAX: usize = 512;
 pub(crate) const FRAMES_PER_LOOK_MAX: usize = 256;
 
 /// Clients that are asked in a row, before a pause: what a link's queue takes.
-pub(crate) const ROUSED_AT_ONCE: usize = 500;
+pub(crate) const PROVOKED_AT_ONCE: usize = 500;
 
 /// Pause between two such rows: in all, 50,000 clients in a second at most, whose
 /// answers are as many packets.
-pub(crate) const ROUSE_PAUSE: Duration = Duration::from_millis(10);
+pub(crate) const PROVOKE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Times that each client is asked: the first answer may go to a node that has not
 /// heard of the failure yet, and hands it on to the one that has failed.
-pub(crate) const ROUSE_ROUNDS: u32 = 2;
+pub(crate) const PROVOKE_ROUNDS: u32 = 2;
 
 /// Pause between two rounds: Linux answers one such question in 500 ms
 /// (`tcp_invalid_ratelimit`).
-pub(crate) const ROUSE_AGAIN: Duration = Duration::from_millis(700);
+pub(crate) const PROVOKE_AGAIN: Duration = Duration::from_millis(700);
 
 /// Questions about an address before silence is an answer (RFC 5227 section
 /// 1.1, `PROBE_NUM`).

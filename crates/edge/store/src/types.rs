@@ -70,7 +70,7 @@ pub enum Leader {
 pub struct LeaseView {
     /// Who leads.
     pub leader: Leader,
-    /// Number of the reign: greater with every one. Of an unknown leader, the
+    /// Number of the term: greater with every one. Of an unknown leader, the
     /// last one known; 0 before any.
     pub epoch: u64,
 }

@@ -249,14 +249,14 @@ counter_table! {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
         ClusterOwner cluster_owner = "owner";
         ClusterOrigin cluster_origin = "origin";
-        ClusterPlaced cluster_placed = "placed";
+        ClusterRemoteFill cluster_remote_fill = "placed";
         ClusterFailed cluster_failed = "failed";
         ClusterSilent cluster_silent = "silent";
         ClusterDirectoryError cluster_directory_error = "directory_error";
         ClusterRefused cluster_refused = "refused";
         ClusterLost cluster_lost = "lost";
     }
-    "skep_cluster_cache_offers_total" "Last copies that left and were offered to the node with most room, by outcome." by "outcome" {
+    "skep_cluster_cache_offers_total" "Sole replicas that left and were offered to the node with most room, by outcome." by "outcome" {
         ClusterPassedOn cluster_passed_on = "taken";
         ClusterNotPassedOn cluster_not_passed_on = "not_taken";
     }

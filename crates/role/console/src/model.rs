@@ -80,7 +80,7 @@ pub struct NodeReport {
 pub struct CoordinatorStatus {
     /// Whether it answers nodes; else another dispatcher's does.
     pub is_active: bool,
-    /// Of its reign, or its rank among dispatchers.
+    /// Of its term, or its rank among dispatchers.
     pub epoch: u64,
     /// Segments that it knows a holder of.
     pub segments: u64,
@@ -125,11 +125,11 @@ pub struct DirectStatus {
     /// Whether it steers: `active`, `standby`, `joining` or `leaving`; `node`
     /// for a node alone.
     pub stage: String,
-    /// Number of the active dispatcher's reign, as far as it is known here.
+    /// Number of the active dispatcher's term, as far as it is known here.
     pub epoch: u64,
     /// Name of the active dispatcher, if one is heard.
     pub active: Option<String>,
-    /// Number of the table in that reign by which packets are steered.
+    /// Number of the table in that term by which packets are steered.
     pub table_generation: u64,
     /// Whether a standby has all flows of the active dispatcher.
     pub flows_synced: bool,

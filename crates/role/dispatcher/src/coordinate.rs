@@ -37,7 +37,7 @@ use crate::purge::{PurgeCounts, Purging};
 pub struct CacheView {
     /// Whether it answers.
     pub is_active: bool,
-    /// Of its reign, or its rank.
+    /// Of its term, or its rank.
     pub epoch: u64,
     /// Nodes that are linked.
     pub members: Vec<MemberView>,
@@ -107,7 +107,7 @@ impl Coordination {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
         let settings = Settings { load_ms_max, nodes: nodes.len(), ..Settings::default() };
-        let mut desk = Desk {
+        let mut coordinator_server = CoordinatorServer {
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(rank),
             links: HashMap::new(),
@@ -118,7 +118,7 @@ impl Coordination {
         let usual = LinkSettings::new(identity, COORDINATOR_TICK_MS);
         let settings = LinkSettings { members: nodes, ..usual };
         let handle = move |event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>| {
-            desk.handle(event, outbox);
+            coordinator_server.handle(event, outbox);
         };
         let server = LinkServer::start(&settings, listener, handle)?;
         let teller = server.teller();
@@ -155,8 +155,9 @@ impl Coordination {
     }
 }
 
-/// Lives in the thread of the links.
-struct Desk {
+/// Serves the links of nodes, in the thread of the links: what they say goes to the
+/// coordinator and to purges, and what these answer goes out.
+struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,
     /// Links that have said hello.
@@ -166,7 +167,7 @@ struct Desk {
     ticks: u32,
 }
 
-impl Desk {
+impl CoordinatorServer {
     fn handle(&mut self, event: LinkEvent<ToCoordinator, Told>, outbox: &mut Outbox<ToNode>) {
         let now = Now(monotonic_ms());
         match event {

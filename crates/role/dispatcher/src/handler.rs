@@ -13,14 +13,14 @@ use skep_units::{NodeId, Now, Rng};
 use skep_upstream::Pool;
 
 use crate::dispatcher::Dispatcher;
-use crate::lane::{Lane, Target};
+use crate::worker_balancer::{Target, WorkerBalancer};
 
 /// Answers a service's requests on one worker.
 pub struct DispatcherHandler {
     dispatcher: Arc<Dispatcher>,
     context: Rc<Context>,
     pool: Rc<Pool>,
-    lane: RefCell<Lane>,
+    balancer: RefCell<WorkerBalancer>,
 }
 
 impl DispatcherHandler {
@@ -30,17 +30,17 @@ impl DispatcherHandler {
         let pool = Pool::new(worker, dispatcher.published().load().settings.pool);
         // Workers must not walk in step: each has a sequence of its own.
         let seed = Rng::new(dispatcher.seed().wrapping_add(worker.index() as u64)).next_u64();
-        let lane = Lane::new(dispatcher.published(), Rc::clone(&pool), seed);
+        let balancer = WorkerBalancer::new(dispatcher.published(), Rc::clone(&pool), seed);
         let handler = Rc::new(Self {
             dispatcher: Arc::clone(dispatcher),
             context: Rc::clone(context),
             pool,
-            lane: RefCell::new(lane),
+            balancer: RefCell::new(balancer),
         });
         let ticking = Rc::downgrade(&handler);
         worker.on_tick(move || {
             let handler = ticking.upgrade();
-            handler.map(|handler| handler.lane().tick()).is_some()
+            handler.map(|handler| handler.balancer().tick()).is_some()
         });
         handler
     }
@@ -54,8 +54,8 @@ impl DispatcherHandler {
     }
 
     /// Not to be held over an `await`.
-    pub(crate) fn lane(&self) -> RefMut<'_, Lane> {
-        self.lane.borrow_mut()
+    pub(crate) fn balancer(&self) -> RefMut<'_, WorkerBalancer> {
+        self.balancer.borrow_mut()
     }
 
     pub(crate) fn counters(&self) -> &CoreCounters {
@@ -72,18 +72,18 @@ impl DispatcherHandler {
         client: SocketAddr,
         exclude: &[NodeId],
     ) -> Option<Target> {
-        self.lane().pick(request, client, exclude, self.now())
+        self.balancer().pick(request, client, exclude, self.now())
     }
 
     /// 503: no node may take the request.
     pub(crate) fn refuse_for_want_of_nodes(&self, reply: &mut Reply<'_>) {
         self.counters().inc(Counter::NoNode);
-        let in_force = Rc::clone(self.lane().sync());
+        let in_force = Rc::clone(self.balancer().sync());
         reply.plain(503, &in_force.settings.retry_after_line);
     }
 
     fn dispatch(&self) -> Dispatch {
-        self.lane().sync().settings.dispatch
+        self.balancer().sync().settings.dispatch
     }
 }
 

@@ -8,7 +8,7 @@
 //!  admin API, reload --> Dispatcher (a mutex, off the path of requests)
 //!  checks of nodes ---->    |  publishes                 ^ refused, broken, late
 //!                           v                            |
-//!  request -> Lane (per worker: policy, view, budget) -> node
+//!  request -> WorkerBalancer (policy, view, budget) ---> node
 //!                      ^-- loads: atomics of each node, counted by all workers
 //!                           ^-- Loads: what nodes say of themselves
 //! ```
@@ -31,11 +31,10 @@ mod coordinate;
 mod direct;
 mod direct_view;
 mod dispatcher;
-mod ear;
 mod gauges;
 mod handler;
-mod lane;
 mod limits;
+mod load_receiver;
 mod loads;
 mod node;
 mod probe;
@@ -50,15 +49,16 @@ mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod worker_balancer;
 
 pub use control::ControlError;
 pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage};
-pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnReign, PeerStatus};
+pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnTerm, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
-pub use ear::{Ear, EarError};
 pub use gauges::{register_gauges, register_reports};
 pub use handler::DispatcherHandler;
+pub use load_receiver::{LoadReceiver, LoadReceiverError};
 pub use loads::{Loads, NodeReport, OnLoad};
 pub use purge::{NoCoordinator, PurgeCounts, PurgeTextError, parse_purge};
 pub use status::{NodeSource, NodeStatus, ServiceStatus};

@@ -45,7 +45,7 @@ pub(crate) const CLAIM_AGAIN_MS: u64 = 500;
 
 /// How often the thread that hears loads looks around while nobody says
 /// anything, in milliseconds; it is woken when there is something to do.
-pub(crate) const EAR_MS: u64 = 1000;
+pub(crate) const LOAD_RECEIVER_WAIT_MS: u64 = 1000;
 
 /// How often the packet programs' counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
@@ -67,7 +67,7 @@ pub(crate) const STREAM_MS: u64 = 20;
 pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
 
 /// Jobs for the guard that wait: tables, claims, batches of flows. More is the
-/// sign of a guard that is stuck, and waits in the thread that beats.
+/// sign of a guard that is stuck, and waits in the event loop.
 pub(crate) const JOBS_MAX: usize = 1024;
 
 /// How long an operator waits until packets are steered by his order, in
@@ -78,7 +78,7 @@ pub(crate) const ORDER_MS: u64 = 10_000;
 /// How often it is looked whether they are, in milliseconds.
 pub(crate) const ORDER_POLL_MS: u64 = 5;
 
-/// News of jobs that wait for the thread that beats.
+/// News of jobs that wait for the event loop.
 pub(crate) const NEWS_MAX: usize = 64;
 
 /// How often a dispatcher's machine is looked over, in milliseconds: what is

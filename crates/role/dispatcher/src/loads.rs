@@ -1,12 +1,12 @@
 //! What the nodes say of their load, as this process hears it: by datagrams of
-//! their agents ([`Ear`](crate::Ear), or the heartbeats of direct dispatch), or
+//! their agents ([`LoadReceiver`](crate::LoadReceiver), or the heartbeats of direct dispatch), or
 //! from the node in the same process.
 //!
 //! ```text
-//!   Ear, Beat, own node --hear--> Loads --> Dispatchers: what policies go by
-//!                                  |  '---> coordinator of the caches
-//!                                  v
-//!                                 status, metrics
+//!   LoadReceiver, DirectLoop, own node --> Loads --> Dispatchers: what policies go by
+//!                                           |  '---> coordinator of the caches
+//!                                           v
+//!                                          status, metrics
 //! ```
 //!
 //! Invariant: of one node's reports the latest counts, in whatever order they

@@ -32,9 +32,9 @@ use skep_upstream::{Lease, UpstreamError};
 use smallvec::SmallVec;
 
 use crate::handler::DispatcherHandler;
-use crate::lane::Target;
 use crate::limits::TUNNEL_IDLE_MS;
 use crate::probe::failure_of;
+use crate::worker_balancer::Target;
 use attempt::Attempt;
 use download::Asked;
 use fault::{Fault, NodeFault};
@@ -48,8 +48,8 @@ impl DispatcherHandler {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
-        self.lane().deposit(self.now());
-        let trust_forwarded = self.lane().sync().settings.trust_forwarded;
+        self.balancer().deposit(self.now());
+        let trust_forwarded = self.balancer().sync().settings.trust_forwarded;
         let forward = Forward {
             client: exchange.conn().peer().ip(),
             proto: "http",
@@ -258,7 +258,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         if self.retries >= target.settings().retries_max {
             return false;
         }
-        if !self.handler.lane().try_retry(self.handler.now()) {
+        if !self.handler.balancer().try_retry(self.handler.now()) {
             counters.inc(Counter::UpstreamRetryBudgetExhausted);
             return false;
         }

@@ -41,6 +41,6 @@ impl DispatcherHandler {
         reply.end_head();
         reply.summary().node = Some(std::sync::Arc::clone(&target.node().name));
         // What the client does there is not seen here.
-        self.lane().finished(target.node().id, 0, 0);
+        self.balancer().finished(target.node().id, 0, 0);
     }
 }

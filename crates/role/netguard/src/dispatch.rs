@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use skep_datapath::Dispatch;
-use skep_netif::{CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif, Roused};
+use skep_netif::{
+    CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif, ProvokedClients,
+};
 use skep_wire::guard::{Answer, Expectations, FLOWS_MAX, Opened, Order, Owner, PROBE_MS};
 use skep_wire::steer::{
     Flow, Load, NODES_MAX, Node, NodeIndex, NodeState, Protocol, SERVICES_MAX, Service,
@@ -124,13 +126,13 @@ impl DispatchSide {
         let failed: HashSet<_> = down.difference(&self.down).copied().collect();
         self.down = down;
         if self.has_claimed && !failed.is_empty() {
-            self.rouse(&failed)?;
+            self.provoke_rst(&failed)?;
         }
         Ok(())
     }
 
     /// Makes clients of these nodes find out that their connections are gone.
-    fn rouse(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
+    fn provoke_rst(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
         let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
         self.program.flows(|flow| {
             if failed.contains(&flow.node) {
@@ -142,8 +144,8 @@ impl DispatchSide {
             .filter_map(|service| Some((service.address, clients.remove(&service.id)?)))
             .collect();
         // Beside the orders, which must not wait for so many packets.
-        let rouse = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
-        if let Err(error) = std::thread::Builder::new().name("skep-rouse".into()).spawn(rouse) {
+        let provoke = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
+        if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
             tracing::warn!(%error, "clients of a failed node are not told");
         }
         Ok(())
@@ -184,13 +186,13 @@ impl DispatchSide {
     }
 }
 
-/// Rouses the clients of a service, and says how that went.
+/// Provokes RSTs for the clients of a service, and says how that went.
 fn report(service: SocketAddr, clients: &[SocketAddr]) {
-    match skep_netif::rouse(service, clients) {
-        Ok(Roused { asked, failed: 0 }) => {
+    match skep_netif::provoke_rst(service, clients) {
+        Ok(ProvokedClients { asked, failed: 0 }) => {
             tracing::info!(%service, clients = asked, "clients of a failed node are told");
         }
-        Ok(Roused { asked, failed }) => tracing::warn!(
+        Ok(ProvokedClients { asked, failed }) => tracing::warn!(
             %service, clients = asked, failed, "some clients of a failed node cannot be told: \
              this machine has no route to them"
         ),

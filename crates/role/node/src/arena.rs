@@ -35,7 +35,7 @@ pub(crate) struct Ledger {
     /// Beside them, those of heads.
     pub(crate) heads_bytes: AtomicU64,
     /// Those of the workers' indexes.
-    pub(crate) front_bytes: AtomicU64,
+    pub(crate) worker_index_bytes: AtomicU64,
 }
 
 impl Ledger {
@@ -46,7 +46,7 @@ impl Ledger {
 
     /// Bytes beside those.
     pub(crate) fn meta_bytes(&self) -> u64 {
-        self.heads_bytes.load(Ordering::Relaxed) + self.front_bytes.load(Ordering::Relaxed)
+        self.heads_bytes.load(Ordering::Relaxed) + self.worker_index_bytes.load(Ordering::Relaxed)
     }
 
     /// Bytes of segments, in an index or not.

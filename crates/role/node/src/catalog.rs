@@ -19,7 +19,7 @@ use crate::disk::{DiskError, Wait};
 use crate::limits::{HEAD_SLOT_BYTES, SETTLE_WAIT_MS};
 use crate::look_up::{Found, look_up, parent};
 use crate::partition::Heads;
-use crate::remote::Shelf;
+use crate::remote::OriginHeadCache;
 use crate::resource::Resource;
 use crate::site::{Site, SiteSet};
 use crate::store::Store;
@@ -48,7 +48,7 @@ struct Kept {
 pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<Store>,
-    shelf: Arc<Shelf>,
+    origin_heads: Arc<OriginHeadCache>,
     heads: Arc<Heads>,
     watcher: Arc<Watcher>,
     account: Arc<Account>,
@@ -74,7 +74,7 @@ impl Catalog {
         let catalog = Arc::new(Self {
             _alive: alive,
             sites,
-            shelf: Shelf::new(&store, entries_max),
+            origin_heads: OriginHeadCache::new(&store, entries_max),
             heads: Heads::new(&store, entries_max),
             account: store.account(),
             store,
@@ -96,8 +96,8 @@ impl Catalog {
     }
 
     /// What is known of the paths of sites with origins.
-    pub(crate) fn shelf(&self) -> &Arc<Shelf> {
-        &self.shelf
+    pub(crate) fn origin_heads(&self) -> &Arc<OriginHeadCache> {
+        &self.origin_heads
     }
 
     /// What is known of the paths that other nodes have.
@@ -188,7 +188,7 @@ impl Catalog {
     /// take, go on with what they have.
     pub(crate) fn retire_all(&self) {
         *self.lock() = HashMap::new();
-        self.shelf.forget_all();
+        self.origin_heads.forget_all();
         self.heads.forget_all();
     }
 

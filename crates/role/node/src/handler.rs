@@ -17,9 +17,8 @@ use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
 use crate::catalog::{Catalog, Located};
-use crate::cluster::Others;
+use crate::cluster::PeerClient;
 use crate::disk::DiskError;
-use crate::front::{Entry, Front};
 use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::listing::Listing;
 use crate::object::{CACHE_STATUS_HIT, Object};
@@ -29,6 +28,7 @@ use crate::respond::{Plan, end_head, is_simple, plan, write_head};
 use crate::segment::Segment;
 use crate::site::Site;
 use crate::stream::{SendError, Source, pool};
+use crate::worker_index::{Entry, WorkerIndex};
 use crate::{HEALTH_PATH, Node};
 
 mod bytes;
@@ -43,8 +43,8 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 pub struct NodeHandler {
     node: Arc<Node>,
     context: Rc<Context>,
-    /// The other nodes, if this one gets from their memory.
-    others: Option<Rc<Others>>,
+    /// The client of other nodes, if this one gets from their memory.
+    peer_client: Option<Rc<PeerClient>>,
     view: RefCell<View>,
 }
 
@@ -52,7 +52,7 @@ pub struct NodeHandler {
 struct View {
     cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
     catalog: Arc<Catalog>,
-    front: Rc<Front>,
+    worker_index: Rc<WorkerIndex>,
     remotes: Rc<Remotes>,
 }
 
@@ -60,14 +60,15 @@ impl NodeHandler {
     pub(crate) fn new(node: &Arc<Node>, context: &Rc<Context>) -> Rc<Self> {
         let mut cache = Cache::new(Arc::clone(&node.catalog));
         let catalog = Arc::clone(cache.load());
-        let front = Rc::new(Front::new(catalog.sites().len(), &node.store, &node.fronts));
-        let others = node
+        let worker_index =
+            Rc::new(WorkerIndex::new(catalog.sites().len(), &node.store, &node.worker_indexes));
+        let peer_client = node
             .cluster
             .get()
-            .map(|cluster| Rc::new(Others::new(cluster, context.worker(), context.counters())));
-        let remotes = node.remotes(context, others.as_ref(), &catalog);
-        let view = RefCell::new(View { cache, catalog, front, remotes });
-        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), others, view })
+            .map(|cluster| Rc::new(PeerClient::new(cluster, context.worker(), context.counters())));
+        let remotes = node.remotes(context, peer_client.as_ref(), &catalog);
+        let view = RefCell::new(View { cache, catalog, worker_index, remotes });
+        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
     }
 
     /// The way to the origins of the sites in force.
@@ -81,9 +82,12 @@ impl NodeHandler {
         let current = Arc::as_ptr(view.cache.load());
         if current != Arc::as_ptr(&view.catalog) {
             let catalog = Arc::clone(view.cache.load());
-            view.front =
-                Rc::new(Front::new(catalog.sites().len(), &self.node.store, &self.node.fronts));
-            view.remotes = self.node.remotes(&self.context, self.others.as_ref(), &catalog);
+            view.worker_index = Rc::new(WorkerIndex::new(
+                catalog.sites().len(),
+                &self.node.store,
+                &self.node.worker_indexes,
+            ));
+            view.remotes = self.node.remotes(&self.context, self.peer_client.as_ref(), &catalog);
             view.catalog = catalog;
         }
         view
@@ -117,7 +121,7 @@ impl Handler for NodeHandler {
         let Some(path) = read.key_as_sent() else { return Quick::Later };
         let interval_ms = view.catalog.interval_ms();
         let Some(key) = borrowed_key(site, request, path) else { return Quick::Later };
-        let hit = view.front.with(site.index, key, |resource, entry| {
+        let hit = view.worker_index.with(site.index, key, |resource, entry| {
             let now_ms = self.context.worker().now_ms();
             if !resource.is_current(now_ms, interval_ms) {
                 return Quick::Later;
@@ -139,9 +143,9 @@ impl Handler for NodeHandler {
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
     ) -> Result<(), ExchangeError> {
-        let (catalog, front, remotes) = {
+        let (catalog, worker_index, remotes) = {
             let view = self.view();
-            (Arc::clone(&view.catalog), Rc::clone(&view.front), Rc::clone(&view.remotes))
+            (Arc::clone(&view.catalog), Rc::clone(&view.worker_index), Rc::clone(&view.remotes))
         };
         let Some(site) = catalog.sites().find(&request.authority).map(Arc::clone) else {
             exchange.reply.write().plain(421, b"");
@@ -150,7 +154,7 @@ impl Handler for NodeHandler {
         if !site.purges.is_in_step(monotonic_ms()) {
             site.purges.until_in_step().await;
         }
-        let serving = Serving { handler: self, catalog, front, remotes, site };
+        let serving = Serving { handler: self, catalog, worker_index, remotes, site };
         match request.method {
             Method::Get | Method::Head => serving.get(request, exchange).await,
             Method::Options => {
@@ -242,7 +246,7 @@ fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u3
 struct Serving<'a> {
     handler: &'a NodeHandler,
     catalog: Arc<Catalog>,
-    front: Rc<Front>,
+    worker_index: Rc<WorkerIndex>,
     remotes: Rc<Remotes>,
     site: Arc<Site>,
 }
@@ -270,7 +274,7 @@ impl Serving<'_> {
             let located = self.locate(path).await;
             let failed = match located {
                 Ok(Located::Resource(resource, file)) => {
-                    let ready = Ready { resource, file, came: CacheResult::Hit };
+                    let ready = Ready { resource, file, cache_result: CacheResult::Hit };
                     match self.send(request, exchange, ready, As::Asked(path)).await? {
                         Sent::Done => return Ok(()),
                         Sent::Changed => DiskError::Changed,
@@ -327,7 +331,7 @@ impl Serving<'_> {
         ready: Ready,
         as_what: As<'_>,
     ) -> Result<Sent, ExchangeError> {
-        let Ready { resource, file, came } = ready;
+        let Ready { resource, file, cache_result } = ready;
         let resource = &resource;
         resource.mark_used();
         let variants = &resource.variants;
@@ -346,9 +350,9 @@ impl Serving<'_> {
         };
         let file = file.filter(|_| slot == 0).map(Arc::new);
         let client = self.client(request, exchange);
-        let mut source = self.source(resource, object, file, came, client);
+        let mut source = self.source(resource, object, file, cache_result, client);
         // What is not settled is in no cache, even if there are no bytes of it.
-        let mut cache = if object.is_settled { came } else { CacheResult::Stream };
+        let mut cache = if object.is_settled { cache_result } else { CacheResult::Stream };
         let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
         let mut first = None; // Named, not held: a slow client's reply lets go of it.
         if wants_bytes {
@@ -386,15 +390,16 @@ impl Serving<'_> {
             && is_at_hand
             && resource.is_settled()
         {
-            self.front.remember(path, resource, slot, first.unwrap_or_default());
+            self.worker_index.remember(path, resource, slot, first.unwrap_or_default());
         }
         Ok(Sent::Done)
     }
 
-    /// The nodes that a resource may come from instead of its origin.
-    fn others(&self, resource: &Resource) -> Option<&Others> {
+    /// The client of other nodes, if a resource may come from them instead of its
+    /// origin.
+    fn peer_client(&self, resource: &Resource) -> Option<&PeerClient> {
         let is_theirs = self.site.is_shared || resource.is_elsewhere();
-        self.handler.others.as_deref().filter(|_| is_theirs)
+        self.handler.peer_client.as_deref().filter(|_| is_theirs)
     }
 
     fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
@@ -470,7 +475,7 @@ impl Serving<'_> {
     ) -> Result<(), ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
             let Ok(Located::Resource(resource, file)) = self.locate(page).await else { break };
-            let ready = Ready { resource, file, came: CacheResult::Hit };
+            let ready = Ready { resource, file, cache_result: CacheResult::Hit };
             match self.send(request, exchange, ready, As::Page(status)).await? {
                 Sent::Done => return Ok(()),
                 Sent::Changed => {}
@@ -493,8 +498,8 @@ struct Ready {
     resource: Arc<Resource>,
     /// The open plain file, if it had to be opened.
     file: Option<File>,
-    /// What it took to know it.
-    came: CacheResult,
+    /// What the cache did to find it.
+    cache_result: CacheResult,
 }
 
 /// Why a file is sent.

@@ -1,5 +1,5 @@
-//! Copies that the cluster relied on, on their way out: evicted here, offered to
-//! another node, and meanwhile still found by name.
+//! Sole and primary replicas on their way out: evicted here, offered to another node, and
+//! meanwhile still found by name.
 //!
 //! Invariants: bounded in bytes; what is here is in no index; coordinators are
 //! told of its end when it leaves here, so that whoever asks finds it.
@@ -33,8 +33,8 @@ pub(crate) struct Offered {
     pub(crate) name: SegmentName,
     pub(crate) bytes: u32,
     pub(crate) chances: u8,
-    /// Who may have it as well, and is asked first.
-    pub(crate) heir: Option<MemberId>,
+    /// The holder of another replica, which is asked first.
+    pub(crate) successor: Option<MemberId>,
 }
 
 impl Leaving {
@@ -47,12 +47,12 @@ impl Leaving {
     pub(crate) fn add(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         let bytes = u64::from(segment.len());
         let fits = self.bytes + bytes <= LEAVING_BYTES_MAX;
-        let standing = segment.standing();
-        let is_wanted = self.is_wanted || standing.heir().is_some();
+        let replica_status = segment.replica_status();
+        let is_wanted = self.is_wanted || replica_status.successor().is_some();
         if !is_wanted || !fits || !segment.is_complete() {
             return false;
         }
-        let Some(chances) = offer(standing, segment.chances()) else { return false };
+        let Some(chances) = offer(replica_status, segment.chances()) else { return false };
         self.by_name.insert(name, Arc::clone(segment));
         self.waiting.push_back((name, chances));
         self.bytes += bytes;
@@ -96,8 +96,8 @@ impl Leaving {
     pub(crate) fn next(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
             if let Some(segment) = self.by_name.get(&name) {
-                let heir = segment.standing().heir();
-                return Some(Offered { name, bytes: segment.len(), chances, heir });
+                let successor = segment.replica_status().successor();
+                return Some(Offered { name, bytes: segment.len(), chances, successor });
             }
         }
         self.is_offering = false;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::segment::Home;
     use crate::store::Store;
-    use skep_wire::cache::Standing;
+    use skep_wire::cache::ReplicaStatus;
 
     fn segment(bytes: u32) -> Arc<Segment> {
         let segment = Segment::new(bytes, Home::Heap(Arc::default()));
@@ -122,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn last_copies_wait_to_be_offered_and_can_come_back() {
+    fn sole_replicas_wait_to_be_offered_and_can_come_back() {
         let (mut leaving, name) = (Leaving::default(), |it| SegmentName([it; 16]));
         assert!(!leaving.add(name(1), &segment(10)), "nobody has room");
         leaving.set_wanted(true);
-        let spare = segment(10);
-        spare.set_standing(Standing::Spare);
-        assert!(!leaving.add(name(1), &spare));
+        let redundant = segment(10);
+        redundant.set_replica_status(ReplicaStatus::Redundant);
+        assert!(!leaving.add(name(1), &redundant));
         assert!(leaving.add(name(2), &segment(10)) && leaving.add(name(3), &segment(10)));
         assert!(leaving.wants_offering() && !leaving.wants_offering());
         assert!(leaving.remove(&name(2)).is_some() && leaving.get(&name(3)).is_some());
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_neither_found_nor_offered() {
         let store = Store::new(1000, usize::MAX, true);
-        store.told_standings(&[], &[], true);
+        store.set_replica_statuses(&[], &[], true);
         let names: Vec<_> = (0..20).map(|it| SegmentName([it; 16])).collect();
         for &name in &names {
             let kept = store.take_in(name, &segment(100));

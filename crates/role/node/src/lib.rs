@@ -1,12 +1,12 @@
 //! The web server: sites, files, the memory cache.
 //!
 //! ```text
-//!  request -> Front (per worker: no lock) --hit--> reply out of a Segment
+//!  request -> WorkerIndex (no lock) --hit--> reply out of a Segment
 //!               | miss
 //!               v
 //!            Catalog: path -> Resource (version, prepared heads)
 //!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
-//!               |   ^-- an origin's (Shelf): fresh for as long as its head says
+//!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
 //!               |   ^-- another node's file (Heads): as that node says
 //!               v
 //!            Store: segments in memory, S3-FIFO in bytes, one fill each
@@ -29,7 +29,6 @@ mod cluster;
 mod disk;
 mod file;
 mod fills;
-mod front;
 mod handler;
 mod leaving;
 mod limits;
@@ -48,6 +47,7 @@ mod store;
 mod stream;
 mod taker;
 mod watch;
+mod worker_index;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -63,9 +63,8 @@ use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 
 use catalog::Catalog;
-use cluster::Others;
-pub use cluster::{Cluster, ClusterParts, PeerDesk};
-use front::Fronts;
+use cluster::PeerClient;
+pub use cluster::{Cluster, ClusterParts, PeerServer};
 pub use handler::NodeHandler;
 use partition::{Announced, Walker};
 use pins::Pins;
@@ -76,6 +75,7 @@ use site::SiteSet;
 use store::Store;
 pub use store::StoreStats;
 use watch::Watcher;
+use worker_index::WorkerIndexes;
 
 /// Where dispatchers ask whether a node is well.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";
@@ -101,7 +101,7 @@ pub struct Node {
     walker: Mutex<Option<Walker>>,
     cluster: OnceLock<Arc<Cluster>>,
     purges: Arc<Purges>,
-    fronts: Arc<Fronts>,
+    worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
     origins: Arc<Tally>,
     /// Whether dispatchers bring clients here, and name them.
@@ -129,7 +129,7 @@ impl Node {
             walker: Mutex::default(),
             cluster: OnceLock::new(),
             purges,
-            fronts: Arc::default(),
+            worker_indexes: Arc::default(),
             pins: Pins::new(config.limits.pinned_per_address_bytes_max),
             origins: Arc::default(),
             is_proxied: AtomicBool::new(config.is_proxied()),
@@ -182,19 +182,19 @@ impl Node {
         handler: &Rc<NodeHandler>,
         context: &Rc<Context>,
         registry: &Arc<Registry>,
-    ) -> Option<Rc<PeerService<PeerDesk>>> {
+    ) -> Option<Rc<PeerService<PeerServer>>> {
         let cluster = self.cluster.get()?;
-        let desk = PeerDesk {
+        let server = PeerServer {
             cluster: Arc::clone(cluster),
             store: Arc::clone(&self.store),
             catalog: Arc::clone(&self.catalog),
             announced: Arc::clone(&self.announced),
-            others: Others::new(cluster, context.worker(), context.counters()),
+            peer_client: PeerClient::new(cluster, context.worker(), context.counters()),
             handler: Rc::clone(handler),
             counters: Arc::clone(context.counters()),
             registry: Arc::clone(registry),
         };
-        Some(PeerService::new(desk, cluster.identity(), cluster.counts()))
+        Some(PeerService::new(server, cluster.identity(), cluster.counts()))
     }
 
     /// The node's handler for the worker of `context`.
@@ -205,10 +205,10 @@ impl Node {
     fn remotes(
         &self,
         context: &Rc<Context>,
-        others: Option<&Rc<Others>>,
+        peer_client: Option<&Rc<PeerClient>>,
         catalog: &Catalog,
     ) -> Rc<Remotes> {
-        Remotes::new(context, &self.store, others, catalog.shelf(), &self.origins)
+        Remotes::new(context, &self.store, peer_client, catalog.origin_heads(), &self.origins)
     }
 
     /// Tells those who check its health that this node is about to go. It

@@ -95,12 +95,12 @@ pub(crate) const HEAD_SLOT_BYTES: usize = 160;
 
 /// Of the store's capacity the workers' indexes may take one part in so many,
 /// together.
-pub(crate) const FRONTS_PART: u64 = 8;
+pub(crate) const WORKER_INDEXES_PART: u64 = 8;
 
 /// What an entry of a worker's index takes beside its path, in bytes: its place in a
 /// table that grows by doubling, and what is left of a resource and a segment that
 /// have gone, as long as it points to them.
-pub(crate) const FRONT_ENTRY_BYTES: usize = 512;
+pub(crate) const WORKER_INDEX_ENTRY_BYTES: usize = 512;
 
 /// Change of what is taken beside segments, as a part of the store's capacity, after
 /// which segments make room for it.
@@ -161,9 +161,9 @@ pub(crate) const LISTING_ENTRIES_MAX: usize = 10_000;
 /// in directories beyond it are checked by time alone.
 pub(crate) const WATCHES_MAX: usize = 32_768;
 
-/// Paths that one worker's front index remembers at most: what a scan of all for
+/// Paths that one worker's index remembers at most: what a scan of all for
 /// those that have gone costs is some milliseconds.
-pub(crate) const FRONT_ENTRIES_MAX: usize = 65_536;
+pub(crate) const WORKER_INDEX_ENTRIES_MAX: usize = 65_536;
 
 /// Times that a request starts over because what it was to send is another version
 /// by now, or was purged.
@@ -207,7 +207,7 @@ pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 /// until the next news of who has room.
 pub(crate) const OFFER_PAUSE_MS: u64 = 200;
 
-/// How long a node that is offered a last copy waits until all of it is there, in
+/// How long a node that is offered a sole replica waits until all of it is there, in
 /// milliseconds: less than who offers waits for a reply.
 pub(crate) const OFFER_WAIT_MS: u64 = 800;
 const _: () = assert!(OFFER_WAIT_MS < PEER_REPLY_MS, "see above");

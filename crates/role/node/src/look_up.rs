@@ -11,7 +11,7 @@ use skep_wire::cache::PurgeStamp;
 
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait};
 use crate::limits::PATH_BYTES_MAX;
-use crate::object::{Object, Variants, Whence};
+use crate::object::{Object, ObjectSource, Variants};
 use crate::site::Site;
 
 /// What a normalised path leads to.
@@ -95,9 +95,9 @@ fn found_file(
     let purged = purged(site, known, names.chain([relative]));
     let [br, zstd, gzip] = siblings;
     let object = |own: &[u8], encoding, stamp: Stamp| {
-        let whence = Whence::File { relative: own.into(), stamp };
+        let source = ObjectSource::File { relative: own.into(), stamp };
         let version = (stamp.version, purged);
-        Arc::new(Object::new(site, (own, relative), encoding, varies, version, whence))
+        Arc::new(Object::new(site, (own, relative), encoding, varies, version, source))
     };
     let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
         sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))

@@ -21,9 +21,9 @@ use crate::store::Wanted;
 /// What the cache says of a reply that it answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
 
-/// Where the bytes of an object come from.
+/// The source of an object's bytes.
 #[derive(Debug)]
-pub(crate) enum Whence {
+pub(crate) enum ObjectSource {
     /// A file in one version.
     File {
         /// Path below the root.
@@ -44,7 +44,7 @@ pub(crate) enum Whence {
 /// One version of one file, or of what an origin has.
 #[derive(Debug)]
 pub(crate) struct Object {
-    pub(crate) whence: Whence,
+    pub(crate) source: ObjectSource,
     /// Of parts; of the whole only if `lines` begin with it.
     pub(crate) content_type: Cow<'static, str>,
     /// With its length.
@@ -77,13 +77,13 @@ impl Object {
         encoding: Option<Encoding>,
         varies: bool,
         (version, purged): (Version, PurgeStamp),
-        whence: Whence,
+        source: ObjectSource,
     ) -> Self {
         let Version { mtime_ns, bytes } = version;
         let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
-        let is_settled = match &whence {
-            Whence::File { stamp, .. } => stamp.is_settled(),
-            Whence::Origin(_) | Whence::Elsewhere { .. } => true,
+        let is_settled = match &source {
+            ObjectSource::File { stamp, .. } => stamp.is_settled(),
+            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => true,
         };
         let etag = etag(version, encoding);
         let content_type = mime::for_path(plain);
@@ -104,7 +104,7 @@ impl Object {
         }
         lines.extend_from_slice(if is_settled { &site.lines_success } else { &site.lines });
         Self {
-            whence,
+            source,
             content_type: Cow::Borrowed(content_type),
             name: site.object_name(relative, etag.as_bytes(), bytes, purged),
             purged,
@@ -140,7 +140,7 @@ impl Object {
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
             is_settled: true,
-            whence: Whence::Origin(Box::new(origin)),
+            source: ObjectSource::Origin(Box::new(origin)),
             hit_head: hit_head(status, bytes, &lines),
             lines: lines.into(),
             reader: Mutex::default(),
@@ -156,42 +156,44 @@ impl Object {
 
     /// Path below the root and version, if it is a file.
     pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
-        match &self.whence {
-            Whence::File { relative, stamp } => Some((relative, *stamp)),
-            Whence::Origin(_) | Whence::Elsewhere { .. } => None,
+        match &self.source {
+            ObjectSource::File { relative, stamp } => Some((relative, *stamp)),
+            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => None,
         }
     }
 
     /// Path below the root, if it is a file on any node.
     pub(crate) fn relative(&self) -> Option<&[u8]> {
-        match &self.whence {
-            Whence::File { relative, .. } | Whence::Elsewhere { relative, .. } => Some(relative),
-            Whence::Origin(_) => None,
+        match &self.source {
+            ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
+                Some(relative)
+            }
+            ObjectSource::Origin(_) => None,
         }
     }
 
     /// Path below the root, and who has it, if it is another node's file.
     pub(crate) fn elsewhere(&self) -> Option<(&[u8], Peer)> {
-        match &self.whence {
-            Whence::Elsewhere { relative, home } => Some((relative, *home)),
-            Whence::Origin(_) | Whence::File { .. } => None,
+        match &self.source {
+            ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
+            ObjectSource::Origin(_) | ObjectSource::File { .. } => None,
         }
     }
 
     /// When its origin made it, in seconds since the Unix epoch: then its lines have
     /// a `Date`. Files are of now.
     pub(crate) fn made_unix_s(&self) -> Option<u64> {
-        match &self.whence {
-            Whence::Origin(remote) => Some(remote.head.made_unix_s()),
-            Whence::File { .. } | Whence::Elsewhere { .. } => None,
+        match &self.source {
+            ObjectSource::Origin(remote) => Some(remote.head.made_unix_s()),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
         }
     }
 
     /// Status of a reply with all of it: 200, unless its origin says otherwise.
     pub(crate) fn status(&self) -> u16 {
-        match &self.whence {
-            Whence::Origin(remote) => remote.head.whole_status(),
-            Whence::File { .. } | Whence::Elsewhere { .. } => 200,
+        match &self.source {
+            ObjectSource::Origin(remote) => remote.head.whole_status(),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => 200,
         }
     }
 
@@ -221,12 +223,14 @@ impl Object {
             Cow::Borrowed(_) => 0,
             Cow::Owned(text) => text.capacity(),
         };
-        let whence = match &self.whence {
-            Whence::File { relative, .. } | Whence::Elsewhere { relative, .. } => relative.len(),
-            Whence::Origin(remote) => remote.memory_bytes(),
+        let source = match &self.source {
+            ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
+                relative.len()
+            }
+            ObjectSource::Origin(remote) => remote.memory_bytes(),
         };
         let lines = self.lines.len() + self.hit_head.len();
-        size_of::<Self>() + whence + content_type + self.etag.len() + lines
+        size_of::<Self>() + source + content_type + self.etag.len() + lines
     }
 
     /// Number of segments; 0 for an empty file.
@@ -318,9 +322,9 @@ impl Variants {
         let purged = purged(site, known, names.iter().map(Vec::as_slice).chain([relative]));
         let object = |suffix: &str, encoding, version| {
             let own = named(suffix);
-            let whence = Whence::Elsewhere { relative: own.as_slice().into(), home };
+            let source = ObjectSource::Elsewhere { relative: own.as_slice().into(), home };
             let version = (version, purged);
-            Arc::new(Object::new(site, (&own, relative), encoding, varies, version, whence))
+            Arc::new(Object::new(site, (&own, relative), encoding, varies, version, source))
         };
         Self {
             plain: object("", None, plain),

@@ -19,7 +19,7 @@ use skep_cache::{Entry, FREQUENCY_MAX, PROMOTION_HITS};
 use skep_directory::limits::CHANCES;
 use skep_peer::stream::Chunk;
 use skep_serve::{FilePart, SharedBytes, SharedSlice};
-use skep_wire::cache::Standing;
+use skep_wire::cache::ReplicaStatus;
 use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
@@ -41,8 +41,8 @@ pub(crate) enum Home {
     Place(Place),
 }
 
-/// Where the next bytes of a growing segment come from.
-pub(crate) type Way = skep_directory::Way<PeerId>;
+/// The source of the next bytes of a growing segment.
+pub(crate) type FillSource = skep_directory::FillSource<PeerId>;
 
 /// What a waker is told apart by: its data and its functions. Thousands of readers
 /// may wait for one segment, each for every chunk.
@@ -54,8 +54,8 @@ enum Content {
     Place(Place),
 }
 
-const STANDING_LAST: u32 = u32::MAX;
-const STANDING_SPARE: u32 = u32::MAX - 1;
+const STATUS_SOLE: u32 = u32::MAX;
+const STATUS_REDUNDANT: u32 = u32::MAX - 1;
 
 /// One segment. See the module.
 #[derive(Debug)]
@@ -70,13 +70,14 @@ pub(crate) struct Segment {
     waiters: Mutex<HashMap<WakerId, Waker>>,
     /// Of each chunk; empty if nobody else reads from here.
     checksums: Box<[AtomicU32]>,
-    way: Mutex<Way>,
+    fill_source: Mutex<FillSource>,
     /// Whether bytes came from another node's memory.
     is_from_peer: AtomicBool,
     /// Whether it begins an object that has more.
     is_first: bool,
-    /// [`Standing`], as a coordinator told last: one of those below, or the heir.
-    standing: AtomicU32,
+    /// [`ReplicaStatus`], as a coordinator told last: a constant of above, or the
+    /// successor.
+    replica_status: AtomicU32,
     /// How often it may still be passed on to another node.
     chances: AtomicU8,
 }
@@ -101,10 +102,10 @@ impl Segment {
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
             checksums: Box::default(),
-            way: Mutex::default(),
+            fill_source: Mutex::default(),
             is_from_peer: AtomicBool::new(false),
             is_first: false,
-            standing: AtomicU32::new(STANDING_LAST),
+            replica_status: AtomicU32::new(STATUS_SOLE),
             chances: AtomicU8::new(CHANCES),
         };
         segment.ledger().take(segment.own_bytes());
@@ -145,10 +146,10 @@ impl Segment {
         }
     }
 
-    /// Says where the next bytes come from.
-    pub(crate) fn set_way(&self, way: Way) {
-        *self.way.lock().unwrap_or_else(PoisonError::into_inner) = way;
-        if matches!(way, Way::Peer { .. }) {
+    /// Says what the source of the next bytes is.
+    pub(crate) fn set_fill_source(&self, fill_source: FillSource) {
+        *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner) = fill_source;
+        if matches!(fill_source, FillSource::Peer { .. }) {
             self.is_from_peer.store(true, Ordering::Relaxed);
         }
     }
@@ -170,31 +171,31 @@ impl Segment {
 
     /// Whether its last bytes came from another node that keeps them.
     pub(crate) fn is_copy(&self) -> bool {
-        self.way() != Way::Here
+        self.fill_source() != FillSource::Local
     }
 
     /// Whether it is complete, or waits for nobody but this node.
     pub(crate) fn grows_from_here(&self) -> bool {
-        self.is_complete() || self.way() == Way::Here
+        self.is_complete() || self.fill_source() == FillSource::Local
     }
 
-    /// Whether others hold it, too.
-    pub(crate) fn standing(&self) -> Standing {
-        match self.standing.load(Ordering::Relaxed) {
-            STANDING_LAST => Standing::Last,
-            STANDING_SPARE => Standing::Spare,
-            heir => Standing::Kept { heir: heir as MemberId },
+    /// The status of this replica among those of other nodes.
+    pub(crate) fn replica_status(&self) -> ReplicaStatus {
+        match self.replica_status.load(Ordering::Relaxed) {
+            STATUS_SOLE => ReplicaStatus::Sole,
+            STATUS_REDUNDANT => ReplicaStatus::Redundant,
+            successor => ReplicaStatus::Primary { successor: successor as MemberId },
         }
     }
 
-    /// A coordinator has told whether others hold it.
-    pub(crate) fn set_standing(&self, standing: Standing) {
-        let told = match standing {
-            Standing::Last => STANDING_LAST,
-            Standing::Spare => STANDING_SPARE,
-            Standing::Kept { heir } => u32::from(heir),
+    /// A coordinator has told the status of this replica.
+    pub(crate) fn set_replica_status(&self, replica_status: ReplicaStatus) {
+        let told = match replica_status {
+            ReplicaStatus::Sole => STATUS_SOLE,
+            ReplicaStatus::Redundant => STATUS_REDUNDANT,
+            ReplicaStatus::Primary { successor } => u32::from(successor),
         };
-        self.standing.store(told, Ordering::Relaxed);
+        self.replica_status.store(told, Ordering::Relaxed);
     }
 
     /// How often it may still be passed on without being asked for.
@@ -209,20 +210,20 @@ impl Segment {
 
     /// It is `old` at another place: as good as that for the cluster, too.
     pub(crate) fn take_after(&self, old: &Self) {
-        self.set_way(old.way());
+        self.set_fill_source(old.fill_source());
         self.is_from_peer.store(old.is_from_peer(), Ordering::Relaxed);
-        self.set_standing(old.standing());
+        self.set_replica_status(old.replica_status());
         self.set_chances(old.chances());
     }
 
     /// Whether `peer` may read what grows here: nodes must not wait for each other in
     /// a circle.
     pub(crate) fn may_serve(&self, peer: PeerId) -> bool {
-        self.is_complete() || self.way().may_serve(&peer)
+        self.is_complete() || self.fill_source().may_serve(&peer)
     }
 
-    fn way(&self) -> Way {
-        *self.way.lock().unwrap_or_else(PoisonError::into_inner)
+    fn fill_source(&self) -> FillSource {
+        *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Bytes `start..end`, which lie in one chunk and are there, for another

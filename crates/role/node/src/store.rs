@@ -24,7 +24,7 @@ use std::time::Duration;
 use skep_cache::{Entry, S3Fifo};
 use skep_directory::Changes;
 use skep_directory::keep::Room;
-use skep_wire::cache::{Held, SegmentName, Standing, ToCoordinator};
+use skep_wire::cache::{Held, ReplicaStatus, SegmentName, ToCoordinator};
 use skep_wire::limits::TAIL_MAX;
 
 use crate::account::Account;
@@ -64,8 +64,8 @@ pub(crate) struct Wanted {
 pub struct StoreStats {
     /// Bytes that the index holds, with what each segment takes beside its own.
     pub indexed_bytes: u64,
-    /// Of these, bytes of copies that another node keeps.
-    pub spare_bytes: u64,
+    /// Of these, bytes of redundant replicas: another node keeps what they hold.
+    pub redundant_bytes: u64,
     /// Bytes of memory: indexed, pinned by replies alone, lost in regions; heads and
     /// workers' indexes.
     pub alive_bytes: u64,
@@ -203,12 +203,13 @@ impl Store {
         self.lock().knows(name)
     }
 
-    /// Whether a segment is kept here. If it is, this copy is the last from now on.
-    pub(crate) fn inherits(&self, name: &SegmentName) -> bool {
+    /// Promotes the replica of a segment that is here: from now on it counts as the sole
+    /// one. False: there is none.
+    pub(crate) fn promote_replica(&self, name: &SegmentName) -> bool {
         let mut inner = self.lock();
         let Some(segment) = inner.index.get(name) else { return false };
-        segment.set_standing(Standing::Last);
-        inner.index.set_spare(name, false);
+        segment.set_replica_status(ReplicaStatus::Sole);
+        inner.index.set_redundant(name, false);
         true
     }
 
@@ -337,8 +338,8 @@ impl Store {
     pub(crate) fn tail(&self) -> Option<Vec<SegmentName>> {
         let mut inner = self.lock();
         let now = (inner.index.len(), inner.evicted);
-        // Before the first one leaves, too.
-        let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 8 * 7;
+        // Before the first one leaves, and so early that the answer is here by then.
+        let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 4 * 3;
         if now == inner.tail_of || !is_full {
             return None;
         }
@@ -347,29 +348,30 @@ impl Store {
         (!names.is_empty()).then_some(names)
     }
 
-    /// How things stand with segments of a tail; `has_room`: some other node has.
-    pub(crate) fn told_standings(
+    /// Sets the status of the replicas of a tail, as a coordinator told it; `has_room`:
+    /// some other node has room.
+    pub(crate) fn set_replica_statuses(
         &self,
         names: &[SegmentName],
-        standings: &[Standing],
+        replica_statuses: &[ReplicaStatus],
         has_room: bool,
     ) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(has_room);
-        for (name, &standing) in names.iter().zip(standings) {
+        for (name, &replica_status) in names.iter().zip(replica_statuses) {
             if let Some(segment) = inner.index.get(name) {
-                segment.set_standing(standing);
-                inner.index.set_spare(name, standing == Standing::Spare);
+                segment.set_replica_status(replica_status);
+                inner.index.set_redundant(name, replica_status == ReplicaStatus::Redundant);
             }
         }
     }
 
-    /// Room for last copies of other nodes.
+    /// Room for sole replicas of other nodes.
     pub(crate) fn room(&self) -> Room {
         let inner = self.lock();
         Room {
             free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
-            spare_bytes: inner.index.dispensable_bytes(),
+            redundant_bytes: inner.index.dispensable_bytes(),
         }
     }
 
@@ -379,13 +381,13 @@ impl Store {
         self.lock().leaving.wants_offering()
     }
 
-    /// The next last copy to be offered to another node. Until
+    /// The next sole or primary replica to be offered to another node. Until
     /// [`Store::left`] it can be read.
     pub(crate) fn next_leaving(&self) -> Option<Offered> {
         self.lock().leaving.next()
     }
 
-    /// A last copy was passed on, or not.
+    /// A replica was passed on, or not.
     pub(crate) fn left(&self, name: &SegmentName) {
         let mut inner = self.lock();
         if inner.leaving.remove(name).is_some() {
@@ -418,7 +420,7 @@ impl Store {
         let inner = self.lock();
         StoreStats {
             indexed_bytes: inner.index.bytes(),
-            spare_bytes: inner.index.spare_bytes(),
+            redundant_bytes: inner.index.redundant_bytes(),
             alive_bytes: self.taken_bytes(),
             pinned_bytes: self.ledger.segment_bytes().saturating_sub(inner.index.bytes()),
             file_bytes: self.ledger.region_bytes(),
@@ -519,7 +521,7 @@ impl Inner {
     fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         let is_kept = self.insert(name, Arc::clone(segment));
         if segment.is_copy() {
-            self.index.set_spare(&name, true);
+            self.index.set_redundant(&name, true);
         }
         if let Some(changes) = self.changes.as_mut().filter(|_| is_kept) {
             changes.added(Held { name, bytes: segment.len() });

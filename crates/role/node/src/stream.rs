@@ -26,7 +26,7 @@ use skep_units::SEGMENT_BYTES;
 use tokio::task::JoinHandle;
 
 use crate::buffer::Buffer;
-use crate::cluster::Others;
+use crate::cluster::PeerClient;
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::file::{SharedFile, fill, open, read_version};
 use crate::fills::Fills;
@@ -69,12 +69,12 @@ pub(crate) struct Source<'a> {
     pub(crate) site: &'a Arc<Site>,
     pub(crate) object: &'a Arc<Object>,
     pub(crate) counters: &'a Arc<CoreCounters>,
-    /// The other nodes, if they are asked before the disk is.
-    pub(crate) others: Option<&'a Others>,
+    /// The client of other nodes, if they are asked before the disk is.
+    pub(crate) peer_client: Option<&'a PeerClient>,
     /// Where it comes from, if that is no file.
     pub(crate) remote: Option<(&'a Rc<Remotes>, &'a Arc<Resource>)>,
-    /// What it took to know the object.
-    pub(crate) came: CacheResult,
+    /// What the cache did to find the object.
+    pub(crate) cache_result: CacheResult,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
     /// The segment that [`Source::prepare`] got.
@@ -100,7 +100,7 @@ impl Source<'_> {
     /// what one alone could not; and to ask an origin again costs more than to go
     /// through the cache.
     fn is_too_large(&self) -> bool {
-        let is_alone = self.others.is_none() && self.remote.is_none();
+        let is_alone = self.peer_client.is_none() && self.remote.is_none();
         is_alone && self.object.bytes() > self.store.capacity_bytes()
     }
 
@@ -125,7 +125,7 @@ impl Source<'_> {
         }
         let (segment, found) = self.segment(index).await?;
         self.prepared = Some((index, Arc::clone(&segment)));
-        if self.object.segments() > 1 && self.others.is_none() && self.remote.is_none() {
+        if self.object.segments() > 1 && self.peer_client.is_none() && self.remote.is_none() {
             self.open().await?;
         }
         if !self.does_without_pin() {
@@ -135,8 +135,8 @@ impl Source<'_> {
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
         first.map_err(|_| DiskError::Changed)?;
         // Whoever got the object's head got the bytes as well, or had them.
-        let is_known = self.came == CacheResult::Hit || found == CacheResult::Fill;
-        let result = if is_known { found } else { self.came };
+        let is_known = self.cache_result == CacheResult::Hit || found == CacheResult::Fill;
+        let result = if is_known { found } else { self.cache_result };
         let is_from_peer = segment.is_from_peer();
         self.counters.inc(match result {
             CacheResult::Hit => Counter::CacheHit,
@@ -413,7 +413,7 @@ impl Source<'_> {
     /// Whether there is still no room for what was waited for when the object came.
     fn finds_no_room(&self, index: u32) -> bool {
         self.remote.is_some()
-            && self.came == CacheResult::Fill
+            && self.cache_result == CacheResult::Fill
             && !self.store.may_fill_beside(self.fills())
             && !self.store.has(&self.object.segment_name(index))
     }
@@ -429,7 +429,7 @@ impl Source<'_> {
         if !self.store.may_pin() {
             return 0..0;
         }
-        let is_far = self.others.is_some() || self.remote.is_some();
+        let is_far = self.peer_client.is_some() || self.remote.is_some();
         let reader = if is_far { self.object.reads(index) } else { Reader::default() };
         prefetch(index, last, self.object.segments() - 1, reader)
     }
@@ -448,14 +448,14 @@ impl Source<'_> {
                     remotes.fill_segment(filler, resource, index);
                     return Ok((segment, CacheResult::Fill));
                 }
-                if let Some(others) = self.others {
-                    if let Some(home) = others.home_file(self.site, self.object, index) {
-                        drop(others.fill(filler, home));
+                if let Some(peer_client) = self.peer_client {
+                    if let Some(home) = peer_client.home_file(self.site, self.object, index) {
+                        drop(peer_client.fill(filler, home));
                         return Ok((segment, CacheResult::Fill));
                     }
                     let origin = SharedFile::of(self.site, self.object, index, self.counters);
                     let origin = origin.ok_or(DiskError::Changed)?;
-                    drop(others.fill(filler, origin));
+                    drop(peer_client.fill(filler, origin));
                     return Ok((segment, CacheResult::Fill));
                 }
                 let file = self.open().await?;

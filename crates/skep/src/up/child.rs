@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, watch};
 
-use super::ground::Ground;
+use super::environment::Environment;
 use super::limits::{LINE_BYTES_MAX, RESTART_MS, RESTART_MS_MAX, YOUNG_MS};
 
 /// How the line begins by which a process says that it is ready.
@@ -62,7 +62,7 @@ pub(super) struct Nest {
     /// This program.
     pub(super) program: PathBuf,
     /// Where processes run.
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
     /// The cluster's config.
     pub(super) config: PathBuf,
     /// The end of the leash that children hold.
@@ -201,7 +201,7 @@ impl Keeper {
 }
 
 fn spawn(nest: &Nest, name: &str) -> io::Result<Child> {
-    let mut command = Command::from(nest.ground.command(&nest.program, name));
+    let mut command = Command::from(nest.environment.command(&nest.program, name));
     command.arg("run").arg("--config").arg(&nest.config).args(["--as", name, "--leashed"]);
     if !io::IsTerminal::is_terminal(&io::stderr()) {
         command.env("NO_COLOR", "1");

@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
 use super::child::{Event, Nest, Order, keep, this_program};
+use super::environment::{Environment, write_key};
 use super::folder::{ClusterFolder, Turn};
-use super::ground::{Ground, write_key};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
 use super::plan::{self, DISPATCHER};
 use super::ports::Ports;
@@ -36,20 +36,20 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
         // Told here, it is one sentence, before anything was started.
         drop(skep_serve::bind(args.listen, 1)?);
     }
-    let ground = Ground::make(args)?;
+    let environment = Environment::make(args)?;
     // Held until the end, so that a child that is restarted finds its ports.
-    let (config, folder, _ports) = prepare(args, &ground)?;
+    let (config, folder, _ports) = prepare(args, &environment)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder, ground)?.live())
+    LocalSet::new().block_on(&runtime, Cluster::new(&config, &folder, environment)?.live())
 }
 
 /// The config, the folder that it is in, and the ports it names.
-fn prepare(args: &Up, ground: &Ground) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
+fn prepare(args: &Up, environment: &Environment) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
     let user = User::serving(args.user.as_deref(), &[])?;
     let turn = Turn::take()?;
     let folder = turn.make_folder(&user)?;
     let mut ports = Ports::beside(&turn.running_configs());
-    let places = ground.places(args);
+    let places = environment.places(args);
     let made = plan::make(args, &mut ports, places, folder.path()).and_then(|config| {
         config.key_file.iter().try_for_each(|path| write_key(path))?;
         std::fs::write(folder.config(), config.to_toml()).context("cannot write the config")?;
@@ -73,12 +73,16 @@ struct Cluster<'a> {
 }
 
 impl<'a> Cluster<'a> {
-    fn new(config: &'a Config, folder: &ClusterFolder, ground: Ground) -> anyhow::Result<Self> {
+    fn new(
+        config: &'a Config,
+        folder: &ClusterFolder,
+        environment: Environment,
+    ) -> anyhow::Result<Self> {
         let (leash, held) = std::io::pipe().context("cannot make a pipe")?;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
-        ground.notes().iter().for_each(|note| eprintln!("skep: {note}"));
+        environment.notes().iter().for_each(|note| eprintln!("skep: {note}"));
         let (program, config_file) = (this_program(), folder.config());
-        let nest = Nest { program, ground, config: config_file, leash, events: sender };
+        let nest = Nest { program, environment, config: config_file, leash, events: sender };
         Ok(Self {
             config,
             nest: Rc::new(nest),

@@ -8,8 +8,8 @@ use skep_config::{
     AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Node, Service, Site,
 };
 
+use super::environment::Places;
 use super::folder::state_of;
-use super::ground::Places;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
 use crate::cli::{Admin, Up};

@@ -119,7 +119,7 @@ pub enum ToNode {
     Welcome {
         /// Whether this coordinator answers.
         is_active: bool,
-        /// Of its reign.
+        /// Of its term.
         epoch: u64,
         /// All nodes that are linked, at most [`MEMBERS_MAX`].
         members: Vec<Member>,
@@ -131,12 +131,12 @@ pub enum ToNode {
         /// What.
         answer: Answer,
     },
-    /// How things stand with each segment of a tail, in its order.
+    /// The status of the node's replica of each segment of a tail, in its order.
     Tail {
         /// As they were asked.
         names: Vec<SegmentName>,
         /// Of each.
-        standings: Vec<Standing>,
+        replica_statuses: Vec<ReplicaStatus>,
         /// Who has most room, if anybody but the asker has any.
         roomiest: Option<MemberId>,
     },
@@ -151,27 +151,27 @@ pub enum ToNode {
     },
 }
 
-/// A node's copy of a segment, among those that the cluster has.
+/// The status of a node's replica of a segment among all replicas in the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Standing {
-    /// The last one, as far as anybody knows.
+pub enum ReplicaStatus {
+    /// The only replica, as far as anybody knows.
     #[default]
-    Last,
-    /// There are others, which can go first: of all holders one is told this.
-    Kept {
-        /// Who is to keep it if this one does not: others may go at any moment.
-        heir: MemberId,
+    Sole,
+    /// The replica that stays while the others may go: one holder is told this.
+    Primary {
+        /// The holder that is to keep its replica if this one goes.
+        successor: MemberId,
     },
-    /// There are others, of which one is kept.
-    Spare,
+    /// A replica beside the primary one.
+    Redundant,
 }
 
-impl Standing {
-    /// Who is to keep the segment instead of this node.
-    pub fn heir(self) -> Option<MemberId> {
+impl ReplicaStatus {
+    /// The holder that is to keep the segment if this node does not.
+    pub fn successor(self) -> Option<MemberId> {
         match self {
-            Self::Kept { heir } => Some(heir),
-            Self::Last | Self::Spare => None,
+            Self::Primary { successor } => Some(successor),
+            Self::Sole | Self::Redundant => None,
         }
     }
 }
@@ -265,11 +265,11 @@ impl ToNode {
                 Answer::Busy { leader, .. } => is_member(*leader),
                 Answer::Grant { .. } | Answer::Later | Answer::Refused => true,
             },
-            Self::Tail { names, standings, roomiest } => {
+            Self::Tail { names, replica_statuses, roomiest } => {
                 names.len() <= TAIL_MAX
-                    && standings.len() == names.len()
+                    && replica_statuses.len() == names.len()
                     && roomiest.is_none_or(is_member)
-                    && standings.iter().filter_map(|it| it.heir()).all(is_member)
+                    && replica_statuses.iter().filter_map(|it| it.successor()).all(is_member)
             }
             Self::Purges(news) => news.is_sound(),
             Self::InStep { .. } => true,

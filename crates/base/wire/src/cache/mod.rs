@@ -22,7 +22,7 @@ pub mod purge;
 
 pub use frame::{FrameError, FrameHead, Frames};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
-pub use link::{Answer, Held, LeaseId, Member, Standing, ToCoordinator, ToNode};
+pub use link::{Answer, Held, LeaseId, Member, ReplicaStatus, ToCoordinator, ToNode};
 pub use name::{ObjectName, SegmentName};
 pub use peer::{Origin, PeerReply, PeerRequest, Refusal};
 pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};

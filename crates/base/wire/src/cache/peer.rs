@@ -36,7 +36,7 @@ pub enum PeerRequest {
         /// Which.
         name: SegmentName,
     },
-    /// A last copy that would be evicted: the other may fetch it.
+    /// A sole replica that would be evicted, or a primary one: the other may fetch it.
     Offer {
         /// Which segment.
         name: SegmentName,
@@ -62,8 +62,8 @@ pub struct Origin {
     pub object_bytes: u64,
     /// The segment's number.
     pub index: u32,
-    /// Why the other is to fill it: the asker has the lease, and no room. Else it
-    /// takes the other for the owner while no coordinator answers, or for the node
+    /// Why the other is to fill it: the asker has the lease, and no room (a remote fill).
+    /// Else it takes the other for the owner while no coordinator answers, or for the node
     /// whose file it is.
     pub has_lease: bool,
 }

@@ -240,13 +240,13 @@ fn shared_values_count_hits_through_any_copy() {
 }
 
 #[test]
-fn spares_leave_first_unless_they_are_hit_and_few() {
+fn redundant_values_leave_first_unless_they_are_hit_and_few() {
     let mut cache = S3Fifo::new(100);
     for key in 0..10 {
         insert(&mut cache, key, 10);
     }
     for key in [3, 7, 8] {
-        cache.set_spare(&key, true);
+        cache.set_redundant(&key, true);
     }
     assert_eq!(cache.oldest(1).map(|(key, _)| *key).collect::<Vec<_>>(), [3, 0]);
     // 30 of 100 bytes are too many, even if all were hit.
@@ -257,29 +257,29 @@ fn spares_leave_first_unless_they_are_hit_and_few() {
     assert_eq!(insert(&mut cache, 11, 10), [0]);
     assert_eq!(insert(&mut cache, 12, 10), [7]);
     // The others that held it have lost it.
-    cache.set_spare(&8, false);
-    assert_eq!((cache.spare_bytes(), cache.main_bytes()), (0, 10));
+    cache.set_redundant(&8, false);
+    assert_eq!((cache.redundant_bytes(), cache.main_bytes()), (0, 10));
     assert_eq!(insert(&mut cache, 13, 10), [1]);
 }
 
 #[test]
-fn a_spare_has_time_to_be_hit() {
+fn a_redundant_value_has_time_to_be_hit() {
     let mut cache = S3Fifo::new(1_000);
     for key in 0..100 {
         insert(&mut cache, key, 10);
     }
-    (50..53).for_each(|key| cache.set_spare(&key, true));
+    (50..53).for_each(|key| cache.set_redundant(&key, true));
     assert_eq!(insert(&mut cache, 100, 10), [0]);
-    cache.set_spare(&53, true);
+    cache.set_redundant(&53, true);
     assert_eq!(insert(&mut cache, 101, 10), [50]);
 }
 
 #[test]
-fn a_cache_of_spares_alone_is_bounded_too() {
+fn a_cache_of_redundant_values_alone_is_bounded_too() {
     let mut cache = S3Fifo::new(20);
     for key in 0..2 {
         insert(&mut cache, key, 10);
-        cache.set_spare(&key, true);
+        cache.set_redundant(&key, true);
         cache.get(&key).unwrap().touch();
     }
     assert_eq!(insert(&mut cache, 2, 20), [0, 1]);
@@ -318,8 +318,8 @@ fn entries_are_bounded_whatever_their_bytes() {
     }
     assert_eq!(insert(&mut cache, 1, 2), [1], "the same key takes its own place");
     assert_eq!(insert(&mut cache, 3, 1), [0]);
-    cache.set_spare(&3, true);
-    assert_eq!(insert(&mut cache, 4, 1).len(), 1, "spares count, too");
+    cache.set_redundant(&3, true);
+    assert_eq!(insert(&mut cache, 4, 1).len(), 1, "redundant values count, too");
     assert_eq!(cache.len(), 3);
 }
 
@@ -331,7 +331,7 @@ fn tables_shrink_behind_a_crowd_and_the_order_stays() {
         insert(&mut cache, key, 1);
     }
     for key in [2 * CROWD - 5, 2 * CROWD - 3] {
-        cache.set_spare(&key, true);
+        cache.set_redundant(&key, true);
     }
     let crowded = cache.table_slots();
     assert!(crowded as u64 >= 2 * CROWD, "entries and ghosts: {crowded}");

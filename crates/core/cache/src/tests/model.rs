@@ -20,7 +20,7 @@ struct Model {
     capacity: u64,
     small: Vec<ModelEntry>,
     main: Vec<ModelEntry>,
-    spare: Vec<ModelEntry>,
+    redundant: Vec<ModelEntry>,
     ghost: Vec<(u64, u64)>,
 }
 
@@ -30,15 +30,15 @@ fn bytes_of(queue: &[ModelEntry]) -> u64 {
 
 impl Model {
     fn bytes(&self) -> u64 {
-        bytes_of(&self.small) + bytes_of(&self.main) + bytes_of(&self.spare)
+        bytes_of(&self.small) + bytes_of(&self.main) + bytes_of(&self.redundant)
     }
 
     fn len(&self) -> usize {
-        self.small.len() + self.main.len() + self.spare.len()
+        self.small.len() + self.main.len() + self.redundant.len()
     }
 
     fn entry(&mut self, key: u64) -> Option<&mut ModelEntry> {
-        let all = self.small.iter_mut().chain(&mut self.main).chain(&mut self.spare);
+        let all = self.small.iter_mut().chain(&mut self.main).chain(&mut self.redundant);
         all.into_iter().find(|entry| entry.key == key)
     }
 
@@ -54,7 +54,7 @@ impl Model {
             return None;
         }
         let mut evicted = Vec::new();
-        let to_spare = self.spare.iter().any(|entry| entry.key == key);
+        let to_redundant = self.redundant.iter().any(|entry| entry.key == key);
         let mut to_main = self.main.iter().any(|entry| entry.key == key);
         let hits = self.entry(key).map(|entry| entry.hits);
         if hits.is_some() {
@@ -66,8 +66,8 @@ impl Model {
         }
         self.shrink(self.capacity - bytes, &mut evicted);
         let entry = ModelEntry { key, bytes, hits: hits.unwrap_or(0) };
-        if to_spare {
-            self.spare.push(entry)
+        if to_redundant {
+            self.redundant.push(entry)
         } else if to_main {
             self.main.push(entry)
         } else {
@@ -79,48 +79,48 @@ impl Model {
 
     fn remove(&mut self, key: u64) -> bool {
         let before = self.len();
-        for queue in [&mut self.small, &mut self.main, &mut self.spare] {
+        for queue in [&mut self.small, &mut self.main, &mut self.redundant] {
             queue.retain(|entry| entry.key != key);
         }
         before != self.len()
     }
 
-    fn set_spare(&mut self, key: u64, is_spare: bool) {
-        let was_spare = self.spare.iter().any(|entry| entry.key == key);
-        let Some(entry) = self.entry(key).filter(|_| was_spare != is_spare).cloned() else {
+    fn set_redundant(&mut self, key: u64, is_redundant: bool) {
+        let was_redundant = self.redundant.iter().any(|entry| entry.key == key);
+        let Some(entry) = self.entry(key).filter(|_| was_redundant != is_redundant).cloned() else {
             return;
         };
         self.remove(key);
-        if is_spare { self.spare.push(entry) } else { self.main.push(entry) }
+        if is_redundant { self.redundant.push(entry) } else { self.main.push(entry) }
     }
 
-    /// The spare that leaves, if any does.
-    fn spare_victim(&mut self) -> Option<u64> {
-        let is_all = self.spare.len() == self.len();
-        if !is_all && bytes_of(&self.spare) <= self.capacity * 3 / 100 {
+    /// The redundant value that leaves, if any does.
+    fn redundant_victim(&mut self) -> Option<u64> {
+        let is_all = self.redundant.len() == self.len();
+        if !is_all && bytes_of(&self.redundant) <= self.capacity * 3 / 100 {
             return None;
         }
-        for _ in 0..self.spare.len() {
-            let mut entry = self.spare.remove(0);
+        for _ in 0..self.redundant.len() {
+            let mut entry = self.redundant.remove(0);
             if entry.hits == 0 {
                 return Some(entry.key);
             }
             entry.hits -= 1;
-            self.spare.push(entry);
+            self.redundant.push(entry);
         }
-        let are_too_many = bytes_of(&self.spare) > self.capacity * 25 / 100;
-        (are_too_many || is_all).then(|| self.spare.remove(0).key)
+        let are_too_many = bytes_of(&self.redundant) > self.capacity * 25 / 100;
+        (are_too_many || is_all).then(|| self.redundant.remove(0).key)
     }
 
     fn shrink(&mut self, bytes_max: u64, evicted: &mut Vec<u64>) {
         while self.bytes() > bytes_max {
-            if !self.spare.is_empty()
-                && let Some(key) = self.spare_victim()
+            if !self.redundant.is_empty()
+                && let Some(key) = self.redundant_victim()
             {
                 evicted.push(key);
                 continue;
             }
-            let capacity = self.capacity.saturating_sub(bytes_of(&self.spare));
+            let capacity = self.capacity.saturating_sub(bytes_of(&self.redundant));
             let main_share = capacity - capacity * 10 / 100;
             if bytes_of(&self.main) > main_share || self.small.is_empty() {
                 let mut entry = self.main.remove(0);
@@ -164,7 +164,7 @@ impl Model {
     /// What the cache's `iter` must give.
     fn listing(&self) -> Vec<(u64, u64, u8)> {
         let newest_first = self.small.iter().rev().chain(self.main.iter().rev());
-        let newest_first = newest_first.chain(self.spare.iter().rev());
+        let newest_first = newest_first.chain(self.redundant.iter().rev());
         newest_first.map(|entry| (entry.key, entry.bytes, entry.hits)).collect()
     }
 }
@@ -173,7 +173,7 @@ impl Model {
 enum Call {
     Insert { key: u64, bytes: u64 },
     Touch { key: u64 },
-    SetSpare { key: u64, is_spare: bool },
+    SetRedundant { key: u64, is_redundant: bool },
     Remove { key: u64 },
     Retain { modulus: u64 },
     SetCapacity { bytes: u64 },
@@ -185,7 +185,7 @@ fn call() -> impl Strategy<Value = Call> {
         20 => (key(), 0..60u64).prop_map(|(key, bytes)| Call::Insert { key, bytes }),
         30 => key().prop_map(|key| Call::Touch { key }),
         10 => (key(), any::<bool>())
-            .prop_map(|(key, is_spare)| Call::SetSpare { key, is_spare }),
+            .prop_map(|(key, is_redundant)| Call::SetRedundant { key, is_redundant }),
         3 => key().prop_map(|key| Call::Remove { key }),
         1 => (2..5u64).prop_map(|modulus| Call::Retain { modulus }),
         1 => (0..500u64).prop_map(|bytes| Call::SetCapacity { bytes }),
@@ -206,9 +206,9 @@ fn apply(cache: &mut S3Fifo<u64, Item>, model: &mut Model, call: &Call) {
             model.touch(key);
             Vec::new()
         }
-        Call::SetSpare { key, is_spare } => {
-            cache.set_spare(&key, is_spare);
-            model.set_spare(key, is_spare);
+        Call::SetRedundant { key, is_redundant } => {
+            cache.set_redundant(&key, is_redundant);
+            model.set_redundant(key, is_redundant);
             Vec::new()
         }
         Call::Remove { key } => {
@@ -242,7 +242,7 @@ fn assert_same(cache: &S3Fifo<u64, Item>, model: &Model) {
     assert_eq!(listing, model.listing());
     assert_eq!(cache.bytes(), model.bytes());
     assert_eq!(cache.main_bytes(), bytes_of(&model.main));
-    assert_eq!(cache.spare_bytes(), bytes_of(&model.spare));
+    assert_eq!(cache.redundant_bytes(), bytes_of(&model.redundant));
     assert_eq!(cache.ghosts_len(), model.ghost.len());
     assert!(cache.bytes() <= cache.capacity_bytes());
     for (key, ..) in listing {

@@ -2,11 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod budget;
-mod duty;
+mod failover;
 mod flows;
 mod health;
-mod keeper;
 mod membership;
+mod table_publisher;
 
 use crate::HealthSettings;
 

@@ -199,7 +199,7 @@ impl Check {
     /// Generations grow within an epoch; one table for each version.
     fn new_tables(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
-            let table = dispatcher.keeper.table();
+            let table = dispatcher.publisher.table();
             if !is_active(world, dispatcher) || Arc::ptr_eq(table, &self.last_table[id]) {
                 continue;
             }
@@ -207,7 +207,7 @@ impl Check {
             if version <= before {
                 return Err(format!("d{id} goes from table {before:?} to {version:?}"));
             }
-            if version.epoch != dispatcher.duty.epoch() {
+            if version.epoch != dispatcher.failover.epoch() {
                 return Err(format!("d{id} makes a table of epoch {}", version.epoch));
             }
             let known = self.tables.insert(version, Arc::clone(table));
@@ -231,11 +231,11 @@ impl Check {
         for node in &world.nodes {
             let Some(dead_since) = node.dead_since else { continue };
             for (id, dispatcher) in world.dispatchers.iter().enumerate() {
-                let keeper = &dispatcher.keeper;
-                if keeper.watch().hears_nobody(dispatcher.body.clock.at(world.at)) {
+                let publisher = &dispatcher.publisher;
+                if publisher.detector().hears_nobody(dispatcher.body.clock.at(world.at)) {
                     self.deaf_until[id] = world.at;
                 }
-                if !is_active(world, dispatcher) || !is_in(keeper.table(), node) {
+                if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
                     continue;
                 }
                 // It may have run again in this very millisecond.
@@ -275,10 +275,10 @@ impl Check {
         if world.scenario.preempt && Some(active.priority()) != best {
             return Err(format!("{} is active, not the one of highest priority", active.body.name));
         }
-        let table = active.keeper.table();
+        let table = active.publisher.table();
         for other in &world.dispatchers {
-            if other.duty.active() != Some(active.body.peer) {
-                return Err(format!("{} follows {:?}", other.body.name, other.duty.active()));
+            if other.failover.active() != Some(active.body.peer) {
+                return Err(format!("{} follows {:?}", other.body.name, other.failover.active()));
             }
         }
         for node in &world.nodes {

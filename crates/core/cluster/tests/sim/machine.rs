@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use skep_cluster::beats::WatchSettings;
-use skep_cluster::duty::{Duty, DutySettings, Ear, Output};
-use skep_cluster::keeper::{NodePlan, Plan, ServicePlan, TableKeeper};
+use skep_cluster::failover::{Failover, FailoverSettings, Output, WitnessState};
+use skep_cluster::failure_detector::FailureDetectorSettings;
+use skep_cluster::table_publisher::{NodePlan, Plan, ServicePlan, TablePublisher};
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::{PeerId, Stamp};
@@ -102,10 +102,10 @@ impl Body {
 /// A dispatcher.
 pub(crate) struct Dispatcher {
     pub(crate) body: Body,
-    settings: DutySettings,
+    settings: FailoverSettings,
     plan: Plan,
-    pub(crate) duty: Duty,
-    pub(crate) keeper: TableKeeper,
+    pub(crate) failover: Failover,
+    pub(crate) publisher: TablePublisher,
     /// Survives restarts.
     pub(crate) persisted: u64,
     /// As its outputs say.
@@ -118,7 +118,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     pub(crate) fn new(place: usize, scenario: &Scenario, rng: &mut Rng) -> (Self, Vec<Output>) {
         let body = Body::new(&format!("d{place}"), rng);
-        let settings = DutySettings {
+        let settings = FailoverSettings {
             name: body.name.clone(),
             place: place as u8,
             priority: 100 + rng.below(3) as u32,
@@ -129,29 +129,29 @@ impl Dispatcher {
             lease_patience_ms: LEASE_MS + 1_000,
         };
         let plan = plan(scenario);
-        let (duty, outputs) = Duty::new(settings.clone(), body.clock.at(0), 0);
+        let (failover, outputs) = Failover::new(settings.clone(), body.clock.at(0), 0);
         let mut dispatcher = Self {
             body,
             settings,
-            keeper: TableKeeper::new(WatchSettings::default()),
+            publisher: TablePublisher::new(FailureDetectorSettings::default()),
             plan,
-            duty,
+            failover,
             persisted: 0,
             is_active: false,
             follows: None,
             reaches_store: true,
         };
-        dispatcher.keeper.set_plan(dispatcher.plan.clone());
+        dispatcher.publisher.set_plan(dispatcher.plan.clone());
         (dispatcher, outputs)
     }
 
     pub(crate) fn restart(&mut self, at: u64) -> Vec<Output> {
         self.body.restart(at);
         let now = self.body.clock.at(at);
-        let (duty, outputs) = Duty::new(self.settings.clone(), now, self.persisted);
-        self.duty = duty;
-        self.keeper = TableKeeper::new(WatchSettings::default());
-        self.keeper.set_plan(self.plan.clone());
+        let (failover, outputs) = Failover::new(self.settings.clone(), now, self.persisted);
+        self.failover = failover;
+        self.publisher = TablePublisher::new(FailureDetectorSettings::default());
+        self.publisher.set_plan(self.plan.clone());
         self.is_active = false;
         self.follows = None;
         outputs
@@ -163,16 +163,16 @@ impl Dispatcher {
 
     /// Flows are synced some time after it began to follow somebody.
     pub(crate) fn sync_flows(&mut self, at: u64) {
-        let active = self.duty.active().filter(|active| *active != self.body.peer);
+        let active = self.failover.active().filter(|active| *active != self.body.peer);
         match (active, self.follows) {
             (Some(active), Some((followed, since))) if active == followed => {
                 if at - since > 400 {
-                    self.duty.set_flows_synced(true);
+                    self.failover.set_flows_synced(true);
                 }
             }
             _ => {
                 self.follows = active.map(|active| (active, at));
-                self.duty.set_flows_synced(false);
+                self.failover.set_flows_synced(false);
             }
         }
     }
@@ -181,7 +181,7 @@ impl Dispatcher {
 /// A node.
 pub(crate) struct Node {
     pub(crate) body: Body,
-    pub(crate) ear: Ear,
+    pub(crate) witness: WitnessState,
     pub(crate) table: Arc<Table>,
     pub(crate) is_leaving: bool,
     /// Since when it is dead.
@@ -193,7 +193,7 @@ impl Node {
     pub(crate) fn new(number: usize, rng: &mut Rng) -> Self {
         Self {
             body: Body::new(&format!("n{number}"), rng),
-            ear: Ear::default(),
+            witness: WitnessState::default(),
             table: Arc::default(),
             is_leaving: false,
             dead_since: None,
@@ -204,7 +204,7 @@ impl Node {
     /// Its process comes back; packets were steered by its table all the time.
     pub(crate) fn restart(&mut self, at: u64) {
         self.body.restart(at);
-        self.ear = Ear::default();
+        self.witness = WitnessState::default();
         self.is_leaving = false;
         self.dead_since = None;
     }
@@ -218,7 +218,7 @@ impl Node {
             mtu: 1_500,
             addresses: Vec::new(),
             table: self.table.version,
-            hears: self.ear.hears(now, 175),
+            hears: self.witness.hears(now, 175),
             is_leaving: self.is_leaving,
             load: NodeLoad::default(),
         }

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
-use skep_cluster::duty::{LeaseView, Output};
+use skep_cluster::failover::{LeaseView, Output};
 use skep_units::Rng;
 use skep_wire::message::{NodeBeat, Stage};
 use skep_wire::seal::PeerId;
@@ -178,12 +178,12 @@ impl World {
             return Ok(());
         }
         let jitter_ms = self.rng.below(6);
-        let next = dispatcher.duty.tick_ms() - 3 + jitter_ms;
+        let next = dispatcher.failover.tick_ms() - 3 + jitter_ms;
         if dispatcher.body.runs(at) {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
-            dispatcher.keeper.tick(now);
-            let outputs = dispatcher.duty.tick(now);
+            dispatcher.publisher.tick(now);
+            let outputs = dispatcher.failover.tick(now);
             self.carry_out(id, outputs)?;
         }
         self.schedule(at + next, Event::Tick(id, life));
@@ -208,11 +208,11 @@ impl World {
                     self.check = check;
                     checked.map_err(|broken| format!("at {} ms: {broken}", self.at))?;
                     self.dispatchers[id].is_active = true;
-                    self.dispatchers[id].keeper.reign(epoch);
+                    self.dispatchers[id].publisher.begin_term(epoch);
                 }
-                Output::StepBack { .. } => {
+                Output::StepDown { .. } => {
                     self.dispatchers[id].is_active = false;
-                    self.dispatchers[id].keeper.abdicate();
+                    self.dispatchers[id].publisher.step_down();
                 }
                 Output::Log(note) => self.tell(format_args!("d{id}: {note}")),
                 Output::Probe | Output::Announce => {}
@@ -223,8 +223,8 @@ impl World {
 
     fn dispatcher_beat(&mut self, id: Id) {
         let dispatcher = &mut self.dispatchers[id];
-        let version = dispatcher.keeper.table().version;
-        let beat = dispatcher.duty.beat(dispatcher.body.clock.at(self.at), version);
+        let version = dispatcher.publisher.table().version;
+        let beat = dispatcher.failover.beat(dispatcher.body.clock.at(self.at), version);
         let said = Said::Dispatcher(Arc::new(beat), dispatcher.body.next_stamp());
         for to in 0..self.dispatchers.len() + self.nodes.len() {
             if to != id {
@@ -245,22 +245,22 @@ impl World {
         let outputs = match said {
             Said::Dispatcher(beat, stamp) => {
                 self.check.heard(self.at, id, from, &beat, stamp);
-                dispatcher.duty.heard(now, &beat, peer, stamp)
+                dispatcher.failover.heard(now, &beat, peer, stamp)
             }
             Said::Node(beat, stamp) => {
-                let outputs = dispatcher.duty.witness(now, beat.hears, beat.table);
-                dispatcher.keeper.heard(now, NodeBeat::clone(&beat), stamp);
+                let outputs = dispatcher.failover.witness(now, beat.hears, beat.table);
+                dispatcher.publisher.heard(now, NodeBeat::clone(&beat), stamp);
                 outputs
             }
             Said::Table(table) => {
                 let version = table.version;
-                dispatcher.keeper.adopt(Table::clone(&table));
-                dispatcher.duty.witness(now, None, version)
+                dispatcher.publisher.adopt(Table::clone(&table));
+                dispatcher.failover.witness(now, None, version)
             }
         };
         self.carry_out(id, outputs)?;
         let dispatcher = &self.dispatchers[id];
-        let table = dispatcher.keeper.table();
+        let table = dispatcher.publisher.table();
         if dispatcher.is_active && theirs.is_some_and(|theirs| theirs < table.version) {
             let said = Said::Table(Arc::clone(table));
             self.send(id, from, said);
@@ -292,7 +292,7 @@ impl World {
         let now = node.body.clock.at(self.at);
         match said {
             Said::Dispatcher(beat, stamp) => {
-                node.ear.heard(now, beat, peer, *stamp);
+                node.witness.heard(now, beat, peer, *stamp);
             }
             Said::Table(table) => node.offer(table),
             Said::Node(..) => {}
@@ -340,7 +340,7 @@ impl World {
         let inbox = std::mem::take(&mut body.inbox);
         if self.rng.below(2) == 0 && id < self.scenario.dispatchers {
             let now = self.dispatchers[id].body.clock.at(at);
-            let outputs = self.dispatchers[id].duty.tick(now);
+            let outputs = self.dispatchers[id].failover.tick(now);
             self.carry_out(id, outputs)?;
         }
         for (from, said) in inbox {
@@ -377,7 +377,7 @@ impl World {
             Fault::Stop(id) => {
                 if self.dispatchers[*id].body.runs(self.at) {
                     let now = self.dispatchers[*id].body.clock.at(self.at);
-                    let outputs = self.dispatchers[*id].duty.stop(now);
+                    let outputs = self.dispatchers[*id].failover.stop(now);
                     self.carry_out(*id, outputs)?;
                 }
                 self.crash(*id);
@@ -449,7 +449,7 @@ impl World {
                 let own = dispatcher.body.peer;
                 let leader = self.store.leader.filter(|(_, until)| *until > at);
                 let may_lead = leader.is_none_or(|(leader, _)| leader == own);
-                if dispatcher.duty.stage() == Stage::Active && may_lead {
+                if dispatcher.failover.stage() == Stage::Active && may_lead {
                     self.store.leader = Some((own, at + LEASE_MS));
                 } else if leader.is_some_and(|(leader, _)| leader == own) {
                     self.store.leader = None;
@@ -459,7 +459,7 @@ impl World {
                 leader.map(|(leader, _)| LeaseView { leader, epoch })
             });
             let now = dispatcher.body.clock.at(at);
-            let outputs = self.dispatchers[id].duty.lease(now, view.flatten());
+            let outputs = self.dispatchers[id].failover.lease(now, view.flatten());
             self.carry_out(id, outputs)?;
         }
         let next = at + 150 + self.rng.below(100);

@@ -48,8 +48,8 @@ pub(crate) struct Account {
     pub(crate) bytes: u64,
     /// Bytes of those that others have, too.
     pub(crate) shared_bytes: u64,
-    /// Of these, bytes of those that another one has had for longer.
-    pub(crate) spare_bytes: u64,
+    /// Of these, bytes of redundant replicas: another holder has had them for longer.
+    pub(crate) redundant_bytes: u64,
     is_retired: bool,
 }
 
@@ -126,7 +126,7 @@ impl Directory {
                 let account = &mut self.accounts[usize::from(holder)];
                 account.gain(entry.bytes);
                 account.shared_bytes += u64::from(entry.bytes);
-                account.spare_bytes += u64::from(entry.bytes);
+                account.redundant_bytes += u64::from(entry.bytes);
                 self.crowds.push(&mut entry.holders, holder);
             }
         }
@@ -260,9 +260,9 @@ fn drop_holder(
         account.shared_bytes -= bytes;
     }
     // Whoever has had it longest among the others has it for them from now on.
-    let spared = if was_first { left.first() } else { Some(&holder) };
-    if let Some(&spared) = spared {
-        accounts[usize::from(spared)].spare_bytes -= bytes;
+    let not_redundant = if was_first { left.first() } else { Some(&holder) };
+    if let Some(&holder) = not_redundant {
+        accounts[usize::from(holder)].redundant_bytes -= bytes;
     }
     if let [only] = *left {
         accounts[usize::from(only)].shared_bytes -= bytes;

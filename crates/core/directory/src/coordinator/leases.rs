@@ -37,8 +37,8 @@ impl Leases {
         Self { by_name, by_id, epoch: 0, number: first, ttl_ms: u64::from(ttl_ms) }
     }
 
-    /// A new reign begins, without leases.
-    pub(crate) fn reign(&mut self, epoch: u64) {
+    /// A new term begins, without leases.
+    pub(crate) fn begin_term(&mut self, epoch: u64) {
         self.clear();
         self.epoch = epoch;
     }

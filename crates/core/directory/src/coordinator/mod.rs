@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, SegmentName, Standing, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::{
@@ -207,7 +207,7 @@ impl Coordinator {
         }
     }
 
-    /// Becomes active in `epoch`, or a standby. Leases end with the reign; fills
+    /// Becomes active in `epoch`, or a standby. Leases end with the term; fills
     /// under way are not known to the next one, and it may grant them again.
     pub fn set_stage(&mut self, active_in: Option<u64>) {
         let epoch = active_in.unwrap_or(self.epoch);
@@ -216,7 +216,7 @@ impl Coordinator {
         }
         self.is_active = active_in.is_some();
         self.epoch = epoch;
-        self.leases.reign(epoch);
+        self.leases.begin_term(epoch);
         self.welcome_all();
     }
 
@@ -277,7 +277,7 @@ impl Coordinator {
         self.outbox.drain(..)
     }
 
-    /// Whether it answers, and the epoch of its (last) reign.
+    /// Whether it answers, and the epoch of its (last) term.
     pub fn stage(&self) -> (bool, u64) {
         (self.is_active, self.epoch)
     }
@@ -450,29 +450,30 @@ impl Coordinator {
     }
 
     fn tail(&mut self, link: LinkId, names: Vec<SegmentName>) {
-        let standings = names.iter().map(|name| self.standing(link, name)).collect();
+        let replica_statuses = names.iter().map(|name| self.replica_status(link, name)).collect();
         let roomiest = self.roomiest(link);
-        self.outbox.push((link, ToNode::Tail { names, standings, roomiest }));
+        self.outbox.push((link, ToNode::Tail { names, replica_statuses, roomiest }));
     }
 
-    /// Of several holders the one that has held it longest keeps it, so that
-    /// they don't all let it go at once.
-    fn standing(&self, link: LinkId, name: &SegmentName) -> Standing {
+    /// The status of the replica that the node on this link holds. Of several holders the
+    /// one that has held it longest has the primary one, so that they don't all let it go
+    /// at once.
+    fn replica_status(&self, link: LinkId, name: &SegmentName) -> ReplicaStatus {
         let mut holders = self.holders(name);
         match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
-            (true, None) => Standing::Last,
-            (true, Some(heir)) => Standing::Kept { heir },
-            (false, _) => Standing::Spare,
+            (true, None) => ReplicaStatus::Sole,
+            (true, Some(successor)) => ReplicaStatus::Primary { successor },
+            (false, _) => ReplicaStatus::Redundant,
         }
     }
 
-    /// Who has most bytes free; if nobody has any, who has most that others keep,
+    /// Who has most bytes free; if nobody has any, who has most in redundant replicas,
     /// and so can do without.
     fn roomiest(&self, asker: LinkId) -> Option<MemberId> {
         let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
         let room = |member: &&Linked| {
             let account = self.directory.account(member.holder);
-            (member.capacity_bytes.saturating_sub(account.bytes), account.spare_bytes)
+            (member.capacity_bytes.saturating_sub(account.bytes), account.redundant_bytes)
         };
         others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
     }

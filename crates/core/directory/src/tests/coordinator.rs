@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, Standing, ToCoordinator, ToNode};
+use skep_wire::cache::{Answer, Held, LeaseId, ReplicaStatus, ToCoordinator, ToNode};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
@@ -260,7 +260,7 @@ fn a_standby_knows_all_and_answers_nothing() {
     assert_ne!(second, third);
     it.heard(Now(0), b, ToCoordinator::Ended { lease: second, is_held: true });
     assert_eq!(ask(&mut it, 0, b, 2), busy(a));
-    // The same reign again, after a moment as standby: numbers go on.
+    // The same term again, after a moment as standby: numbers go on.
     it.set_stage(None);
     it.set_stage(Some(3));
     it.outbox().for_each(drop);
@@ -274,13 +274,16 @@ fn tails_are_told_who_else_has_them_and_the_roomiest() {
     let tail = |it: &mut Coordinator, link| {
         it.heard(Now(0), link, ToCoordinator::Tail { names: vec![name(1), name(2), name(3)] });
         match it.outbox().next() {
-            Some((_, ToNode::Tail { standings, roomiest, .. })) => (standings, roomiest),
+            Some((_, ToNode::Tail { replica_statuses, roomiest, .. })) => {
+                (replica_statuses, roomiest)
+            }
             other => panic!("{other:?}"),
         }
     };
-    use Standing::{Kept, Last, Spare};
-    assert_eq!(tail(&mut it, a), (vec![Kept { heir: b.member() }, Last, Last], Some(b.member())));
-    assert_eq!(tail(&mut it, b), (vec![Spare, Spare, Last], Some(a.member())));
+    use ReplicaStatus::{Primary, Redundant, Sole};
+    let primary = Primary { successor: b.member() };
+    assert_eq!(tail(&mut it, a), (vec![primary, Sole, Sole], Some(b.member())));
+    assert_eq!(tail(&mut it, b), (vec![Redundant, Redundant, Sole], Some(a.member())));
     let c = join(&mut it, "c", &[]);
     assert_eq!(tail(&mut it, b).1, Some(c.member()));
     assert_eq!(tail(&mut it, c).1, Some(b.member()));

@@ -86,9 +86,10 @@ proptest! {
             let shared: u64 = shared.map(|(&name, _)| u64::from(bytes(name))).sum();
             let account = directory.account(holder);
             assert_eq!(account.shared_bytes, shared);
-            let is_spare = |seed: &u64| directory.holders(&name(*seed)).skip(1).any(|it| it == holder);
-            let spare: u64 = (0..30).filter(is_spare).map(|seed| u64::from(bytes(seed))).sum();
-            assert_eq!(account.spare_bytes, spare);
+            let is_redundant =
+                |seed: &u64| directory.holders(&name(*seed)).skip(1).any(|it| it == holder);
+            let redundant = (0..30).filter(is_redundant).map(|seed| u64::from(bytes(seed)));
+            assert_eq!(account.redundant_bytes, redundant.sum::<u64>());
         }
     }
 }

@@ -161,14 +161,14 @@ fn in_silence_the_owner_does_it_or_we_do() {
 #[test]
 fn circles_of_waiting_are_not_begun() {
     let mut fetcher = begun();
-    assert!(ASK.way().unwrap().may_serve(&1));
-    let way = fetcher.next(have(&[1, 2]), Now(0)).way().unwrap();
-    assert!(!way.may_serve(&1) && way.may_serve(&2));
+    assert!(ASK.fill_source().unwrap().may_serve(&1));
+    let source = fetcher.next(have(&[1, 2]), Now(0)).fill_source().unwrap();
+    assert!(!source.may_serve(&1) && source.may_serve(&2));
     let mut fetcher = begun();
-    let way = fetcher.next(Event::NoAnswer { owner: Some(1) }, Now(0)).way().unwrap();
-    assert!(!way.may_serve(&1) && !way.may_serve(&2));
-    let way = fetcher.next(fetched(0, End::Lost), Now(0)).way().unwrap();
-    assert!(way.may_serve(&1) && way.may_serve(&2));
+    let source = fetcher.next(Event::NoAnswer { owner: Some(1) }, Now(0)).fill_source().unwrap();
+    assert!(!source.may_serve(&1) && !source.may_serve(&2));
+    let source = fetcher.next(fetched(0, End::Lost), Now(0)).fill_source().unwrap();
+    assert!(source.may_serve(&1) && source.may_serve(&2));
 }
 
 #[test]

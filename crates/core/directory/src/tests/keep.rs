@@ -1,29 +1,29 @@
 //! What stays and what leaves.
 
-use skep_wire::cache::Standing;
+use skep_wire::cache::ReplicaStatus;
 
 use crate::keep::*;
 
 #[test]
-fn last_copies_are_offered_while_they_have_chances() {
-    assert_eq!(offer(Standing::Last, 2), Some(1));
-    assert_eq!(offer(Standing::Last, 1), Some(0));
-    assert_eq!(offer(Standing::Last, 0), None);
-    assert_eq!(offer(Standing::Last, u8::MAX), Some(1));
-    assert_eq!(offer(Standing::Kept { heir: 3 }, 2), Some(1));
-    assert_eq!(offer(Standing::Spare, 2), None);
+fn sole_replicas_are_offered_while_they_have_chances() {
+    assert_eq!(offer(ReplicaStatus::Sole, 2), Some(1));
+    assert_eq!(offer(ReplicaStatus::Sole, 1), Some(0));
+    assert_eq!(offer(ReplicaStatus::Sole, 0), None);
+    assert_eq!(offer(ReplicaStatus::Sole, u8::MAX), Some(1));
+    assert_eq!(offer(ReplicaStatus::Primary { successor: 3 }, 2), Some(1));
+    assert_eq!(offer(ReplicaStatus::Redundant, 2), None);
 }
 
 #[test]
-fn offers_take_room_or_the_place_of_spares() {
-    let room = |free_bytes, spare_bytes| Room { free_bytes, spare_bytes };
+fn offers_take_room_or_the_place_of_redundant_replicas() {
+    let room = |free_bytes, redundant_bytes| Room { free_bytes, redundant_bytes };
     assert!(accepts(room(10, 0), 10) && accepts(room(4, 6), 10));
     assert!(!accepts(room(4, 5), 10));
     assert!(accepts(room(u64::MAX, 1), 10));
     let segment = skep_units::SEGMENT_BYTES as u32;
-    assert!(fills_elsewhere(room(1, segment as u64 - 2), segment));
-    assert!(!fills_elsewhere(room(0, segment as u64), segment), "it has room");
-    assert!(!fills_elsewhere(room(0, 0), segment - 1), "it is small");
+    assert!(prefers_remote_fill(room(1, segment as u64 - 2), segment));
+    assert!(!prefers_remote_fill(room(0, segment as u64), segment), "it has room");
+    assert!(!prefers_remote_fill(room(0, 0), segment - 1), "it is small");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod fetcher;
 mod keep;
 mod purger;
 mod purges;
-mod ring;
+mod rendezvous;
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
 //! Clients, and what nodes know of what they ask for: a head says which version an
-//! object is, may be used for a while, and is handed from node to node, as `role/node`
+//! object is, may be used for a while, and is told from node to node, as `role/node`
 //! does it.
 
 use skep_wire::cache::{PurgeStamp, SegmentName};
@@ -164,7 +164,7 @@ impl World {
     pub(crate) fn head_steps(&mut self, ask: HeadAsk, step: HeadStep) {
         let HeadAsk { node, life, object, attempt } = ask;
         if let HeadStep::Asked { peer } = step {
-            return self.hand_head(ask, peer);
+            return self.tell_peer_head(ask, peer);
         }
         let seeking = self.nodes[node].seeking.get(&object);
         let is_asked = seeking.is_some_and(|seeking| seeking.attempt == attempt);
@@ -180,7 +180,7 @@ impl World {
     }
 
     /// Another node is asked for what it knows.
-    fn hand_head(&mut self, ask: HeadAsk, peer: usize) {
+    fn tell_peer_head(&mut self, ask: HeadAsk, peer: usize) {
         if self.nodes[peer].is_alive && !self.cuts.contains(&(ask.node, peer)) {
             let head = self.current_head(peer, ask.object);
             let told = head.map(|head| (head, head.until - self.at));
@@ -195,7 +195,7 @@ impl World {
         if head.purged < origin.objects[object].purged(&nodes[node].purges) {
             return self.ask_for_head(node, object, None);
         }
-        self.totals.heads_handed += 1;
+        self.totals.peer_heads += 1;
         let until = nodes[node].seeking[&object].asked_at + fresh_ms;
         self.found_head(node, object, Head { until, ..head });
     }

@@ -9,7 +9,7 @@ use crate::node::Node;
 use crate::scenario::Fault;
 use crate::world::{Event, LEASES_MAX, World};
 
-/// From the death of an active coordinator to the next one's reign.
+/// From the death of an active coordinator to the next one's term.
 const TAKEOVER_MS: u64 = 200;
 
 impl World {
@@ -38,8 +38,8 @@ impl World {
                 let (old, new) = (self.active, (self.active + 1) % self.machines.len());
                 let life = self.machines[old].life;
                 if self.machines[new].is_alive {
-                    self.reign(new);
-                    self.schedule(at + ms, Event::StepBack { coordinator: old, life });
+                    self.begin_term(new);
+                    self.schedule(at + ms, Event::StepDown { coordinator: old, life });
                     return self.deliver(new);
                 }
             }

@@ -252,7 +252,7 @@ impl World {
         for name in self.nodes[node].note_changes() {
             let is_held = self.nodes.iter().any(|it| it.is_alive && it.memory.has(&name));
             self.tell(|| format!("n{node} holds {name:?} no more; others do: {is_held}"));
-            self.totals.last_lost += u64::from(!is_held);
+            self.totals.sole_lost += u64::from(!is_held);
         }
         self.offer_if_wanted(node);
     }

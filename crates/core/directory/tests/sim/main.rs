@@ -4,15 +4,16 @@
 //! misfortunes: links that break, crashes, pauses, takeovers with two coordinators
 //! active, nodes that do not reach each other, an origin that fails, stalls or changes.
 //! What is decided is decided by the cores that a node and a dispatcher run:
-//! `Coordinator`, `Fetcher`, `Ring`, `Purges`, `Purger`, `keep` and S3-FIFO. What joins
+//! `Coordinator`, `Fetcher`, `RendezvousHash`, `Purges`, `Purger`, `keep` and S3-FIFO. What joins
 //! them is written here anew, as short as it can be. While it runs:
 //!
 //! - `check` holds the coordinators to their promises: one lease at a time above all;
 //! - `origin` holds all bytes that a client gets against what was there: of one version,
 //!   which the origin named within the time that its head was fresh for, and of nothing
 //!   that was purged before the node acknowledged it;
-//! - `memory` counts the bytes of each node anew, and `offers` sees to it that no last
-//!   copy is dropped where a node that was asked had room for it, or goes round for ever;
+//! - `memory` counts the bytes of each node anew, and `offers` sees to it that no sole
+//!   replica is dropped where a node that was asked had room for it, or goes round for
+//!   ever;
 //! - no client waits for longer than so many could be silent.
 //!
 //! At the end everything is mended, every client must have got its bytes or an end, and

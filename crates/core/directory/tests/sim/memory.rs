@@ -13,7 +13,7 @@ use skep_cache::{Entry, PROMOTION_HITS, S3Fifo};
 use skep_directory::keep::{self, Room};
 use skep_directory::limits::CHANCES;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Held, SegmentName, Standing};
+use skep_wire::cache::{Held, ReplicaStatus, SegmentName};
 
 use crate::origin::Chunk;
 
@@ -28,7 +28,7 @@ pub(crate) struct Kept {
     pub(crate) chunks: Rc<[Chunk]>,
     /// Whether it begins an object that has more.
     pub(crate) is_first: bool,
-    standing: Cell<Standing>,
+    replica_status: Cell<ReplicaStatus>,
     chances: Cell<u8>,
     /// How often it was passed on since somebody asked for it.
     passes: Cell<u8>,
@@ -37,9 +37,9 @@ pub(crate) struct Kept {
 
 impl Kept {
     pub(crate) fn new(bytes: u32, chunks: Rc<[Chunk]>, is_first: bool) -> Self {
-        let (standing, chances) = (Cell::default(), Cell::new(CHANCES));
+        let (replica_status, chances) = (Cell::default(), Cell::new(CHANCES));
         let (passes, frequency) = (Cell::new(0), Cell::new(0));
-        Self { bytes, chunks, is_first, standing, chances, passes, frequency }
+        Self { bytes, chunks, is_first, replica_status, chances, passes, frequency }
     }
 
     /// The same, as it was offered.
@@ -77,7 +77,7 @@ pub(crate) struct Offered {
     pub(crate) chances: u8,
     passes: u8,
     /// Who may have it as well, and is asked first.
-    pub(crate) heir: Option<MemberId>,
+    pub(crate) successor: Option<MemberId>,
 }
 
 /// See the module. The hasher is the same in every run.
@@ -141,24 +141,25 @@ impl Memory {
         let bytes = kept.bytes;
         if !self.has(&name) && self.insert(name, kept) {
             if is_copy {
-                self.index.set_spare(&name, true);
+                self.index.set_redundant(&name, true);
             }
             self.changes.push((name, Some(bytes)));
         }
     }
 
-    /// Keeps what was offered. With room for it nothing leaves but spares, unless those
-    /// were hit again and again.
+    /// Keeps what was offered. With room for it nothing leaves but redundant replicas,
+    /// unless those were hit again and again.
     pub(crate) fn take_in(&mut self, name: SegmentName, kept: Kept) {
         let (is_new, bytes) = (!self.has(&name), u64::from(kept.bytes));
-        let Room { free_bytes, spare_bytes } = self.room();
-        let room = Room { free_bytes, spare_bytes: spare_bytes.min(self.cold_spare_bytes()) };
+        let Room { free_bytes, redundant_bytes } = self.room();
+        let room =
+            Room { free_bytes, redundant_bytes: redundant_bytes.min(self.cold_redundant_bytes()) };
         let has_room = keep::accepts(room, kept.bytes);
-        let of_others = |it: &Self| it.index.bytes() - it.index.spare_bytes();
+        let of_others = |it: &Self| it.index.bytes() - it.index.redundant_bytes();
         let before = of_others(self);
         self.keep(name, kept, false);
         if is_new && has_room {
-            assert_eq!(of_others(self), before + bytes, "a last copy left for a last copy");
+            assert_eq!(of_others(self), before + bytes, "a sole replica left for a sole replica");
         }
     }
 
@@ -176,18 +177,18 @@ impl Memory {
         self.changes.drain(..)
     }
 
-    /// Room for last copies of other nodes.
+    /// Room for sole replicas of other nodes.
     pub(crate) fn room(&self) -> Room {
         Room {
             free_bytes: self.index.capacity_bytes() - self.index.bytes(),
-            spare_bytes: self.index.dispensable_bytes(),
+            redundant_bytes: self.index.dispensable_bytes(),
         }
     }
 
     /// Segments that may be the next to leave, if that has changed.
     pub(crate) fn tail(&mut self) -> Option<Vec<SegmentName>> {
         let now = (self.index.len(), self.evicted);
-        let is_full = self.index.bytes() >= self.index.capacity_bytes() / 8 * 7;
+        let is_full = self.index.bytes() >= self.index.capacity_bytes() / 4 * 3;
         if now == self.tail_of || !is_full {
             return None;
         }
@@ -195,35 +196,37 @@ impl Memory {
         Some(self.index.oldest(TAIL).map(|(&name, _)| name).collect())
     }
 
-    pub(crate) fn told_standings(
+    pub(crate) fn set_replica_statuses(
         &mut self,
         names: &[SegmentName],
-        standings: &[Standing],
+        replica_statuses: &[ReplicaStatus],
         has_room: bool,
     ) {
         self.is_wanted = has_room;
-        for (name, &standing) in names.iter().zip(standings) {
+        for (name, &replica_status) in names.iter().zip(replica_statuses) {
             if let Some(kept) = self.index.get(name) {
-                kept.standing.set(standing);
-                self.index.set_spare(name, standing == Standing::Spare);
+                kept.replica_status.set(replica_status);
+                self.index.set_redundant(name, replica_status == ReplicaStatus::Redundant);
             }
         }
     }
 
-    /// Whether a segment is kept here. If it is, this copy is the last from now on.
-    pub(crate) fn inherits(&mut self, name: &SegmentName) -> bool {
+    /// Promotes the replica that is here: from now on it counts as the sole one. False:
+    /// there is none.
+    pub(crate) fn promote_replica(&mut self, name: &SegmentName) -> bool {
         let Some(kept) = self.index.get(name) else { return false };
-        kept.standing.set(Standing::Last);
-        self.index.set_spare(name, false);
+        kept.replica_status.set(ReplicaStatus::Sole);
+        self.index.set_redundant(name, false);
         true
     }
 
-    /// The next last copy to be offered to another node; it is found until [`Self::left`].
+    /// The next replica to be offered to another node; it is found until [`Self::left`].
     pub(crate) fn next_leaving(&mut self) -> Option<Offered> {
         while let Some((name, chances)) = self.waiting.pop_front() {
             if let Some(kept) = self.leaving.get(&name) {
-                let (heir, passes) = (kept.standing.get().heir(), kept.passes.get());
-                return Some(Offered { name, bytes: kept.bytes, chances, passes, heir });
+                let (successor, passes) =
+                    (kept.replica_status.get().successor(), kept.passes.get());
+                return Some(Offered { name, bytes: kept.bytes, chances, passes, successor });
             }
         }
         None
@@ -258,10 +261,10 @@ impl Memory {
     }
 
     fn evicted(&mut self, name: SegmentName, kept: Kept) {
-        let standing = kept.standing.get();
+        let replica_status = kept.replica_status.get();
         let fits = self.leaving_bytes() + u64::from(kept.bytes) <= LEAVING_BYTES_MAX;
-        let is_wanted = self.is_wanted || standing.heir().is_some();
-        match keep::offer(standing, kept.chances.get()).filter(|_| fits && is_wanted) {
+        let is_wanted = self.is_wanted || replica_status.successor().is_some();
+        match keep::offer(replica_status, kept.chances.get()).filter(|_| fits && is_wanted) {
             Some(chances) => {
                 self.leaving.insert(name, kept);
                 self.waiting.push_back((name, chances));
@@ -270,15 +273,15 @@ impl Memory {
         }
     }
 
-    /// Bytes of spares that were not hit since they were last looked at.
-    fn cold_spare_bytes(&self) -> u64 {
-        let mut spare_bytes = 0;
-        // Spares come first.
-        let spares = self.index.oldest(usize::MAX).map(|(_, kept)| kept).take_while(|kept| {
-            spare_bytes += u64::from(kept.bytes);
-            spare_bytes <= self.index.spare_bytes()
+    /// Bytes of redundant replicas that were not hit since they were last looked at.
+    fn cold_redundant_bytes(&self) -> u64 {
+        let mut redundant_bytes = 0;
+        // These come first.
+        let redundant = self.index.oldest(usize::MAX).map(|(_, kept)| kept).take_while(|kept| {
+            redundant_bytes += u64::from(kept.bytes);
+            redundant_bytes <= self.index.redundant_bytes()
         });
-        spares.filter(|kept| kept.frequency() == 0).map(|kept| u64::from(kept.bytes)).sum()
+        redundant.filter(|kept| kept.frequency() == 0).map(|kept| u64::from(kept.bytes)).sum()
     }
 
     fn leaving_bytes(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Changes, Fetcher, Inventory, Purges, Way};
+use skep_directory::{Changes, Fetcher, FillSource, Inventory, Purges};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
 
@@ -33,7 +33,7 @@ pub(crate) struct Growing {
     pub(crate) attempt: u64,
     /// Whether it reads the origin.
     pub(crate) is_filling: bool,
-    pub(crate) way: Way<Peer>,
+    pub(crate) fill_source: FillSource<Peer>,
     /// Under which it reads the origin.
     pub(crate) lease: Option<LeaseId>,
     /// The link on which the lease was granted.
@@ -52,7 +52,7 @@ impl Growing {
             chunks,
             attempt: 0,
             is_filling: false,
-            way: Way::Here,
+            fill_source: FillSource::Local,
             lease: None,
             lease_conn: None,
             clients,

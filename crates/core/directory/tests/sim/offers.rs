@@ -1,5 +1,5 @@
-//! Last copies on their way to nodes with room, and the duty to keep one on its way to
-//! an heir: one offer at a time for each node, as `cluster/offer` does it there.
+//! Sole replicas on their way to nodes with room, and successors that are to promote
+//! theirs: one offer at a time for each node, as `cluster/offer` does it there.
 
 use std::collections::VecDeque;
 
@@ -65,8 +65,8 @@ impl World {
         };
         let link = self.nodes[node].active();
         let member = |id: MemberId| link.and_then(|link| link.members.get(&id)).copied();
-        let heir = offered.heir.and_then(member);
-        let others = [heir, self.nodes[node].roomiest].into_iter().flatten();
+        let successor = offered.successor.and_then(member);
+        let others = [successor, self.nodes[node].roomiest].into_iter().flatten();
         let others = others.filter(|it| *it != node).collect();
         self.offer_to_next(node, offered, others);
     }
@@ -141,8 +141,8 @@ impl World {
         if node.growing.contains_key(&offered.name) && self.at < since + OFFER_WAIT_MS {
             // It may come from who offers it, who must not let it go before.
             self.look_again(id);
-        } else if node.memory.inherits(&offered.name) {
-            self.totals.inherited += 1;
+        } else if node.memory.promote_replica(&offered.name) {
+            self.totals.promoted += 1;
             self.answer_offer(id, true);
         } else if accepts(node.memory.room(), offered.bytes) && !node.knows(&offered.name) {
             offer.has_room = true;
@@ -185,7 +185,7 @@ impl World {
         if offer.has_room {
             node.memory.take_in(name, kept.passed_on(&offered));
         }
-        let is_taken = node.memory.inherits(&name);
+        let is_taken = node.memory.promote_replica(&name);
         self.totals.taken += u64::from(is_taken);
         // Before who offered it says that it has it no more.
         self.tell_held(to);

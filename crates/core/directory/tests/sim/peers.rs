@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use skep_directory::limits::SETTLE_MS;
-use skep_directory::{Action, End, Event as Told, Fetcher, Reply, Ring, Way};
+use skep_directory::{Action, End, Event as Told, Fetcher, FillSource, RendezvousHash, Reply};
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
@@ -92,7 +92,7 @@ impl World {
             let filled = growing.filled();
             let action = growing.fetcher.next(told.clone(), Now(self.at));
             growing.is_filling = matches!(action, Action::FillFromOrigin { .. });
-            growing.way = action.way().unwrap_or(growing.way);
+            growing.fill_source = action.fill_source().unwrap_or(growing.fill_source);
             growing.lease = match action {
                 Action::FillFromOrigin { lease, .. } => lease,
                 _ => None,
@@ -160,7 +160,7 @@ impl World {
     fn owner(&self, node: usize, name: &SegmentName) -> Option<Peer> {
         let known = self.nodes[node].known.iter();
         let member = |&it: &usize| (it, name_of(it));
-        let owner = Ring::new(known.map(member)).owner(name, |_| 0)?;
+        let owner = RendezvousHash::new(known.map(member)).owner(name, |_| 0)?;
         (owner != node).then_some(Peer { node: owner, via: None })
     }
 
@@ -195,7 +195,7 @@ impl World {
         if is_whole {
             let is_first = self.origin.names[&name].is_first;
             let kept = Kept::new(growing.bytes, Rc::clone(&chunks), is_first);
-            self.nodes[node].memory.keep(name, kept, growing.way != Way::Here);
+            self.nodes[node].memory.keep(name, kept, growing.fill_source != FillSource::Local);
             self.changed(node);
         } else {
             self.forget_head(node, &name);
@@ -243,10 +243,10 @@ impl World {
                 }
                 self.is_bound(node, conn);
             }
-            ToNode::Tail { names, standings, roomiest } => {
+            ToNode::Tail { names, replica_statuses, roomiest } => {
                 let place = roomiest.and_then(|id| link.members.get(&id)).copied();
                 let node = &mut self.nodes[node];
-                node.memory.told_standings(&names, &standings, roomiest.is_some());
+                node.memory.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
                 node.roomiest = place;
             }
             // Who has paused hears at once all that was said meanwhile.
@@ -381,7 +381,7 @@ impl World {
         }
         let is_growing = self.nodes[server].growing.get(&name);
         let peer = Peer { node: client, via: None };
-        if is_growing.is_some_and(|it| !it.way.may_serve(&peer))
+        if is_growing.is_some_and(|it| !it.fill_source.may_serve(&peer))
             || (is_growing.is_none() && !with_origin)
         {
             return self.end_stream(id, StreamSays::Refused(Refusal::NotThere));

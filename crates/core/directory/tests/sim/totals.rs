@@ -17,15 +17,15 @@ pub(crate) struct Totals {
     pub(crate) takeovers: u64,
     pub(crate) directory_errors: u64,
     pub(crate) expired: u64,
-    /// Last copies that another node took, duties that one took, and offers that
-    /// nobody took.
+    /// Sole replicas that another node took, replicas that one promoted, and offers
+    /// that nobody took.
     pub(crate) taken: u64,
-    pub(crate) inherited: u64,
+    pub(crate) promoted: u64,
     pub(crate) not_taken: u64,
     /// Segments that nobody holds any more.
-    pub(crate) last_lost: u64,
+    pub(crate) sole_lost: u64,
     /// Heads that one node got from another.
-    pub(crate) heads_handed: u64,
+    pub(crate) peer_heads: u64,
     /// Purges that all linked nodes acknowledged, and new stamps for one.
     pub(crate) purges: u64,
     pub(crate) purged_again: u64,
@@ -45,10 +45,10 @@ impl Totals {
             ("takeover", self.takeovers),
             ("directory error", self.directory_errors),
             ("lease expired", self.expired),
-            ("last copy taken", self.taken),
-            ("duty inherited", self.inherited),
+            ("sole replica taken", self.taken),
+            ("replica promoted", self.promoted),
             ("offer that nobody took", self.not_taken),
-            ("head handed on", self.heads_handed),
+            ("head from a peer", self.peer_heads),
             ("purge", self.purges),
             ("purge with a new stamp", self.purged_again),
         ];
@@ -69,10 +69,10 @@ impl Totals {
         self.directory_errors += other.directory_errors;
         self.expired += other.expired;
         self.taken += other.taken;
-        self.inherited += other.inherited;
+        self.promoted += other.promoted;
         self.not_taken += other.not_taken;
-        self.last_lost += other.last_lost;
-        self.heads_handed += other.heads_handed;
+        self.sole_lost += other.sole_lost;
+        self.peer_heads += other.peer_heads;
         self.purges += other.purges;
         self.purged_again += other.purged_again;
         self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
@@ -83,17 +83,17 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seeds, events, served, failed, fills, resumed, unleased, .. } = self;
         let Self { origin_chunks, peer_chunks, takeovers, directory_errors, expired, .. } = self;
-        let Self { taken, inherited, not_taken, last_lost, wait_ms_max, .. } = self;
-        let Self { heads_handed, purges, purged_again, .. } = self;
+        let Self { taken, promoted, not_taken, sole_lost, wait_ms_max, .. } = self;
+        let Self { peer_heads, purges, purged_again, .. } = self;
         write!(
             f,
             "{seeds} seeds, {events} events, {served} clients served, {failed} not; {fills} fills \
              ({resumed} of them at an offset, {unleased} without a lease), {origin_chunks} chunks \
              of the origin, {peer_chunks} of peers; {takeovers} takeovers, {directory_errors} \
-             directory errors, {expired} leases expired; {taken} last copies taken, {inherited} \
-             duties inherited, {not_taken} offers in vain, {last_lost} last copies lost; {heads_handed} \
-             heads handed on, {purges} purges acknowledged by all, {purged_again} new stamps; at most \
-             {wait_ms_max} ms of waiting"
+             directory errors, {expired} leases expired; {taken} sole replicas taken, {promoted} \
+             replicas promoted, {not_taken} offers in vain, {sole_lost} sole replicas lost; \
+             {peer_heads} heads from peers, {purges} purges acknowledged by all, {purged_again} \
+             new stamps; at most {wait_ms_max} ms of waiting"
         )
     }
 }

@@ -94,7 +94,7 @@ pub(crate) enum Event {
     },
     /// An operator's command.
     Purge(u64),
-    StepBack {
+    StepDown {
         coordinator: usize,
         life: u64,
     },
@@ -243,7 +243,7 @@ impl World {
         for (at, fault) in self.scenario.faults.clone() {
             self.schedule(at, Event::Fault(fault));
         }
-        self.reign(0);
+        self.begin_term(0);
     }
 
     /// A coordinator that has just started.
@@ -269,7 +269,7 @@ impl World {
                 self.machines[of_conn(conn).coordinator].paused_until
             }
             Event::Tick { coordinator, .. }
-            | Event::StepBack { coordinator, .. }
+            | Event::StepDown { coordinator, .. }
             | Event::Load { coordinator, .. } => self.machines[*coordinator].paused_until,
             Event::ToNode { conn, .. } | Event::NodeDown { conn } | Event::Inventory { conn } => {
                 node(of_conn(conn).node)
@@ -311,7 +311,7 @@ impl World {
             Event::Clients { count } => self.clients_come(count),
             Event::Head { ask, step } => self.head_steps(ask, step),
             Event::Purge(random) => self.purge(random),
-            Event::StepBack { coordinator, life } => return self.step_back(coordinator, life),
+            Event::StepDown { coordinator, life } => return self.step_down(coordinator, life),
             Event::TakeOver => return self.take_over_if_vacant(),
             Event::Fault(fault) => return self.befall(fault),
             Event::Offer { offer, step } => self.offer_steps(offer, step),
@@ -338,7 +338,7 @@ impl World {
         self.deliver(coordinator)
     }
 
-    pub(crate) fn reign(&mut self, coordinator: usize) {
+    pub(crate) fn begin_term(&mut self, coordinator: usize) {
         self.epoch += 1;
         self.active = coordinator;
         self.machines[coordinator].core.set_stage(Some(self.epoch));
@@ -346,7 +346,7 @@ impl World {
         self.totals.takeovers += u64::from(self.epoch > 1);
     }
 
-    fn step_back(&mut self, coordinator: usize, life: u64) -> Result<(), String> {
+    fn step_down(&mut self, coordinator: usize, life: u64) -> Result<(), String> {
         let machine = &mut self.machines[coordinator];
         if machine.life == life && machine.is_alive && self.active != coordinator {
             machine.core.set_stage(None);
@@ -361,7 +361,7 @@ impl World {
             return Ok(());
         }
         let Some(heir) = self.machines.iter().position(|it| it.is_alive) else { return Ok(()) };
-        self.reign(heir);
+        self.begin_term(heir);
         self.deliver(heir)
     }
 }

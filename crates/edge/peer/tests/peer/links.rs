@@ -199,8 +199,8 @@ fn answer(ask: u64) -> ToNode {
 /// Some kilobytes.
 fn long_answer() -> ToNode {
     let names = vec![SegmentName([1; 16]); 64];
-    let standings = vec![skep_wire::cache::Standing::Last; 64];
-    ToNode::Tail { names, standings, roomiest: None }
+    let replica_statuses = vec![skep_wire::cache::ReplicaStatus::Sole; 64];
+    ToNode::Tail { names, replica_statuses, roomiest: None }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Whoever finds the key gone writes it; etcd removes it when the lease of its
 //! writer runs out. The revision of that write is the epoch: etcd's revisions
-//! only grow, so every reign has a greater one. (An etcd restored from a backup
+//! only grow, so every term has a greater one. (An etcd restored from a backup
 //! goes back; etcd's documentation says how to bump its revision then.)
 //!
 //! Invariant: a candidate says `Me` only within a lease that etcd confirmed,

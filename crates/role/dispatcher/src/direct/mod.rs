@@ -2,19 +2,19 @@
 //! the program's table, and says which dispatcher is the active one.
 //!
 //! ```text
-//!   nodes, dispatchers --datagrams--> Beat (own thread, high priority)
-//!                                      duty, table     |  ^
+//!   nodes, dispatchers --datagrams--> DirectLoop (own thread, high priority)
+//!                                      failover, table |  ^
 //!   services' states --plan------------^          jobs v  | news
-//!                                                     Hands --orders--> netguard
+//!                                          NetguardExecutor --orders--> netguard
 //! ```
 //!
-//! Invariants: the thread that beats waits for nothing but datagrams. When this
+//! Invariants: the event loop waits for nothing but datagrams. When this
 //! process or its guard is gone, packets are steered by the last table.
 
-mod beat;
-mod hands;
+mod event_loop;
+mod lease_observer;
+mod netguard_executor;
 mod plan;
-mod referee;
 mod status;
 mod sync;
 
@@ -27,10 +27,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use skep_cluster::beats::WatchSettings;
-use skep_cluster::duty::{Duty, DutySettings, Output};
+use skep_cluster::failover::{Failover, FailoverSettings, Output};
+use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
-use skep_cluster::keeper::{Plan, TableKeeper};
+use skep_cluster::table_publisher::{Plan, TablePublisher};
 use skep_config::Config;
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
@@ -42,11 +42,11 @@ use skep_wire::seal::{Key, PeerId};
 use crate::dispatcher::Dispatcher;
 use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
 use crate::loads::Loads;
-use beat::{Beat, Other, now};
-use hands::{Hands, Job};
-use referee::Referee;
+use event_loop::{DirectLoop, Other, now};
+use lease_observer::LeaseObserver;
+use netguard_executor::{Job, NetguardExecutor};
 use status::Shared;
-pub use status::{DirectStatus, OnReign, PeerStatus};
+pub use status::{DirectStatus, OnTerm, PeerStatus};
 use sync::Streams;
 
 /// What direct dispatch needs to begin.
@@ -69,9 +69,9 @@ pub struct DirectParts {
     /// Told what nodes have to do.
     pub loads: Arc<Loads>,
     /// Told in which epoch this dispatcher is active.
-    pub on_reign: OnReign,
+    pub on_term: OnTerm,
     /// A store that several dispatchers share, if there is one.
-    pub referee: Option<Store>,
+    pub shared_store: Option<Store>,
 }
 
 /// Direct dispatch cannot begin.
@@ -120,22 +120,24 @@ impl Direct {
         let opened = open(&guard)?;
         set_up(&guard, config, &key)?;
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
-        let referee = parts.referee.map(|store| Referee::new(store, &name, ttl_s)).transpose()?;
+        let lease_observer =
+            parts.shared_store.map(|store| LeaseObserver::new(store, &name, ttl_s)).transpose()?;
         let started = now();
-        let (duty, first) = Duty::new(duty_settings(config, place, &opened)?, started, last_epoch);
-        let keeper = TableKeeper::new(WatchSettings {
+        let (failover, first) =
+            Failover::new(failover_settings(config, place, &opened)?, started, last_epoch);
+        let publisher = TablePublisher::new(FailureDetectorSettings {
             interval_ms: config.direct.node_heartbeat_ms,
             missed_max: config.direct.node_heartbeats_missed_max,
         });
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (news, heard) = sync_channel(NEWS_MAX);
-        let shared = Arc::new(Shared::new(opened.clone(), parts.on_reign));
+        let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
         let stop = Arc::new(AtomicBool::new(false));
         let (waker, counts) = (socket.waker(), socket.counts());
-        let beat = Beat {
+        let direct_loop = DirectLoop {
             socket,
-            duty,
-            keeper,
+            failover,
+            publisher,
             addresses: plan::addresses(config, &dispatchers),
             others,
             agents: agents(config),
@@ -152,10 +154,10 @@ impl Direct {
             applied: Default::default(),
             sink: FlowSink::default(),
             streams: Streams::new(wall_clock_ms()),
-            referee,
+            lease_observer,
             has_remains: true,
         };
-        let hands = Hands {
+        let executor = NetguardExecutor {
             guard: Arc::clone(&guard),
             own_mac: opened.mac,
             persist,
@@ -164,7 +166,7 @@ impl Direct {
             jobs: to_do,
             news,
         };
-        let threads = Mutex::new(spawn(beat, first, hands)?);
+        let threads = Mutex::new(spawn(direct_loop, first, executor)?);
         Ok(Self { shared, counts, jobs: Mutex::new(Some(jobs)), guard, stop, waker, threads })
     }
 
@@ -263,13 +265,13 @@ fn conversation(
     Ok((socket, others))
 }
 
-fn duty_settings(
+fn failover_settings(
     config: &Config,
     place: usize,
     opened: &Opened,
-) -> Result<DutySettings, NameTooLong> {
+) -> Result<FailoverSettings, NameTooLong> {
     let (own, direct) = (&config.dispatchers[place], &config.direct);
-    Ok(DutySettings {
+    Ok(FailoverSettings {
         name: Name::new(&own.name)?,
         place: place as u8,
         priority: own.priority,
@@ -287,15 +289,19 @@ fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
     config.nodes.iter().filter_map(agent).collect()
 }
 
-fn spawn(beat: Beat, first: Vec<Output>, hands: Hands) -> io::Result<Vec<JoinHandle<()>>> {
-    let beats = beat_thread("skep-beat", move |priority| {
+fn spawn(
+    direct_loop: DirectLoop,
+    first: Vec<Output>,
+    executor: NetguardExecutor,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let direct_loop = beat_thread("skep-direct", move |priority| {
         tracing::info!("heartbeats have {priority}");
-        beat.run(first);
+        direct_loop.run(first);
     })?;
-    let hands = std::thread::Builder::new().name("skep-hands".into()).spawn(move || {
-        hands.run();
+    let executor = std::thread::Builder::new().name("skep-guard-exec".into()).spawn(move || {
+        executor.run();
     })?;
-    Ok(vec![beats, hands])
+    Ok(vec![direct_loop, executor])
 }
 
 fn set_up(guard: &Guard, config: &Config, key: &Key) -> Result<(), GuardError> {

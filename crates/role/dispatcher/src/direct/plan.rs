@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skep_cluster::keeper::{NodePlan, Plan, ServicePlan};
+use skep_cluster::table_publisher::{NodePlan, Plan, ServicePlan};
 use skep_config::Config;
 use skep_policy::policies;
 use skep_wire::message::{Mac, Name, NameTooLong};

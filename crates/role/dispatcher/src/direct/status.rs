@@ -15,7 +15,7 @@ use skep_wire::table::{Table, TableVersion};
 pub struct DirectStatus {
     /// `joining`, `standby`, `active` or `leaving`.
     pub stage: String,
-    /// Of its own reign, or the latest that it has heard of.
+    /// Of its own term, or the latest that it has heard of.
     pub epoch: u64,
     /// Name of the active dispatcher, if there is one.
     pub active: Option<String>,
@@ -50,12 +50,12 @@ pub struct PeerStatus {
 
 /// Hears in which epoch this dispatcher is active, whenever that changes;
 /// `None`: in none.
-pub type OnReign = Box<dyn Fn(Option<u64>) + Send + Sync>;
+pub type OnTerm = Box<dyn Fn(Option<u64>) + Send + Sync>;
 
 /// What the threads of direct dispatch tell everybody else.
 pub(crate) struct Shared {
     opened: Opened,
-    on_reign: OnReign,
+    on_term: OnTerm,
     view: ArcSwap<View>,
     counters: ArcSwap<Counters>,
     /// The last thing that went wrong between this process and its guard.
@@ -65,7 +65,7 @@ pub(crate) struct Shared {
     doubts: ArcSwap<Vec<String>>,
 }
 
-/// What the thread that beats knows.
+/// What the event loop knows.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) stage: Stage,
@@ -82,7 +82,7 @@ pub(crate) struct View {
 
 impl View {
     /// The epoch in which this dispatcher is active, if it is.
-    fn reign(&self) -> Option<u64> {
+    fn term(&self) -> Option<u64> {
         (self.stage == Stage::Active).then_some(self.epoch)
     }
 
@@ -95,7 +95,7 @@ impl View {
 }
 
 impl Shared {
-    pub(crate) fn new(opened: Opened, on_reign: OnReign) -> Self {
+    pub(crate) fn new(opened: Opened, on_term: OnTerm) -> Self {
         let view = View {
             stage: Stage::Joining,
             epoch: 0,
@@ -109,7 +109,7 @@ impl Shared {
         };
         Self {
             opened,
-            on_reign,
+            on_term,
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
             complaint: Mutex::new(None),
@@ -120,8 +120,8 @@ impl Shared {
 
     pub(crate) fn set_view(&self, view: View) {
         let before = self.view.swap(Arc::new(view.clone()));
-        if before.reign() != view.reign() {
-            (self.on_reign)(view.reign());
+        if before.term() != view.term() {
+            (self.on_term)(view.term());
         }
     }
 

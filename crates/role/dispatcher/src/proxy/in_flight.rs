@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::handler::DispatcherHandler;
-use crate::lane::Target;
 use crate::limits::OWED_BYTES_MAX;
+use crate::worker_balancer::Target;
 
 /// An attempt at a node. Counted as load until it is dropped.
 pub(super) struct InFlight<'a> {
@@ -87,6 +87,6 @@ impl Drop for InFlight<'_> {
             // How long a tunnel lives says nothing of how fast a node is.
             node.record_latency_us(latency_us);
         }
-        self.handler.lane().finished(node.id, self.received, latency_us);
+        self.handler.balancer().finished(node.id, self.received, latency_us);
     }
 }

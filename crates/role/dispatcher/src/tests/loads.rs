@@ -12,7 +12,7 @@ use skep_wire::message::{FlowsTaken, Message, Name, NodeLoad};
 use skep_wire::seal::{Key, OpenError, PeerId, Stamp};
 
 use super::rig::{closed_port, wait_until};
-use crate::{Dispatcher, Ear, Loads};
+use crate::{Dispatcher, LoadReceiver, Loads};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -23,7 +23,7 @@ struct Hearing {
     loads: Arc<Loads>,
     /// What the coordinator would have been told.
     told: Arc<Mutex<Vec<(Name, u64)>>>,
-    ear: Ear,
+    receiver: LoadReceiver,
     agents: Vec<Socket>,
 }
 
@@ -49,9 +49,9 @@ impl Hearing {
             coordinator.lock().unwrap().push((name.clone(), load.bytes_outstanding));
         };
         let loads = Loads::new(&config, &[Arc::clone(&dispatcher)], Box::new(on_load));
-        let ear = Ear::start(&config, "gate", &key(), &loads).unwrap();
-        agents.iter_mut().for_each(|agent| agent.set_peer("gate", ear.address()));
-        Self { config, dispatcher, loads, told, ear, agents }
+        let receiver = LoadReceiver::start(&config, "gate", &key(), &loads).unwrap();
+        agents.iter_mut().for_each(|agent| agent.set_peer("gate", receiver.address()));
+        Self { config, dispatcher, loads, told, receiver, agents }
     }
 
     /// A node says that it has so much to send, until it was heard: the first
@@ -126,7 +126,7 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
     let mut hearing = Hearing::new("redirect");
     // Between the node and the dispatcher stands somebody who writes it all down.
     let between = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (tap, to) = (between.try_clone().unwrap(), hearing.ear.address());
+    let (tap, to) = (between.try_clone().unwrap(), hearing.receiver.address());
     let recorded = Arc::<Mutex<Vec<Vec<u8>>>>::default();
     let record = Arc::clone(&recorded);
     std::thread::spawn(move || {
@@ -144,7 +144,7 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
     hearing.tell(0, 2_000);
 
     let attacker = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let refused = |reason| hearing.ear.datagrams().refused(reason);
+    let refused = |reason| hearing.receiver.datagrams().refused(reason);
     let recording = recorded.lock().unwrap().clone();
     let taken = hearing.count("taken");
     for datagram in &recording {
@@ -164,10 +164,10 @@ fn what_is_forged_replayed_late_or_strange_changes_nothing() {
     // Who has the key, but is no node, never learns what it must echo.
     let mut stranger = socket("n3");
     stranger.set_peer("gate", to);
-    let hellos = hearing.ear.datagrams().hellos();
+    let hellos = hearing.receiver.datagrams().hellos();
     wait_until("a stranger is not answered", || {
         send(&mut stranger, 9);
-        hearing.ear.datagrams().hellos() > hellos + 3
+        hearing.receiver.datagrams().hellos() > hellos + 3
     });
     assert_eq!(stranger.counts().live(), 0);
     // A node that says something else.
@@ -210,7 +210,7 @@ fn a_reload_says_who_is_heard() {
     hearing.tell(0, 1);
     let mut without = hearing.config.clone();
     without.nodes.remove(0);
-    hearing.ear.reload(&without);
+    hearing.receiver.reload(&without);
     wait_until("it is ignored", || {
         send(&mut hearing.agents[0], 2);
         hearing.count("strange") > 0

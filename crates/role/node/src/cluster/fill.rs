@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_directory::keep::fills_elsewhere;
+use skep_directory::keep::prefers_remote_fill;
 use skep_directory::{Action, End, Event, Fetcher};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::{Worker, monotonic_ms};
@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 use super::{Cluster, Peer};
 use crate::buffer::Buffer;
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
-use crate::segment::{Segment, Way};
+use crate::segment::{FillSource, Segment};
 use crate::store::Filler;
 
 /// What fills a segment from where it comes from.
@@ -60,14 +60,15 @@ pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn())
     }
 }
 
-/// The other nodes, as one worker reaches them.
-pub(crate) struct Others {
+/// The client of other nodes on one worker: asks coordinators who has a segment or a
+/// head, gets it from there, and fills what nobody has.
+pub(crate) struct PeerClient {
     pub(super) cluster: Arc<Cluster>,
     pub(super) pool: Rc<PeerPool>,
     pub(super) counters: Arc<CoreCounters>,
 }
 
-impl Others {
+impl PeerClient {
     pub(crate) fn new(
         cluster: &Arc<Cluster>,
         worker: &Rc<Worker>,
@@ -95,8 +96,8 @@ impl Others {
         tokio::task::spawn_local(async move { read_on(&file, filler.segment()).await });
     }
 
-    /// Begins to fill a segment from its origin, for a node that has the lease, but no
-    /// room, and waits for this.
+    /// Begins a remote fill: fills a segment from its origin for a node that has the
+    /// lease, but no room, and waits for this.
     pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
         self.offer_if_wanted(filler.store());
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
@@ -142,8 +143,8 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
     loop {
         let action = fetcher.next(event, now());
         // What it was at last tells whether another node keeps the bytes, too.
-        if let Some(way) = action.way() {
-            running.segment().set_way(way.map(|peer: Peer| peer.id));
+        if let Some(source) = action.fill_source() {
+            running.segment().set_fill_source(source.map(|peer: Peer| peer.id));
         }
         event = match action {
             Action::Ask => {
@@ -242,31 +243,32 @@ impl<O: SegmentOrigin> Running<O> {
         Event::Filled { filled: self.segment().filled() }
     }
 
-    /// Fills under a lease: here, or where there is more room.
+    /// Fills under a lease: here, or remotely, where there is more room.
     async fn lead(&self) {
-        if let Some((host, request)) = self.host() {
-            self.segment().set_way(Way::Home { id: host.id });
-            let fetched = fetch_chunks(&self.pool, host.address, &request, self.segment()).await;
+        if let Some((peer, request)) = self.remote_fill() {
+            self.segment().set_fill_source(FillSource::RemoteFill { id: peer.id });
+            let fetched = fetch_chunks(&self.pool, peer.address, &request, self.segment()).await;
             match fetched {
-                Ok(()) => return self.counters.inc(Counter::ClusterPlaced),
-                Err(error) => tracing::debug!(%error, "a segment was not filled elsewhere"),
+                Ok(()) => return self.counters.inc(Counter::ClusterRemoteFill),
+                Err(error) => tracing::debug!(%error, "a remote fill failed"),
             }
-            self.segment().set_way(Way::Here);
+            self.segment().set_fill_source(FillSource::Local);
         }
         self.read_origin().await;
     }
 
-    /// Who had better fill the segment, if somebody had, and what to ask for.
-    fn host(&self) -> Option<(Peer, PeerRequest)> {
+    /// The node that is to fill the segment instead of this one, if it prefers a remote
+    /// fill; and what to ask that node for.
+    fn remote_fill(&self) -> Option<(Peer, PeerRequest)> {
         let (room, bytes) = (self.filler.store().room(), self.segment().len());
         // Who fills for others is where it is to be.
-        if self.is_for_peer || !fills_elsewhere(room, bytes) {
+        if self.is_for_peer || !prefers_remote_fill(room, bytes) {
             return None;
         }
-        let host = *self.cluster.roomiest.load_full()?;
+        let peer = *self.cluster.roomiest.load_full()?;
         let (name, from) = (self.filler.name(), self.segment().filled());
         let origin = Some(self.origin.described(true)?);
-        Some((host, PeerRequest::Fetch { name, bytes, from, origin }))
+        Some((peer, PeerRequest::Fetch { name, bytes, from, origin }))
     }
 
     async fn read_origin(&self) {

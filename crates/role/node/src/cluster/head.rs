@@ -14,9 +14,9 @@ use skep_telemetry::Counter;
 use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
 
 use super::fill::end_of;
-use super::{Cluster, Others, Peer};
+use super::{Cluster, Peer, PeerClient};
 use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
-use crate::remote::Handed;
+use crate::remote::PeerHead;
 
 /// What came of asking for a head.
 pub(crate) enum HeadSought<T> {
@@ -64,13 +64,13 @@ enum Tried<T> {
     Alone,
 }
 
-impl Others {
+impl PeerClient {
     /// Asks for a head, at most a few times. What `read` makes nothing of counts as
     /// not being there, so that in the end somebody asks the origin.
     pub(crate) async fn seek_head<T>(
         &self,
         name: SegmentName,
-        read: impl Fn(&Handed) -> Option<T>,
+        read: impl Fn(&PeerHead) -> Option<T>,
     ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
             let tried = match self.ask_for_head(name).await {
@@ -102,7 +102,7 @@ impl Others {
         &self,
         holders: Vec<Peer>,
         name: SegmentName,
-        read: impl Fn(&Handed) -> Option<T>,
+        read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
         let mut tried = Tried::Lost;
         for holder in holders {
@@ -123,7 +123,7 @@ impl Others {
         &self,
         leader: Peer,
         name: SegmentName,
-        read: impl Fn(&Handed) -> Option<T>,
+        read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
         match self.try_peer(leader, name, read).await {
             Tried::NotThere | Tried::Lost => {
@@ -138,10 +138,10 @@ impl Others {
         &self,
         peer: Peer,
         name: SegmentName,
-        read: impl Fn(&Handed) -> Option<T>,
+        read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
         let error = match self.head_of(peer, name).await {
-            Ok(handed) => return read(&handed).map_or(Tried::NotThere, Tried::Found),
+            Ok(peer_head) => return read(&peer_head).map_or(Tried::NotThere, Tried::Found),
             Err(error) => error,
         };
         tracing::debug!(%error, "a head was not got from another node");
@@ -171,7 +171,7 @@ impl Others {
     }
 
     /// Waits for a node that waits for an origin.
-    async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<Handed, PeerError> {
+    async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<PeerHead, PeerError> {
         let mut waits = 0;
         loop {
             let asked = ask_head(&self.pool, peer, name).await;
@@ -193,9 +193,9 @@ pub(super) async fn ask_head(
     pool: &PeerPool,
     peer: Peer,
     name: SegmentName,
-) -> Result<Handed, PeerError> {
+) -> Result<PeerHead, PeerError> {
     match pool.ask(peer.address, &PeerRequest::Head { name }).await? {
-        PeerReply::Head { fresh_ms, head } => Ok(Handed { fresh_ms, head }),
+        PeerReply::Head { fresh_ms, head } => Ok(PeerHead { fresh_ms, head }),
         _ => Err(PeerError::Unexpected),
     }
 }

@@ -4,25 +4,25 @@
 //!   Source::segment --miss--> fill (a task of the worker, never of a client)
 //!                              | what next? Fetcher
 //!            ask, tell         v              bytes
-//!   Desk <------------- Cluster, PeerPool ---------> other nodes, origin
-//!    | (thread of links)                                   ^
-//!    v                                                     | fetch
-//!   coordinators                     PeerDesk (per worker) <--- other nodes
+//!   CoordinatorLinks <- Cluster, PeerPool ---------> other nodes, origin
+//!    | (thread of links)                                     ^
+//!    v                                                       | fetch
+//!   coordinators                     PeerServer (per worker) <--- other nodes
 //! ```
 //!
 //! Invariants: names say version and place, so bytes by name are the right ones
 //! or none; a fill ends with all bytes or its readers are told; a lease that was
 //! granted is told to have ended.
 
-mod desk;
+mod coordinator_links;
 mod fill;
 mod head;
 mod offer;
 mod owners;
 mod part;
 mod pause;
+mod peer_server;
 mod purge;
-mod serve;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
-use skep_directory::{Event, Reply, Ring};
+use skep_directory::{Event, RendezvousHash, Reply};
 use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -45,12 +45,12 @@ use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
 use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
-use desk::Desk;
-pub(crate) use fill::{Others, SegmentOrigin, read_on, renewing};
+use coordinator_links::CoordinatorLinks;
+pub(crate) use fill::{PeerClient, SegmentOrigin, read_on, renewing};
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
 pub(crate) use part::PartSought;
-pub use serve::PeerDesk;
+pub use peer_server::PeerServer;
 
 /// What a node needs to take part.
 pub struct ClusterParts {
@@ -81,7 +81,7 @@ impl PartialEq for Peer {
 #[derive(Default)]
 pub(crate) struct View {
     /// All, this one included.
-    ring: Option<Ring<Peer>>,
+    rendezvous: Option<RendezvousHash<Peer>>,
     /// The same.
     peers: Vec<Peer>,
     is_linked: bool,
@@ -105,7 +105,7 @@ pub struct Cluster {
     configured: ArcSwap<Vec<Peer>>,
     /// What this node says that it has on its disk.
     announced: Arc<Announced>,
-    /// Who has most room for last copies, as a coordinator told last.
+    /// Who has most room for sole replicas, as a coordinator told last.
     roomiest: Arc<ArcSwapOption<Peer>>,
     counts: Arc<StreamCounts>,
     owners: Owners,
@@ -155,9 +155,10 @@ impl Cluster {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<Peer>>::default();
-        let mut desk = Desk::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
+        let mut coordinators =
+            CoordinatorLinks::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
-        let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
+        let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(&settings, targets(config), handle)?;
         Ok(Arc::new(Self {
             teller: links.teller(),
@@ -232,7 +233,7 @@ impl Cluster {
     fn owner(&self, name: &SegmentName) -> Option<Peer> {
         let view = self.view.load();
         let loads = self.owners.loads(Now(monotonic_ms()));
-        let owner = view.ring.as_ref()?.owner(name, |peer| loads(peer.id))?;
+        let owner = view.rendezvous.as_ref()?.owner(name, |peer| loads(peer.id))?;
         Some(owner).filter(|owner| owner.id != self.me)
     }
 

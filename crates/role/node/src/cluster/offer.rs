@@ -1,6 +1,6 @@
-//! Passes last copies on to the node with most room, before they are lost (N-chance
-//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94); and the duty to keep
-//! one, to whoever has another.
+//! Passes sole replicas on to the node with most room, before they are lost (N-chance
+//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94); before a primary replica
+//! leaves, has its successor promote the one that it holds.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::{PeerReply, PeerRequest, SegmentName};
 
 use super::fill::fetch_chunks;
-use super::{Cluster, Others, Peer};
+use super::{Cluster, Peer, PeerClient};
 use crate::leaving::Offered;
 use crate::limits::OFFER_PAUSE_MS;
 use crate::segment::Segment;
 use crate::store::Store;
 
-impl Others {
+impl PeerClient {
     /// Begins to offer what has just been evicted, unless somebody does.
     pub(super) fn offer_if_wanted(&self, store: &Arc<Store>) {
         if store.wants_offering() {
@@ -36,7 +36,7 @@ impl Others {
         let request = PeerRequest::Fetch { name, bytes: segment.len(), from: 0, origin: None };
         let fetched = fetch_chunks(&self.pool, peer.address, &request, segment).await;
         if let Err(error) = &fetched {
-            tracing::debug!(%error, "a last copy was not taken over");
+            tracing::debug!(%error, "a sole replica was not taken over");
         }
         fetched.is_ok()
     }
@@ -67,10 +67,12 @@ impl Offering {
         }
     }
 
-    /// To whom the cluster can rely on if it is still there, else to who has room.
+    /// To the successor, which may still hold a replica, else to who has room.
     async fn pass_on(&self, offered: &Offered) -> bool {
-        let heir = offered.heir.and_then(|heir| self.cluster.member(heir));
-        for peer in [heir, self.cluster.roomiest.load_full().map(|it| *it)].into_iter().flatten() {
+        let successor = offered.successor.and_then(|successor| self.cluster.member(successor));
+        for peer in
+            [successor, self.cluster.roomiest.load_full().map(|it| *it)].into_iter().flatten()
+        {
             if self.offer(peer, offered).await {
                 return true;
             }
@@ -85,7 +87,7 @@ impl Offering {
             Ok(PeerReply::Taken) => true,
             Ok(_) | Err(PeerError::Refused(_)) => false,
             Err(error) => {
-                tracing::debug!(%error, "a last copy was not passed on");
+                tracing::debug!(%error, "a sole replica was not passed on");
                 false
             }
         }

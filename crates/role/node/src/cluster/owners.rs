@@ -1,6 +1,6 @@
 //! What this node knows by itself of the other ones, while no coordinator tells: what
 //! it has them fill, and who could not be reached. By that it passes over owners that
-//! have too much to do or are gone ([`Ring::owner`](skep_directory::Ring::owner)).
+//! have too much to do or are gone ([`skep_directory::RendezvousHash::owner`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,7 +53,7 @@ impl Owners {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use skep_directory::Ring;
+    use skep_directory::RendezvousHash;
     use skep_wire::cache::SegmentName;
     use skep_wire::message::Name;
 
@@ -61,11 +61,11 @@ mod tests {
     fn owners_that_are_lost_or_have_too_much_to_do_are_passed_over() {
         const SEGMENT: u32 = 4 << 20;
         let names = ["one", "two", "three"].map(|name| Name::new(name).unwrap());
-        let ring = Ring::new(names.iter().map(|name| (name.peer(), name.clone())));
+        let rendezvous = RendezvousHash::new(names.iter().map(|name| (name.peer(), name.clone())));
         let (owners, segment) = (Owners::default(), SegmentName([7; 16]));
         let owner = |at: u64| {
             let loads = owners.loads(Now(at));
-            ring.owner(&segment, &loads).unwrap()
+            rendezvous.owner(&segment, &loads).unwrap()
         };
         let first = owner(0);
         owners.asked(first, SEGMENT);

@@ -15,14 +15,14 @@ use tokio::task::JoinSet;
 
 use super::fill::{SegmentOrigin, counter_of, end_of, fetch_chunks};
 use super::head::ask_head;
-use super::{Cluster, Others, Peer};
+use super::{Cluster, Peer, PeerClient};
 use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
 };
 use crate::object::Object;
 use crate::partition::head_name;
-use crate::remote::Handed;
-use crate::segment::{Segment, Way};
+use crate::remote::PeerHead;
+use crate::segment::{FillSource, Segment};
 use crate::site::Site;
 
 /// What came of asking who has a file.
@@ -49,7 +49,7 @@ enum Homes {
     Unknown,
 }
 
-impl Others {
+impl PeerClient {
     /// Asks for what other nodes have under a head name. Ends in a bounded time.
     pub(crate) async fn seek_part(&self, name: SegmentName) -> PartSought {
         let limit = Duration::from_millis(PART_SEEK_MS);
@@ -125,7 +125,7 @@ impl Others {
 
 /// What `home` has under a head name, and for how long that may be used.
 async fn part_of(pool: &PeerPool, home: Peer, name: SegmentName) -> Result<(Head, u64), PeerError> {
-    let Handed { fresh_ms, head } = ask_head(pool, home, name).await?;
+    let PeerHead { fresh_ms, head } = ask_head(pool, home, name).await?;
     let head = Head::read(&head).ok_or(PeerError::Unexpected)?;
     Ok((head, fresh_ms))
 }
@@ -178,7 +178,7 @@ pub(crate) struct HomeFile {
 impl HomeFile {
     /// Gets from `home` what the segment lacks, in the version that its name says.
     async fn read_from(&self, home: Peer, segment: &Segment) -> Result<(), PeerError> {
-        segment.set_way(Way::Home { id: home.id });
+        segment.set_fill_source(FillSource::RemoteFill { id: home.id });
         let mut waits = 0;
         loop {
             let request = PeerRequest::Fetch {

@@ -14,7 +14,7 @@ use skep_peer::stream::{LinkId, Outbox};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::ToCoordinator;
 
-use super::desk::Desk;
+use super::coordinator_links::CoordinatorLinks;
 use crate::limits::{PAUSE_MS, PAUSE_WAIT_MS};
 
 /// What is known of pauses.
@@ -48,7 +48,7 @@ impl Pause {
     }
 }
 
-impl Desk {
+impl CoordinatorLinks {
     /// Says that this thread runs, or finds that it did not.
     pub(super) fn look_for_pause(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let now_ms = monotonic_ms();

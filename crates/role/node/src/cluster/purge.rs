@@ -4,9 +4,9 @@
 use skep_peer::stream::{LinkId, Outbox};
 use skep_wire::cache::{PurgeNews, ToCoordinator};
 
-use super::desk::Desk;
+use super::coordinator_links::CoordinatorLinks;
 
-impl Desk {
+impl CoordinatorLinks {
     /// What a coordinator knows of purges. All of it comes before its first
     /// welcome, so that other nodes are asked for nothing that was purged.
     pub(super) fn purged(

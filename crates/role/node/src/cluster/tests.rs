@@ -1,4 +1,4 @@
-//! What a desk says on its links, to a coordinator at their other end.
+//! What `CoordinatorLinks` says, as a coordinator at the other end of a link hears it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use skep_wire::seal::Key;
 use tokio::sync::{Notify, oneshot};
 
 use super::{ClusterParts, Command, renewing};
-use crate::cluster::desk::Desk;
+use crate::cluster::coordinator_links::CoordinatorLinks;
 use crate::limits::LINK_TICK_MS;
 use crate::partition::{Announced, Place};
 use crate::purges::Purges;
@@ -126,9 +126,10 @@ impl Linked {
         let parts = ClusterParts { identity: settings.identity.clone(), address };
         let (view, roomiest) = (Arc::default(), Arc::default());
         let store = Store::new(1 << 20, usize::MAX, true);
-        let mut desk = Desk::new(parts, store, &announced, &purges, &view, &roomiest);
+        let mut coordinators =
+            CoordinatorLinks::new(parts, store, &announced, &purges, &view, &roomiest);
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];
-        let handle = move |event, outbox: &mut _| desk.handle(event, outbox);
+        let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
         let links = NodeLinks::start(settings, targets, handle).unwrap();
         Self { announced, purges, links }
     }

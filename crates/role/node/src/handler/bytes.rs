@@ -24,7 +24,7 @@ impl Serving<'_> {
         resource: &'a Arc<Resource>,
         object: &'a Arc<Object>,
         file: Option<Arc<File>>,
-        came: CacheResult,
+        cache_result: CacheResult,
         address: IpAddr,
     ) -> Source<'a> {
         Source {
@@ -32,9 +32,9 @@ impl Serving<'_> {
             site: &self.site,
             object,
             counters: self.handler.context.counters(),
-            others: self.others(resource),
+            peer_client: self.peer_client(resource),
             remote: resource.remote().map(|_| (&self.remotes, resource)),
-            came,
+            cache_result,
             file,
             prepared: None,
             client: Client { address, pins: &self.handler.node.pins },

@@ -36,8 +36,8 @@ impl Serving<'_> {
     }
 
     async fn sought(&self, relative: &[u8]) -> Result<Elsewhere, DiskError> {
-        match &self.handler.others {
-            Some(others) => self.catalog.heads().find(others, &self.site, relative).await,
+        match &self.handler.peer_client {
+            Some(peer_client) => self.catalog.heads().find(peer_client, &self.site, relative).await,
             None => Ok(Elsewhere::Nothing),
         }
     }

@@ -8,7 +8,7 @@ use skep_http::RequestHead;
 use super::{As, Ready, Sent, Serving};
 use crate::disk::DiskError;
 use crate::limits::ATTEMPTS_MAX;
-use crate::remote::{Landing, RemoteSite, pass};
+use crate::remote::{HeadOutcome, RemoteSite, pass};
 use crate::resource::Resource;
 use crate::site::Site;
 
@@ -24,12 +24,12 @@ impl Serving<'_> {
         let target = target(path, request.query);
         for _ in 0..ATTEMPTS_MAX {
             match self.remotes.find(&self.site, remote, &target).await {
-                Landing::Resource(resource, came) => {
+                HeadOutcome::Resource(resource, cache_result) => {
                     let status = resource.variants.plain.status();
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    let ready = Ready { resource, file: None, came };
+                    let ready = Ready { resource, file: None, cache_result };
                     match self.send(request, exchange, ready, As::Asked(&target)).await? {
                         Sent::Done => return Ok(()),
                         Sent::Changed => {}
@@ -39,7 +39,7 @@ impl Serving<'_> {
                         Sent::Failed(_) => return self.error(request, exchange, 502, b"").await,
                     }
                 }
-                Landing::Passed(passed) => {
+                HeadOutcome::Passed(passed) => {
                     let status = passed.reply.head.status;
                     if self.site.error_pages.contains_key(&status) {
                         return self.error(request, exchange, status, b"").await;
@@ -47,7 +47,7 @@ impl Serving<'_> {
                     let client = self.client(request, exchange);
                     return pass(&mut exchange.reply, &self.site, *passed, client).await;
                 }
-                Landing::Failed(status) => {
+                HeadOutcome::Failed(status) => {
                     let lines = if status == 503 { self.retry_after() } else { Vec::new() };
                     return self.error(request, exchange, status, &lines).await;
                 }
@@ -60,10 +60,10 @@ impl Serving<'_> {
     /// The object at a target, if it is one that may be kept.
     pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
         match self.remotes.find(&self.site, remote, target).await {
-            Landing::Resource(resource, _) => {
+            HeadOutcome::Resource(resource, _) => {
                 Some(resource).filter(|resource| resource.variants.plain.status() == 200)
             }
-            Landing::Passed(_) | Landing::Failed(_) => None,
+            HeadOutcome::Passed(_) | HeadOutcome::Failed(_) => None,
         }
     }
 }
@@ -80,8 +80,8 @@ fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     target
 }
 
-/// What the front index knows a request by, if that is at hand. `path` is the key
-/// of its path, as the client sent it.
+/// The key of a request in the worker index, if that is at hand. `path` is the key of
+/// its path, as the client sent it.
 pub(super) fn borrowed_key<'a>(
     site: &Site,
     request: &RequestHead<'_, 'a>,

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::head_name;
 use crate::account::{Account, Charge};
-use crate::cluster::{Others, PartSought};
+use crate::cluster::{PartSought, PeerClient};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::object::Variants;
@@ -34,8 +34,8 @@ pub(crate) enum Elsewhere {
     Nothing,
 }
 
-/// How a look-up ended; `None`: not yet.
-type Landed = Option<Result<Elsewhere, DiskError>>;
+/// The outcome of a look-up; `None`: there is none yet.
+type PartOutcome = Option<Result<Elsewhere, DiskError>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -52,13 +52,13 @@ struct Slot {
     charge: Charge,
     /// What was found last, and until when it may be used without asking.
     known: Option<(Elsewhere, u64)>,
-    look_up: Option<watch::Receiver<Landed>>,
+    look_up: Option<watch::Receiver<PartOutcome>>,
 }
 
 /// What is known of a name.
-enum Looked {
+enum PartLookup {
     Known(Elsewhere),
-    Wait(watch::Receiver<Landed>),
+    Wait(watch::Receiver<PartOutcome>),
     /// The caller must look.
     Lead(LookUp),
 }
@@ -79,36 +79,36 @@ impl Heads {
     /// What other nodes have at `relative` of a site.
     pub(crate) async fn find(
         self: &Arc<Self>,
-        others: &Rc<Others>,
+        peer_client: &Rc<PeerClient>,
         site: &Arc<Site>,
         relative: &[u8],
     ) -> Result<Elsewhere, DiskError> {
         let name = head_name(site, relative);
         for _ in 0..ATTEMPTS_MAX {
-            let mut landing = match self.look(name) {
-                Looked::Known(known) => return Ok(known),
-                Looked::Wait(landing) => landing,
-                Looked::Lead(look_up) => {
-                    let landing = look_up.sender.subscribe();
-                    let (others, site) = (Rc::clone(others), Arc::clone(site));
+            let mut receiver = match self.look(name) {
+                PartLookup::Known(known) => return Ok(known),
+                PartLookup::Wait(receiver) => receiver,
+                PartLookup::Lead(look_up) => {
+                    let receiver = look_up.sender.subscribe();
+                    let (peer_client, site) = (Rc::clone(peer_client), Arc::clone(site));
                     let relative = relative.to_vec();
                     tokio::task::spawn_local(async move {
-                        look_up.run(&others, &site, &relative).await;
+                        look_up.run(&peer_client, &site, &relative).await;
                     });
-                    landing
+                    receiver
                 }
             };
             // Its worker may have ended.
-            if let Ok(landed) = landing.wait_for(Option::is_some).await
-                && let Some(landed) = &*landed
+            if let Ok(outcome) = receiver.wait_for(Option::is_some).await
+                && let Some(outcome) = &*outcome
             {
-                return landed.clone();
+                return outcome.clone();
             }
         }
         Err(DiskError::Unreachable)
     }
 
-    fn look(self: &Arc<Self>, name: SegmentName) -> Looked {
+    fn look(self: &Arc<Self>, name: SegmentName) -> PartLookup {
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
         let is_full = slots.len() >= self.slots_max || self.account.is_full();
@@ -118,15 +118,15 @@ impl Heads {
         let slot = slots.entry(name).or_insert_with(|| Slot::new(&self.account));
         slot.known.take_if(|(known, _)| known.is_retired() || known.is_purged(&self.store));
         if let Some((known, _)) = slot.known.as_ref().filter(|(_, until_ms)| now_ms < *until_ms) {
-            return Looked::Known(known.clone());
+            return PartLookup::Known(known.clone());
         }
-        if let Some(landing) = &slot.look_up {
-            return Looked::Wait(landing.clone());
+        if let Some(receiver) = &slot.look_up {
+            return PartLookup::Wait(receiver.clone());
         }
-        let (sender, landing) = watch::channel(None);
-        slot.look_up = Some(landing);
+        let (sender, receiver) = watch::channel(None);
+        slot.look_up = Some(receiver);
         let known = slot.known.as_ref().map(|(known, _)| known.clone());
-        Looked::Lead(LookUp { heads: Arc::clone(self), name, known, sender })
+        PartLookup::Lead(LookUp { heads: Arc::clone(self), name, known, sender })
     }
 
     /// Forgets all but who is looking.
@@ -147,13 +147,13 @@ struct LookUp {
     name: SegmentName,
     /// What was found the last time.
     known: Option<Elsewhere>,
-    sender: watch::Sender<Landed>,
+    sender: watch::Sender<PartOutcome>,
 }
 
 impl LookUp {
-    async fn run(self, others: &Others, site: &Arc<Site>, relative: &[u8]) {
+    async fn run(self, peer_client: &PeerClient, site: &Arc<Site>, relative: &[u8]) {
         let (began_ms, purges) = (monotonic_ms(), site.purges.load());
-        let (found, fresh_ms) = match others.seek_part(self.name).await {
+        let (found, fresh_ms) = match peer_client.seek_part(self.name).await {
             PartSought::Found { head: Head::File(versions), home, fresh_ms } => {
                 let known = &purges.known;
                 let variants = Variants::elsewhere(site, relative, &versions, home, known);
@@ -165,7 +165,7 @@ impl LookUp {
             PartSought::Unreachable => (Err(DiskError::Unreachable), 0),
         };
         if let Ok(found) = &found {
-            self.land(found, began_ms + fresh_ms);
+            self.keep(found, began_ms + fresh_ms);
         }
         self.sender.send_replace(Some(found));
     }
@@ -195,7 +195,7 @@ impl LookUp {
     }
 
     /// Keeps what was found; what it takes the place of is not served any more.
-    fn land(&self, found: &Elsewhere, until_ms: u64) {
+    fn keep(&self, found: &Elsewhere, until_ms: u64) {
         let replaced = {
             let known_bytes = match found {
                 Elsewhere::File(file) => file.memory_bytes(),

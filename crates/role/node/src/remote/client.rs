@@ -15,22 +15,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::RemoteSite;
 use super::fetch;
-use super::shelf::{Flight, Landed, Looked, Shelf, landed};
-use crate::cluster::Others;
+use super::head_cache::{HeadLookup, HeadOutcome, OriginHeadCache, SingleFlight, wait_for_outcome};
+use crate::cluster::PeerClient;
 use crate::limits::{ATTEMPTS_MAX, PASS_SLOW_SHARE};
 use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
-
-/// What a request for a path comes to.
-pub(crate) enum Landing {
-    /// This may be served; and what it took.
-    Resource(Arc<Resource>, CacheResult),
-    /// This is for the one who asked.
-    Passed(Box<Passed>),
-    /// A status for the client.
-    Failed(u16),
-}
 
 /// An answer for one client, who may be slow to take it.
 pub(crate) struct Passed {
@@ -118,8 +108,8 @@ impl Tally {
 pub(crate) struct Remotes {
     pub(super) context: Rc<Context>,
     pub(super) store: Arc<Store>,
-    pub(super) others: Option<Rc<Others>>,
-    pub(super) shelf: Arc<Shelf>,
+    pub(super) peer_client: Option<Rc<PeerClient>>,
+    pub(super) origin_heads: Arc<OriginHeadCache>,
     tally: Arc<Tally>,
     /// By the number of the site.
     clients: RefCell<HashMap<usize, Rc<Client>>>,
@@ -129,15 +119,15 @@ impl Remotes {
     pub(crate) fn new(
         context: &Rc<Context>,
         store: &Arc<Store>,
-        others: Option<&Rc<Others>>,
-        shelf: &Arc<Shelf>,
+        peer_client: Option<&Rc<PeerClient>>,
+        origin_heads: &Arc<OriginHeadCache>,
         tally: &Arc<Tally>,
     ) -> Rc<Self> {
         Rc::new(Self {
             context: Rc::clone(context),
             store: Arc::clone(store),
-            others: others.map(Rc::clone),
-            shelf: Arc::clone(shelf),
+            peer_client: peer_client.map(Rc::clone),
+            origin_heads: Arc::clone(origin_heads),
             tally: Arc::clone(tally),
             clients: RefCell::default(),
         })
@@ -149,36 +139,36 @@ impl Remotes {
         site: &Arc<Site>,
         remote: &RemoteSite,
         target: &[u8],
-    ) -> Landing {
+    ) -> HeadOutcome<Box<Passed>> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.shelf.look(site, target) {
-                Looked::Resource(resource) => {
-                    return Landing::Resource(resource, CacheResult::Hit);
+            match self.origin_heads.look_up(site, target) {
+                HeadLookup::Hit(resource) => {
+                    return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
-                Looked::Failed(status) => return Landing::Failed(status),
-                Looked::Pass => return self.pass(site, remote, target).await,
-                Looked::Stale(resource, flight) => {
-                    drop(self.fly(site, flight));
-                    return Landing::Resource(resource, CacheResult::Hit);
+                HeadLookup::Failed(status) => return HeadOutcome::Failed(status),
+                HeadLookup::HitForPass => return self.pass(site, remote, target).await,
+                HeadLookup::Stale(resource, flight) => {
+                    drop(self.start_flight(site, flight));
+                    return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
-                Looked::Wait(mut flight) => match landed(&mut flight).await {
-                    Some(Landed::Resource(resource, came)) => {
-                        let is_fill = came == CacheResult::Fill;
-                        let came = if is_fill { CacheResult::Miss } else { came };
-                        return Landing::Resource(resource, came);
+                HeadLookup::Wait(mut flight) => match wait_for_outcome(&mut flight).await {
+                    Some(HeadOutcome::Resource(resource, cache_result)) => {
+                        let is_fill = cache_result == CacheResult::Fill;
+                        let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
+                        return HeadOutcome::Resource(resource, cache_result);
                     }
-                    Some(Landed::Failed(status)) => return Landing::Failed(status),
-                    Some(Landed::Passed { .. }) => return self.pass(site, remote, target).await,
+                    Some(HeadOutcome::Failed(status)) => return HeadOutcome::Failed(status),
+                    Some(HeadOutcome::Passed(_)) => return self.pass(site, remote, target).await,
                     None => {}
                 },
-                Looked::Lead(flight) => {
-                    if let Ok(landing) = self.fly(site, flight).await {
-                        return landing;
+                HeadLookup::Lead(flight) => {
+                    if let Ok(outcome) = self.start_flight(site, flight).await {
+                        return outcome;
                     }
                 }
             }
         }
-        Landing::Failed(503)
+        HeadOutcome::Failed(503)
     }
 
     /// What is kept of `target` here, or comes to be; nothing that is for one client.
@@ -188,11 +178,11 @@ impl Remotes {
         remote: &RemoteSite,
         target: &[u8],
     ) -> Option<Arc<Resource>> {
-        if matches!(self.shelf.look(site, target), Looked::Pass) {
+        if matches!(self.origin_heads.look_up(site, target), HeadLookup::HitForPass) {
             return None;
         }
         match self.find(site, remote, target).await {
-            Landing::Resource(resource, _) => Some(resource),
+            HeadOutcome::Resource(resource, _) => Some(resource),
             _ => None,
         }
     }
@@ -203,12 +193,14 @@ impl Remotes {
         site: &Arc<Site>,
         remote: &RemoteSite,
         target: &[u8],
-    ) -> Landing {
-        let Some(place) = self.pass_place(site, remote).await else { return Landing::Failed(503) };
+    ) -> HeadOutcome<Box<Passed>> {
+        let Some(place) = self.pass_place(site, remote).await else {
+            return HeadOutcome::Failed(503);
+        };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(site, remote, asked).await {
-            Ok(reply) => Landing::Passed(Box::new(Passed { reply, place })),
-            Err(error) => Landing::Failed(status_of(&error)),
+            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            Err(error) => HeadOutcome::Failed(status_of(&error)),
         }
     }
 
@@ -218,10 +210,10 @@ impl Remotes {
         site: &Arc<Site>,
         remote: &RemoteSite,
         reply: OriginReply,
-    ) -> Landing {
+    ) -> HeadOutcome<Box<Passed>> {
         match self.pass_place(site, remote).await {
-            Some(place) => Landing::Passed(Box::new(Passed { reply, place })),
-            None => Landing::Failed(503),
+            Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            None => HeadOutcome::Failed(503),
         }
     }
 
@@ -254,15 +246,19 @@ impl Remotes {
         self.client(site, remote).origins.open(&ask).await
     }
 
-    /// Flies in a task of its own: those who wait, and what is kept, must not
+    /// Runs a flight in a task of its own: those who wait, and what is kept, must not
     /// depend on the one client that came first.
-    fn fly(self: &Rc<Self>, site: &Arc<Site>, flight: Flight) -> oneshot::Receiver<Landing> {
+    fn start_flight(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        flight: SingleFlight,
+    ) -> oneshot::Receiver<HeadOutcome<Box<Passed>>> {
         let (sender, receiver) = oneshot::channel();
         let (remotes, site) = (Rc::clone(self), Arc::clone(site));
         tokio::task::spawn_local(async move {
-            let landing = fetch::fly(&remotes, &site, flight).await;
+            let outcome = fetch::run_flight(&remotes, &site, flight).await;
             // Whoever asked may be gone.
-            drop(sender.send(landing));
+            drop(sender.send(outcome));
         });
         receiver
     }

@@ -1,4 +1,4 @@
-//! Flights: from an origin's answer to what all who ask are served.
+//! Single flights: from an origin's answer to what all who ask are served.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
-use super::client::{Asked, Landing, Remotes, is_trouble, status_of};
+use super::client::{Asked, Passed, Remotes, is_trouble, status_of};
+use super::head_cache::{HeadOutcome, PassFor, SingleFlight};
 use super::kept::{Freshness, Got};
 use super::segment::RemoteSegment;
-use super::shelf::{Flight, Landed};
-use super::{handed, kept};
+use super::{kept, peer_head};
 use crate::cluster::{HeadLease, HeadSought, renewing};
 use crate::limits::{PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
@@ -23,7 +23,7 @@ use crate::store::Acquired;
 
 /// What an origin made of an ask.
 enum Answer {
-    /// This may be served from now on, or still; and what it took.
+    /// This may be served from now on, or still; with what the cache did for it.
     Resource(Arc<Resource>, CacheResult),
     /// It is not to be kept.
     Passed(Box<OriginReply>),
@@ -32,14 +32,18 @@ enum Answer {
     Failed(u16),
 }
 
-/// Asks for what the flight is for, and lands it.
-pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight) -> Landing {
-    let Some(remote) = &site.remote else { return Landing::Failed(500) };
+/// Asks for what the flight is for, and completes it.
+pub(super) async fn run_flight(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    flight: SingleFlight,
+) -> HeadOutcome<Box<Passed>> {
+    let Some(remote) = &site.remote else { return HeadOutcome::Failed(500) };
     let target = flight.target().to_vec();
     let lease = match seek(remotes, site, remote, &flight).await {
         Sought::Found(resource) => {
-            flight.land(Landed::Resource(Arc::clone(&resource), CacheResult::Peer));
-            return Landing::Resource(resource, CacheResult::Peer);
+            flight.complete(HeadOutcome::Resource(Arc::clone(&resource), CacheResult::Peer));
+            return HeadOutcome::Resource(resource, CacheResult::Peer);
         }
         Sought::Lease(lease) => Some(lease),
         Sought::Nothing => None,
@@ -47,11 +51,11 @@ pub(super) async fn fly(remotes: &Rc<Remotes>, site: &Arc<Site>, flight: Flight)
     flight.asks_origin();
     let answer = answer_under(lease.as_ref(), remotes, site, remote, &flight).await;
     let is_held = matches!(&answer, Answer::Resource(..));
-    let landing = land(remotes, site, remote, &target, flight, answer).await;
+    let outcome = complete(remotes, site, remote, &target, flight, answer).await;
     if let Some(lease) = lease {
         lease.end(is_held);
     }
-    landing
+    outcome
 }
 
 /// What other nodes know of a head.
@@ -66,14 +70,14 @@ async fn seek(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
-    flight: &Flight,
+    flight: &SingleFlight,
 ) -> Sought {
-    let Some(others) = &remotes.others else { return Sought::Nothing };
-    let read = |handed: &_| {
-        let read = handed::read(site, remote, flight.target(), handed, flight.purges());
+    let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
+    let read = |peer_head: &_| {
+        let read = peer_head::read(site, remote, flight.target(), peer_head, flight.purges());
         read.filter(|resource| !flight.is_gone(resource))
     };
-    match others.seek_head(flight.name(), read).await {
+    match peer_client.seek_head(flight.name(), read).await {
         HeadSought::Found(resource) => Sought::Found(resource),
         HeadSought::Granted(lease) => Sought::Lease(lease),
         HeadSought::Nowhere => Sought::Nothing,
@@ -86,7 +90,7 @@ async fn answer_under(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
-    flight: &Flight,
+    flight: &SingleFlight,
 ) -> Answer {
     let answer = answer(remotes, site, remote, flight);
     match lease {
@@ -95,25 +99,25 @@ async fn answer_under(
     }
 }
 
-async fn land(
+async fn complete(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
     target: &[u8],
-    flight: Flight,
+    flight: SingleFlight,
     answer: Answer,
-) -> Landing {
+) -> HeadOutcome<Box<Passed>> {
     match answer {
-        Answer::Resource(resource, came) => {
-            flight.land(Landed::Resource(Arc::clone(&resource), came));
-            Landing::Resource(resource, came)
+        Answer::Resource(resource, cache_result) => {
+            flight.complete(HeadOutcome::Resource(Arc::clone(&resource), cache_result));
+            HeadOutcome::Resource(resource, cache_result)
         }
         Answer::Failed(status) => {
-            flight.land(Landed::Failed(status));
-            Landing::Failed(status)
+            flight.complete(HeadOutcome::Failed(status));
+            HeadOutcome::Failed(status)
         }
         Answer::NoRoom(reply) => {
-            flight.land(Landed::Passed { for_ms: PASS_NO_ROOM_MS });
+            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
             remotes.pass_on(site, remote, *reply).await
         }
         Answer::Passed(reply) => {
@@ -121,10 +125,10 @@ async fn land(
             let status = reply.head.status;
             match status {
                 // An origin in trouble says nothing of what it does when well.
-                _ if is_trouble(status) => flight.land(Landed::Failed(status)),
-                200..300 => flight.land(Landed::Passed { for_ms: PASS_MS }),
+                _ if is_trouble(status) => flight.complete(HeadOutcome::Failed(status)),
+                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS })),
                 // There may be something to keep any moment.
-                _ => flight.land(Landed::Passed { for_ms: PASS_OTHER_MS }),
+                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
             }
             if !is_part {
                 return remotes.pass_on(site, remote, *reply).await;
@@ -139,7 +143,7 @@ async fn answer(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
-    flight: &Flight,
+    flight: &SingleFlight,
 ) -> Answer {
     let target = flight.target();
     let mut kept = flight.kept().filter(|kept| !kept.is_retired());
@@ -172,7 +176,7 @@ async fn answer(
 
 /// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
 /// for the same failure again, unless the origin has something to say to each.
-fn on_failure(flight: &Flight, failed: Result<OriginReply, OriginError>) -> Answer {
+fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> Answer {
     let status = failed.as_ref().map_or_else(status_of, |reply| reply.head.status);
     let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
     if let Some(kept) = flight.kept().filter(usable) {
@@ -213,7 +217,7 @@ async fn judge(
     remotes: &Rc<Remotes>,
     site: &Arc<Site>,
     remote: &RemoteSite,
-    flight: &Flight,
+    flight: &SingleFlight,
     reply: OriginReply,
 ) -> Answer {
     let Some((bytes, version)) = kept::version(&reply.head) else {

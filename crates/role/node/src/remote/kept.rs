@@ -13,7 +13,7 @@ use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use super::RemoteSite;
-use crate::object::{Object, Variants, Whence};
+use crate::object::{Object, ObjectSource, Variants};
 use crate::purges::Snapshot;
 use crate::resource::Resource;
 use crate::site::Site;
@@ -34,7 +34,7 @@ impl Remote {
     /// not come as a part of all.
     pub(crate) fn has_parts(&self, bytes: u64) -> bool {
         let mut lines = self.head.lines();
-        // Whoever hands a head on says 200.
+        // Peer heads say 200.
         let knows_ranges = self.head.status == 206
             || bytes > SEGMENT_BYTES
             || lines.any(|(name, line)| {
@@ -229,9 +229,9 @@ impl Resource {
 
     /// Its place at its origins, if it has one.
     pub(crate) fn remote(&self) -> Option<&Remote> {
-        match &self.variants.plain.whence {
-            Whence::Origin(remote) => Some(remote),
-            Whence::File { .. } | Whence::Elsewhere { .. } => None,
+        match &self.variants.plain.source {
+            ObjectSource::Origin(remote) => Some(remote),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
         }
     }
 }

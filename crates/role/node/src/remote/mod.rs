@@ -1,8 +1,8 @@
 //! Sites whose bytes come from HTTP origins.
 //!
 //! ```text
-//!  path?query -> Shelf (per node): current? --yes--> Resource, served like a file
-//!                  | unknown or stale: one Flight for all who ask
+//!  path?query -> OriginHeadCache: current? --yes--> Resource, served like a file
+//!                  | unknown or stale: one SingleFlight for all who ask
 //!                  v
 //!                head: GET with the range of segment 0, on condition of what is kept
 //!                  |-- 304 ----------> the same version, renewed
@@ -20,28 +20,28 @@
 //! answer any client of ours, and path and query are the whole key.
 //!
 //! Invariants: bytes under a name are of one version, or a segment fails and its
-//! resource is asked for anew; whoever waits for a flight gets its result or
-//! flies; nothing that an origin wants to have kept from others is kept.
+//! resource is asked for anew; whoever waits for a flight gets its outcome or leads the
+//! next one; nothing that an origin wants to have kept from others is kept.
 
 mod client;
 mod fetch;
-mod handed;
+mod head_cache;
 mod kept;
 mod pass;
+mod peer_head;
 mod segment;
-mod shelf;
 
 use std::sync::Arc;
 
 use skep_config::Site as SiteConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 
-pub(crate) use client::{Landing, Passed, Remotes, Tally};
-pub(crate) use handed::Handed;
+pub(crate) use client::{Passed, Remotes, Tally};
+pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
 pub(crate) use kept::{Freshness, Remote};
 pub(crate) use pass::pass;
+pub(crate) use peer_head::PeerHead;
 pub(crate) use segment::RemoteSegment;
-pub(crate) use shelf::Shelf;
 
 use crate::fills::Fills;
 

@@ -58,15 +58,15 @@ pub(crate) struct RemoteSegment {
 
 impl Remotes {
     /// Begins to fill a segment: out of another node's memory if it is there. What
-    /// it gives back, if there are others, ends when the coordinator knows of it.
+    /// it gives back, if there is a peer client, ends when the coordinator knows of it.
     pub(super) fn fill(
         &self,
         filler: Filler,
         origin: RemoteSegment,
     ) -> Option<oneshot::Receiver<()>> {
         let origin = origin.filling();
-        if let Some(others) = &self.others {
-            return Some(others.fill(filler, origin));
+        if let Some(peer_client) = &self.peer_client {
+            return Some(peer_client.fill(filler, origin));
         }
         let counters = Arc::clone(self.context.counters());
         tokio::task::spawn_local(async move {
@@ -166,7 +166,7 @@ impl RemoteSegment {
             return Err(Stopped::Changed);
         };
         if is_once(&known.version) {
-            self.remotes.shelf.retire(&self.resource);
+            self.remotes.origin_heads.retire(&self.resource);
             return Err(Stopped::Changed);
         }
         let at = range.start;
@@ -177,7 +177,7 @@ impl RemoteSegment {
         if !matches!(head.status, 200 | 206) {
             // Or the object is not there any more.
             if !is_trouble(head.status) {
-                self.remotes.shelf.retire(&self.resource);
+                self.remotes.origin_heads.retire(&self.resource);
             }
             return Err(Stopped::Status(head.status));
         }
@@ -185,7 +185,7 @@ impl RemoteSegment {
         let is_same = freshness::version(head).as_deref() == Some(&*known.version)
             && head.total_bytes.is_none_or(|total| total == bytes);
         if !is_same {
-            self.remotes.shelf.retire(&self.resource);
+            self.remotes.origin_heads.retire(&self.resource);
             return Err(Stopped::Changed);
         }
         let mut body = reply.body;

@@ -114,7 +114,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
             if rng.below(3) == 0 {
                 (0..3).for_each(|_| segment.touch());
             }
-            segment.set_standing(Standing::Kept { heir: 3 });
+            segment.set_replica_status(ReplicaStatus::Primary { successor: 3 });
             segment.set_chances((index % 2) as u8);
         }
         store.clean();
@@ -129,7 +129,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
         let mut bytes = vec![0; segment.len() as usize];
         segment.place().unwrap().read(&mut bytes, 0).unwrap();
         assert!(bytes.iter().all(|&byte| byte == index as u8), "segment {index}");
-        let is_as_told = segment.standing() == Standing::Kept { heir: 3 };
+        let is_as_told = segment.replica_status() == ReplicaStatus::Primary { successor: 3 };
         assert!(is_as_told && segment.chances() == (index % 2) as u8, "segment {index}");
     }
 }

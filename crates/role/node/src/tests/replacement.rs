@@ -11,7 +11,7 @@ use skep_wire::cache::{Answer, LeaseId, ObjectName, PurgeStamp, ToCoordinator, T
 use skep_wire::message::Name;
 
 use crate::limits::SEGMENT_COST_BYTES;
-use crate::segment::Way;
+use crate::segment::FillSource;
 use crate::store::{Acquired, Filler, Store, Wanted};
 
 const OBJECTS: u32 = 2_000;
@@ -104,7 +104,9 @@ impl Cluster {
                     let holder = self.nodes.iter().position(|it| it.0.member() == holders[0]);
                     let (_, peer, store) = &self.nodes[holder.unwrap()];
                     if store.find(name).is_some() {
-                        filler.segment().set_way(Way::Peer { id: peer.peer(), is_owner: false });
+                        filler
+                            .segment()
+                            .set_fill_source(FillSource::Peer { id: peer.peer(), is_owner: false });
                         publish(filler);
                         self.counts.peer += 1;
                         return;
@@ -125,18 +127,18 @@ impl Cluster {
         self.coordinator.heard(Now(0), link, ended);
     }
 
-    /// What has just left `node` is offered to its heir, else to the roomiest other.
+    /// What has just left `node` is offered to its successor, else to the roomiest other.
     fn offer(&mut self, node: usize) {
         while let Some(offered) = self.nodes[node].2.next_leaving() {
             let wanted = Wanted { name: offered.name, bytes: offered.bytes, has_more: false };
             let room = |it: &usize| self.nodes[*it].2.room();
             let others = (0..self.nodes.len()).filter(|it| *it != node);
-            let roomiest = others.max_by_key(|it| (room(it).free_bytes, room(it).spare_bytes));
+            let roomiest = others.max_by_key(|it| (room(it).free_bytes, room(it).redundant_bytes));
             let store = roomiest.map(|it| &self.nodes[it].2);
-            let of_heir = |heir| self.nodes.iter().find(|it| it.0.member() == heir);
-            let heir = offered.heir.and_then(of_heir);
-            let is_inherited = heir.is_some_and(|it| it.2.inherits(&offered.name));
-            if !is_inherited
+            let of_successor = |successor| self.nodes.iter().find(|it| it.0.member() == successor);
+            let successor = offered.successor.and_then(of_successor);
+            let is_promoted = successor.is_some_and(|it| it.2.promote_replica(&offered.name));
+            if !is_promoted
                 && let Some(store) = store.filter(|it| accepts(it.room(), offered.bytes))
                 && let Acquired::Fill(filler) = store.acquire(wanted)
             {
@@ -147,7 +149,7 @@ impl Cluster {
         }
     }
 
-    /// Nodes tell what has changed and ask for the standing of what may leave.
+    /// Nodes tell what has changed and ask for the status of what may leave.
     fn tick(&mut self) {
         for (link, _, store) in &self.nodes {
             for delta in store.changes() {
@@ -158,8 +160,8 @@ impl Cluster {
             let Some(names) = store.tail() else { continue };
             self.coordinator.heard(Now(0), *link, ToCoordinator::Tail { names });
             for (_, message) in self.coordinator.outbox() {
-                if let ToNode::Tail { names, standings, roomiest } = message {
-                    store.told_standings(&names, &standings, roomiest.is_some());
+                if let ToNode::Tail { names, replica_statuses, roomiest } = message {
+                    store.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
                 }
             }
         }
@@ -264,7 +266,7 @@ fn what_is_hot_is_copied_and_nothing_is_lost_for_it() {
 }
 
 #[test]
-fn last_copies_move_to_where_room_is() {
+fn sole_replicas_move_to_where_room_is() {
     // One node is asked for everything; the other has only room.
     let mut cluster = Cluster::new(&[data_bytes() / 4, data_bytes()]);
     let mut draw = uniform(4);

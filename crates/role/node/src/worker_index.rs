@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use hashbrown::HashMap;
 
 use crate::account::allocated;
-use crate::limits::{FRONT_ENTRIES_MAX, FRONT_ENTRY_BYTES, FRONTS_PART};
+use crate::limits::{WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEXES_PART};
 use crate::resource::Resource;
 use crate::segment::Segment;
 use crate::store::Store;
@@ -26,26 +26,30 @@ type Paths = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
 
 /// Bound on what all workers' indexes take together.
 #[derive(Debug, Default)]
-pub(crate) struct Fronts {
+pub(crate) struct WorkerIndexes {
     count: AtomicUsize,
 }
 
-/// Paths by site.
-pub(crate) struct Front {
+/// The index of what one worker served last, by site and path.
+pub(crate) struct WorkerIndex {
     store: Arc<Store>,
-    fronts: Arc<Fronts>,
+    worker_indexes: Arc<WorkerIndexes>,
     sites: RefCell<Vec<Paths>>,
     entries: Cell<usize>,
     bytes: Cell<u64>,
 }
 
-impl Front {
+impl WorkerIndex {
     /// An empty one, of so many sites.
-    pub(crate) fn new(sites: usize, store: &Arc<Store>, fronts: &Arc<Fronts>) -> Self {
-        fronts.count.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn new(
+        sites: usize,
+        store: &Arc<Store>,
+        worker_indexes: &Arc<WorkerIndexes>,
+    ) -> Self {
+        worker_indexes.count.fetch_add(1, Ordering::Relaxed);
         Self {
             store: Arc::clone(store),
-            fronts: Arc::clone(fronts),
+            worker_indexes: Arc::clone(worker_indexes),
             sites: RefCell::new((0..sites).map(|_| HashMap::default()).collect()),
             entries: Cell::new(0),
             bytes: Cell::new(0),
@@ -91,15 +95,16 @@ impl Front {
 
     /// Forgets what has gone, then anything.
     fn make_room(&self) {
-        let workers = self.fronts.count.load(Ordering::Relaxed).max(1) as u64;
-        let bytes_max = self.store.capacity_bytes() / FRONTS_PART / workers;
-        if self.entries.get() < FRONT_ENTRIES_MAX && self.bytes.get() < bytes_max {
+        let workers = self.worker_indexes.count.load(Ordering::Relaxed).max(1) as u64;
+        let bytes_max = self.store.capacity_bytes() / WORKER_INDEXES_PART / workers;
+        if self.entries.get() < WORKER_INDEX_ENTRIES_MAX && self.bytes.get() < bytes_max {
             return;
         }
         let mut sites = self.sites.borrow_mut();
         self.forget(&mut sites, |entry| entry.resource.strong_count() == 0);
         let is_roomy = || {
-            self.entries.get() <= FRONT_ENTRIES_MAX / 8 * 7 && self.bytes.get() <= bytes_max / 8 * 7
+            self.entries.get() <= WORKER_INDEX_ENTRIES_MAX / 8 * 7
+                && self.bytes.get() <= bytes_max / 8 * 7
         };
         self.forget(&mut sites, |_| !is_roomy());
     }
@@ -118,15 +123,15 @@ impl Front {
     fn count(&self, entries: isize, bytes: i64) {
         self.entries.set(self.entries.get().saturating_add_signed(entries));
         self.bytes.set(self.bytes.get().saturating_add_signed(bytes));
-        let all = &self.store.ledger().front_bytes;
+        let all = &self.store.ledger().worker_index_bytes;
         all.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-impl Drop for Front {
+impl Drop for WorkerIndex {
     fn drop(&mut self) {
-        self.fronts.count.fetch_sub(1, Ordering::Relaxed);
-        self.store.ledger().front_bytes.fetch_sub(self.bytes.get(), Ordering::Relaxed);
+        self.worker_indexes.count.fetch_sub(1, Ordering::Relaxed);
+        self.store.ledger().worker_index_bytes.fetch_sub(self.bytes.get(), Ordering::Relaxed);
     }
 }
 
@@ -137,5 +142,5 @@ impl Entry {
 }
 
 fn entry_bytes(path: &[u8]) -> i64 {
-    allocated(path.len() + FRONT_ENTRY_BYTES) as i64
+    allocated(path.len() + WORKER_INDEX_ENTRY_BYTES) as i64
 }

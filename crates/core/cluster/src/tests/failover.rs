@@ -1,4 +1,4 @@
-//! The duty of dispatchers: who claims when, and who steps back.
+//! Failover between dispatchers: who claims when, and who steps down.
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
@@ -6,13 +6,15 @@ use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
-use crate::duty::{Cause, Duty, DutySettings, Ear, LeaseView, Note, Output, Stranger, Why};
+use crate::failover::{
+    AddressConflict, Cause, Failover, FailoverSettings, LeaseView, Note, Output, Why, WitnessState,
+};
 
 const TICK_MS: u64 = 25;
 const TAKEOVER_MS: u64 = 175;
 
-fn settings(place: u8, priority: u32) -> DutySettings {
-    DutySettings {
+fn settings(place: u8, priority: u32) -> FailoverSettings {
+    FailoverSettings {
         name: Name::new(&format!("d{place}")).unwrap(),
         place,
         priority,
@@ -26,17 +28,17 @@ fn settings(place: u8, priority: u32) -> DutySettings {
 
 /// One dispatcher with its clock, and others played by hand.
 struct Bench {
-    duty: Duty,
+    failover: Failover,
     now: Now,
     sequence: u64,
 }
 
 impl Bench {
-    fn new(settings: DutySettings, epoch: u64) -> Self {
-        let (duty, outputs) = Duty::new(settings, Now(1_000), epoch);
+    fn new(settings: FailoverSettings, epoch: u64) -> Self {
+        let (failover, outputs) = Failover::new(settings, Now(1_000), epoch);
         assert_eq!(outputs, [Output::Probe, Output::SendBeat]);
-        assert_eq!((duty.stage(), duty.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
-        Self { duty, now: Now(1_000), sequence: 0 }
+        assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
+        Self { failover, now: Now(1_000), sequence: 0 }
     }
 
     /// Of the highest priority, and active with epoch 8.
@@ -51,7 +53,7 @@ impl Bench {
         let mut outputs = Vec::new();
         for _ in 0..ms / TICK_MS {
             self.now = self.now.plus_ms(TICK_MS);
-            outputs.extend(self.duty.tick(self.now));
+            outputs.extend(self.failover.tick(self.now));
         }
         outputs
     }
@@ -72,12 +74,12 @@ impl Bench {
     }
 
     fn hear_as(&mut self, beat: &DispatcherBeat, stamp: Stamp) -> Vec<Output> {
-        self.duty.heard(self.now, beat, beat.name.peer(), stamp)
+        self.failover.heard(self.now, beat, beat.name.peer(), stamp)
     }
 
     fn witness(&mut self, dispatcher: &str, epoch: u64, ago_ms: u32) -> Vec<Output> {
         let hears = Hears { dispatcher: PeerId::of(dispatcher), epoch, ago_ms };
-        self.duty.witness(self.now, Some(hears), TableVersion::default())
+        self.failover.witness(self.now, Some(hears), TableVersion::default())
     }
 }
 
@@ -102,9 +104,9 @@ fn claimed(outputs: &[Output]) -> Vec<u64> {
     outputs.iter().filter_map(epoch).collect()
 }
 
-fn stepped_back(outputs: &[Output]) -> Option<&Why> {
+fn stepped_down(outputs: &[Output]) -> Option<&Why> {
     outputs.iter().find_map(|output| match output {
-        Output::StepBack { why } => Some(why),
+        Output::StepDown { why } => Some(why),
         _ => None,
     })
 }
@@ -126,7 +128,7 @@ fn alone_it_listens_persists_claims_and_announces_twice() {
         Output::Log(Note::Claimed { epoch: 3, cause: Cause::Vacancy }),
     ];
     assert_eq!(outputs[..5], claim);
-    assert_eq!(bench.duty.stage(), Stage::Active);
+    assert_eq!(bench.failover.stage(), Stage::Active);
     let outputs = bench.run(3_000);
     assert_eq!(count(&outputs, &Output::Announce), 1, "once more after a second");
     assert_eq!(count(&outputs, &Output::SendBeat), 60);
@@ -149,7 +151,7 @@ fn it_follows_an_active_one_and_takes_over_from_silence() {
     let mut bench = Bench::new(settings(0, 200), 0);
     let outputs = bench.run_with(2_000, &beat("d1", Stage::Active, 9));
     assert_eq!(claimed(&outputs), [0; 0], "whatever the priority");
-    assert_eq!(bench.duty.active(), Some(PeerId::of("d1")));
+    assert_eq!(bench.failover.active(), Some(PeerId::of("d1")));
     // The last beat is 50 ms old.
     assert_eq!(claimed(&bench.run(TAKEOVER_MS - 50)), [0; 0]);
     assert_eq!(claimed(&bench.run(TICK_MS)), [16]);
@@ -190,7 +192,7 @@ fn a_pause_of_its_own_is_no_silence_of_others() {
     let mut bench = Bench::new(settings(0, 200), 0);
     bench.run_with(500, &beat("d1", Stage::Active, 9));
     bench.now = bench.now.plus_ms(5_000);
-    assert_eq!(claimed(&bench.duty.tick(bench.now)), [0; 0]);
+    assert_eq!(claimed(&bench.failover.tick(bench.now)), [0; 0]);
     assert_eq!(claimed(&bench.run(50)), [0; 0]);
     assert_eq!(claimed(&bench.run(TAKEOVER_MS)), [16], "it listened now");
 }
@@ -204,11 +206,11 @@ fn the_better_claim_stays_and_announces_again() {
         bench.run(2_000);
         let other = DispatcherBeat { priority, ..beat(name, Stage::Active, epoch) };
         let outputs = bench.hear(&other);
-        let why = stepped_back(&outputs);
+        let why = stepped_down(&outputs);
         assert_eq!(why, is_better.then_some(&Why::Outranked { epoch }), "{epoch} {priority}");
         if is_better {
             assert!(outputs.contains(&Output::SendBeat), "says so at once");
-            assert_eq!(bench.duty.active(), Some(PeerId::of(name)));
+            assert_eq!(bench.failover.active(), Some(PeerId::of(name)));
             continue;
         }
         assert!(outputs.contains(&Output::Announce) && outputs.contains(&Output::SendBeat));
@@ -221,7 +223,7 @@ fn the_better_claim_stays_and_announces_again() {
 #[test]
 fn the_active_one_announces_again_to_whoever_it_had_lost() {
     let mut bench = Bench::active();
-    let standby = beat("d2", Stage::Standby, bench.duty.epoch());
+    let standby = beat("d2", Stage::Standby, bench.failover.epoch());
     assert_eq!(count(&bench.hear(&standby), &Output::Announce), 1, "it may have been active");
     bench.run_with(2_000, &standby);
     assert_eq!(count(&bench.hear(&standby), &Output::Announce), 0, "heard all the time");
@@ -236,11 +238,11 @@ fn late_beats_of_before_change_nothing() {
     let stamp = |sequence| Stamp { incarnation: 5, sequence };
     bench.hear_as(&beat("d1", Stage::Active, 9), stamp(10));
     bench.hear_as(&beat("d1", Stage::Leaving, 9), stamp(9));
-    assert_eq!(bench.duty.active(), Some(PeerId::of("d1")));
+    assert_eq!(bench.failover.active(), Some(PeerId::of("d1")));
     // A later start counts, whatever its number.
     let later = Stamp { incarnation: 6, sequence: 1 };
     bench.hear_as(&beat("d1", Stage::Joining, 9), later);
-    assert_eq!(bench.duty.active(), None);
+    assert_eq!(bench.failover.active(), None);
 }
 
 #[test]
@@ -253,16 +255,16 @@ fn witnesses_hold_it_back_until_their_word_is_old() {
     }
     let outputs = bench.run(150);
     assert_eq!(claimed(&outputs), [16], "30 ms and 150");
-    // Hearsay of the reign before does not touch this one.
-    assert_eq!(stepped_back(&bench.witness("d1", 9, 170)), None);
+    // Hearsay of the term before does not touch this one.
+    assert_eq!(stepped_down(&bench.witness("d1", 9, 170)), None);
 }
 
 #[test]
 fn hearsay_of_a_later_reign_is_believed_and_of_one_that_ended_is_not() {
     let mut bench = Bench::active();
-    assert_eq!(stepped_back(&bench.witness("d1", 9, 200)), None, "too old");
+    assert_eq!(stepped_down(&bench.witness("d1", 9, 200)), None, "too old");
     let outputs = bench.witness("d1", 17, 20);
-    assert_eq!(stepped_back(&outputs), Some(&Why::Outranked { epoch: 17 }));
+    assert_eq!(stepped_down(&outputs), Some(&Why::Outranked { epoch: 17 }));
     bench.hear(&beat("d1", Stage::Leaving, 17));
     bench.witness("d1", 17, 40);
     assert_eq!(claimed(&bench.run(TICK_MS)), [24], "d1 itself said that it left");
@@ -271,12 +273,12 @@ fn hearsay_of_a_later_reign_is_believed_and_of_one_that_ended_is_not() {
 #[test]
 fn later_epochs_without_anybody_active_make_it_claim_anew() {
     let mut bench = Bench::active();
-    bench.duty.witness(bench.now, None, TableVersion { epoch: 33, generation: 4 });
+    bench.failover.witness(bench.now, None, TableVersion { epoch: 33, generation: 4 });
     let outputs = bench.run(TAKEOVER_MS + TICK_MS);
     let note = Output::Log(Note::Claimed { epoch: 40, cause: Cause::LaterEpoch });
     assert_eq!(claimed(&outputs), [40]);
     assert!(outputs.contains(&note) && outputs.contains(&Output::PersistEpoch(40)));
-    assert_eq!(stepped_back(&outputs), None);
+    assert_eq!(stepped_down(&outputs), None);
 }
 
 #[test]
@@ -287,8 +289,8 @@ fn preemption_wants_permission_priority_flows_and_time() {
         (true, 100, true, false),
         (true, 200, false, false),
     ] {
-        let mut bench = Bench::new(DutySettings { preempt, ..settings(0, priority) }, 0);
-        bench.duty.set_flows_synced(is_synced);
+        let mut bench = Bench::new(FailoverSettings { preempt, ..settings(0, priority) }, 0);
+        bench.failover.set_flows_synced(is_synced);
         let active = beat("d1", Stage::Active, 9);
         assert_eq!(claimed(&bench.run_with(1_000, &active)), [0; 0], "not at once");
         let outputs = bench.run_with(200, &active);
@@ -297,16 +299,17 @@ fn preemption_wants_permission_priority_flows_and_time() {
 }
 
 #[test]
-fn a_newcomer_claims_nothing_that_a_stranger_holds() {
+fn a_newcomer_claims_no_address_that_is_in_conflict() {
     let mut bench = Bench::new(settings(0, 200), 0);
-    let stranger = Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 9, 9] };
-    let outputs = bench.duty.conflict(bench.now, stranger);
-    let note = Note::InUse { stranger, is_defended: false };
+    let conflict =
+        AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 9, 9] };
+    let outputs = bench.failover.conflict(bench.now, conflict);
+    let note = Note::InUse { conflict, is_defended: false };
     assert!(note.to_string().contains("02:00:00:00:09:09"), "{note}");
     assert!(note.to_string().contains("192.0.2.1"), "{note}");
     assert_eq!(outputs, [Output::Log(note)]);
-    assert_eq!(bench.duty.conflict(bench.now, stranger), [], "said once");
-    assert_eq!(bench.duty.stage(), Stage::Leaving);
+    assert_eq!(bench.failover.conflict(bench.now, conflict), [], "said once");
+    assert_eq!(bench.failover.stage(), Stage::Leaving);
     assert_eq!(claimed(&bench.run(9_900)), [0; 0]);
     let outputs = bench.run(150);
     assert_eq!(count(&outputs, &Output::Probe), 1, "asks again first");
@@ -314,25 +317,25 @@ fn a_newcomer_claims_nothing_that_a_stranger_holds() {
 }
 
 #[test]
-fn of_two_running_clusters_the_higher_mac_steps_back() {
-    for (last, steps_back) in [(9, true), (11, false)] {
+fn of_two_running_clusters_the_higher_mac_steps_down() {
+    for (last, steps_down) in [(9, true), (11, false)] {
         let mut bench = Bench::active();
         bench.run(2_000);
-        let stranger =
-            Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, last] };
-        let outputs = bench.duty.conflict(bench.now, stranger);
-        assert_eq!(stepped_back(&outputs).is_some(), steps_back);
-        assert_eq!(count(&outputs, &Output::Announce), usize::from(!steps_back));
-        let outputs = bench.duty.conflict(bench.now, stranger);
+        let conflict =
+            AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, last] };
+        let outputs = bench.failover.conflict(bench.now, conflict);
+        assert_eq!(stepped_down(&outputs).is_some(), steps_down);
+        assert_eq!(count(&outputs, &Output::Announce), usize::from(!steps_down));
+        let outputs = bench.failover.conflict(bench.now, conflict);
         assert_eq!(count(&outputs, &Output::Announce), 0, "RFC 5227, 2.4 (b): no war");
         let claims = claimed(&bench.run(9_000));
         assert_eq!(claims, [0; 0]);
     }
-    // Its own cluster's machines are no strangers.
+    // Its own cluster's machines are no conflict.
     let mut bench = Bench::active();
     bench.hear(&beat("d1", Stage::Standby, 8));
-    let ours = Stranger { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
-    assert_eq!(bench.duty.conflict(bench.now, ours), []);
+    let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
+    assert_eq!(bench.failover.conflict(bench.now, ours), []);
 }
 
 #[test]
@@ -340,28 +343,28 @@ fn the_store_restrains_and_its_silence_does_not() {
     let others = |epoch| Some(LeaseView { leader: PeerId::of("d1"), epoch });
     // A later epoch there: somebody took over unheard.
     let mut bench = Bench::active();
-    let outputs = bench.duty.lease(bench.now, others(9));
-    assert_eq!(stepped_back(&outputs), Some(&Why::Lease { epoch: 9 }));
+    let outputs = bench.failover.lease(bench.now, others(9));
+    assert_eq!(stepped_down(&outputs), Some(&Why::Lease { epoch: 9 }));
     assert_eq!(claimed(&bench.run(3_000)), [0; 0], "it leads, though unheard");
     bench.run_with(100, &beat("d1", Stage::Active, 9));
     assert_eq!(claimed(&bench.run(200)), [16], "heard, and then silent: no waiting for the lease");
     // An earlier one: the lease of a dead one, or of one that is only unheard.
     let mut bench = Bench::active();
-    assert_eq!(stepped_back(&bench.duty.lease(bench.now, others(1))), None);
-    assert_eq!(stepped_back(&bench.run(5_900)), None);
-    assert!(stepped_back(&bench.run(200)).is_some(), "patience has an end");
+    assert_eq!(stepped_down(&bench.failover.lease(bench.now, others(1))), None);
+    assert_eq!(stepped_down(&bench.run(5_900)), None);
+    assert!(stepped_down(&bench.run(200)).is_some(), "patience has an end");
     assert_eq!(claimed(&bench.run(3_000)), [0; 0]);
-    bench.duty.lease(bench.now, None);
+    bench.failover.lease(bench.now, None);
     assert_eq!(claimed(&bench.run(50)), [16], "nobody leads there, or it is gone");
 }
 
 #[test]
 fn who_stops_says_so_once() {
     let mut bench = Bench::active();
-    let outputs = bench.duty.stop(bench.now);
-    assert_eq!(stepped_back(&outputs), Some(&Why::Stopping));
+    let outputs = bench.failover.stop(bench.now);
+    assert_eq!(stepped_down(&outputs), Some(&Why::Stopping));
     assert_eq!(outputs.last(), Some(&Output::SendBeat));
-    let last = bench.duty.beat(bench.now, TableVersion::default());
+    let last = bench.failover.beat(bench.now, TableVersion::default());
     assert_eq!((last.stage, last.epoch), (Stage::Leaving, 8));
     assert_eq!(bench.run(1_000), []);
     assert_eq!(bench.hear(&beat("d1", Stage::Active, 3)), []);
@@ -378,21 +381,21 @@ fn dispatchers_are_bounded() {
 }
 
 #[test]
-fn an_ear_tells_of_the_latest_epoch_that_it_hears_now() {
-    let mut ear = Ear::default();
-    let hear = |ear: &mut Ear, at, name: &str, stage, epoch, sequence| {
+fn a_witness_tells_of_the_latest_epoch_that_it_hears_now() {
+    let mut witness = WitnessState::default();
+    let hear = |witness: &mut WitnessState, at, name: &str, stage, epoch, sequence| {
         let stamp = Stamp { incarnation: 1, sequence };
-        ear.heard(Now(at), &beat(name, stage, epoch), PeerId::of(name), stamp)
+        witness.heard(Now(at), &beat(name, stage, epoch), PeerId::of(name), stamp)
     };
-    assert_eq!(ear.hears(Now(0), 175), None);
-    assert!(hear(&mut ear, 100, "d0", Stage::Active, 8, 2));
-    assert!(!hear(&mut ear, 100, "d0", Stage::Standby, 8, 1), "said before");
-    assert!(hear(&mut ear, 120, "d1", Stage::Active, 17, 1));
+    assert_eq!(witness.hears(Now(0), 175), None);
+    assert!(hear(&mut witness, 100, "d0", Stage::Active, 8, 2));
+    assert!(!hear(&mut witness, 100, "d0", Stage::Standby, 8, 1), "said before");
+    assert!(hear(&mut witness, 120, "d1", Stage::Active, 17, 1));
     let d1 = Hears { dispatcher: PeerId::of("d1"), epoch: 17, ago_ms: 80 };
-    assert_eq!(ear.hears(Now(200), 175), Some(d1));
-    assert!(hear(&mut ear, 300, "d0", Stage::Active, 8, 3));
+    assert_eq!(witness.hears(Now(200), 175), Some(d1));
+    assert!(hear(&mut witness, 300, "d0", Stage::Active, 8, 3));
     let d0 = Hears { dispatcher: PeerId::of("d0"), epoch: 8, ago_ms: 10 };
-    assert_eq!(ear.hears(Now(310), 175), Some(d0), "d1 is silent");
-    assert!(hear(&mut ear, 320, "d0", Stage::Standby, 17, 4));
-    assert_eq!(ear.hears(Now(400), 175).map(|hears| hears.ago_ms), Some(280));
+    assert_eq!(witness.hears(Now(310), 175), Some(d0), "d1 is silent");
+    assert!(hear(&mut witness, 320, "d0", Stage::Standby, 17, 4));
+    assert_eq!(witness.hears(Now(400), 175).map(|hears| hears.ago_ms), Some(280));
 }

@@ -1,4 +1,4 @@
-//! Which nodes live, by their heartbeats.
+//! Failure detector: tells which nodes live, by their heartbeats.
 //!
 //! A node lives from its first beat until `missed_max` intervals and a half have
 //! passed in silence, as far as this process was listening. One that says that it
@@ -18,16 +18,16 @@ use crate::listening::Listening;
 /// Beats in a row that may be lost of all nodes before the silence is this machine's.
 const DEAF_BEATS: u64 = 3;
 
-/// When a node counts as dead.
+/// Settings of the failure detector: when a node counts as dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchSettings {
+pub struct FailureDetectorSettings {
     /// Time from one beat of a node to the next, in milliseconds.
     pub interval_ms: u64,
     /// Beats missed in a row after which it is dead.
     pub missed_max: u32,
 }
 
-impl Default for WatchSettings {
+impl Default for FailureDetectorSettings {
     /// Dead after 525 ms, so that it is out of the tables within a second; in a
     /// network that loses every fifth datagram once in 10^7 beats by mistake.
     fn default() -> Self {
@@ -48,29 +48,30 @@ pub enum Life {
     Dead,
 }
 
-/// Watches the nodes.
+/// Detects the failure of nodes: each whose heartbeats stop counts as dead after a while.
 ///
 /// Invariant: knows at most [`PEERS_MAX`] nodes.
 #[derive(Clone, Debug)]
-pub struct NodeWatch {
-    settings: WatchSettings,
+pub struct FailureDetector {
+    settings: FailureDetectorSettings,
     listening: Listening,
     /// When any node was heard last.
     heard_at: Option<Now>,
-    nodes: BTreeMap<Name, Watched>,
+    nodes: BTreeMap<Name, Monitored>,
 }
 
+/// A node that was heard, alive or dead.
 #[derive(Clone, Debug)]
-struct Watched {
+struct Monitored {
     beat: NodeBeat,
     stamp: Stamp,
     heard_at: Now,
     is_alive: bool,
 }
 
-impl NodeWatch {
-    /// Watches nobody yet.
-    pub fn new(settings: WatchSettings) -> Self {
+impl FailureDetector {
+    /// A detector that monitors no node yet.
+    pub fn new(settings: FailureDetectorSettings) -> Self {
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let listening = Listening::new(settings.interval_ms);
         Self { settings, listening, heard_at: None, nodes: BTreeMap::new() }
@@ -99,7 +100,7 @@ impl NodeWatch {
         }
         self.heard_at = Some(now);
         let name = beat.name.clone();
-        self.nodes.insert(name, Watched { beat, stamp, heard_at, is_alive: true });
+        self.nodes.insert(name, Monitored { beat, stamp, heard_at, is_alive: true });
         true
     }
 

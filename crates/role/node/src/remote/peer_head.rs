@@ -1,4 +1,4 @@
-//! Heads between nodes: what one got from an origin, for another.
+//! Peer heads: heads that one node got from an origin, for another node.
 //!
 //! ```text
 //!  0 bytes of the version (u16)   2 version   ... bytes of the object (u64)
@@ -21,16 +21,16 @@ use crate::purges::Snapshot;
 use crate::resource::Resource;
 use crate::site::Site;
 
-/// A head on its way to another node.
+/// The head of an origin's object, as one node tells another.
 #[derive(Debug)]
-pub(crate) struct Handed {
+pub(crate) struct PeerHead {
     /// How long it may be used there without asking, in milliseconds.
     pub(crate) fresh_ms: u64,
     pub(crate) head: Vec<u8>,
 }
 
-/// That of `resource`; `None`: it is too long, or none of an origin.
-pub(super) fn of(resource: &Resource) -> Option<Handed> {
+/// The peer head of `resource`; `None`: it is too long, or none of an origin.
+pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
     let (remote, freshness) = (resource.remote()?, resource.freshness()?);
     let version_len = u16::try_from(remote.version.len()).ok()?;
     let mut head = version_len.to_le_bytes().to_vec();
@@ -39,19 +39,19 @@ pub(super) fn of(resource: &Resource) -> Option<Handed> {
     head.extend(resource.variants.plain.purged().0.to_le_bytes());
     head.extend(remote.head.to_text(unix_ms()));
     let fresh_ms = freshness.fresh_ms(monotonic_ms());
-    (head.len() <= PEER_HEAD_BYTES_MAX).then_some(Handed { fresh_ms, head })
+    (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, head })
 }
 
-/// What another node handed on of `target`; `None`: it makes no sense, or was
-/// got before one of `purges`, which the other does not know of yet.
+/// The resource that another node's head of `target` tells of; `None`: the head makes no
+/// sense, or was got before one of `purges`, which the other does not know of yet.
 pub(super) fn read(
     site: &Arc<Site>,
     remote: &RemoteSite,
     target: &[u8],
-    handed: &Handed,
+    peer_head: &PeerHead,
     purges: &Snapshot,
 ) -> Option<Arc<Resource>> {
-    let (version_len, rest) = handed.head.split_first_chunk()?;
+    let (version_len, rest) = peer_head.head.split_first_chunk()?;
     let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*version_len)))?;
     let (bytes, rest) = rest.split_first_chunk()?;
     let (purged, text) = rest.split_first_chunk()?;
@@ -64,7 +64,7 @@ pub(super) fn read(
     if purged < kept::purged(site, &purges.known, target, &head) {
         return None;
     }
-    let freshness = Freshness::of(&head, remote).for_ms(handed.fresh_ms);
+    let freshness = Freshness::of(&head, remote).for_ms(peer_head.fresh_ms);
     let (target, version) = (target.to_vec(), version.to_vec());
     let got = Got { target, version, bytes, head, purged };
     Some(kept::resource(site, remote, got, freshness, purges))
@@ -84,18 +84,18 @@ mod tests {
         site.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
     }
 
-    /// What a node got just now and hands on.
-    fn got(site: &Arc<Site>) -> Handed {
+    /// What a node got just now, for another.
+    fn got(site: &Arc<Site>) -> PeerHead {
         got_with(site, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
     }
 
     /// The same with another length and other fields.
-    fn got_with(site: &Arc<Site>, bytes: u64, fields: &str) -> Handed {
+    fn got_with(site: &Arc<Site>, bytes: u64, fields: &str) -> PeerHead {
         of(&resource(site, bytes, fields)).unwrap()
     }
 
-    fn taken(site: &Arc<Site>, handed: &Handed) -> Option<Arc<Resource>> {
-        read(site, site.remote.as_ref().unwrap(), b"/a", handed, &site.purges.load())
+    fn taken(site: &Arc<Site>, peer_head: &PeerHead) -> Option<Arc<Resource>> {
+        read(site, site.remote.as_ref().unwrap(), b"/a", peer_head, &site.purges.load())
     }
 
     #[test]
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn cut_heads_make_no_sense() {
         let site = node();
-        let Handed { fresh_ms, head } = got(&site);
+        let PeerHead { fresh_ms, head } = got(&site);
         for cut in 0..head.len() {
-            assert!(taken(&site, &Handed { fresh_ms, head: head[..cut].to_vec() }).is_none());
+            assert!(taken(&site, &PeerHead { fresh_ms, head: head[..cut].to_vec() }).is_none());
         }
     }
 }

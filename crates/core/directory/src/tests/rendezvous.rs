@@ -1,4 +1,4 @@
-//! Owners while no coordinator answers.
+//! Owners while no coordinator answers, by rendezvous hashing.
 
 use std::collections::BTreeMap;
 
@@ -6,38 +6,38 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::message::Name;
 
 use super::name;
-use crate::Ring;
+use crate::RendezvousHash;
 use crate::limits::OWNER_LOAD_FLOOR_BYTES;
 
-fn ring(members: &[u16]) -> Ring<u16> {
+fn rendezvous(members: &[u16]) -> RendezvousHash<u16> {
     let member = |&id: &u16| (id, Name::new(&format!("n{id}")).unwrap());
-    Ring::new(members.iter().map(member))
+    RendezvousHash::new(members.iter().map(member))
 }
 
-fn shares(ring: &Ring<u16>) -> BTreeMap<u16, i32> {
+fn shares(rendezvous: &RendezvousHash<u16>) -> BTreeMap<u16, i32> {
     let mut shares = BTreeMap::new();
     for seed in 0..8_000 {
-        *shares.entry(ring.owner(&name(seed), |_| 0).unwrap()).or_default() += 1;
+        *shares.entry(rendezvous.owner(&name(seed), |_| 0).unwrap()).or_default() += 1;
     }
     shares
 }
 
 #[test]
 fn owners_share_alike_and_agree_whatever_their_order() {
-    let equal = ring(&[0, 1, 2, 3]);
+    let equal = rendezvous(&[0, 1, 2, 3]);
     assert!(shares(&equal).values().all(|&it| i32::abs(it - 2_000) < 150), "{:?}", shares(&equal));
-    let other = ring(&[3, 1, 0, 2]);
+    let other = rendezvous(&[3, 1, 0, 2]);
     for seed in 0..500 {
         let order = equal.candidates(&name(seed));
         assert_eq!(order, other.candidates(&name(seed)));
         assert_eq!(order.first().copied(), equal.owner(&name(seed), |_| 0));
     }
-    assert_eq!(ring(&[]).owner(&name(1), |_| 0), None);
+    assert_eq!(rendezvous(&[]).owner(&name(1), |_| 0), None);
 }
 
 #[test]
 fn who_leaves_moves_only_what_it_owned() {
-    let (before, after) = (ring(&[0, 1, 2, 3]), ring(&[0, 1, 3]));
+    let (before, after) = (rendezvous(&[0, 1, 2, 3]), rendezvous(&[0, 1, 3]));
     for seed in 0..2_000 {
         let mut order = before.candidates(&name(seed));
         order.retain(|&it| it != 2);
@@ -48,10 +48,10 @@ fn who_leaves_moves_only_what_it_owned() {
 #[test]
 fn no_owner_gets_more_than_the_bound() {
     // All ask for one segment, and nothing is ever done.
-    let ring = ring(&[0, 1, 2, 3, 4]);
+    let rendezvous = rendezvous(&[0, 1, 2, 3, 4]);
     let mut loads = BTreeMap::from([(0u16, 0u64), (1, 0), (2, 0), (3, 0), (4, 0)]);
     for asked in 1..=2_000u64 {
-        let owner = ring.owner(&name(1), |it| loads[&it]).unwrap();
+        let owner = rendezvous.owner(&name(1), |it| loads[&it]).unwrap();
         *loads.get_mut(&owner).unwrap() += SEGMENT_BYTES;
         for (id, load) in &loads {
             let share = (asked + 1) * SEGMENT_BYTES / 5;
@@ -62,6 +62,6 @@ fn no_owner_gets_more_than_the_bound() {
     // Under little load all agree, whatever they know of it.
     let little = |it: u16| u64::from(it) * SEGMENT_BYTES;
     for seed in 0..200 {
-        assert_eq!(ring.owner(&name(seed), little), ring.owner(&name(seed), |_| 0));
+        assert_eq!(rendezvous.owner(&name(seed), little), rendezvous.owner(&name(seed), |_| 0));
     }
 }

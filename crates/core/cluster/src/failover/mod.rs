@@ -1,44 +1,41 @@
-//! Who is the active dispatcher: the duty of one of them, as a state machine.
+//! Failover between dispatchers: the state machine by which one of them is active.
 //!
 //! ```text
 //!            heard an active one, or             silence, and nobody fitter
 //!            listened for a takeover time        claims; or preemption
 //!  Joining ------------------------------> Standby -----------------> Active
 //!     ^                                     |  ^                        |
-//!     +--- the stranger's hold is over -----+  +--- a better claim -----+
+//!     +--- the address conflict is over ----+  +--- a better claim -----+
 //! ```
 //!
-//! All dispatchers beat every interval. A standby that hears no active one for
-//! `missed_max` intervals and a half **claims**: it becomes active in a new
-//! epoch, later than all that it ever heard of. Of standbys that hear each other
-//! the fittest claims first: who has the flows, then who has the priority; each
-//! of the others waits a takeover time more.
+//! All dispatchers beat every interval. A standby that hears no active one for `missed_max`
+//! intervals and a half **claims**: it becomes active in a new epoch, later than all that it ever
+//! heard of. Of standbys that hear each other the fittest claims first: who has the flows, then who
+//! has the priority; each of the others waits a takeover time more.
 //!
-//! Nobody votes, so parted dispatchers may all be active; that is harmless, since
-//! their tables are made of the same nodes, and nodes follow the latest epoch.
-//! When they hear each other again, only the best claim stays: latest epoch, then
-//! priority, then name. An epoch's remainder by [`DISPATCHERS_MAX`] is its
-//! owner's place in the config, so no two dispatchers ever claim the same.
+//! Nobody votes, so parted dispatchers may all be active; that is harmless, since their tables are
+//! made of the same nodes, and nodes follow the latest epoch. When they hear each other again, only
+//! the best claim stays: latest epoch, then priority, then name. An epoch's remainder by
+//! [`DISPATCHERS_MAX`] is its owner's place in the config, so no two dispatchers ever claim the
+//! same.
 //!
-//! **Witnesses.** Nodes and standbys say whom they hear themselves and how long
-//! ago. That keeps a standby back which lost some beats, or the way to the active
-//! one, while others still hear it.
+//! **Witnesses.** Nodes and standbys say whom they hear themselves and how long ago. That keeps a
+//! standby back which lost some beats, or the way to the active one, while others still hear it.
 //!
-//! **The store**, if there is one, restrains and never compels: who sees that
-//! another one leads there with a later epoch steps back; so does who cannot get
-//! the lease for long. Takeover does not wait for it.
+//! **The store**, if there is one, restrains and never compels: who sees that another one leads
+//! there with a later epoch steps down; so does who cannot get the lease for long. Takeover does
+//! not wait for it.
 //!
-//! **Strangers** (RFC 5227): who is not active claims nothing while a machine
-//! outside the cluster holds an address. Of two that are active the one with the
-//! higher MAC steps back.
+//! **Address conflicts** (RFC 5227): who is not active claims nothing while a machine outside the
+//! cluster holds an address. Of two that are active the one with the higher MAC steps down.
 //!
-//! Invariants: epochs of claims rise, and are persisted before they are used;
-//! without `preempt`, nobody claims while an active one is known to live; silence
-//! counts only while this dispatcher was listening.
+//! Invariants: epochs of claims rise, and are persisted before they are used; without `preempt`,
+//! nobody claims while an active one is known to live; silence counts only while this dispatcher
+//! was listening.
 
-mod ear;
 mod output;
 mod peers;
+mod witness_state;
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
@@ -46,16 +43,18 @@ use skep_wire::message::{DispatcherBeat, Hears, Mac, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
-pub use ear::Ear;
-pub use output::{Cause, Note, Output, Stranger, Why};
+pub use output::{AddressConflict, Cause, Note, Output, Why};
+pub use witness_state::WitnessState;
 
-use crate::limits::{ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS, STRANGER_HOLD_MS};
+use crate::limits::{
+    ADDRESS_CONFLICT_HOLD_MS, ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS,
+};
 use crate::listening::Listening;
 use peers::{Claim, Fitness, Peers};
 
-/// What a dispatcher is set to.
+/// Settings of the failover of one dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DutySettings {
+pub struct FailoverSettings {
     /// Its name in the config.
     pub name: Name,
     /// Its place among the dispatchers of the config, below
@@ -87,11 +86,12 @@ pub struct LeaseView {
     pub epoch: u64,
 }
 
-/// A dispatcher's duty. Call [`Duty::tick`] every [`Duty::tick_ms`], and carry
-/// out what every call returns, in its order.
+/// Decides when one dispatcher becomes active, and when it steps down. Call
+/// [`Failover::tick`] every [`Failover::tick_ms`]; the caller carries out the
+/// outputs of every call, in their order.
 #[derive(Clone, Debug)]
-pub struct Duty {
-    settings: DutySettings,
+pub struct Failover {
+    settings: FailoverSettings,
     own: PeerId,
     listening: Listening,
     state: State,
@@ -107,12 +107,12 @@ pub struct Duty {
     /// Since when there is a later epoch than that of this active one.
     outdated_since: Option<Now>,
     flows_synced: bool,
-    stranger: Option<(Stranger, Now)>,
+    conflict: Option<(AddressConflict, Now)>,
     defended_at: Option<Now>,
     lease: Option<LeaseView>,
     /// Since when the lease is another's.
     lease_lost_since: Option<Now>,
-    /// Stepped back for the lease, and it is still another's.
+    /// Stepped down for the lease, and it is still another's.
     is_restrained: bool,
     beat_at: Now,
     outputs: Vec<Output>,
@@ -134,15 +134,15 @@ struct Seen {
     at: Now,
 }
 
-impl Duty {
+impl Failover {
     /// A dispatcher that starts at `now`; `epoch` is the last that was
     /// persisted, or 0. It probes the addresses and listens first.
-    pub fn new(settings: DutySettings, now: Now, epoch: u64) -> (Self, Vec<Output>) {
+    pub fn new(settings: FailoverSettings, now: Now, epoch: u64) -> (Self, Vec<Output>) {
         assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let mut listening = Listening::new(settings.interval_ms);
         let since = listening.at(now);
-        let mut duty = Self {
+        let mut failover = Self {
             own: settings.name.peer(),
             settings,
             listening,
@@ -154,7 +154,7 @@ impl Duty {
             epoch_seen: epoch,
             outdated_since: None,
             flows_synced: false,
-            stranger: None,
+            conflict: None,
             defended_at: None,
             lease: None,
             lease_lost_since: None,
@@ -162,12 +162,12 @@ impl Duty {
             beat_at: now,
             outputs: vec![Output::Probe],
         };
-        duty.beat_soon(now);
-        let outputs = duty.drain();
-        (duty, outputs)
+        failover.beat_soon(now);
+        let outputs = failover.drain();
+        (failover, outputs)
     }
 
-    /// How often to call [`Duty::tick`], in milliseconds.
+    /// How often to call [`Failover::tick`], in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         (self.settings.interval_ms / 2).max(1)
     }
@@ -185,7 +185,7 @@ impl Duty {
         match self.state {
             State::Stopped => Stage::Leaving,
             State::Active { .. } => Stage::Active,
-            _ if self.stranger.is_some() => Stage::Leaving,
+            _ if self.conflict.is_some() => Stage::Leaving,
             State::Joining { .. } => Stage::Joining,
             State::Standby { .. } => Stage::Standby,
         }
@@ -229,7 +229,7 @@ impl Duty {
     /// Time went on.
     pub fn tick(&mut self, now: Now) -> Vec<Output> {
         let listened = self.listening.at(now);
-        self.let_stranger_go(listened);
+        self.expire_conflict(listened);
         match self.state {
             State::Joining { since } => {
                 if listened.since_ms(since) > self.takeover_ms() {
@@ -239,7 +239,7 @@ impl Duty {
                 }
             }
             State::Standby { .. } => self.stand_by(now, listened),
-            State::Active { .. } => self.reign(now, listened),
+            State::Active { .. } => self.tick_active(now, listened),
             State::Stopped => return Vec::new(),
         }
         if now >= self.beat_at {
@@ -277,7 +277,7 @@ impl Duty {
             }
             if is_back {
                 // It may have been active, too, while it was not heard, and have
-                // stepped back already: what it announced is still believed.
+                // stepped down already: what it announced is still believed.
                 self.announce(listened);
             }
         }
@@ -311,7 +311,7 @@ impl Duty {
             self.lease_lost_since.get_or_insert(listened);
             if matches!(self.state, State::Active { epoch, .. } if epoch < lease.epoch) {
                 self.is_restrained = true;
-                self.step_back(listened, Why::Lease { epoch: lease.epoch });
+                self.step_down(listened, Why::Lease { epoch: lease.epoch });
             }
         }
         self.note_epoch(listened, lease.epoch);
@@ -320,17 +320,17 @@ impl Duty {
 
     /// A machine that is not a dispatcher of this cluster holds a virtual
     /// address, or wants to.
-    pub fn conflict(&mut self, now: Now, stranger: Stranger) -> Vec<Output> {
+    pub fn conflict(&mut self, now: Now, conflict: AddressConflict) -> Vec<Output> {
         let listened = self.listening.at(now);
-        let is_ours = stranger.mac == self.settings.mac || self.peers.owns(stranger.mac);
+        let is_ours = conflict.mac == self.settings.mac || self.peers.owns(conflict.mac);
         if is_ours || self.state == State::Stopped {
             return Vec::new();
         }
         match self.state {
-            State::Active { .. } if self.settings.mac < stranger.mac => {
-                self.defend(listened, stranger);
+            State::Active { .. } if self.settings.mac < conflict.mac => {
+                self.defend(listened, conflict);
             }
-            _ => self.give_way(listened, stranger),
+            _ => self.give_way(listened, conflict),
         }
         self.drain()
     }
@@ -339,7 +339,7 @@ impl Duty {
     pub fn stop(&mut self, now: Now) -> Vec<Output> {
         let listened = self.listening.at(now);
         if matches!(self.state, State::Active { .. }) {
-            self.step_back(listened, Why::Stopping);
+            self.step_down(listened, Why::Stopping);
         }
         self.state = State::Stopped;
         self.beat_soon(now);
@@ -355,10 +355,10 @@ impl Duty {
         };
         let theirs: Claim = (beat.epoch, beat.priority, from);
         if theirs > (epoch, self.settings.priority, self.own) {
-            self.step_back(listened, Why::Outranked { epoch: beat.epoch });
+            self.step_down(listened, Why::Outranked { epoch: beat.epoch });
             self.follow(listened, seen);
         } else if announce_at.is_none() {
-            // It steps back on our next beat; what it announced is still
+            // It steps down on our next beat; what it announced is still
             // believed. Once a second is enough while it does not hear us.
             self.log(Note::Stays { name: beat.name.clone(), epoch: beat.epoch });
             self.announce(listened);
@@ -390,7 +390,7 @@ impl Duty {
         let seen = Seen { id: hears.dispatcher, epoch: hears.epoch, at };
         match self.state {
             State::Active { epoch, .. } if epoch < hears.epoch => {
-                self.step_back(listened, Why::Outranked { epoch: hears.epoch });
+                self.step_down(listened, Why::Outranked { epoch: hears.epoch });
                 self.follow(listened, seen);
             }
             State::Active { .. } | State::Stopped => {}
@@ -459,22 +459,22 @@ impl Duty {
         }
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
         let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
-        if is_turn && self.stranger.is_none() && !self.is_restrained {
+        if is_turn && self.conflict.is_none() && !self.is_restrained {
             self.claim(now, listened, Cause::Vacancy);
         }
     }
 
-    fn reign(&mut self, now: Now, listened: Now) {
+    fn tick_active(&mut self, now: Now, listened: Now) {
         let State::Active { epoch, announce_at } = self.state else { return };
         if let (Some(since), Some(lease)) = (self.lease_lost_since, self.lease)
             && listened.since_ms(since) > self.settings.lease_patience_ms
         {
             self.is_restrained = true;
-            return self.step_back(listened, Why::Lease { epoch: lease.epoch });
+            return self.step_down(listened, Why::Lease { epoch: lease.epoch });
         }
         let waited = |since| listened.since_ms(since) > self.takeover_ms();
         if self.outdated_since.is_some_and(waited) {
-            // Nobody who is active says so any more: it was a reign that ended
+            // Nobody who is active says so any more: it was a term that ended
             // unheard. Nodes follow its tables unless a later one comes.
             return self.claim(now, listened, Cause::LaterEpoch);
         }
@@ -490,7 +490,7 @@ impl Duty {
             .peers
             .get(seen.id)
             .is_some_and(|peer| peer.is_active() && peer.beat.priority < self.settings.priority);
-        let may = self.settings.preempt && self.stranger.is_none() && !self.is_restrained;
+        let may = self.settings.preempt && self.conflict.is_none() && !self.is_restrained;
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
         may && outranks
             && has_settled
@@ -498,11 +498,11 @@ impl Duty {
             && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
     }
 
-    fn let_stranger_go(&mut self, listened: Now) {
-        if self.stranger.is_none_or(|(_, until)| listened < until) {
+    fn expire_conflict(&mut self, listened: Now) {
+        if self.conflict.is_none_or(|(_, until)| listened < until) {
             return;
         }
-        self.stranger = None;
+        self.conflict = None;
         if !matches!(self.state, State::Active { .. } | State::Stopped) && self.active.is_none() {
             // Asks again before it claims.
             self.state = State::Joining { since: listened };
@@ -542,34 +542,34 @@ impl Duty {
         }
     }
 
-    fn step_back(&mut self, listened: Now, why: Why) {
+    fn step_down(&mut self, listened: Now, why: Why) {
         self.state = State::Standby { since: listened };
         self.lose_active(listened);
         self.outdated_since = None;
         self.flows_synced = false;
         // The next beat says so without waiting for its time.
-        self.outputs.push(Output::StepBack { why: why.clone() });
+        self.outputs.push(Output::StepDown { why: why.clone() });
         self.outputs.push(Output::SendBeat);
-        self.log(Note::SteppedBack(why));
+        self.log(Note::SteppedDown(why));
     }
 
-    fn defend(&mut self, listened: Now, stranger: Stranger) {
+    fn defend(&mut self, listened: Now, conflict: AddressConflict) {
         let is_due = |at| listened.since_ms(at) >= DEFEND_INTERVAL_MS;
         if self.defended_at.is_none_or(is_due) {
             self.defended_at = Some(listened);
             self.announce(listened);
-            self.log(Note::InUse { stranger, is_defended: true });
+            self.log(Note::InUse { conflict, is_defended: true });
         }
     }
 
-    fn give_way(&mut self, listened: Now, stranger: Stranger) {
-        let until = listened.plus_ms(STRANGER_HOLD_MS);
-        let is_news = self.stranger.is_none_or(|(known, _)| known != stranger);
-        self.stranger = Some((stranger, until));
+    fn give_way(&mut self, listened: Now, conflict: AddressConflict) {
+        let until = listened.plus_ms(ADDRESS_CONFLICT_HOLD_MS);
+        let is_news = self.conflict.is_none_or(|(known, _)| known != conflict);
+        self.conflict = Some((conflict, until));
         if matches!(self.state, State::Active { .. }) {
-            self.step_back(listened, Why::Stranger(stranger));
+            self.step_down(listened, Why::AddressConflict(conflict));
         } else if is_news {
-            self.log(Note::InUse { stranger, is_defended: false });
+            self.log(Note::InUse { conflict, is_defended: false });
         }
     }
 

@@ -1,5 +1,5 @@
-//! The thread that does what takes the guard: it may wait, so that the thread
-//! that beats never does.
+//! The netguard executor: sends orders to netguard and waits for the answers,
+//! on a thread of its own, so that the event loop never waits.
 //!
 //! Jobs are done in the order of their coming; a table that a later one has
 //! overtaken is skipped, an epoch or a claim never is.
@@ -47,7 +47,7 @@ pub(crate) enum Job {
     Stream(bool),
 }
 
-/// What came of jobs, for the thread that beats.
+/// What came of jobs, for the event loop.
 #[derive(Debug)]
 pub(crate) enum News {
     /// Other machines that claim the virtual addresses.
@@ -63,8 +63,8 @@ pub(crate) enum News {
 /// Keeps epochs; what goes wrong is said and lived with.
 pub(crate) type Persist = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
 
-/// See the module.
-pub(crate) struct Hands {
+/// Executes [`Job`]s, by orders to netguard, on a thread of its own.
+pub(crate) struct NetguardExecutor {
     pub(crate) guard: Arc<Guard>,
     pub(crate) own_mac: [u8; 6],
     pub(crate) persist: Persist,
@@ -74,7 +74,7 @@ pub(crate) struct Hands {
     pub(crate) news: SyncSender<News>,
 }
 
-impl Hands {
+impl NetguardExecutor {
     /// Works until nobody gives jobs any more.
     pub(crate) fn run(mut self) {
         let mut applier =
@@ -230,7 +230,7 @@ impl Hands {
     }
 
     fn tell(&self, news: News) {
-        // Whoever beats has ended: so will this thread.
+        // The event loop has ended: so will this thread.
         let _ = self.news.send(news);
     }
 }
@@ -326,8 +326,8 @@ impl Rounds {
     }
 }
 
-/// The virtual address that a machine claims, as a duty takes it.
-pub(crate) fn strangers(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
+/// The virtual address that a machine claims, as failover takes it.
+pub(crate) fn conflicts(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
     owners.into_iter().map(|owner| (owner.vip, owner.mac))
 }
 

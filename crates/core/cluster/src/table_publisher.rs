@@ -1,5 +1,5 @@
-//! The table that all steer by: made of the plan, of who lives, and of what the
-//! operator wants.
+//! Builds and publishes the forwarding table that all steer by: from the plan,
+//! from which nodes live, and from what the operator wants.
 //!
 //! The active dispatcher is its author and makes a new generation whenever
 //! something in it changes. A standby adopts it, so that it goes on from there
@@ -21,7 +21,7 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{NODES_MAX, NodeIndex, NodeState, Protocol, Service};
 use skep_wire::table::{Membership, Share, Table, TableNode, TableService, TableVersion};
 
-use crate::beats::{Life, NodeWatch, WatchSettings};
+use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Life};
 
 /// What the config says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,10 +78,11 @@ pub enum Note {
     NoIndex(Name),
 }
 
-/// Keeps the table.
+/// Builds the forwarding table. On the active dispatcher it publishes a new version whenever
+/// something in the table changes; on a standby it adopts the versions of the active one.
 #[derive(Clone, Debug)]
-pub struct TableKeeper {
-    watch: NodeWatch,
+pub struct TablePublisher {
+    detector: FailureDetector,
     plan: Plan,
     /// The nodes of the plan.
     planned: BTreeMap<Name, NodePlan>,
@@ -91,7 +92,7 @@ pub struct TableKeeper {
     /// Whom a note of refusal was about: one each is enough.
     refused: BTreeSet<Name>,
     is_author: bool,
-    /// The table was made anew since the watch has listened for long enough.
+    /// The table was made anew since the failure detector has listened for long enough.
     has_settled: bool,
     table: Arc<Table>,
 }
@@ -116,11 +117,11 @@ struct Known {
     adopted: NodeState,
 }
 
-impl TableKeeper {
-    /// Keeps an empty table, of nobody's authorship.
-    pub fn new(settings: WatchSettings) -> Self {
+impl TablePublisher {
+    /// A publisher with an empty table, which has no author yet.
+    pub fn new(settings: FailureDetectorSettings) -> Self {
         Self {
-            watch: NodeWatch::new(settings),
+            detector: FailureDetector::new(settings),
             plan: Plan::default(),
             planned: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -137,9 +138,9 @@ impl TableKeeper {
         &self.table
     }
 
-    /// The lives and loads of the nodes.
-    pub fn watch(&self) -> &NodeWatch {
-        &self.watch
+    /// The failure detector: which nodes live, and their last heartbeats.
+    pub fn detector(&self) -> &FailureDetector {
+        &self.detector
     }
 
     /// The config is (now) this. A weight that the operator set stays until the
@@ -168,12 +169,12 @@ impl TableKeeper {
         if !self.planned.contains_key(&name) && !self.nodes.contains_key(&name) {
             return self.refuse(name, Note::Unplanned);
         }
-        let (life_before, version) = (self.watch.life(&name), beat.table);
+        let (life_before, version) = (self.detector.life(&name), beat.table);
         let was_ready = self.is_ready(&name);
-        if !self.watch.heard(now, beat, stamp) {
+        if !self.detector.heard(now, beat, stamp) {
             return Vec::new();
         }
-        let life = self.watch.life(&name);
+        let life = self.detector.life(&name);
         let note = match (life_before, life) {
             (Life::Unheard, _) => Some(Note::Came(name.clone())),
             (Life::Dead, _) => Some(Note::Back(name.clone())),
@@ -198,9 +199,9 @@ impl TableKeeper {
 
     /// Time went on.
     pub fn tick(&mut self, now: Now) -> Vec<Note> {
-        let ms = self.watch.silence_ms();
-        let dead = self.watch.tick(now);
-        let settles = self.watch.has_settled() && !self.has_settled;
+        let ms = self.detector.silence_ms();
+        let dead = self.detector.tick(now);
+        let settles = self.detector.has_settled() && !self.has_settled;
         self.has_settled |= settles;
         if !dead.is_empty() || settles {
             self.remake();
@@ -221,9 +222,9 @@ impl TableKeeper {
     }
 
     /// This dispatcher is active now: it is the author, in its `epoch`.
-    pub fn reign(&mut self, epoch: u64) {
+    pub fn begin_term(&mut self, epoch: u64) {
         self.is_author = true;
-        let living: Vec<Name> = self.watch.living().map(|beat| beat.name.clone()).collect();
+        let living: Vec<Name> = self.detector.living().map(|beat| beat.name.clone()).collect();
         for name in &living {
             // Who finds no index now says so at its next beat.
             let _ = self.learn(name);
@@ -232,7 +233,7 @@ impl TableKeeper {
     }
 
     /// It is not active any more.
-    pub fn abdicate(&mut self) {
+    pub fn step_down(&mut self) {
         self.is_author = false;
     }
 
@@ -267,7 +268,7 @@ impl TableKeeper {
     /// Gives a node that was heard its index, and keeps what it said of itself:
     /// whether that was news.
     fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
-        let Some(beat) = self.watch.beat(name) else { return Ok(false) };
+        let Some(beat) = self.detector.beat(name) else { return Ok(false) };
         let (mac, mtu, wished) = (beat.mac, beat.mtu, beat.index);
         if let Some(known) = self.nodes.get_mut(name) {
             let is_news = (known.mac, known.mtu) != (mac, mtu);
@@ -301,7 +302,7 @@ impl TableKeeper {
         }
     }
 
-    /// A node says it has a later table of this reign than there is: what was
+    /// A node says it has a later table of this term than there is: what was
     /// persisted of it here is lost. Goes beyond it.
     fn outrun(&mut self, version: TableVersion) {
         let own = self.table.version;
@@ -354,7 +355,7 @@ impl TableKeeper {
         }
         let (planned, nodes) = (&self.planned, &mut self.nodes);
         nodes.retain(|name, node| planned.contains_key(name) || is_named[usize::from(node.index)]);
-        self.watch.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
+        self.detector.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
     }
 
     /// Who takes the new flows of a service.
@@ -372,8 +373,8 @@ impl TableKeeper {
 
     fn state(&self, name: &Name, node: &Known) -> NodeState {
         let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
-        match self.watch.life(name) {
-            Life::Unheard if !self.watch.has_settled() => match node.adopted {
+        match self.detector.life(name) {
+            Life::Unheard if !self.detector.has_settled() => match node.adopted {
                 NodeState::Up if !is_wanted => NodeState::Draining,
                 adopted => adopted,
             },
@@ -387,7 +388,7 @@ impl TableKeeper {
     /// Whether a node has any table: without one it would refuse what it is to
     /// hand on.
     fn is_ready(&self, name: &Name) -> bool {
-        self.watch.beat(name).is_some_and(|beat| beat.table > TableVersion::default())
+        self.detector.beat(name).is_some_and(|beat| beat.table > TableVersion::default())
     }
 
     fn make(&self, version: TableVersion) -> Table {

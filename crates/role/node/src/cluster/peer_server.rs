@@ -1,4 +1,5 @@
-//! What this node answers other nodes.
+//! The server of other nodes' requests: for segments, for heads, and to take segments
+//! over.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -15,25 +16,25 @@ use skep_wire::cache::part::Head;
 use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
 use skep_wire::message::Name;
 
-use super::{Cluster, Others, Outstanding, SegmentOrigin};
+use super::{Cluster, Outstanding, PeerClient, SegmentOrigin};
 use crate::catalog::{Catalog, Located};
 use crate::disk::DiskError;
 use crate::file::SharedFile;
 use crate::handler::NodeHandler;
 use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
 use crate::partition::{Announced, Place, head_of};
-use crate::remote::{Handed, RemoteSegment};
+use crate::remote::{PeerHead, RemoteSegment};
 use crate::segment::Segment;
 use crate::store::{Acquired, Store, Wanted};
 use crate::stream::pool;
 
-/// Answers other nodes, on one worker.
-pub struct PeerDesk {
+/// Answers requests of other nodes on one worker.
+pub struct PeerServer {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) store: Arc<Store>,
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
     pub(crate) announced: Arc<Announced>,
-    pub(crate) others: Others,
+    pub(crate) peer_client: PeerClient,
     /// Of this worker: its way to origins.
     pub(crate) handler: Rc<NodeHandler>,
     pub(crate) counters: Arc<CoreCounters>,
@@ -41,7 +42,7 @@ pub struct PeerDesk {
     pub(crate) registry: Arc<Registry>,
 }
 
-impl PeerDesk {
+impl PeerServer {
     async fn fetch(
         &self,
         peer: &Name,
@@ -75,7 +76,7 @@ impl PeerDesk {
         Ok(Serving::new(segment, self, u64::from(bytes - from)))
     }
 
-    /// Whether there is room to fill so many bytes for a node that has none.
+    /// Whether there is room for a remote fill of so many bytes, for a node that has none.
     fn accepts(&self, bytes: u32) -> bool {
         self.store.may_fill() && accepts(self.store.room(), bytes)
     }
@@ -96,8 +97,8 @@ impl PeerDesk {
         if let Some(place) = self.announced.find(name) {
             return self.head_of_part(&catalog, name, &place).await;
         }
-        match catalog.shelf().head_for_peer(name).await {
-            Ok(Handed { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
+        match catalog.origin_heads().head_for_peer(name).await {
+            Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
             Err(refusal) => PeerReply::Refused(refusal),
         }
     }
@@ -140,7 +141,7 @@ impl PeerDesk {
         catalog.sites().by_key(origin.site).is_some_and(|site| site.is_part)
     }
 
-    /// Takes a last copy over from `peer`, where it would be lost.
+    /// Takes a sole replica over from `peer`, where it would be lost.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
         let limit = Duration::from_millis(OFFER_WAIT_MS);
         let taken = tokio::time::timeout(limit, self.takes(peer, name, bytes, chances)).await;
@@ -153,7 +154,7 @@ impl PeerDesk {
     }
 
     async fn takes(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> bool {
-        if self.inherits(&name).await {
+        if self.promote_replica(&name).await {
             return true;
         }
         let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
@@ -161,26 +162,26 @@ impl PeerDesk {
         let segment = from.and_then(|_| self.store.room_for(wanted));
         let Some((from, segment)) = from.zip(segment) else { return false };
         segment.set_chances(chances);
-        let is_whole = self.others.take_over(name, &segment, from).await;
+        let is_whole = self.peer_client.take_over(name, &segment, from).await;
         let is_taken =
-            is_whole && (self.store.take_in(name, &segment) || self.inherits(&name).await);
+            is_whole && (self.store.take_in(name, &segment) || self.promote_replica(&name).await);
         if is_taken {
             self.counters.inc(Counter::PeerTakenOver);
         }
         is_taken
     }
 
-    /// Whether this node has a segment, and from now on keeps it. If it is on its way
-    /// here that has to end first: it may come from who offers it, who must not let it
-    /// go before.
-    async fn inherits(&self, name: &SegmentName) -> bool {
+    /// Promotes this node's replica of a segment, if it has one: from now on it keeps it.
+    /// If it is on its way here that has to end first: it may come from who offers it, who
+    /// must not let it go before.
+    async fn promote_replica(&self, name: &SegmentName) -> bool {
         if let Some(segment) = self.store.growing(name) {
             let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
             while whole.is_ok() && self.store.growing(name).is_some() {
                 tokio::task::yield_now().await;
             }
         }
-        self.store.inherits(name)
+        self.store.promote_replica(name)
     }
 
     /// Fills a segment for another node.
@@ -215,9 +216,9 @@ impl PeerDesk {
         };
         let segment = Arc::clone(filler.segment());
         match why {
-            Why::HasRoom => self.others.fill_from_origin(filler, origin),
-            Why::HasFile => self.others.fill_from_disk(filler, origin),
-            Why::IsOwner => self.others.fill_for_peer(filler, origin),
+            Why::HasRoom => self.peer_client.fill_from_origin(filler, origin),
+            Why::HasFile => self.peer_client.fill_from_disk(filler, origin),
+            Why::IsOwner => self.peer_client.fill_for_peer(filler, origin),
         }
         segment
     }
@@ -226,7 +227,7 @@ impl PeerDesk {
 /// Why another node has this one fill a segment.
 #[derive(Clone, Copy)]
 enum Why {
-    /// The other has the lease, and no room.
+    /// The other has the lease, and no room: a remote fill.
     HasRoom,
     /// The file is on this node's disk.
     HasFile,
@@ -234,7 +235,7 @@ enum Why {
     IsOwner,
 }
 
-impl PeerHandler for PeerDesk {
+impl PeerHandler for PeerServer {
     type Source = Serving;
 
     async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Serving> {
@@ -263,10 +264,10 @@ pub struct Serving {
 }
 
 impl Serving {
-    fn new(segment: Arc<Segment>, desk: &PeerDesk, bytes: u64) -> Self {
-        let sending = Arc::clone(&desk.cluster.sending);
+    fn new(segment: Arc<Segment>, server: &PeerServer, bytes: u64) -> Self {
+        let sending = Arc::clone(&server.cluster.sending);
         sending.add(bytes);
-        Self { segment, sending, counters: Arc::clone(&desk.counters), bytes }
+        Self { segment, sending, counters: Arc::clone(&server.counters), bytes }
     }
 }
 

@@ -1,8 +1,9 @@
-//! The shelf: what each path of the sites with origins led to, for all workers.
+//! The cache of heads that origins sent, for all workers: what each path of the sites
+//! with origins leads to.
 //!
-//! A flight is one request to an origin for a head. While it is under way all
-//! others wait for its end, which comes: landed, or dropped, which they are told.
-//! Behind some ends nobody flies for a time: what came of the last one holds.
+//! A single flight is the one request to an origin for a head. While it is under way all
+//! other requests for that head wait for its outcome; if it is dropped without one, they
+//! are told. After some outcomes nobody asks for a time: the last one holds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, Refusal, SegmentName};
 use tokio::sync::watch;
 
-use super::handed::{self, Handed};
+use super::peer_head::{self, PeerHead};
 use crate::account::{Account, Charge};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::purges::Snapshot;
@@ -22,46 +23,54 @@ use crate::resource::Resource;
 use crate::site::Site;
 use crate::store::Store;
 
-/// How a flight ended, for those who waited.
+/// The outcome of a request for a head. `P` describes an answer that is not cached.
 #[derive(Clone, Debug)]
-pub(crate) enum Landed {
-    /// With this; and what it took.
+pub(crate) enum HeadOutcome<P> {
+    /// The resource may be served; with what the cache did for it.
     Resource(Arc<Resource>, CacheResult),
-    /// With an answer for one; ask for yourself, for so many milliseconds.
-    Passed { for_ms: u64 },
-    /// The origin failed; a status for the client.
+    /// The answer is passed on to one client, and not cached.
+    Passed(P),
+    /// The origin failed; with the status for the client.
     Failed(u16),
 }
 
-/// How far a flight is.
+/// Tells those who waited for an answer that was passed on: each client asks for itself,
+/// for so many milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PassFor {
+    pub(crate) ms: u64,
+}
+
+/// The progress of a single flight, as those see it who wait for it.
 #[derive(Clone, Debug)]
-pub(crate) enum Flown {
+pub(crate) enum FlightState {
     /// It may wait for another node.
-    Seeking,
+    AskingPeers,
     /// It waits for an origin alone.
-    Asking,
-    Landed(Landed),
+    AskingOrigin,
+    Done(HeadOutcome<PassFor>),
 }
 
-/// What is known of a path.
-pub(crate) enum Looked {
-    /// It may be served.
-    Resource(Arc<Resource>),
-    /// It may be served, but the caller must ask as well.
-    Stale(Arc<Resource>, Flight),
-    /// Its answers are not kept.
-    Pass,
-    /// The origin has just failed; a status for the client.
+/// What the cache knows of a path.
+pub(crate) enum HeadLookup {
+    /// The resource may be served.
+    Hit(Arc<Resource>),
+    /// The resource may be served, but the caller must ask as well.
+    Stale(Arc<Resource>, SingleFlight),
+    /// Answers for the path are not cached (Varnish: hit-for-pass).
+    HitForPass,
+    /// The origin has just failed; with the status for the client.
     Failed(u16),
-    /// Somebody is asking.
-    Wait(watch::Receiver<Flown>),
+    /// A single flight is under way.
+    Wait(watch::Receiver<FlightState>),
     /// The caller must ask.
-    Lead(Flight),
+    Lead(SingleFlight),
 }
 
-/// See the module.
+/// Caches the heads that origins sent, by path, and lets one request at a time ask for
+/// each of them.
 #[derive(Debug)]
-pub(crate) struct Shelf {
+pub(crate) struct OriginHeadCache {
     store: Arc<Store>,
     account: Arc<Account>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
@@ -73,9 +82,9 @@ struct Slot {
     /// For the slot and what is kept.
     charge: Charge,
     kept: Option<Arc<Resource>>,
-    /// Until then nobody flies, by the monotonic clock in milliseconds, and why.
+    /// Until then nobody asks, by the monotonic clock in milliseconds, and why.
     pause: Option<(u64, Pause)>,
-    flight: Option<watch::Receiver<Flown>>,
+    flight: Option<watch::Receiver<FlightState>>,
 }
 
 /// Why nobody asks for all.
@@ -97,15 +106,15 @@ impl Slot {
     }
 }
 
-impl Shelf {
-    /// An empty shelf for at most `slots_max` paths.
+impl OriginHeadCache {
+    /// An empty cache for at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
 
     /// What is known of `target` of a site.
-    pub(crate) fn look(self: &Arc<Self>, site: &Site, target: &[u8]) -> Looked {
+    pub(crate) fn look_up(self: &Arc<Self>, site: &Site, target: &[u8]) -> HeadLookup {
         let purges = site.purges.load();
         let name = head_name(site, target, &purges.known);
         let now_ms = monotonic_ms();
@@ -122,33 +131,33 @@ impl Shelf {
         }
         if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
             kept.mark_used();
-            return Looked::Resource(Arc::clone(kept));
+            return HeadLookup::Hit(Arc::clone(kept));
         }
         let usable = |kept: &&Arc<Resource>| {
             kept.freshness().is_some_and(|fresh| fresh.is_usable_while_asking(now_ms))
         };
         let usable = slot.kept.as_ref().filter(usable).map(Arc::clone);
         match slot.pause.filter(|(until_ms, _)| now_ms < *until_ms) {
-            Some((_, Pause::Passed)) => return Looked::Pass,
+            Some((_, Pause::Passed)) => return HeadLookup::HitForPass,
             Some((_, Pause::Failed(status))) => {
                 let may_do = slot.kept.as_ref().filter(|kept| kept.may_do_on_error());
                 let may_do = usable.or_else(|| may_do.map(Arc::clone));
-                return may_do.map_or(Looked::Failed(status), Looked::Resource);
+                return may_do.map_or(HeadLookup::Failed(status), HeadLookup::Hit);
             }
             None => {}
         }
         match (&slot.flight, usable) {
-            (Some(_), Some(kept)) => Looked::Resource(kept),
-            (Some(flight), None) => Looked::Wait(flight.clone()),
+            (Some(_), Some(kept)) => HeadLookup::Hit(kept),
+            (Some(flight), None) => HeadLookup::Wait(flight.clone()),
             (None, usable) => {
-                let (sender, receiver) = watch::channel(Flown::Seeking);
+                let (sender, receiver) = watch::channel(FlightState::AskingPeers);
                 slot.flight = Some(receiver);
-                let (shelf, kept) = (Arc::clone(self), slot.kept.clone());
+                let (cache, kept) = (Arc::clone(self), slot.kept.clone());
                 let target = target.into();
-                let flight = Flight { shelf, name, target, kept, gone, purges, sender };
+                let flight = SingleFlight { cache, name, target, kept, gone, purges, sender };
                 match usable {
-                    Some(kept) => Looked::Stale(kept, flight),
-                    None => Looked::Lead(flight),
+                    Some(kept) => HeadLookup::Stale(kept, flight),
+                    None => HeadLookup::Lead(flight),
                 }
             }
         }
@@ -156,26 +165,26 @@ impl Shelf {
 
     /// What another node is told of the head of this name: waits a little for an
     /// origin that is being asked, but for no other node, which may wait for us.
-    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<Handed, Refusal> {
+    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, Refusal> {
         let mut flight = {
             let slots = self.lock();
             let slot = slots.get(&name).ok_or(Refusal::NotThere)?;
             let unpurged = slot.kept.as_ref().filter(|kept| !kept.is_purged());
             if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
-                return handed::of(kept).ok_or(Refusal::Mismatch);
+                return peer_head::of(kept).ok_or(Refusal::Mismatch);
             }
             slot.flight.as_ref().ok_or(Refusal::NotThere)?.clone()
         };
         // The lease that the other has heard of may still be on its way to us.
-        let asks = flight.wait_for(|flown| !matches!(flown, Flown::Seeking));
+        let asks = flight.wait_for(|state| !matches!(state, FlightState::AskingPeers));
         let asks = tokio::time::timeout(Duration::from_millis(LEASE_WAIT_MS), asks).await;
         drop(asks.ok().and_then(Result::ok).ok_or(Refusal::NotThere)?);
         let limit = Duration::from_millis(HEAD_WAIT_MS);
-        match tokio::time::timeout(limit, landed(&mut flight)).await {
+        match tokio::time::timeout(limit, wait_for_outcome(&mut flight)).await {
             Err(_) => Err(Refusal::Overloaded),
             Ok(None) => Err(Refusal::NotThere),
-            Ok(Some(Landed::Resource(resource, _))) => {
-                handed::of(&resource).ok_or(Refusal::Mismatch)
+            Ok(Some(HeadOutcome::Resource(resource, _))) => {
+                peer_head::of(&resource).ok_or(Refusal::Mismatch)
             }
             Ok(Some(_)) => Err(Refusal::OriginFailed),
         }
@@ -199,19 +208,22 @@ impl Shelf {
     }
 }
 
-/// How a flight ends; `None`: somewhere on the way.
-pub(crate) async fn landed(flight: &mut watch::Receiver<Flown>) -> Option<Landed> {
-    let flown = flight.wait_for(|flown| matches!(flown, Flown::Landed(_))).await.ok()?;
-    match &*flown {
-        Flown::Landed(landed) => Some(landed.clone()),
-        Flown::Seeking | Flown::Asking => None,
+/// Waits for the outcome of a flight; `None`: it was dropped without one.
+pub(crate) async fn wait_for_outcome(
+    flight: &mut watch::Receiver<FlightState>,
+) -> Option<HeadOutcome<PassFor>> {
+    let state = flight.wait_for(|state| matches!(state, FlightState::Done(_))).await.ok()?;
+    match &*state {
+        FlightState::Done(outcome) => Some(outcome.clone()),
+        FlightState::AskingPeers | FlightState::AskingOrigin => None,
     }
 }
 
-/// The right and the duty to ask for one path.
+/// The one request under way for the head of a path. Its holder has to ask, and to
+/// complete it; all others wait for it.
 #[derive(Debug)]
-pub(crate) struct Flight {
-    shelf: Arc<Shelf>,
+pub(crate) struct SingleFlight {
+    cache: Arc<OriginHeadCache>,
     name: SegmentName,
     target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
@@ -219,10 +231,10 @@ pub(crate) struct Flight {
     gone: Option<Arc<Resource>>,
     /// Known when it began.
     purges: Arc<Snapshot>,
-    sender: watch::Sender<Flown>,
+    sender: watch::Sender<FlightState>,
 }
 
-impl Flight {
+impl SingleFlight {
     /// Path and query.
     pub(crate) fn target(&self) -> &[u8] {
         &self.target
@@ -240,7 +252,7 @@ impl Flight {
 
     /// Says that from now on it waits for an origin alone.
     pub(crate) fn asks_origin(&self) {
-        self.sender.send_replace(Flown::Asking);
+        self.sender.send_replace(FlightState::AskingOrigin);
     }
 
     /// What is there, to be asked about.
@@ -254,44 +266,44 @@ impl Flight {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
     }
 
-    /// Nobody is to fly again soon: the origin failed, with `status` for clients.
+    /// Nobody is to ask again soon: the origin failed, with `status` for clients.
     pub(crate) fn pause(&self, status: u16) {
-        let mut slots = self.shelf.lock();
-        let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.shelf.account));
+        let mut slots = self.cache.lock();
+        let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.cache.account));
         slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(status)));
     }
 
-    /// The end.
-    pub(crate) fn land(self, landed: Landed) {
+    /// Keeps what the flight brought, and tells those who wait.
+    pub(crate) fn complete(self, outcome: HeadOutcome<PassFor>) {
         let mut replaced = None;
         {
-            let mut slots = self.shelf.lock();
-            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.shelf.account));
-            match &landed {
-                Landed::Resource(resource, _) => {
-                    slot.charge = Slot::charge(&self.shelf.account, resource.memory_bytes());
+            let mut slots = self.cache.lock();
+            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.cache.account));
+            match &outcome {
+                HeadOutcome::Resource(resource, _) => {
+                    slot.charge = Slot::charge(&self.cache.account, resource.memory_bytes());
                     replaced = slot.kept.replace(Arc::clone(resource));
                 }
-                Landed::Passed { for_ms } => {
+                HeadOutcome::Passed(PassFor { ms }) => {
                     replaced = slot.kept.take();
-                    slot.pause = Some((monotonic_ms() + for_ms, Pause::Passed));
+                    slot.pause = Some((monotonic_ms() + ms, Pause::Passed));
                 }
-                Landed::Failed(_) => {}
+                HeadOutcome::Failed(_) => {}
             }
         }
         if let Some(replaced) = replaced
-            && !matches!(&landed, Landed::Resource(new, _) if new.is_same_version(&replaced))
+            && !matches!(&outcome, HeadOutcome::Resource(new, _) if new.is_same_version(&replaced))
         {
-            self.shelf.retire(&replaced);
+            self.cache.retire(&replaced);
         }
-        self.shelf.store.fit();
-        self.sender.send_replace(Flown::Landed(landed));
+        self.cache.store.fit();
+        self.sender.send_replace(FlightState::Done(outcome));
     }
 }
 
-impl Drop for Flight {
+impl Drop for SingleFlight {
     fn drop(&mut self) {
-        let mut slots = self.shelf.lock();
+        let mut slots = self.cache.lock();
         if let Some(slot) = slots.get_mut(&self.name) {
             slot.flight = None;
             if slot.kept.is_none() && slot.pause.is_none() {
@@ -346,74 +358,79 @@ mod tests {
     use super::super::rig::{node, resource};
     use super::*;
 
-    fn lead(shelf: &Arc<Shelf>, site: &Site) -> Flight {
-        let Looked::Lead(flight) = shelf.look(site, b"/a") else { panic!("nobody flies") };
+    fn lead(cache: &Arc<OriginHeadCache>, site: &Site) -> SingleFlight {
+        let HeadLookup::Lead(flight) = cache.look_up(site, b"/a") else { panic!("nobody asks") };
         flight
     }
 
     #[test]
     fn heads_that_leave_are_not_said_to_be_here_any_longer() {
         let (site, store) = (node(), Store::new(1 << 20, usize::MAX, true));
-        let shelf = Shelf::new(&store, 8);
-        let landed = |target: &[u8]| {
-            let Looked::Lead(flight) = shelf.look(&site, target) else { panic!("nobody flies") };
+        let cache = OriginHeadCache::new(&store, 8);
+        let completed = |target: &[u8]| {
+            let HeadLookup::Lead(flight) = cache.look_up(&site, target) else {
+                panic!("nobody asks")
+            };
             let kept = resource(&site, 5, "ETag: \"v\"\r\nCache-Control: max-age=9\r\n");
             let name = flight.name();
-            flight.land(Landed::Resource(kept, CacheResult::Fill));
+            flight.complete(HeadOutcome::Resource(kept, CacheResult::Fill));
             name
         };
-        let names: Vec<_> = (0..9_u8).map(|number| landed(&[b'/', b'a' + number])).collect();
+        let names: Vec<_> = (0..9_u8).map(|number| completed(&[b'/', b'a' + number])).collect();
         let mut told = Vec::new();
         for delta in store.changes() {
             let ToCoordinator::Delta { removed, .. } = delta else { panic!("{delta:?}") };
             told.extend(removed);
         }
         assert!(!told.is_empty() && told.iter().all(|name| names.contains(name)), "{told:?}");
-        assert_eq!(told.len() + shelf.lock().len(), names.len());
+        assert_eq!(told.len() + cache.lock().len(), names.len());
     }
 
     #[test]
-    fn behind_a_failure_nobody_flies_for_a_time() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
-        let flight = lead(&shelf, &site);
+    fn behind_a_failure_nobody_asks_for_a_time() {
+        let (site, cache) =
+            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
+        let flight = lead(&cache, &site);
         flight.pause(504);
-        flight.land(Landed::Failed(504));
-        assert!(matches!(shelf.look(&site, b"/a"), Looked::Failed(504)));
-        assert!(matches!(shelf.look(&site, b"/b"), Looked::Lead(_)));
+        flight.complete(HeadOutcome::Failed(504));
+        assert!(matches!(cache.look_up(&site, b"/a"), HeadLookup::Failed(504)));
+        assert!(matches!(cache.look_up(&site, b"/b"), HeadLookup::Lead(_)));
     }
 
     #[test]
     fn behind_a_failure_what_is_stale_may_do() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
+        let (site, cache) =
+            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let words = "ETag: \"v\"\r\nCache-Control: max-age=0";
         for (more, may_do) in [(", stale-if-error=60\r\n", true), ("\r\n", false)] {
             let kept = resource(&site, 5, &format!("{words}{more}"));
-            let flight = match shelf.look(&site, b"/a") {
-                Looked::Lead(flight) => flight,
-                _ => panic!("nobody flies"),
+            let flight = match cache.look_up(&site, b"/a") {
+                HeadLookup::Lead(flight) => flight,
+                _ => panic!("nobody asks"),
             };
-            flight.land(Landed::Resource(kept, CacheResult::Fill));
-            let flight = lead(&shelf, &site);
+            flight.complete(HeadOutcome::Resource(kept, CacheResult::Fill));
+            let flight = lead(&cache, &site);
             assert!(flight.kept().is_some());
             flight.pause(502);
-            flight.land(Landed::Failed(502));
-            match shelf.look(&site, b"/a") {
-                Looked::Resource(_) => assert!(may_do),
-                Looked::Failed(502) => assert!(!may_do),
-                _ => panic!("somebody flies"),
+            flight.complete(HeadOutcome::Failed(502));
+            match cache.look_up(&site, b"/a") {
+                HeadLookup::Hit(_) => assert!(may_do),
+                HeadLookup::Failed(502) => assert!(!may_do),
+                _ => panic!("somebody asks"),
             }
-            shelf.lock().clear();
+            cache.lock().clear();
         }
     }
 
     #[test]
-    fn a_flight_knows_what_is_gone() {
-        let (site, shelf) = (node(), Shelf::new(&Store::new(1 << 20, usize::MAX, false), 10));
+    fn a_single_flight_knows_what_is_gone() {
+        let (site, cache) =
+            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let fresh = "ETag: \"v\"\r\nCache-Control: max-age=60\r\n";
         let kept = resource(&site, 5, fresh);
-        lead(&shelf, &site).land(Landed::Resource(Arc::clone(&kept), CacheResult::Fill));
-        shelf.retire(&kept);
-        let flight = lead(&shelf, &site);
+        lead(&cache, &site).complete(HeadOutcome::Resource(Arc::clone(&kept), CacheResult::Fill));
+        cache.retire(&kept);
+        let flight = lead(&cache, &site);
         assert!(flight.is_gone(&resource(&site, 5, fresh)));
         assert!(!flight.is_gone(&resource(&site, 6, fresh)));
     }

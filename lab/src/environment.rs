@@ -1,4 +1,4 @@
-//! What the machines of a bed share: its network, switch, janitor and file.
+//! The environment that the machines of a bed share: its network, switch, janitor and file.
 
 use std::fs;
 use std::io::PipeReader;
@@ -19,8 +19,8 @@ use crate::registry::{BedInfo, MachineInfo, Slot};
 use crate::switch::{Plug, Switch, await_files, lock, mac_text, start_ip};
 use crate::topology::Frames;
 
-/// Shared by a bed and its machines.
-pub(crate) struct Ground {
+/// The environment of a bed, shared by the bed and its machines.
+pub(crate) struct Environment {
     pub(crate) slot: u16,
     pub(crate) switch: Switch,
     pub(crate) frames: Frames,
@@ -31,7 +31,7 @@ pub(crate) struct Ground {
     file: Mutex<(Slot, BedInfo)>,
 }
 
-impl Ground {
+impl Environment {
     pub(crate) fn new(
         slot: Slot,
         (mut janitor, leash): (Janitor, PipeReader),

@@ -8,7 +8,7 @@ use anyhow::Context;
 use skep_config::Config;
 use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
 use skep_directory::{Counters, MemberView};
-use skep_dispatcher::{CacheView, Coordination, OnLoad, OnReign};
+use skep_dispatcher::{CacheView, Coordination, OnLoad, OnTerm};
 use skep_node::{ClusterParts, Node};
 use skep_peer::stream::{StreamCount, StreamCounts};
 use skep_serve::{ListenerGroup, bind};
@@ -20,16 +20,17 @@ use skep_wire::seal::Key;
 use crate::direct::dispatcher_name;
 use crate::running::Roles;
 
-/// Parts of this process in the cluster cache; empty where there is none.
+/// The cluster cache in this process: its identity there, and the coordinator of a dispatcher;
+/// empty where there is none.
 #[derive(Default)]
-pub(crate) struct Cooperation {
+pub(crate) struct ClusterCache {
     identity: Option<Identity>,
     /// Where nodes link to the coordinator.
-    desk: Option<TcpListener>,
+    coordinator_listener: Option<TcpListener>,
     coordination: Option<Arc<Coordination>>,
 }
 
-impl Cooperation {
+impl ClusterCache {
     /// Takes addresses, before anything is served. The listeners are those for
     /// other nodes.
     pub(crate) fn prepare(
@@ -46,13 +47,13 @@ impl Cooperation {
         let peers = own.map(|node| bind(node.agent_address(), threads)).transpose()?;
         let address = dispatcher_name(config, roles)
             .and_then(|name| config.dispatcher(&name).and_then(|dispatcher| dispatcher.address));
-        let desk = address
+        let coordinator_listener = address
             .map(|address| {
                 TcpListener::bind(address)
                     .with_context(|| format!("cannot listen on {address} for nodes' caches"))
             })
             .transpose()?;
-        Ok((Self { identity: Some(identity), desk, coordination: None }, peers))
+        Ok((Self { identity: Some(identity), coordinator_listener, coordination: None }, peers))
     }
 
     /// Starts the coordinator of a dispatcher. What it returns is to hear who is
@@ -64,8 +65,9 @@ impl Cooperation {
         roles: &Roles,
         seed: u64,
         registry: &Registry,
-    ) -> anyhow::Result<OnReign> {
-        let (Some(identity), Some(listener)) = (&self.identity, self.desk.take()) else {
+    ) -> anyhow::Result<OnTerm> {
+        let (Some(identity), Some(listener)) = (&self.identity, self.coordinator_listener.take())
+        else {
             return Ok(Box::new(|_| ()));
         };
         let (identity, report_ms) = (identity.clone(), config.report_interval_ms());
@@ -80,13 +82,13 @@ impl Cooperation {
         register(registry, &coordination);
         self.coordination = Some(coordination);
         if is_direct {
-            return Ok(Box::new(move |reign| stage.set(reign)));
+            return Ok(Box::new(move |term| stage.set(term)));
         }
         stage.set(Some((config.dispatchers.len() - place) as u64));
         Ok(Box::new(|_| ()))
     }
 
-    /// What is to hear of nodes' loads; after [`Cooperation::coordinate`].
+    /// What is to hear of nodes' loads; after [`ClusterCache::coordinate`].
     pub(crate) fn on_load(&self) -> OnLoad {
         match self.coordination.as_ref().map(|coordination| coordination.loads()) {
             Some(loads) => Box::new(move |name, load| loads.tell(name, load)),
@@ -102,7 +104,7 @@ impl Cooperation {
         Ok(node.join(config, parts)?)
     }
 
-    /// Shows what streams with other machines did; after [`Cooperation::join`].
+    /// Shows what streams with other machines did; after [`ClusterCache::join`].
     pub(crate) fn show_streams(&self, registry: &Registry, node: Option<&Node>) {
         let of_coordinator = self.coordination.as_ref().map(|it| it.stream_counts());
         let of_node = node.and_then(Node::cluster).map(|cluster| Arc::clone(cluster.counts()));

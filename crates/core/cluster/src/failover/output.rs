@@ -8,23 +8,23 @@ use skep_wire::message::{Mac, Name};
 /// What is to be done, in the order in which it comes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send `Duty::beat` to all dispatchers and nodes, now.
+    /// Send `Failover::beat` to all dispatchers and nodes, now.
     SendBeat,
-    /// Ask the network whether a stranger holds a virtual address (RFC 5227,
-    /// 2.1.1), and tell `Duty::conflict` if so.
+    /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
+    /// 2.1.1), and tell `Failover::conflict` if so.
     Probe,
     /// Put this where a restart finds it, before anything that follows.
     PersistEpoch(u64),
     /// Take the virtual addresses; tables are made in this epoch from now on.
     Claim {
-        /// Of this reign.
+        /// Of this term.
         epoch: u64,
     },
     /// Tell the network where the virtual addresses are (gratuitous ARP,
     /// unsolicited neighbour advertisements).
     Announce,
     /// Let the virtual addresses go.
-    StepBack {
+    StepDown {
         /// Why.
         why: Why,
     },
@@ -32,7 +32,7 @@ pub enum Output {
     Log(Note),
 }
 
-/// Why a dispatcher steps back.
+/// Why a dispatcher steps down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Another dispatcher of the cluster is active by a better claim.
@@ -46,17 +46,17 @@ pub enum Why {
         epoch: u64,
     },
     /// A machine that is not of the cluster holds a virtual address.
-    Stranger(Stranger),
+    AddressConflict(AddressConflict),
     /// This process stops.
     Stopping,
 }
 
-/// A machine outside the cluster that holds one of its virtual addresses.
+/// A conflict over a virtual address: a machine outside the cluster holds it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stranger {
-    /// The address.
+pub struct AddressConflict {
+    /// The virtual address.
     pub address: IpAddr,
-    /// The machine's.
+    /// Of the other machine.
     pub mac: Mac,
 }
 
@@ -89,11 +89,11 @@ pub enum Note {
         epoch: u64,
     },
     /// This one stops being active.
-    SteppedBack(Why),
-    /// A stranger holds an address that this one wanted, or has.
+    SteppedDown(Why),
+    /// A machine outside the cluster holds an address that this one wanted, or has.
     InUse {
-        /// Who and what.
-        stranger: Stranger,
+        /// Which machine, and which address.
+        conflict: AddressConflict,
         /// Whether this one defends the address.
         is_defended: bool,
     },
@@ -115,7 +115,7 @@ impl Note {
     pub fn is_trouble(&self) -> bool {
         matches!(
             self,
-            Self::Silent { .. } | Self::Stays { .. } | Self::InUse { .. } | Self::SteppedBack(_)
+            Self::Silent { .. } | Self::Stays { .. } | Self::InUse { .. } | Self::SteppedDown(_)
         )
     }
 }
@@ -129,13 +129,13 @@ impl fmt::Display for Why {
             Self::Lease { epoch } => {
                 write!(f, "the store names another dispatcher, with epoch {epoch}")
             }
-            Self::Stranger(stranger) => write!(f, "{stranger}"),
+            Self::AddressConflict(conflict) => write!(f, "{conflict}"),
             Self::Stopping => f.write_str("this process stops"),
         }
     }
 }
 
-impl fmt::Display for Stranger {
+impl fmt::Display for AddressConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.mac;
         let address = self.address;
@@ -160,14 +160,14 @@ impl fmt::Display for Note {
             Self::LetGo(name) => write!(f, "dispatcher {name} is not active any more"),
             Self::Claimed { epoch, cause } => write!(f, "active with epoch {epoch}: {cause}"),
             Self::Stays { name, epoch } => {
-                write!(f, "dispatcher {name} is active, too, with epoch {epoch}: it will step back")
+                write!(f, "dispatcher {name} is active, too, with epoch {epoch}: it will step down")
             }
-            Self::SteppedBack(why) => write!(f, "not active any more: {why}"),
-            Self::InUse { stranger, is_defended: true } => {
-                write!(f, "{stranger}, too: give each cluster its own; keeping it for now")
+            Self::SteppedDown(why) => write!(f, "not active any more: {why}"),
+            Self::InUse { conflict, is_defended: true } => {
+                write!(f, "{conflict}, too: give each cluster its own; keeping it for now")
             }
-            Self::InUse { stranger, is_defended: false } => {
-                write!(f, "{stranger}: not taking it; give each cluster its own")
+            Self::InUse { conflict, is_defended: false } => {
+                write!(f, "{conflict}: not taking it; give each cluster its own")
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Where the processes of a cluster run: on this machine, or, in direct
-//! dispatch, each on a machine of its own in a bed of network namespaces.
+//! The environment that the processes of a cluster run in: this machine, or, in direct dispatch,
+//! each on a machine of its own in a bed of network namespaces.
 
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
@@ -13,8 +13,8 @@ use skep_lab::{Bed, Machine, Topology};
 use super::plan::{DISPATCHER, STANDBY};
 use crate::cli::Up;
 
-/// See the module.
-pub(super) struct Ground(Option<Bed>);
+/// The environment of a cluster's processes: this machine, or a test bed.
+pub(super) struct Environment(Option<Bed>);
 
 /// Addresses of a cluster in a bed.
 pub(super) struct Places {
@@ -26,7 +26,7 @@ pub(super) struct Places {
     pub(super) nodes: Vec<IpAddr>,
 }
 
-impl Ground {
+impl Environment {
     /// What `args` need.
     pub(super) fn make(args: &Up) -> anyhow::Result<Self> {
         if args.dispatch != Dispatch::Direct {

@@ -1,4 +1,4 @@
-//! Hears the loads of nodes where no heartbeats carry them: a socket, and a
+//! Receives the loads of nodes where no heartbeats carry them: a socket, and a
 //! thread that waits for nothing else.
 
 use std::collections::BTreeMap;
@@ -16,11 +16,11 @@ use skep_units::Now;
 use skep_wire::message::{Message, Name};
 use skep_wire::seal::{Key, PeerId};
 
-use crate::limits::EAR_MS;
+use crate::limits::LOAD_RECEIVER_WAIT_MS;
 use crate::loads::Loads;
 
-/// Hears nodes until it is dropped.
-pub struct Ear {
+/// Receives the load reports of nodes, on a thread of its own, until it is dropped.
+pub struct LoadReceiver {
     address: SocketAddr,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
@@ -29,7 +29,7 @@ pub struct Ear {
 
 /// Loads of nodes cannot be heard.
 #[derive(Debug, thiserror::Error)]
-pub enum EarError {
+pub enum LoadReceiverError {
     /// The config has no such dispatcher, or none with an address.
     #[error("the config has no dispatcher {0:?} with an `address`")]
     NoSuchDispatcher(String),
@@ -50,7 +50,7 @@ struct Shared {
 /// The nodes of a config, and where their agents are.
 type Nodes = BTreeMap<PeerId, (Name, SocketAddr)>;
 
-impl Ear {
+impl LoadReceiver {
     /// Begins to listen at the address of the dispatcher `name`.
     ///
     /// # Errors
@@ -60,10 +60,10 @@ impl Ear {
         name: &str,
         key: &Key,
         loads: &Arc<Loads>,
-    ) -> Result<Self, EarError> {
+    ) -> Result<Self, LoadReceiverError> {
         let address = config.dispatcher(name).and_then(|dispatcher| dispatcher.address);
         let socket = Socket::bind(&SocketSettings {
-            address: address.ok_or_else(|| EarError::NoSuchDispatcher(name.to_owned()))?,
+            address: address.ok_or_else(|| LoadReceiverError::NoSuchDispatcher(name.to_owned()))?,
             key: key.clone(),
             cluster: config.cluster.clone(),
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl Ear {
         });
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
         // Loads that wait behind work would be stale just when they matter.
-        beat_thread("skep-ear", move |priority| {
+        beat_thread("skep-load-recv", move |priority| {
             tracing::debug!("what nodes say of their load is heard with {priority}");
             listen(socket, &heard, &loads);
         })?;
@@ -89,7 +89,7 @@ impl Ear {
         self.address
     }
 
-    /// Hears the nodes of a new config.
+    /// Receives from the nodes of a new config.
     pub fn reload(&self, config: &Config) {
         self.shared.nodes.store(Arc::new(nodes(config)));
         self.waker.wake();
@@ -101,7 +101,7 @@ impl Ear {
     }
 }
 
-impl Drop for Ear {
+impl Drop for LoadReceiver {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -109,7 +109,7 @@ impl Drop for Ear {
 }
 
 fn listen(mut socket: Socket, shared: &Shared, loads: &Loads) {
-    let wait = Duration::from_millis(EAR_MS);
+    let wait = Duration::from_millis(LOAD_RECEIVER_WAIT_MS);
     let mut nodes = Arc::<Nodes>::default();
     while !shared.stop.load(Ordering::Relaxed) {
         let latest = shared.nodes.load_full();

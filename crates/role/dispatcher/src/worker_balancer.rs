@@ -1,4 +1,4 @@
-//! A worker's lane: what it needs to choose nodes, all its own.
+//! The load balancer of one worker: all that the worker needs to choose nodes.
 //!
 //! Nothing here is shared but the nodes' numbers; those are copied into the
 //! policy's view at each pick. For the clusters that one service has, that copy
@@ -21,8 +21,9 @@ use skep_upstream::Pool;
 use crate::node::Node;
 use crate::published::{Entry, Published};
 
-/// One worker's policy, its view of the nodes, and its budget of retries.
-pub(crate) struct Lane {
+/// Chooses the nodes for the requests of one worker: by its own instance of the policy, its own
+/// view of the nodes, and its own budget of retries.
+pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
     /// What `view`, `policy` and `budget` were made for.
     in_force: Rc<InForce>,
@@ -47,12 +48,12 @@ pub(crate) struct Target {
     index: usize,
 }
 
-impl Lane {
+impl WorkerBalancer {
     pub(crate) fn new(published: &Arc<ArcSwap<Published>>, pool: Rc<Pool>, seed: u64) -> Self {
         let mut latest = Cache::new(Arc::clone(published));
         let published = Arc::clone(latest.load());
         let settings = &published.settings;
-        let mut lane = Self {
+        let mut balancer = Self {
             latest,
             policy: build(&settings.policy, seed),
             content_aware: is_content_aware(&settings.policy),
@@ -63,8 +64,8 @@ impl Lane {
             pool,
             seed,
         };
-        lane.rebuild_view();
-        lane
+        balancer.rebuild_view();
+        balancer
     }
 
     /// What is in force now.

@@ -7,8 +7,8 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{Measure, NODES_MAX, NodeIndex, NodeState, Protocol, Service};
 use skep_wire::table::{Share, Table, TableVersion};
 
-use crate::beats::{Life, WatchSettings};
-use crate::keeper::{NodePlan, Note, Plan, ServicePlan, TableKeeper};
+use crate::failure_detector::{FailureDetectorSettings, Life};
+use crate::table_publisher::{NodePlan, Note, Plan, ServicePlan, TablePublisher};
 
 fn name(number: usize) -> Name {
     Name::new(&format!("n{number:03}")).unwrap()
@@ -45,7 +45,7 @@ fn beat(number: usize) -> NodeBeat {
         mac: [2, 0, 0, 0, 0, number as u8],
         mtu: 1_500,
         addresses: Vec::new(),
-        // Of an earlier reign.
+        // Of an earlier term.
         table: TableVersion { epoch: 0, generation: 1 },
         hears: None,
         is_leaving: false,
@@ -53,25 +53,25 @@ fn beat(number: usize) -> NodeBeat {
     }
 }
 
-/// A keeper with its clock and nodes that beat.
+/// A publisher with its clock and nodes that beat.
 struct Bench {
-    keeper: TableKeeper,
+    publisher: TablePublisher,
     now: Now,
     sequence: u64,
 }
 
 impl Bench {
     fn new(plan: Plan) -> Self {
-        let mut keeper = TableKeeper::new(WatchSettings::default());
-        keeper.set_plan(plan);
-        keeper.tick(Now(0));
-        Self { keeper, now: Now(0), sequence: 0 }
+        let mut publisher = TablePublisher::new(FailureDetectorSettings::default());
+        publisher.set_plan(plan);
+        publisher.tick(Now(0));
+        Self { publisher, now: Now(0), sequence: 0 }
     }
 
-    /// Of so many nodes, all up, in reign 8.
+    /// Of so many nodes, all up, in term 8.
     fn up(count: usize) -> Self {
         let mut bench = Self::new(plan(count));
-        bench.keeper.reign(8);
+        bench.publisher.begin_term(8);
         bench.run(600, 0..count);
         bench
     }
@@ -79,7 +79,7 @@ impl Bench {
     fn hear(&mut self, beat: NodeBeat) -> Vec<Note> {
         self.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: self.sequence };
-        self.keeper.heard(self.now, beat, stamp)
+        self.publisher.heard(self.now, beat, stamp)
     }
 
     /// Time goes by while some nodes beat.
@@ -90,15 +90,15 @@ impl Bench {
             if step % 4 == 0 {
                 notes.extend(beating.clone().into_iter().flat_map(|it| self.hear(beat(it))));
             }
-            notes.extend(self.keeper.tick(self.now));
+            notes.extend(self.publisher.tick(self.now));
         }
-        let table = Message::Table(Table::clone(self.keeper.table()));
+        let table = Message::Table(Table::clone(self.publisher.table()));
         assert_eq!(Message::decode(&table.encode()), Ok(table), "every table is sound");
         notes
     }
 
     fn table(&self) -> &Table {
-        self.keeper.table()
+        self.publisher.table()
     }
 
     /// Who takes new flows of the first service.
@@ -122,7 +122,7 @@ impl Bench {
 #[test]
 fn nodes_come_as_they_are_heard_and_generations_count_changes() {
     let mut bench = Bench::new(plan(3));
-    bench.keeper.reign(8);
+    bench.publisher.begin_term(8);
     assert_eq!(bench.table().version, TableVersion { epoch: 8, generation: 1 });
     assert_eq!(bench.hear(beat(1)), [Note::Came(name(1))]);
     assert_eq!(bench.table().version.generation, 2);
@@ -154,7 +154,7 @@ fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
     assert_eq!(bench.run(400, [0, 2]), []);
     assert_eq!(bench.run(300, [0, 2]), [dead]);
     assert_eq!((bench.present(), bench.state(1)), (vec![0, 2], NodeState::Down));
-    assert_eq!(bench.keeper.watch().life(&name(1)), Life::Dead);
+    assert_eq!(bench.publisher.detector().life(&name(1)), Life::Dead);
     assert_eq!(bench.run(100, [0, 1, 2]), [Note::Back(name(1))]);
     assert_eq!((bench.present(), bench.index(1)), (vec![0, 1, 2], Some(1)));
     // We ourselves were away.
@@ -172,9 +172,9 @@ fn who_hears_nobody_steers_on_as_before() {
     bench.hear(beat(2));
     assert_eq!(bench.run(10_000, []), []);
     assert_eq!(bench.present(), [0, 2], "its own cable, rather than both at once");
-    bench.keeper.set_drained(&name(2), true);
+    bench.publisher.set_drained(&name(2), true);
     assert_eq!(bench.present(), [0], "what an operator wants holds");
-    bench.keeper.set_drained(&name(2), false);
+    bench.publisher.set_drained(&name(2), false);
     // The cable is back: who is heard lives, and the others have their time.
     assert_eq!(bench.run(200, [2]), []);
     assert_eq!(bench.present(), [0, 2]);
@@ -189,9 +189,9 @@ fn who_hears_nobody_steers_on_as_before() {
 fn a_standby_that_never_heard_a_node_believes_the_table_it_took_over() {
     let mut active = Bench::up(2);
     let mut standby = Bench::new(plan(2));
-    assert!(standby.keeper.adopt(Table::clone(active.table())));
+    assert!(standby.publisher.adopt(Table::clone(active.table())));
     standby.run(2_000, []);
-    standby.keeper.reign(9);
+    standby.publisher.begin_term(9);
     standby.run(2_000, []);
     assert_eq!(standby.present(), [0, 1]);
     standby.run(1_500, [0]);
@@ -204,11 +204,11 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
     assert_eq!(bench.hear(leaving), [Note::Leaving(name(0))]);
-    assert!(bench.keeper.set_drained(&name(1), true));
-    assert!(!bench.keeper.set_drained(&name(99), true));
+    assert!(bench.publisher.set_drained(&name(1), true));
+    assert!(!bench.publisher.set_drained(&name(99), true));
     let mut smaller = plan(4);
     smaller.nodes.remove(2);
-    bench.keeper.set_plan(smaller);
+    bench.publisher.set_plan(smaller);
     assert_eq!(bench.present(), [3]);
     assert_eq!(
         [0, 1, 2, 3].map(|it| bench.state(it)),
@@ -216,7 +216,7 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     );
     bench.run(700, [1, 3]);
     assert_eq!((bench.state(0), bench.state(2)), (NodeState::Down, NodeState::Down));
-    bench.keeper.set_drained(&name(1), false);
+    bench.publisher.set_drained(&name(1), false);
     assert_eq!(bench.present(), [1, 3]);
 }
 
@@ -226,15 +226,15 @@ fn weights_of_the_operator_stay_until_the_config_says_otherwise() {
     let weights = |bench: &Bench| -> Vec<u32> {
         bench.history()[0].iter().map(|share| share.weight).collect()
     };
-    bench.keeper.set_weight(&name(0), 5);
+    bench.publisher.set_weight(&name(0), 5);
     assert_eq!(weights(&bench), [5, 1]);
-    bench.keeper.set_plan(plan(2));
+    bench.publisher.set_plan(plan(2));
     assert_eq!(weights(&bench), [5, 1], "the config has not changed");
     let mut heavier = plan(2);
     heavier.nodes[0].weight = 3;
-    bench.keeper.set_plan(heavier);
+    bench.publisher.set_plan(heavier);
     assert_eq!(weights(&bench), [3, 1]);
-    bench.keeper.set_weight(&name(0), 0);
+    bench.publisher.set_weight(&name(0), 0);
     assert_eq!((bench.present(), bench.state(0)), (vec![1], NodeState::Draining));
 }
 
@@ -243,13 +243,13 @@ fn history_is_distinct_newest_first_and_bounded() {
     let mut bench = Bench::up(2);
     let before = bench.history();
     for _ in 0..20 {
-        bench.keeper.set_drained(&name(0), true);
-        bench.keeper.set_drained(&name(0), false);
+        bench.publisher.set_drained(&name(0), true);
+        bench.publisher.set_drained(&name(0), false);
     }
     let history = bench.history();
     assert_eq!((history.len(), &history[0]), (before.len() + 1, &before[0]), "{history:?}");
     for weight in 2..30 {
-        bench.keeper.set_weight(&name(0), weight);
+        bench.publisher.set_weight(&name(0), weight);
     }
     let weights: Vec<u32> = bench.history().iter().map(|shares| shares[0].weight).collect();
     assert_eq!(weights, (30 - HISTORY_MAX as u32..30).rev().collect::<Vec<_>>());
@@ -267,14 +267,14 @@ fn an_index_is_not_given_anew_while_a_history_names_it() {
     let mut bench = Bench::up(3);
     let mut without = plan(4);
     without.nodes.remove(1);
-    bench.keeper.set_plan(without);
+    bench.publisher.set_plan(without);
     bench.run(100, [0, 2, 3]);
     assert_eq!(bench.index(3), Some(3), "1 is still remembered");
     for weight in 2..12 {
-        bench.keeper.set_weight(&name(0), weight);
+        bench.publisher.set_weight(&name(0), weight);
     }
     assert_eq!(bench.index(1), None, "forgotten");
-    bench.keeper.set_plan(plan(5));
+    bench.publisher.set_plan(plan(5));
     bench.run(100, [4]);
     assert_eq!(bench.index(4), Some(1));
 }
@@ -285,10 +285,10 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     assert_eq!(bench.present().len(), NODES_MAX);
     let mut other = plan(NODES_MAX + 1);
     other.nodes.remove(7);
-    bench.keeper.set_plan(other);
+    bench.publisher.set_plan(other);
     bench.run(100, [NODES_MAX]);
     assert_eq!(bench.index(NODES_MAX), Some(7), "for that the past was forgotten");
-    bench.keeper.set_plan(plan(NODES_MAX + 1));
+    bench.publisher.set_plan(plan(NODES_MAX + 1));
     let notes = [Note::Came(name(7)), Note::NoIndex(name(7))];
     assert_eq!(bench.run(300, [7]), notes, "said once");
     let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
@@ -299,25 +299,25 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
 #[test]
 fn a_standby_goes_on_where_the_active_one_was() {
     let mut active = Bench::up(3);
-    active.keeper.set_drained(&name(0), true);
-    active.keeper.set_weight(&name(2), 7);
+    active.publisher.set_drained(&name(0), true);
+    active.publisher.set_weight(&name(2), 7);
     let table = Table::clone(active.table());
     let mut standby = Bench::new(plan(3));
-    assert!(standby.keeper.adopt(table.clone()));
-    assert!(!standby.keeper.adopt(table.clone()), "not later than what it has");
+    assert!(standby.publisher.adopt(table.clone()));
+    assert!(!standby.publisher.adopt(table.clone()), "not later than what it has");
     assert_eq!(standby.table(), &table);
     // It takes over before it has heard any node itself.
-    standby.keeper.reign(17);
+    standby.publisher.begin_term(17);
     assert_eq!(standby.table().version, TableVersion { epoch: 17, generation: 1 });
     let same = Table { version: table.version, ..standby.table().clone() };
     assert_eq!(same, table, "nothing else has changed");
-    assert!(!standby.keeper.adopt(active.table().clone()), "it is the author now");
+    assert!(!standby.publisher.adopt(active.table().clone()), "it is the author now");
     standby.run(700, [0, 1]);
     assert_eq!(standby.state(2), NodeState::Down, "it listened, and n2 was not there");
     assert_eq!((standby.state(0), standby.state(1)), (NodeState::Draining, NodeState::Up));
-    standby.keeper.abdicate();
+    standby.publisher.step_down();
     let later = TableVersion { epoch: 24, generation: 1 };
-    assert!(standby.keeper.adopt(Table { version: later, ..table }));
+    assert!(standby.publisher.adopt(Table { version: later, ..table }));
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn after_all_was_lost_nodes_tell_their_indexes_and_versions() {
     let mut bench = Bench::new(plan(3));
     bench.hear(NodeBeat { index: Some(2), ..beat(0) });
     bench.hear(NodeBeat { index: Some(2), ..beat(1) });
-    bench.keeper.reign(8);
+    bench.publisher.begin_term(8);
     let mut indexes = [bench.index(0), bench.index(1)];
     indexes.sort();
     assert_eq!(indexes, [Some(0), Some(2)], "one of them has it");
@@ -339,7 +339,7 @@ fn late_beats_of_before_change_nothing() {
     let mut bench = Bench::up(1);
     let stamp = |sequence| Stamp { incarnation: 2, sequence };
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
-    bench.keeper.heard(bench.now, leaving, stamp(2));
-    assert_eq!(bench.keeper.heard(bench.now, beat(0), stamp(1)), []);
+    bench.publisher.heard(bench.now, leaving, stamp(2));
+    assert_eq!(bench.publisher.heard(bench.now, beat(0), stamp(1)), []);
     assert_eq!(bench.state(0), NodeState::Draining);
 }

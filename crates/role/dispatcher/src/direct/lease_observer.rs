@@ -1,13 +1,13 @@
-//! The store's opinion on who is active: asked, never waited for.
+//! The lease in the shared store, which says who leads there: asked, never waited for.
 //!
 //! Whoever is active campaigns for the lease there, and while it holds it writes
-//! its name and epoch beside it. The others' duty takes that as a claim that it
-//! has heard; see `skep_cluster::duty`. What the store does not take while it is
-//! away is written again until it does.
+//! its name and epoch beside it. The failover of the others takes that as a
+//! claim that it has heard; see `skep_cluster::failover`. What the store does not
+//! take while it is away is written again until it does.
 
 use std::sync::Arc;
 
-use skep_cluster::duty::LeaseView;
+use skep_cluster::failover::LeaseView;
 use skep_store::{Campaign, Expected, Health, Leader, Pending, Store, StoreError, Watch};
 use skep_units::Now;
 use skep_wire::seal::PeerId;
@@ -17,14 +17,14 @@ use crate::limits::RECORD_AGAIN_MS;
 /// Key of `NAME EPOCH` of the active dispatcher.
 const ACTIVE: &str = "active";
 
-/// See the module.
-pub(crate) struct Referee {
+/// Observes the lease in the shared store, and campaigns for it while this dispatcher is active.
+pub(crate) struct LeaseObserver {
     store: Store,
     name: String,
     ttl_s: u64,
     campaign: Option<Campaign>,
     active: Watch,
-    /// Of this dispatcher's reign, if it is active.
+    /// Of this dispatcher's term, if it is active.
     epoch: Option<u64>,
     /// It as the last epoch of all.
     recorded: Record<()>,
@@ -40,7 +40,7 @@ struct Record<T> {
     under_way: Option<(u64, Now, Pending<T>)>,
 }
 
-impl Referee {
+impl LeaseObserver {
     pub(crate) fn new(store: Store, name: &str, ttl_s: u64) -> Result<Self, StoreError> {
         Ok(Self {
             active: store.watch(ACTIVE, |_| ())?,

@@ -1,5 +1,6 @@
-//! The thread that beats: hears dispatchers and nodes, keeps the duty and the
-//! table, and never waits for anything but datagrams.
+//! The event loop of direct dispatch: receives from dispatchers and nodes,
+//! drives failover and the forwarding table, and never waits for anything but
+//! datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -8,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
-use skep_cluster::duty::{Duty, Output, Stranger};
+use skep_cluster::failover::{AddressConflict, Failover, Output};
 use skep_cluster::flows::FlowSink;
-use skep_cluster::keeper::{Plan, TableKeeper};
+use skep_cluster::table_publisher::{NodePlan, Plan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_peer::{Received, Socket};
 use skep_policy::{DirectLoad, policies};
@@ -22,19 +23,19 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Load, Measure};
 use skep_wire::table::Table;
 
-use super::hands::{Job, News, strangers};
+use super::lease_observer::LeaseObserver;
+use super::netguard_executor::{Job, News, conflicts};
 use super::plan::{Address, closed, is_weighted, plan};
-use super::referee::Referee;
 use super::status::{PeerStatus, Shared, View, stage_word};
 use super::sync::Streams;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::loads::{Loads, work};
 
-/// See the module.
-pub(crate) struct Beat {
+/// The event loop of direct dispatch, with its state. It runs on a thread of its own.
+pub(crate) struct DirectLoop {
     pub(crate) socket: Socket,
-    pub(crate) duty: Duty,
-    pub(crate) keeper: TableKeeper,
+    pub(crate) failover: Failover,
+    pub(crate) publisher: TablePublisher,
     pub(crate) addresses: Vec<Address>,
     /// The other dispatchers.
     pub(crate) others: BTreeMap<PeerId, Other>,
@@ -54,7 +55,7 @@ pub(crate) struct Beat {
     pub(crate) applied: skep_wire::table::TableVersion,
     pub(crate) sink: FlowSink,
     pub(crate) streams: Streams,
-    pub(crate) referee: Option<Referee>,
+    pub(crate) lease_observer: Option<LeaseObserver>,
     /// An earlier process may have left the virtual addresses on this machine.
     pub(crate) has_remains: bool,
 }
@@ -66,11 +67,11 @@ pub(crate) struct Other {
     pub(crate) beat: Option<(DispatcherBeat, Now)>,
 }
 
-impl Beat {
-    /// Beats until told to stop; then lets another take over at once.
+impl DirectLoop {
+    /// Runs until told to stop; then lets another take over at once.
     pub(crate) fn run(mut self, first: Vec<Output>) {
         self.carry_out(first);
-        let tick = Duration::from_millis(self.duty.tick_ms());
+        let tick = Duration::from_millis(self.failover.tick_ms());
         let mut ticked_at = now();
         while !self.stop.load(Ordering::Relaxed) {
             match self.socket.receive(tick) {
@@ -83,12 +84,12 @@ impl Beat {
             }
             self.hear_news();
             let now = now();
-            if now.since_ms(ticked_at) >= self.duty.tick_ms() {
+            if now.since_ms(ticked_at) >= self.failover.tick_ms() {
                 ticked_at = now;
                 self.tick(now);
             }
         }
-        let outputs = self.duty.stop(now());
+        let outputs = self.failover.stop(now());
         self.carry_out(outputs);
         self.show(now());
     }
@@ -96,14 +97,14 @@ impl Beat {
     fn tick(&mut self, now: Now) {
         self.hand_over();
         self.look_at_plan();
-        for note in self.keeper.tick(now) {
-            if let skep_cluster::keeper::Note::Dead { name, .. } = &note {
+        for note in self.publisher.tick(now) {
+            if let skep_cluster::table_publisher::Note::Dead { name, .. } = &note {
                 self.addresses.iter().for_each(|address| address.dispatcher.miss(name.as_str()));
             }
             tracing::warn!("{note}");
         }
-        self.ask_referee(now);
-        let outputs = self.duty.tick(now);
+        self.observe_lease(now);
+        let outputs = self.failover.tick(now);
         self.carry_out(outputs);
         self.tidy_up();
         self.publish(now);
@@ -111,10 +112,10 @@ impl Beat {
         self.show(now);
     }
 
-    fn ask_referee(&mut self, now: Now) {
-        if let Some(referee) = &mut self.referee {
-            let view = referee.view(now);
-            let outputs = self.duty.lease(now, view);
+    fn observe_lease(&mut self, now: Now) {
+        if let Some(lease_observer) = &mut self.lease_observer {
+            let view = lease_observer.view(now);
+            let outputs = self.failover.lease(now, view);
             self.carry_out(outputs);
         }
     }
@@ -128,7 +129,7 @@ impl Beat {
             Message::Table(table) => self.hear_table(table, from),
             // What is not taken is sent again.
             Message::Flows(batch)
-                if self.duty.active() == Some(from) && self.backlog.is_empty() =>
+                if self.failover.active() == Some(from) && self.backlog.is_empty() =>
             {
                 let (flows, taken) = self.sink.take(batch);
                 if !flows.is_empty() {
@@ -137,7 +138,7 @@ impl Beat {
                 if let Some(taken) = taken {
                     self.send(from, &Message::FlowsTaken(taken));
                 }
-                self.duty.set_flows_synced(self.sink.is_synced());
+                self.failover.set_flows_synced(self.sink.is_synced());
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             // Of loads: heartbeats carry them here.
@@ -148,15 +149,15 @@ impl Beat {
     fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
         let Some(other) = self.others.get_mut(&from) else { return };
         other.beat = Some((beat.clone(), now));
-        let was_active = self.duty.active();
-        let outputs = self.duty.heard(now, &beat, from, stamp);
+        let was_active = self.failover.active();
+        let outputs = self.failover.heard(now, &beat, from, stamp);
         self.carry_out(outputs);
-        if self.duty.active() != was_active {
+        if self.failover.active() != was_active {
             self.sink.reset();
-            self.duty.set_flows_synced(false);
+            self.failover.set_flows_synced(false);
         }
         if self.is_active() {
-            if beat.table < self.keeper.table().version {
+            if beat.table < self.publisher.table().version {
                 self.send_table(from);
             }
             let wants = beat.stage == Stage::Standby && !beat.flows_synced;
@@ -168,14 +169,14 @@ impl Beat {
     }
 
     fn hear_node(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) {
-        let outputs = self.duty.witness(now, beat.hears, beat.table);
+        let outputs = self.failover.witness(now, beat.hears, beat.table);
         self.carry_out(outputs);
         let (name, load, version) = (beat.name.clone(), beat.load, beat.table);
-        for note in self.keeper.heard(now, beat, stamp) {
+        for note in self.publisher.heard(now, beat, stamp) {
             tracing::info!("{note}");
         }
         self.loads.hear(&name, Some(stamp), load);
-        if self.is_active() && version < self.keeper.table().version && self.may_publish(now) {
+        if self.is_active() && version < self.publisher.table().version && self.may_publish(now) {
             self.send_table(name.peer());
         }
     }
@@ -184,16 +185,16 @@ impl Beat {
     /// operator wants. One that has just started, with nobody before it, learns
     /// from nodes where earlier connections are.
     fn hear_table(&mut self, table: Table, from: PeerId) {
-        let is_joining = self.duty.stage() == Stage::Joining;
+        let is_joining = self.failover.stage() == Stage::Joining;
         let is_from_node = is_joining && self.nodes().any(|node| node == from);
         if self.is_active() || !(is_from_node || self.others.contains_key(&from)) {
             return;
         }
-        let before = Arc::clone(self.keeper.table());
-        if !self.keeper.adopt(table) {
+        let before = Arc::clone(self.publisher.table());
+        if !self.publisher.adopt(table) {
             return;
         }
-        let table = Arc::clone(self.keeper.table());
+        let table = Arc::clone(self.publisher.table());
         for node in &table.nodes {
             // Also to those that are not planned any more and have connections.
             self.listen_to(&node.name, node.address);
@@ -217,8 +218,9 @@ impl Beat {
         while let Ok(news) = self.news.try_recv() {
             match news {
                 News::Owners(owners) => {
-                    for (address, mac) in strangers(owners) {
-                        let outputs = self.duty.conflict(now(), Stranger { address, mac });
+                    for (address, mac) in conflicts(owners) {
+                        let conflict = AddressConflict { address, mac };
+                        let outputs = self.failover.conflict(now(), conflict);
                         self.carry_out(outputs);
                     }
                 }
@@ -229,7 +231,7 @@ impl Beat {
         }
     }
 
-    /// Does what the duty wants, in its order.
+    /// Carries out the outputs of failover, in their order.
     fn carry_out(&mut self, outputs: Vec<Output>) {
         for output in outputs {
             match output {
@@ -237,14 +239,14 @@ impl Beat {
                 Output::Probe => self.job(Job::Probe),
                 Output::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
                 Output::Claim { epoch } => {
-                    self.keeper.reign(epoch);
-                    self.referee.iter_mut().for_each(|referee| referee.claim(epoch));
+                    self.publisher.begin_term(epoch);
+                    self.lease_observer.iter_mut().for_each(|observer| observer.claim(epoch));
                     self.job(Job::Claim);
                 }
                 Output::Announce => self.job(Job::Announce),
-                Output::StepBack { .. } => {
-                    self.keeper.abdicate();
-                    self.referee.iter_mut().for_each(Referee::release);
+                Output::StepDown { .. } => {
+                    self.publisher.step_down();
+                    self.lease_observer.iter_mut().for_each(LeaseObserver::release);
                     self.streams.clear();
                     self.job(Job::Stream(false));
                     self.job(Job::Release);
@@ -258,8 +260,8 @@ impl Beat {
     /// Lets go of addresses that an earlier, killed process held, once they are
     /// another's. Until then they stay: this one may be the next to have them.
     fn tidy_up(&mut self) {
-        let is_others = match self.duty.stage() {
-            Stage::Standby => self.duty.active().is_some(),
+        let is_others = match self.failover.stage() {
+            Stage::Standby => self.failover.active().is_some(),
             Stage::Joining | Stage::Active => false,
             Stage::Leaving => true,
         };
@@ -270,7 +272,7 @@ impl Beat {
     }
 
     fn send_beat(&mut self) {
-        let beat = self.duty.beat(now(), self.keeper.table().version);
+        let beat = self.failover.beat(now(), self.publisher.table().version);
         let message = Message::Dispatcher(beat);
         let to: Vec<PeerId> = self.others.keys().copied().chain(self.nodes()).collect();
         self.socket.send_all(to, &message);
@@ -282,7 +284,7 @@ impl Beat {
         match plan(&self.addresses, &macs) {
             Ok(plan) if plan != self.plan => {
                 plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
-                self.keeper.set_plan(plan.clone());
+                self.publisher.set_plan(plan.clone());
                 self.plan = plan;
             }
             Ok(_) => {}
@@ -291,9 +293,9 @@ impl Beat {
         if self.is_active() {
             for (name, is_closed) in closed(&self.addresses) {
                 let Ok(name) = Name::new(&name) else { continue };
-                let is_drained = self.keeper.table().node(name.as_str()).map(|it| it.is_drained);
+                let is_drained = self.publisher.table().node(name.as_str()).map(|it| it.is_drained);
                 if is_drained.is_some_and(|is_drained| is_drained != is_closed) {
-                    self.keeper.set_drained(&name, is_closed);
+                    self.publisher.set_drained(&name, is_closed);
                 }
             }
         }
@@ -311,7 +313,7 @@ impl Beat {
         if !self.is_active() || !self.may_publish(now) {
             return;
         }
-        let table = Arc::clone(self.keeper.table());
+        let table = Arc::clone(self.publisher.table());
         if !Arc::ptr_eq(&table, &self.told) {
             self.told = Arc::clone(&table);
             let to: Vec<PeerId> = self.nodes().chain(self.others.keys().copied()).collect();
@@ -324,8 +326,7 @@ impl Beat {
     /// Not before all nodes were heard, or had time to be: an earlier process's
     /// table steers on, and must not be replaced by one without nodes.
     fn may_publish(&self, now: Now) -> bool {
-        let is_heard =
-            |node: &skep_cluster::keeper::NodePlan| self.keeper.watch().beat(&node.name).is_some();
+        let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS || self.plan.nodes.iter().all(is_heard)
     }
 
@@ -344,7 +345,7 @@ impl Beat {
                 Some(DirectLoad::Connections) | None => load.connections,
             };
             let loads = told.nodes.iter().filter_map(|node| {
-                let beat = self.keeper.watch().beat(&node.name)?;
+                let beat = self.publisher.detector().beat(&node.name)?;
                 let weight = if is_weighted(policy) { node.weight.max(1) } else { 1 };
                 Some(Load { node: node.index, weight, load: load_of(&beat.load) })
             });
@@ -360,11 +361,11 @@ impl Beat {
     }
 
     fn show(&self, now: Now) {
-        let active = self.duty.active().map(|id| match self.others.get(&id) {
+        let active = self.failover.active().map(|id| match self.others.get(&id) {
             Some(other) => other.name.to_string(),
             None => "this one".to_owned(),
         });
-        let silent_max_ms = self.duty.takeover_ms();
+        let silent_max_ms = self.failover.takeover_ms();
         let peers = self.others.values().map(|other| {
             let silent_ms = other.beat.as_ref().map(|(_, at)| now.since_ms(*at));
             let stage = match &other.beat {
@@ -378,13 +379,13 @@ impl Beat {
             }
         });
         self.shared.set_view(View {
-            stage: self.duty.stage(),
-            epoch: self.duty.epoch(),
+            stage: self.failover.stage(),
+            epoch: self.failover.epoch(),
             active,
             flows_synced: self.sink.is_synced(),
-            store: self.referee.as_ref().map(Referee::health),
+            store: self.lease_observer.as_ref().map(LeaseObserver::health),
             peers: peers.collect(),
-            table: Arc::clone(self.keeper.table()),
+            table: Arc::clone(self.publisher.table()),
             applied: self.applied,
             expectations: self.expectations(),
         });
@@ -397,11 +398,11 @@ impl Beat {
             let (name, address) = (other.name.to_string(), other.address);
             Some(Peer { name, address, mac: beat.mac, mtu: 0 })
         });
-        let nodes = self.keeper.watch().living().filter_map(|beat| {
+        let nodes = self.publisher.detector().living().filter_map(|beat| {
             let (name, &address) = (beat.name.to_string(), beat.addresses.first()?);
             Some(Peer { name, address, mac: beat.mac, mtu: beat.mtu })
         });
-        let active = self.duty.active().and_then(|id| self.others.get(&id));
+        let active = self.failover.active().and_then(|id| self.others.get(&id));
         Expectations {
             is_active: self.is_active(),
             active: active.and_then(|other| other.beat.as_ref()).map(|(beat, _)| beat.mac),
@@ -410,7 +411,7 @@ impl Beat {
     }
 
     fn is_active(&self) -> bool {
-        self.duty.stage() == Stage::Active
+        self.failover.stage() == Stage::Active
     }
 
     fn nodes(&self) -> impl Iterator<Item = PeerId> {
@@ -428,7 +429,7 @@ impl Beat {
     }
 
     fn send_table(&mut self, to: PeerId) {
-        let table = Table::clone(self.keeper.table());
+        let table = Table::clone(self.publisher.table());
         self.send(to, &Message::Table(table));
     }
 

@@ -1,11 +1,12 @@
-//! The thread of the links: tells coordinators what is held, asks them for
-//! workers, and keeps what they say of the other nodes.
+//! This node's end of its links to all coordinators, in the thread of the links: tells
+//! coordinators what is held, asks them for workers, and keeps what they say of the other
+//! nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use skep_directory::{Inventory, Reply, Ring};
+use skep_directory::{Inventory, RendezvousHash, Reply};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::link::MemberId;
@@ -20,8 +21,8 @@ use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
 
-/// See the module.
-pub(super) struct Desk {
+/// The state machine of this node's links to all coordinators.
+pub(super) struct CoordinatorLinks {
     parts: ClusterParts,
     store: Arc<Store>,
     announced: Arc<Announced>,
@@ -53,7 +54,7 @@ struct Question {
     answer: oneshot::Sender<Option<Reply<Peer>>>,
 }
 
-impl Desk {
+impl CoordinatorLinks {
     pub(super) fn new(
         parts: ClusterParts,
         store: Arc<Store>,
@@ -127,8 +128,8 @@ impl Desk {
                 self.welcomed(link, is_active.then_some(epoch), &members);
             }
             ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
-            ToNode::Tail { names, standings, roomiest } => {
-                self.store.told_standings(&names, &standings, roomiest.is_some());
+            ToNode::Tail { names, replica_statuses, roomiest } => {
+                self.store.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
                 let members = self.links.get(&link).map(|it| &it.members);
                 let peer = roomiest.and_then(|id| members?.get(&id).copied());
                 self.roomiest.store(peer.map(Arc::new));
@@ -146,7 +147,7 @@ impl Desk {
         };
         let known = members.iter().map(peer).collect::<HashMap<_, _>>();
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone()));
-        let ring = Some(Ring::new(owners));
+        let rendezvous = Some(RendezvousHash::new(owners));
         let peers = known.values().copied().collect();
         let coordinator = self.links.entry(link).or_default();
         (coordinator.active_in, coordinator.members) = (active_in, known);
@@ -154,7 +155,7 @@ impl Desk {
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(View { ring, peers, is_linked, linked_since_ms }));
+            self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
         }
     }
 
@@ -162,10 +163,10 @@ impl Desk {
     fn publish_linked(&self) {
         let is_linked = self.active().is_some();
         let known = self.view.load();
-        let (ring, peers) = (known.ring.clone(), known.peers.clone());
+        let (rendezvous, peers) = (known.rendezvous.clone(), known.peers.clone());
         let active = self.active().and_then(|link| self.links.get(&link));
         let linked_since_ms = active.map_or(0, |coordinator| coordinator.since_ms);
-        self.view.store(Arc::new(View { ring, peers, is_linked, linked_since_ms }));
+        self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
     }
 
     /// The link to who answers, in the latest epoch if several do.

@@ -1,4 +1,4 @@
-//! Makes clients of a machine that has died find it out.
+//! Provokes RSTs for the clients of a machine that has died, so that they find it out.
 //!
 //! ```text
 //!   guard                              client                 dispatcher, nodes
@@ -18,48 +18,49 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 
 use crate::error::{Error, NET_RAW};
 use crate::frame::question_of_connection;
-use crate::limits::{ROUSE_AGAIN, ROUSE_PAUSE, ROUSE_ROUNDS, ROUSED_AT_ONCE};
+use crate::limits::{PROVOKE_AGAIN, PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ONCE};
 
 /// Two sequence numbers so far from each other that no window has both.
 const SEQUENCES: [u32; 2] = [0, 1 << 31];
 
-/// What became of a round.
+/// Outcome of a round: how many clients were made to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Roused {
-    /// Clients that were asked.
+pub struct ProvokedClients {
+    /// Clients that were sent the question.
     pub asked: u64,
     /// Clients that this machine could not send to.
     pub failed: u64,
 }
 
-/// Asks the client of each of these connections to `service`, an address of this
-/// machine, what it expects. Takes a second for 50,000 of them. Needs CAP_NET_RAW.
-pub fn rouse(service: SocketAddr, clients: &[SocketAddr]) -> Result<Roused, Error> {
+/// Provokes an RST for each of these connections to `service`, an address of
+/// this machine: asks the client what it expects, and its answer is reset.
+/// Takes a second for 50,000 of them. Needs CAP_NET_RAW.
+pub fn provoke_rst(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
     let socket = open(service.ip()).map_err(|cause| {
         Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)
     })?;
-    let mut roused = Roused::default();
-    for round in 0..ROUSE_ROUNDS {
+    let mut provoked = ProvokedClients::default();
+    for round in 0..PROVOKE_ROUNDS {
         if round > 0 {
-            std::thread::sleep(ROUSE_AGAIN);
+            std::thread::sleep(PROVOKE_AGAIN);
         }
-        roused = ask_all(&socket, service, clients);
+        provoked = ask_all(&socket, service, clients);
     }
-    Ok(roused)
+    Ok(provoked)
 }
 
-fn ask_all(socket: &Socket, service: SocketAddr, clients: &[SocketAddr]) -> Roused {
-    let mut roused = Roused::default();
-    for some in clients.chunks(ROUSED_AT_ONCE) {
+fn ask_all(socket: &Socket, service: SocketAddr, clients: &[SocketAddr]) -> ProvokedClients {
+    let mut provoked = ProvokedClients::default();
+    for some in clients.chunks(PROVOKED_AT_ONCE) {
         for &client in some {
             match ask(socket, service, client) {
-                Ok(()) => roused.asked += 1,
-                Err(_) => roused.failed += 1,
+                Ok(()) => provoked.asked += 1,
+                Err(_) => provoked.failed += 1,
             }
         }
-        std::thread::sleep(ROUSE_PAUSE);
+        std::thread::sleep(PROVOKE_PAUSE);
     }
-    roused
+    provoked
 }
 
 fn open(source: IpAddr) -> io::Result<Socket> {

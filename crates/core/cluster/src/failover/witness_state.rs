@@ -1,4 +1,4 @@
-//! Whom a node hears: what it may witness, and whose tables it waits for.
+//! The witness state of a node: which dispatchers it hears, and so what it may tell of them.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::message::{DispatcherBeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
-/// Remembers the last beat of each dispatcher.
+/// Keeps the last heartbeat of each dispatcher, by which a node tells whether the active one lives.
 #[derive(Clone, Debug, Default)]
-pub struct Ear {
+pub struct WitnessState {
     last: BTreeMap<PeerId, Heard>,
 }
 
@@ -21,7 +21,7 @@ struct Heard {
     at: Now,
 }
 
-impl Ear {
+impl WitnessState {
     /// A dispatcher's beat came. Beats must be authentic and fresh. False if it
     /// came after a later one, or is from one dispatcher more than can be.
     pub fn heard(&mut self, now: Now, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) -> bool {

@@ -1,9 +1,8 @@
-//! Who owns a segment while no coordinator answers.
+//! Who owns a segment while no coordinator answers: rendezvous hashing.
 //!
-//! Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam,
-//! SODA 2018). The order of owners is that of the highest random weight (Thaler,
-//! Ravishankar, 1998): what one owner can't take spreads over all others, not
-//! over one neighbour.
+//! The order of owners is that of the highest random weight (Thaler, Ravishankar, 1998),
+//! with bounded loads (Mirrokni, Thorup, Zadimoghaddam, SODA 2018): what one owner can't
+//! take spreads over all others, not over one neighbour.
 //!
 //! Invariants: whoever knows the same names computes the same order, whatever
 //! their numbers; all own alike; a member that comes or goes moves only what it owns.
@@ -14,9 +13,11 @@ use skep_wire::message::Name;
 
 use crate::limits::{BOUND_PERCENT, OWNER_LOAD_FLOOR_BYTES};
 
-/// The members, each with a number (or whatever names it) of the caller's.
+/// Assigns each segment an owner among the members, by rendezvous hashing (highest random
+/// weight) with bounded loads. Each member has a number (or whatever names it) of the
+/// caller's.
 #[derive(Clone, Debug)]
-pub struct Ring<P> {
+pub struct RendezvousHash<P> {
     members: Vec<Owner<P>>,
 }
 
@@ -27,8 +28,8 @@ struct Owner<P> {
     seed: u64,
 }
 
-impl<P: Copy> Ring<P> {
-    /// A ring of members.
+impl<P: Copy> RendezvousHash<P> {
+    /// The hash over these members.
     pub fn new(members: impl IntoIterator<Item = (P, Name)>) -> Self {
         let owner = |(id, name): (P, Name)| {
             let seed = stable_hash(name.as_str().as_bytes(), 0);

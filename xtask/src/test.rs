@@ -1,0 +1,231 @@
+//! `cargo xtask test`: all tests of the workspace, with the seconds that each executable takes.
+//!
+//! `cargo test` runs one executable after the other. Most of the time of some goes in waiting
+//! for timers and peers: two of these run at a time. All others have the machine to themselves.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+/// Test targets that use less than half of two cores; the longest first.
+const WAITING: [&str; 4] = ["direct", "adversary", "store", "lab"];
+
+/// Executables that wait, at a time.
+const LANES: usize = 2;
+
+/// So many of the slowest are listed at the end.
+const LISTED_MAX: usize = 12;
+
+/// Builds and runs all tests of the workspace.
+///
+/// # Errors
+/// Names the executables in which a test failed; all have run then.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let (mut waiting, others): (Vec<_>, Vec<_>) =
+        build(root)?.into_iter().partition(|it| it.waits_at().is_some());
+    waiting.sort_by_key(Executable::waits_at);
+    let mut outcomes = in_lanes(root, 1, others)?;
+    outcomes.extend(in_lanes(root, LANES, waiting)?);
+    summarise(outcomes)
+}
+
+/// A test target that has been built.
+#[derive(Debug)]
+struct Executable {
+    package: String,
+    target: String,
+    is_test_target: bool,
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Executable {
+    /// Its place in [`WAITING`].
+    fn waits_at(&self) -> Option<usize> {
+        WAITING.iter().position(|name| self.is_test_target && *name == self.target)
+    }
+
+    fn name(&self) -> String {
+        match self.is_test_target {
+            true => format!("{} {}", self.package, self.target),
+            false => format!("{} (unit)", self.package),
+        }
+    }
+}
+
+/// What came of one.
+#[derive(Debug)]
+struct Outcome {
+    name: String,
+    seconds: f64,
+    status: ExitStatus,
+    counts: Counts,
+}
+
+/// As the harness counts tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+fn build(root: &Path) -> Result<Vec<Executable>> {
+    let output = Command::new("cargo")
+        .current_dir(root)
+        .args(["test", "--workspace", "--tests", "--no-run"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo")?;
+    ensure!(output.status.success(), "the tests do not build");
+    let text = String::from_utf8(output.stdout).context("what cargo says")?;
+    text.lines().filter_map(|line| executable(line).transpose()).collect()
+}
+
+/// The test executable that a line of cargo's messages is about.
+fn executable(line: &str) -> Result<Option<Executable>> {
+    let message: Value = serde_json::from_str(line).context("a message of cargo")?;
+    let text = |pointer: &str| message.pointer(pointer).and_then(Value::as_str);
+    let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
+    let (Some(file), true) = (text("/executable"), is_test) else { return Ok(None) };
+    let manifest = PathBuf::from(text("/manifest_path").context("a manifest's path")?);
+    let folder = manifest.parent().context("a manifest's folder")?;
+    Ok(Some(Executable {
+        package: package_name(text("/package_id").unwrap_or_default(), folder),
+        target: text("/target/name").context("a target's name")?.to_owned(),
+        is_test_target: text("/target/kind/0") == Some("test"),
+        folder: folder.to_owned(),
+        file: file.into(),
+    }))
+}
+
+/// The package's name: ids are `path+file:///FOLDER#NAME@VERSION`, or without the name where
+/// the folder has it.
+fn package_name(id: &str, folder: &Path) -> String {
+    let behind = id.rsplit('#').next().unwrap_or_default();
+    match behind.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    }
+}
+
+/// Runs all, so many at a time, in their order.
+fn in_lanes(root: &Path, lanes: usize, all: Vec<Executable>) -> Result<Vec<Outcome>> {
+    let queue = Mutex::new(VecDeque::from(all));
+    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let lane = || -> Result<Vec<Outcome>> {
+        std::iter::from_fn(next).map(|one| run_one(root, &one)).collect()
+    };
+    thread::scope(|scope| {
+        let running: Vec<_> = (0..lanes).map(|_| scope.spawn(lane)).collect();
+        let mut outcomes = Vec::new();
+        for lane in running {
+            let Ok(done) = lane.join() else { bail!("a lane of tests panicked") };
+            outcomes.extend(done?);
+        }
+        Ok(outcomes)
+    })
+}
+
+/// Runs one as cargo does, and prints all that it said when it has ended.
+fn run_one(root: &Path, one: &Executable) -> Result<Outcome> {
+    let log = one.file.with_extension("log");
+    println!("     Running {} ({}, log in {})", one.name(), one.file.display(), log.display());
+    let (mut said, begun) = (new_file(&log)?, Instant::now());
+    let status = Command::new(root.join("xtask/runner.sh"))
+        .arg(&one.file)
+        .current_dir(&one.folder)
+        .env("CARGO_MANIFEST_DIR", &one.folder)
+        .stdout(said.try_clone().context("a file's second handle")?)
+        .stderr(said.try_clone().context("a file's second handle")?)
+        .status()
+        .with_context(|| one.name())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    let mut bytes = Vec::new();
+    said.rewind().and_then(|()| said.read_to_end(&mut bytes)).context("what tests said")?;
+    let text = String::from_utf8_lossy(&bytes);
+    // One call for all: what two lanes say does not mix.
+    let all = format!("\n     {} took {seconds:.1} s\n{text}", one.name());
+    std::io::stdout().lock().write_all(all.as_bytes()).context("standard output")?;
+    Ok(Outcome { name: one.name(), seconds, status, counts: counts(&text) })
+}
+
+/// An empty file, beside the executable: who waits for a test can read what it says so far.
+fn new_file(path: &Path) -> Result<File> {
+    let file = File::options().read(true).write(true).create(true).truncate(true).open(path);
+    file.with_context(|| path.display().to_string())
+}
+
+/// The counts of `test result: ok. 1 passed; 0 failed; 2 ignored; ...`.
+fn counts(text: &str) -> Counts {
+    let Some(line) = text.lines().rfind(|line| line.starts_with("test result: ")) else {
+        return Counts::default();
+    };
+    let words: Vec<&str> = line.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+    let count = |what| {
+        let number = words.windows(2).find(|pair| pair[1] == what).map(|pair| pair[0].parse());
+        number.and_then(Result::ok).unwrap_or(0)
+    };
+    Counts { passed: count("passed"), failed: count("failed"), ignored: count("ignored") }
+}
+
+fn summarise(mut outcomes: Vec<Outcome>) -> Result<()> {
+    outcomes.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+    println!("\nseconds of the slowest of {} executables:", outcomes.len());
+    for outcome in outcomes.iter().take(LISTED_MAX) {
+        println!("{:>8.1}  {}", outcome.seconds, outcome.name);
+    }
+    let sum = |of: fn(&Counts) -> u64| outcomes.iter().map(|it| of(&it.counts)).sum::<u64>();
+    let (passed, failed, ignored) =
+        (sum(|it| it.passed), sum(|it| it.failed), sum(|it| it.ignored));
+    let failures = outcomes.iter().filter(|it| !it.status.success());
+    let ended_badly: Vec<String> =
+        failures.map(|it| format!("{} ({})", it.name, it.status)).collect();
+    for failure in &ended_badly {
+        println!("FAILED: {failure}");
+    }
+    let result = if ended_badly.is_empty() { "ok" } else { "FAILED" };
+    println!("\ntest result: {result}. {passed} passed; {failed} failed; {ignored} ignored");
+    ensure!(ended_badly.is_empty(), "tests failed in: {}", ended_badly.join(", "));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    #[test]
+    fn counts_are_those_of_the_harness() {
+        let text = "running 3 tests\ntest result: FAILED. 1 passed; 2 failed; 30 ignored; \
+                    0 measured; 0 filtered out; finished in 0.00s\n\nerror\n";
+        assert_eq!(counts(text), Counts { passed: 1, failed: 2, ignored: 30 });
+        assert_eq!(counts("it ended before it said anything"), Counts::default());
+    }
+
+    #[test]
+    fn only_messages_of_test_executables_are_some() {
+        let line = |test: bool, executable: &str| {
+            format!(
+                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///a/b#1.0.0\",\
+                 \"manifest_path\":\"/a/b/Cargo.toml\",\"target\":{{\"kind\":[\"test\"],\
+                 \"name\":\"direct\"}},\"profile\":{{\"test\":{test}}},\"executable\":{executable}}}"
+            )
+        };
+        let found = executable(&line(true, "\"/t/direct-1\"")).unwrap().unwrap();
+        assert_eq!((found.name().as_str(), found.waits_at()), ("b direct", Some(0)));
+        assert!(executable(&line(false, "\"/t/skep\"")).unwrap().is_none());
+        assert!(executable(&line(true, "null")).unwrap().is_none());
+        assert!(executable("{\"reason\":\"build-finished\",\"success\":true}").unwrap().is_none());
+    }
+}
