@@ -2,6 +2,7 @@
 //! that user cannot read or write what it must.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
@@ -26,6 +27,13 @@ fn site() -> Site {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn answers(address: SocketAddr) -> bool {
+    RawClient::try_connect(address).is_ok_and(|mut client| {
+        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.try_response().is_ok()
+    })
 }
 
 fn text(path: &Path) -> &str {
@@ -154,8 +162,9 @@ fn so_is_all_that_skep_up_starts_also_what_it_starts_again() {
         let dispatcher = before.iter().find(|pid| command_line(**pid).contains("dispatcher"));
         rustix::process::kill_process(*dispatcher.unwrap(), Signal::KILL).unwrap();
         let address = listen.parse().unwrap();
+        // Its socket listens while it is root still; who answers has dropped that.
         poll_until(PATIENCE, "the dispatcher is back", || {
-            servers().len() == 3 && servers() != before && RawClient::try_connect(address).is_ok()
+            servers().len() == 3 && servers() != before && answers(address)
         });
         servers().iter().for_each(|pid| assert_serves(*pid, &[]));
         skep.signal(Signal::TERM);
