@@ -223,10 +223,16 @@ impl CacheCluster {
         serde_json::from_str(&text).expect("JSON of ours")
     }
 
+    /// The page of metrics of a process.
+    #[track_caller]
+    pub fn metrics(&self, name: &str) -> String {
+        self.ask_socket(name, "/api/v1/metrics")
+    }
+
     /// A counter of a process, 0 if there is none.
     #[track_caller]
     pub fn metric(&self, name: &str, metric: &str) -> u64 {
-        let text = self.ask_socket(name, "/api/v1/metrics");
+        let text = self.metrics(name);
         let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
         line.and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0) as u64
     }

@@ -308,12 +308,18 @@ impl DirectCluster {
         status[part].clone()
     }
 
+    /// The page of metrics of a process.
+    #[track_caller]
+    pub fn metrics(&self, name: &str) -> String {
+        let address = (IpAddr::from([127, 0, 0, 1]), METRICS_PORT).into();
+        let read = || RawClient::connect(address).get("/metrics").text();
+        self.machine(name).run(read).expect("the machine runs")
+    }
+
     /// A sample of a process's metrics, by its name with labels.
     #[track_caller]
     pub fn metric(&self, name: &str, sample: &str) -> f64 {
-        let address = (IpAddr::from([127, 0, 0, 1]), METRICS_PORT).into();
-        let read = || RawClient::connect(address).get("/metrics").text();
-        let text = self.machine(name).run(read).expect("the machine runs");
+        let text = self.metrics(name);
         let of = |line: &str| line.strip_prefix(sample)?.strip_prefix(' ')?.parse().ok();
         text.lines().find_map(of).unwrap_or_else(|| panic!("no {sample} in:\n{text}"))
     }

@@ -41,6 +41,7 @@ pub mod origin;
 mod port;
 pub mod privileges;
 mod process;
+pub mod promtool;
 mod response;
 pub mod rewrite;
 mod seen;

@@ -5,7 +5,7 @@ pub const ORIGIN: &str = "skep_cluster_cache_total{outcome=\"origin\"}";
 
 /// Filled remotely: got from where they come from by a node with more room, and read
 /// along.
-pub const REMOTE_FILLS: &str = "skep_cluster_cache_total{outcome=\"placed\"}";
+pub const REMOTE_FILLS: &str = "skep_cluster_cache_total{outcome=\"remote_fill\"}";
 
 /// Got from a node that has them.
 pub const PEER: &str = "skep_cluster_cache_total{outcome=\"peer_hit\"}";

@@ -163,7 +163,7 @@ fn cache_node(member: &MemberView) -> CacheNode {
 fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     let gauge = |name: &str, help: &str, read: fn(&CacheView) -> f64| {
         let own = Arc::clone(coordination);
-        registry.register_gauge(name, &[], help, Box::new(move || read(&own.view())));
+        registry.register(name, &[], help, Box::new(move || read(&own.view())));
     };
     gauge("skep_coordinator_active", "Whether this coordinator answers nodes.", |view| {
         f64::from(u8::from(view.is_active))
@@ -171,7 +171,7 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     gauge("skep_coordinator_segments", "Segments that some node holds.", |view| {
         view.counters.entries as f64
     });
-    gauge("skep_coordinator_copies", "Segments times their holders.", |view| {
+    gauge("skep_coordinator_replicas", "Segments times their holders.", |view| {
         view.counters.holdings as f64
     });
     gauge("skep_coordinator_leases", "Fills under way.", |view| view.counters.leases as f64);
@@ -185,10 +185,10 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         let sample = |(outcome, purges)| (labels([("outcome", outcome)]), purges as f64);
         [("complete", complete), ("incomplete", incomplete)].map(sample).to_vec()
     };
-    let help = "Purges since the start: acknowledged by all linked nodes in time, or not.";
-    registry.register_gauges("skep_coordinator_purges", help, Box::new(read));
+    let help = "Purges, by whether all linked nodes acknowledged them in time.";
+    registry.register_samples("skep_coordinator_purges_total", help, Box::new(read));
     let own = Arc::clone(coordination);
-    registry.register_gauge(
+    registry.register(
         "skep_coordinator_purge_seconds_max",
         &[],
         "The longest that a purge took until all linked nodes had acknowledged it.",
@@ -199,8 +199,8 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         let sample = |(kind, answers): (_, u64)| (labels([("kind", kind)]), answers as f64);
         answers(&own.view().counters).map(sample).to_vec()
     };
-    let help = "Answers of the coordinator since the start, and what went wrong, by kind.";
-    registry.register_gauges("skep_coordinator_answers", help, Box::new(read));
+    let help = "Answers of the coordinator, and what went wrong, by kind.";
+    registry.register_samples("skep_coordinator_answers_total", help, Box::new(read));
 }
 
 /// `all`: of the links of a coordinator, of a node; a process may have both.
@@ -213,8 +213,8 @@ fn register_streams(registry: &Registry, all: Vec<Arc<StreamCounts>>) {
         };
         StreamCount::ALL.map(sample).to_vec()
     };
-    let help = "Events of streams with other machines since the start, by kind.";
-    registry.register_gauges("skep_stream_events", help, Box::new(read));
+    let help = "Events of streams with other machines, by kind.";
+    registry.register_samples("skep_stream_events_total", help, Box::new(read));
     let read = move || {
         let samples = |reason: Reason| {
             let here: u64 = all.iter().map(|it| it.refused_here(reason)).sum();
@@ -226,8 +226,8 @@ fn register_streams(registry: &Registry, all: Vec<Arc<StreamCounts>>) {
         };
         Reason::ALL.into_iter().flat_map(samples).collect()
     };
-    let help = "Streams refused since the start, by this side or the other, and why.";
-    registry.register_gauges("skep_streams_refused", help, Box::new(read));
+    let help = "Streams refused, by this side or the other, and why.";
+    registry.register_samples("skep_streams_refused_total", help, Box::new(read));
 }
 
 fn labels<const N: usize>(labels: [(&str, &str); N]) -> Labels {

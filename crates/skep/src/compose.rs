@@ -130,7 +130,7 @@ impl Process {
         for dispatcher in &dispatchers {
             dispatcher.start_checks(&workers.handles()[0]);
         }
-        skep_dispatcher::register_gauges(&registry, &dispatchers);
+        skep_dispatcher::register_metrics(&registry, &dispatchers);
         let running = Running::new(
             config,
             roles,
@@ -268,7 +268,7 @@ fn register_tasks(registry: &Registry, workers: &Workers) {
     let handles = workers.handles().to_vec();
     let tasks = move || handles.iter().map(WorkerHandle::tasks).sum::<usize>() as f64;
     let help = "Tasks of all workers: one for each connection, and what runs behind replies.";
-    registry.register_gauge("skep_tasks", &[], help, Box::new(tasks));
+    registry.register("skep_tasks", &[], help, Box::new(tasks));
 }
 
 /// Gives every worker its socket of every listener, and the handler behind it.

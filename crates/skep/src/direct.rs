@@ -231,8 +231,8 @@ fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     register_datagrams(registry, move |reason| own.datagrams().refused(reason));
     let own = Arc::clone(direct);
     let help = "Packets steered to a node since the program was loaded.";
-    registry.register_gauges(
-        "skep_direct_node_packets",
+    registry.register_samples(
+        "skep_direct_node_packets_total",
         help,
         Box::new(move || {
             let counters = own.counters();
@@ -246,18 +246,18 @@ fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     let help = "Whether this dispatcher is the active one.";
     let read = move || f64::from(u8::from(own.status().stage == "active"));
-    registry.register_gauge("skep_direct_active", &[], help, Box::new(read));
+    registry.register("skep_direct_active", &[], help, Box::new(read));
     let own = Arc::clone(direct);
     let help = "Epoch of the active dispatcher, as far as it is known here.";
     let read = move || own.status().epoch as f64;
-    registry.register_gauge("skep_direct_epoch", &[], help, Box::new(read));
+    registry.register("skep_direct_epoch", &[], help, Box::new(read));
 }
 
 fn register_store(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
     let help = "Endpoints of the store that dispatchers share that answer.";
     let read = move || own.status().store_answering.unwrap_or(0) as f64;
-    registry.register_gauge("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
+    registry.register("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
 }
 
 fn register_packets(
@@ -269,7 +269,7 @@ fn register_packets(
         (vec![("verdict".to_owned(), verdict.name().to_owned())], count.packets as f64)
     };
     let read = move || counters().verdicts.iter().map(sample).collect();
-    registry.register_gauges("skep_direct_packets", help, Box::new(read));
+    registry.register_samples("skep_direct_packets_total", help, Box::new(read));
 }
 
 /// What came by UDP and did not count.
@@ -284,7 +284,7 @@ pub(crate) fn register_datagrams(
         };
         OpenError::ALL.iter().map(sample).collect()
     };
-    registry.register_gauges("skep_datagrams_refused", help, Box::new(read));
+    registry.register_samples("skep_datagrams_refused_total", help, Box::new(read));
 }
 
 /// Fates that some packet met.

@@ -73,7 +73,7 @@ impl Running {
         reporting: Reporting,
     ) -> Self {
         if let Some(node) = &node {
-            register_node_gauges(&registry, node);
+            register_node_metrics(&registry, node);
         }
         Self {
             roles,
@@ -200,51 +200,53 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn register_node_gauges(registry: &Registry, node: &Arc<Node>) {
-    let gauge = |name: &str, help: &str, read: fn(&Node) -> f64| {
+fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
+    let value = |name: &str, help: &str, read: fn(&Node) -> f64| {
         let node = Arc::clone(node);
-        registry.register_gauge(name, &[], help, Box::new(move || read(&node)));
+        registry.register(name, &[], help, Box::new(move || read(&node)));
     };
-    gauge("skep_cache_bytes", "Bytes of segments that the cache holds.", |node| {
+    value("skep_cache_bytes", "Bytes of segments that the cache holds.", |node| {
         node.store_stats().indexed_bytes as f64
     });
-    gauge("skep_cache_spare_bytes", "Of these, bytes that another node keeps, too.", |node| {
+    value("skep_cache_redundant_bytes", "Of these, bytes that another node keeps, too.", |node| {
         node.store_stats().redundant_bytes as f64
     });
-    gauge(
+    value(
         "skep_cache_alive_bytes",
         "Bytes in memory: segments held by the cache or pinned by replies, heads, indexes.",
         |node| node.store_stats().alive_bytes as f64,
     );
-    gauge(
+    value(
         "skep_cache_pinned_bytes",
         "Bytes of segments that replies and fills hold and the cache does not.",
         |node| node.store_stats().pinned_bytes as f64,
     );
-    gauge("skep_cache_segments", "Segments that the cache holds.", |node| {
+    value("skep_cache_segments", "Segments that the cache holds.", |node| {
         node.store_stats().segments as f64
     });
-    gauge("skep_purges", "News of purges that were applied.", |node| node.purge_counts().0 as f64);
-    gauge("skep_purged_objects", "Objects found purged when they were asked for.", |node| {
+    value("skep_purges_applied_total", "Purges that this node heard of and applied.", |node| {
+        node.purge_counts().0 as f64
+    });
+    value("skep_purged_objects_total", "Objects found purged when they were asked for.", |node| {
         node.purge_counts().1 as f64
     });
-    gauge("skep_origin_bytes", "Bytes of bodies that came from origins.", |node| {
+    value("skep_origin_bytes_total", "Bytes of bodies received from origins.", |node| {
         node.origin_totals().body_bytes as f64
     });
-    let gauges = |name: &str, help: &str, read: fn(&Node) -> Vec<(&'static str, u64)>| {
+    let samples = |name: &str, help: &str, read: fn(&Node) -> Vec<(&'static str, u64)>| {
         let node = Arc::clone(node);
         let label =
             |(kind, value): (&str, u64)| (vec![("kind".to_owned(), kind.to_owned())], value as f64);
         let read = move || read(&node).into_iter().map(label).collect();
-        registry.register_gauges(name, help, Box::new(read));
+        registry.register_samples(name, help, Box::new(read));
     };
-    gauges("skep_cache_removals", "What left the cache since the start, by kind.", |node| {
+    samples("skep_cache_removals_total", "What left the cache, by kind.", |node| {
         node.cache_removals()
     });
-    gauges("skep_origin_requests", "Requests to origins since the start, by kind.", |node| {
+    samples("skep_origin_requests_total", "Requests to origins, by kind.", |node| {
         node.origin_requests()
     });
-    gauges("skep_origin_failures", "Failures of origins since the start, by kind.", |node| {
+    samples("skep_origin_failures_total", "Failures of origins, by kind.", |node| {
         node.origin_failures()
     });
 }

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{assert_same, version, version_of};
 use skep_tests::sought::{ORIGIN, OWNER, PEER};
-use skep_tests::{Load, PATIENCE, RawClient, Site, poll_until};
+use skep_tests::{Load, PATIENCE, RawClient, Site, poll_until, promtool};
 
 fn cache_status(cluster: &CacheCluster, node: &str, path: &str) -> String {
     let response = cluster.get(node, path);
@@ -36,12 +36,22 @@ fn what_one_node_has_read_the_others_get_from_it() {
     cluster.wait_sum(PEER, 10);
     assert_eq!(cluster.sum(ORIGIN), 5, "each segment was read once");
     // What another keeps, too, is to leave first.
-    let redundant = |node| cluster.metric(node, "skep_cache_spare_bytes");
+    let redundant = |node| cluster.metric(node, "skep_cache_redundant_bytes");
     let all = 5 + large.len() as u64;
     // Each of five segments takes a little beside its bytes.
     let is_all = |bytes: u64| (all..all + 5 * 1024).contains(&bytes);
     let redundant = ["node-1", "node-2", "node-3"].map(redundant);
     assert!(redundant[0] == 0 && is_all(redundant[1]) && is_all(redundant[2]), "{redundant:?}");
+}
+
+#[test]
+fn prometheus_finds_no_fault_with_the_metrics() {
+    let site = Site::new().with("small", "small");
+    let cluster = CacheCluster::start(1, 2, site, "");
+    assert_eq!(cache_status(&cluster, "node-1", "/small"), "skep; fwd=uri-miss; stored");
+    for process in ["node-1", "dispatcher-1"] {
+        promtool::assert_clean(&cluster.metrics(process));
+    }
 }
 
 #[test]

@@ -195,12 +195,12 @@ fn who_does_not_show_the_key_is_not_fetched_from() {
     get_all(&cluster, "node-1", &names, &body);
     [LOST, ORIGIN].iter().for_each(|metric| cluster.wait_sum(metric, 4));
     let refused = |by, reason| {
-        cluster.sum(&format!("skep_streams_refused{{by=\"{by}\",reason=\"{reason}\"}}"))
+        cluster.sum(&format!("skep_streams_refused_total{{by=\"{by}\",reason=\"{reason}\"}}"))
     };
     assert_eq!(refused("here", "proof"), 1);
     assert_eq!(refused("here", "version"), 1);
     assert_eq!(refused("there", "full"), 1);
-    assert_eq!(cluster.sum("skep_stream_events{kind=\"ungreeted\"}"), 1);
+    assert_eq!(cluster.sum("skep_stream_events_total{kind=\"ungreeted\"}"), 1);
     assert!(fakes.iter().all(|fake| fake.asked().is_empty()));
 }
 

@@ -58,7 +58,7 @@ fn readers_at_random_offsets_cost_the_origin_the_file_once() {
     PATTERN.fill(0, &mut bytes);
     let origin = Origin::of(bytes, "\"v1\"", "Cache-Control: max-age=3600\r\n");
     let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), CACHE);
-    let percent = || cluster.sum("skep_origin_bytes") * 100 / LEN;
+    let percent = || cluster.sum("skep_origin_bytes_total") * 100 / LEN;
     let parts = Parts {
         targets: NODES.map(|node| Target::new(cluster.outer(node), "/film")).into(),
         object_bytes: LEN,

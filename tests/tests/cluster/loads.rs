@@ -143,7 +143,7 @@ impl Cluster {
     }
 
     fn refused(&self, reason: &str) -> u64 {
-        self.metric(&format!("skep_datagrams_refused{{reason=\"{reason}\"}}"))
+        self.metric(&format!("skep_datagrams_refused_total{{reason=\"{reason}\"}}"))
     }
 
     /// Clients of a node, past the dispatcher, that ask for the big file and
@@ -202,7 +202,7 @@ fn a_node_with_slow_readers_shows_it_and_gets_fewer_requests() {
             && cluster.load("node-1")["requests_in_flight"] == 0
     });
     assert!(cluster.metric("skep_report_bytes_outstanding{node=\"node-1\"}") == 0);
-    assert!(cluster.metric("skep_reports{outcome=\"taken\"}") > 0);
+    assert!(cluster.metric("skep_load_reports_total{outcome=\"taken\"}") > 0);
 }
 
 #[test]
@@ -281,10 +281,10 @@ fn garbage_and_replays_are_counted_and_change_nothing() {
     });
     assert!(cluster.bytes_outstanding("node-1") > 1 << 20);
     assert_eq!(cluster.bytes_outstanding("node-2"), 0);
-    let taken = || cluster.metric("skep_reports{outcome=\"taken\"}");
+    let taken = || cluster.metric("skep_load_reports_total{outcome=\"taken\"}");
     let before = taken();
     poll_until(PATIENCE, "loads are heard as ever", || taken() > before + 4);
-    assert_eq!(cluster.metric("skep_reports{outcome=\"strange\"}"), 0);
+    assert_eq!(cluster.metric("skep_load_reports_total{outcome=\"strange\"}"), 0);
     drop(cluster);
     // Ends the tap.
     attacker.send_to(&[], between.local_addr().unwrap()).unwrap();

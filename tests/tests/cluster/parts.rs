@@ -177,6 +177,8 @@ fn a_node_dies_with_its_part_and_comes_back_with_it() {
                 // What was found within the interval may be in memory still.
                 let is_lost = matches!(lost.status, 404 | 502 | 503);
                 assert!(is_lost || version_of(&lost.body) == Ok(number), "{}", lost.status);
+                let says = lost.header("cache-status").unwrap_or_default();
+                assert!(lost.status != 502 || says == "skep; fwd=miss; detail=peer", "{says}");
                 for home in ["node-1", "node-2"] {
                     let there = cluster.get(node, &format!("/{home}-{number}"));
                     assert_same(&there.body, &version(number, 50_000));

@@ -182,7 +182,7 @@ fn a_fill_under_way_is_not_taken_for_what_comes_after_the_purge() {
     let mut waiting = RawClient::connect(cluster.outer("node-1"));
     waiting.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
     poll_until(PATIENCE, "half of it is there", || {
-        cluster.metric("node-1", "skep_origin_bytes") >= SEGMENT as u64 / 2
+        cluster.metric("node-1", "skep_origin_bytes_total") >= SEGMENT as u64 / 2
     });
     let newer = new.clone();
     origin.follow(move |asked| Answer::of(asked, &newer, "\"v2\"", FRESH));
@@ -280,7 +280,9 @@ fn a_node_that_was_away_applies_what_it_missed() {
     cluster.wait_linked(2);
     cluster.run("node-3");
     cluster.wait_linked(3);
-    poll_until(PATIENCE, "it is told", || cluster.metric("node-3", "skep_purges") > 0);
+    poll_until(PATIENCE, "it is told", || {
+        cluster.metric("node-3", "skep_purges_applied_total") > 0
+    });
     all(&cluster, "/f", 2);
     all(&cluster, "/g", 1);
 }
@@ -328,7 +330,9 @@ fn any_dispatcher_takes_purges_and_the_others_know_of_them() {
     cluster.kill("node-2");
     cluster.run("node-2");
     cluster.wait_linked(2);
-    poll_until(PATIENCE, "the other one knew", || cluster.metric("node-2", "skep_purges") > 0);
+    poll_until(PATIENCE, "the other one knew", || {
+        cluster.metric("node-2", "skep_purges_applied_total") > 0
+    });
 }
 
 #[test]

@@ -310,7 +310,7 @@ fn datagrams_of_strangers_change_nothing_and_are_counted() {
     let target = SocketAddr::from((cluster.machine(&standby).ipv4(), BEAT_PORT));
     let socket = cluster.machine("client-1").run(|| UdpSocket::bind("0.0.0.0:0")).unwrap().unwrap();
     let refused = |name: &str, reason: &str| {
-        let sample = format!("skep_datagrams_refused{{reason=\"{reason}\"}}");
+        let sample = format!("skep_datagrams_refused_total{{reason=\"{reason}\"}}");
         cluster.metric(name, &sample) as usize
     };
     // Sends what `change` makes of each; all must be counted.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use skep_lab::Machine;
 use skep_lab::load::{Downloads, Report, Requests, Target};
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
-use skep_tests::{ClientError, PATIENCE, RawClient, Response, poll_until};
+use skep_tests::{ClientError, PATIENCE, RawClient, Response, poll_until, promtool};
 
 /// Connections over which a balance is taken.
 const FLOWS: u64 = 20_000;
@@ -48,6 +48,14 @@ fn equal_nodes_get_equal_shares() {
          {least}"
     ));
     assert!(counts.len() == 8 && ratio <= 1.05, "{counts:?}");
+}
+
+#[test]
+fn prometheus_finds_no_fault_with_the_metrics() {
+    let Some(cluster) = DirectCluster::start(Setup::of(1, 2)) else { return };
+    for process in ["dispatcher-1", "node-1"] {
+        promtool::assert_clean(&cluster.metrics(process));
+    }
 }
 
 #[test]

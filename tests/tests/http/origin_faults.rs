@@ -176,7 +176,7 @@ fn whatever_an_origin_does_clients_of_all_nodes_get_one_version_or_none() {
         }
     });
     for kind in ["status", "late", "stalled", "broken", "short", "long", "range", "malformed"] {
-        let metric = format!("skep_origin_failures{{kind=\"{kind}\"}}");
+        let metric = format!("skep_origin_failures_total{{kind=\"{kind}\"}}");
         assert!(cluster.sum(&metric) > 0, "{kind} was not counted");
     }
     poll_until(PATIENCE, "segments that were not got are counted", || cluster.sum(FAILED) > 0);

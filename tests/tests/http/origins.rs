@@ -429,9 +429,9 @@ fn through_a_dispatcher_nodes_share_what_they_got() {
         assert_same(&client.get("/a").body, &bytes);
     }
     assert_eq!(origin.asked().len(), 2, "{:?}", origin.ranges());
-    let sent = "skep_origin_requests{kind=\"sent\"}";
+    let sent = "skep_origin_requests_total{kind=\"sent\"}";
     assert_eq!(cluster.sum(sent), 2);
-    assert_eq!(cluster.sum("skep_origin_bytes"), bytes.len() as u64);
+    assert_eq!(cluster.sum("skep_origin_bytes_total"), bytes.len() as u64);
 }
 
 #[test]

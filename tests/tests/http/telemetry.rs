@@ -2,7 +2,11 @@
 
 use std::fs;
 
+use skep_tests::origin::{Answer, Origin, Then};
 use skep_tests::{FreePort, Load, PATIENCE, RawClient, Site, Skep, poll_until};
+
+/// Bytes of an object of several segments.
+const LARGE: usize = 40 * 1024 * 1024;
 
 /// A node with metrics, and where they are.
 fn server(site: &Site, settings: &str) -> (FreePort, Skep) {
@@ -91,6 +95,70 @@ fn open_connections_and_timeouts_are_counted() {
         value(&text, "skep_connections_closed_total{reason=\"head_timeout\"}") == 1.0
             && value(&text, "skep_rejects_total{status=\"408\"}") == 1.0
     });
+}
+
+/// What a file, an origin or another node did wrong is never said to be another's fault.
+#[test]
+fn a_reply_that_cannot_be_had_says_where_that_failed() {
+    let origin = Origin::start(|asked| match asked.target.as_str() {
+        "/late" => Answer::default().halt(0),
+        "/garbled" => Answer { head: "HTTP/1.1 206 Hm\r\n\n\r\r\n".into(), ..Answer::default() },
+        _ => Answer::of(asked, &[b'a'; LARGE], "\"v\"", "").cut(LARGE / 2, Then::Close),
+    });
+    let port = FreePort::claim();
+    let settings = format!(
+        "[metrics]\nlisten = \"{}\"\n[site.fetch]\nresponse_timeout_ms = \"300ms\"",
+        port.address()
+    );
+    let skep = origin.node(&settings);
+    let failed = |cause: &str| {
+        value(&metrics(&port), &format!("skep_fetch_errors_total{{cause=\"{cause}\"}}"))
+    };
+    let get = |target: &str| {
+        let reply = skep.connect().get(target);
+        (reply.status, reply.cache_status().to_owned())
+    };
+    assert_eq!(get("/late"), (504, "skep; fwd=miss; detail=origin-late".into()));
+    assert_eq!(get("/garbled"), (502, "skep; fwd=miss; detail=origin-malformed".into()));
+    drop(origin);
+    assert_eq!(get("/unseen"), (502, "skep; fwd=miss; detail=origin-connect".into()));
+    assert_eq!((failed("origin"), failed("file"), failed("memory")), (3.0, 0.0, 0.0));
+}
+
+#[test]
+fn a_reply_cut_short_is_counted_by_what_cut_it() {
+    const MIB: usize = 1024 * 1024;
+    let cut = |port: &FreePort, cause: &str| {
+        value(&metrics(port), &format!("skep_replies_cut_total{{cause=\"{cause}\"}}"))
+    };
+    let begin = |skep: &Skep| {
+        let mut client = skep.connect();
+        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.try_head().unwrap().assert_status(200);
+        client
+    };
+    let read_on = |mut client: RawClient| {
+        while client.try_read_some().is_ok_and(|piece| !piece.is_empty()) {}
+    };
+
+    let site = Site::new().with_large("large", LARGE);
+    let (port, skep) = server(&site, "[cache]\nsize_bytes_max = \"8MiB\"");
+    let client = begin(&skep);
+    site.truncate("large", MIB as u64);
+    read_on(client);
+    poll_until(PATIENCE, "a cut is counted", || cut(&port, "file") == 1.0);
+    assert_eq!(cut(&port, "origin"), 0.0);
+
+    let origin = Origin::start(|asked| {
+        let answer = Answer::of(asked, &[b'a'; LARGE], "\"v\"", "Cache-Control: max-age=60\r\n");
+        let is_first = asked.range(LARGE).is_some_and(|range| range.start == 0);
+        if is_first { answer } else { answer.cut(0, Then::Close) }
+    });
+    let port = FreePort::claim();
+    let skep = origin.node(&format!("[metrics]\nlisten = \"{}\"", port.address()));
+    read_on(begin(&skep));
+    poll_until(PATIENCE, "a cut is counted", || cut(&port, "origin") == 1.0);
+    assert_eq!(cut(&port, "file"), 0.0);
 }
 
 #[test]

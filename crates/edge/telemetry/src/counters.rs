@@ -249,7 +249,7 @@ counter_table! {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
         ClusterOwner cluster_owner = "owner";
         ClusterOrigin cluster_origin = "origin";
-        ClusterRemoteFill cluster_remote_fill = "placed";
+        ClusterRemoteFill cluster_remote_fill = "remote_fill";
         ClusterFailed cluster_failed = "failed";
         ClusterSilent cluster_silent = "silent";
         ClusterDirectoryError cluster_directory_error = "directory_error";
@@ -283,8 +283,19 @@ counter_table! {
         DiskReadNowait disk_read_nowait = "nowait";
         DiskReadPool disk_read_pool = "pool";
     }
-    "skep_truncated_files_total" "Replies cut because their file became shorter while it was sent." {
-        TruncatedFiles truncated_files;
+    "skep_fetch_errors_total" "Error replies sent because the bytes could not be fetched, by where that failed." by "cause" {
+        FetchErrorsFile fetch_errors_file = "file";
+        FetchErrorsOrigin fetch_errors_origin = "origin";
+        FetchErrorsPeer fetch_errors_peer = "peer";
+        FetchErrorsMemory fetch_errors_memory = "memory";
+        FetchErrorsAbandoned fetch_errors_abandoned = "abandoned";
+    }
+    "skep_replies_cut_total" "Replies cut short because the rest could not be fetched, by where that failed." by "cause" {
+        RepliesCutFile replies_cut_file = "file";
+        RepliesCutOrigin replies_cut_origin = "origin";
+        RepliesCutPeer replies_cut_peer = "peer";
+        RepliesCutMemory replies_cut_memory = "memory";
+        RepliesCutAbandoned replies_cut_abandoned = "abandoned";
     }
     "skep_upstream_requests_total" "Requests sent to nodes, retries included." {
         UpstreamRequests upstream_requests;

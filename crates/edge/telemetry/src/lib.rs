@@ -18,4 +18,4 @@ pub use access_log::{
 };
 pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
 pub use latency::LatencySummary;
-pub use registry::{GaugeSample, Labels, METRICS_CONTENT_TYPE, Registry, Snapshot};
+pub use registry::{Labels, METRICS_CONTENT_TYPE, MetricSample, Registry, Snapshot};

@@ -27,14 +27,37 @@ pub struct Registry {
 struct Inner {
     cores: Vec<Arc<CoreCounters>>,
     retired: CoreCounters,
-    gauges: Vec<GaugeFamily>,
+    families: Vec<Family>,
 }
 
+/// A registered metric: its value is not counted here, but asked for.
 #[derive(Clone)]
-struct GaugeFamily {
+struct Family {
     name: String,
+    kind: Kind,
     help: String,
     sources: Vec<Source>,
+}
+
+/// A metric's type in the text format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+impl Kind {
+    /// The type of a metric of this name: what ends in `_total` never falls.
+    fn of(name: &str) -> Self {
+        if name.ends_with("_total") { Self::Counter } else { Self::Gauge }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -54,13 +77,14 @@ pub struct Snapshot {
     pub requests_in_flight: u64,
     /// Request times since the start.
     pub latency: LatencySummary,
-    /// Registered gauges, as they read now.
-    pub gauges: Vec<GaugeSample>,
+    /// Registered metrics, as they read now.
+    #[serde(alias = "gauges")] // So it was before counters were among them.
+    pub metrics: Vec<MetricSample>,
 }
 
-/// One value of a registered gauge.
+/// One value of a registered metric.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct GaugeSample {
+pub struct MetricSample {
     /// Prometheus name.
     pub name: String,
     /// Label names and values.
@@ -84,14 +108,14 @@ impl Registry {
         core
     }
 
-    /// Adds a gauge that `read` answers whenever somebody asks. The same name
-    /// with the same labels replaces the earlier one. `read` runs on the asking
-    /// thread and must not block.
+    /// Adds a metric that `read` answers whenever somebody asks: a counter if its name
+    /// ends in `_total`, else a gauge. The same name with the same labels replaces the
+    /// earlier one. `read` runs on the asking thread and must not block.
     ///
     /// # Panics
-    /// When the name breaks the rules (`skep_` and `a-z0-9_`, not a counter's
-    /// name), or a label's name does: our bug, found by the first test.
-    pub fn register_gauge(
+    /// When the name breaks the rules (`skep_` and `a-z0-9_`, not one of a worker's
+    /// counters), or a label's name does: our bug, found by the first test.
+    pub fn register(
         &self,
         name: &str,
         labels: &[(&str, &str)],
@@ -101,25 +125,25 @@ impl Registry {
         assert!(labels.iter().all(|(label, _)| is_name(label)), "label names of {name}");
         let labels: Labels = labels.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect();
         let mut inner = self.lock();
-        let family = inner.gauge_family(name, help);
+        let family = inner.family(name, help);
         family.sources.retain(
             |source| !matches!(source, Source::One { labels: theirs, .. } if *theirs == labels),
         );
         family.sources.push(Source::One { labels, read: Arc::from(read) });
     }
 
-    /// Adds a gauge whose samples come and go, such as one per node: `read` gives
-    /// labels and value of each. Replaces any gauge of the same name.
+    /// Adds a metric whose samples come and go, such as one per node: `read` gives
+    /// labels and value of each. Replaces any metric of the same name.
     ///
     /// # Panics
-    /// As [`Self::register_gauge`].
-    pub fn register_gauges(
+    /// As [`Self::register`].
+    pub fn register_samples(
         &self,
         name: &str,
         help: &str,
         read: Box<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>,
     ) {
-        self.lock().gauge_family(name, help).sources = vec![Source::Many(Arc::from(read))];
+        self.lock().family(name, help).sources = vec![Source::Many(Arc::from(read))];
     }
 
     /// Counters alone: what costs least to ask for, ten times a second.
@@ -141,11 +165,11 @@ impl Registry {
     /// All sums, now. Threads go on counting meanwhile: each number is exact,
     /// but two of them may be some requests apart.
     pub fn snapshot(&self) -> Snapshot {
-        let (sums, gauges) = self.read();
+        let (sums, families) = self.read();
         let mut samples = Vec::new();
-        for family in &gauges {
+        for family in &families {
             family.each_sample(|labels, value| {
-                samples.push(GaugeSample { name: family.name.clone(), labels, value });
+                samples.push(MetricSample { name: family.name.clone(), labels, value });
             });
         }
         Snapshot {
@@ -153,13 +177,13 @@ impl Registry {
             connections_open: sums.gauges[CoreGauge::ConnectionsOpen as usize],
             requests_in_flight: sums.gauges[CoreGauge::RequestsInFlight as usize],
             latency: sums.latency.summary(),
-            gauges: samples,
+            metrics: samples,
         }
     }
 
     /// Everything in the Prometheus text format, version 0.0.4.
     pub fn prometheus_text(&self) -> String {
-        let (sums, gauges) = self.read();
+        let (sums, families) = self.read();
         let mut text = Text(String::with_capacity(16 * 1024));
         text.counters(&sums.totals);
         for &gauge in CoreGauge::ALL {
@@ -168,8 +192,8 @@ impl Registry {
             text.sample(name, &[], &sums.gauges[gauge as usize].to_string());
         }
         text.latency(&sums.latency);
-        for family in &gauges {
-            text.head(&family.name, "gauge", &family.help);
+        for family in &families {
+            text.head(&family.name, family.kind.name(), &family.help);
             family.each_sample(|labels, value| {
                 text.sample(&family.name, &labels, &number(value));
             });
@@ -177,13 +201,13 @@ impl Registry {
         text.0
     }
 
-    /// Sums and gauges; the gauges' callbacks run later, without the lock.
-    fn read(&self) -> (Sums, Vec<GaugeFamily>) {
+    /// Sums and families; the families' callbacks run later, without the lock.
+    fn read(&self) -> (Sums, Vec<Family>) {
         let inner = self.lock();
         let mut sums = Sums::new();
         sums.absorb(&inner.retired);
         inner.cores.iter().for_each(|core| sums.absorb(core));
-        (sums.finish(), inner.gauges.clone())
+        (sums.finish(), inner.families.clone())
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -206,20 +230,19 @@ impl Inner {
         });
     }
 
-    fn gauge_family(&mut self, name: &str, help: &str) -> &mut GaugeFamily {
+    fn family(&mut self, name: &str, help: &str) -> &mut Family {
         assert!(is_name(name) && name.starts_with("skep_"), "metric name {name:?}");
-        assert!(FAMILIES.iter().all(|family| family.name != name), "{name} is a counter");
-        let at = self.gauges.iter().position(|family| family.name == name).unwrap_or_else(|| {
-            let family =
-                GaugeFamily { name: name.to_owned(), help: help.to_owned(), sources: Vec::new() };
-            self.gauges.push(family);
-            self.gauges.len() - 1
+        assert!(FAMILIES.iter().all(|family| family.name != name), "{name} is a worker's");
+        let at = self.families.iter().position(|family| family.name == name).unwrap_or_else(|| {
+            let (name, kind, help) = (name.to_owned(), Kind::of(name), help.to_owned());
+            self.families.push(Family { name, kind, help, sources: Vec::new() });
+            self.families.len() - 1
         });
-        &mut self.gauges[at]
+        &mut self.families[at]
     }
 }
 
-impl GaugeFamily {
+impl Family {
     fn each_sample(&self, mut each: impl FnMut(Labels, f64)) {
         for source in &self.sources {
             match source {

@@ -48,9 +48,6 @@ pub(crate) enum DiskError {
     /// The disk failed.
     #[error("input/output error {0}")]
     Failed(i32),
-    /// It is on another node's disk.
-    #[error("the node that has the file does not answer")]
-    Unreachable,
 }
 
 impl From<Errno> for DiskError {

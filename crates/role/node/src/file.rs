@@ -13,6 +13,7 @@ use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
 use crate::buffer::Buffer;
 use crate::cluster::SegmentOrigin;
 use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
+use crate::fetch_error::FetchError;
 use crate::object::{Object, is_tag_of};
 use crate::segment::Segment;
 use crate::site::Site;
@@ -79,7 +80,7 @@ impl SharedFile {
 }
 
 impl SegmentOrigin for SharedFile {
-    async fn read(&self, segment: Arc<Segment>) {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
         let base = u64::from(self.index) * SEGMENT_BYTES;
         self.counters.inc(Counter::DiskReadPool);
@@ -87,9 +88,7 @@ impl SegmentOrigin for SharedFile {
             let file = open(&site, &relative, stamp, Wait::Yes)?;
             fill(&file, &segment, base, stamp, Wait::Yes)
         });
-        if let Err(error) = read.await {
-            tracing::debug!(%error, "a segment could not be filled");
-        }
+        Ok(read.await?)
     }
 
     fn described(&self, has_lease: bool) -> Option<Origin> {

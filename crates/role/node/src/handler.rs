@@ -19,6 +19,7 @@ use skep_units::SEGMENT_BYTES;
 use crate::catalog::{Catalog, Located};
 use crate::cluster::PeerClient;
 use crate::disk::DiskError;
+use crate::fetch_error::FetchError;
 use crate::limits::{ATTEMPTS_MAX, COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::listing::Listing;
 use crate::object::{CACHE_STATUS_HIT, Object};
@@ -277,7 +278,7 @@ impl Serving<'_> {
                     let ready = Ready { resource, file, cache_result: CacheResult::Hit };
                     match self.send(request, exchange, ready, As::Asked(path)).await? {
                         Sent::Done => return Ok(()),
-                        Sent::Changed => DiskError::Changed,
+                        Sent::Changed => continue,
                         Sent::Failed(error) => error,
                     }
                 }
@@ -285,36 +286,40 @@ impl Serving<'_> {
                 Ok(Located::Directory) => return self.list(request, exchange, path).await,
                 Err(error) => error,
             };
-            if failed != DiskError::Changed {
+            if failed != DiskError::Changed.into() {
                 return self.failed(request, exchange, failed).await;
             }
         }
         // It changes faster than it can be read.
-        self.error(request, exchange, 503, &self.retry_after()).await
+        self.failed(request, exchange, DiskError::Changed.into()).await
     }
 
     async fn failed(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        error: DiskError,
+        error: FetchError,
     ) -> Result<(), ExchangeError> {
-        match error {
-            DiskError::NotFound => match self.site.spa_fallback.clone() {
-                Some(page) => self.page(request, exchange, 200, 404, &page, b"").await,
-                None => self.error(request, exchange, 404, b"").await,
-            },
-            DiskError::Forbidden => self.error(request, exchange, 403, b"").await,
-            DiskError::Unreachable => self.error(request, exchange, 502, b"").await,
-            DiskError::Exhausted => self.error(request, exchange, 503, &self.retry_after()).await,
-            error => {
-                tracing::warn!(target = request.target, %error, "a file could not be read");
-                self.error(request, exchange, 500, b"").await
-            }
+        if error == DiskError::NotFound.into()
+            && let Some(page) = self.site.spa_fallback.clone()
+        {
+            return self.page(request, exchange, 200, 404, &page, b"").await;
         }
+        if !error.is_answer() {
+            self.handler.context.counters().inc(error.counter());
+        }
+        let status = error.status();
+        if status == 500 {
+            tracing::warn!(target = request.target, %error, "a file could not be read");
+        }
+        let mut lines = error.cache_status();
+        if status == 503 {
+            lines.extend_from_slice(&self.retry_after());
+        }
+        self.error(request, exchange, status, &lines).await
     }
 
-    async fn locate(&self, path: &[u8]) -> Result<Located, DiskError> {
+    async fn locate(&self, path: &[u8]) -> Result<Located, FetchError> {
         if let Some(remote) = &self.site.remote {
             let kept = self.kept(remote, path).await.ok_or(DiskError::NotFound)?;
             return Ok(Located::Resource(kept, None));
@@ -378,11 +383,7 @@ impl Serving<'_> {
             Err(SendError::Source(error)) if exchange.reply.take_back() => {
                 return Ok(self.source_failed(resource, error));
             }
-            Err(SendError::Source(error)) => {
-                self.source_failed(resource, error);
-                self.handler.context.counters().inc(Counter::TruncatedFiles);
-                return Err(ExchangeError::ReplyCutShort("the file changed while it was sent"));
-            }
+            Err(SendError::Source(error)) => return Err(self.cut_short(resource, error)),
         }
         let is_at_hand = object.bytes() == 0 || first.is_some();
         if let As::Asked(path) = as_what
@@ -402,13 +403,25 @@ impl Serving<'_> {
         self.handler.peer_client.as_deref().filter(|_| is_theirs)
     }
 
-    fn source_failed(&self, resource: &Arc<Resource>, error: DiskError) -> Sent {
-        // Whoever read from an origin has retired it if it is to be.
-        let is_of_disk = resource.remote().is_none();
-        if is_of_disk && matches!(error, DiskError::Changed | DiskError::NotFound) {
+    fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> Sent {
+        let is_gone = match error {
+            FetchError::File(DiskError::Changed | DiskError::NotFound) => true,
+            FetchError::Peer | FetchError::Abandoned => resource.remote().is_none(),
+            // Whoever read from an origin has retired it if it is to be.
+            _ => false,
+        };
+        if is_gone {
             self.catalog.retire(resource);
         }
         if resource.is_retired() { Sent::Changed } else { Sent::Failed(error) }
+    }
+
+    /// A reply that has begun and lacks the rest of its bytes.
+    fn cut_short(&self, resource: &Arc<Resource>, error: FetchError) -> ExchangeError {
+        self.source_failed(resource, error);
+        let (counter, reason) = error.cut();
+        self.handler.context.counters().inc(counter);
+        ExchangeError::ReplyCutShort(reason)
     }
 
     fn add_slash(
@@ -436,7 +449,7 @@ impl Serving<'_> {
         let (site, listed) = (Arc::clone(&self.site), path.to_vec());
         let listing = match pool(move || Listing::read(&site, &listed)).await {
             Ok(listing) => listing,
-            Err(error) => return self.failed(request, exchange, error).await,
+            Err(error) => return self.failed(request, exchange, error.into()).await,
         };
         let (content_type, body) = match prefers_json(request.known(Known::Accept)) {
             true => ("application/json", listing.json()),
@@ -520,7 +533,7 @@ enum Sent {
     /// There is another version by now, or none: look again.
     Changed,
     /// The version is still the right one, its bytes are not to be had.
-    Failed(DiskError),
+    Failed(FetchError),
 }
 
 async fn send_body(

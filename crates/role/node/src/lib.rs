@@ -27,6 +27,7 @@ mod buffer;
 mod catalog;
 mod cluster;
 mod disk;
+mod fetch_error;
 mod file;
 mod fills;
 mod handler;

@@ -25,12 +25,8 @@ use skep_wire::seal::PeerId;
 
 use crate::account::allocated;
 use crate::arena::{Ledger, Place};
+use crate::fetch_error::FetchError;
 use crate::limits::{CHUNK_BYTES, SEGMENT_COST_BYTES};
-
-/// The segment's source failed or changed before it was complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the source of a segment failed or changed while it was read")]
-pub(crate) struct FillFailed;
 
 /// Where a segment's bytes live.
 #[derive(Debug)]
@@ -63,7 +59,8 @@ pub(crate) struct Segment {
     bytes: u32,
     content: Content,
     filled: AtomicU32,
-    failed: AtomicBool,
+    /// Why no further chunk will come.
+    failed: OnceLock<FetchError>,
     /// Its version was forgotten while it grew.
     forgotten: AtomicBool,
     frequency: AtomicU8,
@@ -97,7 +94,7 @@ impl Segment {
             bytes,
             content,
             filled: AtomicU32::new(0),
-            failed: AtomicBool::new(false),
+            failed: OnceLock::new(),
             forgotten: AtomicBool::new(false),
             frequency: AtomicU8::new(0),
             waiters: Mutex::default(),
@@ -333,22 +330,23 @@ impl Segment {
         Ok(())
     }
 
-    /// Says that no further chunk will come. Readers of what is there go on.
-    pub(crate) fn fail(&self) {
-        self.failed.store(true, Ordering::Release);
+    /// Says that no further chunk will come, and why. Readers of what is there go on.
+    pub(crate) fn fail(&self, error: FetchError) {
+        // The first one is the cause.
+        let _ = self.failed.set(error);
         self.wake();
     }
 
     /// Ready when more than `have` bytes are there, with their number. Fails when
     /// there will not be more: nobody waits for what no segment holds.
-    pub(crate) fn poll_more(&self, cx: &Context<'_>, have: u32) -> Poll<Result<u32, FillFailed>> {
+    pub(crate) fn poll_more(&self, cx: &Context<'_>, have: u32) -> Poll<Result<u32, FetchError>> {
         let look = || {
             let filled = self.filled();
             match filled > have {
                 true => Some(Ok(filled)),
                 false => {
-                    let is_over = filled == self.bytes || self.failed.load(Ordering::Acquire);
-                    is_over.then_some(Err(FillFailed))
+                    let is_whole = (filled == self.bytes).then_some(FetchError::Abandoned);
+                    is_whole.or_else(|| self.failed.get().copied()).map(Err)
                 }
             }
         };
@@ -460,7 +458,8 @@ mod tests {
             segment.publish(&[8; 10]).unwrap();
             assert!(segment.is_complete());
             let all = CHUNK_BYTES as u32 + 10;
-            assert_eq!(segment.poll_more(&cx, all), Poll::Ready(Err(FillFailed)), "no more comes");
+            let none = Poll::Ready(Err(FetchError::Abandoned));
+            assert_eq!(segment.poll_more(&cx, all), none, "no more comes");
         }
     }
 
@@ -527,9 +526,12 @@ mod tests {
         for segment in both(2 * CHUNK_BYTES as u32) {
             let cx = Context::from_waker(Waker::noop());
             segment.publish(&[7; CHUNK_BYTES]).unwrap();
-            segment.fail();
+            segment.fail(FetchError::Peer);
             assert_eq!(segment.poll_more(&cx, 5), Poll::Ready(Ok(CHUNK_BYTES as u32)));
-            assert_eq!(segment.poll_more(&cx, CHUNK_BYTES as u32), Poll::Ready(Err(FillFailed)));
+            assert_eq!(
+                segment.poll_more(&cx, CHUNK_BYTES as u32),
+                Poll::Ready(Err(FetchError::Peer))
+            );
         }
     }
 

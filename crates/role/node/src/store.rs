@@ -29,6 +29,7 @@ use skep_wire::limits::TAIL_MAX;
 
 use crate::account::Account;
 use crate::arena::{Arena, Ledger};
+use crate::fetch_error::FetchError;
 use crate::fills::Fills;
 use crate::leaving::{Leaving, Offered};
 use crate::limits::{
@@ -557,6 +558,11 @@ impl Filler {
         &self.store
     }
 
+    /// Ends the fill early: tells those who read why.
+    pub(crate) fn fail(self, error: FetchError) {
+        self.segment.fail(error);
+    }
+
     /// Whether the store keeps it when it is whole.
     pub(crate) fn is_kept(&self) -> bool {
         self.fits && !self.segment.is_forgotten()
@@ -573,7 +579,7 @@ impl Drop for Filler {
         }
         drop(inner);
         if !is_whole {
-            self.segment.fail();
+            self.segment.fail(FetchError::Abandoned);
         }
     }
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
-use skep_origin::Body;
+use skep_origin::{Body, FaultKind};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
@@ -28,6 +28,7 @@ use tokio::task::JoinHandle;
 use crate::buffer::Buffer;
 use crate::cluster::PeerClient;
 use crate::disk::{DiskError, Stamp, Wait};
+use crate::fetch_error::FetchError;
 use crate::file::{SharedFile, fill, open, read_version};
 use crate::fills::Fills;
 use crate::limits::{
@@ -45,8 +46,8 @@ use crate::taker::Taker;
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
-    /// The file is not the promised version any more.
-    Source(DiskError),
+    /// The bytes can't be had.
+    Source(FetchError),
     /// The client's side failed.
     Client(ExchangeError),
 }
@@ -57,9 +58,15 @@ impl From<ExchangeError> for SendError {
     }
 }
 
+impl From<FetchError> for SendError {
+    fn from(error: FetchError) -> Self {
+        Self::Source(error)
+    }
+}
+
 impl From<DiskError> for SendError {
     fn from(error: DiskError) -> Self {
-        Self::Source(error)
+        Self::Source(error.into())
     }
 }
 
@@ -110,12 +117,12 @@ impl Source<'_> {
     pub(crate) async fn prepare(
         &mut self,
         first_byte: u64,
-    ) -> Result<(Option<Weak<Segment>>, CacheResult), DiskError> {
+    ) -> Result<(Option<Weak<Segment>>, CacheResult), FetchError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.finds_no_room(index) || self.bypasses_cache(index).await {
             if self.object.elsewhere().is_some() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
-                return Err(DiskError::Exhausted);
+                return Err(FetchError::NoMemory);
             }
             if self.remote.is_none() {
                 self.open().await?;
@@ -129,11 +136,11 @@ impl Source<'_> {
             self.open().await?;
         }
         if !self.does_without_pin() {
-            let pin = self.pin(index).await?.ok_or(DiskError::Exhausted)?;
+            let pin = self.pin(index).await?.ok_or(FetchError::NoMemory)?;
             self.ahead.push_back((index, pin));
         }
         let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
-        first.map_err(|_| DiskError::Changed)?;
+        first?;
         // Whoever got the object's head got the bytes as well, or had them.
         let is_known = self.cache_result == CacheResult::Hit || found == CacheResult::Fill;
         let result = if is_known { found } else { self.cache_result };
@@ -182,7 +189,7 @@ impl Source<'_> {
 
     /// Segment `index` to be sent without a copy, while the next ones, up to `last`,
     /// come in; `None`: it is sent by pieces.
-    async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, DiskError> {
+    async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, FetchError> {
         self.ahead.retain(|(ahead, _)| *ahead >= index);
         if self.taker.is_sent_copies() && self.does_without_pin() {
             self.ahead.clear();
@@ -197,7 +204,7 @@ impl Source<'_> {
             None => match self.pin(index).await? {
                 Some(pin) => pin,
                 None if self.does_without_pin() => return Ok(None),
-                None => return Err(DiskError::Exhausted),
+                None => return Err(FetchError::NoMemory),
             },
         };
         let wanted = self.ahead(index, last);
@@ -225,7 +232,7 @@ impl Source<'_> {
     }
 
     /// A segment, unless it passes the cache by or there is no more to be pinned.
-    async fn pin(&mut self, index: u32) -> Result<Option<Pin>, DiskError> {
+    async fn pin(&mut self, index: u32) -> Result<Option<Pin>, FetchError> {
         let prepared = self.prepared.take_if(|(prepared, _)| *prepared == index);
         let segment = match prepared {
             Some((_, segment)) => segment,
@@ -258,7 +265,7 @@ impl Source<'_> {
         loop {
             if at < end && reply.queued_bytes() == 0 {
                 let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
-                more.map_err(|_| DiskError::Changed)?;
+                more?;
             }
             while reply.queued_bytes() < SEND_BYTES_MAX
                 && let Some(slice) = segment.slice(at, end)
@@ -282,7 +289,7 @@ impl Source<'_> {
             }
             // It holds what nobody could get again, for as long as others do without.
             if !self.store.may_fill() {
-                return Err(DiskError::Exhausted.into());
+                return Err(FetchError::NoMemory.into());
             }
         }
         Ok(u64::from(at - start))
@@ -314,7 +321,7 @@ impl Source<'_> {
 
     /// A segment for a moment. Who comes to it first has it filled, for others, too, if
     /// there is room.
-    async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, DiskError> {
+    async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, FetchError> {
         if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
             self.entered = Some(index);
             return Ok(Some(segment));
@@ -337,13 +344,13 @@ impl Source<'_> {
 
     /// Waits for memory for a segment of another node's file: there is no other way to
     /// it, and a reply that waits holds nothing.
-    async fn wait_for_room(&self, index: u32) -> Result<(), DiskError> {
+    async fn wait_for_room(&self, index: u32) -> Result<(), FetchError> {
         for _ in 0..ROOM_WAITS_MAX {
             if !self.bypasses_cache(index).await {
                 return Ok(());
             }
         }
-        Err(DiskError::Exhausted)
+        Err(FetchError::NoMemory)
     }
 
     async fn piece_of_file(
@@ -370,14 +377,16 @@ impl Source<'_> {
         reply: &mut ReplySink<'_>,
         part: Range<u64>,
     ) -> Result<u64, SendError> {
-        let (remotes, resource) = self.remote.ok_or(DiskError::Changed)?;
+        let (remotes, resource) = self.remote.ok_or(FetchError::Abandoned)?;
         let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
         let end = part.end.min(part.start + wanted);
         let (mut at, began_ms) = (part.start, monotonic_ms());
+        let mut failed = FetchError::Origin(FaultKind::Short);
         for _ in 0..PIECE_ASKS_MAX {
             let before = at;
-            if let Some((mut body, _place)) = remotes.open(resource, at..end).await {
-                at += pass_some(reply, &mut body, end - at).await;
+            match remotes.open(resource, at..end).await {
+                Ok((mut body, _place)) => at += pass_some(reply, &mut body, end - at).await,
+                Err(error) => failed = error,
             }
             if at == end {
                 return Ok(end - part.start);
@@ -389,7 +398,7 @@ impl Source<'_> {
                 tokio::time::sleep(Duration::from_millis(PIECE_PAUSE_MS)).await;
             }
         }
-        Err(DiskError::Changed.into())
+        Err(failed.into())
     }
 
     /// Whether the bytes of a segment can be got again, a piece at a time, if it is let
@@ -435,7 +444,7 @@ impl Source<'_> {
     }
 
     /// Gets a segment, starting its fill if nobody has.
-    async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), DiskError> {
+    async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), FetchError> {
         match self.store.acquire(self.object.wanted(index)) {
             Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
             Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
@@ -465,7 +474,7 @@ impl Source<'_> {
         }
     }
 
-    fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), DiskError> {
+    fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), FetchError> {
         let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let base = u64::from(index) * SEGMENT_BYTES;
         // Few reads fail.
@@ -477,7 +486,10 @@ impl Source<'_> {
                     return Ok(());
                 }
                 Err(DiskError::WouldBlock) => {}
-                Err(error) => return Err(error),
+                Err(error) => {
+                    filler.fail(error.into());
+                    return Err(error.into());
+                }
             }
         }
         self.counters.inc(Counter::DiskReadPool);
@@ -486,6 +498,7 @@ impl Source<'_> {
         drop(on_pool(move || {
             if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes) {
                 tracing::debug!(%error, "a segment could not be filled");
+                filler.fail(error.into());
             }
         }));
         Ok(())
@@ -520,10 +533,10 @@ async fn copy(
     let base = wanted.start / SEGMENT_BYTES * SEGMENT_BYTES;
     let (at, end) = ((wanted.start - base) as u32, (wanted.end - base) as u32);
     let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
-    more.map_err(|_| DiskError::Changed)?;
+    more?;
     let mut buffer = Buffer::take();
     let bytes = &mut buffer.bytes()[..(end - at) as usize];
-    let copied = segment.read(at, bytes).map_err(|_| DiskError::Exhausted)?;
+    let copied = segment.read(at, bytes).map_err(|_| FetchError::NoMemory)?;
     reply.write().body_copy(&bytes[..copied]);
     Ok(copied as u64)
 }

@@ -76,7 +76,7 @@ fn gauges_of_threads_add_up_even_when_one_is_below_zero() {
 fn snapshot_goes_through_json_and_back() {
     let registry = Registry::new();
     registry.core().inc(Counter::CacheHit);
-    registry.register_gauge("skep_cache_bytes", &[], "Bytes kept.", Box::new(|| 12.0));
+    registry.register("skep_cache_bytes", &[], "Bytes kept.", Box::new(|| 12.0));
     let snapshot = registry.snapshot();
     let json = serde_json::to_value(&snapshot).unwrap();
     assert_eq!(json["totals"]["cache_hit"], 1);
@@ -93,21 +93,29 @@ fn snapshot_goes_through_json_and_back() {
 fn registered_gauges_are_read_on_asking_and_replaced_by_name_and_labels() {
     let registry = Registry::new();
     let node = |name| [("node", name)];
-    registry.register_gauge("skep_node_up", &node("a"), "Up.", Box::new(|| 0.0));
-    registry.register_gauge("skep_node_up", &node("b"), "Up.", Box::new(|| 0.5));
-    registry.register_gauge("skep_node_up", &node("a"), "Up.", Box::new(|| 1.0));
+    registry.register("skep_node_up", &node("a"), "Up.", Box::new(|| 0.0));
+    registry.register("skep_node_up", &node("b"), "Up.", Box::new(|| 0.5));
+    registry.register("skep_node_up", &node("a"), "Up.", Box::new(|| 1.0));
     let family = parse(&registry.prometheus_text()).remove("skep_node_up").unwrap();
     let values: Vec<_> = family.samples.iter().map(|s| (s.labels[0].1.as_str(), s.value)).collect();
     assert_eq!(values, [("b", 0.5), ("a", 1.0)]);
 
-    registry.register_gauges(
+    registry.register_samples(
         "skep_node_up",
         "Up.",
         Box::new(|| vec![(vec![("node".into(), "c".into())], 1.0)]),
     );
     let snapshot = registry.snapshot();
-    assert_eq!(snapshot.gauges.len(), 1);
-    assert_eq!(snapshot.gauges[0].labels, [("node".to_owned(), "c".to_owned())]);
+    assert_eq!(parse(&registry.prometheus_text())["skep_node_up"].kind, "gauge");
+    assert_eq!(snapshot.metrics.len(), 1);
+    assert_eq!(snapshot.metrics[0].labels, [("node".to_owned(), "c".to_owned())]);
+}
+
+#[test]
+fn what_ends_in_total_is_a_counter() {
+    let registry = Registry::new();
+    registry.register("skep_purges_total", &[], "Purges.", Box::new(|| 3.0));
+    assert_eq!(parse(&registry.prometheus_text())["skep_purges_total"].kind, "counter");
 }
 
 #[test]
@@ -115,20 +123,20 @@ fn a_gauge_may_use_the_registry() {
     let registry = Arc::new(Registry::new());
     let weak = Arc::downgrade(&registry);
     let read = move || weak.upgrade().map_or(0.0, |r| r.core().get(Counter::Requests) as f64);
-    registry.register_gauge("skep_self", &[], "Reads the registry.", Box::new(read));
-    assert_eq!(registry.snapshot().gauges[0].value, 0.0);
+    registry.register("skep_self", &[], "Reads the registry.", Box::new(read));
+    assert_eq!(registry.snapshot().metrics[0].value, 0.0);
 }
 
 #[test]
 #[should_panic(expected = "metric name")]
 fn a_gauge_without_our_prefix_is_our_bug() {
-    Registry::new().register_gauge("cache_bytes", &[], "", Box::new(|| 0.0));
+    Registry::new().register("cache_bytes", &[], "", Box::new(|| 0.0));
 }
 
 #[test]
-#[should_panic(expected = "is a counter")]
+#[should_panic(expected = "is a worker's")]
 fn a_gauge_named_like_a_counter_is_our_bug() {
-    Registry::new().register_gauge("skep_requests_total", &[], "", Box::new(|| 0.0));
+    Registry::new().register("skep_requests_total", &[], "", Box::new(|| 0.0));
 }
 
 #[test]
@@ -156,7 +164,7 @@ fn text_holds_every_counter_once_with_its_value() {
 #[test]
 fn names_follow_the_rules_of_prometheus() {
     let registry = Registry::new();
-    registry.register_gauge("skep_cache_bytes", &[], "Bytes kept.", Box::new(|| 12.0));
+    registry.register("skep_cache_bytes", &[], "Bytes kept.", Box::new(|| 12.0));
     for (name, family) in parse(&registry.prometheus_text()) {
         assert!(name.starts_with("skep_"), "{name}");
         assert_eq!(name.ends_with("_total"), family.kind == "counter", "{name}");
@@ -175,7 +183,7 @@ fn names_follow_the_rules_of_prometheus() {
 fn label_values_and_help_are_escaped() {
     let registry = Registry::new();
     let nasty = "a\\b\"c\nd{},=é";
-    registry.register_gauge("skep_x", &[("path", nasty)], "Line\nand \\.", Box::new(|| 1.5));
+    registry.register("skep_x", &[("path", nasty)], "Line\nand \\.", Box::new(|| 1.5));
     let family = parse(&registry.prometheus_text()).remove("skep_x").unwrap();
     assert_eq!(family.samples[0].labels, [("path".to_owned(), nasty.to_owned())]);
     assert_eq!(family.help, "Line\nand \\.");

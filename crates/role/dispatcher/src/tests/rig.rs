@@ -16,7 +16,7 @@ use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Format, Registry, Target, Totals};
 
 use crate::state::Verdict;
-use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_gauges};
+use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_metrics};
 
 /// How long anything may take before a test fails instead of hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ impl Rig {
     pub(super) fn unchecked(config: &Config) -> Self {
         let dispatcher = Dispatcher::new(config, "web", 7).unwrap();
         let registry = Arc::new(Registry::new());
-        register_gauges(&registry, &[Arc::clone(&dispatcher)]);
+        register_metrics(&registry, &[Arc::clone(&dispatcher)]);
         let limits = AdmissionLimits {
             connections_max: 1_000,
             per_address_max: 1_000,

@@ -3,6 +3,7 @@
 //! A fill is a task of its own. Clients read from the segment while it grows,
 //! and no client's speed or end is felt here.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,15 +12,17 @@ use std::time::Duration;
 
 use skep_directory::keep::prefers_remote_fill;
 use skep_directory::{Action, End, Event, Fetcher};
+use skep_origin::FaultKind;
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
-use skep_wire::cache::{LeaseId, Origin, PeerRequest};
+use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
 use tokio::sync::oneshot;
 
 use super::{Cluster, Peer};
 use crate::buffer::Buffer;
+use crate::fetch_error::FetchError;
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
 use crate::segment::{FillSource, Segment};
 use crate::store::Filler;
@@ -27,7 +30,7 @@ use crate::store::Filler;
 /// What fills a segment from where it comes from.
 pub(crate) trait SegmentOrigin: 'static {
     /// Reads on from what is there. Whatever goes wrong: what is there is right.
-    fn read(&self, segment: Arc<Segment>) -> impl Future<Output = ()>;
+    fn read(&self, segment: Arc<Segment>) -> impl Future<Output = Result<(), FetchError>>;
 
     /// In words that all nodes share, for one that is to fill in our stead; `None`: it
     /// can't. `has_lease`: this node has the lease.
@@ -35,20 +38,32 @@ pub(crate) trait SegmentOrigin: 'static {
 }
 
 /// Reads all of a segment: on where its origin broke off, as long as each attempt
-/// brings bytes. Who gets nowhere at all leaves it to a later request.
-pub(crate) async fn read_on(origin: &impl SegmentOrigin, segment: &Arc<Segment>) {
+/// brings bytes. An attempt that brings none leaves the rest to a later request.
+async fn read_on(origin: &impl SegmentOrigin, segment: &Arc<Segment>) -> Result<(), FetchError> {
+    let mut read = Err(FetchError::Abandoned);
     for _ in 0..FILL_ATTEMPTS_MAX {
         let filled = segment.filled();
-        origin.read(Arc::clone(segment)).await;
-        if segment.is_complete() || segment.filled() == filled {
-            return;
+        read = origin.read(Arc::clone(segment)).await;
+        if let Err(error) = &read {
+            tracing::debug!(%error, "a segment could not be filled");
         }
+        if read.is_ok() || segment.filled() == filled {
+            break;
+        }
+    }
+    read
+}
+
+/// Reads all of a segment, and ends its fill if that fails.
+pub(crate) async fn read_all(origin: &impl SegmentOrigin, filler: Filler) {
+    if let Err(error) = read_on(origin, filler.segment()).await {
+        filler.fail(error);
     }
 }
 
-/// Does `work`, for which there is a lease, and says ever again that it goes on: an
-/// origin may take its time. (Whoever waits for a source that gives nothing at all takes
-/// the lease away in the end.)
+/// Does `work` under a lease, and renews the lease every [`LEASE_RENEW_MS`] until it is
+/// done: an origin may take its time. (Those who wait for a source that gives nothing at
+/// all take the lease away in the end.)
 pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn()) -> T {
     let mut work = pin!(work);
     let limit = Duration::from_millis(LEASE_RENEW_MS);
@@ -93,7 +108,7 @@ impl PeerClient {
     /// for a node that has the lease and waits for this.
     pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
         self.offer_if_wanted(filler.store());
-        tokio::task::spawn_local(async move { read_on(&file, filler.segment()).await });
+        tokio::task::spawn_local(async move { read_all(&file, filler).await });
     }
 
     /// Begins a remote fill: fills a segment from its origin for a node that has the
@@ -102,8 +117,10 @@ impl PeerClient {
         self.offer_if_wanted(filler.store());
         let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
         tokio::task::spawn_local(async move {
-            read_counted(&origin, filler.segment(), &counters).await;
-            drop(filler);
+            match read_counted(&origin, filler.segment(), &counters).await {
+                Ok(()) => drop(filler),
+                Err(error) => filler.fail(error),
+            }
             // Before the other says that it has it, too: who was first keeps it.
             cluster.tell_changes().await;
         });
@@ -124,6 +141,7 @@ impl PeerClient {
             filler,
             origin,
             is_for_peer,
+            error: Cell::new(FetchError::Peer),
         };
         tokio::task::spawn_local(run(running, known));
         receiver
@@ -170,7 +188,10 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
                 Event::Waited
             }
             Action::Done => return,
-            Action::Failed => return running.counters.inc(Counter::ClusterFailed),
+            Action::Failed => {
+                running.counters.inc(Counter::ClusterFailed);
+                return running.filler.fail(running.error.get());
+            }
         };
     }
 }
@@ -187,6 +208,8 @@ struct Running<O> {
     origin: O,
     /// For a node that takes this one for the owner.
     is_for_peer: bool,
+    /// Why the last attempt failed.
+    error: Cell<FetchError>,
 }
 
 impl<O: SegmentOrigin> Running<O> {
@@ -217,7 +240,8 @@ impl<O: SegmentOrigin> Running<O> {
         let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
             Ok(()) => End::Whole,
             Err(error) => {
-                tracing::debug!(%error, "a segment was not got from another node");
+                tracing::debug!(%error, "a segment was not fetched from another node");
+                self.error.set(fetch_error(&error));
                 end_of(&error)
             }
         };
@@ -272,7 +296,9 @@ impl<O: SegmentOrigin> Running<O> {
     }
 
     async fn read_origin(&self) {
-        read_counted(&self.origin, self.segment(), &self.counters).await;
+        if let Err(error) = read_counted(&self.origin, self.segment(), &self.counters).await {
+            self.error.set(error);
+        }
     }
 }
 
@@ -280,11 +306,12 @@ async fn read_counted(
     origin: &impl SegmentOrigin,
     segment: &Arc<Segment>,
     counters: &CoreCounters,
-) {
+) -> Result<(), FetchError> {
     let from = segment.filled();
-    read_on(origin, segment).await;
+    let read = read_on(origin, segment).await;
     counters.inc(Counter::ClusterOrigin);
     counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
+    read
 }
 
 /// How an exchange with another node has failed.
@@ -293,6 +320,14 @@ pub(super) fn end_of(error: &PeerError) -> End {
         PeerError::Refused(refusal) => End::Refused(*refusal),
         error if !error.blames_node() => End::Crowded,
         _ => End::Lost,
+    }
+}
+
+/// What a reply hears of an exchange with another node that has failed.
+pub(super) fn fetch_error(error: &PeerError) -> FetchError {
+    match error {
+        PeerError::Refused(Refusal::OriginFailed) => FetchError::Origin(FaultKind::Status),
+        _ => FetchError::Peer,
     }
 }
 

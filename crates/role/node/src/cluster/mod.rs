@@ -46,7 +46,7 @@ use crate::partition::Announced;
 use crate::purges::Purges;
 use crate::store::Store;
 use coordinator_links::CoordinatorLinks;
-pub(crate) use fill::{PeerClient, SegmentOrigin, read_on, renewing};
+pub(crate) use fill::{PeerClient, SegmentOrigin, read_all, renewing};
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
 pub(crate) use part::PartSought;

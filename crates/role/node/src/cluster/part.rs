@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use super::fill::{SegmentOrigin, counter_of, end_of, fetch_chunks};
 use super::head::ask_head;
 use super::{Cluster, Peer, PeerClient};
+use crate::fetch_error::FetchError;
 use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
 };
@@ -215,14 +216,14 @@ fn is_of_load(error: &PeerError) -> bool {
 }
 
 impl SegmentOrigin for HomeFile {
-    async fn read(&self, segment: Arc<Segment>) {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let mut tried = Vec::new();
         let mut next = Some(self.home);
         while let Some(home) = next {
             match self.read_from(home, &segment).await {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 Err(error) => {
-                    tracing::debug!(%error, "a segment was not got from the node that has its file");
+                    tracing::debug!(%error, "a segment was not fetched from the node that has its file");
                     let counter = counter_of(end_of(&error));
                     counter.into_iter().for_each(|counter| self.counters.inc(counter));
                 }
@@ -231,6 +232,7 @@ impl SegmentOrigin for HomeFile {
             let may_go_on = tried.len() < PART_HOMES_MAX;
             next = if may_go_on { self.another_home(&tried).await } else { None };
         }
+        Err(FetchError::Peer)
     }
 
     fn described(&self, _: bool) -> Option<Origin> {

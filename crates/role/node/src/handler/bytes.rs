@@ -12,6 +12,7 @@ use skep_serve::client_of;
 use skep_telemetry::{CacheResult, Counter};
 
 use super::Serving;
+use crate::fetch_error::FetchError;
 use crate::object::Object;
 use crate::resource::Resource;
 use crate::stream::{Client, Source};
@@ -73,7 +74,11 @@ impl Serving<'_> {
             match tokio::time::timeout(Taker::PATIENCE, exchange.reply.flush()).await {
                 Ok(flushed) => return flushed,
                 Err(_) if store.may_fill() => {}
-                Err(_) => return Err(ExchangeError::ReplyCutShort("no memory for a slow client")),
+                Err(_) => {
+                    let (counter, reason) = FetchError::NoMemory.cut();
+                    self.handler.context.counters().inc(counter);
+                    return Err(ExchangeError::ReplyCutShort(reason));
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::Serving;
 use crate::catalog::Located;
 use crate::disk::DiskError;
+use crate::fetch_error::FetchError;
 use crate::limits::PATH_BYTES_MAX;
 use crate::partition::Elsewhere;
 
@@ -13,17 +14,17 @@ impl Serving<'_> {
         &self,
         path: &[u8],
         own: Result<Located, DiskError>,
-    ) -> Result<Located, DiskError> {
+    ) -> Result<Located, FetchError> {
         let is_sought = self.site.is_part && matches!(own, Err(DiskError::NotFound));
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         if !is_sought || !self.site.shows(path) || relative.len() > PATH_BYTES_MAX {
-            return own;
+            return Ok(own?);
         }
         if !relative.is_empty() && !relative.ends_with(b"/") {
             return Ok(match self.sought(relative).await? {
                 Elsewhere::File(resource) => Located::Resource(resource, None),
                 Elsewhere::Folder => Located::NeedsSlash,
-                Elsewhere::Nothing => return own,
+                Elsewhere::Nothing => return Ok(own?),
             });
         }
         for name in &self.site.index_files {
@@ -32,10 +33,10 @@ impl Serving<'_> {
                 return Ok(Located::Resource(resource, None));
             }
         }
-        own
+        Ok(own?)
     }
 
-    async fn sought(&self, relative: &[u8]) -> Result<Elsewhere, DiskError> {
+    async fn sought(&self, relative: &[u8]) -> Result<Elsewhere, FetchError> {
         match &self.handler.peer_client {
             Some(peer_client) => self.catalog.heads().find(peer_client, &self.site, relative).await,
             None => Ok(Elsewhere::Nothing),

@@ -6,7 +6,7 @@ use skep_engine::{Exchange, ExchangeError};
 use skep_http::RequestHead;
 
 use super::{As, Ready, Sent, Serving};
-use crate::disk::DiskError;
+use crate::fetch_error::FetchError;
 use crate::limits::ATTEMPTS_MAX;
 use crate::remote::{HeadOutcome, RemoteSite, pass};
 use crate::resource::Resource;
@@ -33,10 +33,7 @@ impl Serving<'_> {
                     match self.send(request, exchange, ready, As::Asked(&target)).await? {
                         Sent::Done => return Ok(()),
                         Sent::Changed => {}
-                        Sent::Failed(DiskError::Exhausted) => {
-                            return self.error(request, exchange, 503, &self.retry_after()).await;
-                        }
-                        Sent::Failed(_) => return self.error(request, exchange, 502, b"").await,
+                        Sent::Failed(error) => return self.failed(request, exchange, error).await,
                     }
                 }
                 HeadOutcome::Passed(passed) => {
@@ -47,14 +44,10 @@ impl Serving<'_> {
                     let client = self.client(request, exchange);
                     return pass(&mut exchange.reply, &self.site, *passed, client).await;
                 }
-                HeadOutcome::Failed(status) => {
-                    let lines = if status == 503 { self.retry_after() } else { Vec::new() };
-                    return self.error(request, exchange, status, &lines).await;
-                }
+                HeadOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
         }
-        // It changes faster than it can be read.
-        self.error(request, exchange, 503, &self.retry_after()).await
+        self.failed(request, exchange, FetchError::OriginChanged).await
     }
 
     /// The object at a target, if it is one that may be kept.

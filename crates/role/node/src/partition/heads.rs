@@ -16,6 +16,7 @@ use super::head_name;
 use crate::account::{Account, Charge};
 use crate::cluster::{PartSought, PeerClient};
 use crate::disk::DiskError;
+use crate::fetch_error::FetchError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::object::Variants;
 use crate::purges::Snapshot;
@@ -35,7 +36,7 @@ pub(crate) enum Elsewhere {
 }
 
 /// The outcome of a look-up; `None`: there is none yet.
-type PartOutcome = Option<Result<Elsewhere, DiskError>>;
+type PartOutcome = Option<Result<Elsewhere, FetchError>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -82,7 +83,7 @@ impl Heads {
         peer_client: &Rc<PeerClient>,
         site: &Arc<Site>,
         relative: &[u8],
-    ) -> Result<Elsewhere, DiskError> {
+    ) -> Result<Elsewhere, FetchError> {
         let name = head_name(site, relative);
         for _ in 0..ATTEMPTS_MAX {
             let mut receiver = match self.look(name) {
@@ -105,7 +106,7 @@ impl Heads {
                 return outcome.clone();
             }
         }
-        Err(DiskError::Unreachable)
+        Err(FetchError::Peer)
     }
 
     fn look(self: &Arc<Self>, name: SegmentName) -> PartLookup {
@@ -160,9 +161,11 @@ impl LookUp {
                 (Ok(self.file(site, variants, began_ms + fresh_ms, &purges)), fresh_ms)
             }
             PartSought::Found { head: Head::Folder, .. } => (Ok(Elsewhere::Folder), PART_ABSENT_MS),
-            PartSought::Found { head: Head::Forbidden, .. } => (Err(DiskError::Forbidden), 0),
+            PartSought::Found { head: Head::Forbidden, .. } => {
+                (Err(DiskError::Forbidden.into()), 0)
+            }
             PartSought::Nobody => (Ok(Elsewhere::Nothing), PART_ABSENT_MS),
-            PartSought::Unreachable => (Err(DiskError::Unreachable), 0),
+            PartSought::Unreachable => (Err(FetchError::Peer), 0),
         };
         if let Ok(found) = &found {
             self.keep(found, began_ms + fresh_ms);

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use skep_engine::Context;
 use skep_origin::Origins;
-use skep_origin::{Ask, Condition, Fault, OriginCounters, OriginError, OriginReply, OriginTotals};
+use skep_origin::{
+    Ask, Condition, FaultKind, OriginCounters, OriginError, OriginReply, OriginTotals,
+};
 use skep_telemetry::CacheResult;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -17,6 +19,7 @@ use super::RemoteSite;
 use super::fetch;
 use super::head_cache::{HeadLookup, HeadOutcome, OriginHeadCache, SingleFlight, wait_for_outcome};
 use crate::cluster::PeerClient;
+use crate::fetch_error::FetchError;
 use crate::limits::{ATTEMPTS_MAX, PASS_SLOW_SHARE};
 use crate::resource::Resource;
 use crate::site::Site;
@@ -145,7 +148,7 @@ impl Remotes {
                 HeadLookup::Hit(resource) => {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
-                HeadLookup::Failed(status) => return HeadOutcome::Failed(status),
+                HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
                 HeadLookup::HitForPass => return self.pass(site, remote, target).await,
                 HeadLookup::Stale(resource, flight) => {
                     drop(self.start_flight(site, flight));
@@ -157,7 +160,7 @@ impl Remotes {
                         let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
                         return HeadOutcome::Resource(resource, cache_result);
                     }
-                    Some(HeadOutcome::Failed(status)) => return HeadOutcome::Failed(status),
+                    Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
                     Some(HeadOutcome::Passed(_)) => return self.pass(site, remote, target).await,
                     None => {}
                 },
@@ -168,7 +171,7 @@ impl Remotes {
                 }
             }
         }
-        HeadOutcome::Failed(503)
+        HeadOutcome::Failed(FetchError::OriginChanged)
     }
 
     /// What is kept of `target` here, or comes to be; nothing that is for one client.
@@ -195,12 +198,12 @@ impl Remotes {
         target: &[u8],
     ) -> HeadOutcome<Box<Passed>> {
         let Some(place) = self.pass_place(site, remote).await else {
-            return HeadOutcome::Failed(503);
+            return HeadOutcome::Failed(FetchError::Origin(FaultKind::Busy));
         };
         let asked = Asked { target, range: None, condition: Condition::None };
         match self.ask(site, remote, asked).await {
             Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
-            Err(error) => HeadOutcome::Failed(status_of(&error)),
+            Err(error) => HeadOutcome::Failed(FetchError::from(&error)),
         }
     }
 
@@ -213,7 +216,7 @@ impl Remotes {
     ) -> HeadOutcome<Box<Passed>> {
         match self.pass_place(site, remote).await {
             Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
-            None => HeadOutcome::Failed(503),
+            None => HeadOutcome::Failed(FetchError::Origin(FaultKind::Busy)),
         }
     }
 
@@ -291,14 +294,4 @@ pub(super) struct Asked<'a> {
 /// Whether a status is of the origin and of now, and says nothing of what it has.
 pub(super) fn is_trouble(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..)
-}
-
-/// What a client hears of an origin that does not answer.
-pub(super) fn status_of(error: &OriginError) -> u16 {
-    match error.fault {
-        Fault::Ask(_) => 400,
-        Fault::Busy(_) => 503,
-        Fault::Late | Fault::Stalled { .. } => 504,
-        _ => 502,
-    }
 }

@@ -4,17 +4,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_origin::freshness::{Revalidated, revalidate};
-use skep_origin::{Condition, OriginError, OriginReply};
+use skep_origin::{Condition, FaultKind, OriginError, OriginReply};
 use skep_telemetry::CacheResult;
 use skep_units::SEGMENT_BYTES;
 
 use super::RemoteSite;
-use super::client::{Asked, Passed, Remotes, is_trouble, status_of};
+use super::client::{Asked, Passed, Remotes, is_trouble};
 use super::head_cache::{HeadOutcome, PassFor, SingleFlight};
 use super::kept::{Freshness, Got};
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::cluster::{HeadLease, HeadSought, renewing};
+use crate::fetch_error::FetchError;
 use crate::limits::{PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::purges::Snapshot;
 use crate::resource::Resource;
@@ -29,7 +30,7 @@ enum Answer {
     Passed(Box<OriginReply>),
     /// It might be kept, and there is no memory for it.
     NoRoom(Box<OriginReply>),
-    Failed(u16),
+    Failed(FetchError),
 }
 
 /// Asks for what the flight is for, and completes it.
@@ -38,7 +39,7 @@ pub(super) async fn run_flight(
     site: &Arc<Site>,
     flight: SingleFlight,
 ) -> HeadOutcome<Box<Passed>> {
-    let Some(remote) = &site.remote else { return HeadOutcome::Failed(500) };
+    let Some(remote) = &site.remote else { return HeadOutcome::Failed(FetchError::OriginChanged) };
     let target = flight.target().to_vec();
     let lease = match seek(remotes, site, remote, &flight).await {
         Sought::Found(resource) => {
@@ -112,9 +113,9 @@ async fn complete(
             flight.complete(HeadOutcome::Resource(Arc::clone(&resource), cache_result));
             HeadOutcome::Resource(resource, cache_result)
         }
-        Answer::Failed(status) => {
-            flight.complete(HeadOutcome::Failed(status));
-            HeadOutcome::Failed(status)
+        Answer::Failed(error) => {
+            flight.complete(HeadOutcome::Failed(error));
+            HeadOutcome::Failed(error)
         }
         Answer::NoRoom(reply) => {
             flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
@@ -125,7 +126,9 @@ async fn complete(
             let status = reply.head.status;
             match status {
                 // An origin in trouble says nothing of what it does when well.
-                _ if is_trouble(status) => flight.complete(HeadOutcome::Failed(status)),
+                _ if is_trouble(status) => {
+                    flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
+                }
                 200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS })),
                 // There may be something to keep any moment.
                 _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
@@ -161,7 +164,7 @@ async fn answer(
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
-            return Answer::Failed(502);
+            return Answer::Failed(FetchError::Origin(FaultKind::Malformed));
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
@@ -177,19 +180,22 @@ async fn answer(
 /// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
 /// for the same failure again, unless the origin has something to say to each.
 fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> Answer {
-    let status = failed.as_ref().map_or_else(status_of, |reply| reply.head.status);
+    let error = match &failed {
+        Ok(reply) => FetchError::OriginStatus(reply.head.status),
+        Err(error) => FetchError::from(error),
+    };
     let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
     if let Some(kept) = flight.kept().filter(usable) {
-        flight.pause(status);
+        flight.pause(error);
         return Answer::Resource(Arc::clone(kept), CacheResult::Hit);
     }
     match failed {
         Ok(reply) => Answer::Passed(Box::new(reply)),
-        Err(error) => {
-            if error.fault.blames_origin() {
-                flight.pause(status);
+        Err(OriginError { fault, .. }) => {
+            if fault.blames_origin() {
+                flight.pause(error);
             }
-            Answer::Failed(status)
+            Answer::Failed(error)
         }
     }
 }

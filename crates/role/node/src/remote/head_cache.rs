@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::peer_head::{self, PeerHead};
 use crate::account::{Account, Charge};
+use crate::fetch_error::FetchError;
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::purges::Snapshot;
 use crate::resource::Resource;
@@ -30,8 +31,8 @@ pub(crate) enum HeadOutcome<P> {
     Resource(Arc<Resource>, CacheResult),
     /// The answer is passed on to one client, and not cached.
     Passed(P),
-    /// The origin failed; with the status for the client.
-    Failed(u16),
+    /// The origin failed.
+    Failed(FetchError),
 }
 
 /// Tells those who waited for an answer that was passed on: each client asks for itself,
@@ -59,8 +60,8 @@ pub(crate) enum HeadLookup {
     Stale(Arc<Resource>, SingleFlight),
     /// Answers for the path are not cached (Varnish: hit-for-pass).
     HitForPass,
-    /// The origin has just failed; with the status for the client.
-    Failed(u16),
+    /// The origin has just failed.
+    Failed(FetchError),
     /// A single flight is under way.
     Wait(watch::Receiver<FlightState>),
     /// The caller must ask.
@@ -92,8 +93,8 @@ struct Slot {
 enum Pause {
     /// Answers are for one.
     Passed,
-    /// The origin failed; a status for the client.
-    Failed(u16),
+    /// The origin failed.
+    Failed(FetchError),
 }
 
 impl Slot {
@@ -139,10 +140,10 @@ impl OriginHeadCache {
         let usable = slot.kept.as_ref().filter(usable).map(Arc::clone);
         match slot.pause.filter(|(until_ms, _)| now_ms < *until_ms) {
             Some((_, Pause::Passed)) => return HeadLookup::HitForPass,
-            Some((_, Pause::Failed(status))) => {
+            Some((_, Pause::Failed(error))) => {
                 let may_do = slot.kept.as_ref().filter(|kept| kept.may_do_on_error());
                 let may_do = usable.or_else(|| may_do.map(Arc::clone));
-                return may_do.map_or(HeadLookup::Failed(status), HeadLookup::Hit);
+                return may_do.map_or(HeadLookup::Failed(error), HeadLookup::Hit);
             }
             None => {}
         }
@@ -266,11 +267,11 @@ impl SingleFlight {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
     }
 
-    /// Nobody is to ask again soon: the origin failed, with `status` for clients.
-    pub(crate) fn pause(&self, status: u16) {
+    /// Nobody is to ask again soon: the origin failed.
+    pub(crate) fn pause(&self, error: FetchError) {
         let mut slots = self.cache.lock();
         let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.cache.account));
-        slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(status)));
+        slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(error)));
     }
 
     /// Keeps what the flight brought, and tells those who wait.
@@ -353,6 +354,7 @@ fn make_room(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_origin::FaultKind;
     use skep_wire::cache::ToCoordinator;
 
     use super::super::rig::{node, resource};
@@ -391,9 +393,10 @@ mod tests {
         let (site, cache) =
             (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
         let flight = lead(&cache, &site);
-        flight.pause(504);
-        flight.complete(HeadOutcome::Failed(504));
-        assert!(matches!(cache.look_up(&site, b"/a"), HeadLookup::Failed(504)));
+        let late = FetchError::Origin(FaultKind::Late);
+        flight.pause(late);
+        flight.complete(HeadOutcome::Failed(late));
+        assert!(matches!(cache.look_up(&site, b"/a"), HeadLookup::Failed(error) if error == late));
         assert!(matches!(cache.look_up(&site, b"/b"), HeadLookup::Lead(_)));
     }
 
@@ -411,11 +414,12 @@ mod tests {
             flight.complete(HeadOutcome::Resource(kept, CacheResult::Fill));
             let flight = lead(&cache, &site);
             assert!(flight.kept().is_some());
-            flight.pause(502);
-            flight.complete(HeadOutcome::Failed(502));
+            let failed = FetchError::OriginStatus(502);
+            flight.pause(failed);
+            flight.complete(HeadOutcome::Failed(failed));
             match cache.look_up(&site, b"/a") {
                 HeadLookup::Hit(_) => assert!(may_do),
-                HeadLookup::Failed(502) => assert!(!may_do),
+                HeadLookup::Failed(error) => assert!(!may_do && error == failed),
                 _ => panic!("somebody asks"),
             }
             cache.lock().clear();

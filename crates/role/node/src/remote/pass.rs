@@ -10,6 +10,7 @@ use skep_telemetry::{CacheResult, Counter};
 
 use super::client::{PassPlace, SlowPlace};
 use super::{Passed, kept};
+use crate::fetch_error::FetchError;
 use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
 use crate::site::Site;
 
@@ -41,7 +42,9 @@ pub(crate) async fn pass(
     loop {
         let read = answer.body.next(&mut buffer).await.map_err(|error| {
             tracing::debug!(%error, "an origin's answer ended early");
-            ExchangeError::ReplyCutShort("the origin's answer ended early")
+            let (counter, reason) = FetchError::from(&error).cut();
+            reply.write().context().counters().inc(counter);
+            ExchangeError::ReplyCutShort(reason)
         })?;
         let is_chunked = framing == Framing::Chunks;
         if read == 0 {

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_origin::{Body, Condition, OriginError, OriginReply, freshness};
+use skep_origin::{Body, Condition, FaultKind, OriginError, OriginReply, freshness};
 use skep_telemetry::Counter;
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{Origin, SegmentName};
@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 use super::client::{Asked, PassPlace, Remotes, is_trouble};
 use super::kept::is_once;
 use crate::buffer::Buffer;
-use crate::cluster::{SegmentOrigin, read_on};
+use crate::cluster::{SegmentOrigin, read_all};
+use crate::fetch_error::FetchError;
 use crate::fills::Filling;
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::resource::Resource;
@@ -43,6 +44,19 @@ enum Stopped {
     TooMuch,
     #[error("no memory: {0}")]
     Memory(#[from] std::io::Error),
+}
+
+impl From<&Stopped> for FetchError {
+    fn from(stopped: &Stopped) -> Self {
+        match stopped {
+            Stopped::Origin(error) => error.into(),
+            Stopped::Status(status) if is_trouble(*status) => Self::OriginStatus(*status),
+            Stopped::Status(_) | Stopped::Changed => Self::OriginChanged,
+            Stopped::TooLittle => Self::Origin(FaultKind::Short),
+            Stopped::TooMuch => Self::Origin(FaultKind::Long),
+            Stopped::Memory(_) => Self::NoMemory,
+        }
+    }
 }
 
 /// One segment of an object at its origin.
@@ -70,10 +84,10 @@ impl Remotes {
         }
         let counters = Arc::clone(self.context.counters());
         tokio::task::spawn_local(async move {
-            let before = filler.segment().filled();
-            read_on(&origin, filler.segment()).await;
-            let came = filler.segment().filled() - before;
-            counters.add(Counter::ClusterOriginBytes, came.into());
+            let segment = Arc::clone(filler.segment());
+            let before = segment.filled();
+            read_all(&origin, filler).await;
+            counters.add(Counter::ClusterOriginBytes, (segment.filled() - before).into());
         });
         None
     }
@@ -93,14 +107,16 @@ impl Remotes {
         self: &Rc<Self>,
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
-    ) -> Option<(Body, PassPlace)> {
-        let place = self.pass_place(&resource.site, resource.site.remote.as_ref()?).await?;
-        let segment = RemoteSegment::new(self, resource, 0);
-        let opened = segment.open(range).await;
-        opened
-            .inspect_err(|error| tracing::debug!(%error, "no bytes to pass by the cache"))
-            .ok()
-            .map(|body| (body, place))
+    ) -> Result<(Body, PassPlace), FetchError> {
+        let remote = resource.site.remote.as_ref().ok_or(FetchError::OriginChanged)?;
+        let place = self.pass_place(&resource.site, remote).await;
+        let place = place.ok_or(FetchError::Origin(FaultKind::Busy))?;
+        let opened = RemoteSegment::new(self, resource, 0).open(range).await;
+        let body = opened.map_err(|error| {
+            tracing::debug!(%error, "no bytes to pass by the cache");
+            FetchError::from(&error)
+        })?;
+        Ok((body, place))
     }
 }
 
@@ -196,10 +212,11 @@ impl RemoteSegment {
 }
 
 impl SegmentOrigin for RemoteSegment {
-    async fn read(&self, segment: Arc<Segment>) {
-        if let Err(error) = self.fill(&segment).await {
-            tracing::debug!(%error, "a segment could not be got from its origin");
-        }
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
+        self.fill(&segment).await.map_err(|error| {
+            tracing::debug!(%error, "a segment could not be fetched from its origin");
+            FetchError::from(&error)
+        })
     }
 
     fn described(&self, has_lease: bool) -> Option<Origin> {

@@ -1,4 +1,4 @@
-//! Each node's numbers as Prometheus gauges.
+//! Each node's numbers as Prometheus metrics.
 
 use std::sync::{Arc, Weak};
 
@@ -10,7 +10,7 @@ use crate::status::NodeStatus;
 
 type Value = fn(&NodeStatus) -> f64;
 
-const GAUGES: &[(&str, &str, Value)] = &[
+const METRICS: &[(&str, &str, Value)] = &[
     ("skep_node_up", "Whether a node may get new requests.", |n| f64::from(n.share_permille > 0)),
     ("skep_node_share", "Part of its share that a node takes now; below 1 in slow start.", |n| {
         f64::from(n.share_permille) / 1000.0
@@ -23,24 +23,30 @@ const GAUGES: &[(&str, &str, Value)] = &[
         n.outstanding_bytes as f64
     }),
     ("skep_node_tunnels", "Upgraded connections to a node.", |n| f64::from(n.tunnels)),
-    ("skep_node_requests", "Requests sent to a node since it was added.", |n| n.requests as f64),
-    ("skep_node_failures", "Requests to a node without a whole reply, since it was added.", |n| {
-        n.failures as f64
+    ("skep_node_requests_total", "Requests sent to a node since it was added.", |n| {
+        n.requests as f64
     }),
-    ("skep_node_bytes", "Bytes of a node's reply bodies since it was added.", |n| n.bytes as f64),
+    (
+        "skep_node_failures_total",
+        "Requests to a node without a whole reply, since it was added.",
+        |n| n.failures as f64,
+    ),
+    ("skep_node_bytes_total", "Bytes of a node's reply bodies since it was added.", |n| {
+        n.bytes as f64
+    }),
     ("skep_node_latency_seconds", "Moving average of a node's time to answer.", |n| {
         n.latency_us as f64 / 1e6
     }),
 ];
 
-/// Registers the gauges of the nodes of all `dispatchers` of this process, each
+/// Registers the metrics of the nodes of all `dispatchers` of this process, each
 /// with the labels `service` and `node`. Call it once, with all of them: a
 /// second call replaces the first.
-pub fn register_gauges(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
+pub fn register_metrics(registry: &Registry, dispatchers: &[Arc<Dispatcher>]) {
     let dispatchers: Arc<[Weak<Dispatcher>]> = dispatchers.iter().map(Arc::downgrade).collect();
-    for &(name, help, value) in GAUGES {
+    for &(name, help, value) in METRICS {
         let dispatchers = Arc::clone(&dispatchers);
-        registry.register_gauges(name, help, Box::new(move || samples(&dispatchers, value)));
+        registry.register_samples(name, help, Box::new(move || samples(&dispatchers, value)));
     }
 }
 
@@ -75,7 +81,7 @@ const REPORTS: &[(&str, &str, Said)] = &[
     }),
 ];
 
-/// Registers the gauges of what nodes say of themselves, each with the label
+/// Registers the metrics of what nodes say of themselves, each with the label
 /// `node`, and what became of their reports.
 pub fn register_reports(registry: &Registry, loads: &Arc<Loads>) {
     for &(name, help, said) in REPORTS {
@@ -84,7 +90,7 @@ pub fn register_reports(registry: &Registry, loads: &Arc<Loads>) {
             (vec![("node".to_owned(), report.name.to_string())], said(&report))
         };
         let read = move || loads.reports().into_iter().map(sample).collect();
-        registry.register_gauges(name, help, Box::new(read));
+        registry.register_samples(name, help, Box::new(read));
     }
     let loads = Arc::clone(loads);
     let read = move || {
@@ -93,8 +99,8 @@ pub fn register_reports(registry: &Registry, loads: &Arc<Loads>) {
         };
         loads.counts().map(sample).to_vec()
     };
-    let help = "Reports of nodes since the start, by what became of them.";
-    registry.register_gauges("skep_reports", help, Box::new(read));
+    let help = "Load reports of nodes, by what became of them.";
+    registry.register_samples("skep_load_reports_total", help, Box::new(read));
 }
 
 fn samples(dispatchers: &[Weak<Dispatcher>], value: Value) -> Vec<(Labels, f64)> {
