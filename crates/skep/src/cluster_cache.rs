@@ -168,13 +168,15 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     gauge("skep_coordinator_active", "Whether this coordinator answers nodes.", |view| {
         f64::from(u8::from(view.is_active))
     });
-    gauge("skep_coordinator_segments", "Segments that some node holds.", |view| {
+    gauge("skep_coordinator_segments", "Segments with at least one holder.", |view| {
         view.counters.entries as f64
     });
-    gauge("skep_coordinator_replicas", "Segments times their holders.", |view| {
-        view.counters.holdings as f64
-    });
-    gauge("skep_coordinator_leases", "Fills under way.", |view| view.counters.leases as f64);
+    gauge(
+        "skep_coordinator_replicas",
+        "Replicas: the sum of the holders of all segments.",
+        |view| view.counters.holdings as f64,
+    );
+    gauge("skep_coordinator_leases", "Fills in progress.", |view| view.counters.leases as f64);
     gauge("skep_coordinator_memory_bytes", "Memory of the directory.", |view| {
         view.counters.memory_bytes as f64
     });
@@ -191,7 +193,7 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
     registry.register(
         "skep_coordinator_purge_seconds_max",
         &[],
-        "The longest that a purge took until all linked nodes had acknowledged it.",
+        "The longest time until all linked nodes had acknowledged a purge.",
         Box::new(move || own.purge_counts().slowest_us() as f64 / 1e6),
     );
     let own = Arc::clone(coordination);

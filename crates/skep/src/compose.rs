@@ -218,7 +218,7 @@ impl Process {
                 let waited_for = admissions.waited_for(Duration::ZERO);
                 tracing::warn!("drain time is over: {waited_for}");
             }
-            () = told_again => tracing::warn!("told again: stopping now"),
+            () = told_again => tracing::warn!("second signal: stopping now"),
         }
     }
 }

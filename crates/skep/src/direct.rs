@@ -314,7 +314,7 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
 /// Ends this process in good order. Packets are steered on by what is pinned;
 /// whoever watches this process starts it and a new guard.
 fn end_without_guard() {
-    tracing::error!("netguard has gone: this process ends, to be started anew with it");
+    tracing::error!("connection to netguard lost: this process ends, to be started anew with it");
     // Only a process that is gone cannot be told.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }

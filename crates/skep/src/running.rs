@@ -208,7 +208,7 @@ fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
     value("skep_cache_bytes", "Bytes of segments that the cache holds.", |node| {
         node.store_stats().indexed_bytes as f64
     });
-    value("skep_cache_redundant_bytes", "Of these, bytes that another node keeps, too.", |node| {
+    value("skep_cache_redundant_bytes", "Of these, bytes of redundant replicas.", |node| {
         node.store_stats().redundant_bytes as f64
     });
     value(
@@ -224,12 +224,14 @@ fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
     value("skep_cache_segments", "Segments that the cache holds.", |node| {
         node.store_stats().segments as f64
     });
-    value("skep_purges_applied_total", "Purges that this node heard of and applied.", |node| {
+    value("skep_purges_applied_total", "Purges that this node received and applied.", |node| {
         node.purge_counts().0 as f64
     });
-    value("skep_purged_objects_total", "Objects found purged when they were asked for.", |node| {
-        node.purge_counts().1 as f64
-    });
+    value(
+        "skep_purged_objects_total",
+        "Objects found to be purged when they were requested.",
+        |node| node.purge_counts().1 as f64,
+    );
     value("skep_origin_bytes_total", "Bytes of bodies received from origins.", |node| {
         node.origin_totals().body_bytes as f64
     });
@@ -240,7 +242,7 @@ fn register_node_metrics(registry: &Registry, node: &Arc<Node>) {
         let read = move || read(&node).into_iter().map(label).collect();
         registry.register_samples(name, help, Box::new(read));
     };
-    samples("skep_cache_removals_total", "What left the cache, by kind.", |node| {
+    samples("skep_cache_removals_total", "Removals from the cache, by kind.", |node| {
         node.cache_removals()
     });
     samples("skep_origin_requests_total", "Requests to origins, by kind.", |node| {

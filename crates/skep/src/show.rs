@@ -121,7 +121,7 @@ pub(crate) fn load_cells(report: &NodeReport) -> [String; 9] {
 /// That a node tells nothing any more.
 pub(crate) fn stale(report: &NodeReport) -> String {
     let silence = age(report.age_ms);
-    format!("{} has told nothing of its load for {silence}: it counts no more", report.name)
+    format!("no load report of {} for {silence}: ignored", report.name)
 }
 
 /// The coordinator of the caches, and what nodes hold.

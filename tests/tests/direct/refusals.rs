@@ -217,7 +217,11 @@ fn a_daemon_whose_netguard_is_killed_ends_in_order_and_starts_anew() {
         kill_process(guard, Signal::KILL).unwrap();
         let ended = cluster.end(name);
         assert_eq!(ended.code, Some(0), "{}", ended.stderr);
-        assert!(ended.stderr.contains("netguard has gone: this process ends"), "{}", ended.stderr);
+        assert!(
+            ended.stderr.contains("connection to netguard lost: this process ends"),
+            "{}",
+            ended.stderr
+        );
         assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
         cluster.run(name);
         cluster.wait_serving();

@@ -86,7 +86,7 @@ fn the_active_dispatchers_machine_dies_and_no_connection_is_lost() {
     let traffic = Traffic::start(&cluster);
     cluster.machine(&active).boot().unwrap();
     cluster.run(&active);
-    cluster.wait_log(&active, &format!("dispatcher {standby} is heard"));
+    cluster.wait_log(&active, &format!("heartbeat from dispatcher {standby}"));
     traffic.wait_flowing();
     traffic.finish("it comes back");
     assert_eq!(cluster.wait_active(), standby);

@@ -33,10 +33,10 @@ table! {
         state_dir: PathBuf = "/var/lib/skep".into() => Kind::Text(Form::Path), restart;
         /// File with the secret that the cluster's machines share: a line of
         /// 32 characters or more. Machines trust whoever has it, and nobody
-        /// else. Needed for `dispatch = "direct"`, for nodes that get from each
-        /// other's memory, and for nodes that tell dispatchers of their load.
+        /// else. Needed for `dispatch = "direct"`, for nodes that share
+        /// memory, and for nodes that tell dispatchers of their load.
         key_file: Option<PathBuf> = None => Kind::Text(Form::Path), restart;
-        /// Where dispatchers keep what must outlive them, and who says which
+        /// Where dispatchers keep persistent state, and which
         /// of them is active when they cannot agree: `embedded` is a file of
         /// each, `etcd` a cluster of etcd.
         store: Store = Store::Embedded => word(Store::WORDS), restart;
@@ -102,7 +102,7 @@ table! {
         /// nodes tell of their load and for `dispatch = "direct"`, by TCP as
         /// coordinator of the nodes' caches.
         address: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
-        /// Who of several dispatchers is active when all are well: the one
+        /// Decides which healthy dispatcher is active: the one
         /// with the highest number.
         priority: u32 = 100 => count(1..=255), restart;
         /// The network device by which packets come in and go out; unset, the
@@ -189,7 +189,7 @@ table! {
 }
 
 table! {
-    /// What nodes tell dispatchers of themselves: CPU, memory, connections,
+    /// Load reports of nodes to dispatchers: CPU, memory, connections,
     /// bytes to send, rates. Dispatchers with an `address` hear it, if there is a
     /// `key_file`.
     Agent at "agent" {
@@ -291,8 +291,8 @@ table! {
         /// Folder of the files; a site has either this or `origins`.
         root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
         /// Web servers that the site's bytes come from in place of a folder,
-        /// such as `["http://10.0.0.9:8080/base"]`: the first that is well is
-        /// asked, by plain HTTP, without the clients' cookies and credentials.
+        /// such as `["http://10.0.0.9:8080/base"]`: the first that is healthy
+        /// is used, by plain HTTP, without the clients' cookies and credentials.
         /// What they let caches keep is fetched once by the cluster.
         origins: Vec<String> = Vec::new() => Kind::Texts(Form::OriginUrl), live;
         /// Whether the folder is `local`, a whole one on each node;
@@ -349,13 +349,13 @@ table! {
         /// origin is asked. Without one clients get 504.
         response_timeout_ms: u64 = 30_000 => ms(1..=HOUR_MS), live;
         /// Time without any byte of a body; then the origin has failed, and
-        /// the rest is asked for anew. So it is if 256 KiB of what is kept take
+        /// the rest is requested again. So it is if 256 KiB of what is kept take
         /// six times as long.
         stall_timeout_ms: u64 = 10_000 => ms(1..=HOUR_MS), live;
         /// Connections to one origin from one core of a node; requests over it
         /// wait for 1 s, then get 503. What is passed on without being kept takes
         /// half of them at most; of that half slow clients of one address, below
-        /// 64 KiB/s, an eighth: who is one too many is cut off.
+        /// 64 KiB/s, an eighth: further ones are disconnected.
         connections_max: u32 = 64 => count(1..=65_536), live;
     }
 }
@@ -389,7 +389,7 @@ table! {
         /// each.
         cooperate: bool = true => Kind::Switch, restart;
         /// How long a node waits for the coordinator, which knows who holds
-        /// what, before it goes by the hash of the name. Longer than an answer
+        /// what, before it asks the owner. Longer than an answer
         /// takes on a machine that is overloaded: then more requests to origins
         /// would be the last thing that helps.
         coordinator_timeout_ms: u64 = 500 => ms(1..=10_000), restart;
@@ -437,7 +437,7 @@ table! {
         /// Leading bits of an IPv6 address that make one client address: who
         /// has one address has its whole /64.
         client_ipv6_prefix_bits: u32 = 64 => count(1..=128), live;
-        /// Requests in work in a process. Over it: 503, so that those in work
+        /// Requests in flight in a process. Over it: 503, so that those in flight
         /// stay fast.
         requests_in_flight_max: u32 = 16_384 => count(1..=4_194_304), live;
         /// Requests of one connection, which then is closed; 0 is no limit.
@@ -463,8 +463,8 @@ table! {
         /// buffer is: who may need longer for one at `send_min_bytes_per_s`, an
         /// eighth of all that it has taken, gets it, but at most `send_average_ms`.
         write_stall_ms: u64 = 20_000 => ms(100..=HOUR_MS), live;
-        /// Least rate at which a client takes a response. Who stays below it is
-        /// cut off. 0 is no limit; then a client that acknowledges nothing is cut
+        /// Least rate at which a client takes a response. Slower clients are
+        /// disconnected. 0 is no limit; then a client that acknowledges nothing is cut
         /// off after `write_stall_ms` or `send_average_ms`, whichever is longer.
         send_min_bytes_per_s: u64 = KIB => number(Unit::BytesPerSecond, 0..=GIB), live;
         /// Time over which that rate is an average. Nodes behind `proxy`
@@ -476,7 +476,7 @@ table! {
         /// Age at which a connection is closed after its current response, so
         /// that clients spread over new nodes. 0 is no limit.
         lifetime_ms: u64 = HOUR_MS => ms(0..=30 * DAY_MS), live;
-        /// Time that requests in work get to end after SIGTERM.
+        /// Time that requests in flight get to end after SIGTERM.
         drain_ms: u64 = 30_000 => ms(0..=HOUR_MS), live;
     }
 }

@@ -439,10 +439,12 @@ fn key(service: &Service) -> Key {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Came(name) => write!(f, "node {name} is heard"),
-            Self::Back(name) => write!(f, "node {name} is heard again"),
+            Self::Came(name) => write!(f, "heartbeat from node {name}"),
+            Self::Back(name) => write!(f, "heartbeats from node {name} again"),
             Self::Leaving(name) => write!(f, "node {name} is about to stop: no new flows there"),
-            Self::Dead { name, ms } => write!(f, "node {name} is silent for {ms} ms: out"),
+            Self::Dead { name, ms } => {
+                write!(f, "no heartbeat of node {name} for {ms} ms: removed")
+            }
             Self::Unplanned(name) => write!(
                 f,
                 "a node calls itself {name}, which is not in this dispatcher's config: \

@@ -18,7 +18,7 @@ pub enum GuardError {
     #[error("netguard: {0}")]
     Refused(String),
     /// The guard has gone, or is silent.
-    #[error("netguard has gone: {0}")]
+    #[error("connection to netguard lost: {0}")]
     Gone(io::Error),
     /// [`Order::Abort`](skep_wire::guard::Order::Abort) was the last order.
     #[error("this start was given up")]

@@ -70,7 +70,7 @@ impl Listener {
                 tracing::info!(user, process, "netguard takes orders");
                 return Ok(Visit { socket, buffer: Vec::new() });
             }
-            tracing::warn!(user, process, allowed = ?self.users, "netguard refuses a stranger");
+            tracing::warn!(user, process, allowed = ?self.users, "netguard refused a client of another user");
         }
     }
 }

@@ -224,10 +224,10 @@ counter_table! {
         Reject505 reject_505 = "505";
         RejectOther reject_other = "other";
     }
-    "skep_slow_replies_total" "Replies that are sent by copies because their client is slow." {
+    "skep_slow_replies_total" "Replies sent by copying because the client is slow." {
         SlowReplies slow_replies;
     }
-    "skep_pins_refused_total" "Replies sent by copies, or not at all, because those to their client's address hold all that they may." {
+    "skep_pins_refused_total" "Replies sent by copying, or refused, because replies to the client's address hold the limit of pinned memory." {
         PinsRefused pins_refused;
     }
     "skep_received_bytes_total" "Bytes read from clients." {
@@ -236,7 +236,7 @@ counter_table! {
     "skep_sent_bytes_total" "Bytes written to clients." {
         SentBytes sent_bytes;
     }
-    "skep_cache_requests_total" "Requests by what the memory cache did for them." by "result" {
+    "skep_cache_requests_total" "Requests by cache result." by "result" {
         CacheHit cache_hit = "hit";
         CacheFill cache_fill = "fill";
         CacheFillJoined cache_fill_joined = "fill_joined";
@@ -245,7 +245,7 @@ counter_table! {
         CachePeerHit cache_peer_hit = "peer_hit";
         CachePeerJoined cache_peer_joined = "peer_joined";
     }
-    "skep_cluster_cache_total" "What became of segments that were sought in the cluster, by outcome." by "outcome" {
+    "skep_cluster_cache_total" "Segments requested from the cluster, by outcome." by "outcome" {
         ClusterPeerHit cluster_peer_hit = "peer_hit";
         ClusterOwner cluster_owner = "owner";
         ClusterOrigin cluster_origin = "origin";
@@ -256,11 +256,11 @@ counter_table! {
         ClusterRefused cluster_refused = "refused";
         ClusterLost cluster_lost = "lost";
     }
-    "skep_cluster_cache_offers_total" "Sole replicas that left and were offered to the node with most room, by outcome." by "outcome" {
+    "skep_cluster_cache_offers_total" "Sole and primary replicas offered to other nodes on eviction, by outcome." by "outcome" {
         ClusterPassedOn cluster_passed_on = "taken";
         ClusterNotPassedOn cluster_not_passed_on = "not_taken";
     }
-    "skep_cluster_cache_bytes_total" "Bytes that came into memory, by where from." by "from" {
+    "skep_cluster_cache_bytes_total" "Bytes fetched or filled into memory, by source." by "from" {
         ClusterPeerBytes cluster_peer_bytes = "peer";
         ClusterOriginBytes cluster_origin_bytes = "origin";
     }
@@ -273,13 +273,13 @@ counter_table! {
     "skep_peer_sent_bytes_total" "Bytes of segments sent to other nodes." {
         PeerSentBytes peer_sent_bytes;
     }
-    "skep_cache_too_large_total" "Segments that were got and not kept: they are larger than the memory cache." {
+    "skep_cache_too_large_total" "Segments fetched but not cached because they are larger than the cache." {
         CacheTooLarge cache_too_large;
     }
-    "skep_fields_dropped_total" "Fields left out of requests, because of `_` in their names." {
+    "skep_fields_dropped_total" "Request fields dropped because of `_` in their names." {
         FieldsDropped fields_dropped;
     }
-    "skep_disk_reads_total" "Reads of files, by the way they took." by "way" {
+    "skep_disk_reads_total" "File reads, by method." by "way" {
         DiskReadNowait disk_read_nowait = "nowait";
         DiskReadPool disk_read_pool = "pool";
     }
@@ -312,16 +312,16 @@ counter_table! {
     "skep_upstream_retries_total" "Requests sent again to another node." {
         UpstreamRetries upstream_retries;
     }
-    "skep_upstream_retry_budget_exhausted_total" "Retries not made because the budget was spent." {
+    "skep_upstream_retry_budget_exhausted_total" "Retries not made because the retry budget was exhausted." {
         UpstreamRetryBudgetExhausted upstream_retry_budget_exhausted;
     }
-    "skep_upstream_spared_total" "Rows of failed requests that left a node in that can't be spared." {
+    "skep_upstream_spared_total" "Times that consecutive failures did not eject a node because ejection was not allowed." {
         UpstreamSpared upstream_spared;
     }
-    "skep_upstream_failures_total" "Requests to nodes that ended without a whole reply." {
+    "skep_upstream_failures_total" "Requests to nodes that ended without a complete reply." {
         UpstreamFailures upstream_failures;
     }
-    "skep_upstream_timeouts_total" "Requests to nodes that ran out of time." {
+    "skep_upstream_timeouts_total" "Requests to nodes that timed out." {
         UpstreamTimeouts upstream_timeouts;
     }
     "skep_slow_passes_cut_total" "Uncacheable replies cut off: too many slow ones of one client address." {
@@ -330,7 +330,7 @@ counter_table! {
     "skep_redirects_total" "Requests answered by sending the client to a node." {
         Redirects redirects;
     }
-    "skep_no_node_total" "Requests refused because no node could take them." {
+    "skep_no_node_total" "Requests refused because no node was available." {
         NoNode no_node;
     }
     "skep_upgrades_total" "Connections that became tunnels (WebSocket and other upgrades)." {

@@ -63,7 +63,7 @@ impl<V: Voice> Report<V> {
                 // Woken: there is something to say.
                 Ok(None) => report_at = crate::now(),
                 Err(error) => {
-                    tracing::error!(%error, "what dispatchers say cannot be received");
+                    tracing::error!(%error, "cannot receive from dispatchers");
                     std::thread::sleep(left);
                 }
             }

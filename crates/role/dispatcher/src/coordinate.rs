@@ -71,7 +71,7 @@ impl CoordinatorStage {
     /// Active in an epoch, or on standby.
     pub fn set(&self, stage: Option<u64>) {
         if self.0.tell(Told::Stage(stage)).is_err() {
-            tracing::warn!("the coordinator of the caches was not told that it is {stage:?}");
+            tracing::warn!("the coordinator of the caches did not receive its stage, {stage:?}");
         }
     }
 }
@@ -178,7 +178,7 @@ impl CoordinatorServer {
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
                     self.coordinator.left(member);
-                    tracing::info!("cache: node {peer} is not linked any more: {why}");
+                    tracing::info!("cache: link of node {peer} lost: {why}");
                 }
             }
             LinkEvent::Told(Told::Stage(stage)) => {
@@ -219,7 +219,7 @@ impl CoordinatorServer {
             (None, ToCoordinator::Hello { name, address, capacity_bytes }) => {
                 let hello = Hello { name: name.clone(), address, capacity_bytes };
                 let Some(joined) = self.coordinator.joined(hello) else {
-                    tracing::warn!("cache: node {name} is one too many");
+                    tracing::warn!("cache: node {name} refused: too many nodes");
                     return outbox.close(link);
                 };
                 if let Some(old) = joined.replaces.and_then(|old| self.members.remove(&old)) {
@@ -229,7 +229,7 @@ impl CoordinatorServer {
                 self.purging.joined(link, name.clone(), outbox);
                 self.links.insert(link, joined.link);
                 self.members.insert(joined.link, link);
-                tracing::info!("cache: node {name} is linked, and serves others at {address}");
+                tracing::info!("cache: node {name} linked, fetches at {address}");
             }
             (Some(_), ToCoordinator::Purges(news)) => self.purging.learn(link, &news, outbox),
             (Some(_), ToCoordinator::Purged { stamp, newest }) => {

@@ -56,7 +56,10 @@ impl Dispatcher {
         match find(config, &self.name) {
             Some(service) => self.change(|state, now| state.adopt(config, service, now)),
             None => {
-                tracing::warn!("service {}: not in the new config, goes on as it was", self.name)
+                tracing::warn!(
+                    "service {}: not in the new config, unchanged until restart",
+                    self.name
+                )
             }
         }
     }

@@ -78,7 +78,7 @@ impl LoadReceiver {
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
         // Loads that wait behind work would be stale just when they matter.
         beat_thread("skep-load-recv", move |priority| {
-            tracing::debug!("what nodes say of their load is heard with {priority}");
+            tracing::debug!("load reports are received with {priority}");
             listen(socket, &heard, &loads);
         })?;
         Ok(Self { address, shared, counts, waker })

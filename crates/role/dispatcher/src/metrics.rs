@@ -12,14 +12,16 @@ type Value = fn(&NodeStatus) -> f64;
 
 const METRICS: &[(&str, &str, Value)] = &[
     ("skep_node_up", "Whether a node may get new requests.", |n| f64::from(n.share_permille > 0)),
-    ("skep_node_share", "Part of its share that a node takes now; below 1 in slow start.", |n| {
-        f64::from(n.share_permille) / 1000.0
-    }),
+    (
+        "skep_node_share",
+        "Fraction of its full share that a node gets; below 1 in slow start.",
+        |n| f64::from(n.share_permille) / 1000.0,
+    ),
     ("skep_node_weight", "Weight of a node.", |n| f64::from(n.weight)),
     ("skep_node_outstanding_requests", "Requests of a node not yet answered in full.", |n| {
         f64::from(n.outstanding_requests)
     }),
-    ("skep_node_outstanding_bytes", "Bytes of announced replies that did not come yet.", |n| {
+    ("skep_node_outstanding_bytes", "Bytes of announced replies that have not arrived.", |n| {
         n.outstanding_bytes as f64
     }),
     ("skep_node_tunnels", "Upgraded connections to a node.", |n| f64::from(n.tunnels)),
@@ -54,31 +56,39 @@ type Said = fn(&NodeReport) -> f64;
 
 /// What nodes say of themselves.
 const REPORTS: &[(&str, &str, Said)] = &[
-    ("skep_report_age_seconds", "Time since a node told of its load.", |it| it.age_ms as f64 / 1e3),
-    ("skep_report_cpu_ratio", "Use of a node's processors by its process, as it says.", |it| {
-        f64::from(it.load.cpu_permille) / 1e3
-    }),
-    ("skep_report_memory_bytes", "Memory of a node's process, as it says.", |it| {
+    ("skep_report_age_seconds", "Age of a node's last load report.", |it| it.age_ms as f64 / 1e3),
+    (
+        "skep_report_cpu_ratio",
+        "Use of a node's processors by its process, by its load report.",
+        |it| f64::from(it.load.cpu_permille) / 1e3,
+    ),
+    ("skep_report_memory_bytes", "Memory of a node's process, by its load report.", |it| {
         it.load.memory_bytes as f64
     }),
-    ("skep_report_connections", "Connections of a node's clients, as it says.", |it| {
+    ("skep_report_connections", "Connections of a node's clients, by its load report.", |it| {
         it.load.connections as f64
     }),
-    ("skep_report_requests_in_flight", "Requests that a node is answering, as it says.", |it| {
-        it.load.requests_in_flight as f64
-    }),
-    ("skep_report_bytes_outstanding", "Bytes that a node has to send, as it says.", |it| {
+    (
+        "skep_report_requests_in_flight",
+        "Requests that a node is answering, by its load report.",
+        |it| it.load.requests_in_flight as f64,
+    ),
+    ("skep_report_bytes_outstanding", "Bytes that a node has to send, by its load report.", |it| {
         it.load.bytes_outstanding as f64
     }),
-    ("skep_report_sent_bytes_per_second", "Bytes that a node sends, as it says.", |it| {
+    ("skep_report_sent_bytes_per_second", "Bytes that a node sends, by its load report.", |it| {
         it.load.sent_bytes_s as f64
     }),
-    ("skep_report_filled_bytes_per_second", "Bytes that come from origins, as it says.", |it| {
-        it.load.filled_bytes_s as f64
-    }),
-    ("skep_report_hit_ratio", "Requests that a node's memory answered, as it says.", |it| {
-        f64::from(it.load.hit_permille) / 1e3
-    }),
+    (
+        "skep_report_filled_bytes_per_second",
+        "Bytes that come from origins, by its load report.",
+        |it| it.load.filled_bytes_s as f64,
+    ),
+    (
+        "skep_report_hit_ratio",
+        "Requests that a node's memory answered, by its load report.",
+        |it| f64::from(it.load.hit_permille) / 1e3,
+    ),
 ];
 
 /// Registers the metrics of what nodes say of themselves, each with the label

@@ -146,7 +146,7 @@ impl DispatchSide {
         // Beside the orders, which must not wait for so many packets.
         let provoke = move || jobs.iter().for_each(|(service, clients)| report(*service, clients));
         if let Err(error) = std::thread::Builder::new().name("skep-rst".into()).spawn(provoke) {
-            tracing::warn!(%error, "clients of a failed node are not told");
+            tracing::warn!(%error, "clients of a failed node are not sent a RST");
         }
         Ok(())
     }
@@ -190,13 +190,13 @@ impl DispatchSide {
 fn report(service: SocketAddr, clients: &[SocketAddr]) {
     match skep_netif::provoke_rst(service, clients) {
         Ok(ProvokedClients { asked, failed: 0 }) => {
-            tracing::info!(%service, clients = asked, "clients of a failed node are told");
+            tracing::info!(%service, clients = asked, "clients of a failed node are sent a RST");
         }
         Ok(ProvokedClients { asked, failed }) => tracing::warn!(
-            %service, clients = asked, failed, "some clients of a failed node cannot be told: \
+            %service, clients = asked, failed, "some clients of a failed node cannot be sent a RST: \
              this machine has no route to them"
         ),
-        Err(error) => tracing::warn!(%error, "clients of a failed node are not told"),
+        Err(error) => tracing::warn!(%error, "clients of a failed node are not sent a RST"),
     }
 }
 

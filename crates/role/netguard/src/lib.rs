@@ -210,7 +210,7 @@ fn check_files(config: &Config, file: &Path) -> Result<Option<User>, NetguardErr
     };
     trust::check_unchangeable("the config", file, &server)?;
     if server.uid == plan::own_user() {
-        tracing::warn!(user = server.name, "netguard and who serves are one user: no protection");
+        tracing::warn!(user = server.name, "netguard and skep run as the same user: no protection");
     }
     Ok(Some(server))
 }

@@ -113,7 +113,7 @@ impl Purges {
         };
         let limit = Duration::from_millis(2 * PAUSE_WAIT_MS);
         if tokio::time::timeout(limit, step).await.is_err() {
-            tracing::warn!("the thread of the links does not run: serving what may be purged");
+            tracing::warn!("the link thread is blocked: possibly serving purged content");
         }
     }
 

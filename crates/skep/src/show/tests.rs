@@ -104,7 +104,7 @@ fn loads_have_a_table_that_says_what_is_stale() {
 LOAD OF     CPU   MEMORY  CONNS   TO SEND    SENT/S    HITS  FILLED/S  HEARD
 node-1   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB  40 ms
 node-2   12.5 %  300 MiB     64  5.00 MiB  80.0 MiB  97.0 %  1.00 MiB     3s
-  node-2 has told nothing of its load for 3s: it counts no more
+  no load report of node-2 for 3s: ignored
 ";
     let text = status(&process, Paint::Plain);
     assert!(text.ends_with(expected), "{text}");

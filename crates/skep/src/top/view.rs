@@ -339,7 +339,7 @@ mod tests {
             "node-2           12.5 %  300 MiB    64 5.00 MiB 80.0 MiB  97.0 % 1.00 MiB     3s",
         ];
         assert_eq!(lines(&model)[9..12], expected);
-        assert!(lines(&model)[23].starts_with("node-2 has told nothing of its load for 3s"));
+        assert!(lines(&model)[23].starts_with("no load report of node-2 for 3s"));
         model.press(Key::Loads);
         assert!(lines(&model)[9].starts_with("NODE "));
         model.shown = Shown::Both;

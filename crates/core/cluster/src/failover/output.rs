@@ -150,12 +150,12 @@ impl fmt::Display for AddressConflict {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Heard(name) => write!(f, "dispatcher {name} is heard"),
+            Self::Heard(name) => write!(f, "heartbeat from dispatcher {name}"),
             Self::Silent { name: Some(name), ms } => {
-                write!(f, "active dispatcher {name} is silent for {ms} ms")
+                write!(f, "no heartbeat of active dispatcher {name} for {ms} ms")
             }
             Self::Silent { name: None, ms } => {
-                write!(f, "nobody has heard the active dispatcher for {ms} ms")
+                write!(f, "no machine has received heartbeats of the active dispatcher for {ms} ms")
             }
             Self::LetGo(name) => write!(f, "dispatcher {name} is not active any more"),
             Self::Claimed { epoch, cause } => write!(f, "active with epoch {epoch}: {cause}"),

@@ -147,7 +147,7 @@ impl Candidate {
                     _ => {
                         let is_news = before.view.leader != Leader::Unknown;
                         if is_news {
-                            tracing::warn!(%error, "who leads is unknown");
+                            tracing::warn!(%error, "the leader is unknown");
                         }
                         self.latest.publish(Held::unknown(before.view.epoch), is_news);
                         retry

@@ -86,7 +86,7 @@ impl CoordinatorLinks {
             LinkEvent::Up { link, .. } => self.introduce(link, outbox),
             LinkEvent::Received { link, message } => self.received(link, message, outbox),
             LinkEvent::Down { link, peer, why } => {
-                tracing::info!("cache: not linked with {peer} any more: {why}");
+                tracing::info!("cache: link to {peer} lost: {why}");
                 self.links.remove(&link);
                 let lost = self.asks.extract_if(|_, question| question.link == link);
                 lost.for_each(|(_, question)| drop(question.answer.send(None)));

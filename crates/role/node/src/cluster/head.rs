@@ -144,7 +144,7 @@ impl PeerClient {
             Ok(peer_head) => return read(&peer_head).map_or(Tried::NotThere, Tried::Found),
             Err(error) => error,
         };
-        tracing::debug!(%error, "a head was not got from another node");
+        tracing::debug!(%error, "a head was not fetched from another node");
         match end_of(&error) {
             End::Refused(Refusal::NotThere) => Tried::NotThere,
             End::Refused(Refusal::OriginFailed | Refusal::Mismatch) | End::Crowded => Tried::Alone,

@@ -56,7 +56,7 @@ impl CoordinatorLinks {
         // Without a link nobody waits for this node to purge.
         self.pause.looked_ms = (!self.links.is_empty()).then_some(now_ms);
         if looked_ms.is_some_and(|looked_ms| now_ms - looked_ms >= PAUSE_MS) {
-            tracing::info!("this process stood still; asking whether anything was purged");
+            tracing::info!("this process was paused; checking for missed purges");
             self.pause.questions += 1;
             let question = self.pause.questions;
             outbox.send_all(&ToCoordinator::AmInStep { question });

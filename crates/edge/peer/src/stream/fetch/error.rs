@@ -22,10 +22,10 @@ pub enum PeerError {
     #[error(transparent)]
     Hello(#[from] HelloError),
     /// It did not go on in time.
-    #[error("the node did not go on in time")]
+    #[error("the node timed out")]
     Late,
     /// It says that it is there, but its source gives nothing.
-    #[error("the node's source gives nothing")]
+    #[error("the node's source timed out")]
     SourceLate,
     /// It closed the connection: the source of the bytes has failed, or it went.
     #[error("the node closed the connection")]
@@ -40,7 +40,7 @@ pub enum PeerError {
     #[error(transparent)]
     NotAMessage(#[from] NotAMessage),
     /// What came is no answer to what was asked.
-    #[error("the node's answer is not to what was asked")]
+    #[error("unexpected reply")]
     Unexpected,
 }
 

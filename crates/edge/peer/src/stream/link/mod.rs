@@ -112,13 +112,13 @@ pub enum Lost {
     #[error("closed by the other side")]
     Closed,
     /// Nothing came for too long.
-    #[error("the other side fell silent")]
+    #[error("no data from the other side")]
     Silent,
     /// The other side took nothing for too long.
-    #[error("the other side takes nothing more")]
+    #[error("the other side does not read")]
     Stalled,
     /// Too much waited to be sent.
-    #[error("too much waits to be sent")]
+    #[error("the send queue is full")]
     Overflow,
     /// What came is no frame.
     #[error(transparent)]
@@ -127,7 +127,7 @@ pub enum Lost {
     #[error(transparent)]
     NotAMessage(#[from] NotAMessage),
     /// The same machine has linked anew.
-    #[error("the same machine has connected anew")]
+    #[error("replaced by a new connection of the same machine")]
     Replaced,
     /// The handler closed it, or its target is none any more.
     #[error("closed here")]
