@@ -84,7 +84,13 @@ const LAYERS: &[Layer] = &[
             "crates/edge",
             "crates/role/engine",
             "crates/role/origin",
+            "crates/role/segments",
         ],
+        banned: OUTERMOST,
+    },
+    Layer {
+        folder: "crates/role/segments",
+        may_use: &["crates/base", "crates/core", "crates/edge"],
         banned: OUTERMOST,
     },
     Layer {

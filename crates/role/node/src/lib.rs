@@ -21,34 +21,12 @@
 
 #![forbid(unsafe_code)]
 
-mod account;
-mod arena;
-mod buffer;
-mod catalog;
-mod cluster;
+mod backend;
 mod disk;
-mod fetch_error;
-mod file;
-mod fills;
-mod handler;
-mod leaving;
+mod http;
 mod limits;
-mod listing;
-mod look_up;
-mod object;
-mod partition;
-mod pins;
-mod purges;
-mod remote;
-mod resource;
-mod respond;
-mod segment;
-mod site;
-mod store;
-mod stream;
-mod taker;
-mod watch;
-mod worker_index;
+mod model;
+mod peers;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -59,24 +37,23 @@ use skep_config::Config;
 use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
+pub use skep_segments::StoreStats;
+use skep_segments::{Pins, Store};
 use skep_serve::unix_ms;
 use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 
-use catalog::Catalog;
-use cluster::PeerClient;
-pub use cluster::{Cluster, ClusterParts, PeerServer};
-pub use handler::NodeHandler;
-use partition::{Announced, Walker};
-use pins::Pins;
-use purges::Purges;
-use remote::{Remotes, Tally};
-pub use site::SiteError;
-use site::SiteSet;
-use store::Store;
-pub use store::StoreStats;
-use watch::Watcher;
-use worker_index::WorkerIndexes;
+use backend::files::catalog::Catalog;
+use backend::origin::{Remotes, Tally};
+use backend::partition::{Announced, Walker};
+use disk::watch::Watcher;
+pub use http::handler::NodeHandler;
+use model::purges::Purges;
+pub use model::site::SiteError;
+use model::site::SiteSet;
+use model::worker_index::WorkerIndexes;
+use peers::PeerClient;
+pub use peers::{Cluster, ClusterParts, PeerServer};
 
 /// Where dispatchers ask whether a node is well.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";

@@ -3,37 +3,6 @@
 use skep_directory::limits::{LEASE_TTL_MS, SETTLE_MS};
 use skep_peer::stream::{BACKOFF_MS, PEER_REPLY_MS, PING_MS, SILENCE_MS};
 
-/// Memory of a segment comes in pieces of this size, in bytes, so that a
-/// segment can be read while it grows. Large enough that a 541 KB reply is
-/// three parts of one write.
-pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
-
-/// Size from which a segment lives in a memory file and is sent by `sendfile`,
-/// in bytes: below it, copying is cheaper than a second system call
-/// (`docs/benchmarks.md`, "How large bodies are sent").
-pub(crate) const PLACED_BYTES_MIN: u32 = 8 * 1024;
-
-/// Size of a memory file that segments share: two huge pages, so that little is
-/// lost at its end, and as large as the largest segment.
-pub(crate) const REGION_BYTES: u32 = 4 * 1024 * 1024;
-
-/// Largest segment that shares a region; larger ones have one of their own.
-pub(crate) const REGION_SHARE_MAX: u32 = 1024 * 1024;
-
-/// Smallest store that uses regions, in bytes: below it one region would be too
-/// large a part of the whole.
-pub(crate) const REGIONS_CAPACITY_MIN: u64 = 16 * REGION_BYTES as u64;
-
-/// Of the store's capacity one part in so many is left for what regions waste.
-pub(crate) const REGIONS_SLACK: u64 = 8;
-
-/// A region with more than this of use, in thousandths, is not worth emptying.
-pub(crate) const THIN_PERMILLE_MAX: u32 = 850;
-
-/// Of the descriptors that the process may open, one in so many may be a
-/// region's; the others are for connections.
-pub(crate) const REGION_FILES_SHARE: u64 = 4;
-
 /// Bytes that a worker itself copies out of the kernel's page cache before it
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
 pub(crate) const INLINE_READ_BYTES_MAX: u64 = 512 * 1024;
@@ -60,35 +29,6 @@ pub(crate) const SEND_BYTES_MAX: u64 = 1024 * 1024;
 /// part less to write, and cheaper than the reference up to a page.
 pub(crate) const COPY_BYTES_MAX: usize = 4096;
 
-/// Bytes in memory beyond the store's capacity, in segments that replies and fills hold:
-/// above it nothing is filled.
-pub(crate) const PINNED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
-/// Of [`PINNED_BYTES_MAX`], one part in so many is for fills: above the rest replies pin
-/// no more, and are sent copies.
-pub(crate) const FILLS_PART: u64 = 2;
-
-/// Bytes that fills of one site's origins may hold of what is for fills alone: a quarter
-/// of all that is beside the capacity, so that no slow origin has all of it.
-pub(crate) const SITE_FILLS_BYTES_MAX: u64 = PINNED_BYTES_MAX / 4;
-
-/// What a segment takes beside its bytes, in bytes: itself, 240; its place in the
-/// index and, once it has left, among the ghosts, up to 250 while their tables have
-/// grown by doubling.
-pub(crate) const SEGMENT_COST_BYTES: u64 = 512;
-
-/// Of what is allocated, one part in so many is lost by rounding to the allocator's
-/// sizes.
-pub(crate) const ALLOCATOR_PART: usize = 8;
-
-/// Of the store's capacity heads may take one part in so many: a head of 1.5 KB for
-/// each object of 5 KB.
-pub(crate) const HEADS_PART: u64 = 4;
-
-/// Of that, heads of each kind (of files, origins, other nodes) may always have one
-/// part in so many.
-pub(crate) const HEADS_KIND_PART: u64 = 4;
-
 /// What a place for a head takes beside the head, in bytes: its entry in a table that
 /// grows by doubling.
 pub(crate) const HEAD_SLOT_BYTES: usize = 160;
@@ -101,17 +41,6 @@ pub(crate) const WORKER_INDEXES_PART: u64 = 8;
 /// table that grows by doubling, and what is left of a resource and a segment that
 /// have gone, as long as it points to them.
 pub(crate) const WORKER_INDEX_ENTRY_BYTES: usize = 512;
-
-/// Change of what is taken beside segments, as a part of the store's capacity, after
-/// which segments make room for it.
-pub(crate) const FIT_PART: u64 = 256;
-
-/// How long a miss waits for memory before it passes the cache by, in milliseconds:
-/// longer than replies of slow clients hold segments that they were sent.
-pub(crate) const ROOM_WAIT_MS: u64 = 2_000;
-
-/// Pause between two looks whether there is, in milliseconds.
-pub(crate) const ROOM_LOOK_MS: u64 = 10;
 
 /// Times that a slow client's reply waits so for a segment of another node's file, which
 /// has no other way: half a minute in all.
@@ -192,16 +121,9 @@ pub(crate) const INVENTORY_QUEUE_BYTES_MAX: usize = 512 * 1024;
 /// old while no coordinator answers.
 pub(crate) const OWNER_LOST_MS: u64 = 2_000;
 
-/// Bytes of evicted segments that wait to be offered to other nodes, and while
-/// they are: four of the largest kind, or many small ones.
-pub(crate) const LEAVING_BYTES_MAX: u64 = 4 * skep_units::SEGMENT_BYTES;
-
 /// Segments of an object that are looked for when its version goes: those of 256 GiB,
 /// some milliseconds. What is behind them leaves memory as others come.
 pub(crate) const FORGOTTEN_SEGMENTS_MAX: usize = 65_536;
-
-/// Names under which segments are forgotten at a time, while all else waits.
-pub(crate) const FORGOTTEN_AT_ONCE_MAX: usize = 1024;
 
 /// How long nothing is offered after an offer was refused, in milliseconds:
 /// until the next news of who has room.
@@ -211,10 +133,6 @@ pub(crate) const OFFER_PAUSE_MS: u64 = 200;
 /// milliseconds: less than who offers waits for a reply.
 pub(crate) const OFFER_WAIT_MS: u64 = 800;
 const _: () = assert!(OFFER_WAIT_MS < PEER_REPLY_MS, "see above");
-
-/// Buffers that a thread keeps for the next fills, a chunk each: as many as a worker
-/// often has at a time.
-pub(crate) const BUFFERS_KEPT_MAX: usize = 8;
 
 /// Times that a fill goes on where an origin broke off; each brought bytes.
 pub(crate) const FILL_ATTEMPTS_MAX: usize = 4;
@@ -233,7 +151,7 @@ pub(crate) const PASS_OTHER_MS: u64 = 1_000;
 
 /// The same where there was no memory for what came, in milliseconds: as long as a miss
 /// waits for some.
-pub(crate) const PASS_NO_ROOM_MS: u64 = ROOM_WAIT_MS;
+pub(crate) const PASS_NO_ROOM_MS: u64 = skep_segments::limits::ROOM_WAIT_MS;
 
 /// Time for which an origin is not asked again for what it just failed with, in
 /// milliseconds: as long as it is avoided where there is another.

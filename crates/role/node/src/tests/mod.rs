@@ -1,4 +1,3 @@
 //! Tests over several parts of a node.
 
 mod partition;
-mod replacement;

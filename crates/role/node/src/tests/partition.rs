@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use skep_config::{Content, Site as SiteConfig};
 use tempfile::TempDir;
 
-use crate::partition::{Announced, Walker, head_name};
-use crate::site::SiteSet;
-use crate::watch::Watcher;
+use crate::backend::partition::{Announced, Walker};
+use crate::disk::watch::Watcher;
+use crate::model::site::SiteSet;
 
 /// A walked folder.
 struct Walked {
@@ -40,7 +40,7 @@ impl Walked {
 
     fn has(&self, relative: &str) -> bool {
         let site = self.sites.iter().next().unwrap();
-        self.announced.find(head_name(site, relative.as_bytes())).is_some()
+        self.announced.find(site.part_head_name(relative.as_bytes())).is_some()
     }
 
     /// Waits until exactly these are announced.

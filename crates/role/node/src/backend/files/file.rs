@@ -1,0 +1,157 @@
+//! Files as what segments are filled from.
+//!
+//! Each piece is published only after the file was found to be still in the
+//! version that was promised.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use skep_segments::{Buffer, FetchError, Segment};
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
+
+use crate::disk::pool::pool;
+use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
+use crate::model::object::{Object, is_tag_of};
+use crate::model::site::Site;
+use crate::peers::SegmentOrigin;
+
+/// The file behind a segment, on a disk that all nodes see.
+pub(crate) struct SharedFile {
+    site: Arc<Site>,
+    relative: Box<[u8]>,
+    tag: Box<[u8]>,
+    purged: PurgeStamp,
+    stamp: Stamp,
+    index: u32,
+    counters: Arc<CoreCounters>,
+}
+
+impl SharedFile {
+    /// That of segment `index` of an object that is a file.
+    pub(crate) fn of(
+        site: &Arc<Site>,
+        object: &Object,
+        index: u32,
+        counters: &Arc<CoreCounters>,
+    ) -> Option<Self> {
+        let (relative, stamp) = object.file()?;
+        Some(Self {
+            site: Arc::clone(site),
+            relative: relative.into(),
+            tag: object.tag().into(),
+            purged: object.purged(),
+            stamp,
+            index,
+            counters: Arc::clone(counters),
+        })
+    }
+
+    /// That which another node describes, if it is there and in that version.
+    /// May wait for the disk.
+    pub(crate) fn described_by(
+        origin: &Origin,
+        name: SegmentName,
+        site: &Arc<Site>,
+        counters: &Arc<CoreCounters>,
+    ) -> Option<Self> {
+        // It is read now, so after any purge that the other knows of.
+        let Origin { path, version, object_bytes, purged, .. } = origin;
+        let own = site.object_name(path, version, *object_bytes, *purged).segment(origin.index);
+        let root = Root::open(&site.root, site.symlinks).ok()?;
+        let Ok((_, Kind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else { return None };
+        let is_it = own == name
+            && stamp.is_settled()
+            && is_tag_of(stamp.version, &origin.version)
+            && stamp.version.bytes == origin.object_bytes;
+        is_it.then(|| Self {
+            site: Arc::clone(site),
+            relative: origin.path.as_slice().into(),
+            tag: origin.version.as_slice().into(),
+            purged: origin.purged,
+            stamp,
+            index: origin.index,
+            counters: Arc::clone(counters),
+        })
+    }
+}
+
+impl SegmentOrigin for SharedFile {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
+        let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
+        let base = u64::from(self.index) * SEGMENT_BYTES;
+        self.counters.inc(Counter::DiskReadPool);
+        let read = pool(move || {
+            let file = open(&site, &relative, stamp, Wait::Yes)?;
+            fill(&file, &segment, base, stamp, Wait::Yes)
+        });
+        Ok(read.await?)
+    }
+
+    fn described(&self, has_lease: bool) -> Option<Origin> {
+        Some(Origin {
+            site: self.site.short_key,
+            path: self.relative.to_vec(),
+            version: self.tag.to_vec(),
+            purged: self.purged,
+            object_bytes: self.stamp.version.bytes,
+            index: self.index,
+            has_lease,
+        })
+    }
+}
+
+/// Opens a file if it is what `stamp` says.
+pub(crate) fn open(
+    site: &Site,
+    relative: &[u8],
+    stamp: Stamp,
+    wait: Wait,
+) -> Result<File, DiskError> {
+    let root = Root::open(&site.root, site.symlinks)?;
+    match root.open_at(relative, wait)? {
+        (file, kind) if kind == Kind::File(stamp) => Ok(file),
+        _ => Err(DiskError::Changed),
+    }
+}
+
+/// Fills a segment chunk by chunk. It begins at `base` of the file.
+/// [`DiskError::WouldBlock`] leaves it as far as it got; call again with
+/// [`Wait::Yes`].
+pub(crate) fn fill(
+    file: &File,
+    segment: &Segment,
+    base: u64,
+    stamp: Stamp,
+    wait: Wait,
+) -> Result<(), DiskError> {
+    let mut buffer = Buffer::take();
+    loop {
+        let bytes = segment.next_chunk_bytes();
+        if bytes == 0 {
+            return Ok(());
+        }
+        let at = base + u64::from(segment.filled());
+        let chunk = &mut buffer.bytes()[..bytes];
+        read_version(file, stamp, at, chunk, wait)?;
+        segment.publish(chunk).map_err(|_| DiskError::Exhausted)?;
+    }
+}
+
+/// Fills `buffer` with bytes that belong to the version of `stamp`, or fails.
+pub(crate) fn read_version(
+    file: &File,
+    stamp: Stamp,
+    at: u64,
+    buffer: &mut [u8],
+    wait: Wait,
+) -> Result<(), DiskError> {
+    if read_at(file, buffer, at, wait)? < buffer.len() {
+        return Err(DiskError::WouldBlock);
+    }
+    if describe(file)? != Kind::File(stamp) {
+        return Err(DiskError::Changed);
+    }
+    Ok(())
+}

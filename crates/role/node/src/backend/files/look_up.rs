@@ -1,0 +1,118 @@
+//! What a path leads to on this node's disk.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use skep_directory::Purges as Known;
+use skep_http::negotiate::Encoding;
+
+use crate::disk::{DiskError, Kind, Root, Stamp, Wait};
+use crate::limits::PATH_BYTES_MAX;
+use crate::model::object::{Object, ObjectSource, Variants};
+use crate::model::site::Site;
+
+/// What a normalised path leads to.
+pub(crate) enum Found {
+    /// A file, and the open plain file.
+    File(Variants, File),
+    /// A directory asked for without its slash.
+    NeedsSlash,
+    /// A directory without an index file.
+    Directory,
+}
+
+/// Looks a normalised path up on the disk. `known`: purges that were known
+/// before, so that what is found was there after them.
+pub(crate) fn look_up(
+    site: &Site,
+    path: &[u8],
+    wait: Wait,
+    known: &Known,
+) -> Result<Found, DiskError> {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    if !site.shows(path) || relative.len() > PATH_BYTES_MAX {
+        return Err(DiskError::NotFound);
+    }
+    let root = Root::open(&site.root, site.symlinks)?;
+    if relative.is_empty() || relative.ends_with(b"/") {
+        return look_up_index(site, &root, relative, wait, known);
+    }
+    match root.open_at(relative, wait)? {
+        (file, Kind::File(stamp)) => found_file(site, &root, relative, (file, stamp), wait, known),
+        (_, Kind::Directory) => Ok(Found::NeedsSlash),
+        (_, Kind::Other) => Err(DiskError::Forbidden),
+    }
+}
+
+fn look_up_index(
+    site: &Site,
+    root: &Root,
+    relative: &[u8],
+    wait: Wait,
+    known: &Known,
+) -> Result<Found, DiskError> {
+    for name in &site.index_files {
+        let index = [relative, name.as_bytes()].concat();
+        match root.open_at(&index, wait) {
+            Ok((file, Kind::File(stamp))) => {
+                return found_file(site, root, &index, (file, stamp), wait, known);
+            }
+            Ok(_) | Err(DiskError::NotFound) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match root.open_at(relative, wait)? {
+        (_, Kind::Directory) if site.listing => Ok(Found::Directory),
+        // An unlisted directory does not even say that it is there.
+        _ => Err(DiskError::NotFound),
+    }
+}
+
+fn found_file(
+    site: &Site,
+    root: &Root,
+    relative: &[u8],
+    (file, stamp): (File, Stamp),
+    wait: Wait,
+    known: &Known,
+) -> Result<Found, DiskError> {
+    let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
+    if site.precompressed {
+        for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
+            let name = [relative, suffix.as_bytes()].concat();
+            *sibling = match root.open_at(&name, wait) {
+                Ok((_, Kind::File(stamp))) => Some((name, stamp)),
+                Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
+                _ => None,
+            };
+        }
+    }
+    let varies = siblings.iter().any(Option::is_some);
+    let names = siblings.iter().flatten().map(|(name, _)| name.as_slice());
+    let purged = site.purged_files(known, names.chain([relative]));
+    let [br, zstd, gzip] = siblings;
+    let object = |own: &[u8], encoding, stamp: Stamp| {
+        let source = ObjectSource::File { relative: own.into(), stamp };
+        let version = (stamp.version, purged);
+        Arc::new(Object::new(site, (own, relative), encoding, varies, version, source))
+    };
+    let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
+        sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))
+    };
+    let variants = Variants {
+        plain: object(relative, None, stamp),
+        br: encoded(br, Encoding::Br),
+        zstd: encoded(zstd, Encoding::Zstd),
+        gzip: encoded(gzip, Encoding::Gzip),
+    };
+    Ok(Found::File(variants, file))
+}
+
+/// The directory that a path's file lies in, for watching.
+pub(crate) fn parent(site: &Site, path: &[u8]) -> std::path::PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+    let relative = path[..end].strip_prefix(b"/").unwrap_or(&path[..end]);
+    site.root.join(Path::new(std::ffi::OsStr::from_bytes(relative)))
+}

@@ -1,0 +1,9 @@
+//! Where the bytes of a site come from.
+//!
+//! - [`files`]: a folder on this node's disk, or on all nodes' alike;
+//! - [`partition`]: a folder of which each node has a part;
+//! - [`origin`]: web servers.
+
+pub(crate) mod files;
+pub(crate) mod origin;
+pub(crate) mod partition;

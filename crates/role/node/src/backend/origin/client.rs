@@ -1,0 +1,223 @@
+//! One worker's way to the origins of all sites.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use skep_engine::Context;
+use skep_origin::Origins;
+use skep_origin::{
+    Ask, Condition, FaultKind, OriginCounters, OriginError, OriginReply, OriginTotals,
+};
+use skep_segments::Store;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::fault::fetch_error;
+use super::head_cache::{HeadOutcome, OriginHeadCache};
+use crate::limits::PASS_SLOW_SHARE;
+use crate::model::origin_site::RemoteSite;
+use crate::model::site::Site;
+use crate::peers::PeerClient;
+
+/// An answer for one client, who may be slow to take it.
+pub(crate) struct Passed {
+    pub(crate) reply: OriginReply,
+    pub(crate) place: PassPlace,
+}
+
+/// A place among the connections to a site's origins that slow clients may hold.
+pub(crate) struct PassPlace {
+    client: Rc<Client>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// The place of a client that is slow, among those that its address may have.
+pub(crate) struct SlowPlace {
+    client: Rc<Client>,
+    address: IpAddr,
+}
+
+/// The client of one site's origins.
+struct Client {
+    origins: Rc<Origins>,
+    /// Half of its connections: the others are for what all wait for.
+    passing: Arc<Semaphore>,
+    /// Slow clients by address; and how many one may have.
+    slow: RefCell<HashMap<IpAddr, usize>>,
+    slow_max: usize,
+}
+
+impl PassPlace {
+    /// Notes that the one who holds it, at `address`, is slow. `None`: too many of
+    /// that address are.
+    pub(crate) fn slow(&self, address: IpAddr) -> Option<SlowPlace> {
+        let mut slow = self.client.slow.borrow_mut();
+        let held = slow.entry(address).or_insert(0);
+        if *held >= self.client.slow_max {
+            return None;
+        }
+        *held += 1;
+        Some(SlowPlace { client: Rc::clone(&self.client), address })
+    }
+}
+
+impl Drop for SlowPlace {
+    fn drop(&mut self) {
+        let mut slow = self.client.slow.borrow_mut();
+        if let Some(held) = slow.get_mut(&self.address) {
+            *held -= 1;
+            if *held == 0 {
+                slow.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What the origins of a node did, over all workers and reloads.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<(OriginTotals, Vec<Arc<OriginCounters>>)>);
+
+impl Tally {
+    /// The sums now.
+    pub(crate) fn totals(&self) -> OriginTotals {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (ended, live) = &mut *inner;
+        // Whose client is gone counts no more.
+        live.retain(|counters| {
+            let is_live = Arc::strong_count(counters) > 1;
+            if !is_live {
+                ended.add(&counters.totals());
+            }
+            is_live
+        });
+        let mut totals = *ended;
+        live.iter().for_each(|counters| totals.add(&counters.totals()));
+        totals
+    }
+
+    fn add(&self, counters: &Arc<OriginCounters>) {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.1.push(Arc::clone(counters));
+    }
+}
+
+/// See the module.
+pub(crate) struct Remotes {
+    pub(super) context: Rc<Context>,
+    pub(super) store: Arc<Store>,
+    pub(super) peer_client: Option<Rc<PeerClient>>,
+    pub(super) origin_heads: Arc<OriginHeadCache>,
+    tally: Arc<Tally>,
+    /// By the number of the site.
+    clients: RefCell<HashMap<usize, Rc<Client>>>,
+}
+
+impl Remotes {
+    pub(crate) fn new(
+        context: &Rc<Context>,
+        store: &Arc<Store>,
+        peer_client: Option<&Rc<PeerClient>>,
+        origin_heads: &Arc<OriginHeadCache>,
+        tally: &Arc<Tally>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            context: Rc::clone(context),
+            store: Arc::clone(store),
+            peer_client: peer_client.map(Rc::clone),
+            origin_heads: Arc::clone(origin_heads),
+            tally: Arc::clone(tally),
+            clients: RefCell::default(),
+        })
+    }
+
+    /// Asks for all of `target`, for one client.
+    pub(super) async fn pass(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> HeadOutcome<Box<Passed>> {
+        let Some(place) = self.pass_place(site, remote).await else {
+            return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
+        };
+        let asked = Asked { target, range: None, condition: Condition::None };
+        match self.ask(site, remote, asked).await {
+            Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
+        }
+    }
+
+    /// Passes on what was asked for all, and is for one.
+    pub(super) async fn pass_on(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        reply: OriginReply,
+    ) -> HeadOutcome<Box<Passed>> {
+        match self.pass_place(site, remote).await {
+            Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
+            None => HeadOutcome::Failed(fetch_error(FaultKind::Busy)),
+        }
+    }
+
+    /// Waits a little for a place.
+    pub(super) async fn pass_place(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+    ) -> Option<PassPlace> {
+        let client = self.client(site, remote);
+        let passing = Arc::clone(&client.passing);
+        let limit = Duration::from_millis(remote.limits.busy_wait_ms);
+        let permit = tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()?;
+        Some(PassPlace { client, _permit: permit })
+    }
+
+    /// Asks an origin of a site.
+    pub(super) async fn ask(
+        &self,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        asked: Asked<'_>,
+    ) -> Result<OriginReply, OriginError> {
+        let ask = Ask {
+            path_and_query: asked.target,
+            host: remote.host.as_deref(),
+            range: asked.range,
+            condition: asked.condition,
+        };
+        self.client(site, remote).origins.open(&ask).await
+    }
+
+    fn client(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<Client> {
+        let mut clients = self.clients.borrow_mut();
+        let made = clients.entry(site.index).or_insert_with(|| {
+            let worker = self.context.worker();
+            let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
+            self.tally.add(origins.counters());
+            let places = (remote.limits.connections_max / 2).max(1);
+            Rc::new(Client {
+                origins,
+                passing: Arc::new(Semaphore::new(places)),
+                slow: RefCell::default(),
+                slow_max: (places / PASS_SLOW_SHARE).max(1),
+            })
+        });
+        Rc::clone(made)
+    }
+}
+
+/// What is asked of an origin.
+pub(super) struct Asked<'a> {
+    pub(super) target: &'a [u8],
+    pub(super) range: Option<std::ops::Range<u64>>,
+    pub(super) condition: Condition<'a>,
+}
+
+/// Whether a status is of the origin and of now, and says nothing of what it has.
+pub(super) fn is_trouble(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500..)
+}

@@ -1,0 +1,333 @@
+//! Single flights: from an origin's answer to what all who ask are served.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_origin::freshness::{Revalidated, revalidate};
+use skep_origin::{Condition, FaultKind, OriginError, OriginReply};
+use skep_segments::{Acquired, FetchError};
+use skep_telemetry::CacheResult;
+use skep_units::SEGMENT_BYTES;
+use tokio::sync::oneshot;
+
+use super::client::{Asked, Passed, Remotes, is_trouble};
+use super::fault::fetch_error;
+use super::head_cache::{HeadLookup, HeadOutcome, PassFor, SingleFlight, wait_for_outcome};
+use super::kept::Got;
+use super::segment::RemoteSegment;
+use super::{kept, peer_head};
+use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
+use crate::model::freshness::{self, Freshness};
+use crate::model::origin_site::RemoteSite;
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::site::Site;
+use crate::peers::{HeadLease, HeadSought, renewing};
+
+/// What an origin made of an ask.
+enum Answer {
+    /// This may be served from now on, or still; with what the cache did for it.
+    Resource(Arc<Resource>, CacheResult),
+    /// It is not to be kept.
+    Passed(Box<OriginReply>),
+    /// It might be kept, and there is no memory for it.
+    NoRoom(Box<OriginReply>),
+    Failed(FetchError),
+}
+
+impl Remotes {
+    /// What `target`, a path and query, leads to. Waits for at most one head.
+    pub(crate) async fn find(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> HeadOutcome<Box<Passed>> {
+        for _ in 0..ATTEMPTS_MAX {
+            match self.origin_heads.look_up(site, target) {
+                HeadLookup::Hit(resource) => {
+                    return HeadOutcome::Resource(resource, CacheResult::Hit);
+                }
+                HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
+                HeadLookup::HitForPass => return self.pass(site, remote, target).await,
+                HeadLookup::Stale(resource, flight) => {
+                    drop(self.start_flight(site, flight));
+                    return HeadOutcome::Resource(resource, CacheResult::Hit);
+                }
+                HeadLookup::Wait(mut flight) => match wait_for_outcome(&mut flight).await {
+                    Some(HeadOutcome::Resource(resource, cache_result)) => {
+                        let is_fill = cache_result == CacheResult::Fill;
+                        let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
+                        return HeadOutcome::Resource(resource, cache_result);
+                    }
+                    Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
+                    Some(HeadOutcome::Passed(_)) => return self.pass(site, remote, target).await,
+                    None => {}
+                },
+                HeadLookup::Lead(flight) => {
+                    if let Ok(outcome) = self.start_flight(site, flight).await {
+                        return outcome;
+                    }
+                }
+            }
+        }
+        HeadOutcome::Failed(FetchError::OriginChanged)
+    }
+
+    /// What is kept of `target` here, or comes to be; nothing that is for one client.
+    pub(super) async fn kept(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        remote: &RemoteSite,
+        target: &[u8],
+    ) -> Option<Arc<Resource>> {
+        if matches!(self.origin_heads.look_up(site, target), HeadLookup::HitForPass) {
+            return None;
+        }
+        match self.find(site, remote, target).await {
+            HeadOutcome::Resource(resource, _) => Some(resource),
+            _ => None,
+        }
+    }
+
+    /// Runs a flight in a task of its own: those who wait, and what is kept, must not
+    /// depend on the one client that came first.
+    fn start_flight(
+        self: &Rc<Self>,
+        site: &Arc<Site>,
+        flight: SingleFlight,
+    ) -> oneshot::Receiver<HeadOutcome<Box<Passed>>> {
+        let (sender, receiver) = oneshot::channel();
+        let (remotes, site) = (Rc::clone(self), Arc::clone(site));
+        tokio::task::spawn_local(async move {
+            let outcome = run_flight(&remotes, &site, flight).await;
+            // Whoever asked may be gone.
+            drop(sender.send(outcome));
+        });
+        receiver
+    }
+}
+
+/// Asks for what the flight is for, and completes it.
+pub(super) async fn run_flight(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    flight: SingleFlight,
+) -> HeadOutcome<Box<Passed>> {
+    let Some(remote) = &site.remote else { return HeadOutcome::Failed(FetchError::OriginChanged) };
+    let target = flight.target().to_vec();
+    let lease = match seek(remotes, site, remote, &flight).await {
+        Sought::Found(resource) => {
+            flight.complete(HeadOutcome::Resource(Arc::clone(&resource), CacheResult::Peer));
+            return HeadOutcome::Resource(resource, CacheResult::Peer);
+        }
+        Sought::Lease(lease) => Some(lease),
+        Sought::Nothing => None,
+    };
+    flight.asks_origin();
+    let answer = answer_under(lease.as_ref(), remotes, site, remote, &flight).await;
+    let is_held = matches!(&answer, Answer::Resource(..));
+    let outcome = complete(remotes, site, remote, &target, flight, answer).await;
+    if let Some(lease) = lease {
+        lease.end(is_held);
+    }
+    outcome
+}
+
+/// What other nodes know of a head.
+enum Sought {
+    Found(Arc<Resource>),
+    /// Nothing, and this one is to ask for all.
+    Lease(HeadLease),
+    Nothing,
+}
+
+async fn seek(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &SingleFlight,
+) -> Sought {
+    let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
+    let read = |peer_head: &_| {
+        let read = peer_head::read(site, remote, flight.target(), peer_head, flight.purges());
+        read.filter(|resource| !flight.is_gone(resource))
+    };
+    match peer_client.seek_head(flight.name(), read).await {
+        HeadSought::Found(resource) => Sought::Found(resource),
+        HeadSought::Granted(lease) => Sought::Lease(lease),
+        HeadSought::Nowhere => Sought::Nothing,
+    }
+}
+
+/// Asks, and meanwhile says from time to time that it does.
+async fn answer_under(
+    lease: Option<&HeadLease>,
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &SingleFlight,
+) -> Answer {
+    let answer = answer(remotes, site, remote, flight);
+    match lease {
+        Some(lease) => renewing(answer, || lease.renew()).await,
+        None => answer.await,
+    }
+}
+
+async fn complete(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    flight: SingleFlight,
+    answer: Answer,
+) -> HeadOutcome<Box<Passed>> {
+    match answer {
+        Answer::Resource(resource, cache_result) => {
+            flight.complete(HeadOutcome::Resource(Arc::clone(&resource), cache_result));
+            HeadOutcome::Resource(resource, cache_result)
+        }
+        Answer::Failed(error) => {
+            flight.complete(HeadOutcome::Failed(error));
+            HeadOutcome::Failed(error)
+        }
+        Answer::NoRoom(reply) => {
+            flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
+            remotes.pass_on(site, remote, *reply).await
+        }
+        Answer::Passed(reply) => {
+            let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
+            let status = reply.head.status;
+            match status {
+                // An origin in trouble says nothing of what it does when well.
+                _ if is_trouble(status) => {
+                    flight.complete(HeadOutcome::Failed(FetchError::OriginStatus(status)));
+                }
+                200..300 => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_MS })),
+                // There may be something to keep any moment.
+                _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
+            }
+            if !is_part {
+                return remotes.pass_on(site, remote, *reply).await;
+            }
+            drop(reply);
+            remotes.pass(site, remote, target).await
+        }
+    }
+}
+
+async fn answer(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &SingleFlight,
+) -> Answer {
+    let target = flight.target();
+    let mut kept = flight.kept().filter(|kept| !kept.is_retired());
+    loop {
+        let head = kept.and_then(|kept| Some(&kept.remote()?.head));
+        let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
+        // The head and the first segment by one exchange.
+        let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
+        let reply = match remotes.ask(site, remote, asked).await {
+            Ok(reply) if !is_trouble(reply.head.status) => reply,
+            failed => return on_failure(flight, failed),
+        };
+        if reply.head.status != 304 {
+            return judge(remotes, site, remote, flight, reply).await;
+        }
+        let Some((kept_resource, head)) = kept.zip(head) else {
+            tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
+            return Answer::Failed(fetch_error(FaultKind::Malformed));
+        };
+        match revalidate(head, &reply.head) {
+            Revalidated::Kept(head) => {
+                let renewed = renewed(site, remote, kept_resource, *head, flight.purges());
+                return Answer::Resource(renewed, CacheResult::Revalidated);
+            }
+            // Without conditions there is no further 304.
+            Revalidated::AskAgain | Revalidated::Replaced => kept = None,
+        }
+    }
+}
+
+/// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
+/// for the same failure again, unless the origin has something to say to each.
+fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> Answer {
+    let error = match &failed {
+        Ok(reply) => FetchError::OriginStatus(reply.head.status),
+        Err(error) => fetch_error(error.fault.kind()),
+    };
+    let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
+    if let Some(kept) = flight.kept().filter(usable) {
+        flight.pause(error);
+        return Answer::Resource(Arc::clone(kept), CacheResult::Hit);
+    }
+    match failed {
+        Ok(reply) => Answer::Passed(Box::new(reply)),
+        Err(OriginError { fault, .. }) => {
+            if fault.blames_origin() {
+                flight.pause(error);
+            }
+            Answer::Failed(error)
+        }
+    }
+}
+
+/// The same version under a newer head.
+fn renewed(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    kept: &Arc<Resource>,
+    head: skep_origin::Head,
+    purges: &Snapshot,
+) -> Arc<Resource> {
+    let (bytes, got_after) = (kept.variants.plain.bytes(), kept.variants.plain.purged());
+    let (target, version) = kept
+        .remote()
+        .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
+    // It may have come from a node that knew more.
+    let purged = freshness::purged(site, &purges.known, &target, &head).max(got_after);
+    let freshness = Freshness::of(&head, remote);
+    kept::resource(site, remote, Got { target, version, bytes, head, purged }, freshness, purges)
+}
+
+/// Keeps an answer, if it may be kept, and begins to read its body.
+async fn judge(
+    remotes: &Rc<Remotes>,
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    flight: &SingleFlight,
+    reply: OriginReply,
+) -> Answer {
+    let Some((bytes, version)) = kept::version(&reply.head) else {
+        return Answer::Passed(Box::new(reply));
+    };
+    let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
+    let freshness = Freshness::of(&head, remote);
+    let purged = freshness::purged(site, &purges.known, target, &head);
+    let got = Got { target: target.to_vec(), version, bytes, head, purged };
+    let resource = kept::resource(site, remote, got, freshness, purges);
+    let object = &resource.variants.plain;
+    if bytes > 0 {
+        let may_fill = remotes.store.room_to_fill(Some(&remote.fills)).await;
+        let is_here = remotes.store.has(&object.segment_name(0));
+        if !may_fill && !is_here && reply.head.end == Some(bytes) {
+            // All of it is on its way, and may not come a second time.
+            return Answer::NoRoom(Box::new(reply));
+        }
+        // Before anybody hears of the object: who asks next joins this.
+        let may_acquire = may_fill || is_here;
+        let acquired = may_acquire.then(|| remotes.store.acquire(object.wanted(0)));
+        if let Some(Acquired::Fill(filler)) = acquired {
+            let segment = RemoteSegment::new(remotes, &resource, 0).with(reply);
+            if let Some(known) = remotes.fill(filler, segment) {
+                // Before other nodes hear of the object, too: else one of them may
+                // be told to ask for what has just come. An end tells as much.
+                drop(known.await);
+            }
+        }
+    }
+    Answer::Resource(resource, CacheResult::Fill)
+}

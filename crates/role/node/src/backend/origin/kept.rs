@@ -1,0 +1,118 @@
+//! From an origin's head to what is kept of it: how long it may be used, under
+//! which version, and the lines of its replies.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use skep_origin::Head;
+use skep_origin::freshness;
+use skep_serve::unix_ms;
+use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::PurgeStamp;
+use skep_wire::limits::OBJECT_BYTES_MAX;
+
+use crate::model::freshness::{Freshness, Remote};
+use crate::model::object::{Object, Variants};
+use crate::model::origin_site::RemoteSite;
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::site::Site;
+
+/// Length of an object that may be kept: it is known, its segments can be counted,
+/// and its head does not forbid it. What is no object may be kept if it is small.
+pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
+    let bytes_max = match head.status {
+        200 | 206 => OBJECT_BYTES_MAX,
+        301 | 302 | 307 | 308 | 404 | 410 => SEGMENT_BYTES,
+        _ => return None,
+    };
+    let bytes = head.total_bytes.filter(|bytes| *bytes <= bytes_max);
+    bytes.filter(|_| freshness::allowed(head).is_ok())
+}
+
+/// Length of what an answer is of, and the version under which it is kept; `None`:
+/// it is not.
+pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
+    let bytes = keepable_bytes(head)?;
+    // A page without any word on it may be anything.
+    if head.start > 0 || freshness::storable(head).is_err() {
+        return None;
+    }
+    let is_whole = head.end == Some(bytes);
+    if !matches!(head.status, 200 | 206) {
+        // As long as it says so; it is no version of what may be there otherwise.
+        let fresh = freshness::freshness(head);
+        let is_fresh = fresh.fresh_until_unix_ms > head.received_unix_ms;
+        return (is_whole && is_fresh).then(|| (bytes, once()));
+    }
+    // 200 to an ask for a range: an origin that knows no ranges would send
+    // all of it for each segment.
+    if bytes > SEGMENT_BYTES && is_whole {
+        return None;
+    }
+    let version = freshness::version(head).or_else(|| is_whole.then(once))?;
+    Some((bytes, version))
+}
+
+/// A version of its own, unlike that of any other answer to any node: parts of
+/// two answers can't be told to belong together.
+fn once() -> Vec<u8> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mut version = format!("once {count} ").into_bytes();
+    let mut random = [0; 16];
+    // Without entropy the process does not get as far as this.
+    if rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty()).is_err() {
+        random[..8].copy_from_slice(&unix_ms().to_le_bytes());
+    }
+    version.extend(random);
+    version
+}
+
+/// What is known of an object at its origin.
+pub(super) struct Got {
+    pub(super) target: Vec<u8>,
+    pub(super) version: Vec<u8>,
+    /// Of all of it.
+    pub(super) bytes: u64,
+    pub(super) head: Head,
+    /// The latest purge of it that whoever got it knew of.
+    pub(super) purged: PurgeStamp,
+}
+
+/// What is served from now on, for as long as `freshness` says. `purges` are
+/// those known before it was asked for.
+pub(super) fn resource(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    got: Got,
+    freshness: Freshness,
+    purges: &Snapshot,
+) -> Arc<Resource> {
+    let Got { target, version, bytes, head, purged } = got;
+    let is_success = (200..300).contains(&head.status);
+    let lines = lines(&head, remote.sets_cache_control && is_success);
+    let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
+    let unknown = || "application/octet-stream".to_owned();
+    let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
+    let origin = Remote { target: target.into(), version: version.into(), head };
+    let object = Object::of_origin(site, content_type, &lines, bytes, origin, purged);
+    Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness, purges))
+}
+
+/// Lines for clients, Content-Type first: without those that are ours to say.
+pub(crate) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
+    let is_of = |name: &[u8], names: &[&str]| {
+        names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
+    };
+    let types = head.lines().filter(|(name, _)| is_of(name, &["content-type"]));
+    let mut lines: Vec<u8> = types.flat_map(|(_, line)| line).copied().collect();
+    // Tags are for caches: elsewhere, too, the one that purges by them keeps them.
+    let ours = ["content-type", "server", "surrogate-key", "cache-tag"];
+    for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
+        if !(site_says && is_of(name, &["cache-control", "expires"])) {
+            lines.extend_from_slice(line);
+        }
+    }
+    lines
+}

@@ -1,0 +1,75 @@
+//! Sites whose bytes come from HTTP origins.
+//!
+//! ```text
+//!  path?query -> OriginHeadCache: current? --yes--> Resource, served like a file
+//!                  | unknown or stale: one SingleFlight for all who ask
+//!                  v
+//!                head: GET with the range of segment 0, on condition of what is kept
+//!                  |-- 304 ----------> the same version, renewed
+//!                  |-- may be kept --> Resource; its body fills segment 0
+//!                  '-- may not ------> passed to the one who asked; the others ask
+//!
+//!  Where nodes cooperate, the coordinator is asked for the head first, as for a
+//!  segment: one node gets it from the origin, the others get it from that node.
+//!
+//!  other segments: ranges pinned to the version, each through the cluster's fill
+//! ```
+//!
+//! Requests to origins say nothing of the client: no cookies, credentials or
+//! preferences. So what an origin answers, whatever it says to vary by, it would
+//! answer any client of ours, and path and query are the whole key.
+//!
+//! Invariants: bytes under a name are of one version, or a segment fails and its
+//! resource is asked for anew; whoever waits for a flight gets its outcome or leads the
+//! next one; nothing that an origin wants to have kept from others is kept.
+
+mod client;
+mod fault;
+mod fetch;
+mod head_cache;
+mod kept;
+mod peer_head;
+mod segment;
+
+pub(crate) use client::{PassPlace, Passed, Remotes, SlowPlace, Tally};
+pub(crate) use fault::fetch_error;
+pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
+pub(crate) use kept::lines;
+pub(crate) use peer_head::PeerHead;
+pub(crate) use segment::RemoteSegment;
+
+/// What tests of this module begin with.
+#[cfg(test)]
+mod rig {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::sync::Arc;
+
+    use skep_config::Site as SiteConfig;
+    use skep_origin::Head;
+    use skep_serve::unix_ms;
+
+    use super::kept::{self, Got};
+    use crate::model::freshness::{self, Freshness};
+    use crate::model::purges::Purges;
+    use crate::model::resource::Resource;
+    use crate::model::site::{Site, SiteSet};
+
+    /// A node with a site of an origin.
+    pub(super) fn node() -> Arc<Site> {
+        let origins = vec!["http://127.0.0.1:1".to_owned()];
+        let config = SiteConfig { origins, ..SiteConfig::default() };
+        let set = SiteSet::new(&[config], &Arc::<Purges>::default()).unwrap();
+        Arc::clone(set.iter().next().unwrap())
+    }
+
+    /// What came just now from `/a`, of so many bytes and with these fields.
+    pub(super) fn resource(site: &Arc<Site>, bytes: u64, fields: &str) -> Arc<Resource> {
+        let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
+        let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
+        let remote = site.remote.as_ref().unwrap();
+        let (purges, freshness) = (site.purges.load(), Freshness::of(&head, remote));
+        let purged = freshness::purged(site, &purges.known, b"/a", &head);
+        let got = Got { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
+        kept::resource(site, remote, got, freshness, &purges)
+    }
+}

@@ -1,0 +1,146 @@
+//! Peer heads: heads that one node got from an origin, for another node.
+//!
+//! ```text
+//!  0 bytes of the version (u16)   2 version   ... bytes of the object (u64)
+//!  ... stamp of its latest purge (u64)   head
+//! ```
+//!
+//! The head is that of an HTTP response, which says all about caching. Numbers
+//! are little-endian.
+
+use std::sync::Arc;
+
+use skep_origin::Head;
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_wire::cache::PurgeStamp;
+use skep_wire::limits::PEER_HEAD_BYTES_MAX;
+
+use super::kept::{self, Got};
+use crate::model::freshness::{self, Freshness};
+use crate::model::origin_site::RemoteSite;
+use crate::model::purges::Snapshot;
+use crate::model::resource::Resource;
+use crate::model::site::Site;
+
+/// The head of an origin's object, as one node tells another.
+#[derive(Debug)]
+pub(crate) struct PeerHead {
+    /// How long it may be used there without asking, in milliseconds.
+    pub(crate) fresh_ms: u64,
+    pub(crate) head: Vec<u8>,
+}
+
+/// The peer head of `resource`; `None`: it is too long, or none of an origin.
+pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
+    let (remote, freshness) = (resource.remote()?, resource.freshness()?);
+    let version_len = u16::try_from(remote.version.len()).ok()?;
+    let mut head = version_len.to_le_bytes().to_vec();
+    head.extend_from_slice(&remote.version);
+    head.extend(resource.variants.plain.bytes().to_le_bytes());
+    head.extend(resource.variants.plain.purged().0.to_le_bytes());
+    head.extend(remote.head.to_text(unix_ms()));
+    let fresh_ms = freshness.fresh_ms(monotonic_ms());
+    (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, head })
+}
+
+/// The resource that another node's head of `target` tells of; `None`: the head makes no
+/// sense, or was got before one of `purges`, which the other does not know of yet.
+pub(super) fn read(
+    site: &Arc<Site>,
+    remote: &RemoteSite,
+    target: &[u8],
+    peer_head: &PeerHead,
+    purges: &Snapshot,
+) -> Option<Arc<Resource>> {
+    let (version_len, rest) = peer_head.head.split_first_chunk()?;
+    let (version, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*version_len)))?;
+    let (bytes, rest) = rest.split_first_chunk()?;
+    let (purged, text) = rest.split_first_chunk()?;
+    let (bytes, purged) = (u64::from_le_bytes(*bytes), PurgeStamp(u64::from_le_bytes(*purged)));
+    let head = Head::from_text(text, unix_ms())?;
+    // It is as good as what an origin says, and no better.
+    if kept::keepable_bytes(&head) != Some(bytes) {
+        return None;
+    }
+    if purged < freshness::purged(site, &purges.known, target, &head) {
+        return None;
+    }
+    let freshness = Freshness::of(&head, remote).for_ms(peer_head.fresh_ms);
+    let (target, version) = (target.to_vec(), version.to_vec());
+    let got = Got { target, version, bytes, head, purged };
+    Some(kept::resource(site, remote, got, freshness, purges))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+    use skep_wire::limits::OBJECT_BYTES_MAX;
+
+    use super::super::rig::{node, resource};
+    use super::*;
+
+    fn purge(site: &Site, what: PurgeWhat, stamp: u64) {
+        let purges = vec![(what, PurgeStamp(stamp))];
+        site.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
+    }
+
+    /// What a node got just now, for another.
+    fn got(site: &Arc<Site>) -> PeerHead {
+        got_with(site, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
+    }
+
+    /// The same with another length and other fields.
+    fn got_with(site: &Arc<Site>, bytes: u64, fields: &str) -> PeerHead {
+        of(&resource(site, bytes, fields)).unwrap()
+    }
+
+    fn taken(site: &Arc<Site>, peer_head: &PeerHead) -> Option<Arc<Resource>> {
+        read(site, site.remote.as_ref().unwrap(), b"/a", peer_head, &site.purges.load())
+    }
+
+    #[test]
+    fn what_was_got_before_a_purge_is_refused_and_what_came_after_keeps_its_name() {
+        let (one, two) = (node(), node());
+        let place = PurgePlace { target: "/a".into(), host: None };
+        let purges = [PurgeWhat::Url(place), PurgeWhat::Tag("t".into())];
+        for (what, stamp) in purges.into_iter().zip([5, 7]) {
+            let old = got(&one);
+            assert!(taken(&two, &old).is_some());
+            purge(&two, what.clone(), stamp);
+            assert!(taken(&two, &old).is_none(), "{what}");
+            // Who does not know of it yet must find the bytes that belong to it.
+            let new = got(&two);
+            let taken = taken(&one, &new).unwrap();
+            assert_eq!(taken.variants.plain.purged(), PurgeStamp(stamp));
+            assert!(!taken.is_purged());
+            purge(&one, what, stamp);
+            assert!(!taken.is_purged(), "it came after");
+        }
+        let kept = taken(&one, &got(&one)).unwrap();
+        purge(&one, PurgeWhat::Tag("u".into()), 8);
+        assert!(!kept.is_purged());
+        purge(&one, PurgeWhat::Tag("t".into()), 9);
+        assert!(kept.is_purged());
+    }
+
+    #[test]
+    fn what_no_node_may_keep_is_refused() {
+        let site = node();
+        let of = |bytes, fields: &str| taken(&site, &got_with(&site, bytes, fields)).is_some();
+        let fresh = "Cache-Control: max-age=60\r\n";
+        assert!(of(OBJECT_BYTES_MAX, fresh));
+        assert!(!of(OBJECT_BYTES_MAX + 1, fresh));
+        assert!(!of(5, &format!("{fresh}Set-Cookie: a=b\r\n")));
+        assert!(!of(5, "Cache-Control: max-age=60, private\r\n"));
+    }
+
+    #[test]
+    fn cut_heads_make_no_sense() {
+        let site = node();
+        let PeerHead { fresh_ms, head } = got(&site);
+        for cut in 0..head.len() {
+            assert!(taken(&site, &PeerHead { fresh_ms, head: head[..cut].to_vec() }).is_none());
+        }
+    }
+}

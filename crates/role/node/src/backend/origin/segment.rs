@@ -1,0 +1,272 @@
+//! Segments out of an origin.
+//!
+//! Every ask is pinned to the version that the name of the segment says, and
+//! every answer is compared with it: what is published is of that version. An
+//! origin that has another one by now retires the resource, so that the next
+//! request meets the new one.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use skep_origin::{Body, Condition, FaultKind, OriginError, OriginReply, freshness};
+use skep_segments::{Buffer, FetchError, Filler, Filling, Segment};
+use skep_telemetry::Counter;
+use skep_units::SEGMENT_BYTES;
+use skep_wire::cache::{Origin, SegmentName};
+use skep_wire::limits::ORIGIN_BYTES_MAX;
+use tokio::sync::oneshot;
+
+use super::client::{Asked, PassPlace, Remotes, is_trouble};
+use super::fault::fetch_error;
+use crate::limits::ORIGIN_ASKS_MAX;
+use crate::model::freshness::is_once;
+use crate::model::resource::Resource;
+use crate::model::site::Site;
+use crate::peers::{SegmentOrigin, read_all};
+
+/// Why a segment gets no further.
+#[derive(Debug, thiserror::Error)]
+enum Stopped {
+    #[error(transparent)]
+    Origin(#[from] OriginError),
+    /// Status of an answer that has no bytes of the object.
+    #[error("the origin answered {0}")]
+    Status(u16),
+    #[error("the origin has another version by now")]
+    Changed,
+    #[error("the origin sends too little at a time")]
+    TooLittle,
+    #[error("the origin sent more than it had announced")]
+    TooMuch,
+    #[error("no memory: {0}")]
+    Memory(#[from] std::io::Error),
+}
+
+impl From<&Stopped> for FetchError {
+    fn from(stopped: &Stopped) -> Self {
+        match stopped {
+            Stopped::Origin(error) => fetch_error(error.fault.kind()),
+            Stopped::Status(status) if is_trouble(*status) => Self::OriginStatus(*status),
+            Stopped::Status(_) | Stopped::Changed => Self::OriginChanged,
+            Stopped::TooLittle => fetch_error(FaultKind::Short),
+            Stopped::TooMuch => fetch_error(FaultKind::Long),
+            Stopped::Memory(_) => Self::NoMemory,
+        }
+    }
+}
+
+/// One segment of an object at its origin.
+pub(crate) struct RemoteSegment {
+    remotes: Rc<Remotes>,
+    resource: Arc<Resource>,
+    index: u32,
+    /// An answer whose body is the segment's.
+    opened: RefCell<Option<OriginReply>>,
+    /// While it is to fill a segment.
+    filling: Option<Filling>,
+}
+
+impl Remotes {
+    /// Begins to fill a segment: out of another node's memory if it is there. What
+    /// it gives back, if there is a peer client, ends when the coordinator knows of it.
+    pub(super) fn fill(
+        &self,
+        filler: Filler,
+        origin: RemoteSegment,
+    ) -> Option<oneshot::Receiver<()>> {
+        let origin = origin.filling();
+        if let Some(peer_client) = &self.peer_client {
+            return Some(peer_client.fill(filler, origin));
+        }
+        let counters = Arc::clone(self.context.counters());
+        tokio::task::spawn_local(async move {
+            let segment = Arc::clone(filler.segment());
+            let before = segment.filled();
+            read_all(&origin, filler).await;
+            counters.add(Counter::ClusterOriginBytes, (segment.filled() - before).into());
+        });
+        None
+    }
+
+    /// Begins to fill segment `index` of `resource`.
+    pub(crate) fn fill_segment(
+        self: &Rc<Self>,
+        filler: Filler,
+        resource: &Arc<Resource>,
+        index: u32,
+    ) {
+        drop(self.fill(filler, RemoteSegment::new(self, resource, index)));
+    }
+
+    /// Bytes `range` of `resource`, in its version, past the cache.
+    pub(crate) async fn open(
+        self: &Rc<Self>,
+        resource: &Arc<Resource>,
+        range: std::ops::Range<u64>,
+    ) -> Result<(Body, PassPlace), FetchError> {
+        let remote = resource.site.remote.as_ref().ok_or(FetchError::OriginChanged)?;
+        let place = self.pass_place(&resource.site, remote).await;
+        let place = place.ok_or(fetch_error(FaultKind::Busy))?;
+        let opened = RemoteSegment::new(self, resource, 0).open(range).await;
+        let body = opened.map_err(|error| {
+            tracing::debug!(%error, "no bytes to pass by the cache");
+            FetchError::from(&error)
+        })?;
+        Ok((body, place))
+    }
+}
+
+impl RemoteSegment {
+    pub(super) fn new(remotes: &Rc<Remotes>, resource: &Arc<Resource>, index: u32) -> Self {
+        let (remotes, resource) = (Rc::clone(remotes), Arc::clone(resource));
+        Self { remotes, resource, index, opened: RefCell::default(), filling: None }
+    }
+
+    /// The same, counted as a fill of its site.
+    fn filling(mut self) -> Self {
+        let bytes = self.resource.variants.plain.wanted(self.index).bytes.into();
+        let remote = self.resource.site.remote.as_ref();
+        self.filling = remote.map(|remote| remote.fills.begin(bytes));
+        self
+    }
+
+    /// What another node describes, if this one knows the object in that version, or
+    /// gets to know it.
+    pub(crate) async fn described_by(
+        origin: &Origin,
+        name: SegmentName,
+        site: &Arc<Site>,
+        remotes: &Rc<Remotes>,
+    ) -> Option<Self> {
+        let resource = remotes.kept(site, site.remote.as_ref()?, &origin.path).await?;
+        let object = &resource.variants.plain;
+        let is_it =
+            object.bytes() == origin.object_bytes && object.wanted(origin.index).name == name;
+        is_it.then(|| Self::new(remotes, &resource, origin.index).filling())
+    }
+
+    /// The same with an answer that is there already.
+    pub(super) fn with(self, reply: OriginReply) -> Self {
+        *self.opened.borrow_mut() = Some(reply);
+        self
+    }
+
+    async fn fill(&self, segment: &Segment) -> Result<(), Stopped> {
+        let base = u64::from(self.index) * SEGMENT_BYTES;
+        let end = base + u64::from(segment.len());
+        let mut buffer = Buffer::take();
+        let mut chunk = Chunk { buffer: buffer.bytes(), have: 0 };
+        for _ in 0..ORIGIN_ASKS_MAX {
+            let at = base + u64::from(segment.filled()) + chunk.have as u64;
+            let opened = self.opened.borrow_mut().take();
+            let mut body = match opened.filter(|reply| reply.body.position() == at) {
+                Some(reply) => reply.body,
+                None => self.open(at..end).await?,
+            };
+            body.hurry();
+            if chunk.read(&mut body, segment).await? {
+                return Ok(());
+            }
+        }
+        Err(Stopped::TooLittle)
+    }
+
+    /// Asks for bytes `range` in the version that they have to be of.
+    async fn open(&self, range: std::ops::Range<u64>) -> Result<Body, Stopped> {
+        let (Some(known), Some(remote)) = (self.resource.remote(), &self.resource.site.remote)
+        else {
+            return Err(Stopped::Changed);
+        };
+        if is_once(&known.version) {
+            self.remotes.origin_heads.retire(&self.resource);
+            return Err(Stopped::Changed);
+        }
+        let at = range.start;
+        let condition = Condition::Pinned(known.head.validators());
+        let asked = Asked { target: &known.target, range: Some(range), condition };
+        let reply = self.remotes.ask(&self.resource.site, remote, asked).await?;
+        let head = &reply.head;
+        if !matches!(head.status, 200 | 206) {
+            // Or the object is not there any more.
+            if !is_trouble(head.status) {
+                self.remotes.origin_heads.retire(&self.resource);
+            }
+            return Err(Stopped::Status(head.status));
+        }
+        let bytes = self.resource.variants.plain.bytes();
+        let is_same = freshness::version(head).as_deref() == Some(&*known.version)
+            && head.total_bytes.is_none_or(|total| total == bytes);
+        if !is_same {
+            self.remotes.origin_heads.retire(&self.resource);
+            return Err(Stopped::Changed);
+        }
+        let mut body = reply.body;
+        body.hurry();
+        body.skip_to(at).await?;
+        Ok(body)
+    }
+}
+
+impl SegmentOrigin for RemoteSegment {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
+        self.fill(&segment).await.map_err(|error| {
+            tracing::debug!(%error, "a segment could not be fetched from its origin");
+            FetchError::from(&error)
+        })
+    }
+
+    fn described(&self, has_lease: bool) -> Option<Origin> {
+        // Without a coordinator nobody tells the other who has the object's head. And
+        // bytes that are on their way here had better come here.
+        if !has_lease || self.opened.borrow().is_some() {
+            return None;
+        }
+        let object = &self.resource.variants.plain;
+        let known = self.resource.remote().filter(|known| !is_once(&known.version))?;
+        let is_short = known.target.len() + known.version.len() <= ORIGIN_BYTES_MAX;
+        is_short.then(|| Origin {
+            site: self.resource.site.short_key,
+            path: known.target.to_vec(),
+            version: known.version.to_vec(),
+            purged: object.purged(),
+            object_bytes: object.bytes(),
+            index: self.index,
+            has_lease,
+        })
+    }
+}
+
+/// The next chunk on its way into a segment.
+struct Chunk<'a> {
+    buffer: &'a mut [u8],
+    have: usize,
+}
+
+impl Chunk<'_> {
+    /// Reads on until the segment is complete (true) or the body ends.
+    async fn read(&mut self, body: &mut Body, segment: &Segment) -> Result<bool, Stopped> {
+        loop {
+            let bytes = segment.next_chunk_bytes();
+            if bytes == 0 {
+                return Ok(true);
+            }
+            let read = body.next(&mut self.buffer[self.have..bytes]).await?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.have += read;
+            if self.have < bytes {
+                continue;
+            }
+            // Only its end tells that a body was what its head had said.
+            let is_last = segment.filled() + bytes as u32 == segment.len();
+            let ends_here = body.left_bytes().is_none_or(|left| left == 0);
+            if is_last && ends_here && body.next(&mut [0]).await? > 0 {
+                return Err(Stopped::TooMuch);
+            }
+            segment.publish(&self.buffer[..bytes])?;
+            self.have = 0;
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The thread that walks this node's parts and announces what it finds.
+//!
+//! Each folder is read anew when the kernel says that it changed, or when a look
+//! by time finds another folder or another modification time. Its listing is
+//! compared with the one before; folders that came are walked, those that went
+//! are forgotten with all that was in them.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use rustix::fs::FileType;
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_wire::cache::SegmentName;
+
+use super::announced::{Announced, Place, Term};
+use crate::disk::watch::{Directory, Watcher};
+use crate::disk::{FolderStamp, Kind, Root, Wait};
+use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
+use crate::model::site::{Site, SiteSet};
+
+/// Walks the parts of a config for as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct Walker {
+    /// Closes with this; the thread sees it.
+    _alive: SyncSender<Infallible>,
+}
+
+impl Walker {
+    /// Begins to walk the sites of which this node has a part. What was announced
+    /// of others is withdrawn.
+    pub(crate) fn start(
+        sites: &SiteSet,
+        announced: &Arc<Announced>,
+        watcher: &Arc<Watcher>,
+        interval_ms: u64,
+    ) -> std::io::Result<Self> {
+        let (alive, ended) = sync_channel(0);
+        let parts = sites.iter().filter(|site| site.is_part).map(Part::new).collect::<Vec<_>>();
+        let mut walk = Walk {
+            term: announced.begin(),
+            announced: Arc::clone(announced),
+            watcher: Arc::clone(watcher),
+            left: PART_ENTRIES_MAX,
+        };
+        if parts.is_empty() {
+            announced.settle(walk.term);
+        } else {
+            let thread = std::thread::Builder::new().name("skep-parts".into());
+            thread.spawn(move || walk.run(parts, interval_ms, &ended))?;
+        }
+        Ok(Self { _alive: alive })
+    }
+}
+
+/// A site of which this node has a part, and what was found of it.
+struct Part {
+    site: Arc<Site>,
+    /// Folders by their path below the root, without a slash at the end. A name
+    /// with a slash behind it begins the paths of all that is in it.
+    folders: BTreeMap<Vec<u8>, Folder>,
+    /// Folders that could not be read; tried again from time to time.
+    unread: Vec<Vec<u8>>,
+}
+
+/// A folder as it was read last.
+struct Folder {
+    watched: Arc<Directory>,
+    generation: u64,
+    stamp: FolderStamp,
+    /// Whether a change after it was read would show in its modification time.
+    is_settled: bool,
+    /// What was announced, and whether that is a folder.
+    entries: HashMap<Box<[u8]>, bool>,
+}
+
+/// What all parts share.
+struct Walk {
+    announced: Arc<Announced>,
+    watcher: Arc<Watcher>,
+    term: Term,
+    /// Entries that may still be announced.
+    left: usize,
+}
+
+impl Walk {
+    fn run(&mut self, mut parts: Vec<Part>, interval_ms: u64, ended: &Receiver<Infallible>) {
+        for part in &mut parts {
+            part.visit(self, Vec::new());
+        }
+        self.announced.settle(self.term);
+        let pause = Duration::from_millis((interval_ms / 2).clamp(1, PART_TICK_MS));
+        let mut looked_ms = monotonic_ms();
+        // Over at once when the config is.
+        while ended.recv_timeout(pause) != Err(RecvTimeoutError::Disconnected) {
+            let is_by_time = monotonic_ms().saturating_sub(looked_ms) >= interval_ms / 2;
+            if is_by_time {
+                looked_ms = monotonic_ms();
+            }
+            let doubted = self.announced.take_doubted();
+            for part in &mut parts {
+                let mut changed = part.changed(is_by_time);
+                changed.extend(if is_by_time { part.take_unread() } else { Vec::new() });
+                let own = doubted.iter().filter(|(_, place)| place.site == part.site.short_key);
+                changed.extend(own.map(|(_, place)| parent(&place.relative).to_vec()));
+                changed.into_iter().for_each(|folder| part.visit(self, folder));
+            }
+            self.announced.tell_again(doubted.into_iter().map(|(name, _)| name));
+        }
+    }
+}
+
+impl Part {
+    fn new(site: &Arc<Site>) -> Self {
+        Self { site: Arc::clone(site), folders: BTreeMap::new(), unread: Vec::new() }
+    }
+
+    /// Folders that may differ from what was read of them.
+    fn changed(&self, is_by_time: bool) -> Vec<Vec<u8>> {
+        let root = is_by_time.then(|| Root::open(&self.site.root, self.site.symlinks));
+        let is_changed = |(path, folder): &(&Vec<u8>, &Folder)| {
+            folder.watched.generation() != folder.generation
+                || root.as_ref().is_some_and(|root| {
+                    let stamp = root.as_ref().ok().and_then(|root| root.folder(path).ok());
+                    !folder.is_settled || stamp != Some(folder.stamp)
+                })
+        };
+        self.folders.iter().filter(is_changed).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Folders that could not be read and are still to be: the root, and what is
+    /// in a folder that was read.
+    fn take_unread(&mut self) -> Vec<Vec<u8>> {
+        let mut unread = std::mem::take(&mut self.unread);
+        unread.sort();
+        unread.dedup();
+        unread.retain(|path| {
+            let name = path.strip_prefix(parent(path)).unwrap_or(path);
+            let name = name.strip_prefix(b"/").unwrap_or(name);
+            let around = self.folders.get(parent(path));
+            path.is_empty() || around.is_some_and(|it| it.entries.get(name) == Some(&true))
+        });
+        unread
+    }
+
+    /// Reads the folder at `path`, and what is new in it.
+    fn visit(&mut self, walk: &mut Walk, path: Vec<u8>) {
+        let mut waiting = vec![path];
+        while let Some(path) = waiting.pop() {
+            // Watched before it is read: what changes in between is seen.
+            let watched = walk.watcher.watch(&self.on_disk(&path));
+            let generation = watched.generation();
+            let Some(read) = self.read(&path) else {
+                self.forget(walk, &path);
+                self.unread.push(path);
+                continue;
+            };
+            let known = self.folders.get(&path);
+            if known.is_some_and(|known| !known.stamp.is_same_folder(&read.stamp)) {
+                self.forget(walk, &path);
+            }
+            let before = self.folders.remove(&path).map(|known| known.entries).unwrap_or_default();
+            let entries = self.compare(walk, &path, before, read.entries, &mut waiting);
+            let changed_ms = u64::try_from(read.stamp.mtime_ns / 1_000_000).unwrap_or(0);
+            let is_settled = changed_ms + PART_UNSETTLED_MS < unix_ms();
+            let folder = Folder { watched, generation, stamp: read.stamp, is_settled, entries };
+            self.folders.insert(path, folder);
+        }
+    }
+
+    /// Announces what has come and withdraws what has gone; folders that came go
+    /// to `waiting`. Gives back what is announced now.
+    fn compare(
+        &mut self,
+        walk: &mut Walk,
+        path: &[u8],
+        before: HashMap<Box<[u8]>, bool>,
+        mut now: HashMap<Box<[u8]>, bool>,
+        waiting: &mut Vec<Vec<u8>>,
+    ) -> HashMap<Box<[u8]>, bool> {
+        for (name, is_folder) in &before {
+            let is_now = now.get(name);
+            if is_now.is_none() {
+                self.withdraw(walk, &joined(path, name));
+            }
+            if *is_folder && is_now != Some(&true) {
+                self.forget(walk, &joined(path, name));
+            }
+        }
+        let mut new = Vec::new();
+        now.retain(|name, is_folder| {
+            let is_new = !before.contains_key(name);
+            if is_new && !walk.take_entry() {
+                return false;
+            }
+            let relative = joined(path, name);
+            if *is_folder && before.get(name) != Some(&true) {
+                waiting.push(relative.clone());
+            }
+            if is_new {
+                new.push(self.announcement(relative));
+            }
+            true
+        });
+        walk.announced.add(walk.term, new.into_iter());
+        now
+    }
+
+    /// A folder is gone, and all that was in it. (What stood for it in the
+    /// folder around it is that one's to withdraw.)
+    fn forget(&mut self, walk: &mut Walk, path: &[u8]) {
+        let inside = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
+        let within = |it: &Vec<u8>| it == path || it.starts_with(&inside);
+        let from = self.folders.range(path.to_vec()..);
+        // Paths such as `a-b` lie between `a` and `a/b`.
+        let around = from.take_while(|(it, _)| it.starts_with(path));
+        let gone: Vec<_> = around.filter(|(it, _)| within(it)).map(|(it, _)| it.clone()).collect();
+        for path in gone {
+            let Some(folder) = self.folders.remove(&path) else { continue };
+            folder.entries.keys().for_each(|name| self.withdraw(walk, &joined(&path, name)));
+        }
+    }
+
+    fn withdraw(&self, walk: &mut Walk, relative: &[u8]) {
+        walk.left += 1;
+        walk.announced.remove(walk.term, std::iter::once(self.site.part_head_name(relative)));
+    }
+
+    fn announcement(&self, relative: Vec<u8>) -> (SegmentName, Place) {
+        (
+            self.site.part_head_name(&relative),
+            Place { site: self.site.short_key, relative: relative.into() },
+        )
+    }
+
+    fn on_disk(&self, path: &[u8]) -> PathBuf {
+        if path.is_empty() {
+            return self.site.root.clone();
+        }
+        self.site.root.join(Path::new(std::ffi::OsStr::from_bytes(path)))
+    }
+
+    /// What is in a folder now and would be served; `None`: it would not itself,
+    /// or is none.
+    fn read(&self, path: &[u8]) -> Option<Read> {
+        let root = Root::open(&self.site.root, self.site.symlinks).ok()?;
+        let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
+        let stamp = FolderStamp::of(&folder).ok().filter(|_| kind == Kind::Directory)?;
+        let mut entries = HashMap::new();
+        for entry in rustix::fs::Dir::read_from(&folder).ok()? {
+            let entry = entry.ok()?;
+            let name = entry.file_name().to_bytes();
+            if entries.len() >= PART_ENTRIES_MAX {
+                break;
+            }
+            if let Some(is_folder) = self.kind_of(&root, path, name, entry.file_type()) {
+                entries.insert(Box::from(name), is_folder);
+            }
+        }
+        Some(Read { stamp, entries })
+    }
+
+    /// Whether an entry is a folder; `None`: it would not be served.
+    fn kind_of(&self, root: &Root, path: &[u8], name: &[u8], kind: FileType) -> Option<bool> {
+        let relative = joined(path, name);
+        if matches!(name, b"." | b"..") || relative.len() > PATH_BYTES_MAX {
+            return None;
+        }
+        let is_folder = match kind {
+            FileType::RegularFile => false,
+            FileType::Directory => true,
+            FileType::Symlink | FileType::Unknown => {
+                let (file, kind) = root.open_at(&relative, Wait::Yes).ok()?;
+                match kind {
+                    Kind::File(_) => false,
+                    Kind::Directory if self.leads_back(path, &file) => return None,
+                    Kind::Directory => true,
+                    Kind::Other => return None,
+                }
+            }
+            _ => return None,
+        };
+        let end: &[u8] = if is_folder { b"/" } else { b"" };
+        let shown = [b"/", &*relative, end].concat();
+        self.site.shows(&shown).then_some(is_folder)
+    }
+
+    /// Whether a link in the folder at `path` leads to a folder around it:
+    /// walking would never end.
+    fn leads_back(&self, path: &[u8], linked: &std::fs::File) -> bool {
+        let Ok(stamp) = FolderStamp::of(linked) else { return true };
+        let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return true };
+        let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let ends = slashes.map(|(at, _)| at).chain([0, path.len()]);
+        let mut around = ends.map(|end| &path[..end]);
+        around.any(|path| root.folder(path).is_ok_and(|it| it.is_same_folder(&stamp)))
+    }
+}
+
+impl Walk {
+    /// Whether one more may be announced.
+    fn take_entry(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        if self.left == 0 {
+            tracing::warn!(
+                "this node announces {PART_ENTRIES_MAX} files and folders of its parts and no \
+                 more: other nodes do not answer for the rest"
+            );
+        }
+        true
+    }
+}
+
+/// A folder as it is.
+struct Read {
+    stamp: FolderStamp,
+    entries: HashMap<Box<[u8]>, bool>,
+}
+
+fn joined(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
+}
+
+fn parent(relative: &[u8]) -> &[u8] {
+    let end = relative.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    &relative[..end]
+}

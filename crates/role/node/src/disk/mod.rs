@@ -1,0 +1,258 @@
+//! System calls on files: open inside a root, describe, read.
+//!
+//! [`Wait::No`] is for workers: everything answers at once or says
+//! [`DiskError::WouldBlock`], after which the same call is made with
+//! [`Wait::Yes`] on a thread that may wait for a disk.
+
+pub(crate) mod pool;
+pub(crate) mod watch;
+
+use std::fs::File;
+use std::io::{self, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, ReadWriteFlags};
+use skep_config::Symlinks;
+pub(crate) use skep_segments::DiskError;
+use skep_serve::unix_ms;
+pub(crate) use skep_wire::cache::part::Version;
+
+use crate::limits::{UNSETTLED_COARSE_MS, UNSETTLED_MS};
+
+/// Whether a call may wait for a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Answer from the kernel's caches or not at all.
+    No,
+    /// Wait.
+    Yes,
+}
+
+/// What tells one state of a file from the next: the version, and what shows
+/// that the path leads to another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    /// Version, the same on every machine that has the same copy.
+    pub(crate) version: Version,
+    device: u64,
+    inode: u64,
+    ctime_ns: i128,
+}
+
+impl Stamp {
+    /// Whether another change of the file would show. One in the same tick of the file
+    /// system's clock does not, so what is read before the tick is over may be half of
+    /// one state and half of the next ("racily clean", as Git has it).
+    pub(crate) fn is_settled(&self) -> bool {
+        self.settles_in_ms() == 0
+    }
+
+    /// How long it takes until then, in milliseconds.
+    pub(crate) fn settles_in_ms(&self) -> u64 {
+        settles_in_ms(self.version.mtime_ns, unix_ms())
+    }
+}
+
+/// A time in the future is as good as one that is long past: whoever writes sets another.
+fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
+    let is_coarse = mtime_ns % 1_000_000_000 == 0;
+    let tick_ms = if is_coarse { UNSETTLED_COARSE_MS } else { UNSETTLED_MS };
+    let age_ms = i128::from(now_unix_ms) - mtime_ns.div_euclid(1_000_000);
+    let left_ms = i128::from(tick_ms) - age_ms;
+    match age_ms.unsigned_abs() < u128::from(tick_ms) {
+        true => u64::try_from(left_ms).unwrap_or(0),
+        false => 0,
+    }
+}
+
+/// What stands at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A regular file.
+    File(Stamp),
+    /// A directory.
+    Directory,
+    /// A device, socket or pipe: never served.
+    Other,
+}
+
+impl Kind {
+    fn of(stat: &Stat) -> Self {
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Self::File(Stamp {
+                version: Version {
+                    mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
+                    bytes: stat.st_size as u64,
+                },
+                device: stat.st_dev,
+                inode: stat.st_ino,
+                ctime_ns: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),
+            }),
+            FileType::Directory => Self::Directory,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: u64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+}
+
+/// Which folder stands at a path, and since when it is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FolderStamp {
+    /// When an entry came or went last, in nanoseconds since 1970.
+    pub(crate) mtime_ns: i128,
+    device: u64,
+    inode: u64,
+}
+
+impl FolderStamp {
+    /// That of an open folder.
+    pub(crate) fn of(folder: &File) -> Result<Self, DiskError> {
+        Ok(Self::read(&rustix::fs::fstat(folder)?))
+    }
+
+    /// Whether this is the same folder, if perhaps changed.
+    pub(crate) fn is_same_folder(&self, other: &Self) -> bool {
+        (self.device, self.inode) == (other.device, other.inode)
+    }
+
+    fn read(stat: &Stat) -> Self {
+        let mtime_ns = nanoseconds(stat.st_mtime, stat.st_mtime_nsec);
+        Self { mtime_ns, device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// A root directory, opened for one look-up. Opened anew each time, so that a
+/// root that is a link can be pointed elsewhere (deployments do that).
+#[derive(Debug)]
+pub(crate) struct Root {
+    directory: OwnedFd,
+    resolve: ResolveFlags,
+}
+
+impl Root {
+    /// Opens `path`, which may be anything the operator named.
+    pub(crate) fn open(path: &Path, symlinks: Symlinks) -> Result<Self, DiskError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let resolve = match symlinks {
+            Symlinks::Beneath => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
+            Symlinks::Refuse => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
+            Symlinks::Follow => ResolveFlags::NO_MAGICLINKS,
+        };
+        Ok(Self { directory, resolve })
+    }
+
+    /// Opens the file or directory at `relative` for reading.
+    pub(crate) fn open_at(&self, relative: &[u8], wait: Wait) -> Result<(File, Kind), DiskError> {
+        // NONBLOCK: opening a pipe must not wait for its writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+        let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
+        self.open_as(relative, flags, cached)
+    }
+
+    /// What [`Self::open_at`] would lead to, without opening what is no file. Nothing
+    /// is said of what lies outside, or may not be read.
+    pub(crate) fn look_at(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        match self.open_as(relative, flags, ResolveFlags::empty())?.1 {
+            Kind::Other => Ok(Kind::Other),
+            Kind::File(_) | Kind::Directory => Ok(self.open_at(relative, Wait::Yes)?.1),
+        }
+    }
+
+    fn open_as(
+        &self,
+        relative: &[u8],
+        flags: OFlags,
+        resolve: ResolveFlags,
+    ) -> Result<(File, Kind), DiskError> {
+        let path = relative_path(relative);
+        let resolve = self.resolve | resolve;
+        let fd = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve)?;
+        let kind = Kind::of(&rustix::fs::fstat(&fd)?);
+        Ok((File::from(fd), kind))
+    }
+
+    /// Describes what stands at `relative`, links followed, also out of the root.
+    /// For comparing with a stamp only: what it says is not to be told.
+    pub(crate) fn describe(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+        let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
+        Ok(Kind::of(&stat))
+    }
+
+    /// The same for a folder (or whatever stands in its place).
+    pub(crate) fn folder(&self, relative: &[u8]) -> Result<FolderStamp, DiskError> {
+        let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
+        Ok(FolderStamp::read(&stat))
+    }
+}
+
+fn relative_path(relative: &[u8]) -> &Path {
+    let relative = if relative.is_empty() { b"." } else { relative };
+    Path::new(std::ffi::OsStr::from_bytes(relative))
+}
+
+/// Describes an open file.
+pub(crate) fn describe(file: &File) -> Result<Kind, DiskError> {
+    Ok(Kind::of(&rustix::fs::fstat(file)?))
+}
+
+/// Fills `buffer` from `offset`. [`DiskError::Changed`] if the file ends first.
+/// With [`Wait::No`], returns how far it got before it would have had to wait.
+pub(crate) fn read_at(
+    file: &File,
+    buffer: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> Result<usize, DiskError> {
+    let flags = match wait {
+        Wait::No => ReadWriteFlags::NOWAIT,
+        Wait::Yes => ReadWriteFlags::empty(),
+    };
+    let mut done = 0;
+    while done < buffer.len() {
+        let mut slices = [IoSliceMut::new(&mut buffer[done..])];
+        match rustix::io::preadv2(file, &mut slices, offset + done as u64, flags) {
+            Ok(0) => return Err(DiskError::Changed),
+            Ok(n) => done += n,
+            Err(Errno::INTR) => {}
+            // Some file systems (network, FUSE) know no NOWAIT.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) if wait == Wait::No => break,
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(done)
+}
+
+/// Checks that `root` is a directory that can be read; for start-up.
+pub(crate) fn check_root(root: &Path) -> io::Result<()> {
+    std::fs::read_dir(root).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_within_the_tick_settles_when_it_is_over() {
+        const NOW_MS: u64 = 1_800_000_000_700;
+        let after = |mtime_ms: u64| settles_in_ms(i128::from(mtime_ms) * 1_000_000 + 7, NOW_MS);
+        assert_eq!(after(NOW_MS), 100);
+        assert_eq!(after(NOW_MS - 1), 99);
+        assert_eq!(after(NOW_MS - 99), 1);
+        assert_eq!([after(NOW_MS - 100), after(NOW_MS - 700), after(0)], [0; 3]);
+        // Clocks differ a little, or somebody set the time.
+        assert_eq!([after(NOW_MS + 1), after(NOW_MS + 99)], [101, 199]);
+        assert_eq!([after(NOW_MS + 100), after(NOW_MS + 1_000_000)], [0; 2]);
+        // In whole seconds.
+        let coarse = |age_ms: u64| settles_in_ms(i128::from(NOW_MS - age_ms) * 1_000_000, NOW_MS);
+        assert_eq!([coarse(700), coarse(1_700)], [1_300, 300]);
+        assert_eq!([coarse(2_700), coarse(1_000_000_700)], [0; 2]);
+    }
+}

@@ -1,0 +1,171 @@
+//! Requests to replies: the node's side of the engine.
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::Cache;
+use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
+use skep_http::path;
+use skep_http::{Method, RequestHead};
+use skep_serve::monotonic_ms;
+
+use crate::backend::files::catalog::Catalog;
+use crate::backend::origin::Remotes;
+use crate::model::site::Site;
+use crate::model::worker_index::WorkerIndex;
+use crate::peers::PeerClient;
+use crate::{HEALTH_PATH, Node};
+
+mod client;
+mod get;
+mod origin;
+mod pages;
+mod partition;
+mod quick;
+mod send;
+
+use quick::{answer_from_memory, borrowed_key};
+
+const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
+
+/// A node's handler on one worker.
+pub struct NodeHandler {
+    node: Arc<Node>,
+    context: Rc<Context>,
+    /// The client of other nodes, if this one gets from their memory.
+    peer_client: Option<Rc<PeerClient>>,
+    view: RefCell<View>,
+}
+
+/// The catalog in force, as this worker last saw it, and its index into it.
+struct View {
+    cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
+    catalog: Arc<Catalog>,
+    worker_index: Rc<WorkerIndex>,
+    remotes: Rc<Remotes>,
+}
+
+impl NodeHandler {
+    pub(crate) fn new(node: &Arc<Node>, context: &Rc<Context>) -> Rc<Self> {
+        let mut cache = Cache::new(Arc::clone(&node.catalog));
+        let catalog = Arc::clone(cache.load());
+        let worker_index =
+            Rc::new(WorkerIndex::new(catalog.sites().len(), &node.store, &node.worker_indexes));
+        let peer_client = node
+            .cluster
+            .get()
+            .map(|cluster| Rc::new(PeerClient::new(cluster, context.worker(), context.counters())));
+        let remotes = node.remotes(context, peer_client.as_ref(), &catalog);
+        let view = RefCell::new(View { cache, catalog, worker_index, remotes });
+        Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
+    }
+
+    /// The way to the origins of the sites in force.
+    pub(crate) fn remotes(&self) -> Rc<Remotes> {
+        Rc::clone(&self.view().remotes)
+    }
+
+    /// The view in force: one atomic load when there was no reload.
+    fn view(&self) -> RefMut<'_, View> {
+        let mut view = self.view.borrow_mut();
+        let current = Arc::as_ptr(view.cache.load());
+        if current != Arc::as_ptr(&view.catalog) {
+            let catalog = Arc::clone(view.cache.load());
+            view.worker_index = Rc::new(WorkerIndex::new(
+                catalog.sites().len(),
+                &self.node.store,
+                &self.node.worker_indexes,
+            ));
+            view.remotes = self.node.remotes(&self.context, self.peer_client.as_ref(), &catalog);
+            view.catalog = catalog;
+        }
+        view
+    }
+
+    /// Health as dispatchers ask for it: 503 tells them to send no more.
+    fn health(&self, reply: &mut Reply<'_>) {
+        let leaving = self.node.leaving.load(Ordering::Relaxed);
+        let (status, body): (u16, &[u8]) = match leaving || self.context.worker().is_draining() {
+            true => (503, b"draining\n"),
+            false => (200, b"ok\n"),
+        };
+        reply.start(status);
+        reply.lines(b"Content-Type: text/plain\r\nCache-Control: no-store\r\n");
+        reply.field_number("Content-Length", body.len() as u64);
+        reply.end_head();
+        reply.body_copy(body);
+    }
+}
+
+impl Handler for NodeHandler {
+    fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
+        if !matches!(request.method, Method::Get | Method::Head) {
+            return Quick::Later;
+        }
+        let view = self.view();
+        let Some(site) = view.catalog.sites().find(&request.authority) else {
+            return Quick::Later;
+        };
+        let Ok(read) = path::read(request.path, site.reading()) else { return Quick::Later };
+        let Some(path) = read.key_as_sent() else { return Quick::Later };
+        let interval_ms = view.catalog.interval_ms();
+        let Some(key) = borrowed_key(site, request, path) else { return Quick::Later };
+        let hit = view.worker_index.with(site.index, key, |resource, entry| {
+            let now_ms = self.context.worker().now_ms();
+            if !resource.is_current(now_ms, interval_ms) {
+                return Quick::Later;
+            }
+            answer_from_memory((resource, entry), request, reply, now_ms)
+        });
+        match hit {
+            Some(quick) => quick,
+            None if path == HEALTH_PATH.as_bytes() => {
+                self.health(reply);
+                Quick::Done
+            }
+            None => Quick::Later,
+        }
+    }
+
+    async fn slow(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let (catalog, worker_index, remotes) = {
+            let view = self.view();
+            (Arc::clone(&view.catalog), Rc::clone(&view.worker_index), Rc::clone(&view.remotes))
+        };
+        let Some(site) = catalog.sites().find(&request.authority).map(Arc::clone) else {
+            exchange.reply.write().plain(421, b"");
+            return Ok(());
+        };
+        if !site.purges.is_in_step(monotonic_ms()) {
+            site.purges.until_in_step().await;
+        }
+        let slow = SlowRequest { handler: self, catalog, worker_index, remotes, site };
+        match request.method {
+            Method::Get | Method::Head => slow.get(request, exchange).await,
+            Method::Options => {
+                let mut reply = exchange.reply.write();
+                reply.start(204);
+                reply.lines(ALLOW);
+                reply.lines(&slow.site.lines);
+                reply.end_head();
+                Ok(())
+            }
+            _ => slow.error(request, exchange, 405, ALLOW).await,
+        }
+    }
+}
+
+/// One request that needs more than a look into memory.
+struct SlowRequest<'a> {
+    handler: &'a NodeHandler,
+    catalog: Arc<Catalog>,
+    worker_index: Rc<WorkerIndex>,
+    remotes: Rc<Remotes>,
+    site: Arc<Site>,
+}

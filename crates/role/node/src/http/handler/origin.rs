@@ -1,0 +1,76 @@
+//! Requests for sites whose bytes come from origins.
+
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError};
+use skep_http::RequestHead;
+use skep_segments::FetchError;
+
+use super::SlowRequest;
+use super::send::{As, Ready, Sent};
+use crate::backend::origin::HeadOutcome;
+use crate::http::pass::pass;
+use crate::limits::ATTEMPTS_MAX;
+use crate::model::origin_site::RemoteSite;
+use crate::model::resource::Resource;
+
+impl SlowRequest<'_> {
+    /// Serves a path of a site of origins, as it goes into a target.
+    pub(super) async fn get_remote(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        remote: &RemoteSite,
+        path: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let target = target(path, request.query);
+        for _ in 0..ATTEMPTS_MAX {
+            match self.remotes.find(&self.site, remote, &target).await {
+                HeadOutcome::Resource(resource, cache_result) => {
+                    let status = resource.variants.plain.status();
+                    if self.site.error_pages.contains_key(&status) {
+                        return self.error(request, exchange, status, b"").await;
+                    }
+                    let ready = Ready { resource, file: None, cache_result };
+                    match self.send(request, exchange, ready, As::Asked(&target)).await? {
+                        Sent::Done => return Ok(()),
+                        Sent::Changed => {}
+                        Sent::Failed(error) => return self.failed(request, exchange, error).await,
+                    }
+                }
+                HeadOutcome::Passed(passed) => {
+                    let status = passed.reply.head.status;
+                    if self.site.error_pages.contains_key(&status) {
+                        return self.error(request, exchange, status, b"").await;
+                    }
+                    let client = self.client(request, exchange);
+                    return pass(&mut exchange.reply, &self.site, *passed, client).await;
+                }
+                HeadOutcome::Failed(error) => return self.failed(request, exchange, error).await,
+            }
+        }
+        self.failed(request, exchange, FetchError::OriginChanged).await
+    }
+
+    /// The object at a target, if it is one that may be kept.
+    pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
+        match self.remotes.find(&self.site, remote, target).await {
+            HeadOutcome::Resource(resource, _) => {
+                Some(resource).filter(|resource| resource.variants.plain.status() == 200)
+            }
+            HeadOutcome::Passed(_) | HeadOutcome::Failed(_) => None,
+        }
+    }
+}
+
+/// What an origin is asked for: a path that was read, and the query as the client
+/// sent it.
+fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
+    let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1));
+    target.extend_from_slice(path);
+    if let Some(query) = query {
+        target.push(b'?');
+        target.extend_from_slice(query);
+    }
+    target
+}

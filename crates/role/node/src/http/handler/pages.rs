@@ -1,0 +1,173 @@
+//! Replies that are no resource: errors, listings, redirects.
+
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError, Reply};
+use skep_http::negotiate::prefers_json;
+use skep_http::path::Path;
+use skep_http::{Known, RequestHead};
+use skep_segments::FetchError;
+use skep_telemetry::{CacheResult, Counter};
+
+use super::SlowRequest;
+use super::send::{As, Ready, Sent};
+use crate::backend::files::catalog::Located;
+use crate::disk::DiskError;
+use crate::disk::pool::pool;
+use crate::http::listing::Listing;
+use crate::http::taker::Taker;
+use crate::limits::ATTEMPTS_MAX;
+
+impl SlowRequest<'_> {
+    pub(super) async fn failed(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        error: FetchError,
+    ) -> Result<(), ExchangeError> {
+        if error == DiskError::NotFound.into()
+            && let Some(page) = self.site.spa_fallback.clone()
+        {
+            return self.page(request, exchange, 200, 404, &page, b"").await;
+        }
+        if !error.is_answer() {
+            self.handler.context.counters().inc(error.counter());
+        }
+        let status = error.status();
+        if status == 500 {
+            tracing::warn!(target = request.target, %error, "a file could not be read");
+        }
+        let mut lines = error.cache_status();
+        if status == 503 {
+            lines.extend_from_slice(&self.retry_after());
+        }
+        self.error(request, exchange, status, &lines).await
+    }
+
+    /// An error reply: the operator's page if there is one, else a line.
+    pub(super) async fn error(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        status: u16,
+        extra_lines: &[u8],
+    ) -> Result<(), ExchangeError> {
+        if let Some(page) = self.site.error_pages.get(&status).cloned() {
+            return self.page(request, exchange, status, status, &page, extra_lines).await;
+        }
+        let lines = [extra_lines, &*self.site.lines].concat();
+        exchange.reply.write().plain(status, &lines);
+        Ok(())
+    }
+
+    /// Sends the file at `page` with `status`; if it can't be had, a line that
+    /// says `missing`.
+    pub(super) async fn page(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        status: u16,
+        missing: u16,
+        page: &[u8],
+        extra_lines: &[u8],
+    ) -> Result<(), ExchangeError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let Ok(Located::Resource(resource, file)) = self.locate(page).await else { break };
+            let ready = Ready { resource, file, cache_result: CacheResult::Hit };
+            match self.send(request, exchange, ready, As::Page(status)).await? {
+                Sent::Done => return Ok(()),
+                Sent::Changed => {}
+                Sent::Failed(_) => break,
+            }
+        }
+        let lines = [extra_lines, &*self.site.lines].concat();
+        exchange.reply.write().plain(missing, &lines);
+        Ok(())
+    }
+
+    pub(super) async fn list(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        path: &[u8],
+    ) -> Result<(), ExchangeError> {
+        let (site, listed) = (Arc::clone(&self.site), path.to_vec());
+        let listing = match pool(move || Listing::read(&site, &listed)).await {
+            Ok(listing) => listing,
+            Err(error) => return self.failed(request, exchange, error.into()).await,
+        };
+        let (content_type, body) = match prefers_json(request.known(Known::Accept)) {
+            true => ("application/json", listing.json()),
+            false => ("text/html; charset=utf-8", listing.html(path)),
+        };
+        drop(listing);
+        self.send_made(request, exchange, content_type, body).await
+    }
+
+    /// Sends a body that was made for this client alone. It counts as what replies hold: an
+    /// address has its share, and who is slow is cut off when others need the memory.
+    pub(super) async fn send_made(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        content_type: &str,
+        body: Vec<u8>,
+    ) -> Result<(), ExchangeError> {
+        let (store, bytes) = (&self.handler.node.store, body.len() as u64);
+        let share = self.handler.node.pins.share(self.client(request, exchange), bytes);
+        let Some(_share) = share.filter(|_| store.may_pin()) else {
+            self.handler.context.counters().inc(Counter::PinsRefused);
+            return self.error(request, exchange, 503, &self.retry_after()).await;
+        };
+        let _held = store.ledger().hold(bytes);
+        let mut reply = exchange.reply.write();
+        reply.start(200);
+        reply.field("Content-Type", content_type.as_bytes());
+        reply.field_number("Content-Length", bytes);
+        reply.lines(b"Cache-Control: no-cache\r\nVary: Accept\r\n");
+        reply.lines(&self.site.lines);
+        reply.end_head();
+        reply.body_copy(&body);
+        drop(body);
+        loop {
+            match tokio::time::timeout(Taker::PATIENCE, exchange.reply.flush()).await {
+                Ok(flushed) => return flushed,
+                Err(_) if store.may_fill() => {}
+                Err(_) => {
+                    let (counter, reason) = FetchError::NoMemory.cut();
+                    self.handler.context.counters().inc(counter);
+                    return Err(ExchangeError::ReplyCutShort(reason));
+                }
+            }
+        }
+    }
+
+    pub(super) fn add_slash(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        path: &Path<'_>,
+    ) -> Result<(), ExchangeError> {
+        let mut location = path.target().to_vec();
+        location.push(b'/');
+        if let Some(query) = request.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        redirect(&mut exchange.reply.write(), 301, &location, &self.site.lines);
+        Ok(())
+    }
+
+    pub(super) fn retry_after(&self) -> Vec<u8> {
+        let seconds = self.handler.context.settings().retry_after_s;
+        format!("Retry-After: {seconds}\r\n").into_bytes()
+    }
+}
+
+pub(super) fn redirect(reply: &mut Reply<'_>, status: u16, location: &[u8], lines: &[u8]) {
+    reply.start(status);
+    reply.field("Location", location);
+    reply.lines(b"Content-Length: 0\r\n");
+    reply.lines(lines);
+    reply.end_head();
+}

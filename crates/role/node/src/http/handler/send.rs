@@ -1,0 +1,205 @@
+//! Sends a resource: 200, 206, 304, 412 or 416, and the bytes.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError, ReplySink};
+use skep_http::negotiate::AcceptEncoding;
+use skep_http::{RequestHead, multipart};
+use skep_segments::FetchError;
+use skep_serve::{monotonic_ms, unix_ms};
+use skep_telemetry::CacheResult;
+use skep_units::SEGMENT_BYTES;
+
+use super::SlowRequest;
+use crate::disk::DiskError;
+use crate::http::respond::{Plan, cache_lines, plan, write_head};
+use crate::http::stream::{Client, SendError, Source};
+use crate::http::taker::Taker;
+use crate::model::object::Object;
+use crate::model::resource::Resource;
+use crate::peers::PeerClient;
+
+/// What a request is answered with.
+pub(super) struct Ready {
+    pub(super) resource: Arc<Resource>,
+    /// The open plain file, if it had to be opened.
+    pub(super) file: Option<File>,
+    /// What the cache did to find it.
+    pub(super) cache_result: CacheResult,
+}
+
+/// Why a file is sent.
+#[derive(Clone, Copy)]
+pub(super) enum As<'a> {
+    /// It is what was asked for, by this path or target, which leads to it again. Nothing
+    /// that comes before a look at files, such as a redirect, stands in the way.
+    Asked(&'a [u8]),
+    /// It stands for what is not to be had, with this status. Any but 200 is sent whole
+    /// and unconditionally. Its own path may lead elsewhere.
+    Page(u16),
+}
+
+/// How an attempt to send a file ended: with all of it, or before anything was
+/// written.
+pub(super) enum Sent {
+    Done,
+    /// There is another version by now, or none: look again.
+    Changed,
+    /// The version is still the right one, its bytes are not to be had.
+    Failed(FetchError),
+}
+
+impl SlowRequest<'_> {
+    /// Sends a resource.
+    pub(super) async fn send(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        ready: Ready,
+        as_what: As<'_>,
+    ) -> Result<Sent, ExchangeError> {
+        let Ready { resource, file, cache_result } = ready;
+        let resource = &resource;
+        resource.mark_used();
+        let variants = &resource.variants;
+        let encoding = match variants.is_varied() {
+            true => AcceptEncoding::parse(request).choose(variants.available()),
+            false => None,
+        };
+        let (slot, object) = variants.get(encoding);
+        let status = match as_what {
+            As::Asked(_) | As::Page(200) => object.status(),
+            As::Page(status) => status,
+        };
+        let plan = match status {
+            200 => plan(request, object, unix_ms() / 1000),
+            _ => Plan::Whole,
+        };
+        let file = file.filter(|_| slot == 0).map(Arc::new);
+        let client = self.client(request, exchange);
+        let mut source = self.source(resource, object, file, cache_result, client);
+        // What is not settled is in no cache, even if there are no bytes of it.
+        let mut cache = if object.is_settled { cache_result } else { CacheResult::Stream };
+        let wants_bytes = plan.needs_bytes() && object.bytes() > 0 && exchange.reply.body_wanted();
+        let mut first = None; // Named, not held: a slow client's reply lets go of it.
+        if wants_bytes {
+            match source.prepare(plan.first_byte()).await {
+                Ok(prepared) => (first, cache) = prepared,
+                Err(error) => return Ok(self.source_failed(resource, error)),
+            }
+        }
+        if resource.is_purged() {
+            // While its bytes were got: no reply begins with it any more.
+            resource.drop_purged(&self.handler.node.store);
+            return Ok(Sent::Changed);
+        }
+        let mut reply = exchange.reply.write();
+        reply.summary().cache = cache;
+        let lines = cache_lines(resource, cache, monotonic_ms());
+        let boundary = write_head(&mut reply, object, &plan, status, &lines);
+        let sent = send_body(&mut source, &mut exchange.reply, object, &plan, boundary).await;
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Client(error)) => return Err(error),
+            // Nobody has seen of it: another version may do, or an error says why.
+            Err(SendError::Source(error)) if exchange.reply.take_back() => {
+                return Ok(self.source_failed(resource, error));
+            }
+            Err(SendError::Source(error)) => return Err(self.cut_short(resource, error)),
+        }
+        let is_at_hand = object.bytes() == 0 || first.is_some();
+        if let As::Asked(path) = as_what
+            && object.bytes() <= SEGMENT_BYTES
+            && is_at_hand
+            && resource.is_settled()
+        {
+            self.worker_index.remember(path, resource, slot, first.unwrap_or_default());
+        }
+        Ok(Sent::Done)
+    }
+
+    /// Where bytes of an object of `resource` come from: memory, and what is behind it.
+    fn source<'a>(
+        &'a self,
+        resource: &'a Arc<Resource>,
+        object: &'a Arc<Object>,
+        file: Option<Arc<File>>,
+        cache_result: CacheResult,
+        address: IpAddr,
+    ) -> Source<'a> {
+        Source {
+            store: &self.handler.node.store,
+            site: &self.site,
+            object,
+            counters: self.handler.context.counters(),
+            peer_client: self.peer_client(resource),
+            remote: resource.remote().map(|_| (&self.remotes, resource)),
+            cache_result,
+            file,
+            prepared: None,
+            client: Client { address, pins: &self.handler.node.pins },
+            taker: Taker::default(),
+            ahead: VecDeque::new(),
+            entered: None,
+        }
+    }
+
+    /// The client of other nodes, if a resource may come from them instead of its
+    /// origin.
+    fn peer_client(&self, resource: &Resource) -> Option<&PeerClient> {
+        let is_theirs = self.site.is_shared || resource.is_elsewhere();
+        self.handler.peer_client.as_deref().filter(|_| is_theirs)
+    }
+
+    fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> Sent {
+        let is_gone = match error {
+            FetchError::File(DiskError::Changed | DiskError::NotFound) => true,
+            FetchError::Peer | FetchError::Abandoned => resource.remote().is_none(),
+            // Whoever read from an origin has retired it if it is to be.
+            _ => false,
+        };
+        if is_gone {
+            self.catalog.retire(resource);
+        }
+        if resource.is_retired() { Sent::Changed } else { Sent::Failed(error) }
+    }
+
+    /// A reply that has begun and lacks the rest of its bytes.
+    fn cut_short(&self, resource: &Arc<Resource>, error: FetchError) -> ExchangeError {
+        self.source_failed(resource, error);
+        let (counter, reason) = error.cut();
+        self.handler.context.counters().inc(counter);
+        ExchangeError::ReplyCutShort(reason)
+    }
+}
+
+async fn send_body(
+    source: &mut Source<'_>,
+    reply: &mut ReplySink<'_>,
+    object: &Object,
+    plan: &Plan,
+    boundary: Option<multipart::Boundary>,
+) -> Result<(), SendError> {
+    match (plan, boundary) {
+        (Plan::Whole, _) => source.send(reply, 0..object.bytes()).await,
+        (Plan::Part(part), _) => source.send(reply, part.clone()).await,
+        (Plan::Parts(parts), Some(boundary)) if reply.body_wanted() => {
+            let mut head = Vec::with_capacity(256);
+            for part in parts {
+                head.clear();
+                let bytes = object.bytes();
+                multipart::write_part_head(&mut head, &boundary, &object.content_type, part, bytes);
+                reply.write().body_copy(&head);
+                source.send(reply, part.clone()).await?;
+            }
+            head.clear();
+            multipart::write_end(&mut head, &boundary);
+            reply.write().body_copy(&head);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,17 @@
+//! Requests to replies: the node's side of the engine.
+//!
+//! ```text
+//!  Handler::quick -- a hit of the worker's index --> reply
+//!        | anything else
+//!  Handler::slow --> backend: what does the path lead to? --> respond: 200, 206, 304, ...
+//!        |                                                         |
+//!        '--> pages: errors, listings, redirects                   v
+//!                                                   stream: bytes out of segments
+//! ```
+
+pub(crate) mod handler;
+pub(crate) mod listing;
+pub(crate) mod pass;
+pub(crate) mod respond;
+pub(crate) mod stream;
+pub(crate) mod taker;

@@ -1,0 +1,179 @@
+//! From an object and a request to a head and the ranges of the body.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use skep_engine::Reply;
+use skep_http::multipart::{self, Boundary};
+use skep_http::range::{Parts, RangeVerdict};
+use skep_http::{Known, Precondition, RequestHead, conditional, range};
+use skep_telemetry::CacheResult;
+
+use crate::limits::RANGES_MAX;
+use crate::model::object::{CACHE_STATUS_HIT, Object};
+use crate::model::resource::Resource;
+
+/// How a request's conditions and ranges turn out.
+pub(crate) enum Plan {
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+    /// 416.
+    Unsatisfiable,
+    /// 200 with all of it.
+    Whole,
+    /// 206 with one range.
+    Part(Range<u64>),
+    /// 206 with several.
+    Parts(Parts),
+}
+
+impl Plan {
+    /// Whether bytes of the object are sent.
+    pub(crate) fn needs_bytes(&self) -> bool {
+        matches!(self, Self::Whole | Self::Part(_) | Self::Parts(_))
+    }
+
+    /// Where the body begins in the object.
+    pub(crate) fn first_byte(&self) -> u64 {
+        match self {
+            Self::Part(part) => part.start,
+            Self::Parts(parts) => parts[0].start,
+            _ => 0,
+        }
+    }
+}
+
+/// Whether a request has nothing that [`plan`] would look at: most have not.
+pub(crate) fn is_simple(request: &RequestHead<'_, '_>) -> bool {
+    [
+        Known::Range,
+        Known::IfNoneMatch,
+        Known::IfModifiedSince,
+        Known::IfMatch,
+        Known::IfUnmodifiedSince,
+    ]
+    .iter()
+    .all(|&field| request.known(field).is_none())
+}
+
+/// Evaluates conditions (RFC 9110 section 13) and ranges (section 14).
+pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64) -> Plan {
+    let current = object.validators();
+    match conditional::evaluate(request, &current, now_unix) {
+        Precondition::NotModified => return Plan::NotModified,
+        Precondition::Failed => return Plan::Failed,
+        Precondition::Proceed => {}
+    }
+    let made_unix = object.made_unix_s().unwrap_or(now_unix);
+    match range::ranges(request, &current, made_unix, object.bytes(), RANGES_MAX) {
+        RangeVerdict::Whole => Plan::Whole,
+        RangeVerdict::Unsatisfiable => Plan::Unsatisfiable,
+        RangeVerdict::Parts(parts) if parts.len() == 1 => Plan::Part(parts[0].clone()),
+        RangeVerdict::Parts(parts) => Plan::Parts(parts),
+    }
+}
+
+/// Writes the head for a plan. `status` replaces 200 (error pages);
+/// `cache_lines` are whole lines of what the cache did. Returns the boundary of a
+/// multipart body.
+pub(crate) fn write_head(
+    reply: &mut Reply<'_>,
+    object: &Object,
+    plan: &Plan,
+    status: u16,
+    cache_lines: &[u8],
+) -> Option<Boundary> {
+    let mut boundary = None;
+    match plan {
+        Plan::NotModified => {
+            reply.start(304);
+            reply.lines(&object.lines);
+        }
+        Plan::Failed => {
+            reply.plain(412, b"");
+            return None;
+        }
+        Plan::Unsatisfiable => {
+            let line = format!("Content-Range: bytes */{}\r\n", object.bytes());
+            reply.plain(416, line.as_bytes());
+            return None;
+        }
+        Plan::Whole => {
+            reply.start(status);
+            reply.field_number("Content-Length", object.bytes());
+            reply.lines(&object.lines);
+        }
+        Plan::Part(part) => {
+            reply.start(206);
+            reply.field_number("Content-Length", part.end - part.start);
+            let (first, last) = (part.start, part.end - 1);
+            let line = format!("Content-Range: bytes {first}-{last}/{}\r\n", object.bytes());
+            reply.lines(line.as_bytes());
+            reply.lines(&object.lines);
+        }
+        Plan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
+    }
+    reply.lines(cache_lines);
+    end_head(reply, object);
+    boundary
+}
+
+/// Ends a head with the lines of `object`.
+pub(crate) fn end_head(reply: &mut Reply<'_>, object: &Object) {
+    match object.made_unix_s() {
+        Some(_) => reply.end_dated_head(),
+        None => reply.end_head(),
+    }
+}
+
+/// Lines on what the cache did, and how old that is.
+pub(crate) fn cache_lines(
+    resource: &Resource,
+    result: CacheResult,
+    now_ms: u64,
+) -> Cow<'static, [u8]> {
+    match resource.freshness() {
+        None => Cow::Borrowed(cache_status(result)),
+        Some(freshness) => {
+            let age = format!("Age: {}\r\n", freshness.age_s(now_ms));
+            Cow::Owned([age.as_bytes(), cache_status(result)].concat())
+        }
+    }
+}
+
+/// What the cache did, in the words of RFC 9211.
+fn cache_status(result: CacheResult) -> &'static [u8] {
+    match result {
+        CacheResult::Hit => CACHE_STATUS_HIT,
+        CacheResult::Fill => b"Cache-Status: skep; fwd=uri-miss; stored\r\n",
+        CacheResult::Miss => b"Cache-Status: skep; fwd=uri-miss; collapsed\r\n",
+        CacheResult::Revalidated => b"Cache-Status: skep; fwd=stale; fwd-status=304\r\n",
+        // For the client the cluster is one cache.
+        CacheResult::Peer => b"Cache-Status: skep; hit; detail=peer\r\n",
+        _ => b"Cache-Status: skep; fwd=bypass\r\n",
+    }
+}
+
+fn write_multipart_head(reply: &mut Reply<'_>, object: &Object, parts: &Parts) -> Boundary {
+    // Unlike any line of the file with overwhelming probability, and different
+    // for every reply.
+    let seed = skep_units::stable_hash(&object.lines, reply.context().worker().now_ms());
+    let boundary = Boundary::new(seed);
+    reply.start(206);
+    let bytes = multipart::body_bytes(&boundary, &object.content_type, parts, object.bytes());
+    reply.field_number("Content-Length", bytes);
+    reply.field("Content-Type", &multipart_type(&boundary));
+    // The part heads say the type of the bytes; the reply says its own.
+    const NAME: &[u8] = b"Content-Type:";
+    let has_type = object.lines.get(..NAME.len()).is_some_and(|l| l.eq_ignore_ascii_case(NAME));
+    let end = object.lines.iter().position(|&b| b == b'\n').filter(|_| has_type);
+    let own_type = end.map_or(0, |end| end + 1);
+    reply.lines(&object.lines[own_type..]);
+    boundary
+}
+
+fn multipart_type(boundary: &Boundary) -> Vec<u8> {
+    [b"multipart/byteranges; boundary=".as_slice(), boundary.as_bytes()].concat()
+}

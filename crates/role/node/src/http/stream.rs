@@ -1,0 +1,563 @@
+//! Sending the bytes of an object that are not all at hand.
+//!
+//! Bytes come out of segments: those in memory, those that somebody is filling,
+//! and those that this request fills, on a thread of the pool if the disk has to
+//! be waited for. A fill runs at the disk's speed, never at a client's. Files
+//! larger than the cache pass it by in small pieces.
+//!
+//! Each piece is published only after the file was found to be still the
+//! version that the head of the reply promised.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use skep_directory::keep::{Reader, prefetch};
+use skep_engine::{ExchangeError, ReplySink};
+use skep_origin::{Body, FaultKind};
+use skep_segments::{Acquired, Buffer, FetchError, Filler, Fills, Pin, Pins, Segment, Store};
+use skep_serve::monotonic_ms;
+use skep_telemetry::{CacheResult, CoreCounters, Counter};
+use skep_units::SEGMENT_BYTES;
+
+use crate::backend::files::file::{SharedFile, fill, open, read_version};
+use crate::backend::origin::{Remotes, fetch_error};
+use crate::disk::pool::{on_pool, pool};
+use crate::disk::{DiskError, Stamp, Wait};
+use crate::http::taker::Taker;
+use crate::limits::{
+    INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ASKS_MAX, PIECE_BYTES_MAX,
+    PIECE_PATIENCE_MS, PIECE_PAUSE_MS, ROOM_WAITS_MAX, SEND_BYTES_MAX,
+};
+use crate::model::freshness::Remote;
+use crate::model::object::Object;
+use crate::model::resource::Resource;
+use crate::model::site::Site;
+use crate::peers::PeerClient;
+
+/// Why bytes could not be sent.
+pub(crate) enum SendError {
+    /// The bytes can't be had.
+    Source(FetchError),
+    /// The client's side failed.
+    Client(ExchangeError),
+}
+
+impl From<ExchangeError> for SendError {
+    fn from(error: ExchangeError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<FetchError> for SendError {
+    fn from(error: FetchError) -> Self {
+        Self::Source(error)
+    }
+}
+
+impl From<DiskError> for SendError {
+    fn from(error: DiskError) -> Self {
+        Self::Source(error.into())
+    }
+}
+
+/// The bytes of one object for one request.
+pub(crate) struct Source<'a> {
+    pub(crate) store: &'a Arc<Store>,
+    pub(crate) site: &'a Arc<Site>,
+    pub(crate) object: &'a Arc<Object>,
+    pub(crate) counters: &'a Arc<CoreCounters>,
+    /// The client of other nodes, if they are asked before the disk is.
+    pub(crate) peer_client: Option<&'a PeerClient>,
+    /// Where it comes from, if that is no file.
+    pub(crate) remote: Option<(&'a Rc<Remotes>, &'a Arc<Resource>)>,
+    /// What the cache did to find the object.
+    pub(crate) cache_result: CacheResult,
+    /// The open file, once it was needed.
+    pub(crate) file: Option<Arc<File>>,
+    /// The segment that [`Source::prepare`] got.
+    pub(crate) prepared: Option<(u32, Arc<Segment>)>,
+    pub(crate) client: Client<'a>,
+    /// How fast it is.
+    pub(crate) taker: Taker,
+    /// The segments behind the one that is being sent.
+    pub(crate) ahead: VecDeque<(u32, Pin)>,
+    /// The segment that this reply has come to: it was filled, if there was room.
+    pub(crate) entered: Option<u32>,
+}
+
+/// Who is sent the bytes.
+pub(crate) struct Client<'a> {
+    /// Whom it is held to account by.
+    pub(crate) address: IpAddr,
+    pub(crate) pins: &'a Arc<Pins>,
+}
+
+impl Source<'_> {
+    /// Whether the object passes the cache by because it is larger. Together nodes keep
+    /// what one alone could not; and to ask an origin again costs more than to go
+    /// through the cache.
+    fn is_too_large(&self) -> bool {
+        let is_alone = self.peer_client.is_none() && self.remote.is_none();
+        is_alone && self.object.bytes() > self.store.capacity_bytes()
+    }
+
+    /// Makes the first bytes certain before a head promises them: opens the
+    /// file if it will be needed, and gets the segment that begins it. Tells
+    /// what the cache did.
+    pub(crate) async fn prepare(
+        &mut self,
+        first_byte: u64,
+    ) -> Result<(Option<Weak<Segment>>, CacheResult), FetchError> {
+        let index = (first_byte / SEGMENT_BYTES) as u32;
+        if self.finds_no_room(index) || self.bypasses_cache(index).await {
+            if self.object.elsewhere().is_some() || !self.does_without_pin() {
+                // There is no other way from another node's disk to a client.
+                return Err(FetchError::NoMemory);
+            }
+            if self.remote.is_none() {
+                self.open().await?;
+            }
+            self.counters.inc(Counter::CacheStreamed);
+            return Ok((None, CacheResult::Stream));
+        }
+        let (segment, found) = self.segment(index).await?;
+        self.prepared = Some((index, Arc::clone(&segment)));
+        if self.object.segments() > 1 && self.peer_client.is_none() && self.remote.is_none() {
+            self.open().await?;
+        }
+        if !self.does_without_pin() {
+            let pin = self.pin(index).await?.ok_or(FetchError::NoMemory)?;
+            self.ahead.push_back((index, pin));
+        }
+        let first = poll_fn(|cx| segment.poll_more(cx, 0)).await;
+        first?;
+        // Whoever got the object's head got the bytes as well, or had them.
+        let is_known = self.cache_result == CacheResult::Hit || found == CacheResult::Fill;
+        let result = if is_known { found } else { self.cache_result };
+        let is_from_peer = segment.is_from_peer();
+        self.counters.inc(match result {
+            CacheResult::Hit => Counter::CacheHit,
+            CacheResult::Revalidated => Counter::CacheRevalidated,
+            CacheResult::Fill if is_from_peer => Counter::CachePeerHit,
+            CacheResult::Fill => Counter::CacheFill,
+            _ if is_from_peer => Counter::CachePeerJoined,
+            _ => Counter::CacheFillJoined,
+        });
+        let is_new = !matches!(result, CacheResult::Hit | CacheResult::Revalidated);
+        let is_peers = is_from_peer && is_new;
+        Ok((Some(Arc::downgrade(&segment)), if is_peers { CacheResult::Peer } else { result }))
+    }
+
+    /// Sends `range` of the object.
+    pub(crate) async fn send(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        range: Range<u64>,
+    ) -> Result<(), SendError> {
+        if range.is_empty() || !reply.body_wanted() {
+            return Ok(());
+        }
+        let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
+        if range.end - range.start <= PIECE_BYTES_MAX {
+            // Not worth to be held for anybody.
+            self.taker.takes_at_once();
+        }
+        for index in (range.start / SEGMENT_BYTES) as u32..=last {
+            let base = u64::from(index) * SEGMENT_BYTES;
+            let mut part = range.start.max(base)..range.end.min(base + SEGMENT_BYTES);
+            reply.announce(part.end - part.start);
+            if let Some(pin) = self.pinned(index, last).await? {
+                part.start += self.send_pinned(reply, &pin, part.clone(), base).await?;
+            }
+            // By pieces, and what is left of a segment that is let go.
+            while part.start < part.end {
+                part.start += self.send_piece(reply, part.clone()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Segment `index` to be sent without a copy, while the next ones, up to `last`,
+    /// come in; `None`: it is sent by pieces.
+    async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, FetchError> {
+        self.ahead.retain(|(ahead, _)| *ahead >= index);
+        if self.taker.is_sent_copies() && self.does_without_pin() {
+            self.ahead.clear();
+            if !self.taker.is_slow() {
+                self.read_ahead(index, last).await;
+            }
+            return Ok(None);
+        }
+        let is_there = self.ahead.front().is_some_and(|(ahead, _)| *ahead == index);
+        let pin = match self.ahead.pop_front().filter(|_| is_there) {
+            Some((_, pin)) => pin,
+            None => match self.pin(index).await? {
+                Some(pin) => pin,
+                None if self.does_without_pin() => return Ok(None),
+                None => return Err(FetchError::NoMemory),
+            },
+        };
+        let wanted = self.ahead(index, last);
+        let begun = self.ahead.back().map_or(index + 1, |(ahead, _)| ahead + 1);
+        for next in wanted.start.max(begun)..wanted.end {
+            match self.pin(next).await {
+                Ok(Some(pin)) if next <= last => self.ahead.push_back((next, pin)),
+                // For the next request; this one can do without.
+                Ok(_) => {}
+                Err(_) if next > last => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(pin))
+    }
+
+    /// Begins what the next requests want, for a reply that is too small to hold any of it.
+    async fn read_ahead(&mut self, index: u32, last: u32) {
+        for next in self.ahead(index, last).filter(|next| *next > last) {
+            if !self.bypasses_cache(next).await {
+                // This reply can do without.
+                let _ = self.segment(next).await;
+            }
+        }
+    }
+
+    /// A segment, unless it passes the cache by or there is no more to be pinned.
+    async fn pin(&mut self, index: u32) -> Result<Option<Pin>, FetchError> {
+        let prepared = self.prepared.take_if(|(prepared, _)| *prepared == index);
+        let segment = match prepared {
+            Some((_, segment)) => segment,
+            None if self.bypasses_cache(index).await => return Ok(None),
+            None => self.segment(index).await?.0,
+        };
+        self.entered = Some(index);
+        if self.does_without_pin() && !self.store.may_pin() {
+            return Ok(None);
+        }
+        let pin = self.client.pins.pin(self.client.address, segment);
+        if pin.is_none() {
+            self.counters.inc(Counter::PinsRefused);
+        }
+        Ok(pin)
+    }
+
+    /// Sends bytes `part` out of a segment that begins at `base`, as they come in; tells
+    /// how many it got rid of before the client turned out to be slow.
+    async fn send_pinned(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        pin: &Pin,
+        part: Range<u64>,
+        base: u64,
+    ) -> Result<u64, SendError> {
+        let segment = pin.segment();
+        let (start, end) = ((part.start - base) as u32, (part.end - base) as u32);
+        let mut at = start;
+        loop {
+            if at < end && reply.queued_bytes() == 0 {
+                let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
+                more?;
+            }
+            while reply.queued_bytes() < SEND_BYTES_MAX
+                && let Some(slice) = segment.slice(at, end)
+            {
+                at += slice.len();
+                reply.write().body_shared(slice);
+            }
+            let queued = reply.queued_bytes();
+            if let Ok(flushed) = tokio::time::timeout(Taker::PATIENCE, reply.flush()).await {
+                flushed?;
+                if at == end {
+                    break;
+                }
+                continue;
+            }
+            self.taker.was_slow(queued - reply.queued_bytes());
+            if self.does_without_pin() {
+                self.counters.inc(Counter::SlowReplies);
+                at -= reply.take_back_unsent() as u32;
+                break;
+            }
+            // It holds what nobody could get again, for as long as others do without.
+            if !self.store.may_fill() {
+                return Err(FetchError::NoMemory.into());
+            }
+        }
+        Ok(u64::from(at - start))
+    }
+
+    /// Sends a copy of the first bytes of `part`, which lies in one segment; tells how
+    /// many. Nothing is held while the client takes them.
+    async fn send_piece(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        part: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let index = (part.start / SEGMENT_BYTES) as u32;
+        let piece_bytes = match self.object.elsewhere() {
+            Some(_) => PIECE_BYTES_MAX,
+            None => self.taker.piece_bytes(),
+        };
+        let wanted = part.start..part.end.min(part.start + piece_bytes);
+        let bytes = match self.in_memory(index).await? {
+            Some(segment) => copy(reply, &segment, wanted).await?,
+            None if self.remote.is_some() => self.piece_of_origin(reply, part).await?,
+            None => self.piece_of_file(reply, wanted).await?,
+        };
+        let began_ms = monotonic_ms();
+        reply.flush().await?;
+        self.taker.took(bytes, monotonic_ms() - began_ms);
+        Ok(bytes)
+    }
+
+    /// A segment for a moment. Who comes to it first has it filled, for others, too, if
+    /// there is room.
+    async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, FetchError> {
+        if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
+            self.entered = Some(index);
+            return Ok(Some(segment));
+        }
+        let is_elsewhere = self.object.elsewhere().is_some();
+        if !self.object.is_settled && !is_elsewhere {
+            return Ok(None);
+        }
+        if let Some(segment) = self.store.peek(&self.object.segment_name(index)) {
+            return Ok(Some(segment));
+        }
+        let is_first_look = self.entered.replace(index) != Some(index);
+        if is_elsewhere {
+            self.wait_for_room(index).await?;
+        } else if !is_first_look || self.bypasses_cache(index).await {
+            return Ok(None);
+        }
+        Ok(Some(self.segment(index).await?.0))
+    }
+
+    /// Waits for memory for a segment of another node's file: there is no other way to
+    /// it, and a reply that waits holds nothing.
+    async fn wait_for_room(&self, index: u32) -> Result<(), FetchError> {
+        for _ in 0..ROOM_WAITS_MAX {
+            if !self.bypasses_cache(index).await {
+                return Ok(());
+            }
+        }
+        Err(FetchError::NoMemory)
+    }
+
+    async fn piece_of_file(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        range: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let file = self.open().await?;
+        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let (at, bytes) = (range.start, (range.end - range.start) as usize);
+        let piece = match read_piece(&file, stamp, at, bytes, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                self.counters.inc(Counter::DiskReadPool);
+                pool(move || read_piece(&file, stamp, at, bytes, Wait::Yes)).await?
+            }
+            piece => piece?,
+        };
+        reply.write().body_copy(&piece);
+        Ok(bytes as u64)
+    }
+
+    async fn piece_of_origin(
+        &mut self,
+        reply: &mut ReplySink<'_>,
+        part: Range<u64>,
+    ) -> Result<u64, SendError> {
+        let (remotes, resource) = self.remote.ok_or(FetchError::Abandoned)?;
+        let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
+        let end = part.end.min(part.start + wanted);
+        let (mut at, began_ms) = (part.start, monotonic_ms());
+        let mut failed = fetch_error(FaultKind::Short);
+        for _ in 0..PIECE_ASKS_MAX {
+            let before = at;
+            match remotes.open(resource, at..end).await {
+                Ok((mut body, _place)) => at += pass_some(reply, &mut body, end - at).await,
+                Err(error) => failed = error,
+            }
+            if at == end {
+                return Ok(end - part.start);
+            }
+            if resource.is_retired() || monotonic_ms() - began_ms > PIECE_PATIENCE_MS {
+                break;
+            }
+            if at == before {
+                tokio::time::sleep(Duration::from_millis(PIECE_PAUSE_MS)).await;
+            }
+        }
+        Err(failed.into())
+    }
+
+    /// Whether the bytes of a segment can be got again, a piece at a time, if it is let
+    /// go: not what no version names, or what comes whole or not at all.
+    fn does_without_pin(&self) -> bool {
+        let has_parts = |remote: &Remote| remote.has_parts(self.object.bytes());
+        self.object.bytes() <= PIECE_BYTES_MAX
+            || self.remote.is_none_or(|(_, it)| it.remote().is_some_and(has_parts))
+    }
+
+    /// Whether segment `index` bypasses the cache. Waits up to [`ROOM_WAIT_MS`] for room.
+    ///
+    /// [`ROOM_WAIT_MS`]: skep_segments::limits::ROOM_WAIT_MS
+    async fn bypasses_cache(&self, index: u32) -> bool {
+        !self.object.is_settled
+            || self.is_too_large()
+            || (!self.store.has(&self.object.segment_name(index))
+                && !self.store.room_to_fill(self.fills()).await)
+    }
+
+    /// Whether there is still no room for what was waited for when the object came.
+    fn finds_no_room(&self, index: u32) -> bool {
+        self.remote.is_some()
+            && self.cache_result == CacheResult::Fill
+            && !self.store.may_fill_beside(self.fills())
+            && !self.store.has(&self.object.segment_name(index))
+    }
+
+    /// What the site's origins are filling.
+    fn fills(&self) -> Option<&Fills> {
+        self.remote.and_then(|(_, it)| it.site.remote.as_ref()).map(|it| &*it.fills)
+    }
+
+    /// Segments to read ahead while `index` is sent, the last of this reply being
+    /// `last`. Beyond it only what may come from afar: disks read ahead themselves.
+    fn ahead(&self, index: u32, last: u32) -> Range<u32> {
+        if !self.store.may_pin() {
+            return 0..0;
+        }
+        let is_far = self.peer_client.is_some() || self.remote.is_some();
+        let reader = if is_far { self.object.reads(index) } else { Reader::default() };
+        prefetch(index, last, self.object.segments() - 1, reader)
+    }
+
+    /// Gets a segment, starting its fill if nobody has.
+    async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), FetchError> {
+        match self.store.acquire(self.object.wanted(index)) {
+            Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
+            Acquired::Growing(segment) => Ok((segment, CacheResult::Miss)),
+            Acquired::Fill(filler) => {
+                let segment = Arc::clone(filler.segment());
+                if !filler.is_kept() {
+                    self.counters.inc(Counter::CacheTooLarge);
+                }
+                if let Some((remotes, resource)) = self.remote {
+                    remotes.fill_segment(filler, resource, index);
+                    return Ok((segment, CacheResult::Fill));
+                }
+                if let Some(peer_client) = self.peer_client {
+                    if let Some(home) = peer_client.home_file(self.site, self.object, index) {
+                        drop(peer_client.fill(filler, home));
+                        return Ok((segment, CacheResult::Fill));
+                    }
+                    let origin = SharedFile::of(self.site, self.object, index, self.counters);
+                    let origin = origin.ok_or(DiskError::Changed)?;
+                    drop(peer_client.fill(filler, origin));
+                    return Ok((segment, CacheResult::Fill));
+                }
+                let file = self.open().await?;
+                self.fill(file, filler, index)?;
+                Ok((segment, CacheResult::Fill))
+            }
+        }
+    }
+
+    fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), FetchError> {
+        let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let base = u64::from(index) * SEGMENT_BYTES;
+        // Few reads fail.
+        self.counters.add(Counter::ClusterOriginBytes, filler.segment().len().into());
+        if u64::from(filler.segment().len()) <= INLINE_READ_BYTES_MAX {
+            match fill(&file, filler.segment(), base, stamp, Wait::No) {
+                Ok(()) => {
+                    self.counters.inc(Counter::DiskReadNowait);
+                    return Ok(());
+                }
+                Err(DiskError::WouldBlock) => {}
+                Err(error) => {
+                    filler.fail(error.into());
+                    return Err(error.into());
+                }
+            }
+        }
+        self.counters.inc(Counter::DiskReadPool);
+        // Not awaited: the readers wait for the chunks, and a failure reaches
+        // them when the filler is dropped.
+        drop(on_pool(move || {
+            if let Err(error) = fill(&file, filler.segment(), base, stamp, Wait::Yes) {
+                tracing::debug!(%error, "a segment could not be filled");
+                filler.fail(error.into());
+            }
+        }));
+        Ok(())
+    }
+
+    /// The open file, in the promised version.
+    async fn open(&mut self) -> Result<Arc<File>, DiskError> {
+        if let Some(file) = &self.file {
+            return Ok(Arc::clone(file));
+        }
+        let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
+        let file = match open(self.site, relative, stamp, Wait::No) {
+            Err(DiskError::WouldBlock) => {
+                let (site, relative) = (Arc::clone(self.site), Box::<[u8]>::from(relative));
+                pool(move || open(&site, &relative, stamp, Wait::Yes)).await?
+            }
+            opened => opened?,
+        };
+        let file = Arc::new(file);
+        self.file = Some(Arc::clone(&file));
+        Ok(file)
+    }
+}
+
+/// Appends a copy of the first bytes of `wanted` that are there, once any are; tells how
+/// many.
+async fn copy(
+    reply: &mut ReplySink<'_>,
+    segment: &Segment,
+    wanted: Range<u64>,
+) -> Result<u64, SendError> {
+    let base = wanted.start / SEGMENT_BYTES * SEGMENT_BYTES;
+    let (at, end) = ((wanted.start - base) as u32, (wanted.end - base) as u32);
+    let more = poll_fn(|cx| segment.poll_more(cx, at)).await;
+    more?;
+    let mut buffer = Buffer::take();
+    let bytes = &mut buffer.bytes()[..(end - at) as usize];
+    let copied = segment.read(at, bytes).map_err(|_| FetchError::NoMemory)?;
+    reply.write().body_copy(&bytes[..copied]);
+    Ok(copied as u64)
+}
+
+/// Appends the next `bytes` bytes of a body, or what comes of them; tells how many.
+async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes: u64) -> u64 {
+    let mut buffer = Buffer::take();
+    let mut left = bytes;
+    while left > 0 {
+        let room = buffer.bytes().len().min(left as usize);
+        let Ok(read @ 1..) = body.next(&mut buffer.bytes()[..room]).await else { break };
+        reply.write().body_copy(&buffer.bytes()[..read]);
+        left -= read as u64;
+    }
+    bytes - left
+}
+
+fn read_piece(
+    file: &File,
+    stamp: Stamp,
+    at: u64,
+    bytes: usize,
+    wait: Wait,
+) -> Result<Vec<u8>, DiskError> {
+    let mut piece = vec![0; bytes];
+    read_version(file, stamp, at, &mut piece, wait)?;
+    Ok(piece)
+}

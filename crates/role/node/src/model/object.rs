@@ -1,0 +1,363 @@
+//! Objects: a version of a file, or of what an origin has, and all of its reply
+//! that can be prepared.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use skep_directory::Purges as Known;
+use skep_directory::keep::Reader;
+use skep_http::negotiate::{Encoding, EncodingSet};
+use skep_http::{HttpDate, Validators, encode, mime};
+use skep_segments::Wanted;
+use skep_wire::cache::part::Versions;
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
+
+use crate::disk::{Stamp, Version};
+use crate::model::freshness::Remote;
+use crate::model::peer::Peer;
+use crate::model::site::Site;
+
+/// What the cache says of a reply that it answered from memory (RFC 9211).
+pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
+
+/// The source of an object's bytes.
+#[derive(Debug)]
+pub(crate) enum ObjectSource {
+    /// A file in one version.
+    File {
+        /// Path below the root.
+        relative: Box<[u8]>,
+        stamp: Stamp,
+    },
+    /// An origin.
+    Origin(Box<Remote>),
+    /// A file in one version on another node's disk.
+    Elsewhere {
+        /// Path below the root.
+        relative: Box<[u8]>,
+        /// Which node had it last.
+        home: Peer,
+    },
+}
+
+/// One version of one file, or of what an origin has.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) source: ObjectSource,
+    /// Of parts; of the whole only if `lines` begin with it.
+    pub(crate) content_type: Cow<'static, str>,
+    /// With its length.
+    name: ObjectName,
+    /// The latest purge of it when it was looked up; part of its name.
+    purged: PurgeStamp,
+    /// Empty if there is none.
+    etag: Box<str>,
+    last_modified: Option<u64>,
+    /// Whether these are bytes of one version, as far as anybody can tell. A file that
+    /// is not settled is sent without anything that would name its version, and kept
+    /// by nobody.
+    pub(crate) is_settled: bool,
+    /// Field lines of every reply that speaks of this version.
+    pub(crate) lines: Box<[u8]>,
+    /// Status line and field lines of the whole object out of memory: all of
+    /// the head of a hit, but for `Date` and the end.
+    pub(crate) hit_head: Box<[u8]>,
+    /// How it is read, by all who do: two at a time look like none in order, and
+    /// nothing is read ahead for them.
+    reader: Mutex<Reader>,
+}
+
+impl Object {
+    /// The file at `relative`, wherever its disk is. `plain` is the path of the
+    /// file that it is an encoding of, or its own.
+    pub(crate) fn new(
+        site: &Site,
+        (relative, plain): (&[u8], &[u8]),
+        encoding: Option<Encoding>,
+        varies: bool,
+        (version, purged): (Version, PurgeStamp),
+        source: ObjectSource,
+    ) -> Self {
+        let Version { mtime_ns, bytes } = version;
+        let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
+        let is_settled = match &source {
+            ObjectSource::File { stamp, .. } => stamp.is_settled(),
+            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => true,
+        };
+        let etag = etag(version, encoding);
+        let content_type = mime::for_path(plain);
+        let mut lines = Vec::with_capacity(512);
+        encode::write_field(&mut lines, "Content-Type", content_type.as_bytes());
+        if let Some(encoding) = encoding {
+            encode::write_field(&mut lines, "Content-Encoding", encoding.as_str().as_bytes());
+        }
+        if is_settled {
+            encode::write_field(&mut lines, "ETag", etag.as_bytes());
+            encode::write_field(&mut lines, "Last-Modified", &HttpDate(last_modified).format());
+        } else {
+            lines.extend_from_slice(b"Cache-Control: no-store\r\n");
+        }
+        lines.extend_from_slice(b"Accept-Ranges: bytes\r\n");
+        if varies {
+            lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
+        }
+        lines.extend_from_slice(if is_settled { &site.lines_success } else { &site.lines });
+        Self {
+            source,
+            content_type: Cow::Borrowed(content_type),
+            name: site.object_name(relative, etag.as_bytes(), bytes, purged),
+            purged,
+            etag: if is_settled { etag.into() } else { Box::default() },
+            last_modified: is_settled.then_some(last_modified),
+            is_settled,
+            hit_head: hit_head(200, bytes, &lines),
+            lines: lines.into(),
+            reader: Mutex::default(),
+        }
+    }
+
+    /// What an origin has. `origin_lines` begin with Content-Type, if there is
+    /// one.
+    pub(crate) fn of_origin(
+        site: &Site,
+        content_type: String,
+        origin_lines: &[u8],
+        bytes: u64,
+        origin: Remote,
+        purged: PurgeStamp,
+    ) -> Self {
+        let status = origin.head.whole_status();
+        let mut lines = match status {
+            200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat(),
+            _ => [origin_lines, &site.lines].concat(),
+        };
+        encode::write_field(&mut lines, "Date", &HttpDate(origin.head.made_unix_s()).format());
+        Self {
+            content_type: Cow::Owned(content_type),
+            name: site.object_name(&origin.target, &origin.version, bytes, purged),
+            purged,
+            etag: origin.head.etag.clone().unwrap_or_default().into(),
+            last_modified: origin.head.last_modified,
+            is_settled: true,
+            source: ObjectSource::Origin(Box::new(origin)),
+            hit_head: hit_head(status, bytes, &lines),
+            lines: lines.into(),
+            reader: Mutex::default(),
+        }
+    }
+
+    /// Somebody reads segment `index`; how it has been read so far.
+    pub(crate) fn reads(&self, index: u32) -> Reader {
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        reader.reads(index);
+        *reader
+    }
+
+    /// Path below the root and version, if it is a file.
+    pub(crate) fn file(&self) -> Option<(&[u8], Stamp)> {
+        match &self.source {
+            ObjectSource::File { relative, stamp } => Some((relative, *stamp)),
+            ObjectSource::Origin(_) | ObjectSource::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Path below the root, if it is a file on any node.
+    pub(crate) fn relative(&self) -> Option<&[u8]> {
+        match &self.source {
+            ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
+                Some(relative)
+            }
+            ObjectSource::Origin(_) => None,
+        }
+    }
+
+    /// Path below the root, and who has it, if it is another node's file.
+    pub(crate) fn elsewhere(&self) -> Option<(&[u8], Peer)> {
+        match &self.source {
+            ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
+            ObjectSource::Origin(_) | ObjectSource::File { .. } => None,
+        }
+    }
+
+    /// When its origin made it, in seconds since the Unix epoch: then its lines have
+    /// a `Date`. Files are of now.
+    pub(crate) fn made_unix_s(&self) -> Option<u64> {
+        match &self.source {
+            ObjectSource::Origin(remote) => Some(remote.head.made_unix_s()),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Status of a reply with all of it: 200, unless its origin says otherwise.
+    pub(crate) fn status(&self) -> u16 {
+        match &self.source {
+            ObjectSource::Origin(remote) => remote.head.whole_status(),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => 200,
+        }
+    }
+
+    /// Size, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.name.bytes()
+    }
+
+    /// What conditions compare.
+    pub(crate) fn validators(&self) -> Validators<'_> {
+        Validators { etag: &self.etag, last_modified: self.last_modified }
+    }
+
+    /// The latest purge of it when it was looked up.
+    pub(crate) fn purged(&self) -> PurgeStamp {
+        self.purged
+    }
+
+    /// Its strong entity tag.
+    pub(crate) fn tag(&self) -> &[u8] {
+        self.etag.as_bytes()
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let content_type = match &self.content_type {
+            Cow::Borrowed(_) => 0,
+            Cow::Owned(text) => text.capacity(),
+        };
+        let source = match &self.source {
+            ObjectSource::File { relative, .. } | ObjectSource::Elsewhere { relative, .. } => {
+                relative.len()
+            }
+            ObjectSource::Origin(remote) => remote.memory_bytes(),
+        };
+        let lines = self.lines.len() + self.hit_head.len();
+        size_of::<Self>() + source + content_type + self.etag.len() + lines
+    }
+
+    /// Number of segments; 0 for an empty file.
+    pub(crate) fn segments(&self) -> u32 {
+        self.name.segments()
+    }
+
+    /// Name of segment `index`.
+    pub(crate) fn segment_name(&self, index: u32) -> SegmentName {
+        self.name.segment(index)
+    }
+
+    /// Segment `index`, as the store is asked for it.
+    pub(crate) fn wanted(&self, index: u32) -> Wanted {
+        let has_more = index == 0 && self.segments() > 1;
+        Wanted { name: self.segment_name(index), bytes: self.segment_bytes(index), has_more }
+    }
+
+    /// Names of all its segments.
+    pub(crate) fn segment_names(&self) -> impl Iterator<Item = SegmentName> {
+        (0..self.segments()).map(|index| self.segment_name(index))
+    }
+
+    /// Bytes of segment `index`.
+    pub(crate) fn segment_bytes(&self, index: u32) -> u32 {
+        self.name.segment_bytes(index)
+    }
+}
+
+fn hit_head(status: u16, bytes: u64, lines: &[u8]) -> Box<[u8]> {
+    let mut head = Vec::with_capacity(lines.len() + 128);
+    encode::write_status_line(&mut head, status);
+    head.extend_from_slice(b"Server: skep\r\nContent-Length: ");
+    encode::write_u64(&mut head, bytes);
+    head.extend_from_slice(b"\r\n");
+    head.extend_from_slice(lines);
+    head.extend_from_slice(CACHE_STATUS_HIT);
+    head.into()
+}
+
+/// Strong tag of modification time and size, the same on every node that has
+/// the same copy. Encodings differ in bytes, so they differ in tag.
+fn etag(version: Version, encoding: Option<Encoding>) -> String {
+    let suffix = match encoding {
+        None => "",
+        Some(Encoding::Br) => "-br",
+        Some(Encoding::Zstd) => "-zst",
+        Some(Encoding::Gzip) => "-gz",
+    };
+    format!("\"{:x}-{:x}{suffix}\"", version.mtime_ns, version.bytes)
+}
+
+/// Whether `tag` is that of a file in this version, in whatever encoding.
+pub(crate) fn is_tag_of(version: Version, tag: &[u8]) -> bool {
+    let encodings = [None, Some(Encoding::Br), Some(Encoding::Zstd), Some(Encoding::Gzip)];
+    encodings.iter().any(|&encoding| etag(version, encoding).as_bytes() == tag)
+}
+
+/// The plain object of a path and its encoded siblings.
+#[derive(Debug)]
+pub(crate) struct Variants {
+    pub(crate) plain: Arc<Object>,
+    pub(crate) br: Option<Arc<Object>>,
+    pub(crate) zstd: Option<Arc<Object>>,
+    pub(crate) gzip: Option<Arc<Object>>,
+}
+
+impl Variants {
+    /// An object without siblings.
+    pub(crate) fn of_one(object: Object) -> Self {
+        Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
+    }
+
+    /// What `home` has at `relative`. `known`: purges that were known before it
+    /// was asked.
+    pub(crate) fn elsewhere(
+        site: &Site,
+        relative: &[u8],
+        versions: &Versions,
+        home: Peer,
+        known: &Known,
+    ) -> Self {
+        let Versions { plain, encoded: [br, zstd, gzip] } = *versions;
+        let varies = versions.encoded.iter().any(Option::is_some);
+        let named = |suffix: &str| [relative, suffix.as_bytes()].concat();
+        let siblings = [(br, ".br"), (zstd, ".zst"), (gzip, ".gz")];
+        let there = siblings.into_iter().filter(|(version, _)| version.is_some());
+        let names: Vec<_> = there.map(|(_, suffix)| named(suffix)).collect();
+        let purged = site.purged_files(known, names.iter().map(Vec::as_slice).chain([relative]));
+        let object = |suffix: &str, encoding, version| {
+            let own = named(suffix);
+            let source = ObjectSource::Elsewhere { relative: own.as_slice().into(), home };
+            let version = (version, purged);
+            Arc::new(Object::new(site, (&own, relative), encoding, varies, version, source))
+        };
+        Self {
+            plain: object("", None, plain),
+            br: br.map(|version| object(".br", Some(Encoding::Br), version)),
+            zstd: zstd.map(|version| object(".zst", Some(Encoding::Zstd), version)),
+            gzip: gzip.map(|version| object(".gz", Some(Encoding::Gzip), version)),
+        }
+    }
+
+    /// Which encoded siblings there are.
+    pub(crate) fn available(&self) -> EncodingSet {
+        EncodingSet { br: self.br.is_some(), zstd: self.zstd.is_some(), gzip: self.gzip.is_some() }
+    }
+
+    /// Whether there is any.
+    pub(crate) fn is_varied(&self) -> bool {
+        self.br.is_some() || self.zstd.is_some() || self.gzip.is_some()
+    }
+
+    /// The sibling with `encoding`, or the plain object; and its slot number.
+    pub(crate) fn get(&self, encoding: Option<Encoding>) -> (usize, &Arc<Object>) {
+        let (slot, object) = match encoding {
+            None => (0, None),
+            Some(Encoding::Br) => (1, self.br.as_ref()),
+            Some(Encoding::Zstd) => (2, self.zstd.as_ref()),
+            Some(Encoding::Gzip) => (3, self.gzip.as_ref()),
+        };
+        object.map_or((0, &self.plain), |object| (slot, object))
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        [Some(&self.plain), self.br.as_ref(), self.zstd.as_ref(), self.gzip.as_ref()]
+            .into_iter()
+            .flatten()
+    }
+}

@@ -1,0 +1,57 @@
+//! A site whose bytes come from web servers, as its operator configured it.
+
+use std::sync::Arc;
+
+use skep_config::Site as SiteConfig;
+use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
+use skep_segments::Fills;
+
+/// Where the bytes of a site come from.
+#[derive(Debug)]
+pub(crate) struct RemoteSite {
+    pub(crate) urls: Vec<OriginUrl>,
+    /// Field Host; `None`: the origin's own name.
+    pub(crate) host: Option<String>,
+    pub(crate) limits: OriginLimits,
+    pub(crate) fresh_ms: u64,
+    /// What its origins are filling.
+    pub(crate) fills: Arc<Fills>,
+    /// Stands for the site in names: the same on all nodes of a config.
+    key: Vec<u8>,
+    /// Whether the site says itself how clients may keep it.
+    pub(crate) sets_cache_control: bool,
+}
+
+impl RemoteSite {
+    /// That of a config; `None`: it has a folder. It `is_alone` if no other site has origins.
+    pub(crate) fn new(config: &SiteConfig, is_alone: bool) -> Result<Option<Self>, OriginUrlError> {
+        if config.origins.is_empty() {
+            return Ok(None);
+        }
+        let urls = config.origins.iter().map(|text| OriginUrl::parse(text));
+        let whole_name = config.hosts.first().filter(|host| !host.starts_with('*'));
+        let fetch = &config.fetch;
+        let host = fetch.host.as_ref().or(whole_name).cloned();
+        let key = format!("origins {} as {host:?}", config.origins.join(" "));
+        Ok(Some(Self {
+            urls: urls.collect::<Result<_, _>>()?,
+            host,
+            limits: OriginLimits {
+                connections_max: fetch.connections_max as usize,
+                connect_timeout_ms: fetch.connect_timeout_ms,
+                first_byte_timeout_ms: fetch.response_timeout_ms,
+                progress_timeout_ms: fetch.stall_timeout_ms,
+                ..OriginLimits::default()
+            },
+            fresh_ms: fetch.fresh_ms,
+            fills: Fills::new(is_alone),
+            key: key.into_bytes(),
+            sets_cache_control: config.cache_control.is_some(),
+        }))
+    }
+
+    /// Stands for the site in names.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+}

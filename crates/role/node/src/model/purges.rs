@@ -1,0 +1,148 @@
+//! What this node knows of purges, for all workers and the links.
+//!
+//! Nothing is searched when a purge comes: what was got before is found out when
+//! it is next asked for. Each resource remembers the latest purge there was of it
+//! when it was looked up, which is part of its segments' names, and when it was
+//! last compared with what is known; a purge makes all that comparison old.
+//!
+//! ```text
+//!   links --learn--> Purges { snapshot, generation }
+//!                               |           |
+//!       slow: is the latest purge of it     quick: was it compared
+//!       later than the one in its names?    with this generation?
+//! ```
+//!
+//! Invariants: once [`Purges::learn`] has returned no reply begins with what it
+//! has purged; what is got is named by what was known before it was asked for.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use skep_directory::Purges as Known;
+use skep_serve::monotonic_ms;
+use skep_wire::cache::{PurgeNews, PurgeStamp};
+use tokio::sync::Notify;
+
+use crate::limits::PAUSE_WAIT_MS;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Purges {
+    snapshot: ArcSwap<Snapshot>,
+    /// That of the snapshot, stored after it.
+    generation: AtomicU64,
+    learning: Mutex<()>,
+    dropped: AtomicU64,
+    step: Step,
+}
+
+/// Until when it is known that no purge was missed.
+#[derive(Debug)]
+struct Step {
+    until_ms: AtomicU64,
+    renewed: Notify,
+}
+
+impl Default for Step {
+    fn default() -> Self {
+        // As long as there is nobody to hear of purges from.
+        Self { until_ms: AtomicU64::new(u64::MAX), renewed: Notify::new() }
+    }
+}
+
+/// What is known at a moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) known: Known,
+    /// Grows with each piece of news.
+    pub(crate) generation: u64,
+}
+
+impl Purges {
+    /// What is known now.
+    pub(crate) fn load(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Differs when something was purged.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Applies purges; tells what of them was new.
+    pub(crate) fn learn(&self, news: &PurgeNews) -> Option<PurgeNews> {
+        let _alone = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshot = Snapshot::clone(&self.load());
+        let new = snapshot.known.learn(news)?;
+        snapshot.generation += 1;
+        let generation = snapshot.generation;
+        self.snapshot.store(Arc::new(snapshot));
+        self.generation.store(generation, Ordering::Release);
+        Some(new)
+    }
+
+    /// The latest purge that is known.
+    pub(crate) fn newest(&self) -> PurgeStamp {
+        self.snapshot.load().known.newest()
+    }
+
+    /// Whether no purge can have been missed by `now_ms` while this process stood
+    /// still ([`crate::peers`]).
+    pub(crate) fn is_in_step(&self, now_ms: u64) -> bool {
+        now_ms < self.step.until_ms.load(Ordering::Acquire)
+    }
+
+    /// No purge was or will be missed until then.
+    pub(crate) fn in_step_until(&self, until_ms: u64) {
+        self.step.until_ms.store(until_ms, Ordering::Release);
+        self.step.renewed.notify_waiters();
+    }
+
+    /// Waits until that is so; not for ever.
+    pub(crate) async fn until_in_step(&self) {
+        let step = async {
+            loop {
+                let renewed = self.step.renewed.notified();
+                if self.is_in_step(monotonic_ms()) {
+                    return;
+                }
+                renewed.await;
+            }
+        };
+        let limit = Duration::from_millis(2 * PAUSE_WAIT_MS);
+        if tokio::time::timeout(limit, step).await.is_err() {
+            tracing::warn!("the link thread is blocked: possibly serving purged content");
+        }
+    }
+
+    /// Something was found to be purged, and is out of use.
+    pub(crate) fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Pieces of news that were applied, and objects found purged since.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.generation(), self.dropped.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_wire::cache::PurgeWhat;
+
+    use super::*;
+
+    #[test]
+    fn news_make_a_generation_and_what_is_known_does_not() {
+        let purges = Purges::default();
+        let tag = PurgeWhat::Tag("t".into());
+        let news = PurgeNews { purges: vec![(tag, PurgeStamp(5))], ..PurgeNews::default() };
+        assert_eq!(purges.learn(&news), Some(news.clone()));
+        assert_eq!(purges.learn(&news), None);
+        assert_eq!((purges.generation(), purges.load().generation), (1, 1));
+        assert_eq!(purges.newest(), PurgeStamp(5));
+    }
+}

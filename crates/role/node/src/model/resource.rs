@@ -1,0 +1,302 @@
+//! Resources: what a path leads to, and until when that may be served.
+//!
+//! Invariant: what was taken out of use, purged, or is older than it may be is not
+//! current, and never becomes so again but by a look at where it came from.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use skep_segments::Store;
+use skep_serve::monotonic_ms;
+
+use crate::disk::watch::Directory;
+use crate::disk::{Kind, Root};
+use crate::limits::FORGOTTEN_SEGMENTS_MAX;
+use crate::model::freshness::{Freshness, Remote};
+use crate::model::object::{ObjectSource, Variants};
+use crate::model::purges::Snapshot;
+use crate::model::site::Site;
+
+/// What a path leads to: a file in one version, with its siblings; or what an
+/// origin has.
+#[derive(Debug)]
+pub(crate) struct Resource {
+    pub(crate) site: Arc<Site>,
+    pub(crate) variants: Variants,
+    validity: Validity,
+    used: AtomicBool,
+    retired: AtomicBool,
+    /// Generation of the purges that it was compared with.
+    compared: AtomicU64,
+}
+
+/// Until when a resource may be served.
+#[derive(Debug)]
+enum Validity {
+    /// For a while since it was checked, or until its directory changes.
+    Checked(Checks),
+    /// As the origin said.
+    Fresh(Freshness),
+    /// As the node said that has it: until then, by the monotonic clock, in
+    /// milliseconds.
+    Until(AtomicU64),
+}
+
+#[derive(Debug)]
+struct Checks {
+    directory: Arc<Directory>,
+    /// Generation of the directory when this was last found right.
+    generation: AtomicU64,
+    verified_ms: AtomicU64,
+}
+
+impl Checks {
+    fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
+        self.generation.load(Ordering::Acquire) == self.directory.generation()
+            && now_ms.saturating_sub(self.verified_ms.load(Ordering::Relaxed)) <= interval_ms
+    }
+
+    fn verified(&self, began_ms: u64, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
+        self.verified_ms.store(began_ms, Ordering::Relaxed);
+    }
+}
+
+impl Resource {
+    /// Files that were looked up at `began_ms`; `directory` was at `generation` before,
+    /// and `purges` are those known then.
+    pub(crate) fn of_files(
+        site: &Arc<Site>,
+        variants: Variants,
+        directory: Arc<Directory>,
+        (generation, began_ms): (u64, u64),
+        purges: &Snapshot,
+    ) -> Self {
+        let (generation, verified_ms) = (AtomicU64::new(generation), AtomicU64::new(began_ms));
+        let checks = Checks { directory, generation, verified_ms };
+        Self::new(site, variants, Validity::Checked(checks), purges)
+    }
+
+    fn new(site: &Arc<Site>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
+        let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
+        let compared = AtomicU64::new(purges.generation);
+        Self { site: Arc::clone(site), variants, validity, used, retired, compared }
+    }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let objects = self.variants.iter().map(|object| object.memory_bytes());
+        size_of::<Self>() + objects.sum::<usize>()
+    }
+
+    /// What an origin has; `purges` are those known before it was asked.
+    pub(crate) fn of_origin(
+        site: &Arc<Site>,
+        variants: Variants,
+        freshness: Freshness,
+        purges: &Snapshot,
+    ) -> Self {
+        Self::new(site, variants, Validity::Fresh(freshness), purges)
+    }
+
+    /// What another node has; `purges` are those known before it was asked.
+    pub(crate) fn elsewhere(
+        site: &Arc<Site>,
+        variants: Variants,
+        until_ms: u64,
+        purges: &Snapshot,
+    ) -> Self {
+        Self::new(site, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
+    }
+
+    /// Whether this may be served at `now_ms`. False while it is not known
+    /// whether a purge hits it: [`Purges::until_in_step`] and
+    /// [`Resource::is_purged`] find out.
+    ///
+    /// [`Purges::until_in_step`]: crate::model::purges::Purges::until_in_step
+    pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
+        !self.is_retired()
+            && self.compared.load(Ordering::Acquire) == self.site.purges.generation()
+            && self.site.purges.is_in_step(now_ms)
+            && match &self.validity {
+                Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
+                Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
+                Validity::Until(until_ms) => now_ms < until_ms.load(Ordering::Relaxed),
+            }
+    }
+
+    /// For how long another node may use what this one has on its disk, in
+    /// milliseconds.
+    pub(crate) fn fresh_ms(&self, now_ms: u64, interval_ms: u64) -> u64 {
+        let Some(checks) = self.checks() else { return 0 };
+        let age_ms = now_ms.saturating_sub(checks.verified_ms.load(Ordering::Relaxed));
+        interval_ms.saturating_sub(age_ms)
+    }
+
+    /// Whether these are the files that were looked up as `found`; then this is as
+    /// current as that.
+    pub(crate) fn is_still(&self, found: &Self) -> bool {
+        let (Some(old), Some(new)) = (self.checks(), found.checks()) else { return false };
+        let files = self.variants.iter().map(|object| object.file());
+        let is_it = !self.is_retired()
+            && self.variants.plain.purged() == found.variants.plain.purged()
+            && files.eq(found.variants.iter().map(|object| object.file()))
+            && Arc::ptr_eq(&old.directory, &new.directory);
+        if is_it {
+            let verified_ms = new.verified_ms.load(Ordering::Relaxed);
+            old.verified(verified_ms, new.generation.load(Ordering::Relaxed));
+            self.compared.store(found.compared.load(Ordering::Relaxed), Ordering::Release);
+            self.mark_used();
+        }
+        is_it
+    }
+
+    /// Looks whether files on this node's disk are still what this was made of; true
+    /// of what is elsewhere. May wait for the disk.
+    pub(crate) fn check(&self) -> bool {
+        let Some(checks) = self.checks() else { return true };
+        let (began_ms, generation) = (monotonic_ms(), checks.directory.generation());
+        let is_right = self.matches_disk();
+        if is_right {
+            checks.verified(began_ms, generation);
+        }
+        is_right
+    }
+
+    /// Whether all files that it is made of were settled when they were looked at.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.variants.iter().all(|object| object.is_settled)
+    }
+
+    /// How long it takes until a look will find it settled, in milliseconds; at least 1.
+    pub(crate) fn settles_in_ms(&self) -> u64 {
+        let stamps = self.variants.iter().filter_map(|object| object.file());
+        stamps.map(|(_, stamp)| stamp.settles_in_ms()).max().unwrap_or(0).max(1)
+    }
+
+    /// Another node said that it still has this.
+    pub(crate) fn renew(&self, until_ms: u64) {
+        if let Validity::Until(until) = &self.validity {
+            until.fetch_max(until_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether another node has it.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        matches!(self.validity, Validity::Until(_))
+    }
+
+    /// Whether it was taken out of use: replaced, gone, or purged.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    /// Whether it was purged after it was looked up. Looks only if there were
+    /// purges since the last call.
+    pub(crate) fn is_purged(&self) -> bool {
+        if self.compared.load(Ordering::Acquire) == self.site.purges.generation() {
+            return false;
+        }
+        let purges = self.site.purges.load();
+        let latest = match self.remote() {
+            Some(remote) => remote.purged(&self.site, &purges.known),
+            None => {
+                let files = self.variants.iter().filter_map(|object| object.relative());
+                self.site.purged_files(&purges.known, files)
+            }
+        };
+        if latest > self.variants.plain.purged() {
+            return true;
+        }
+        self.compared.store(purges.generation, Ordering::Release);
+        false
+    }
+
+    /// Takes it out of use, and its bytes, because it was purged.
+    pub(crate) fn drop_purged(&self, store: &Store) {
+        if self.take_out(store) {
+            self.site.purges.count_dropped();
+        }
+    }
+
+    /// Takes it out of use, and its bytes, because there is another version, or none.
+    pub(crate) fn retire(&self, store: &Store) {
+        if self.take_out(store) {
+            store.count_stale();
+        }
+    }
+
+    /// False if that was done before.
+    fn take_out(&self, store: &Store) -> bool {
+        if self.retired.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        for object in self.variants.iter() {
+            store.forget(object.segment_names().take(FORGOTTEN_SEGMENTS_MAX));
+        }
+        true
+    }
+
+    /// How long it may be used, if it is an origin's.
+    pub(crate) fn freshness(&self) -> Option<&Freshness> {
+        match &self.validity {
+            Validity::Checked(_) | Validity::Until(_) => None,
+            Validity::Fresh(freshness) => Some(freshness),
+        }
+    }
+
+    /// Whether it may be used where its origin fails.
+    pub(crate) fn may_do_on_error(&self) -> bool {
+        self.freshness().is_some_and(|fresh| fresh.is_usable_on_error(monotonic_ms()))
+    }
+
+    /// Its place at its origins, if it has one.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        match &self.variants.plain.source {
+            ObjectSource::Origin(remote) => Some(remote),
+            ObjectSource::File { .. } | ObjectSource::Elsewhere { .. } => None,
+        }
+    }
+
+    /// Whether another has the same bytes under the same names.
+    pub(crate) fn is_same_version(&self, other: &Self) -> bool {
+        let name = |resource: &Self| {
+            let object = &resource.variants.plain;
+            (object.bytes(), object.segment_name(0))
+        };
+        name(self) == name(other)
+    }
+
+    /// Whether it was served since the last call of [`Resource::take_used`].
+    pub(crate) fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was served since the last call.
+    pub(crate) fn take_used(&self) -> bool {
+        self.used.swap(false, Ordering::Relaxed)
+    }
+
+    /// Says that it was served; keeps it among those that are checked.
+    pub(crate) fn mark_used(&self) {
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the files at the paths are those that this was made of.
+    fn matches_disk(&self) -> bool {
+        let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return false };
+        self.variants
+            .iter()
+            .filter_map(|object| object.file())
+            .all(|(relative, stamp)| root.describe(relative) == Ok(Kind::File(stamp)))
+    }
+
+    fn checks(&self) -> Option<&Checks> {
+        match &self.validity {
+            Validity::Checked(checks) => Some(checks),
+            Validity::Fresh(_) | Validity::Until(_) => None,
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Each worker's own index of what it served last: no lock, no allocation.
+//!
+//! It only points to what catalog and store keep: what leaves them is gone, and its
+//! entry here with it, sooner or later.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashMap;
+use skep_segments::{Segment, Store, allocated};
+
+use crate::limits::{WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEXES_PART};
+use crate::model::resource::Resource;
+
+/// What a worker remembers of a path.
+pub(crate) struct Entry {
+    resource: Weak<Resource>,
+    /// First segments of the variants, by slot.
+    pub(crate) segments: [Weak<Segment>; 4],
+}
+
+type Paths = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
+
+/// Bound on what all workers' indexes take together.
+#[derive(Debug, Default)]
+pub(crate) struct WorkerIndexes {
+    count: AtomicUsize,
+}
+
+/// The index of what one worker served last, by site and path.
+pub(crate) struct WorkerIndex {
+    store: Arc<Store>,
+    worker_indexes: Arc<WorkerIndexes>,
+    sites: RefCell<Vec<Paths>>,
+    entries: Cell<usize>,
+    bytes: Cell<u64>,
+}
+
+impl WorkerIndex {
+    /// An empty one, of so many sites.
+    pub(crate) fn new(
+        sites: usize,
+        store: &Arc<Store>,
+        worker_indexes: &Arc<WorkerIndexes>,
+    ) -> Self {
+        worker_indexes.count.fetch_add(1, Ordering::Relaxed);
+        Self {
+            store: Arc::clone(store),
+            worker_indexes: Arc::clone(worker_indexes),
+            sites: RefCell::new((0..sites).map(|_| HashMap::default()).collect()),
+            entries: Cell::new(0),
+            bytes: Cell::new(0),
+        }
+    }
+
+    /// Calls `job` with what is known of a path, if there is something.
+    pub(crate) fn with<R>(
+        &self,
+        site: usize,
+        path: &[u8],
+        job: impl FnOnce(&Arc<Resource>, &Entry) -> R,
+    ) -> Option<R> {
+        let sites = self.sites.borrow();
+        let entry = sites[site].get(path)?;
+        Some(job(&entry.resource.upgrade()?, entry))
+    }
+
+    /// Remembers a resource and the first segment of one of its variants
+    /// (none: it is empty).
+    pub(crate) fn remember(
+        &self,
+        path: &[u8],
+        resource: &Arc<Resource>,
+        slot: usize,
+        segment: Weak<Segment>,
+    ) {
+        let index = resource.site.index;
+        if let Some(entry) = self.sites.borrow_mut()[index].get_mut(path) {
+            if !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource)) {
+                *entry = Entry::new(resource);
+            }
+            entry.segments[slot] = segment;
+            return;
+        }
+        self.make_room();
+        let mut entry = Entry::new(resource);
+        entry.segments[slot] = segment;
+        self.count(1, entry_bytes(path));
+        self.sites.borrow_mut()[index].insert(path.into(), entry);
+        self.store.fit();
+    }
+
+    /// Forgets what has gone, then anything.
+    fn make_room(&self) {
+        let workers = self.worker_indexes.count.load(Ordering::Relaxed).max(1) as u64;
+        let bytes_max = self.store.capacity_bytes() / WORKER_INDEXES_PART / workers;
+        if self.entries.get() < WORKER_INDEX_ENTRIES_MAX && self.bytes.get() < bytes_max {
+            return;
+        }
+        let mut sites = self.sites.borrow_mut();
+        self.forget(&mut sites, |entry| entry.resource.strong_count() == 0);
+        let is_roomy = || {
+            self.entries.get() <= WORKER_INDEX_ENTRIES_MAX / 8 * 7
+                && self.bytes.get() <= bytes_max / 8 * 7
+        };
+        self.forget(&mut sites, |_| !is_roomy());
+    }
+
+    fn forget(&self, sites: &mut [Paths], is_to_go: impl Fn(&Entry) -> bool) {
+        for paths in sites {
+            for (path, _) in paths.extract_if(|_, entry| is_to_go(entry)) {
+                self.count(-1, -entry_bytes(&path));
+            }
+            if paths.capacity() / 4 > paths.len() {
+                paths.shrink_to_fit();
+            }
+        }
+    }
+
+    fn count(&self, entries: isize, bytes: i64) {
+        self.entries.set(self.entries.get().saturating_add_signed(entries));
+        self.bytes.set(self.bytes.get().saturating_add_signed(bytes));
+        let all = &self.store.ledger().worker_index_bytes;
+        all.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+impl Drop for WorkerIndex {
+    fn drop(&mut self) {
+        self.worker_indexes.count.fetch_sub(1, Ordering::Relaxed);
+        self.store.ledger().worker_index_bytes.fetch_sub(self.bytes.get(), Ordering::Relaxed);
+    }
+}
+
+impl Entry {
+    fn new(resource: &Arc<Resource>) -> Self {
+        Self { resource: Arc::downgrade(resource), segments: Default::default() }
+    }
+}
+
+fn entry_bytes(path: &[u8]) -> i64 {
+    allocated(path.len() + WORKER_INDEX_ENTRY_BYTES) as i64
+}

@@ -1,0 +1,359 @@
+//! Fills a segment: the live half of [`Fetcher`], which says what to do next.
+//!
+//! A fill is a task of its own. Clients read from the segment while it grows,
+//! and no client's speed or end is felt here.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_directory::keep::prefers_remote_fill;
+use skep_directory::{Action, End, Event, Fetcher};
+use skep_origin::FaultKind;
+use skep_peer::stream::{PeerError, PeerPool};
+use skep_segments::{Buffer, FetchError, FillSource, Filler, Segment};
+use skep_serve::{Worker, monotonic_ms};
+use skep_telemetry::{CoreCounters, Counter};
+use skep_units::Now;
+use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
+use tokio::sync::oneshot;
+
+use super::Cluster;
+use crate::backend::origin::fetch_error;
+use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
+use crate::model::peer::Peer;
+
+/// What fills a segment from where it comes from.
+pub(crate) trait SegmentOrigin: 'static {
+    /// Reads on from what is there. Whatever goes wrong: what is there is right.
+    fn read(&self, segment: Arc<Segment>) -> impl Future<Output = Result<(), FetchError>>;
+
+    /// In words that all nodes share, for one that is to fill in our stead; `None`: it
+    /// can't. `has_lease`: this node has the lease.
+    fn described(&self, has_lease: bool) -> Option<Origin>;
+}
+
+/// Reads all of a segment: on where its origin broke off, as long as each attempt
+/// brings bytes. An attempt that brings none leaves the rest to a later request.
+async fn read_on(origin: &impl SegmentOrigin, segment: &Arc<Segment>) -> Result<(), FetchError> {
+    let mut read = Err(FetchError::Abandoned);
+    for _ in 0..FILL_ATTEMPTS_MAX {
+        let filled = segment.filled();
+        read = origin.read(Arc::clone(segment)).await;
+        if let Err(error) = &read {
+            tracing::debug!(%error, "a segment could not be filled");
+        }
+        if read.is_ok() || segment.filled() == filled {
+            break;
+        }
+    }
+    read
+}
+
+/// Reads all of a segment, and ends its fill if that fails.
+pub(crate) async fn read_all(origin: &impl SegmentOrigin, filler: Filler) {
+    if let Err(error) = read_on(origin, filler.segment()).await {
+        filler.fail(error);
+    }
+}
+
+/// Does `work` under a lease, and renews the lease every [`LEASE_RENEW_MS`] until it is
+/// done: an origin may take its time. (Those who wait for a source that gives nothing at
+/// all take the lease away in the end.)
+pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn()) -> T {
+    let mut work = pin!(work);
+    let limit = Duration::from_millis(LEASE_RENEW_MS);
+    loop {
+        match tokio::time::timeout(limit, &mut work).await {
+            Ok(done) => return done,
+            Err(_) => renew(),
+        }
+    }
+}
+
+/// The client of other nodes on one worker: asks coordinators who has a segment or a
+/// head, gets it from there, and fills what nobody has.
+pub(crate) struct PeerClient {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) pool: Rc<PeerPool>,
+    pub(super) counters: Arc<CoreCounters>,
+}
+
+impl PeerClient {
+    pub(crate) fn new(
+        cluster: &Arc<Cluster>,
+        worker: &Rc<Worker>,
+        counters: &Arc<CoreCounters>,
+    ) -> Self {
+        let pool = PeerPool::new(worker, &cluster.identity, &cluster.counts);
+        Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
+    }
+
+    /// Begins to fill a segment, out of another node's memory if it is there. What
+    /// it gives back ends when the coordinator knows of it, or does not answer.
+    pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) -> oneshot::Receiver<()> {
+        self.spawn(filler, origin, false)
+    }
+
+    /// The same, for a node that takes this one for the owner.
+    pub(crate) fn fill_for_peer(&self, filler: Filler, origin: impl SegmentOrigin) {
+        drop(self.spawn(filler, origin, true));
+    }
+
+    /// Begins to fill a segment from this node's own disk and from nowhere else,
+    /// for a node that has the lease and waits for this.
+    pub(crate) fn fill_from_disk(&self, filler: Filler, file: impl SegmentOrigin) {
+        self.offer_if_wanted(filler.store());
+        tokio::task::spawn_local(async move { read_all(&file, filler).await });
+    }
+
+    /// Begins a remote fill: fills a segment from its origin for a node that has the
+    /// lease, but no room, and waits for this.
+    pub(crate) fn fill_from_origin(&self, filler: Filler, origin: impl SegmentOrigin) {
+        self.offer_if_wanted(filler.store());
+        let (cluster, counters) = (Arc::clone(&self.cluster), Arc::clone(&self.counters));
+        tokio::task::spawn_local(async move {
+            match read_counted(&origin, filler.segment(), &counters).await {
+                Ok(()) => drop(filler),
+                Err(error) => filler.fail(error),
+            }
+            // Before the other says that it has it, too: who was first keeps it.
+            cluster.tell_changes().await;
+        });
+    }
+
+    fn spawn(
+        &self,
+        filler: Filler,
+        origin: impl SegmentOrigin,
+        is_for_peer: bool,
+    ) -> oneshot::Receiver<()> {
+        let (known, receiver) = oneshot::channel();
+        self.offer_if_wanted(filler.store());
+        let running = Running {
+            cluster: Arc::clone(&self.cluster),
+            pool: Rc::clone(&self.pool),
+            counters: Arc::clone(&self.counters),
+            filler,
+            origin,
+            is_for_peer,
+            error: Cell::new(FetchError::Peer),
+        };
+        tokio::task::spawn_local(run(running, known));
+        receiver
+    }
+}
+
+/// Runs a fill to its end: the segment is whole then, or has failed.
+/// `known`: hears of the coordinator's first answer.
+async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) {
+    let mut known = Some(known);
+    let bytes = running.segment().len();
+    let mut fetcher = match running.is_for_peer {
+        true => Fetcher::for_peer(bytes, now()),
+        false => Fetcher::new(bytes, now()),
+    };
+    let mut event = Event::Begin;
+    loop {
+        let action = fetcher.next(event, now());
+        // What it was at last tells whether another node keeps the bytes, too.
+        if let Some(source) = action.fill_source() {
+            running.segment().set_fill_source(source.map(|peer: Peer| peer.id));
+        }
+        event = match action {
+            Action::Ask => {
+                let event = running.ask().await;
+                // Whoever waited may be gone.
+                known.take().map(|known| known.send(()));
+                event
+            }
+            Action::FetchFrom { peer, with_origin, .. } => running.fetch(peer, with_origin).await,
+            Action::FillFromOrigin { lease, .. } => running.fill_from_origin(lease).await,
+            Action::TellNotThere { peer } => {
+                running.counters.inc(Counter::ClusterDirectoryError);
+                running.cluster.tell_not_there(running.filler.name(), peer);
+                Event::Told
+            }
+            Action::TellEnded { lease, is_whole } => {
+                let is_held = is_whole && running.filler.is_kept();
+                running.cluster.tell_ended(lease, is_held);
+                Event::Told
+            }
+            Action::Wait { ms } => {
+                tokio::time::sleep(Duration::from_millis(ms)).await;
+                Event::Waited
+            }
+            Action::Done => return,
+            Action::Failed => {
+                running.counters.inc(Counter::ClusterFailed);
+                return running.filler.fail(running.error.get());
+            }
+        };
+    }
+}
+
+fn now() -> Now {
+    Now(monotonic_ms())
+}
+
+struct Running<O> {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+    filler: Filler,
+    origin: O,
+    /// For a node that takes this one for the owner.
+    is_for_peer: bool,
+    /// Why the last attempt failed.
+    error: Cell<FetchError>,
+}
+
+impl<O: SegmentOrigin> Running<O> {
+    fn segment(&self) -> &Arc<Segment> {
+        self.filler.segment()
+    }
+
+    async fn ask(&self) -> Event<Peer> {
+        let event = self.cluster.ask(self.filler.name(), self.segment().len()).await;
+        if matches!(event, Event::NoAnswer { .. }) {
+            self.counters.inc(Counter::ClusterSilent);
+        }
+        event
+    }
+
+    async fn fetch(&self, peer: Peer, with_origin: bool) -> Event<Peer> {
+        let from = self.segment().filled();
+        let request = PeerRequest::Fetch {
+            name: self.filler.name(),
+            bytes: self.segment().len(),
+            from,
+            origin: if with_origin { self.origin.described(false) } else { None },
+        };
+        let bytes = self.segment().len();
+        if with_origin {
+            self.cluster.owners.asked(peer.id, bytes);
+        }
+        let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
+            Ok(()) => End::Whole,
+            Err(error) => {
+                tracing::debug!(%error, "a segment was not fetched from another node");
+                self.error.set(error_of(&error));
+                end_of(&error)
+            }
+        };
+        if with_origin {
+            self.cluster.owners.ended(peer.id, bytes, end == End::Lost, now());
+        }
+        let counter = match end {
+            End::Whole if with_origin => Some(Counter::ClusterOwner),
+            End::Whole => Some(Counter::ClusterPeerHit),
+            end => counter_of(end),
+        };
+        counter.into_iter().for_each(|counter| self.counters.inc(counter));
+        let filled = self.segment().filled();
+        self.counters.add(Counter::ClusterPeerBytes, u64::from(filled - from));
+        Event::Fetched { filled, end }
+    }
+
+    async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
+        match lease {
+            Some(lease) => renewing(self.lead(), || self.cluster.tell_renewed(lease)).await,
+            None => self.read_origin().await,
+        }
+        Event::Filled { filled: self.segment().filled() }
+    }
+
+    /// Fills under a lease: here, or remotely, where there is more room.
+    async fn lead(&self) {
+        if let Some((peer, request)) = self.remote_fill() {
+            self.segment().set_fill_source(FillSource::RemoteFill { id: peer.id });
+            let fetched = fetch_chunks(&self.pool, peer.address, &request, self.segment()).await;
+            match fetched {
+                Ok(()) => return self.counters.inc(Counter::ClusterRemoteFill),
+                Err(error) => tracing::debug!(%error, "a remote fill failed"),
+            }
+            self.segment().set_fill_source(FillSource::Local);
+        }
+        self.read_origin().await;
+    }
+
+    /// The node that is to fill the segment instead of this one, if it prefers a remote
+    /// fill; and what to ask that node for.
+    fn remote_fill(&self) -> Option<(Peer, PeerRequest)> {
+        let (room, bytes) = (self.filler.store().room(), self.segment().len());
+        // Who fills for others is where it is to be.
+        if self.is_for_peer || !prefers_remote_fill(room, bytes) {
+            return None;
+        }
+        let peer = *self.cluster.roomiest.load_full()?;
+        let (name, from) = (self.filler.name(), self.segment().filled());
+        let origin = Some(self.origin.described(true)?);
+        Some((peer, PeerRequest::Fetch { name, bytes, from, origin }))
+    }
+
+    async fn read_origin(&self) {
+        if let Err(error) = read_counted(&self.origin, self.segment(), &self.counters).await {
+            self.error.set(error);
+        }
+    }
+}
+
+async fn read_counted(
+    origin: &impl SegmentOrigin,
+    segment: &Arc<Segment>,
+    counters: &CoreCounters,
+) -> Result<(), FetchError> {
+    let from = segment.filled();
+    let read = read_on(origin, segment).await;
+    counters.inc(Counter::ClusterOrigin);
+    counters.add(Counter::ClusterOriginBytes, u64::from(segment.filled() - from));
+    read
+}
+
+/// How an exchange with another node has failed.
+pub(super) fn end_of(error: &PeerError) -> End {
+    match error {
+        PeerError::Refused(refusal) => End::Refused(*refusal),
+        error if !error.blames_node() => End::Crowded,
+        _ => End::Lost,
+    }
+}
+
+/// What a reply hears of an exchange with another node that has failed.
+fn error_of(error: &PeerError) -> FetchError {
+    match error {
+        PeerError::Refused(Refusal::OriginFailed) => fetch_error(FaultKind::Status),
+        _ => FetchError::Peer,
+    }
+}
+
+/// What counts a fetch that has failed; `None`: the other node had no part in it.
+pub(super) fn counter_of(end: End) -> Option<Counter> {
+    match end {
+        End::Refused(_) => Some(Counter::ClusterRefused),
+        End::Lost => Some(Counter::ClusterLost),
+        End::Whole | End::Crowded => None,
+    }
+}
+
+/// Gets from the node at `peer` what `segment` lacks; what has come is published,
+/// whatever happens.
+pub(super) async fn fetch_chunks(
+    pool: &Rc<PeerPool>,
+    peer: SocketAddr,
+    request: &PeerRequest,
+    segment: &Segment,
+) -> Result<(), PeerError> {
+    let mut fetching = pool.fetch(peer, request).await?;
+    let mut buffer = Buffer::take();
+    loop {
+        let bytes = fetching.next_chunk(buffer.bytes()).await?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        segment.publish(&buffer.bytes()[..bytes]).map_err(PeerError::Io)?;
+    }
+}

@@ -1,0 +1,284 @@
+//! This node's end of its links to all coordinators, in the thread of the links: tells
+//! coordinators what is held, asks them for workers, and keeps what they say of the other
+//! nodes.
+
+mod pause;
+mod purge;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use skep_directory::{Inventory, RendezvousHash, Reply};
+use skep_peer::stream::{LinkEvent, LinkId, Outbox};
+use skep_segments::Store;
+use skep_serve::monotonic_ms;
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
+use skep_wire::limits::HELD_PER_MESSAGE_MAX;
+use tokio::sync::oneshot;
+
+use super::{ClusterParts, Command, View};
+use crate::backend::partition::Announced;
+use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
+use crate::model::peer::Peer;
+use crate::model::purges::Purges;
+use pause::Pause;
+
+/// The state machine of this node's links to all coordinators.
+pub(super) struct CoordinatorLinks {
+    parts: ClusterParts,
+    store: Arc<Store>,
+    announced: Arc<Announced>,
+    pub(super) purges: Arc<Purges>,
+    pause: Pause,
+    view: Arc<ArcSwap<View>>,
+    roomiest: Arc<ArcSwapOption<Peer>>,
+    pub(super) links: HashMap<LinkId, Coordinator>,
+    /// Questions that wait for an answer.
+    asks: HashMap<u64, Question>,
+    next_ask: u64,
+}
+
+/// What a link's other end said of itself.
+#[derive(Default)]
+pub(super) struct Coordinator {
+    /// Its epoch if it answers.
+    active_in: Option<u64>,
+    members: HashMap<MemberId, Peer>,
+    /// Since when it is linked, in milliseconds of the monotonic clock.
+    since_ms: u64,
+    /// What it has still to be told of what was held when it was linked.
+    inventory: Option<Inventory>,
+}
+
+/// A worker waits.
+struct Question {
+    link: LinkId,
+    answer: oneshot::Sender<Option<Reply<Peer>>>,
+}
+
+impl CoordinatorLinks {
+    pub(super) fn new(
+        parts: ClusterParts,
+        store: Arc<Store>,
+        announced: &Arc<Announced>,
+        purges: &Arc<Purges>,
+        view: &Arc<ArcSwap<View>>,
+        roomiest: &Arc<ArcSwapOption<Peer>>,
+    ) -> Self {
+        Self {
+            parts,
+            store,
+            announced: Arc::clone(announced),
+            purges: Arc::clone(purges),
+            pause: Pause::default(),
+            view: Arc::clone(view),
+            roomiest: Arc::clone(roomiest),
+            links: HashMap::new(),
+            asks: HashMap::new(),
+            next_ask: 0,
+        }
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        event: LinkEvent<ToNode, Command>,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        match event {
+            LinkEvent::Up { link, .. } => self.introduce(link, outbox),
+            LinkEvent::Received { link, message } => self.received(link, message, outbox),
+            LinkEvent::Down { link, peer, why } => {
+                tracing::info!("cache: link to {peer} lost: {why}");
+                self.links.remove(&link);
+                let lost = self.asks.extract_if(|_, question| question.link == link);
+                lost.for_each(|(_, question)| drop(question.answer.send(None)));
+                self.publish_linked();
+            }
+            LinkEvent::Missed { peer, why } => tracing::debug!("cache: no link with {peer}: {why}"),
+            LinkEvent::Told(command) => self.told(command, outbox),
+            LinkEvent::Tick => self.tick(outbox),
+        }
+    }
+
+    fn introduce(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) {
+        // What has changed so far is in the inventory; what changes from here on is to
+        // be told behind its first part.
+        self.tell_changes(outbox);
+        let since_ms = monotonic_ms();
+        // Files first: a coordinator that does not know a segment costs a fill, but of
+        // a file it says that nobody has it.
+        let inventory = Inventory::new([self.announced.names(), self.store.names()].concat());
+        let coordinator =
+            Coordinator { since_ms, inventory: Some(inventory), ..Coordinator::default() };
+        self.links.insert(link, coordinator);
+        let hello = ToCoordinator::Hello {
+            name: self.parts.identity.name().clone(),
+            address: self.parts.address,
+            capacity_bytes: self.store.index_bytes_max(),
+        };
+        // A link that takes no more ends, and begins anew. Nothing may be said on
+        // it before this, not even what is said to all.
+        let _ = outbox.send(link, &hello);
+        let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
+        let _ = purges.into_iter().all(|message| outbox.send(link, &message));
+        self.tell_held(link, outbox);
+    }
+
+    fn received(&mut self, link: LinkId, message: ToNode, outbox: &mut Outbox<ToCoordinator>) {
+        match message {
+            ToNode::Welcome { is_active, epoch, members } => {
+                self.welcomed(link, is_active.then_some(epoch), &members);
+            }
+            ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
+            ToNode::Tail { names, replica_statuses, roomiest } => {
+                self.store.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
+                let members = self.links.get(&link).map(|it| &it.members);
+                let peer = roomiest.and_then(|id| members?.get(&id).copied());
+                self.roomiest.store(peer.map(Arc::new));
+            }
+            ToNode::Purges(news) => self.purged(link, &news, outbox),
+            ToNode::InStep { question } => self.pause.in_step(question),
+        }
+    }
+
+    fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[Member]) {
+        self.pause.welcomed(link);
+        let peer = |member: &Member| {
+            let (id, address) = (member.name.peer(), member.address);
+            (member.id, Peer { id, address, link, member: member.id })
+        };
+        let known = members.iter().map(peer).collect::<HashMap<_, _>>();
+        let owners = members.iter().map(|it| (known[&it.id], it.name.clone()));
+        let rendezvous = Some(RendezvousHash::new(owners));
+        let peers = known.values().copied().collect();
+        let coordinator = self.links.entry(link).or_default();
+        (coordinator.active_in, coordinator.members) = (active_in, known);
+        let linked_since_ms = coordinator.since_ms;
+        // Whoever answers knows best; without one any will do.
+        if self.active().is_none_or(|active| active == link) {
+            let is_linked = self.active().is_some();
+            self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
+        }
+    }
+
+    /// Says whether anybody answers; who the others are stays known.
+    fn publish_linked(&self) {
+        let is_linked = self.active().is_some();
+        let known = self.view.load();
+        let (rendezvous, peers) = (known.rendezvous.clone(), known.peers.clone());
+        let active = self.active().and_then(|link| self.links.get(&link));
+        let linked_since_ms = active.map_or(0, |coordinator| coordinator.since_ms);
+        self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
+    }
+
+    /// The link to who answers, in the latest epoch if several do.
+    fn active(&self) -> Option<LinkId> {
+        let answering = self.links.iter().filter_map(|(&link, it)| Some((it.active_in?, link)));
+        answering.max().map(|(_, link)| link)
+    }
+
+    fn told(&mut self, command: Command, outbox: &mut Outbox<ToCoordinator>) {
+        let active = self.active();
+        let (link, message) = match command {
+            Command::Ask { name, bytes, answer } => {
+                let Some(link) = active else { return drop(answer.send(None)) };
+                let ask = self.next_ask;
+                self.next_ask += 1;
+                self.asks.insert(ask, Question { link, answer });
+                (active, ToCoordinator::Ask { ask, name, bytes })
+            }
+            // Only whoever named it knows who that number is; if that link is
+            // gone there is nobody to tell.
+            Command::NotThere { name, holder } => {
+                (Some(holder.link), ToCoordinator::NotThere { name, holder: holder.member })
+            }
+            Command::Renew { lease } => (active, ToCoordinator::Renew { lease }),
+            Command::Ended { lease, is_held } => (active, ToCoordinator::Ended { lease, is_held }),
+            Command::Changes { told } => {
+                self.tell_changes(outbox);
+                let _ = told.send(());
+                return;
+            }
+        };
+        if let Some(link) = link {
+            let _ = outbox.send(link, &message);
+        }
+    }
+
+    fn answered(
+        &mut self,
+        link: LinkId,
+        ask: u64,
+        answer: Answer,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let granted = match answer {
+            Answer::Grant { lease } => Some(lease),
+            _ => None,
+        };
+        let reply = self.reply(link, answer);
+        let question = self.asks.remove(&ask).filter(|question| question.link == link);
+        let is_heard = question.is_some_and(|question| question.answer.send(reply).is_ok());
+        if let (Some(lease), false) = (granted, is_heard) {
+            let _ = outbox.send(link, &ToCoordinator::Ended { lease, is_held: false });
+        }
+    }
+
+    /// An answer in the words of a fetcher; `None`: as good as silence.
+    fn reply(&self, link: LinkId, answer: Answer) -> Option<Reply<Peer>> {
+        let members = &self.links.get(&link)?.members;
+        Some(match answer {
+            Answer::Have { holders } => {
+                let holders = holders.iter().filter_map(|id| members.get(id).copied());
+                Reply::Have { holders: holders.collect() }
+            }
+            Answer::Busy { leader, .. } => Reply::Busy { leader: *members.get(&leader)? },
+            Answer::Grant { lease } => Reply::Grant { lease },
+            Answer::Later => Reply::Later,
+            Answer::Refused => return None,
+        })
+    }
+
+    fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        self.look_for_pause(outbox);
+        self.tell_changes(outbox);
+        self.tell_inventories(outbox);
+        self.asks.retain(|_, question| !question.answer.is_closed());
+        if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
+            let _ = outbox.send(link, &ToCoordinator::Tail { names });
+        }
+    }
+
+    /// Tells coordinators what has come and gone.
+    fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        for delta in self.store.changes().into_iter().chain(self.announced.changes()) {
+            self.links.keys().for_each(|&link| _ = outbox.send(link, &delta));
+        }
+    }
+
+    /// Goes on with inventories. Not all at once: links take only so much, and what
+    /// else is said, of purges above all, must not wait for it.
+    fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
+        let links: Vec<_> = self.links.keys().copied().collect();
+        for link in links {
+            while outbox.queued_bytes(link) < INVENTORY_QUEUE_BYTES_MAX
+                && self.tell_held(link, outbox)
+            {}
+        }
+    }
+
+    /// Says the next part of an inventory; false: there is no more to say.
+    fn tell_held(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) -> bool {
+        let held = |names: &[_]| [self.announced.held(names), self.store.held(names)].concat();
+        let Some(coordinator) = self.links.get_mut(&link) else { return false };
+        let inventory = coordinator.inventory.as_mut();
+        let part = inventory.and_then(|it| it.next_part(HELD_PER_MESSAGE_MAX, held));
+        let is_said = part.is_some_and(|part| outbox.send(link, &part));
+        if !is_said {
+            coordinator.inventory = None;
+        }
+        is_said
+    }
+}

@@ -1,0 +1,30 @@
+//! Purges that come by a link: applied, acknowledged, and told to the other
+//! coordinators, which may not have heard of them.
+
+use skep_peer::stream::{LinkId, Outbox};
+use skep_wire::cache::{PurgeNews, ToCoordinator};
+
+use super::CoordinatorLinks;
+
+impl CoordinatorLinks {
+    /// What a coordinator knows of purges. All of it comes before its first
+    /// welcome, so that other nodes are asked for nothing that was purged.
+    pub(super) fn purged(
+        &mut self,
+        link: LinkId,
+        news: &PurgeNews,
+        outbox: &mut Outbox<ToCoordinator>,
+    ) {
+        let new = self.purges.learn(news);
+        let (stamp, newest) = (news.newest(), self.purges.newest());
+        // A link that takes no more ends, and begins with all that is known.
+        let _ = outbox.send(link, &ToCoordinator::Purged { stamp, newest });
+        if let Some(new) = new {
+            let what: Vec<_> = new.purges.iter().map(|(what, _)| what.to_string()).collect();
+            tracing::info!("purged {}", what.join(", "));
+            let others = self.links.keys().filter(|other| **other != link);
+            let new = ToCoordinator::Purges(new);
+            others.for_each(|other| _ = outbox.send(*other, &new));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Heads of origins' objects, from the node that asked the origin.
+//!
+//! Asked for at the coordinator like segments, by names of their own. Whoever
+//! gets the lease asks the origin; the others ask that node. They take none of a node's
+//! memory for segments, so they count no bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_directory::limits::{LATER_MS, LATERS_MAX};
+use skep_directory::{End, Event, Reply};
+use skep_peer::stream::{PeerError, PeerPool};
+use skep_telemetry::Counter;
+use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
+
+use super::client::end_of;
+use super::{Cluster, PeerClient};
+use crate::backend::origin::PeerHead;
+use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
+use crate::model::peer::Peer;
+
+/// What came of asking for a head.
+pub(crate) enum HeadSought<T> {
+    /// Another node has it; what was made of it.
+    Found(T),
+    /// No node has it; this one is to get it.
+    Granted(HeadLease),
+    /// Nobody knows, or who knows does not say.
+    Nowhere,
+}
+
+/// The duty to get a head from its origin. Dropped, it ends in failure.
+pub(crate) struct HeadLease {
+    cluster: Arc<Cluster>,
+    lease: LeaseId,
+    is_held: bool,
+}
+
+impl HeadLease {
+    /// Says that the origin is still being asked.
+    pub(crate) fn renew(&self) {
+        self.cluster.tell_renewed(self.lease);
+    }
+
+    /// The head is there, for others, too; or it is not.
+    pub(crate) fn end(mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+}
+
+impl Drop for HeadLease {
+    fn drop(&mut self) {
+        self.cluster.tell_ended(self.lease, self.is_held);
+    }
+}
+
+/// What came of asking nodes for a head.
+enum Tried<T> {
+    Found(T),
+    /// They have none, or none of use: it has become stale.
+    NotThere,
+    /// Not reached, silent or not to be understood.
+    Lost,
+    /// Whether it may be kept, or the origin answers, is for this node to find out.
+    Alone,
+}
+
+impl PeerClient {
+    /// Asks for a head, at most a few times. What `read` makes nothing of counts as
+    /// not being there, so that in the end somebody asks the origin.
+    pub(crate) async fn seek_head<T>(
+        &self,
+        name: SegmentName,
+        read: impl Fn(&PeerHead) -> Option<T>,
+    ) -> HeadSought<T> {
+        for _ in 0..HEAD_ASKS_MAX {
+            let tried = match self.ask_for_head(name).await {
+                Event::Answer(Reply::Grant { lease }) => {
+                    let cluster = Arc::clone(&self.cluster);
+                    return HeadSought::Granted(HeadLease { cluster, lease, is_held: false });
+                }
+                Event::Answer(Reply::Have { holders }) => {
+                    self.try_holders(holders, name, &read).await
+                }
+                Event::Answer(Reply::Busy { leader }) => self.try_leader(leader, name, &read).await,
+                _ => {
+                    self.counters.inc(Counter::ClusterSilent);
+                    return HeadSought::Nowhere;
+                }
+            };
+            match tried {
+                Tried::Found(found) => return HeadSought::Found(found),
+                Tried::Alone | Tried::Lost => return HeadSought::Nowhere,
+                // The coordinator knows better now.
+                Tried::NotThere => {}
+            }
+        }
+        HeadSought::Nowhere
+    }
+
+    /// One after the other. Who can't be reached may be by others: nothing is told.
+    async fn try_holders<T>(
+        &self,
+        holders: Vec<Peer>,
+        name: SegmentName,
+        read: impl Fn(&PeerHead) -> Option<T>,
+    ) -> Tried<T> {
+        let mut tried = Tried::Lost;
+        for holder in holders {
+            match self.try_peer(holder, name, &read).await {
+                Tried::NotThere => {
+                    self.tell_head_not_there(name, holder);
+                    tried = Tried::NotThere;
+                }
+                Tried::Lost => {}
+                found_or_alone => return found_or_alone,
+            }
+        }
+        tried
+    }
+
+    /// Whoever tells first that a leader is gone gets its lease.
+    async fn try_leader<T>(
+        &self,
+        leader: Peer,
+        name: SegmentName,
+        read: impl Fn(&PeerHead) -> Option<T>,
+    ) -> Tried<T> {
+        match self.try_peer(leader, name, read).await {
+            Tried::NotThere | Tried::Lost => {
+                self.tell_head_not_there(name, leader);
+                Tried::NotThere
+            }
+            found_or_alone => found_or_alone,
+        }
+    }
+
+    async fn try_peer<T>(
+        &self,
+        peer: Peer,
+        name: SegmentName,
+        read: impl Fn(&PeerHead) -> Option<T>,
+    ) -> Tried<T> {
+        let error = match self.head_of(peer, name).await {
+            Ok(peer_head) => return read(&peer_head).map_or(Tried::NotThere, Tried::Found),
+            Err(error) => error,
+        };
+        tracing::debug!(%error, "a head was not fetched from another node");
+        match end_of(&error) {
+            End::Refused(Refusal::NotThere) => Tried::NotThere,
+            End::Refused(Refusal::OriginFailed | Refusal::Mismatch) | End::Crowded => Tried::Alone,
+            _ => Tried::Lost,
+        }
+    }
+
+    fn tell_head_not_there(&self, name: SegmentName, peer: Peer) {
+        self.counters.inc(Counter::ClusterDirectoryError);
+        self.cluster.tell_not_there(name, peer);
+    }
+
+    /// Asks a coordinator that has just started for as long as it takes.
+    async fn ask_for_head(&self, name: SegmentName) -> Event<Peer> {
+        for _ in 0..LATERS_MAX {
+            match self.cluster.ask(name, 0).await {
+                Event::Answer(Reply::Later) => {
+                    tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
+                }
+                event => return event,
+            }
+        }
+        self.cluster.ask(name, 0).await
+    }
+
+    /// Waits for a node that waits for an origin.
+    async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<PeerHead, PeerError> {
+        let mut waits = 0;
+        loop {
+            let asked = ask_head(&self.pool, peer, name).await;
+            match asked.as_ref().map_err(end_of) {
+                // It has waited for us.
+                Err(End::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
+                Err(End::Crowded) if waits < HEAD_WAITS_MAX => {
+                    tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
+                }
+                _ => return asked,
+            }
+            waits += 1;
+        }
+    }
+}
+
+/// What `peer` says of the object or file of this head name.
+pub(super) async fn ask_head(
+    pool: &PeerPool,
+    peer: Peer,
+    name: SegmentName,
+) -> Result<PeerHead, PeerError> {
+    match pool.ask(peer.address, &PeerRequest::Head { name }).await? {
+        PeerReply::Head { fresh_ms, head } => Ok(PeerHead { fresh_ms, head }),
+        _ => Err(PeerError::Unexpected),
+    }
+}

@@ -1,0 +1,292 @@
+//! This node's part in the cluster cache.
+//!
+//! ```text
+//!   Source::segment --miss--> fill (a task of the worker, never of a client)
+//!                              | what next? Fetcher
+//!            ask, tell         v              bytes
+//!   CoordinatorLinks <- Cluster, PeerPool ---------> other nodes, origin
+//!    | (thread of links)                                     ^
+//!    v                                                       | fetch
+//!   coordinators                     PeerServer (per worker) <--- other nodes
+//! ```
+//!
+//! Invariants: names say version and place, so bytes by name are the right ones
+//! or none; a fill ends with all bytes or its readers are told; a lease that was
+//! granted is told to have ended.
+
+mod client;
+mod coordinator_links;
+mod head;
+mod offer;
+mod owners;
+mod part;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use skep_config::Config;
+use skep_directory::{Event, RendezvousHash, Reply};
+use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
+use skep_segments::Store;
+use skep_serve::monotonic_ms;
+use skep_units::Now;
+use skep_wire::cache::link::MemberId;
+use skep_wire::cache::{Identity, LeaseId, SegmentName};
+use skep_wire::message::Name;
+use skep_wire::seal::PeerId;
+use tokio::sync::oneshot;
+
+use crate::backend::partition::Announced;
+use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
+use crate::model::peer::Peer;
+use crate::model::purges::Purges;
+pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
+use coordinator_links::CoordinatorLinks;
+pub(crate) use head::{HeadLease, HeadSought};
+use owners::Owners;
+pub(crate) use part::PartSought;
+pub use server::PeerServer;
+
+/// What a node needs to take part.
+pub struct ClusterParts {
+    /// Who this machine is among those that hold the cluster's key.
+    pub identity: Identity,
+    /// Where other nodes reach this one.
+    pub address: SocketAddr,
+}
+
+/// The nodes as they were last known; used while no coordinator answers.
+#[derive(Default)]
+pub(crate) struct View {
+    /// All, this one included.
+    rendezvous: Option<RendezvousHash<Peer>>,
+    /// The same.
+    peers: Vec<Peer>,
+    is_linked: bool,
+    /// Since when it is linked with who answers, in milliseconds of the
+    /// monotonic clock.
+    linked_since_ms: u64,
+}
+
+/// Bytes that are to be sent, over all workers.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding(AtomicU64);
+
+/// See the module. All methods may be called from any thread.
+pub struct Cluster {
+    links: NodeLinks<Command>,
+    teller: Teller<Command>,
+    identity: Identity,
+    me: PeerId,
+    view: Arc<ArcSwap<View>>,
+    /// The nodes of the config.
+    configured: ArcSwap<Vec<Peer>>,
+    /// What this node says that it has on its disk.
+    announced: Arc<Announced>,
+    /// Who has most room for sole replicas, as a coordinator told last.
+    roomiest: Arc<ArcSwapOption<Peer>>,
+    counts: Arc<StreamCounts>,
+    owners: Owners,
+    /// Bytes that other nodes are being sent.
+    sending: Arc<Outstanding>,
+    outstanding_bytes_max: u64,
+    ask_timeout: Duration,
+    begun: Instant,
+}
+
+/// What workers want of the links' thread.
+enum Command {
+    Ask {
+        name: SegmentName,
+        bytes: u32,
+        answer: oneshot::Sender<Option<Reply<Peer>>>,
+    },
+    NotThere {
+        name: SegmentName,
+        holder: Peer,
+    },
+    Renew {
+        lease: LeaseId,
+    },
+    Ended {
+        lease: LeaseId,
+        is_held: bool,
+    },
+    /// Says what has come and gone, and then that it has.
+    Changes {
+        told: oneshot::Sender<()>,
+    },
+}
+
+impl Cluster {
+    /// Links this node with all coordinators of `config`.
+    ///
+    /// # Errors
+    /// If there is no thread to be had.
+    pub(crate) fn start(
+        config: &Config,
+        parts: ClusterParts,
+        store: &Arc<Store>,
+        announced: &Arc<Announced>,
+        purges: &Arc<Purges>,
+    ) -> std::io::Result<Arc<Self>> {
+        let view = Arc::<ArcSwap<View>>::default();
+        let identity = parts.identity.clone();
+        let roomiest = Arc::<ArcSwapOption<Peer>>::default();
+        let mut coordinators =
+            CoordinatorLinks::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
+        let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
+        let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
+        let links = NodeLinks::start(&settings, targets(config), handle)?;
+        Ok(Arc::new(Self {
+            teller: links.teller(),
+            me: identity.name().peer(),
+            identity,
+            view,
+            configured: ArcSwap::from_pointee(configured(config)),
+            announced: Arc::clone(announced),
+            roomiest,
+            counts: links.counts(),
+            owners: Owners::default(),
+            links,
+            sending: Arc::default(),
+            outstanding_bytes_max: config.cache.outstanding_bytes_max,
+            ask_timeout: Duration::from_millis(config.cache.coordinator_timeout_ms),
+            begun: Instant::now(),
+        }))
+    }
+
+    /// Links with the coordinators of a changed config.
+    pub(crate) fn reload(&self, config: &Config) {
+        self.links.set_targets(targets(config));
+        self.configured.store(Arc::new(configured(config)));
+    }
+
+    /// Whether any coordinator answers this node.
+    pub fn is_linked(&self) -> bool {
+        self.view.load().is_linked
+    }
+
+    /// Bytes that other nodes are being sent.
+    pub fn sending_bytes(&self) -> u64 {
+        self.sending.bytes()
+    }
+
+    /// Counts of the streams of this node.
+    pub fn counts(&self) -> &Arc<StreamCounts> {
+        &self.counts
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks where a segment is; silence is answered by its owner.
+    async fn ask(&self, name: SegmentName, bytes: u32) -> Event<Peer> {
+        self.await_first_link().await;
+        let (answer, mut answered) = oneshot::channel();
+        if self.teller.tell(Command::Ask { name, bytes, answer }).is_ok() {
+            let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
+            // Closed first, so that whoever answers later knows that nobody
+            // hears, and takes a lease back.
+            answered.close();
+            let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
+            if let Some(Ok(Some(reply))) = reply {
+                return Event::Answer(reply);
+            }
+        }
+        Event::NoAnswer { owner: self.owner(&name) }
+    }
+
+    /// Lets requests that come as soon as the node serves wait until it is linked:
+    /// it would read from origins what others have.
+    async fn await_first_link(&self) {
+        let (limit, pause) = (Duration::from_millis(FIRST_LINK_MS), LINK_TICK_MS / 2);
+        while !self.is_linked() && self.begun.elapsed() < limit {
+            tokio::time::sleep(Duration::from_millis(pause)).await;
+        }
+    }
+
+    /// Who owns a segment, if it is not this node.
+    fn owner(&self, name: &SegmentName) -> Option<Peer> {
+        let view = self.view.load();
+        let loads = self.owners.loads(Now(monotonic_ms()));
+        let owner = view.rendezvous.as_ref()?.owner(name, |peer| loads(peer.id))?;
+        Some(owner).filter(|owner| owner.id != self.me)
+    }
+
+    /// The node called `name`, if it is known.
+    fn peer(&self, name: &Name) -> Option<Peer> {
+        self.view.load().peers.iter().find(|peer| peer.id == name.peer()).copied()
+    }
+
+    /// The node with this number at the coordinator that answers.
+    fn member(&self, id: MemberId) -> Option<Peer> {
+        self.view.load().peers.iter().find(|peer| peer.member == id).copied()
+    }
+
+    /// Says that `peer` does not have what it was said to have.
+    fn tell_not_there(&self, name: SegmentName, peer: Peer) {
+        self.tell(Command::NotThere { name, holder: peer });
+    }
+
+    fn tell_renewed(&self, lease: LeaseId) {
+        self.tell(Command::Renew { lease });
+    }
+
+    fn tell_ended(&self, lease: LeaseId, is_held: bool) {
+        self.tell(Command::Ended { lease, is_held });
+    }
+
+    /// Tells coordinators at once what has come and gone.
+    async fn tell_changes(&self) {
+        let (told, is_told) = oneshot::channel();
+        self.tell(Command::Changes { told });
+        // Untold, it is told a little later.
+        drop(is_told.await);
+    }
+
+    fn tell(&self, command: Command) {
+        // Untold, the coordinator finds out by itself, a little later.
+        drop(self.teller.tell(command));
+    }
+}
+
+/// The coordinators of a config, the first of which counts most.
+fn targets(config: &Config) -> Vec<LinkTarget> {
+    let target = |dispatcher: &skep_config::Dispatcher| {
+        let name = Name::new(&dispatcher.name).ok()?;
+        Some(LinkTarget { name, address: dispatcher.address? })
+    };
+    config.dispatchers.iter().filter_map(target).collect()
+}
+
+/// The nodes of a config, this one included. No coordinator has numbered them.
+fn configured(config: &Config) -> Vec<Peer> {
+    let peer = |node: &skep_config::Node| {
+        let (id, address) = (Name::new(&node.name).ok()?.peer(), node.agent_address());
+        Some(Peer { id, address, link: LinkId(u64::MAX), member: MemberId::MAX })
+    };
+    config.nodes.iter().filter_map(peer).collect()
+}
+
+impl Outstanding {
+    fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, bytes: u64) {
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Passes sole replicas on to the node with most room, before they are lost (N-chance
+//! forwarding: Dahlin et al., "Cooperative caching", OSDI '94); before a primary replica
+//! leaves, has its successor promote the one that it holds.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_peer::stream::{PeerError, PeerPool};
+use skep_segments::{Offered, Segment, Store};
+use skep_telemetry::{CoreCounters, Counter};
+use skep_wire::cache::{PeerReply, PeerRequest, SegmentName};
+
+use super::client::fetch_chunks;
+use super::{Cluster, PeerClient};
+use crate::limits::OFFER_PAUSE_MS;
+use crate::model::peer::Peer;
+
+impl PeerClient {
+    /// Begins to offer what has just been evicted, unless somebody does.
+    pub(super) fn offer_if_wanted(&self, store: &Arc<Store>) {
+        if store.wants_offering() {
+            let offering = Offering {
+                cluster: Arc::clone(&self.cluster),
+                pool: Rc::clone(&self.pool),
+                counters: Arc::clone(&self.counters),
+                store: Arc::clone(store),
+            };
+            tokio::task::spawn_local(offering.run());
+        }
+    }
+
+    /// Gets a segment that `peer` has offered; tells whether all of it came.
+    pub(super) async fn take_over(&self, name: SegmentName, segment: &Segment, peer: Peer) -> bool {
+        let request = PeerRequest::Fetch { name, bytes: segment.len(), from: 0, origin: None };
+        let fetched = fetch_chunks(&self.pool, peer.address, &request, segment).await;
+        if let Err(error) = &fetched {
+            tracing::debug!(%error, "a sole replica was not taken over");
+        }
+        fetched.is_ok()
+    }
+}
+
+/// Offers what leaves, one after the other.
+struct Offering {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+    store: Arc<Store>,
+}
+
+impl Offering {
+    async fn run(self) {
+        while let Some(offered) = self.store.next_leaving() {
+            let is_taken = self.pass_on(&offered).await;
+            self.store.left(&offered.name);
+            self.counters.inc(match is_taken {
+                true => Counter::ClusterPassedOn,
+                false => Counter::ClusterNotPassedOn,
+            });
+            if !is_taken {
+                // Nobody has room, as far as is known: what else leaves is lost.
+                self.store.stop_offering();
+                tokio::time::sleep(Duration::from_millis(OFFER_PAUSE_MS)).await;
+            }
+        }
+    }
+
+    /// To the successor, which may still hold a replica, else to who has room.
+    async fn pass_on(&self, offered: &Offered) -> bool {
+        let successor = offered.successor.and_then(|successor| self.cluster.member(successor));
+        for peer in
+            [successor, self.cluster.roomiest.load_full().map(|it| *it)].into_iter().flatten()
+        {
+            if self.offer(peer, offered).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    async fn offer(&self, peer: Peer, offered: &Offered) -> bool {
+        let &Offered { name, bytes, chances, .. } = offered;
+        let offer = PeerRequest::Offer { name, bytes, chances };
+        match self.pool.ask(peer.address, &offer).await {
+            Ok(PeerReply::Taken) => true,
+            Ok(_) | Err(PeerError::Refused(_)) => false,
+            Err(error) => {
+                tracing::debug!(%error, "a sole replica was not passed on");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! Files of which other nodes have a part: who has one, and its bytes from there.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skep_directory::limits::OVERLOADED_WAIT_MS;
+use skep_directory::{End, Event, Reply};
+use skep_peer::stream::{PeerError, PeerPool};
+use skep_segments::{FetchError, FillSource, Segment};
+use skep_serve::monotonic_ms;
+use skep_telemetry::{CoreCounters, Counter};
+use skep_wire::cache::part::Head;
+use skep_wire::cache::{Origin, PeerRequest, Refusal, SegmentName};
+use tokio::task::JoinSet;
+
+use super::client::{SegmentOrigin, counter_of, end_of, fetch_chunks};
+use super::head::ask_head;
+use super::{Cluster, PeerClient};
+use crate::backend::origin::PeerHead;
+use crate::limits::{
+    HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
+};
+use crate::model::object::Object;
+use crate::model::peer::Peer;
+use crate::model::site::Site;
+
+/// What came of asking who has a file.
+#[expect(clippy::large_enum_variant, reason = "one at a time, and never kept")]
+pub(crate) enum PartSought {
+    /// This node, and what it has.
+    Found {
+        home: Peer,
+        head: Head,
+        /// For how long that may be used, in milliseconds.
+        fresh_ms: u64,
+    },
+    /// Nobody has it.
+    Nobody,
+    /// Who has it, or may have it, does not answer.
+    Unreachable,
+}
+
+/// Who has a file, as a coordinator told.
+enum Homes {
+    These(Vec<Peer>),
+    Nobody,
+    /// No coordinator answers, or it has not heard of all nodes' files yet.
+    Unknown,
+}
+
+impl PeerClient {
+    /// Asks for what other nodes have under a head name. Ends in a bounded time.
+    pub(crate) async fn seek_part(&self, name: SegmentName) -> PartSought {
+        let limit = Duration::from_millis(PART_SEEK_MS);
+        let sought = tokio::time::timeout(limit, self.seek_part_at_all(name)).await;
+        sought.unwrap_or(PartSought::Unreachable)
+    }
+
+    async fn seek_part_at_all(&self, name: SegmentName) -> PartSought {
+        for _ in 0..HEAD_ASKS_MAX {
+            let homes = match self.cluster.homes(name).await {
+                Homes::These(homes) => homes,
+                Homes::Nobody => return PartSought::Nobody,
+                Homes::Unknown => return self.ask_around(name).await,
+            };
+            for home in homes {
+                match part_of(&self.pool, home, name).await {
+                    Ok((head, fresh_ms)) => return PartSought::Found { home, head, fresh_ms },
+                    Err(PeerError::Refused(Refusal::NotThere)) => {
+                        self.counters.inc(Counter::ClusterDirectoryError);
+                        self.cluster.tell_not_there(name, home);
+                    }
+                    // It may be well; others may have it, too.
+                    Err(error) => tracing::debug!(%error, "a node does not say what it has"),
+                }
+            }
+        }
+        PartSought::Unreachable
+    }
+
+    /// Asks all nodes that are known, all at once.
+    async fn ask_around(&self, name: SegmentName) -> PartSought {
+        self.counters.inc(Counter::ClusterSilent);
+        let mut asked = JoinSet::new();
+        for peer in self.cluster.everybody().into_iter().take(PART_AROUND_MAX) {
+            let pool = Rc::clone(&self.pool);
+            asked.spawn_local(async move { (peer, part_of(&pool, peer, name).await) });
+        }
+        let mut sought = PartSought::Nobody;
+        while let Some(answered) = asked.join_next().await {
+            match answered {
+                Ok((home, Ok((head, fresh_ms)))) => {
+                    return PartSought::Found { home, head, fresh_ms };
+                }
+                Ok((_, Err(PeerError::Refused(Refusal::NotThere)))) => {}
+                Ok(_) | Err(_) => sought = PartSought::Unreachable,
+            }
+        }
+        sought
+    }
+
+    /// What fills segment `index` of a file that another node has.
+    pub(crate) fn home_file(&self, site: &Site, object: &Object, index: u32) -> Option<HomeFile> {
+        let (relative, home) = object.elsewhere()?;
+        Some(HomeFile {
+            cluster: Arc::clone(&self.cluster),
+            pool: Rc::clone(&self.pool),
+            counters: Arc::clone(&self.counters),
+            name: object.segment_name(index),
+            head: site.part_head_name(relative),
+            origin: Origin {
+                site: site.short_key,
+                path: relative.to_vec(),
+                version: object.tag().to_vec(),
+                purged: object.purged(),
+                object_bytes: object.bytes(),
+                index,
+                has_lease: false,
+            },
+            home,
+        })
+    }
+}
+
+/// What `home` has under a head name, and for how long that may be used.
+async fn part_of(pool: &PeerPool, home: Peer, name: SegmentName) -> Result<(Head, u64), PeerError> {
+    let PeerHead { fresh_ms, head } = ask_head(pool, home, name).await?;
+    let head = Head::read(&head).ok_or(PeerError::Unexpected)?;
+    Ok((head, fresh_ms))
+}
+
+impl Cluster {
+    /// Who has a file, by its head name.
+    async fn homes(&self, name: SegmentName) -> Homes {
+        // By asking, this node says that it has nothing of that name.
+        self.announced.doubt(name);
+        let homes = match self.ask(name, 0).await {
+            Event::Answer(Reply::Have { holders }) => return Homes::These(holders),
+            Event::Answer(Reply::Grant { lease }) => {
+                self.tell_ended(lease, false);
+                Homes::Nobody
+            }
+            // Another one is just being told that nobody has it.
+            Event::Answer(Reply::Busy { .. }) => Homes::Nobody,
+            _ => return Homes::Unknown,
+        };
+        let settled_ms = self.view.load().linked_since_ms + PART_SETTLED_MS;
+        if monotonic_ms() < settled_ms { Homes::Unknown } else { homes }
+    }
+
+    /// All other nodes that are known: by a coordinator or from the config.
+    fn everybody(&self) -> Vec<Peer> {
+        let mut all: Vec<_> = self.view.load().peers.clone();
+        for peer in &**self.configured.load() {
+            if !all.contains(peer) {
+                all.push(*peer);
+            }
+        }
+        all.retain(|peer| peer.id != self.me);
+        all
+    }
+}
+
+/// A segment of a file on another node's disk.
+pub(crate) struct HomeFile {
+    cluster: Arc<Cluster>,
+    pool: Rc<PeerPool>,
+    counters: Arc<CoreCounters>,
+    name: SegmentName,
+    /// The file's head name.
+    head: SegmentName,
+    origin: Origin,
+    /// Who had it when its head was asked for.
+    home: Peer,
+}
+
+impl HomeFile {
+    /// Gets from `home` what the segment lacks, in the version that its name says.
+    async fn read_from(&self, home: Peer, segment: &Segment) -> Result<(), PeerError> {
+        segment.set_fill_source(FillSource::RemoteFill { id: home.id });
+        let mut waits = 0;
+        loop {
+            let request = PeerRequest::Fetch {
+                name: self.name,
+                bytes: segment.len(),
+                from: segment.filled(),
+                origin: Some(self.origin.clone()),
+            };
+            let fetched = fetch_chunks(&self.pool, home.address, &request, segment).await;
+            match fetched {
+                Err(error) if is_of_load(&error) && waits < PART_WAITS_MAX => {
+                    tokio::time::sleep(Duration::from_millis(OVERLOADED_WAIT_MS << waits)).await;
+                    waits += 1;
+                }
+                fetched => return fetched,
+            }
+        }
+    }
+
+    /// Another node that says that it has the file.
+    async fn another_home(&self, tried: &[Peer]) -> Option<Peer> {
+        let homes = match self.cluster.homes(self.head).await {
+            Homes::These(homes) => homes,
+            Homes::Nobody => return None,
+            Homes::Unknown => self.cluster.everybody(),
+        };
+        homes.into_iter().find(|home| !tried.contains(home))
+    }
+}
+
+/// Whether it may go better in a moment.
+fn is_of_load(error: &PeerError) -> bool {
+    matches!(end_of(error), End::Refused(Refusal::Overloaded) | End::Crowded)
+}
+
+impl SegmentOrigin for HomeFile {
+    async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
+        let mut tried = Vec::new();
+        let mut next = Some(self.home);
+        while let Some(home) = next {
+            match self.read_from(home, &segment).await {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    tracing::debug!(%error, "a segment was not fetched from the node that has its file");
+                    let counter = counter_of(end_of(&error));
+                    counter.into_iter().for_each(|counter| self.counters.inc(counter));
+                }
+            }
+            tried.push(home);
+            let may_go_on = tried.len() < PART_HOMES_MAX;
+            next = if may_go_on { self.another_home(&tried).await } else { None };
+        }
+        Err(FetchError::Peer)
+    }
+
+    fn described(&self, _: bool) -> Option<Origin> {
+        // Only a node that has the file could make use of it.
+        None
+    }
+}

@@ -1,0 +1,291 @@
+//! The server of other nodes' requests: for segments, for heads, and to take segments
+//! over.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use skep_directory::keep::accepts;
+use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
+use skep_segments::{Acquired, Segment, Store, Wanted};
+use skep_serve::monotonic_ms;
+use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
+use skep_wire::cache::part::Head;
+use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
+use skep_wire::message::Name;
+
+use super::{Cluster, Outstanding, PeerClient, SegmentOrigin};
+use crate::backend::files::catalog::{Catalog, Located};
+use crate::backend::files::file::SharedFile;
+use crate::backend::origin::{PeerHead, RemoteSegment};
+use crate::backend::partition::{Announced, Place, head_of};
+use crate::disk::DiskError;
+use crate::disk::pool::pool;
+use crate::http::handler::NodeHandler;
+use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
+
+/// Answers requests of other nodes on one worker.
+pub struct PeerServer {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) catalog: Arc<ArcSwap<Catalog>>,
+    pub(crate) announced: Arc<Announced>,
+    pub(crate) peer_client: PeerClient,
+    /// Of this worker: its way to origins.
+    pub(crate) handler: Rc<NodeHandler>,
+    pub(crate) counters: Arc<CoreCounters>,
+    /// Of all workers: it knows what clients are owed.
+    pub(crate) registry: Arc<Registry>,
+}
+
+impl PeerServer {
+    async fn fetch(
+        &self,
+        peer: &Name,
+        (name, bytes, from): (SegmentName, u32, u32),
+        origin: Option<Origin>,
+    ) -> Result<Serving, Refusal> {
+        let is_here = origin.as_ref().is_some_and(|origin| self.is_of_part(origin));
+        if self.is_overloaded(is_here) {
+            self.counters.inc(Counter::PeerOverloaded);
+            return Err(Refusal::Overloaded);
+        }
+        let found = match (self.store.find(name), origin) {
+            // Who asks for what is on this disk must not wait for what this node
+            // gets from others: they may wait for who asks.
+            (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
+            (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
+            (None, Some(origin)) if origin.has_lease && !self.accepts(bytes) => {
+                return Err(Refusal::NotWanted);
+            }
+            (None, Some(origin)) => self.fill(name, bytes, origin).await,
+            (None, None) => None,
+        };
+        let Some(segment) = found else {
+            self.counters.inc(Counter::PeerNotThere);
+            return Err(Refusal::NotThere);
+        };
+        if segment.len() != bytes || segment.checksum(0).is_none() {
+            return Err(Refusal::Mismatch);
+        }
+        self.counters.inc(Counter::PeerServed);
+        Ok(Serving::new(segment, self, u64::from(bytes - from)))
+    }
+
+    /// Whether there is room for a remote fill of so many bytes, for a node that has none.
+    fn accepts(&self, bytes: u32) -> bool {
+        self.store.may_fill() && accepts(self.store.room(), bytes)
+    }
+
+    /// Whether this node has so much to send that others had better ask elsewhere.
+    /// What `is_here`, on this disk, they may find nowhere else: clients do not
+    /// keep them from it.
+    fn is_overloaded(&self, is_here: bool) -> bool {
+        let clients = match is_here {
+            true => 0,
+            false => self.registry.gauge(CoreGauge::BytesOutstanding) / CLIENT_BYTES_PART,
+        };
+        self.cluster.sending.bytes() + clients > self.cluster.outstanding_bytes_max
+    }
+
+    async fn head(&self, name: SegmentName) -> PeerReply {
+        let catalog = self.catalog.load_full();
+        if let Some(place) = self.announced.find(name) {
+            return self.head_of_part(&catalog, name, &place).await;
+        }
+        match catalog.origin_heads().head_for_peer(name).await {
+            Ok(PeerHead { fresh_ms, head }) => PeerReply::Head { fresh_ms, head },
+            Err(refusal) => PeerReply::Refused(refusal),
+        }
+    }
+
+    /// What is on this node's disk at a place that it has announced.
+    async fn head_of_part(
+        &self,
+        catalog: &Arc<Catalog>,
+        name: SegmentName,
+        place: &Place,
+    ) -> PeerReply {
+        let not_there = PeerReply::Refused(Refusal::NotThere);
+        let Some(site) = catalog.sites().by_key(place.site) else { return not_there };
+        let path = [b"/", &*place.relative].concat();
+        let head = match catalog.locate_or_wait(site, &path).await {
+            // Others would keep it.
+            Ok(Located::Resource(resource, _)) if !resource.is_settled() => None,
+            Ok(Located::Resource(resource, _)) => {
+                resource.mark_used();
+                let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());
+                head_of(&resource.variants).map(|head| (head, fresh_ms))
+            }
+            Ok(Located::NeedsSlash | Located::Directory) => Some((Head::Folder, 0)),
+            Err(DiskError::Forbidden) => Some((Head::Forbidden, 0)),
+            Err(DiskError::NotFound) => {
+                self.announced.doubt(name);
+                return not_there;
+            }
+            Err(_) => None,
+        };
+        match head {
+            Some((head, fresh_ms)) => PeerReply::Head { fresh_ms, head: head.to_bytes() },
+            None => PeerReply::Refused(Refusal::OriginFailed),
+        }
+    }
+
+    /// Whether that is of a site of which each node has a part.
+    fn is_of_part(&self, origin: &Origin) -> bool {
+        let catalog = self.catalog.load();
+        catalog.sites().by_key(origin.site).is_some_and(|site| site.is_part)
+    }
+
+    /// Takes a sole replica over from `peer`, where it would be lost.
+    async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
+        let limit = Duration::from_millis(OFFER_WAIT_MS);
+        let taken = tokio::time::timeout(limit, self.takes(peer, name, bytes, chances)).await;
+        if taken != Ok(true) {
+            return PeerReply::Refused(Refusal::NotWanted);
+        }
+        // Before who offered it says that it has it no more.
+        self.cluster.tell_changes().await;
+        PeerReply::Taken
+    }
+
+    async fn takes(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> bool {
+        if self.promote_replica(&name).await {
+            return true;
+        }
+        let from = self.cluster.peer(peer).filter(|_| accepts(self.store.room(), bytes));
+        let wanted = Wanted { name, bytes, has_more: false };
+        let segment = from.and_then(|_| self.store.room_for(wanted));
+        let Some((from, segment)) = from.zip(segment) else { return false };
+        segment.set_chances(chances);
+        let is_whole = self.peer_client.take_over(name, &segment, from).await;
+        let is_taken =
+            is_whole && (self.store.take_in(name, &segment) || self.promote_replica(&name).await);
+        if is_taken {
+            self.counters.inc(Counter::PeerTakenOver);
+        }
+        is_taken
+    }
+
+    /// Promotes this node's replica of a segment, if it has one: from now on it keeps it.
+    /// If it is on its way here that has to end first: it may come from who offers it, who
+    /// must not let it go before.
+    async fn promote_replica(&self, name: &SegmentName) -> bool {
+        if let Some(segment) = self.store.growing(name) {
+            let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
+            while whole.is_ok() && self.store.growing(name).is_some() {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.store.promote_replica(name)
+    }
+
+    /// Fills a segment for another node.
+    async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
+        let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
+        let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
+        let catalog = self.catalog.load_full();
+        let site = catalog.sites().by_key(origin.site)?;
+        if site.remote.is_some() {
+            let remotes = self.handler.remotes();
+            let segment = RemoteSegment::described_by(&origin, name, site, &remotes).await?;
+            return Some(self.begin(wanted, segment, why));
+        }
+        let (site, counters) = (Arc::clone(site), Arc::clone(&self.counters));
+        let look = move || SharedFile::described_by(&origin, name, &site, &counters);
+        let file = pool(move || Ok(look())).await.ok().flatten()?;
+        Some(self.begin(wanted, file, why))
+    }
+
+    fn why(&self, origin: &Origin) -> Why {
+        match origin.has_lease {
+            true => Why::HasRoom,
+            false if self.is_of_part(origin) => Why::HasFile,
+            false => Why::IsOwner,
+        }
+    }
+
+    fn begin(&self, wanted: Wanted, origin: impl SegmentOrigin, why: Why) -> Arc<Segment> {
+        let filler = match self.store.acquire(wanted) {
+            Acquired::Ready(segment) | Acquired::Growing(segment) => return segment,
+            Acquired::Fill(filler) => filler,
+        };
+        let segment = Arc::clone(filler.segment());
+        match why {
+            Why::HasRoom => self.peer_client.fill_from_origin(filler, origin),
+            Why::HasFile => self.peer_client.fill_from_disk(filler, origin),
+            Why::IsOwner => self.peer_client.fill_for_peer(filler, origin),
+        }
+        segment
+    }
+}
+
+/// Why another node has this one fill a segment.
+#[derive(Clone, Copy)]
+enum Why {
+    /// The other has the lease, and no room: a remote fill.
+    HasRoom,
+    /// The file is on this node's disk.
+    HasFile,
+    /// The other takes this node for its owner.
+    IsOwner,
+}
+
+impl PeerHandler for PeerServer {
+    type Source = Serving;
+
+    async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Serving> {
+        let served = match request {
+            PeerRequest::Fetch { name, bytes, from, origin } => {
+                self.fetch(peer, (name, bytes, from), origin).await
+            }
+            PeerRequest::Head { name } => return PeerAnswer::Reply(self.head(name).await),
+            PeerRequest::Offer { name, bytes, chances } => {
+                return PeerAnswer::Reply(self.offered(peer, name, bytes, chances).await);
+            }
+        };
+        match served {
+            Ok(serving) => PeerAnswer::Coming(serving),
+            Err(refusal) => PeerAnswer::Reply(PeerReply::Refused(refusal)),
+        }
+    }
+}
+
+/// A segment on its way to another node.
+pub struct Serving {
+    segment: Arc<Segment>,
+    sending: Arc<Outstanding>,
+    counters: Arc<CoreCounters>,
+    bytes: u64,
+}
+
+impl Serving {
+    fn new(segment: Arc<Segment>, server: &PeerServer, bytes: u64) -> Self {
+        let sending = Arc::clone(&server.cluster.sending);
+        sending.add(bytes);
+        Self { segment, sending, counters: Arc::clone(&server.counters), bytes }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.sending.sub(self.bytes);
+    }
+}
+
+impl ChunkSource for Serving {
+    fn poll_chunk(
+        &mut self,
+        cx: &mut Context<'_>,
+        start: u32,
+        end: u32,
+    ) -> Poll<Result<Chunk, SourceFailed>> {
+        let filled = ready!(self.segment.poll_more(cx, end - 1)).map_err(|_| SourceFailed)?;
+        debug_assert!(filled >= end, "chunks come whole");
+        self.counters.add(Counter::PeerSentBytes, u64::from(end - start));
+        Poll::Ready(self.segment.shared_chunk(start, end).ok_or(SourceFailed))
+    }
+}

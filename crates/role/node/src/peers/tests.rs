@@ -1,0 +1,197 @@
+//! What `CoordinatorLinks` says, as a coordinator at the other end of a link hears it.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+use std::cell::Cell;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use skep_directory::{Coordinator, Hello, Settings};
+use skep_peer::stream::{
+    LinkEvent, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox, StreamCount,
+};
+use skep_segments::Store;
+use skep_units::Now;
+use skep_wire::cache::{
+    Identity, PurgeNews, PurgeStamp, PurgeWhat, SegmentName, ToCoordinator, ToNode,
+};
+use skep_wire::message::Name;
+use skep_wire::seal::Key;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::{ClusterParts, Command, renewing};
+use crate::backend::partition::{Announced, Place};
+use crate::limits::LINK_TICK_MS;
+use crate::model::purges::Purges;
+use crate::peers::coordinator_links::CoordinatorLinks;
+
+/// How long a wait that must end well may take: far more than it does.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn name(text: &str) -> Name {
+    Name::new(text).unwrap()
+}
+
+/// A machine that is held up loses no link.
+fn settings(own: &str) -> LinkSettings {
+    let key = Key::from_text("a secret of thirty-two characters").unwrap();
+    let usual = LinkSettings::new(Identity::new(&key, "hive", &name(own)), LINK_TICK_MS);
+    LinkSettings { silence_ms: 20_000, ..usual }
+}
+
+fn place(number: u32) -> (SegmentName, Place) {
+    let mut name = [0; 16];
+    name[..4].copy_from_slice(&number.to_le_bytes());
+    // The directory takes them for random.
+    name[8..]
+        .copy_from_slice(&(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
+    (SegmentName(name), Place { site: 1, relative: Box::default() })
+}
+
+/// A coordinator that nodes link with.
+struct Gate {
+    server: LinkServer<ToNode>,
+    heard: Receiver<Heard>,
+}
+
+/// What it has to tell of its only node.
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Linked,
+    /// Its inventory is whole, and it holds so many.
+    Holds(u64),
+    Purged(PurgeStamp),
+    Lost(Lost),
+}
+
+impl Gate {
+    fn start() -> Self {
+        let (tell, heard) = sync_channel(100_000);
+        let mut core = Coordinator::new(Settings::default(), 1);
+        core.set_stage(Some(1));
+        let mut member = None;
+        let handle = move |event, outbox: &mut Outbox<ToNode>| {
+            let news = match event {
+                LinkEvent::Up { .. } => Heard::Linked,
+                LinkEvent::Down { why, .. } => Heard::Lost(why),
+                LinkEvent::Told(message) => return outbox.send_all(&message),
+                LinkEvent::Received { message: ToCoordinator::Purged { stamp, .. }, .. } => {
+                    Heard::Purged(stamp)
+                }
+                LinkEvent::Received { message, .. } => {
+                    if let ToCoordinator::Hello { name, address, capacity_bytes } = message {
+                        let joined = core.joined(Hello { name, address, capacity_bytes });
+                        member = joined.map(|it| it.link);
+                    } else {
+                        core.heard(Now(0), member.unwrap(), message);
+                    }
+                    let known = core.members().next().filter(|it| it.is_complete);
+                    let Some(known) = known else { return };
+                    Heard::Holds(known.segments)
+                }
+                _ => return,
+            };
+            tell.send(news).unwrap();
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = LinkServer::start(&settings("gate"), listener, handle).unwrap();
+        Self { server, heard }
+    }
+
+    /// Waits for all of these, in any order.
+    fn wait_for(&self, mut wanted: Vec<Heard>) {
+        while !wanted.is_empty() {
+            let heard = self.heard.recv_timeout(PATIENCE);
+            let heard = heard.unwrap_or_else(|_| panic!("waits for {wanted:?}"));
+            assert!(!matches!(heard, Heard::Lost(_)), "{heard:?}");
+            wanted.retain(|it| *it != heard);
+        }
+    }
+}
+
+/// A node that announces places, linked with `gate`.
+struct Linked {
+    announced: Arc<Announced>,
+    purges: Arc<Purges>,
+    links: NodeLinks<Command>,
+}
+
+impl Linked {
+    fn start(gate: &Gate, settings: &LinkSettings, places: u32) -> Self {
+        let (announced, purges) = (Arc::<Announced>::default(), Arc::<Purges>::default());
+        announced.add(announced.begin(), (0..places).map(place));
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        let parts = ClusterParts { identity: settings.identity.clone(), address };
+        let (view, roomiest) = (Arc::default(), Arc::default());
+        let store = Store::new(1 << 20, usize::MAX, true);
+        let mut coordinators =
+            CoordinatorLinks::new(parts, store, &announced, &purges, &view, &roomiest);
+        let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];
+        let handle = move |event, outbox: &mut _| coordinators.handle(event, outbox);
+        let links = NodeLinks::start(settings, targets, handle).unwrap();
+        Self { announced, purges, links }
+    }
+}
+
+#[test]
+fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
+    const PLACES: u32 = 200_000;
+    let gate = Gate::start();
+    let small = LinkSettings { queue_bytes_max: 1024 * 1024, ..settings("node") };
+    let node = Linked::start(&gate, &small, PLACES);
+    gate.wait_for(vec![Heard::Linked]);
+    // Of the same inventory, before or behind it.
+    let term = node.announced.begin();
+    node.announced.remove(term, (0..1_000).map(|number| place(number * 100).0));
+    node.announced.add(term, (PLACES..PLACES + 5_000).map(place));
+    let stamp = PurgeStamp(7);
+    let purges = vec![(PurgeWhat::Tag("shop".into()), stamp)];
+    let news = PurgeNews { purges, ..PurgeNews::default() };
+    gate.server.teller().tell(ToNode::Purges(news)).unwrap();
+    let places = u64::from(PLACES) - 1_000 + 5_000;
+    gate.wait_for(vec![Heard::Purged(stamp), Heard::Holds(places)]);
+    assert_eq!(node.purges.newest(), stamp);
+    assert_eq!(node.links.counts().of(StreamCount::Overflown), 0);
+}
+
+#[test]
+fn what_was_taken_over_can_be_told_at_once() {
+    let gate = Gate::start();
+    let node = Linked::start(&gate, &LinkSettings { tick_ms: 3_600_000, ..settings("node") }, 1);
+    gate.wait_for(vec![Heard::Holds(1)]);
+    node.announced.add(node.announced.begin(), (1..2).map(place));
+    let (told, is_told) = oneshot::channel();
+    assert!(node.links.teller().tell(Command::Changes { told }).is_ok());
+    is_told.blocking_recv().unwrap();
+    gate.wait_for(vec![Heard::Holds(2)]);
+}
+
+/// The origin is slower than a lease lasts without a word.
+#[test]
+fn a_lease_is_renewed_as_long_as_its_fill_takes() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (renewed, enough) = (Cell::new(0), Notify::new());
+    let renew = || {
+        renewed.set(renewed.get() + 1);
+        if renewed.get() == 3 {
+            enough.notify_one();
+        }
+    };
+    runtime.block_on(renewing(enough.notified(), renew));
+    assert_eq!(renewed.get(), 3);
+}
+
+/// Not a test: how long the largest inventory takes. `--ignored --nocapture`, in release.
+#[test]
+#[ignore = "prints figures"]
+fn figures() {
+    const PLACES: u32 = 4_000_000;
+    let gate = Gate::start();
+    let _node = Linked::start(&gate, &settings("node"), PLACES);
+    gate.wait_for(vec![Heard::Linked]);
+    let began = Instant::now();
+    gate.wait_for(vec![Heard::Holds(u64::from(PLACES))]);
+    println!("{PLACES} names told in {:?}", began.elapsed());
+}

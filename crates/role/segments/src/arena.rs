@@ -1,0 +1,235 @@
+//! Where the bytes of larger segments live: regions, each a memory file on
+//! huge pages, filled from front to back.
+//!
+//! ```text
+//!  region 1 |seg a|seg b|  dead |seg d|          a region's memory goes when
+//!  region 2 |seg e|seg f|..free..   <- current   its last segment has gone
+//! ```
+//!
+//! A byte of a region is written once: its pages may sit in a socket's queue
+//! long after they count as sent, and overwriting them would change what a
+//! client gets. So space is never reused in place; [`crate::store`] moves the
+//! last few segments of a thin region elsewhere and lets the region go.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use skep_memory::{HUGE_PAGE_BYTES, memory_file, use_huge_pages};
+use skep_wire::cache::SegmentName;
+
+use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
+
+/// Memory that a store takes. Of segments: what the index holds, what only replies
+/// still pin, and what regions waste; beside them what is remembered of objects.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    all_bytes: AtomicU64,
+    /// Of these, those of segments.
+    segment_bytes: AtomicU64,
+    /// Of all, those of regions: not part of what the system calls resident.
+    region_bytes: AtomicU64,
+    /// Beside them, those of heads.
+    pub heads_bytes: AtomicU64,
+    /// Those of the workers' indexes.
+    pub worker_index_bytes: AtomicU64,
+}
+
+impl Ledger {
+    /// Bytes of segments and regions.
+    pub fn bytes(&self) -> u64 {
+        self.all_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes beside those.
+    pub fn meta_bytes(&self) -> u64 {
+        self.heads_bytes.load(Ordering::Relaxed) + self.worker_index_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of segments, in an index or not.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of memory files.
+    pub fn region_bytes(&self) -> u64 {
+        self.region_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A segment takes memory of its own.
+    pub fn take(&self, bytes: u64) {
+        self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.segment_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A segment gives its memory back.
+    pub fn give_back(&self, bytes: u64) {
+        self.all_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.segment_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A reply that is made for one client takes memory, until what this gives is dropped.
+    pub fn hold(self: &Arc<Self>, bytes: u64) -> impl Drop + use<> {
+        struct Held(Arc<Ledger>, u64);
+        impl Drop for Held {
+            fn drop(&mut self) {
+                self.0.give_back(self.1);
+            }
+        }
+        self.take(bytes);
+        Held(Arc::clone(self), bytes)
+    }
+}
+
+/// A memory file that segments share.
+#[derive(Debug)]
+pub struct Region {
+    file: File,
+    bytes: u32,
+    live_bytes: AtomicU32,
+    /// Segments that were placed here, dead ones included.
+    keys: Mutex<Vec<SegmentName>>,
+    ledger: Arc<Ledger>,
+}
+
+impl Region {
+    fn new(bytes: u32, ledger: &Arc<Ledger>) -> io::Result<Self> {
+        let file = memory_file(u64::from(bytes))?;
+        if u64::from(bytes).is_multiple_of(HUGE_PAGE_BYTES) {
+            // Without huge pages it works as well, a little dearer.
+            let _ = use_huge_pages(&file, u64::from(bytes));
+        }
+        ledger.all_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        ledger.region_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+        let (live_bytes, keys) = (AtomicU32::new(0), Mutex::default());
+        Ok(Self { file, bytes, live_bytes, keys, ledger: Arc::clone(ledger) })
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// The share of this region that is of use, in thousandths.
+    pub fn live_permille(&self) -> u32 {
+        (u64::from(self.live_bytes.load(Ordering::Relaxed)) * 1000 / u64::from(self.bytes)) as u32
+    }
+
+    /// Names of what was placed here.
+    pub fn keys(&self) -> Vec<SegmentName> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.ledger.all_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
+        self.ledger.region_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
+    }
+}
+
+/// A segment's place in a region.
+#[derive(Debug)]
+pub struct Place {
+    region: Arc<Region>,
+    offset: u32,
+    bytes: u32,
+}
+
+impl Place {
+    /// The region.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// The file, and where in it the segment begins.
+    pub fn file(&self) -> (BorrowedFd<'_>, u64) {
+        (self.region.file.as_fd(), u64::from(self.offset))
+    }
+
+    /// Writes bytes that were not written before.
+    pub fn write(&self, bytes: &[u8], at: u32) -> io::Result<()> {
+        debug_assert!(at as usize + bytes.len() <= self.bytes as usize, "within the place");
+        self.region.file.write_all_at(bytes, u64::from(self.offset + at))
+    }
+
+    /// Reads bytes back, to move them.
+    pub fn read(&self, bytes: &mut [u8], at: u32) -> io::Result<()> {
+        self.region.file.read_exact_at(bytes, u64::from(self.offset + at))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.region.live_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.region.ledger.segment_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
+    }
+}
+
+/// All regions of a store.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    ledger: Arc<Ledger>,
+    /// The region that is being filled, and how far.
+    current: Option<(Arc<Region>, u32)>,
+    regions: Vec<Weak<Region>>,
+    /// Each region takes a descriptor.
+    regions_max: usize,
+}
+
+impl Arena {
+    /// No region yet; at most `regions_max`.
+    pub(crate) fn new(ledger: &Arc<Ledger>, regions_max: usize) -> Self {
+        Self { ledger: Arc::clone(ledger), current: None, regions: Vec::new(), regions_max }
+    }
+
+    /// A place for `bytes` bytes of the segment `key`. `None`: no memory file
+    /// can be had; the heap will do.
+    pub(crate) fn place(&mut self, key: SegmentName, bytes: u32) -> Option<Place> {
+        if bytes > REGION_SHARE_MAX {
+            // Fills a region, or would waste too much of a shared one.
+            return self.open(bytes).map(|region| settle(region, 0, bytes, key));
+        }
+        let fits = self.current.as_ref().is_some_and(|(_, used)| used + bytes <= REGION_BYTES);
+        if !fits {
+            self.current = None;
+            self.current = Some((self.open(REGION_BYTES)?, 0));
+        }
+        let (region, used) = self.current.as_mut()?;
+        let offset = *used;
+        // On a page of its own: pages are what the kernel counts.
+        *used += bytes.next_multiple_of(4096);
+        Some(settle(Arc::clone(region), offset, bytes, key))
+    }
+
+    /// The regions of which least is of use, the one being filled excepted.
+    pub(crate) fn thinnest(&mut self) -> Vec<Arc<Region>> {
+        self.regions.retain(|region| region.strong_count() > 0);
+        let current = self.current.as_ref().map(|(region, _)| Arc::as_ptr(region));
+        let mut regions: Vec<_> = self.regions.iter().filter_map(Weak::upgrade).collect();
+        regions.retain(|region| Some(Arc::as_ptr(region)) != current);
+        regions.sort_by_key(|region| region.live_permille());
+        regions
+    }
+
+    fn open(&mut self, bytes: u32) -> Option<Arc<Region>> {
+        if self.regions.len() >= self.regions_max {
+            self.regions.retain(|region| region.strong_count() > 0);
+            if self.regions.len() >= self.regions_max {
+                return None;
+            }
+        }
+        let region = Arc::new(Region::new(bytes, &self.ledger).ok()?);
+        self.regions.push(Arc::downgrade(&region));
+        Some(region)
+    }
+}
+
+fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: SegmentName) -> Place {
+    region.live_bytes.fetch_add(bytes, Ordering::Relaxed);
+    region.ledger.segment_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
+    region.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key);
+    Place { region, offset, bytes }
+}

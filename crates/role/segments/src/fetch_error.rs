@@ -1,0 +1,173 @@
+//! Why the bytes of an object cannot be had, by where they come from.
+//!
+//! One error from where it happens to the reply's status, its `Cache-Status`, the
+//! counters and the log: `docs/operate/troubleshooting.md` explains each cause.
+
+use rustix::io::Errno;
+use skep_telemetry::Counter;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FetchError {
+    /// This node's disk.
+    #[error(transparent)]
+    File(#[from] DiskError),
+    /// An origin of the site failed.
+    #[error("the origin failed ({fault})")]
+    Origin {
+        /// A word for what it did, as counters have it.
+        fault: &'static str,
+        /// The status of the reply that says so.
+        status: u16,
+    },
+    /// An origin answered that it is in trouble.
+    #[error("the origin answered {0}")]
+    OriginStatus(u16),
+    /// An origin has another version than the one that was begun, or changes faster
+    /// than it can be read.
+    #[error("the origin has another version by now")]
+    OriginChanged,
+    /// No other node that has the bytes answers.
+    #[error("no node that has the bytes answers")]
+    Peer,
+    /// No memory may be taken for the bytes now.
+    #[error("no memory for a reply")]
+    NoMemory,
+    /// The fill ended early: its worker did.
+    #[error("the fill ended early")]
+    Abandoned,
+}
+
+impl FetchError {
+    /// The status of the reply that says so.
+    pub fn status(self) -> u16 {
+        match self {
+            Self::File(DiskError::NotFound) => 404,
+            Self::File(DiskError::Forbidden) => 403,
+            Self::File(DiskError::Exhausted | DiskError::Changed) => 503,
+            Self::File(DiskError::WouldBlock | DiskError::Failed(_)) => 500,
+            Self::Origin { status, .. } | Self::OriginStatus(status) => status,
+            Self::Peer => 502,
+            Self::OriginChanged | Self::NoMemory | Self::Abandoned => 503,
+        }
+    }
+
+    /// Whether it answers the request, rather than failing to.
+    pub fn is_answer(self) -> bool {
+        matches!(self, Self::File(DiskError::NotFound | DiskError::Forbidden))
+    }
+
+    /// The field line of the reply that says so (RFC 9211 2.8); empty for an answer.
+    pub fn cache_status(self) -> Vec<u8> {
+        if self.is_answer() {
+            return Vec::new();
+        }
+        let detail = match self {
+            Self::File(DiskError::Changed) => "file-changed",
+            Self::File(DiskError::Exhausted) => "file-exhausted",
+            Self::File(_) => "file-error",
+            Self::Origin { fault, .. } => {
+                return format!("Cache-Status: skep; fwd=miss; detail=origin-{fault}\r\n").into();
+            }
+            Self::OriginStatus(status) => {
+                let status = format!("fwd-status={status}; detail=origin-status");
+                return format!("Cache-Status: skep; fwd=miss; {status}\r\n").into();
+            }
+            Self::OriginChanged => "origin-changed",
+            Self::Peer => "peer",
+            Self::NoMemory => "no-memory",
+            Self::Abandoned => "abandoned",
+        };
+        format!("Cache-Status: skep; fwd=miss; detail={detail}\r\n").into()
+    }
+
+    /// Counts an error reply that is sent instead of the bytes.
+    pub fn counter(self) -> Counter {
+        match self {
+            Self::File(_) => Counter::FetchErrorsFile,
+            Self::Origin { .. } | Self::OriginStatus(_) | Self::OriginChanged => {
+                Counter::FetchErrorsOrigin
+            }
+            Self::Peer => Counter::FetchErrorsPeer,
+            Self::NoMemory => Counter::FetchErrorsMemory,
+            Self::Abandoned => Counter::FetchErrorsAbandoned,
+        }
+    }
+
+    /// Counts a reply that is cut short, and says why in a log.
+    pub fn cut(self) -> (Counter, &'static str) {
+        match self {
+            Self::File(DiskError::Changed | DiskError::NotFound) => {
+                (Counter::RepliesCutFile, "the file changed while it was sent")
+            }
+            Self::File(_) => (Counter::RepliesCutFile, "the file could not be read on"),
+            Self::OriginChanged => {
+                (Counter::RepliesCutOrigin, "the origin's object changed while it was sent")
+            }
+            Self::Origin { .. } | Self::OriginStatus(_) => {
+                (Counter::RepliesCutOrigin, "the origin failed while its object was sent")
+            }
+            Self::Peer => (Counter::RepliesCutPeer, "the node that has the bytes does not answer"),
+            Self::NoMemory => (Counter::RepliesCutMemory, "no memory for the rest of a reply"),
+            Self::Abandoned => (Counter::RepliesCutAbandoned, "the fill of the rest ended early"),
+        }
+    }
+}
+
+/// Why a file can't be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// There is none.
+    #[error("no such file")]
+    NotFound,
+    /// It may not be served: permissions, a link out of the root, not a file.
+    #[error("not permitted")]
+    Forbidden,
+    /// The answer would have to wait for a disk.
+    #[error("would wait for the disk")]
+    WouldBlock,
+    /// The process or the machine has no descriptors or memory left.
+    #[error("out of descriptors or memory")]
+    Exhausted,
+    /// The file changed or shrank while it was read.
+    #[error("the file changed while it was read")]
+    Changed,
+    /// The disk failed.
+    #[error("input/output error {0}")]
+    Failed(i32),
+}
+
+impl From<Errno> for DiskError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => Self::NotFound,
+            Errno::ACCESS | Errno::PERM | Errno::XDEV | Errno::LOOP | Errno::NXIO => {
+                Self::Forbidden
+            }
+            Errno::AGAIN => Self::WouldBlock,
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM => Self::Exhausted,
+            other => Self::Failed(other.raw_os_error()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_a_status_and_says_where_it_happened() {
+        let of = |error: FetchError| {
+            (error.status(), String::from_utf8_lossy(&error.cache_status()).into_owned())
+        };
+        let line = |detail: &str| format!("Cache-Status: skep; fwd=miss; {detail}\r\n");
+        assert_eq!(of(DiskError::NotFound.into()), (404, String::new()));
+        assert_eq!(of(DiskError::Failed(5).into()), (500, line("detail=file-error")));
+        let late = FetchError::Origin { fault: "late", status: 504 };
+        assert_eq!(of(late), (504, line("detail=origin-late")));
+        let status = line("fwd-status=500; detail=origin-status");
+        assert_eq!(of(FetchError::OriginStatus(500)), (500, status));
+        assert_eq!(of(FetchError::Peer), (502, line("detail=peer")));
+        assert_eq!(of(FetchError::NoMemory), (503, line("detail=no-memory")));
+    }
+}

@@ -1,0 +1,39 @@
+//! The memory of a node: segments of objects, their store, and what leaves it.
+//!
+//! ```text
+//!  Store::acquire(name) --> Ready: a Segment       --> Pin: what a reply holds
+//!           |          '--> Growing: one that is being filled
+//!           '--> Fill: a Filler publishes chunks, or fails with a FetchError
+//!
+//!  S3-FIFO in bytes (skep-cache) says what leaves; sole replicas wait in Leaving to be
+//!  offered to other nodes. Larger segments lie in memory files (Arena).
+//! ```
+//!
+//! Invariants: a segment's bytes are of one version, and each is set once; one fill for
+//! a segment at a time; memory is bounded by the store's capacity, plus what replies and
+//! fills hold. It knows no site, no file and no origin: roles fill segments.
+
+#![forbid(unsafe_code)]
+
+mod account;
+mod arena;
+mod buffer;
+mod fetch_error;
+mod fills;
+mod leaving;
+pub mod limits;
+mod pins;
+mod segment;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use account::{Account, Charge, allocated};
+pub use arena::Ledger;
+pub use buffer::Buffer;
+pub use fetch_error::{DiskError, FetchError};
+pub use fills::{Filling, Fills};
+pub use leaving::Offered;
+pub use pins::{Pin, Pins};
+pub use segment::{FillSource, Home, Segment};
+pub use store::{Acquired, Filler, Store, StoreStats, Wanted};

@@ -1,0 +1,107 @@
+//! Who holds segments by being sent them without a copy: bounds for each client
+//! address, whatever the number of its connections.
+//!
+//! A pin lasts until the kernel has taken all that is sent out of the segment. What the
+//! client has not acknowledged then, the kernel keeps, and is not counted here.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::segment::Segment;
+
+/// Bytes that are pinned, by address.
+#[derive(Debug)]
+pub struct Pins {
+    by_address: Mutex<HashMap<IpAddr, u64>>,
+    per_address_max: AtomicU64,
+}
+
+/// A segment that is being sent to a client.
+#[derive(Debug)]
+pub struct Pin {
+    _share: Share,
+    segment: Arc<Segment>,
+}
+
+/// Bytes that are held for a client.
+#[derive(Debug)]
+pub struct Share {
+    pins: Arc<Pins>,
+    address: IpAddr,
+    bytes: u64,
+}
+
+impl Pins {
+    /// None yet, and at most so many bytes for each address.
+    pub fn new(per_address_max: u64) -> Arc<Self> {
+        let per_address_max = AtomicU64::new(per_address_max);
+        Arc::new(Self { by_address: Mutex::default(), per_address_max })
+    }
+
+    /// Another bound, for pins from now on.
+    pub fn set_per_address_max(&self, per_address_max: u64) {
+        self.per_address_max.store(per_address_max, Ordering::Relaxed);
+    }
+
+    /// Pins a segment for the client at `address`; `None`: that address has its share.
+    pub fn pin(self: &Arc<Self>, address: IpAddr, segment: Arc<Segment>) -> Option<Pin> {
+        Some(Pin { _share: self.share(address, segment.len().into())?, segment })
+    }
+
+    /// Counts bytes that are no segment's in the same way.
+    pub fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<Share> {
+        let mut by_address = self.lock();
+        let before = by_address.get(&address).copied().unwrap_or(0);
+        // One of any size: else it would be refused for ever.
+        if before > 0 && before + bytes > self.per_address_max.load(Ordering::Relaxed) {
+            return None;
+        }
+        by_address.insert(address, before + bytes);
+        Some(Share { pins: Arc::clone(self), address, bytes })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
+        self.by_address.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pin {
+    /// What is pinned.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut by_address = self.pins.lock();
+        if let Some(held) = by_address.get_mut(&self.address) {
+            *held -= self.bytes;
+            if *held == 0 {
+                by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::segment::Home;
+
+    #[test]
+    fn each_address_has_its_share_and_gets_it_back() {
+        let pins = Pins::new(250);
+        let segment = || Arc::new(Segment::new(100, Home::Heap(Arc::default())));
+        let [a, b] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
+        let held: Vec<_> = (0..2).map(|_| pins.pin(a, segment()).unwrap()).collect();
+        assert!(pins.pin(a, segment()).is_none());
+        assert!(pins.pin(b, segment()).is_some());
+        drop(held);
+        assert!(pins.pin(a, segment()).is_some());
+        assert!(pins.lock().is_empty());
+    }
+}

@@ -1,0 +1,585 @@
+//! The segment store: a node's share of the cluster's memory.
+//!
+//! Versioned segments, pins while a reply is sent, fills that can be read while
+//! they grow, one fill per segment at a time: from a file, an origin or
+//! another node, all through a [`Filler`].
+//!
+//! The lock is taken on misses, never on a hit: workers keep weak references to
+//! segments, and a hit only raises a counter inside the segment.
+//!
+//! Larger segments live in regions ([`crate::arena`]), which [`clean`] keeps few.
+//!
+//! Segments have what heads and workers' indexes ([`crate::account`]) leave of the
+//! capacity.
+
+mod clean;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use skep_cache::{Entry, S3Fifo};
+use skep_directory::Changes;
+use skep_directory::keep::Room;
+use skep_wire::cache::{Held, ReplicaStatus, SegmentName, ToCoordinator};
+use skep_wire::limits::TAIL_MAX;
+
+use crate::account::Account;
+use crate::arena::{Arena, Ledger};
+use crate::fetch_error::FetchError;
+use crate::fills::Fills;
+use crate::leaving::{Leaving, Offered};
+use crate::limits::{
+    FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
+    REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
+};
+use crate::segment::{Home, Segment};
+use clean::Cleaner;
+
+/// What [`Store::acquire`] found.
+pub enum Acquired {
+    /// All of it is in memory.
+    Ready(Arc<Segment>),
+    /// Somebody is filling it.
+    Growing(Arc<Segment>),
+    /// The caller must fill it.
+    Fill(Filler),
+}
+
+/// A segment that somebody needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Which.
+    pub name: SegmentName,
+    /// Its length.
+    pub bytes: u32,
+    /// Whether it begins an object that has more.
+    pub has_more: bool,
+}
+
+/// Counts of a store, for gauges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Bytes that the index holds, with what each segment takes beside its own.
+    pub indexed_bytes: u64,
+    /// Of these, bytes of redundant replicas: another node keeps what they hold.
+    pub redundant_bytes: u64,
+    /// Bytes of memory: indexed, pinned by replies alone, lost in regions; heads and
+    /// workers' indexes.
+    pub alive_bytes: u64,
+    /// Of these, bytes of segments that replies and fills hold and the cache does not.
+    pub pinned_bytes: u64,
+    /// Of these, bytes in memory files.
+    pub file_bytes: u64,
+    /// Segments in the index.
+    pub segments: usize,
+    /// Segments that left to make room.
+    pub evicted: u64,
+    /// Files and objects that left because they were found changed.
+    pub stale: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Store {
+    inner: Mutex<Inner>,
+    ledger: Arc<Ledger>,
+    capacity_bytes: u64,
+    /// Of it, what regions may waste.
+    slack_bytes: u64,
+    /// What was taken beside segments when these were made to leave room for it.
+    fitted_bytes: AtomicU64,
+    stale: AtomicU64,
+    cleaner: OnceLock<Cleaner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    index: S3Fifo<SegmentName, Arc<Segment>>,
+    /// `None` in a store too small for regions.
+    arena: Option<Arena>,
+    filling: HashMap<SegmentName, Arc<Segment>>,
+    evicted: u64,
+    scratch: Vec<(SegmentName, Arc<Segment>)>,
+    leaving: Leaving,
+    /// How many were here, and how many had left, when the tail was asked for last.
+    tail_of: (usize, u64),
+    /// What coordinators have not been told yet; `None` if there are none.
+    changes: Option<Changes>,
+}
+
+impl Store {
+    /// An empty store that takes at most `capacity_bytes` of memory and keeps at most
+    /// `entries_max` segments, but for what replies pin. `is_shared`: other nodes read
+    /// from it, and coordinators are told what it holds.
+    pub fn new(capacity_bytes: u64, entries_max: usize, is_shared: bool) -> Arc<Self> {
+        let ledger = Arc::<Ledger>::default();
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let files_max = descriptors.current.unwrap_or(u64::MAX) / REGION_FILES_SHARE;
+        let arena = (capacity_bytes >= REGIONS_CAPACITY_MIN)
+            .then(|| Arena::new(&ledger, usize::try_from(files_max).unwrap_or(usize::MAX)));
+        let slack_bytes = if arena.is_some() { capacity_bytes / REGIONS_SLACK } else { 0 };
+        let index = S3Fifo::new(capacity_bytes - slack_bytes).with_entries_max(entries_max);
+        let inner = Inner {
+            index,
+            arena,
+            filling: HashMap::new(),
+            evicted: 0,
+            scratch: Vec::new(),
+            leaving: Leaving::default(),
+            tail_of: (0, 0),
+            changes: is_shared.then(Changes::default),
+        };
+        Arc::new(Self {
+            inner: Mutex::new(inner),
+            ledger,
+            capacity_bytes,
+            slack_bytes,
+            fitted_bytes: AtomicU64::new(0),
+            stale: AtomicU64::new(0),
+            cleaner: OnceLock::new(),
+        })
+    }
+
+    /// What is taken, for others who take of the same.
+    pub fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    /// A book for heads of one kind.
+    pub fn account(&self) -> Arc<Account> {
+        Account::new(&self.ledger, self.capacity_bytes)
+    }
+
+    /// Has segments leave room for what is taken beside them. Whoever takes it says so
+    /// here.
+    pub fn fit(&self) {
+        let meta_bytes = self.ledger.meta_bytes();
+        let fitted_bytes = self.fitted_bytes.load(Ordering::Relaxed);
+        if meta_bytes.abs_diff(fitted_bytes) <= self.capacity_bytes / FIT_PART {
+            return;
+        }
+        self.fitted_bytes.store(meta_bytes, Ordering::Relaxed);
+        let capacity_bytes = self.capacity_bytes - self.slack_bytes;
+        let mut inner = self.lock();
+        let Inner { index, scratch, .. } = &mut *inner;
+        index.set_capacity(capacity_bytes.saturating_sub(meta_bytes), scratch);
+        inner.gone(None);
+    }
+
+    /// Finds a segment, joins its fill, or makes the caller its filler. What is found
+    /// has the length that is wanted.
+    pub fn acquire(self: &Arc<Self>, wanted: Wanted) -> Acquired {
+        let key = wanted.name;
+        let mut inner = self.lock();
+        if let Some(segment) = inner.filling.get(&key) {
+            assert_eq!(segment.len(), wanted.bytes, "who fills knows what the name says");
+            return Acquired::Growing(Arc::clone(segment));
+        }
+        inner.drop_of_other_length(&wanted);
+        if let Some(segment) = inner.index.get(&key) {
+            segment.touch();
+            return Acquired::Ready(Arc::clone(segment));
+        }
+        if let Some(segment) = inner.leaving.remove(&key) {
+            if !inner.insert(key, Arc::clone(&segment)) {
+                inner.lost(key);
+            }
+            segment.touch();
+            return Acquired::Ready(segment);
+        }
+        let segment = inner.segment(wanted, &self.ledger);
+        inner.filling.insert(key, Arc::clone(&segment));
+        let fits = segment.bytes() <= inner.index.capacity_bytes();
+        drop(inner);
+        self.took_memory();
+        Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
+    }
+
+    /// Whether [`Store::acquire`] would find a segment, or join its fill.
+    pub fn has(&self, name: &SegmentName) -> bool {
+        self.lock().knows(name)
+    }
+
+    /// Promotes the replica of a segment that is here: from now on it counts as the sole
+    /// one. False: there is none.
+    pub fn promote_replica(&self, name: &SegmentName) -> bool {
+        let mut inner = self.lock();
+        let Some(segment) = inner.index.get(name) else { return false };
+        segment.set_replica_status(ReplicaStatus::Sole);
+        inner.index.set_redundant(name, false);
+        true
+    }
+
+    /// A segment that is on its way.
+    pub fn growing(&self, name: &SegmentName) -> Option<Arc<Segment>> {
+        self.lock().filling.get(name).map(Arc::clone)
+    }
+
+    /// Memory for a segment that another node passes on, which nobody else reads
+    /// or waits for before [`Store::take_in`]: it may never be whole. `None`: it is
+    /// here, or on its way.
+    pub fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
+        let mut inner = self.lock();
+        let is_new = !inner.knows(&wanted.name);
+        let segment = is_new.then(|| inner.segment(wanted, &self.ledger));
+        drop(inner);
+        self.took_memory();
+        segment
+    }
+
+    /// Keeps a whole segment that was passed on. False: it has come from elsewhere
+    /// meanwhile, or there is no room.
+    pub fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        assert!(segment.is_complete(), "others are told that it is here");
+        let mut inner = self.lock();
+        !inner.knows(&name) && inner.keep(name, segment)
+    }
+
+    /// Forgets segments of a version that is no longer current.
+    pub fn forget(&self, mut names: impl Iterator<Item = SegmentName>) {
+        loop {
+            // Made before the lock is taken: each is a hash.
+            let some: Vec<_> = names.by_ref().take(FORGOTTEN_AT_ONCE_MAX).collect();
+            if some.is_empty() {
+                return;
+            }
+            let mut inner = self.lock();
+            some.into_iter().for_each(|name| inner.forget(name));
+        }
+    }
+
+    /// A segment that is here or on its way, for another node.
+    pub fn find(&self, name: SegmentName) -> Option<Arc<Segment>> {
+        let inner = self.lock();
+        let kept = || inner.index.get(&name).or_else(|| inner.leaving.get(&name));
+        let found = inner.filling.get(&name).or_else(kept)?;
+        found.touch();
+        Some(Arc::clone(found))
+    }
+
+    /// What coordinators were told is here under these names is not any more, though
+    /// it is none of the store's.
+    pub fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
+        let mut inner = self.lock();
+        names.for_each(|name| inner.lost(name));
+    }
+
+    /// What has changed since the last call, in the order in which to tell it.
+    pub fn changes(&self) -> Vec<ToCoordinator> {
+        self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
+    }
+
+    /// Names of all that is held.
+    pub fn names(&self) -> Vec<SegmentName> {
+        let inner = self.lock();
+        let leaving = inner.leaving.iter().map(|(name, _)| name);
+        inner.index.keys().chain(leaving).copied().collect()
+    }
+
+    /// What of these is held.
+    pub fn held(&self, names: &[SegmentName]) -> Vec<Held> {
+        let inner = self.lock();
+        let held = |name: &SegmentName| {
+            let kept = inner.index.get(name).or_else(|| inner.leaving.get(name))?;
+            Some(Held { name: *name, bytes: kept.len() })
+        };
+        names.iter().filter_map(held).collect()
+    }
+
+    /// Whether there is memory for what is to come in.
+    pub fn may_fill(&self) -> bool {
+        self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
+    }
+
+    /// Whether there is for a segment from the origins of a site that has these fills
+    /// under way. One that has its share leaves the rest to other sites.
+    pub fn may_fill_beside(&self, fills: Option<&Fills>) -> bool {
+        let leaves_room = || self.beside_bytes() <= PINNED_BYTES_MAX / FILLS_PART;
+        self.may_fill() && (fills.is_none_or(|fills| !fills.has_share()) || leaves_room())
+    }
+
+    /// Bytes of segments that fills and replies hold, and the index does not.
+    fn beside_bytes(&self) -> u64 {
+        let indexed_bytes = self.lock().index.bytes();
+        self.ledger.segment_bytes().saturating_sub(indexed_bytes)
+    }
+
+    /// Whether further segments may be pinned by replies: not while they keep too
+    /// many alive that were evicted.
+    pub fn may_pin(&self) -> bool {
+        self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
+    }
+
+    /// Waits a little until [`Store::may_fill_beside`]; tells whether.
+    pub async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
+        for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
+            if self.may_fill_beside(fills) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(ROOM_LOOK_MS)).await;
+        }
+        self.may_fill_beside(fills)
+    }
+
+    /// A segment that is here or on its way, for one who reads on: it counts as no
+    /// hit.
+    pub fn peek(&self, name: &SegmentName) -> Option<Arc<Segment>> {
+        let inner = self.lock();
+        let kept = || inner.index.get(name).or_else(|| inner.leaving.get(name));
+        inner.filling.get(name).or_else(kept).map(Arc::clone)
+    }
+
+    /// Segments of which the cluster should say whether others hold them, if some
+    /// came or left since the last call and others must leave for those that come
+    /// next: these.
+    pub fn tail(&self) -> Option<Vec<SegmentName>> {
+        let mut inner = self.lock();
+        let now = (inner.index.len(), inner.evicted);
+        // Before the first one leaves, and so early that the answer is here by then.
+        let is_full = inner.index.bytes() >= inner.index.capacity_bytes() / 4 * 3;
+        if now == inner.tail_of || !is_full {
+            return None;
+        }
+        inner.tail_of = now;
+        let names: Vec<_> = inner.index.oldest(TAIL_MAX / 3).map(|(&name, _)| name).collect();
+        (!names.is_empty()).then_some(names)
+    }
+
+    /// Sets the status of the replicas of a tail, as a coordinator told it; `has_room`:
+    /// some other node has room.
+    pub fn set_replica_statuses(
+        &self,
+        names: &[SegmentName],
+        replica_statuses: &[ReplicaStatus],
+        has_room: bool,
+    ) {
+        let mut inner = self.lock();
+        inner.leaving.set_wanted(has_room);
+        for (name, &replica_status) in names.iter().zip(replica_statuses) {
+            if let Some(segment) = inner.index.get(name) {
+                segment.set_replica_status(replica_status);
+                inner.index.set_redundant(name, replica_status == ReplicaStatus::Redundant);
+            }
+        }
+    }
+
+    /// Room for sole replicas of other nodes.
+    pub fn room(&self) -> Room {
+        let inner = self.lock();
+        Room {
+            free_bytes: inner.index.capacity_bytes().saturating_sub(inner.index.bytes()),
+            redundant_bytes: inner.index.dispensable_bytes(),
+        }
+    }
+
+    /// Whether [`Store::next_leaving`] has something; true for one caller only,
+    /// until there is no more.
+    pub fn wants_offering(&self) -> bool {
+        self.lock().leaving.wants_offering()
+    }
+
+    /// The next sole or primary replica to be offered to another node. Until
+    /// [`Store::left`] it can be read.
+    pub fn next_leaving(&self) -> Option<Offered> {
+        self.lock().leaving.next()
+    }
+
+    /// A replica was passed on, or not.
+    pub fn left(&self, name: &SegmentName) {
+        let mut inner = self.lock();
+        if inner.leaving.remove(name).is_some() {
+            inner.lost(*name);
+        }
+    }
+
+    /// No more is to be offered until the cluster says that some node has room;
+    /// what waits for it is lost.
+    pub fn stop_offering(&self) {
+        let mut inner = self.lock();
+        inner.leaving.set_wanted(false);
+        while let Some(name) = inner.leaving.give_up() {
+            inner.lost(name);
+        }
+    }
+
+    /// Bytes of segments that it may keep.
+    pub fn index_bytes_max(&self) -> u64 {
+        self.lock().index.capacity_bytes()
+    }
+
+    /// Bytes that the store may take.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Counts, for gauges.
+    pub fn stats(&self) -> StoreStats {
+        let inner = self.lock();
+        StoreStats {
+            indexed_bytes: inner.index.bytes(),
+            redundant_bytes: inner.index.redundant_bytes(),
+            alive_bytes: self.taken_bytes(),
+            pinned_bytes: self.ledger.segment_bytes().saturating_sub(inner.index.bytes()),
+            file_bytes: self.ledger.region_bytes(),
+            segments: inner.index.len(),
+            evicted: inner.evicted,
+            stale: self.stale.load(Ordering::Relaxed),
+        }
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.ledger.bytes() + self.ledger.meta_bytes()
+    }
+
+    /// Counts a file or object that was found changed.
+    pub fn count_stale(&self) {
+        self.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether a segment is here or on its way.
+    fn knows(&self, name: &SegmentName) -> bool {
+        let is_kept = || self.index.get(name).or_else(|| self.leaving.get(name)).is_some();
+        self.filling.contains_key(name) || is_kept()
+    }
+
+    /// Where a new segment is to live.
+    fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Home {
+        let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
+        match arena.and_then(|arena| arena.place(key, bytes)) {
+            Some(place) => Home::Place(place),
+            None => Home::Heap(Arc::clone(ledger)),
+        }
+    }
+
+    fn segment(&mut self, wanted: Wanted, ledger: &Arc<Ledger>) -> Arc<Segment> {
+        let Wanted { name, bytes, has_more } = wanted;
+        let mut segment = Segment::new(bytes, self.home(name, bytes, ledger));
+        if self.changes.is_some() {
+            segment = segment.with_checksums();
+        }
+        Arc::new(if has_more { segment.with_more_behind() } else { segment })
+    }
+
+    /// A name says a length, but not to those who can't tell what it is a name of: what
+    /// another node passed on under it may be anything.
+    fn drop_of_other_length(&mut self, wanted: &Wanted) {
+        let Wanted { name, bytes, .. } = wanted;
+        let kept = self.index.get(name).or_else(|| self.leaving.get(name));
+        if let Some(other) = kept.filter(|kept| kept.len() != *bytes) {
+            tracing::warn!(
+                expected = bytes,
+                found = other.len(),
+                "another node passed on a segment of another length than it has"
+            );
+            self.forget(*name);
+        }
+    }
+
+    fn insert(&mut self, key: SegmentName, segment: Arc<Segment>) -> bool {
+        let kept = self.index.insert(key, segment, &mut self.scratch).is_ok();
+        // What was there under the same name has only moved.
+        self.gone(Some(key));
+        kept
+    }
+
+    /// What has just been evicted is offered to other nodes or lost.
+    fn gone(&mut self, moved: Option<SegmentName>) {
+        let Self { scratch, changes, leaving, .. } = self;
+        self.evicted += scratch.len() as u64;
+        if let Some(changes) = changes {
+            let gone = scratch.iter().filter(|(name, _)| Some(*name) != moved);
+            let lost = gone.filter(|(name, segment)| !leaving.add(*name, segment));
+            lost.for_each(|&(name, _)| changes.removed(name));
+        }
+        self.scratch.clear();
+    }
+
+    fn forget(&mut self, name: SegmentName) {
+        if self.index.remove(&name).or_else(|| self.leaving.remove(&name)).is_some() {
+            self.lost(name);
+        } else if let Some(growing) = self.filling.get(&name) {
+            growing.forget();
+        }
+    }
+
+    fn lost(&mut self, name: SegmentName) {
+        if let Some(changes) = &mut self.changes {
+            changes.removed(name);
+        }
+    }
+
+    /// Keeps a whole segment, and tells of it; false: it is larger than the index.
+    fn keep(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
+        let is_kept = self.insert(name, Arc::clone(segment));
+        if segment.is_copy() {
+            self.index.set_redundant(&name, true);
+        }
+        if let Some(changes) = self.changes.as_mut().filter(|_| is_kept) {
+            changes.added(Held { name, bytes: segment.len() });
+        }
+        is_kept
+    }
+}
+
+/// The right and the duty to fill one segment, which takes a place in the index,
+/// and others' place, when it is whole. Dropped before the end, the fill has
+/// failed: readers are told, and the next one may try.
+#[derive(Debug)]
+pub struct Filler {
+    store: Arc<Store>,
+    key: SegmentName,
+    segment: Arc<Segment>,
+    fits: bool,
+}
+
+impl Filler {
+    /// The segment to publish chunks to.
+    pub fn segment(&self) -> &Arc<Segment> {
+        &self.segment
+    }
+
+    /// The segment's name.
+    pub fn name(&self) -> SegmentName {
+        self.key
+    }
+
+    /// The store that it is in.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Ends the fill early: tells those who read why.
+    pub fn fail(self, error: FetchError) {
+        self.segment.fail(error);
+    }
+
+    /// Whether the store keeps it when it is whole.
+    pub fn is_kept(&self) -> bool {
+        self.fits && !self.segment.is_forgotten()
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        let is_whole = self.segment.is_complete();
+        let mut inner = self.store.lock();
+        inner.filling.remove(&self.key);
+        if is_whole && self.is_kept() {
+            inner.keep(self.key, &self.segment);
+        }
+        drop(inner);
+        if !is_whole {
+            self.segment.fail(FetchError::Abandoned);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The memories of a cluster together.
+
+mod replacement;
