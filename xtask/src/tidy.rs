@@ -5,6 +5,7 @@
 //! to fail. A rule never changes a file.
 
 mod absences;
+mod circles;
 mod escapes;
 mod layers;
 mod links;
@@ -81,6 +82,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
         findings.extend(escapes::check(source, &test_only));
     }
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
+    findings.extend(circles::check(&repo.sources, &test_only));
     findings.extend(metrics::check(&repo.sources, &repo.pages, &test_only));
     for page in &repo.pages {
         findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
