@@ -1,7 +1,12 @@
 //! HTTP dates: writes IMF-fixdate, reads all three forms (RFC 9110 5.6.7).
 //!
-//! Calendar arithmetic after Howard Hinnant, "chrono-Compatible Low-Level Date
+//! `httpdate` writes. It does not read: it refuses leap seconds, times before 1970 and
+//! weekdays that do not fit, which others send, and knows the centuries of two-digit years
+//! up to 2069 only. Days are counted after Howard Hinnant, "chrono-Compatible Low-Level Date
 //! Algorithms" (2013): years begin in March, so that the leap day comes last.
+
+use std::io::Write;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Length of an IMF-fixdate, in bytes.
 pub const DATE_BYTES: usize = 29;
@@ -27,20 +32,10 @@ impl HttpDate {
     /// `Sun, 06 Nov 1994 08:49:37 GMT`. A time after the year 9999 becomes
     /// that year's last second.
     pub fn format(self) -> [u8; DATE_BYTES] {
-        let seconds = self.0.min(UNIX_MAX);
-        let (days, time) = (seconds / DAY_SECONDS, seconds % DAY_SECONDS);
-        let (year, month, day) = civil_of(days);
-        // 1970-01-01 was a Thursday.
-        let weekday = WEEKDAYS[((days + 4) % 7) as usize].as_bytes();
-        let mut out = *b"Thu, 01 Jan 1970 00:00:00 GMT";
-        out[..3].copy_from_slice(&weekday[..3]);
-        out[5..7].copy_from_slice(&two_digits(day));
-        out[8..11].copy_from_slice(MONTHS[month as usize - 1]);
-        out[12..14].copy_from_slice(&two_digits(year / 100));
-        out[14..16].copy_from_slice(&two_digits(year % 100));
-        out[17..19].copy_from_slice(&two_digits(time / 3600));
-        out[20..22].copy_from_slice(&two_digits(time / 60 % 60));
-        out[23..25].copy_from_slice(&two_digits(time % 60));
+        let time = UNIX_EPOCH + Duration::from_secs(self.0.min(UNIX_MAX));
+        let mut out = [0; DATE_BYTES];
+        let written = write!(out.as_mut_slice(), "{}", httpdate::HttpDate::from(time));
+        debug_assert!(written.is_ok(), "an IMF-fixdate is longer than {DATE_BYTES} bytes");
         out
     }
 
@@ -64,8 +59,11 @@ fn parse_imf(value: &[u8]) -> Option<HttpDate> {
     if marks != *b"    " || !value.ends_with(b" GMT") {
         return None;
     }
-    let year = number(&value[12..14])? * 100 + number(&value[14..16])?;
-    unix_of(year, month_of(&value[8..11])?, number(&value[5..7])?, &value[17..25])
+    unix_of(year_of(value)?, month_of(&value[8..11])?, number(&value[5..7])?, &value[17..25])
+}
+
+fn year_of(imf: &[u8; DATE_BYTES]) -> Option<u64> {
+    Some(number(&imf[12..14])? * 100 + number(&imf[14..16])?)
 }
 
 /// `Sun Nov  6 08:49:37 1994`
@@ -91,7 +89,7 @@ fn parse_rfc850(value: &[u8], now_unix: u64) -> Option<HttpDate> {
     if [rest[0], rest[3], rest[7], rest[10]] != *b" -- " || !rest.ends_with(b" GMT") {
         return None;
     }
-    let (this_year, ..) = civil_of(now_unix.min(UNIX_MAX) / DAY_SECONDS);
+    let this_year = year_of(&HttpDate(now_unix).format())?;
     let mut year = this_year / 100 * 100 + number(&rest[8..10])?;
     if year > this_year + 50 {
         year -= 100;
@@ -131,24 +129,6 @@ fn days_since_0000(year: u64, month: u64, day: u64) -> u64 {
     let month_from_march = (month + 9) % 12;
     let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
     era * ERA_DAYS + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year
-}
-
-/// Year, month and day of a day since the Unix epoch.
-fn civil_of(days: u64) -> (u64, u64, u64) {
-    let days = days + EPOCH_DAYS;
-    let (era, day_of_era) = (days / ERA_DAYS, days % ERA_DAYS);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    (year, month, day)
-}
-
-fn two_digits(number: u64) -> [u8; 2] {
-    [b'0' + (number / 10 % 10) as u8, b'0' + (number % 10) as u8]
 }
 
 /// Two digits.

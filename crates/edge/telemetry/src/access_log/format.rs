@@ -2,6 +2,8 @@
 //! never reach a line as they are: no client can start a line of its own or talk
 //! to the terminal that shows it.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use super::{CacheResult, Format, LogRecord};
 
 /// Turns records into lines; keeps the text of the current second.
@@ -159,31 +161,18 @@ fn cache_word(cache: CacheResult) -> &'static [u8] {
     }
 }
 
+/// A second as lines show it; what is after the year 9999 shows as its end.
 fn stamp(format: Format, second: u64) -> String {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let (year, month, day) = civil(second / 86_400);
-    let (h, m, s) = (second / 3600 % 24, second / 60 % 60, second % 60);
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    const UNIX_MAX: u64 = 253_402_300_799;
+    // `Tue, 10 Oct 2000 13:55:36 GMT`
+    let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second.min(UNIX_MAX)));
+    let (day, month, year, clock) = (&date[5..7], &date[8..11], &date[12..16], &date[17..25]);
     match format {
-        Format::Combined => {
-            let month = MONTHS[month as usize - 1];
-            format!("[{day:02}/{month}/{year:04}:{h:02}:{m:02}:{s:02} +0000]")
+        Format::Combined => format!("[{day}/{month}/{year}:{clock} +0000]"),
+        Format::Json => {
+            let month = MONTHS.find(month).map_or(0, |at| at / 3 + 1);
+            format!("{year}-{month:02}-{day}T{clock}")
         }
-        Format::Json => format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}"),
     }
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the Gregorian
-/// calendar. Algorithm: Howard Hinnant, "chrono-Compatible Low-Level Date
-/// Algorithms", `civil_from_days`, without the years before 0.
-fn civil(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let (era, day_of_era) = (z / 146_097, z % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
