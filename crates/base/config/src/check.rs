@@ -5,13 +5,14 @@
 
 use std::net::SocketAddr;
 
+use skep_units::did_you_mean;
+
 use crate::config::AGENT_PORT;
 use crate::error::{ErrorKind, Fault};
 use crate::kind::Unit;
 use crate::number::plain;
 use crate::raw::{Raw, RawValue, Span};
 use crate::schema::{Config, Service, Site};
-use crate::suggest::did_you_mean;
 use crate::table::Row;
 use crate::words::{Content, DIRECT_POLICY_NAMES, Dispatch, Store};
 

@@ -27,7 +27,6 @@ mod raw;
 mod read;
 mod reference;
 mod schema;
-mod suggest;
 mod table;
 mod value;
 mod words;

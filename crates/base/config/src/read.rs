@@ -1,10 +1,11 @@
 //! The second step: [`Raw`] to typed values, one table at a time.
 
+use skep_units::nearest;
+
 use crate::error::{ErrorKind, Fault};
 use crate::kind::Kind;
 use crate::limits::ROWS_MAX;
 use crate::raw::{Raw, RawEntry, RawValue};
-use crate::suggest::nearest;
 use crate::table::{Row, Section, TableDoc, settings, tables};
 use crate::value::{Entry, Field};
 

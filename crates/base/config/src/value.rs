@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use skep_units::did_you_mean;
+
 use crate::error::{ErrorKind, Fault};
 use crate::form::field_name;
 use crate::kind::{Form, Kind};
 use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
-use crate::suggest::did_you_mean;
 use crate::words::{
     AccessLog, Attach, Content, Dispatch, Level, LogFormat, Store, Symlinks, UnderscoreFields,
 };

@@ -7,10 +7,12 @@
 
 mod hash;
 mod rng;
+mod suggest;
 mod time;
 
 pub use hash::stable_hash;
 pub use rng::Rng;
+pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
 
 /// One kibibyte, in bytes.

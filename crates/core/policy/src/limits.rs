@@ -21,10 +21,6 @@ pub const REPORTS_MISSED_MAX: u64 = 5;
 /// is there: a middling reply (the WebBench mix has a mean of 15 KiB).
 pub const REPLY_BYTES: u64 = 16 * 1024;
 
-/// Edits between what a user wrote and a name that we still suggest: a typo
-/// or two, not another word.
-pub(crate) const SUGGESTION_EDITS_MAX: usize = 4;
-
 const _: () = assert!(NODES_MAX * 16 <= MAGLEV_ENTRIES && NODES_MAX < u16::MAX as usize);
 
 /// Unanswered requests of a node over its share of all, in percent, from which on

@@ -5,7 +5,6 @@ use skep_wire::steer::{self, CHOICES_MAX};
 
 use crate::Policy;
 use crate::least::{Least, Measure, PowerOfTwo};
-use crate::limits::SUGGESTION_EDITS_MAX;
 use crate::maglev::{Key, Maglev};
 use crate::random::Random;
 use crate::rotation::{RoundRobin, WeightedRoundRobin};
@@ -79,7 +78,8 @@ pub fn build(name: &str, seed: u64) -> Result<Box<dyn Policy>, UnknownPolicy> {
         Some(info) => Ok((info.make)(info.name, seed)),
         None => Err(UnknownPolicy {
             name: name.to_owned(),
-            did_you_mean: nearest(name),
+            // Names are written with hyphens, as other programs' often are not.
+            did_you_mean: skep_units::nearest(&name.replace(['_', ' '], "-"), names()),
             known: names().collect(),
         }),
     }
@@ -198,31 +198,6 @@ const TABLE: &[PolicyInfo] = &[
 
 fn suggestion(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!("; did you mean \"{name}\"?"))
-}
-
-/// The name with the fewest edits from `word`, if they are few for its length.
-fn nearest(word: &str) -> Option<&'static str> {
-    let word = word.to_ascii_lowercase().replace(['_', ' '], "-");
-    names()
-        .map(|name| (edits(word.as_bytes(), name.as_bytes()), name))
-        .filter(|(edits, name)| *edits <= SUGGESTION_EDITS_MAX && *edits * 2 < name.len())
-        .min()
-        .map(|(_, name)| name)
-}
-
-/// Levenshtein distance, one row at a time.
-fn edits(a: &[u8], b: &[u8]) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, &x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use skep_policy::UnknownPolicy;
 use skep_units::NodeId;
 
 use crate::dispatcher::Dispatcher;
-use crate::limits::SUGGESTION_EDITS_MAX;
 use crate::settings::Settings;
 use crate::state::{NewNode, State};
 use crate::status::NodeSource;
@@ -194,33 +193,13 @@ fn checked_authority(public: &str) -> Result<String, ControlError> {
 fn unknown(state: &State, name: &str) -> ControlError {
     let known: Vec<String> =
         state.membership.members().iter().map(Member::name).map(|name| name.to_string()).collect();
-    let nearest = known
-        .iter()
-        .map(|candidate| (edits(name.as_bytes(), candidate.as_bytes()), candidate))
-        .filter(|(edits, candidate)| *edits <= SUGGESTION_EDITS_MAX && *edits < candidate.len())
-        .min();
+    let nearest = skep_units::nearest(name, known.iter().map(String::as_str));
     ControlError::UnknownNode {
         service: state.service.to_string(),
         name: name.to_owned(),
-        did_you_mean: nearest.map(|(_, candidate)| candidate.clone()),
+        did_you_mean: nearest.map(str::to_owned),
         known,
     }
-}
-
-/// Levenshtein distance, one row at a time. Names are short on both sides.
-fn edits(a: &[u8], b: &[u8]) -> usize {
-    let a = &a[..a.len().min(skep_cluster::NAME_BYTES_MAX)];
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, &x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 fn hint(did_you_mean: &Option<String>) -> String {

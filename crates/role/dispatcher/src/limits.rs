@@ -23,10 +23,6 @@ pub(crate) const RELOAD_REMOVE_MS: u64 = 30_000;
 /// Bytes of a check's response body that are looked at: the word `draining`.
 pub(crate) const CHECK_BODY_BYTES_MAX: usize = 64;
 
-/// Edits between a node's name and what was asked for that still count as a
-/// typo.
-pub(crate) const SUGGESTION_EDITS_MAX: usize = 2;
-
 /// Weight of one request in the moving average of latencies, as a divisor.
 pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 
