@@ -1,7 +1,7 @@
 /* What the packet programs and their loader share: maps and their values.
  *
- * Mirrored by crates/edge/datapath/src/abi.rs and modelled by
- * crates/core/steer; words and limits are those of crates/base/wire/src/steer.rs.
+ * Mirrored by crates/edge/datapath/src/abi.rs and modelled by bpf/steer;
+ * words and limits are those of crates/base/wire/src/steer.rs.
  * Numbers are in the order of this machine unless they are called `be`.
  * IPv4 addresses are mapped: ::ffff:a.b.c.d.
  */
