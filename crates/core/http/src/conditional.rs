@@ -53,7 +53,7 @@ fn evaluate_present(
     let reads = matches!(head.method, Method::Get | Method::Head);
     let unmet = |reads| if reads { Precondition::NotModified } else { Precondition::Failed };
     // Steps 1 and 2.
-    if head.known(Known::IfMatch).is_some() {
+    if head.fields.known(Known::IfMatch).is_some() {
         if !matches_any(head, Known::IfMatch, |tag| strong_match(tag, current.etag)) {
             return Precondition::Failed;
         }
@@ -63,7 +63,7 @@ fn evaluate_present(
         return Precondition::Failed;
     }
     // Steps 3 and 4.
-    if head.known(Known::IfNoneMatch).is_some() {
+    if head.fields.known(Known::IfNoneMatch).is_some() {
         if matches_any(head, Known::IfNoneMatch, |tag| weak_match(tag, current.etag)) {
             return unmet(reads);
         }
@@ -93,13 +93,13 @@ fn weak_match(tag: &[u8], current: &str) -> bool {
 /// entity tag ends a line's list: nothing behind it matches.
 fn matches_any(head: &RequestHead<'_, '_>, field: Known, is_match: impl Fn(&[u8]) -> bool) -> bool {
     let any = |value: &[u8]| value == b"*" || Tags(value).any(&is_match);
-    head.known_all(field).any(any)
+    head.fields.known_all(field).any(any)
 }
 
 /// A date condition; one that is repeated or no date is ignored (RFC 9110
 /// 13.1.3 and 13.1.4).
 fn date_of(head: &RequestHead<'_, '_>, field: Known, now_unix: u64) -> Option<u64> {
-    let value = head.known(field).filter(|_| !head.fields.is_repeated(field))?;
+    let value = head.fields.known(field).filter(|_| !head.fields.is_repeated(field))?;
     HttpDate::parse(value, now_unix).map(|date| date.0)
 }
 

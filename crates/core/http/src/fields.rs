@@ -247,9 +247,9 @@ impl<'h, 'b> Fields<'h, 'b> {
         self.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// How many were left out, because of `_` in their names.
+    /// How many were left out, because of `_` in their names ([`Underscores`]).
     #[inline]
-    pub(crate) fn dropped(&self) -> u8 {
+    pub fn dropped(&self) -> u8 {
         self.dropped
     }
 

@@ -135,7 +135,7 @@ pub fn write_response(
         (framing, _) => framing,
     };
     if head.status >= 200 {
-        let date = head.known(Known::Date).filter(|_| !head.fields.is_repeated(Known::Date));
+        let date = head.fields.known(Known::Date).filter(|_| !head.fields.is_repeated(Known::Date));
         write_field(out, "Date", date.unwrap_or(reply.date));
         write_response_framing(out, head, framing);
         let keep_alive = reply.keep_alive && framing != ResponseFraming::UntilClose;
@@ -273,10 +273,11 @@ fn write_forwarded(out: &mut Vec<u8>, head: &RequestHead<'_, '_>, forward: &Forw
     out.extend_from_slice(b"\r\nX-Forwarded-For: ");
     write_earlier(out, head, forward, Known::XForwardedFor);
     let _ = write!(out, "{client}\r\n");
-    if !forward.trusted || head.get("x-forwarded-proto").is_none() {
+    if !forward.trusted || head.fields.get("x-forwarded-proto").is_none() {
         write_field(out, "X-Forwarded-Proto", forward.proto.as_bytes());
     }
-    if !head.host.is_empty() && (!forward.trusted || head.get("x-forwarded-host").is_none()) {
+    if !head.host.is_empty() && (!forward.trusted || head.fields.get("x-forwarded-host").is_none())
+    {
         write_field(out, "X-Forwarded-Host", head.host);
     }
 }
@@ -291,7 +292,7 @@ fn write_earlier(
     if !forward.trusted {
         return;
     }
-    for value in head.known_all(field).filter(|value| !value.is_empty()) {
+    for value in head.fields.known_all(field).filter(|value| !value.is_empty()) {
         out.extend_from_slice(value);
         out.extend_from_slice(b", ");
     }
@@ -304,7 +305,7 @@ fn write_request_framing(out: &mut Vec<u8>, head: &RequestHead<'_, '_>) {
         BodyFraming::None => {
             // RFC 9110 8.6: methods that expect a body say that there is none.
             let expects_body = matches!(head.method, Method::Post | Method::Put | Method::Patch);
-            if expects_body || head.known(Known::ContentLength).is_some() {
+            if expects_body || head.fields.known(Known::ContentLength).is_some() {
                 out.extend_from_slice(b"Content-Length: 0\r\n");
             }
         }
@@ -337,7 +338,7 @@ fn write_response_framing(out: &mut Vec<u8>, head: &ResponseHead<'_, '_>, sent: 
         // An empty body, or HEAD and 304, which tell the length of what a GET
         // would have brought. The parser vouches for the digits.
         ResponseFraming::None if head.status != 204 => {
-            if let Some(digits) = head.known(Known::ContentLength) {
+            if let Some(digits) = head.fields.known(Known::ContentLength) {
                 write_field(out, "Content-Length", digits);
             }
         }

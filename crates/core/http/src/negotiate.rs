@@ -82,7 +82,7 @@ impl AcceptEncoding {
     #[inline]
     pub fn parse(head: &RequestHead<'_, '_>) -> AcceptEncoding {
         let mut accept = AcceptEncoding { br: 0, zstd: 0, gzip: 0, identity: None };
-        if head.known(Known::AcceptEncoding).is_some() {
+        if head.fields.known(Known::AcceptEncoding).is_some() {
             accept.read(head);
         }
         accept
@@ -120,7 +120,7 @@ impl AcceptEncoding {
 
     fn read(&mut self, head: &RequestHead<'_, '_>) {
         let (mut br, mut zstd, mut gzip, mut any) = (None, None, None, None);
-        for member in head.known_all(Known::AcceptEncoding).flat_map(bytes::list) {
+        for member in head.fields.known_all(Known::AcceptEncoding).flat_map(bytes::list) {
             let (coding, weight) = split_weight(member);
             let slot = match coding {
                 b"*" => &mut any,

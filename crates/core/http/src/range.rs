@@ -41,7 +41,7 @@ pub fn ranges(
     len_bytes: u64,
     ranges_max: usize,
 ) -> RangeVerdict {
-    match head.known(Known::Range) {
+    match head.fields.known(Known::Range) {
         Some(value) if head.method == Method::Get && !head.fields.is_repeated(Known::Range) => {
             if if_range_holds(head, current, made_unix) {
                 parse(value, len_bytes, ranges_max).unwrap_or(RangeVerdict::Whole)
@@ -57,7 +57,7 @@ pub fn ranges(
 /// strong one: in the second in which a reply was made, what it has may change
 /// once more, and the date would not tell (8.8.2.2).
 fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>, made_unix: u64) -> bool {
-    let Some(value) = head.known(Known::IfRange) else { return true };
+    let Some(value) = head.fields.known(Known::IfRange) else { return true };
     if head.fields.is_repeated(Known::IfRange) {
         return false;
     }

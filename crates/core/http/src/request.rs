@@ -124,42 +124,8 @@ pub struct RequestHead<'h, 'b> {
     pub expect_continue: bool,
     /// Protocols asked for, when `Connection` lists `upgrade`, in HTTP/1.1.
     pub upgrade: Option<&'b [u8]>,
-    pub(crate) fields: Fields<'h, 'b>,
-}
-
-impl<'h, 'b> RequestHead<'h, 'b> {
-    /// All fields in the order of the wire: (name as sent, value).
-    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
-        self.fields.iter()
-    }
-
-    /// Value of the first line of a well-known field, in O(1).
-    #[inline]
-    pub fn known(&self, field: Known) -> Option<&'b [u8]> {
-        self.fields.known(field)
-    }
-
-    /// Value of every line of a well-known field.
-    #[inline]
-    pub fn known_all(&self, field: Known) -> impl Iterator<Item = &'b [u8]> + use<'h, 'b> {
-        self.fields.known_all(field)
-    }
-
-    /// Value of the first line of the field `name`, compared without case.
-    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
-        self.fields.get(name)
-    }
-
-    /// How many fields were left out ([`crate::Underscores`]).
-    #[inline]
-    pub fn fields_dropped(&self) -> u8 {
-        self.fields.dropped()
-    }
-
-    /// Value of every line of the field `name`, compared without case.
-    pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
-        self.fields.all(name)
-    }
+    /// What stands below the request line.
+    pub fields: Fields<'h, 'b>,
 }
 
 /// Parses `head`, which [`crate::HeadScanner`] found complete.
@@ -435,17 +401,17 @@ mod tests {
             b"GET / HTTP/1.1\r\nhOST: a\r\nAccept: x\r\nX-B: 1\r\naccept:\ty \r\nx-b: 2\r\n\r\n";
         let mut slots = FieldSlots::new();
         let head = parse_request(&mut slots, head, &HeadLimits::default()).unwrap();
-        let names: Vec<&str> = head.fields().map(|(name, _)| name).collect();
+        let names: Vec<&str> = head.fields.iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["hOST", "Accept", "X-B", "accept", "x-b"]);
-        assert_eq!(head.known(Known::Host), Some(&b"a"[..]));
-        assert_eq!(head.known(Known::Accept), Some(&b"x"[..]));
-        assert_eq!(head.known(Known::Range), None);
-        assert_eq!(head.get("X-b"), Some(&b"1"[..]));
-        assert_eq!(head.get("x-c"), None);
-        assert_eq!(head.all("X-B").collect::<Vec<_>>(), [b"1", b"2"]);
-        assert_eq!(head.known_all(Known::Accept).collect::<Vec<_>>(), [b"x", b"y"]);
-        assert_eq!(head.known_all(Known::Host).count(), 1);
-        assert_eq!(head.known_all(Known::Range).count(), 0);
+        assert_eq!(head.fields.known(Known::Host), Some(&b"a"[..]));
+        assert_eq!(head.fields.known(Known::Accept), Some(&b"x"[..]));
+        assert_eq!(head.fields.known(Known::Range), None);
+        assert_eq!(head.fields.get("X-b"), Some(&b"1"[..]));
+        assert_eq!(head.fields.get("x-c"), None);
+        assert_eq!(head.fields.all("X-B").collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(head.fields.known_all(Known::Accept).collect::<Vec<_>>(), [b"x", b"y"]);
+        assert_eq!(head.fields.known_all(Known::Host).count(), 1);
+        assert_eq!(head.fields.known_all(Known::Range).count(), 0);
     }
 
     #[test]
@@ -459,15 +425,15 @@ mod tests {
             parse_request(slots, head, &HeadLimits { underscores, ..HeadLimits::default() })
         };
         let names = |head: &RequestHead<'_, '_>| {
-            head.fields().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+            head.fields.iter().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
         };
         let dropped = parse(one, drop).unwrap();
         assert_eq!(names(&dropped), ["Host", "Accept", "X-Z"]);
-        assert_eq!((dropped.fields_dropped(), dropped.get("x_y")), (3, None));
-        assert_eq!(dropped.known(Known::Accept), Some(&b"b"[..]));
-        assert_eq!(dropped.known(Known::Host), Some(&b"a"[..]));
+        assert_eq!((dropped.fields.dropped(), dropped.fields.get("x_y")), (3, None));
+        assert_eq!(dropped.fields.known(Known::Accept), Some(&b"b"[..]));
+        assert_eq!(dropped.fields.known(Known::Host), Some(&b"a"[..]));
         let passed = parse(two, pass).unwrap();
-        assert_eq!((passed.fields_dropped(), passed.get("x_y")), (0, Some(&b"1"[..])));
+        assert_eq!((passed.fields.dropped(), passed.fields.get("x_y")), (0, Some(&b"1"[..])));
         assert_eq!(names(&passed).len(), 6);
         assert_eq!(parse(three, refuse).err(), Some(Reject::UNDERSCORE));
     }

@@ -6,7 +6,7 @@
 
 use crate::framing::{self, Announced};
 use crate::request::Version;
-use crate::{FieldSlots, Fields, HeadLimits, Known, Method, Reject, fields};
+use crate::{FieldSlots, Fields, HeadLimits, Method, Reject, fields};
 
 /// How the body of a response is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,36 +37,8 @@ pub struct ResponseHead<'h, 'b> {
     pub keep_alive: bool,
     /// Protocol switched to, on 101.
     pub upgrade: Option<&'b [u8]>,
-    pub(crate) fields: Fields<'h, 'b>,
-}
-
-impl<'h, 'b> ResponseHead<'h, 'b> {
-    /// All fields in the order of the wire: (name as sent, value).
-    pub fn fields(&self) -> impl ExactSizeIterator<Item = (&'b str, &'b [u8])> + use<'h, 'b> {
-        self.fields.iter()
-    }
-
-    /// Value of the first line of a well-known field, in O(1).
-    #[inline]
-    pub fn known(&self, field: Known) -> Option<&'b [u8]> {
-        self.fields.known(field)
-    }
-
-    /// Value of every line of a well-known field.
-    #[inline]
-    pub fn known_all(&self, field: Known) -> impl Iterator<Item = &'b [u8]> + use<'h, 'b> {
-        self.fields.known_all(field)
-    }
-
-    /// Value of the first line of the field `name`, compared without case.
-    pub fn get(&self, name: &str) -> Option<&'b [u8]> {
-        self.fields.get(name)
-    }
-
-    /// Value of every line of the field `name`, compared without case.
-    pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'b [u8]> + use<'n, 'h, 'b> {
-        self.fields.all(name)
-    }
+    /// What stands below the status line.
+    pub fields: Fields<'h, 'b>,
 }
 
 /// Parses `head`, the answer to a request with `request_method`. Find its end

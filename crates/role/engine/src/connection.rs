@@ -400,7 +400,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         let total_us = began.elapsed().as_micros() as u64;
         context.counters().inc(Counter::Requests);
         context.counters().request_time_us(total_us);
-        context.counters().add(Counter::FieldsDropped, u64::from(request.fields_dropped()));
+        context.counters().add(Counter::FieldsDropped, u64::from(request.fields.dropped()));
         if context.log_is_on() {
             context.log(self.conn.peer().ip(), request, summary, total_us);
         }

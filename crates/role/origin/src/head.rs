@@ -157,16 +157,17 @@ impl Head {
             is_open_ended: head.framing == ResponseFraming::UntilClose && part.end.is_none(),
             etag: first(head, Known::Etag).and_then(etag_of),
             last_modified: date(Known::LastModified).map(|date| date.0),
-            content_type: head.known(Known::ContentType).map(<[u8]>::to_vec),
+            content_type: head.fields.known(Known::ContentType).map(<[u8]>::to_vec),
             vary: vary_of(head),
-            cache_control: CacheControl::parse(head.all("cache-control")),
-            age_s: head.known(Known::Age).and_then(delta_seconds),
+            cache_control: CacheControl::parse(head.fields.all("cache-control")),
+            age_s: head.fields.known(Known::Age).and_then(delta_seconds),
             date: date(Known::Date).map(|date| date.0),
             // RFC 9111 5.3: an invalid date, "0" above all, is in the past.
             expires: head
+                .fields
                 .known(Known::Expires)
                 .map(|_| date(Known::Expires).map_or(0, |date| date.0)),
-            sets_cookie: head.known(Known::SetCookie).is_some(),
+            sets_cookie: head.fields.known(Known::SetCookie).is_some(),
             fields,
             requested_unix_ms,
             received_unix_ms,
@@ -262,7 +263,7 @@ fn number(digits: &str) -> Option<u64> {
 
 /// Value of a field that may stand in one line only; `None` if it is in more.
 fn first<'b>(head: &ResponseHead<'_, 'b>, field: Known) -> Option<&'b [u8]> {
-    let mut values = head.known_all(field);
+    let mut values = head.fields.known_all(field);
     let value = values.next()?;
     values.next().is_none().then_some(value)
 }
@@ -277,7 +278,8 @@ fn etag_of(value: &[u8]) -> Option<String> {
 }
 
 fn vary_of(head: &ResponseHead<'_, '_>) -> Vec<String> {
-    let names = head.known_all(Known::Vary).flat_map(|value| value.split(|byte| *byte == b','));
+    let names =
+        head.fields.known_all(Known::Vary).flat_map(|value| value.split(|byte| *byte == b','));
     let lower = names.map(|name| String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase());
     lower.filter(|name| !name.is_empty()).collect()
 }

@@ -56,13 +56,13 @@ fn the_most_that_a_hop_adds_fits_what_the_next_one_takes() {
             write_request(&mut out, &head, &Forward { client, trusted, ..plain() });
             let own = HeadLimits {
                 head_bytes_max: text.len(),
-                fields_max: head.fields().count(),
+                fields_max: head.fields.iter().count(),
                 ..HeadLimits::default()
             };
             assert!(out.len() <= own.behind_a_hop().head_bytes_max, "{} bytes", out.len());
             let mut slots = FieldSlots::new();
             let next = parse_request(&mut slots, &out, &own.behind_a_hop()).unwrap();
-            assert!(next.fields().count() > head.fields().count());
+            assert!(next.fields.iter().count() > head.fields.iter().count());
         }
     }
 }

@@ -253,7 +253,7 @@ fn write_head(
 ) -> ResponseFraming {
     const NODE_FIELD: &str = "x-skep-node";
     // The node may have said it itself.
-    let is_named = !node_line.is_empty() && head.get(NODE_FIELD).is_some();
+    let is_named = !node_line.is_empty() && head.fields.get(NODE_FIELD).is_some();
     let extra = if is_named { b"" } else { node_line };
     let version = reply.version();
     let date = reply.write().context().date();

@@ -55,7 +55,7 @@ pub(crate) fn is_simple(request: &RequestHead<'_, '_>) -> bool {
         Known::IfUnmodifiedSince,
     ]
     .iter()
-    .all(|&field| request.known(field).is_none())
+    .all(|&field| request.fields.known(field).is_none())
 }
 
 /// Evaluates conditions (RFC 9110 section 13) and ranges (section 14).

@@ -15,7 +15,7 @@ impl SlowRequest<'_> {
     /// it names; who comes here directly may lie about it.
     pub(super) fn client(&self, request: &RequestHead<'_, '_>, exchange: &Exchange<'_>) -> IpAddr {
         let is_proxied = self.handler.node.is_proxied.load(Ordering::Relaxed);
-        let named = request.known(Known::XForwardedFor).filter(|_| is_proxied);
+        let named = request.fields.known(Known::XForwardedFor).filter(|_| is_proxied);
         let named = named.and_then(client_named);
         let address = named.unwrap_or_else(|| exchange.conn().peer().ip());
         client_of(address, self.handler.node.ipv6_prefix_bits.load(Ordering::Relaxed))

@@ -96,7 +96,7 @@ impl SlowRequest<'_> {
             Ok(listing) => listing,
             Err(error) => return self.failed(request, exchange, error.into()).await,
         };
-        let (content_type, body) = match prefers_json(request.known(Known::Accept)) {
+        let (content_type, body) = match prefers_json(request.fields.known(Known::Accept)) {
             true => ("application/json", listing.json()),
             false => ("text/html; charset=utf-8", listing.html(path)),
         };
