@@ -68,7 +68,6 @@ impl Bed {
         &self.machines
     }
 
-    /// The machine of this name.
     pub fn machine(&self, name: &str) -> Option<&Machine> {
         self.machines.iter().find(|machine| machine.name() == name)
     }

@@ -19,7 +19,6 @@ pub enum LabError {
     /// A program that is not installed.
     #[error("`{program}` is missing: install the package {package} (apt-get install {package})")]
     Missing {
-        /// The program.
         program: String,
         /// Debian's package with it.
         package: &'static str,
@@ -27,7 +26,6 @@ pub enum LabError {
     /// A program that did not do as told.
     #[error("`{program}` has failed {place}: {said}")]
     Program {
-        /// The program.
         program: String,
         /// Where it ran.
         place: String,

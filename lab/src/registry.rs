@@ -39,14 +39,12 @@ pub struct BedInfo {
     pub owner: u32,
     /// Process that holds the namespace of the bridges.
     pub switch: u32,
-    /// Its machines.
     pub machines: Vec<MachineInfo>,
 }
 
 /// What a bed tells about a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineInfo {
-    /// Its name.
     pub name: String,
     /// What it is for.
     pub role: Role,

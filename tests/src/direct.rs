@@ -56,7 +56,6 @@ const DOWNLOAD_BYTES_S: u64 = 4 * 1024;
 pub struct Setup {
     /// The bed's machines, if the cluster makes one.
     pub topology: Topology,
-    /// The cluster's name.
     pub cluster: String,
     /// Numbers of the machines that dispatch, from 1.
     pub dispatchers: Vec<usize>,
@@ -165,7 +164,6 @@ impl DirectCluster {
 
     // --- what it is ---
 
-    /// The bed.
     pub fn bed(&self) -> &Arc<Bed> {
         &self.bed
     }

@@ -18,7 +18,6 @@ pub const HEAD_RANGE: &str = "bytes=0-4194303";
 /// A request that came.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The method.
     pub method: String,
     /// Path and query.
     pub target: String,

@@ -14,10 +14,8 @@ pub const NETGUARD: u64 = 1 << 12 | 1 << 13 | 1 << 38 | 1 << 39;
 /// `SECCOMP_MODE_FILTER` of linux/seccomp.h.
 const FILTERED: u64 = 2;
 
-/// One thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its name.
     pub name: String,
     /// Real, effective, saved and file system user.
     pub users: Vec<u64>,

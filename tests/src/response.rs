@@ -6,7 +6,6 @@ use crate::client::ClientError;
 /// One whole response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Status code.
     pub status: u16,
     /// Names as sent, and values without the space around them.
     pub headers: Vec<(String, String)>,

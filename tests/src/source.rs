@@ -36,7 +36,6 @@ impl Source {
         Self { address, next_port: Arc::new(AtomicU16::new(PORTS.start)) }
     }
 
-    /// The address.
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }

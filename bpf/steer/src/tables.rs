@@ -19,7 +19,6 @@ pub struct Tables {
     pub settings: Settings,
     /// Virtual addresses; each service's must be there.
     pub virtual_addresses: BTreeSet<Ipv6Addr>,
-    /// Services.
     pub services: Vec<Service>,
     /// [`skep_wire::steer::ROWS`] rows of each service, by its id; shared, since
     /// they are many and seldom change.
@@ -96,7 +95,6 @@ pub struct NodeLoad {
 /// A flow, from the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
-    /// The client's address.
     pub client: Ipv6Addr,
     /// The client's port.
     pub port: u16,

@@ -15,9 +15,7 @@ use skep_wire::steer::{
 pub struct Entry {
     /// The map's name.
     pub map: &'static str,
-    /// Key.
     pub key: Vec<u8>,
-    /// Value.
     pub value: Vec<u8>,
 }
 
@@ -164,7 +162,6 @@ fn service_value(service: &Service) -> Vec<u8> {
     [&service.id.to_ne_bytes()[..], &bytes].concat()
 }
 
-/// A row.
 pub fn row(row: &Row) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (bytes, node) in bytes.chunks_mut(2).zip(row.0) {
@@ -272,7 +269,6 @@ pub fn read_count(value: &[u8]) -> Count {
     Count { packets: u64::from_ne_bytes(take(value, 0)), bytes: u64::from_ne_bytes(take(value, 8)) }
 }
 
-/// A rate.
 pub fn read_rate(value: &[u8]) -> Rate {
     Rate {
         window_began_ns: u64::from_ne_bytes(take(value, 0)),

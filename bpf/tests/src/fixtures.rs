@@ -20,11 +20,9 @@ use crate::world::world;
 pub struct Fixture {
     /// What is tried, in words.
     pub name: &'static str,
-    /// Of which program.
     pub program: Program,
     /// Frames that come first, whatever they meet.
     pub before: Vec<Vec<u8>>,
-    /// The frame.
     pub frame: Vec<u8>,
     /// What it must meet.
     pub verdict: Verdict,

@@ -9,22 +9,16 @@ use crate::world::{OWN_MAC, ROUTER_MAC};
 
 /// Ethertypes.
 pub const IPV4: u16 = 0x0800;
-/// IPv6.
 pub const IPV6: u16 = 0x86dd;
-/// ARP.
 pub const ARP: u16 = 0x0806;
-/// One tag.
 pub const TAG: u16 = 0x8100;
 /// The outer of two.
 pub const OUTER_TAG: u16 = 0x88a8;
 
 /// Protocols.
 pub const ICMP: u8 = 1;
-/// TCP.
 pub const TCP: u8 = 6;
-/// UDP.
 pub const UDP: u8 = 17;
-/// ICMPv6.
 pub const ICMPV6: u8 = 58;
 
 /// TCP flags.

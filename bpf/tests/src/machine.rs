@@ -6,12 +6,10 @@ use std::net::SocketAddr;
 use anyhow::Result;
 use skep_steer::{Counters, FlowEntry, FlowKey, Outcome, Tables, hand_on, steer};
 
-/// Which program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// The dispatcher's.
     Dispatch,
-    /// The node's.
     Node,
 }
 
@@ -44,7 +42,6 @@ pub struct State {
     pub counters: Counters,
 }
 
-/// The model.
 pub struct Model {
     program: Program,
     /// Both ends of the node's connections.

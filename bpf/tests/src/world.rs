@@ -22,15 +22,11 @@ pub const OTHER_DEVICE: u32 = 9;
 
 /// The virtual addresses.
 pub const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
-/// IPv6's.
 pub const VIP6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x80);
 /// An address of nobody.
 pub const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 81);
-/// IPv6's.
 pub const ELSEWHERE6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0x81);
-/// A client.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 23);
-/// IPv6's.
 pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 0, 0x23);
 
 /// A node that takes new flows.
@@ -83,7 +79,6 @@ pub const DRAINED: u16 = 98;
 /// [`SECOND`], then [`FIRST`].
 pub const BACKWARDS: u16 = 99;
 
-/// The tables.
 pub fn world() -> Tables {
     let mut tables = Tables {
         settings: Settings {

@@ -34,7 +34,6 @@ impl Signals {
         })
     }
 
-    /// The next wish.
     pub(crate) async fn next(&mut self) -> Wish {
         tokio::select! {
             _ = self.hangup.recv() => Wish::Reload,

@@ -27,7 +27,6 @@ pub(crate) struct Case {
 /// What the origin answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// The bytes.
     pub(crate) bytes: Vec<u8>,
     /// Whether it closes behind them.
     pub(crate) closes: bool,

@@ -12,9 +12,7 @@ use crate::limits::HANG;
 /// A final response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Response {
-    /// Its head.
     pub(crate) head: Head,
-    /// Its status.
     pub(crate) status: u16,
     /// Its body; `None`: it was cut, or can't be read.
     pub(crate) body: Option<Vec<u8>>,
@@ -39,7 +37,6 @@ pub(crate) struct Raw {
     closed: bool,
 }
 
-/// Plays a case.
 pub(crate) fn play(address: SocketAddr, case: &Case) -> std::io::Result<Raw> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;

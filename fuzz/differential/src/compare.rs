@@ -41,7 +41,6 @@ pub(crate) enum What {
     },
     /// Both passed on something else: method, target, host, body, or a field.
     Passed {
-        /// Which part.
         part: &'static str,
         /// What Skep passed.
         skep: String,
@@ -50,7 +49,6 @@ pub(crate) enum What {
     },
     /// Both passed the same on, and clients got something else.
     Heard {
-        /// Which part.
         part: &'static str,
         /// What Skep's client got.
         skep: String,

@@ -18,7 +18,6 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Its bytes.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         for line in std::iter::once(&self.start).chain(&self.fields) {

@@ -17,7 +17,6 @@ const HEALTH: &str = "/.well-known/skep/health";
 /// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    /// Its head.
     pub(crate) head: Head,
     /// Its body; `None`: not all of it came, or it can't be read.
     pub(crate) body: Option<Vec<u8>>,
@@ -59,7 +58,6 @@ impl Origin {
         self.address
     }
 
-    /// Begins a case.
     pub(crate) fn begin(&self, case: &Arc<Case>) {
         let mut state = lock(&self.shared.0);
         state.case = Arc::clone(case);

@@ -107,7 +107,6 @@ impl Stage {
         (self.names.nodes[index], NODE_PORT).into()
     }
 
-    /// The machine of clients.
     pub(super) fn client(&self) -> Result<&Machine, Failure> {
         the(self.bed.clients())
     }

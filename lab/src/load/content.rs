@@ -29,7 +29,6 @@ pub enum Content {
 pub struct Issue {
     /// How many.
     pub bytes: u64,
-    /// Which.
     pub pattern: Pattern,
 }
 

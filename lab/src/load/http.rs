@@ -39,7 +39,6 @@ pub(super) enum Source {
     Local,
     /// Another node's memory.
     Peer,
-    /// The origin.
     Origin,
     /// It does not say.
     Unknown,

@@ -40,7 +40,6 @@ const PAUSE_MS: u64 = 20;
 /// Many objects, asked for in an order.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// Where.
     pub address: SocketAddr,
     /// All objects.
     pub objects: Arc<[MixObject]>,
@@ -57,9 +56,7 @@ pub struct Mix {
 /// An object and what it must be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MixObject {
-    /// Its path.
     pub path: String,
-    /// Its content.
     pub content: Content,
 }
 
@@ -116,7 +113,6 @@ pub struct Sources {
     pub local: u64,
     /// Another node's memory.
     pub peer: u64,
-    /// The origin.
     pub origin: u64,
     /// It is not said.
     pub unknown: u64,

@@ -47,7 +47,6 @@ use watch::Watch;
 /// What clients ask for.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where.
     pub address: SocketAddr,
     /// The name in `Host`.
     pub host: String,

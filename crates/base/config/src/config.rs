@@ -75,12 +75,10 @@ impl Config {
         self.admin.token_file.iter_mut().for_each(resolve);
     }
 
-    /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The dispatcher of this name.
     pub fn dispatcher(&self, name: &str) -> Option<&Dispatcher> {
         self.dispatchers.iter().find(|dispatcher| dispatcher.name == name)
     }

@@ -57,7 +57,6 @@ pub enum Unit {
     BytesPerSecond,
     /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
     Milliseconds,
-    /// Seconds.
     Seconds,
     /// Hundredths.
     Percent,

@@ -30,7 +30,6 @@ pub enum Side {
 /// A machine of the cluster whose frames have been steered already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Steerer {
-    /// A dispatcher.
     Dispatcher,
     /// A node that handed on.
     Node,
@@ -134,7 +133,6 @@ pub struct Expectations {
 /// Another machine, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
-    /// Its name.
     pub name: String,
     /// Its own address on the segment.
     pub address: IpAddr,
@@ -151,19 +149,16 @@ pub const PROBE_MS: u64 = 100;
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done.
     Done,
     /// The program runs.
     Opened(Opened),
     /// Flows, at most [`FLOWS_MAX`].
     Flows(Vec<Flow>),
-    /// Counters.
     Counters(Counters),
     /// Machines that claim virtual addresses.
     Owners(Vec<Owner>),
     /// Sentences about this machine and its segment.
     Checked {
-        /// What is wrong.
         wrong: Vec<String>,
         /// What may be, as far as can be seen from here.
         doubtful: Vec<String>,

@@ -17,7 +17,6 @@ use crate::table::{Table, TableVersion};
 /// The address of a network device.
 pub type Mac = [u8; 6];
 
-/// A message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
     /// A dispatcher is alive.
@@ -71,9 +70,7 @@ pub struct DispatcherBeat {
 /// That an active dispatcher was heard, by its own beat and not by hearsay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hears {
-    /// Whom.
     pub dispatcher: PeerId,
-    /// Its epoch.
     pub epoch: u64,
     /// How long ago, in milliseconds.
     pub ago_ms: u32,
@@ -98,7 +95,6 @@ pub struct NodeBeat {
     pub hears: Option<Hears>,
     /// Whether it is about to stop: no new flows, please.
     pub is_leaving: bool,
-    /// Its load.
     pub load: NodeLoad,
 }
 
@@ -146,9 +142,7 @@ pub struct FlowBatch {
 /// All batches of a dump up to a number have been taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowsTaken {
-    /// Which dump.
     pub dump: u64,
-    /// The number.
     pub number: u64,
 }
 
@@ -157,11 +151,9 @@ pub struct FlowsTaken {
 #[serde(try_from = "String", into = "String")]
 pub struct Name(Arc<str>);
 
-/// A name is too long.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a name of at most {NAME_BYTES_MAX} bytes, found one of {bytes}: shorten it")]
 pub struct NameTooLong {
-    /// Its length.
     pub bytes: usize,
 }
 
@@ -211,7 +203,6 @@ impl NodeLoad {
 }
 
 impl Name {
-    /// The name `text`.
     pub fn new(text: &str) -> Result<Self, NameTooLong> {
         if text.len() > NAME_BYTES_MAX {
             return Err(NameTooLong { bytes: text.len() });

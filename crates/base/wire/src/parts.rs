@@ -30,7 +30,6 @@ const HASH_SEED: u64 = 0x736b_6570;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {bytes} bytes is longer than {MESSAGE_BYTES_MAX}")]
 pub struct MessageTooLong {
-    /// Its length.
     pub bytes: usize,
 }
 

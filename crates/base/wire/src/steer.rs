@@ -65,7 +65,6 @@ pub struct Service {
     pub id: u16,
     /// Virtual address and port.
     pub address: SocketAddr,
-    /// Its protocol.
     pub protocol: Protocol,
     /// Candidates of a row, from 1 to [`CHOICES_MAX`].
     pub choices: u8,
@@ -107,7 +106,6 @@ pub struct Node {
 /// A node's share and load within one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
-    /// The node.
     pub node: NodeIndex,
     /// Its share of new flows against the others' weights, from 1.
     pub weight: u32,
@@ -138,7 +136,6 @@ pub struct Network {
 /// A flow of a service, from the client's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
-    /// The client.
     pub client: SocketAddr,
     /// The service's place in the tables.
     pub service: u16,
@@ -149,7 +146,6 @@ pub struct Flow {
 /// Packets and bytes of one counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// Packets.
     pub packets: u64,
     /// Bytes of their frames.
     pub bytes: u64,

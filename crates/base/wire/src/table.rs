@@ -25,7 +25,6 @@ pub struct TableVersion {
 /// What all steer by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
-    /// Which one.
     pub version: TableVersion,
     /// In the order of their ids.
     pub services: Vec<TableService>,
@@ -38,12 +37,10 @@ pub struct Table {
     pub dispatchers: Vec<Mac>,
 }
 
-/// A service.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableService {
     /// As the packet programs know it.
     pub service: Service,
-    /// Its policy's name.
     pub policy: Name,
     /// Places in [`Table::memberships`]: who takes its new flows, then who did
     /// before, the latest first, none twice.
@@ -56,13 +53,11 @@ pub type Membership = Vec<Share>;
 /// A node's part in a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Share {
-    /// The node.
     pub index: NodeIndex,
     /// Its share against the others', from 1.
     pub weight: u32,
 }
 
-/// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableNode {
     /// Its place in the tables; another node's only once no history names it.
@@ -84,7 +79,6 @@ pub struct TableNode {
 }
 
 impl Table {
-    /// The node of that name.
     pub fn node(&self, name: &str) -> Option<&TableNode> {
         self.nodes.iter().find(|node| node.name.as_str() == name)
     }

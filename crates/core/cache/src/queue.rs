@@ -28,7 +28,6 @@ pub(crate) struct Linked<T> {
     newer: Index,
 }
 
-/// One queue.
 #[derive(Debug)]
 pub(crate) struct Queue {
     oldest: Index,

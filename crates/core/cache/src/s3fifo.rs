@@ -204,7 +204,6 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.by_key.len()
     }
 
-    /// Is it empty?
     pub fn is_empty(&self) -> bool {
         self.by_key.is_empty()
     }

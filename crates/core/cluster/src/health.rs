@@ -73,12 +73,7 @@ pub enum State {
     /// Finishes its requests and gets no new ones.
     Draining,
     /// Dead, no requests.
-    Down {
-        /// Since when.
-        since: Now,
-        /// Why.
-        reason: DownReason,
-    },
+    Down { since: Now, reason: DownReason },
     /// Out by the operator's wish, without requests.
     Drained,
 }
@@ -122,7 +117,6 @@ pub type RequestOutcome = Result<(), Failure>;
 /// A change of what is shown, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
-    /// When.
     pub at: Now,
     /// State before.
     pub from: State,

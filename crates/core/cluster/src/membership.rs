@@ -92,9 +92,7 @@ pub struct Member {
 /// What a dispatch policy and a screen need of a node.
 #[derive(Clone, Debug)]
 pub struct MemberView {
-    /// Its number.
     pub id: NodeId,
-    /// Its name.
     pub name: Arc<str>,
     /// `stable_hash` of the name, the same on every machine.
     pub name_hash: u64,
@@ -113,13 +111,9 @@ pub struct MemberView {
 /// Something happened to a node, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When.
     pub at: Now,
-    /// Which node.
     pub node: NodeId,
-    /// Its name.
     pub name: Arc<str>,
-    /// What.
     pub change: Change,
 }
 
@@ -130,7 +124,6 @@ pub enum Change {
     Added {
         /// Where it listens.
         address: SocketAddr,
-        /// Its weight.
         weight: u32,
     },
     /// Its weight changed.
@@ -310,7 +303,6 @@ impl Membership {
         Ok(Some(event))
     }
 
-    /// A check of a node begins.
     pub fn begin_check(&mut self, now: Now, id: NodeId) {
         if let Ok(member) = self.member(id) {
             member.health.begin_check(now);
@@ -431,12 +423,10 @@ impl Membership {
 }
 
 impl Member {
-    /// Its number.
     pub fn id(&self) -> NodeId {
         self.id
     }
 
-    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -39,7 +39,6 @@ pub struct Plan {
 pub struct ServicePlan {
     /// As the packet programs know it.
     pub service: Service,
-    /// Its policy's name.
     pub policy: Name,
     /// The nodes behind it.
     pub nodes: Vec<Name>,
@@ -48,7 +47,6 @@ pub struct ServicePlan {
 /// A node in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodePlan {
-    /// Its name.
     pub name: Name,
     /// Where it serves.
     pub address: SocketAddr,
@@ -67,7 +65,6 @@ pub enum Note {
     Leaving(Name),
     /// A node is silent.
     Dead {
-        /// Its name.
         name: Name,
         /// For how long at least, in milliseconds.
         ms: u64,

@@ -49,14 +49,10 @@ pub enum Action<P> {
     },
     /// Tell the coordinator that named it that `peer` does not serve this,
     /// then [`Event::Told`].
-    TellNotThere {
-        /// Who.
-        peer: P,
-    },
+    TellNotThere { peer: P },
     /// Tell the coordinator that granted it that the lease has ended, then
     /// [`Event::Told`].
     TellEnded {
-        /// Which.
         lease: LeaseId,
         /// Whether all bytes are there. (Tell it that the segment is held only
         /// if it is kept, too.)
@@ -81,17 +77,13 @@ pub enum FillSource<P> {
     Local,
     /// Another node.
     Peer {
-        /// Which.
         id: P,
         /// Whether it is taken for the owner, in the absence of a coordinator.
         is_owner: bool,
     },
     /// A remote fill: another node reads the segment from its own disk or from an origin,
     /// and waits for nobody.
-    RemoteFill {
-        /// Which.
-        id: P,
-    },
+    RemoteFill { id: P },
 }
 
 impl<P: Copy> Action<P> {
@@ -172,10 +164,7 @@ pub enum Reply<P> {
         holders: Vec<P>,
     },
     /// It fills it.
-    Busy {
-        /// Who.
-        leader: P,
-    },
+    Busy { leader: P },
     /// We fill it.
     Grant {
         /// Under this lease.

@@ -15,7 +15,6 @@ macro_rules! known {
         /// Field names that are found in O(1).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
-        #[expect(missing_docs, reason = "each is the field of that name")]
         pub enum Known { $($($name),*),* }
 
         const KNOWN_COUNT: usize = [$($(Known::$name),*),*].len();

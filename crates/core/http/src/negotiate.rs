@@ -9,7 +9,6 @@ const WEIGHT_MAX: Weight = 1000;
 
 /// A content coding that ready-made variants of a file come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the coding of that name")]
 pub enum Encoding {
     Br,
     Zstd,
@@ -41,7 +40,6 @@ impl Encoding {
 
 /// Which codings exist for an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the coding of that name")]
 pub struct EncodingSet {
     pub br: bool,
     pub zstd: bool,

@@ -14,7 +14,6 @@ pub use crate::fields::FieldSlots;
 
 /// Method of a request. `CONNECT` never gets here: it is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "each is the method of that name")]
 pub enum Method<'b> {
     Get,
     Head,
@@ -73,7 +72,6 @@ impl<'b> Method<'b> {
 
 /// Version of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "each is the version of that name")]
 pub enum Version {
     Http10,
     Http11,
@@ -101,7 +99,6 @@ pub enum BodyFraming {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RequestHead<'h, 'b> {
-    /// Method.
     pub method: Method<'b>,
     /// Request target as sent.
     pub target: &'b str,
@@ -114,7 +111,6 @@ pub struct RequestHead<'h, 'b> {
     pub host: &'b [u8],
     /// The same, taken apart; its name is empty when there is none.
     pub authority: Host<'b>,
-    /// Version.
     pub version: Version,
     /// How the body is delimited.
     pub framing: BodyFraming,

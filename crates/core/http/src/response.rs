@@ -29,7 +29,6 @@ pub struct ResponseHead<'h, 'b> {
     pub status: u16,
     /// Reason phrase as sent; empty when it holds more than ASCII.
     pub reason: &'b str,
-    /// Version.
     pub version: Version,
     /// How the body is delimited.
     pub framing: ResponseFraming,

@@ -11,7 +11,6 @@ use crate::limits::SLOW_START_PERMILLE_FULL;
 /// connection's buffer; nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestKey<'a> {
-    /// The client's address.
     pub client: IpAddr,
     /// The client's port, which tells its connections apart.
     pub client_port: u16,
@@ -42,7 +41,6 @@ pub struct ClusterView {
 /// One node as a policy sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView {
-    /// Its number.
     pub id: NodeId,
     /// `stable_hash` of its name: the same on every machine, whatever its id.
     pub name_hash: u64,

@@ -88,7 +88,6 @@ pub enum DatapathError {
          remove it with `ip link set {device} xdp off`, or set direct.attach = \"tc\""
     )]
     Busy {
-        /// The device.
         device: String,
         /// Name and number of its program.
         owner: String,
@@ -96,7 +95,6 @@ pub enum DatapathError {
     /// The device takes no program this way.
     #[error("{device} does not take a program by {mode} ({error}): {}", advice(*.mode))]
     Refused {
-        /// The device.
         device: String,
         /// The way tried.
         mode: Attached,
@@ -109,7 +107,6 @@ pub enum DatapathError {
     /// The kernel's verifier refuses a packet program.
     #[error("the kernel does not take the packet program {program}: {reason}")]
     Load {
-        /// The program.
         program: &'static str,
         /// What it says.
         reason: String,
@@ -117,7 +114,6 @@ pub enum DatapathError {
     /// A map could not be read or written.
     #[error("cannot use the map {map} of the packet programs: {reason}")]
     Map {
-        /// The map.
         map: &'static str,
         /// Why not.
         reason: String,
@@ -135,7 +131,6 @@ pub enum DatapathError {
     /// A program could not be run over a frame.
     #[error("cannot run the packet program {program} over a frame of {bytes} bytes: {reason}")]
     TestRun {
-        /// The program.
         program: &'static str,
         /// Length of the frame.
         bytes: usize,

@@ -9,7 +9,6 @@ pub enum GuardError {
     /// Nobody listens there.
     #[error("no netguard answers at {path}: {error}; it must run as root on this machine")]
     Unreachable {
-        /// The socket.
         path: PathBuf,
         /// The kernel's reason.
         error: io::Error,

@@ -33,14 +33,7 @@ pub enum PrivilegeError {
     },
     /// The kernel says no.
     #[error("cannot become the user {user} (number {uid}): {error}")]
-    Become {
-        /// Its name.
-        user: String,
-        /// Its number.
-        uid: u32,
-        /// Why.
-        error: io::Error,
-    },
+    Become { user: String, uid: u32, error: io::Error },
     /// The kernel says no.
     #[error("cannot give up capabilities: {0}")]
     Capabilities(#[from] io::Error),

@@ -25,29 +25,19 @@ pub enum TrustError {
         at = at.display()
     )]
     Exposed {
-        /// What it is.
         what: &'static str,
-        /// The file.
         path: PathBuf,
         /// Where on its path it can be changed.
         at: PathBuf,
         /// Whose that is.
         owner: String,
-        /// Its mode.
         mode: u32,
         /// What it must be.
         wanted: String,
     },
     /// It cannot be made, or looked at.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
-    Io {
-        /// What it is.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, error: io::Error },
 }
 
 /// Makes the folder `path` if it is missing; it is not changed by anybody but root

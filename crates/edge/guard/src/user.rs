@@ -35,10 +35,7 @@ pub enum UserError {
          name another one ({setting})",
         setting = "machine.user, or --user"
     )]
-    NoUser {
-        /// The name.
-        name: String,
-    },
+    NoUser { name: String },
     /// Where none is named.
     #[error(
         "started as root, this process serves as another user, and this machine has neither \
@@ -47,10 +44,7 @@ pub enum UserError {
     NobodyAtAll,
     /// Of a name in the config.
     #[error("this machine has no group {name:?} ({GROUP}), which machine.groups names")]
-    NoGroup {
-        /// The name.
-        name: String,
-    },
+    NoGroup { name: String },
 }
 
 impl User {

@@ -18,11 +18,8 @@ pub type DeviceIndex = u32;
 /// A network device, as it was when it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number.
     pub index: DeviceIndex,
-    /// Its name.
     pub name: String,
-    /// What kind it is.
     pub kind: Kind,
     /// Its hardware address, if it is an Ethernet device.
     pub mac: Option<Mac>,
@@ -34,7 +31,6 @@ pub struct Device {
     pub has_carrier: bool,
     /// The packet program before the kernel's network stack.
     pub xdp: Xdp,
-    /// Its addresses.
     pub addresses: Vec<Address>,
 }
 
@@ -100,7 +96,6 @@ impl Netif {
         Ok(devices)
     }
 
-    /// The device of this name.
     pub fn device(&mut self, name: &str) -> Result<Device, Error> {
         self.find(format!("called {name}"), |device| device.name == name)
     }

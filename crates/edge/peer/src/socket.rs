@@ -26,9 +26,7 @@ use crate::limits::{
 pub struct SocketSettings {
     /// Where it listens; port 0 takes a free one.
     pub address: SocketAddr,
-    /// The cluster's key.
     pub key: Key,
-    /// The cluster's name.
     pub cluster: String,
     /// This machine's name in the cluster's config.
     pub name: String,
@@ -43,7 +41,6 @@ pub struct Received {
     pub from: PeerId,
     /// When, in its own order; of a long message: when its last part came.
     pub stamp: Stamp,
-    /// What.
     pub message: Message,
 }
 

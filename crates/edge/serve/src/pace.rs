@@ -163,7 +163,6 @@ mod tests {
     const LOOPBACK: u64 = 65_483;
     const ETHERNET: u64 = 1_448;
 
-    /// A peer.
     #[derive(Clone, Copy, Debug)]
     struct Peer {
         segment_bytes: u64,

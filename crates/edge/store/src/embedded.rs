@@ -77,7 +77,6 @@ impl Embedded {
         }
     }
 
-    /// Which file it is.
     pub(crate) fn path(&self) -> &std::path::Path {
         &self.path
     }

@@ -121,7 +121,6 @@ pub enum StoreError {
     TooLarge {
         /// What was to be stored.
         what: &'static str,
-        /// Its length.
         bytes: usize,
         /// The limit, in bytes.
         max: usize,
@@ -129,7 +128,6 @@ pub enum StoreError {
     /// A stored value is not what its key says.
     #[error("`{key}` in the store is not {expected}; another program wrote it: delete that key")]
     Foreign {
-        /// The key.
         key: String,
         /// What should have been there.
         expected: &'static str,

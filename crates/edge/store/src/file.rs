@@ -50,7 +50,6 @@ impl File {
         Ok(file)
     }
 
-    /// Which file it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -70,7 +70,6 @@ pub enum CacheResult {
 pub struct LogRecord<'a> {
     /// End of the request, milliseconds since 1970-01-01 UTC.
     pub unix_ms: u64,
-    /// The client's address.
     pub client: IpAddr,
     /// Method as sent.
     pub method: &'a [u8],
@@ -84,13 +83,10 @@ pub struct LogRecord<'a> {
     pub status: u16,
     /// Bytes of the reply's body that were written.
     pub bytes_sent: u64,
-    /// Referer field.
     pub referer: &'a [u8],
-    /// User-Agent field.
     pub user_agent: &'a [u8],
     /// The node that answered; `None`: this process.
     pub node: Option<&'a str>,
-    /// What the cache did.
     pub cache: CacheResult,
     /// First byte of the request to last byte of the reply, in microseconds.
     pub total_us: u64,
@@ -108,7 +104,6 @@ pub enum AccessLogError {
     /// The file could not be opened for appending.
     #[error("cannot open access log {}: {cause}", path.display())]
     Open {
-        /// The file.
         path: PathBuf,
         /// What the kernel said.
         #[source]

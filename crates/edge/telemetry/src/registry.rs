@@ -89,7 +89,6 @@ pub struct MetricSample {
     pub name: String,
     /// Label names and values.
     pub labels: Labels,
-    /// The value.
     pub value: f64,
 }
 

@@ -188,7 +188,6 @@ impl Slot {
 
 /// A connection that carries one request.
 pub struct Lease {
-    /// The connection.
     pub conn: Conn,
     /// Whether it carried others before: then it may turn out to be dead.
     pub reused: bool,

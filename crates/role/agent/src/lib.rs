@@ -44,7 +44,6 @@ use steered::Steered;
 pub struct AgentParts {
     /// Name of the node.
     pub name: String,
-    /// The cluster's key.
     pub key: Key,
     /// The way to netguard.
     pub guard: Arc<Guard>,
@@ -67,13 +66,10 @@ pub enum AgentError {
     /// A name is too long for the wire.
     #[error(transparent)]
     Name(#[from] NameTooLong),
-    /// The socket.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The guard.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// A thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }

@@ -15,7 +15,6 @@ use crate::{AgentError, conversation};
 pub struct ReporterParts {
     /// Name of the node.
     pub name: String,
-    /// The cluster's key.
     pub key: Key,
     /// What the node has to do now.
     pub load: Box<dyn FnMut() -> NodeLoad + Send>,

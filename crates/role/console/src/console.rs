@@ -40,23 +40,16 @@ pub enum ConsoleError {
          already?",
         path.display()
     )]
-    SocketInUse {
-        /// The socket.
-        path: PathBuf,
-    },
+    SocketInUse { path: PathBuf },
     /// Something else has the socket's name.
     #[error("cannot open control socket {}: a file that is no socket is in its place", path.display())]
-    NotASocket {
-        /// The socket.
-        path: PathBuf,
-    },
+    NotASocket { path: PathBuf },
     /// The socket can't be made.
     #[error(
         "cannot open control socket {}: {source}; state_dir or admin.socket says where it is",
         path.display()
     )]
     Socket {
-        /// The socket.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
@@ -67,21 +60,17 @@ pub enum ConsoleError {
          another address, or \"off\" (`ss -ltnp` shows who listens)"
     )]
     AddressInUse {
-        /// The address.
         address: SocketAddr,
         /// What for.
         what: &'static str,
-        /// The setting.
         setting: &'static str,
     },
     /// The address can't be listened on.
     #[error("cannot listen on {address} for {what}: {source}; {setting} chooses another address")]
     Address {
-        /// The address.
         address: SocketAddr,
         /// What for.
         what: &'static str,
-        /// The setting.
         setting: &'static str,
         /// What the kernel said.
         source: io::Error,
@@ -91,10 +80,7 @@ pub enum ConsoleError {
         "the admin API on {address} can be reached from other machines: that needs \
          admin.token_file"
     )]
-    TokenNeeded {
-        /// The address.
-        address: SocketAddr,
-    },
+    TokenNeeded { address: SocketAddr },
     /// No thread or event loop to run on.
     #[error("cannot start the console: {0}")]
     Thread(#[from] io::Error),

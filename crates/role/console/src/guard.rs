@@ -30,7 +30,6 @@ use crate::token::Token;
 pub(crate) enum Door {
     /// The unix socket.
     Socket,
-    /// TCP.
     Tcp {
         /// The address listened on.
         ip: IpAddr,

@@ -20,7 +20,6 @@ pub enum TokenError {
     /// It can't be read.
     #[error("cannot read token file {}: {source}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
@@ -30,20 +29,14 @@ pub enum TokenError {
         "token file {file} can be read by every user of this machine: `chmod o= {file}`",
         file = path.display()
     )]
-    Public {
-        /// The file.
-        path: PathBuf,
-    },
+    Public { path: PathBuf },
     /// It holds no token.
     #[error(
         "token file {} holds no token: one line of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} \
          printable characters without spaces, such as from `openssl rand -hex 32`",
         path.display()
     )]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-    },
+    Malformed { path: PathBuf },
 }
 
 impl Token {

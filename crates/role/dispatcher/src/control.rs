@@ -23,7 +23,6 @@ pub enum ControlError {
         list(known)
     )]
     UnknownNode {
-        /// The service.
         service: String,
         /// What was asked for.
         name: String,
@@ -45,7 +44,6 @@ pub enum ControlError {
         DIRECT_POLICY_NAMES.join(", ")
     )]
     PolicyReadsRequests {
-        /// The service.
         service: String,
         /// What was asked for.
         policy: String,

@@ -10,7 +10,6 @@ use crate::dispatcher::Dispatcher;
 /// A node of a service, as far as packets to it are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its name.
     pub name: String,
     /// Where it serves.
     pub address: SocketAddr,

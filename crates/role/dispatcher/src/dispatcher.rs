@@ -42,7 +42,6 @@ impl Dispatcher {
         Ok(Arc::new(Self { name: name.into(), seed, state: Mutex::new(state), published }))
     }
 
-    /// The service's name.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -33,10 +33,8 @@ pub enum LoadReceiverError {
     /// The config has no such dispatcher, or none with an address.
     #[error("the config has no dispatcher {0:?} with an `address`")]
     NoSuchDispatcher(String),
-    /// The socket.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The system.
     #[error("cannot listen for nodes' loads: {0}")]
     System(#[from] io::Error),
 }

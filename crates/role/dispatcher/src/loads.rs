@@ -49,7 +49,6 @@ struct Heard {
 /// What a node said last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// Its name.
     pub name: Name,
     /// How long ago, in milliseconds.
     pub age_ms: u64,

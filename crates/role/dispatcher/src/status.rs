@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// A service at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// Its name.
     pub name: String,
     /// Where it listens.
     pub listen: Vec<SocketAddr>,
@@ -23,7 +22,6 @@ pub struct ServiceStatus {
 /// A node at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its name.
     pub name: String,
     /// Where dispatchers reach it.
     pub address: SocketAddr,

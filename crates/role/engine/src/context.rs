@@ -64,7 +64,6 @@ impl Context {
         context
     }
 
-    /// The worker.
     pub fn worker(&self) -> &Rc<Worker> {
         &self.worker
     }
@@ -74,7 +73,6 @@ impl Context {
         Rc::clone(&self.settings.borrow())
     }
 
-    /// This worker's counters.
     pub fn counters(&self) -> &Arc<CoreCounters> {
         &self.counters
     }

@@ -89,7 +89,6 @@ impl<'c> Exchange<'c> {
         self.reply.conn
     }
 
-    /// The worker's context.
     pub fn context(&self) -> &'c Rc<Context> {
         self.reply.context
     }

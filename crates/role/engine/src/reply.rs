@@ -20,7 +20,6 @@ pub struct Summary {
     pub status: u16,
     /// Bytes of the body that were put into the output.
     pub body_bytes: u64,
-    /// What the cache did.
     pub cache: CacheResult,
     /// The node that answered, if not this process.
     pub node: Option<Arc<str>>,
@@ -57,12 +56,10 @@ impl<'o> Reply<'o> {
         Self { output, context, summary, keep_alive, version, body_wanted, client }
     }
 
-    /// The worker's context.
     pub fn context(&self) -> &'o Context {
         self.context
     }
 
-    /// The client's address.
     pub fn client(&self) -> SocketAddr {
         self.client
     }

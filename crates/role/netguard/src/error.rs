@@ -21,9 +21,7 @@ pub enum NetguardError {
     /// An order beyond the bounds of the tables.
     #[error("{what} {number} is beyond the tables' {limit}")]
     OutOfBounds {
-        /// What.
         what: &'static str,
-        /// Which.
         number: usize,
         /// First one that is not there.
         limit: usize,
@@ -36,20 +34,10 @@ pub enum NetguardError {
     Netif(#[from] skep_netif::Error),
     /// The socket for orders.
     #[error("cannot take orders at {path}: {error}")]
-    Socket {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Socket { path: PathBuf, error: io::Error },
     /// The record of what was changed on this machine.
     #[error("cannot keep the record {path} of what was changed on this machine: {error}")]
-    Record {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Record { path: PathBuf, error: io::Error },
     /// Others could change what the guard goes by.
     #[error(transparent)]
     Trust(#[from] skep_guard::trust::TrustError),

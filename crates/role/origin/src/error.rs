@@ -69,7 +69,6 @@ pub enum Fault {
 
 /// A [`Fault`] without its details, for counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the fault of that name")]
 pub enum FaultKind {
     Ask,
     Name,

@@ -24,7 +24,6 @@ pub enum Unstorable {
     NoStore,
     /// It is for one client: `private`.
     Private,
-    /// It sets a cookie.
     SetCookie,
     /// It depends on more than a request says: `Vary: *`.
     VaryAll,

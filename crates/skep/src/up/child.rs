@@ -33,13 +33,9 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) enum Event {
     /// It listens.
-    Ready {
-        /// Its name.
-        name: Rc<str>,
-    },
+    Ready { name: Rc<str> },
     /// It died, and will be started again.
     Died {
-        /// Its name.
         name: Rc<str>,
         /// How, for people.
         how: String,
@@ -49,17 +45,11 @@ pub(super) enum Event {
         again_ms: u64,
     },
     /// It can't be started.
-    Stillborn {
-        /// Its name.
-        name: Rc<str>,
-        /// Why.
-        error: io::Error,
-    },
+    Stillborn { name: Rc<str>, error: io::Error },
 }
 
 /// What all children have in common.
 pub(super) struct Nest {
-    /// This program.
     pub(super) program: PathBuf,
     /// Where processes run.
     pub(super) environment: Environment,

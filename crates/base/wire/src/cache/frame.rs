@@ -34,7 +34,6 @@ pub enum FrameError {
     /// Longer than what may stand here.
     #[error("a frame of {bytes} bytes, where {bytes_max} is the most")]
     TooLong {
-        /// Its length.
         bytes: u32,
         /// The most.
         bytes_max: u32,
@@ -42,7 +41,6 @@ pub enum FrameError {
     /// A chunk of another length than all chunks have there.
     #[error("a chunk of {bytes} bytes, where one of {expected} was due")]
     NotThatLong {
-        /// Its length.
         bytes: u32,
         /// That of the chunk that was due.
         expected: u32,

@@ -152,7 +152,6 @@ impl Identity {
         Self { mac, cluster: stable_hash(cluster.as_bytes(), CLUSTER_SEED), name: name.clone() }
     }
 
-    /// Its name.
     pub fn name(&self) -> &Name {
         &self.name
     }

@@ -57,26 +57,19 @@ pub enum ToCoordinator {
     Ask {
         /// Comes back with the answer.
         ask: u64,
-        /// Which segment.
         name: SegmentName,
-        /// Its length.
         bytes: u32,
     },
     /// A fill goes on: its lease lasts.
-    Renew {
-        /// The lease.
-        lease: LeaseId,
-    },
+    Renew { lease: LeaseId },
     /// A lease ends: with the whole segment (which is then held), or without.
     Ended {
-        /// The lease.
         lease: LeaseId,
         /// Whether all bytes are there and are kept.
         is_held: bool,
     },
     /// A node that was named as holder said no.
     NotThere {
-        /// The segment.
         name: SegmentName,
         /// Who was said to hold it.
         holder: MemberId,
@@ -106,9 +99,7 @@ pub enum ToCoordinator {
 /// A segment that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Which.
     pub name: SegmentName,
-    /// Its length.
     pub bytes: u32,
 }
 
@@ -124,11 +115,9 @@ pub enum ToNode {
         /// All nodes that are linked, at most [`MEMBERS_MAX`].
         members: Vec<Member>,
     },
-    /// An answer.
     Answer {
         /// To which question.
         ask: u64,
-        /// What.
         answer: Answer,
     },
     /// The status of the node's replica of each segment of a tail, in its order.
@@ -179,9 +168,7 @@ impl ReplicaStatus {
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its number.
     pub id: MemberId,
-    /// Its name.
     pub name: Name,
     /// Where it serves other nodes.
     pub address: SocketAddr,
@@ -191,15 +178,9 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// These hold it; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
-    Have {
-        /// Who.
-        holders: Vec<MemberId>,
-    },
+    Have { holders: Vec<MemberId> },
     /// This node fills it; stream from it.
-    Busy {
-        /// Who.
-        leader: MemberId,
-    },
+    Busy { leader: MemberId },
     /// Nobody has it: fill it from its origin.
     Grant {
         /// Under this lease.

@@ -38,7 +38,6 @@ pub struct Versions {
 /// What a node has at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A file.
     File(Versions),
     /// A folder, asked for without its slash.
     Folder,

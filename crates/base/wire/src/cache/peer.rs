@@ -21,7 +21,6 @@ use crate::message::NotAMessage;
 pub enum PeerRequest {
     /// The bytes of a segment from an offset to its end.
     Fetch {
-        /// Which segment.
         name: SegmentName,
         /// The segment's length.
         bytes: u32,
@@ -32,15 +31,10 @@ pub enum PeerRequest {
         origin: Option<Origin>,
     },
     /// The head of an object, by the name that stands for it.
-    Head {
-        /// Which.
-        name: SegmentName,
-    },
+    Head { name: SegmentName },
     /// A sole replica that would be evicted, or a primary one: the other may fetch it.
     Offer {
-        /// Which segment.
         name: SegmentName,
-        /// Its length.
         bytes: u32,
         /// How often it may still be passed on (Dahlin et al., OSDI '94).
         chances: u8,
@@ -54,7 +48,6 @@ pub struct Origin {
     pub site: u64,
     /// The object's path at its origin.
     pub path: Vec<u8>,
-    /// Its version.
     pub version: Vec<u8>,
     /// The latest purge of it that the asker knows of.
     pub purged: PurgeStamp,
@@ -95,7 +88,6 @@ pub enum Refusal {
     Overloaded,
     /// It has something else under this name, or can't make sense of it.
     Mismatch,
-    /// The origin failed.
     OriginFailed,
     /// It has no room for what was offered or is to be filled, or has it already.
     NotWanted,

@@ -41,7 +41,6 @@ impl PurgeStamp {
     }
 }
 
-/// What a purge is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PurgeWhat {
     /// What is at one place.
@@ -72,7 +71,6 @@ impl PurgePlace {
 }
 
 impl PurgeWhat {
-    /// Bytes of its texts.
     pub fn text_bytes(&self) -> usize {
         match self {
             Self::Url(place) | Self::Prefix(place) => {

@@ -24,10 +24,7 @@ pub enum Output {
     /// unsolicited neighbour advertisements).
     Announce,
     /// Let the virtual addresses go.
-    StepDown {
-        /// Why.
-        why: Why,
-    },
+    StepDown { why: Why },
     /// Say this in the log.
     Log(Note),
 }
@@ -36,10 +33,7 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
     /// Another dispatcher of the cluster is active by a better claim.
-    Outranked {
-        /// Its epoch.
-        epoch: u64,
-    },
+    Outranked { epoch: u64 },
     /// The store says for long that another one leads.
     Lease {
         /// The epoch that it has there.
@@ -85,7 +79,6 @@ pub enum Note {
     Stays {
         /// The other.
         name: Name,
-        /// Its epoch.
         epoch: u64,
     },
     /// This one stops being active.

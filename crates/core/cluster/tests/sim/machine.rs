@@ -99,7 +99,6 @@ impl Body {
     }
 }
 
-/// A dispatcher.
 pub(crate) struct Dispatcher {
     pub(crate) body: Body,
     settings: FailoverSettings,
@@ -178,7 +177,6 @@ impl Dispatcher {
     }
 }
 
-/// A node.
 pub(crate) struct Node {
     pub(crate) body: Body,
     pub(crate) witness: WitnessState,

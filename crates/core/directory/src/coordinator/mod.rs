@@ -123,7 +123,6 @@ pub struct Counters {
 /// A linked node, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberView {
-    /// Its number.
     pub id: MemberId,
     /// Its name in the config.
     pub name: Name,

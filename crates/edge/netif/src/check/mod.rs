@@ -56,7 +56,6 @@ pub enum Dispatching {
 /// Another machine of the cluster, as it describes itself.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Its name.
     pub name: String,
     /// Its own address on the segment.
     pub address: IpAddr,
@@ -111,7 +110,6 @@ pub struct Complaint {
     /// Whether it is only suspected: this machine cannot see it, or it may be
     /// meant so.
     pub is_doubt: bool,
-    /// Where.
     pub place: String,
     /// What should be there.
     pub expected: String,

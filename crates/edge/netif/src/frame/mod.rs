@@ -20,7 +20,6 @@ pub(crate) const TYPE_IPV6: u16 = 0x86dd;
 /// Somebody on the segment says that an address is theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The address.
     pub address: IpAddr,
     /// The hardware address that it is said to have.
     pub mac: Mac,

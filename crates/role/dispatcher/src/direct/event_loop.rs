@@ -37,7 +37,6 @@ pub(crate) struct DirectLoop {
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
     pub(crate) addresses: Vec<Address>,
-    /// The other dispatchers.
     pub(crate) others: BTreeMap<PeerId, Other>,
     /// Agents of the nodes in the config, by name.
     pub(crate) agents: BTreeMap<Name, SocketAddr>,

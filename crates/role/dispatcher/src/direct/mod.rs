@@ -53,7 +53,6 @@ use sync::Streams;
 pub struct DirectParts {
     /// Name of this dispatcher.
     pub name: String,
-    /// The cluster's key.
     pub key: Key,
     /// The way to netguard.
     pub guard: Arc<Guard>,
@@ -83,16 +82,12 @@ pub enum DirectError {
     /// A name is too long for the wire.
     #[error(transparent)]
     Name(#[from] NameTooLong),
-    /// The socket.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// The guard.
     #[error(transparent)]
     Guard(#[from] GuardError),
-    /// The shared store.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }

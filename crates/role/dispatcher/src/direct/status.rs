@@ -25,7 +25,6 @@ pub struct DirectStatus {
     pub flows_synced: bool,
     /// How packets are steered: "native XDP".
     pub attached: String,
-    /// The device.
     pub device: String,
     /// How the shared store does, if there is one: `3 of 3 endpoints answer`.
     pub store: Option<String>,
@@ -40,7 +39,6 @@ pub struct DirectStatus {
 /// Another dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerStatus {
-    /// Its name.
     pub name: String,
     /// As [`DirectStatus::stage`], or `silent`.
     pub stage: String,

@@ -73,7 +73,6 @@ fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
 pub(crate) enum Kind {
     /// A regular file.
     File(Stamp),
-    /// A directory.
     Directory,
     /// A device, socket or pipe: never served.
     Other,

@@ -29,7 +29,6 @@ pub(crate) enum ObjectSource {
         relative: Box<[u8]>,
         stamp: Stamp,
     },
-    /// An origin.
     Origin(Box<Remote>),
     /// A file in one version on another node's disk.
     Elsewhere {
@@ -237,7 +236,6 @@ impl Object {
         self.name.segments()
     }
 
-    /// Name of segment `index`.
     pub(crate) fn segment_name(&self, index: u32) -> SegmentName {
         self.name.segment(index)
     }
@@ -253,7 +251,6 @@ impl Object {
         (0..self.segments()).map(|index| self.segment_name(index))
     }
 
-    /// Bytes of segment `index`.
     pub(crate) fn segment_bytes(&self, index: u32) -> u32 {
         self.name.segment_bytes(index)
     }

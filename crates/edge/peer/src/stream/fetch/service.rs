@@ -34,7 +34,6 @@ pub trait PeerHandler: 'static {
     ) -> impl Future<Output = PeerAnswer<Self::Source>>;
 }
 
-/// An answer.
 #[derive(Debug)]
 pub enum PeerAnswer<S> {
     /// The chunks that were asked for by a [`PeerRequest::Fetch`].
@@ -85,7 +84,6 @@ impl<H: PeerHandler> PeerService<H> {
         Rc::new(Self { handler, identity, counts })
     }
 
-    /// The handler.
     pub fn handler(&self) -> &H {
         &self.handler
     }

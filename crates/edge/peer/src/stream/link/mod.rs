@@ -62,32 +62,23 @@ pub struct LinkSettings {
 pub enum LinkEvent<In, C> {
     /// A link begins. Nothing was said on it.
     Up {
-        /// Its number.
         link: LinkId,
         /// Who is at its other end.
         peer: Name,
     },
     /// Something was said on a link.
-    Received {
-        /// Which.
-        link: LinkId,
-        /// What.
-        message: In,
-    },
+    Received { link: LinkId, message: In },
     /// A link has ended. What was queued may or may not have arrived.
     Down {
-        /// Its number.
         link: LinkId,
         /// Who was at its other end.
         peer: Name,
-        /// Why.
         why: Lost,
     },
     /// A link did not come about; it is tried again. Nodes only.
     Missed {
         /// With whom.
         peer: Name,
-        /// Why.
         why: Lost,
     },
     /// Another thread told something.

@@ -65,7 +65,6 @@ impl<C> NodeLinks<C> {
         self.thread.teller()
     }
 
-    /// What is counted.
     pub fn counts(&self) -> Arc<StreamCounts> {
         self.thread.counts()
     }

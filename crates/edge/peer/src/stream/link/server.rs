@@ -64,7 +64,6 @@ impl<C> LinkServer<C> {
         self.thread.teller()
     }
 
-    /// What is counted.
     pub fn counts(&self) -> Arc<StreamCounts> {
         self.thread.counts()
     }

@@ -89,7 +89,6 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// The sites.
     pub(crate) fn sites(&self) -> &SiteSet {
         &self.sites
     }

@@ -24,7 +24,6 @@ use crate::peers::{PartSought, PeerClient};
 /// What another node has at a path.
 #[derive(Clone, Debug)]
 pub(crate) enum Elsewhere {
-    /// A file.
     File(Arc<Resource>),
     /// A folder, asked for without its slash.
     Folder,
