@@ -15,6 +15,7 @@
 pub mod cache;
 pub mod guard;
 pub mod limits;
+mod machine;
 pub mod message;
 pub mod parts;
 pub mod seal;

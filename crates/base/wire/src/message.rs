@@ -3,19 +3,15 @@
 //! Invariant: a message that was decoded keeps to the bounds of
 //! [`limits`](crate::limits), and the places in it lead somewhere.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, NAME_BYTES_MAX};
+use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
+pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
-use crate::steer::{Flow, NODES_MAX, NodeIndex};
+use crate::steer::{Flow, NodeIndex, SERVICES_MAX, is_index};
 use crate::table::{Table, TableVersion};
-
-/// The address of a network device.
-pub type Mac = [u8; 6];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
@@ -146,17 +142,6 @@ pub struct FlowsTaken {
     pub number: u64,
 }
 
-/// A name of at most [`NAME_BYTES_MAX`] bytes; cheap to clone.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Name(Arc<str>);
-
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a name of at most {NAME_BYTES_MAX} bytes, found one of {bytes}: shorten it")]
-pub struct NameTooLong {
-    pub bytes: usize,
-}
-
 /// Bytes that are no message, or one that is beyond its bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no message")]
@@ -186,9 +171,8 @@ impl Message {
             Self::Load(load) => load.is_sound(),
             Self::Table(table) => table.is_sound(),
             Self::Flows(batch) => {
-                let is_sound = |flow: &Flow| {
-                    is_index(flow.node) && usize::from(flow.service) < crate::steer::SERVICES_MAX
-                };
+                let is_sound =
+                    |flow: &Flow| is_index(flow.node) && usize::from(flow.service) < SERVICES_MAX;
                 batch.flows.len() <= FLOWS_PER_BATCH_MAX && batch.flows.iter().all(is_sound)
             }
         }
@@ -200,48 +184,4 @@ impl NodeLoad {
     fn is_sound(&self) -> bool {
         self.cpu_permille <= 1000 && self.hit_permille <= 1000
     }
-}
-
-impl Name {
-    pub fn new(text: &str) -> Result<Self, NameTooLong> {
-        if text.len() > NAME_BYTES_MAX {
-            return Err(NameTooLong { bytes: text.len() });
-        }
-        Ok(Self(text.into()))
-    }
-
-    /// As text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The machine of this name.
-    pub fn peer(&self) -> PeerId {
-        PeerId::of(&self.0)
-    }
-}
-
-impl TryFrom<String> for Name {
-    type Error = NameTooLong;
-
-    fn try_from(text: String) -> Result<Self, NameTooLong> {
-        Self::new(&text)
-    }
-}
-
-impl From<Name> for String {
-    fn from(name: Name) -> Self {
-        name.as_str().to_owned()
-    }
-}
-
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Whether that is a place for a node.
-pub(crate) fn is_index(index: NodeIndex) -> bool {
-    usize::from(index) < NODES_MAX
 }

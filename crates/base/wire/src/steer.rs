@@ -221,3 +221,8 @@ verdicts! {
     /// Node: nobody of the row comes after this one; the kernel refuses it.
     NodeLast = "node_last",
 }
+
+/// Whether that is a place for a node.
+pub(crate) fn is_index(index: NodeIndex) -> bool {
+    usize::from(index) < NODES_MAX
+}

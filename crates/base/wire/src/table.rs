@@ -8,8 +8,10 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX, WEIGHT_MAX};
-use crate::message::{Mac, Name, is_index};
-use crate::steer::{CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICES_MAX, Service};
+use crate::machine::{Mac, Name};
+use crate::steer::{
+    CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICES_MAX, Service, is_index,
+};
 
 /// Which table: later ones are greater, whoever made them.
 #[derive(

@@ -24,7 +24,7 @@ use sha2::Sha256;
 use skep_units::stable_hash;
 
 use crate::limits::NAME_BYTES_MAX;
-use crate::message::Name;
+use crate::machine::Name;
 use crate::seal::Key;
 
 /// Bytes of a nonce; of the operating system's randomness, never used twice.

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::name::SegmentName;
 use super::purge::{PurgeNews, PurgeStamp};
 use crate::limits::{HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, TAIL_MAX};
-use crate::message::{Name, NotAMessage};
+use crate::machine::Name;
+use crate::message::NotAMessage;
 
 /// The number of a lease; never used twice within an epoch.
 #[derive(
