@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skep_lab::{Bed, BedInfo, Frames, MachineInfo, Topology};
+use skep_testbed::{Bed, BedInfo, Frames, MachineInfo, Topology};
 use tokio::signal::unix::{SignalKind, signal};
 
 use experiments::{Experiment, Failure, LargeOptions, Options, OriginOptions, VerifyOptions};
@@ -183,14 +183,14 @@ fn wait_for_end() -> io::Result<()> {
 }
 
 fn run_exec(bed: Option<u16>, name: &str, command: &[String]) -> Result<(), Failure> {
-    let bed = choose(skep_lab::beds()?, bed)?;
+    let bed = choose(skep_testbed::beds()?, bed)?;
     let machine = bed.machines.iter().find(|machine| machine.name == name);
     let machine = machine.ok_or_else(|| {
         let names: Vec<_> = bed.machines.iter().map(|it| it.name.as_str()).collect();
         format!("there is no machine {name} in bed {}: it has {}", bed.slot, names.join(", "))
     })?;
     let [program, arguments @ ..] = command else { return Err("no command".into()) };
-    let error = skep_lab::command_in(machine, program)?.args(arguments).exec();
+    let error = skep_testbed::command_in(machine, program)?.args(arguments).exec();
     Err(format!("cannot run `{program}` in {name}: {error}").into())
 }
 
@@ -207,7 +207,7 @@ fn choose(mut beds: Vec<BedInfo>, slot: Option<u16>) -> Result<BedInfo, Failure>
 }
 
 fn run_list(json: bool) -> Result<(), Failure> {
-    let beds = skep_lab::beds()?;
+    let beds = skep_testbed::beds()?;
     if json {
         writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&beds)?)?;
         return Ok(());
@@ -237,7 +237,7 @@ fn show(bed: &BedInfo) -> io::Result<()> {
 }
 
 fn run_clean() -> Result<(), Failure> {
-    let cleaned = skep_lab::clean()?;
+    let cleaned = skep_testbed::clean()?;
     for slot in &cleaned {
         writeln!(io::stdout(), "cleaned up after bed {slot}")?;
     }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
-use skep_lab::{Bed, Machine};
+use skep_testbed::{Bed, Machine};
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
 use crate::client::RawClient;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use rustix::process::Signal;
 use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
-use skep_lab::{Bed, Machine, Topology};
+use skep_testbed::{Bed, Machine, Topology};
 
 use crate::client::RawClient;
 use crate::process::{Finished, Skep};

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// Test targets that use less than half of two cores; the longest first.
-const WAITING: [&str; 4] = ["direct", "adversary", "store", "lab"];
+const WAITING: [&str; 5] = ["direct", "adversary", "store", "lab", "testbed"];
 
 /// Executables that wait, at a time.
 const LANES: usize = 2;

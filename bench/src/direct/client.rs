@@ -6,7 +6,7 @@ use std::path::Path;
 use std::thread::available_parallelism;
 
 use anyhow::{Context, Result, ensure};
-use skep_lab::Machine;
+use skep_testbed::Machine;
 
 use super::Load;
 use super::account::{Account, tick_ns};

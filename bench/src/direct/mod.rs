@@ -1,4 +1,4 @@
-//! Direct dispatch in a test bed (`lab/`): short requests on new connections,
+//! Direct dispatch in a test bed (`testbed/`): short requests on new connections,
 //! and large replies, through Skep's packet programs, through two-way proxies
 //! on the dispatcher's machine, and at the nodes themselves, which is the limit.
 //!
@@ -15,7 +15,7 @@ mod stage;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use skep_lab::Frames;
+use skep_testbed::Frames;
 
 use self::client::Client;
 use self::stage::{Stage, Way, ways};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use skep_lab::{Bed, Frames, Machine, Topology};
+use skep_testbed::{Bed, Frames, Machine, Topology};
 
 use super::client::Client;
 use crate::check;

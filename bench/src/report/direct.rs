@@ -63,7 +63,7 @@ pub(super) fn section(direct: &Direct) -> String {
 fn intro() -> String {
     let mbit_s = LINK_BITS_S / 1_000_000;
     format!(
-        "\n## Direct dispatch\n\nA test bed of network namespaces (`lab/`): a client, a \
+        "\n## Direct dispatch\n\nA test bed of network namespaces (`testbed/`): a client, a \
          dispatcher's machine and {DIRECT_NODES} nodes (`skep run`, one worker each) on one LAN, \
          all on the cores of this machine. `skep-bench direct` repeats it, as root. What becomes \
          of connections when dispatchers and nodes die or change: [figures of the \

@@ -308,7 +308,7 @@ impl Results {
         page.add(&self.machine.text());
         page.add(&format!(
             "\nA file of {:.1} GB behind an HTTP origin that makes it up; {} nodes with {} MiB of \
-             memory each; all on this one machine, in network namespaces (`lab/`), and on its \
+             memory each; all on this one machine, in network namespaces (`testbed/`), and on its \
              cores. Clients ask the nodes themselves.\n",
             self.file_bytes as f64 / 1e9,
             self.nodes,

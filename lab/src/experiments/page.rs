@@ -140,7 +140,7 @@ pub(super) fn setting(settings: &Settings, machine: &Machine) -> String {
     let Settings { node_cpu_cores, dispatcher_cpu_cores, origin_cpu_cores, .. } = settings;
     format!(
         "{}\n\n\
-         All of it runs on this one machine, in network namespaces (`lab/`): a client machine, a \
+         All of it runs on this one machine, in network namespaces (`testbed/`): a client machine, a \
          dispatcher, nodes, an origin. So that the links and the origin are the bound and not its \
          cores, both are slow: each node's link has {} Mbit/s either way, the origin answers \
          after {} ms and sends {} Mbit/s in all. Each node has {node_cpu_cores} of a core, the \

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use skep_lab::load::Mix;
-use skep_lab::{Bed, Frames, Limits, Machine, Topology};
+use skep_testbed::{Bed, Frames, Limits, Machine, Topology};
 
 use super::data::DataSet;
 use super::limits::{ASK_MS, POLL_MS, READY_MS};

@@ -12,12 +12,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use skep_testbed::{LabError, Machine};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -25,11 +26,8 @@ use super::content::{Content, Issue, unix_ms};
 use super::http::{Body, Connection, Head, Source};
 use super::report::{Failure, Times};
 use super::watch::{Watch, us};
-use super::{Target, files_for};
-use crate::error::{LabError, Tried};
+use super::{Target, failed, files_for};
 use crate::limits::EXAMPLES_MAX;
-use crate::machine::Machine;
-use crate::switch::lock;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -199,7 +197,7 @@ impl MixRunning {
         let report = self.report();
         self.shared.watch.stop();
         match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(entered)) => entered.flatten().tried(|| "cannot run a mix".to_owned())?,
+            Some(Ok(entered)) => entered.flatten().map_err(failed("cannot run a mix"))?,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => {}
         }
@@ -407,4 +405,10 @@ impl Counts {
         let elapsed_ms = us(self.begin.elapsed()) / 1000;
         MixReport { elapsed_ms, first_byte_us, ..self.report.clone() }
     }
+}
+
+/// The counts, also after a panic of another thread: each holder leaves them whole at
+/// every step.
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
+use skep_testbed::{LabError, Machine};
 use tokio::task::JoinSet;
 
 pub use content::{Changing, Content, Issue, unix_ms};
@@ -38,9 +39,7 @@ pub use report::{Report, Times};
 pub use requests::Requests;
 pub use watch::Progress;
 
-use crate::error::{LabError, Tried};
 use crate::limits::IN_FLIGHT_MAX;
-use crate::machine::Machine;
 use report::Tally;
 use watch::Watch;
 
@@ -135,7 +134,7 @@ impl Running {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Err(io::Error::other("it was waited for twice")),
         };
-        ended.tried(|| "cannot run a load".to_owned())
+        ended.map_err(failed("cannot run a load"))
     }
 
     /// Stops it: what is under way is given up (downloads) or finished
@@ -164,7 +163,7 @@ fn start(load: impl Load, machine: &Machine) -> Result<Running, LabError> {
 
 fn run(load: impl Load) -> Result<Report, LabError> {
     prepare(&load)?;
-    play(load, Watch::new()).tried(|| "cannot run a load".to_owned())
+    play(load, Watch::new()).map_err(failed("cannot run a load"))
 }
 
 /// Whether so many sockets can be, after asking the kernel for as many as it
@@ -180,7 +179,7 @@ fn files_for(in_flight: usize) -> Result<(), LabError> {
     }
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
-    setrlimit(Resource::Nofile, files).tried(|| "cannot open more files".to_owned())
+    setrlimit(Resource::Nofile, files).map_err(failed("cannot open more files"))
 }
 
 fn play(load: impl Load, watch: Watch) -> io::Result<Report> {
@@ -188,6 +187,11 @@ fn play(load: impl Load, watch: Watch) -> io::Result<Report> {
     let tally = runtime.block_on(load.play(watch.clone()));
     let (elapsed_ms, longest_gap_ms) = watch.finish();
     Ok(tally.finish(elapsed_ms, longest_gap_ms))
+}
+
+/// An error of the system, with what was tried.
+fn failed<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> LabError {
+    move |error| LabError::Io { what: what.to_owned(), source: error.into() }
 }
 
 /// Waits for all tasks of a load and adds up what they counted.

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
 use crate::common::{Traces, poll_until, root_or_skip};
 use rustix::process::{Pid, Signal, kill_process};
-use skep_lab::BedInfo;
+use skep_testbed::BedInfo;
 
 fn lab(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_skep-lab"));

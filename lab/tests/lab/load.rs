@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::common::{poll_until, root_or_skip};
 use rustix::time::{ClockId, clock_gettime};
 use skep_lab::load::{Downloads, Pattern, Report, Requests, Target};
-use skep_lab::{Bed, Machine, Topology};
+use skep_testbed::{Bed, Machine, Topology};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const PATTERN: Pattern = Pattern { seed: 42 };

@@ -1,9 +1,8 @@
-//! Test beds and loads: `cargo test -p skep-lab --test lab`.
+//! The binary and the loads: `cargo test -p skep-lab --test lab`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod bed;
 mod cli;
+#[path = "../../../testbed/tests/testbed/common/mod.rs"]
 mod common;
-mod links;
 mod load;
 mod mix;

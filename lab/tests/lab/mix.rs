@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use crate::common::{poll_until, root_or_skip};
 use rustix::process::{Pid, Signal, kill_process};
 use skep_lab::load::{Content, Issue, Mix, MixObject, Pattern};
-use skep_lab::{Bed, Topology};
+use skep_testbed::{Bed, Topology};
 
 /// Before each answer of the origin, in milliseconds.
 const DELAY_MS: u64 = 2;

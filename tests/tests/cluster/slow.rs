@@ -5,7 +5,7 @@
 use std::net::SocketAddr;
 use std::thread;
 
-use skep_lab::{Bed, Topology};
+use skep_testbed::{Bed, Topology};
 use skep_tests::cache::CacheCluster;
 use skep_tests::content::{self, assert_same};
 use skep_tests::direct::root_or_skip;

@@ -4,7 +4,7 @@
 use std::thread;
 use std::time::Instant;
 
-use skep_lab::{Bed, Topology};
+use skep_testbed::{Bed, Topology};
 use skep_tests::cache::CacheCluster;
 use skep_tests::content::{assert_same, version};
 use skep_tests::direct::{figure, root_or_skip};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use skep_lab::Machine;
 use skep_lab::load::Requests;
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
 use skep_tests::{Crowd, PATIENCE, poll_until};
 

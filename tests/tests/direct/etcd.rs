@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use skep_lab::Machine;
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, Skep, poll_until, skip};
 

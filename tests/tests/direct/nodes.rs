@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use skep_lab::Machine;
 use skep_lab::load::{Downloads, Report};
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{ClientError, PATIENCE, RawClient, poll_until};
 

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
-use skep_lab::Machine;
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, poll_until};
 use socket2::{Domain, Protocol, Socket, Type};

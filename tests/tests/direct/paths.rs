@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use skep_lab::Machine;
 use skep_lab::load::{Downloads, Report, Requests, Target};
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{ClientError, PATIENCE, RawClient, Response, poll_until, promtool};
 

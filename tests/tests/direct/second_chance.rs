@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use skep_lab::Machine;
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, LONG, Loads, SHORT, Setup, figure};
 use skep_tests::{Crowd, PATIENCE, poll_until};
 use socket2::{Domain, Socket, Type};

@@ -1,6 +1,6 @@
 //! The death of a dispatcher's machine, and of its daemon alone, under load.
 
-use skep_lab::Machine;
+use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
 use skep_tests::{Crowd, PATIENCE, poll_until};
 

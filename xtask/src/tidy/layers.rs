@@ -51,7 +51,7 @@ const IMPURE: &[&str] = &[
 const OUTERMOST: &[&str] =
     &["anyhow", "axum", "clap", "crossterm", "hyper", "hyper-util", "ratatui", "utoipa"];
 
-const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role", "lab"];
+const ALL: &[&str] = &["crates/base", "crates/core", "crates/edge", "crates/role", "testbed"];
 
 /// The one table of allowed arrows; the first row that fits a crate counts.
 const LAYERS: &[Layer] = &[
@@ -100,12 +100,15 @@ const LAYERS: &[Layer] = &[
     },
     Layer { folder: "crates/skep", may_use: ALL, banned: &[] },
     Layer { folder: "xtask", may_use: &["crates/base", "crates/role/console"], banned: &[] },
-    Layer { folder: "bench", may_use: &["crates/base", "crates/core", "lab"], banned: &[] },
-    Layer { folder: "tests", may_use: &["crates/base", "lab"], banned: &[] },
+    Layer { folder: "bench", may_use: &["crates/base", "crates/core", "testbed"], banned: &[] },
+    Layer { folder: "tests", may_use: &["crates/base", "testbed", "lab"], banned: &[] },
     // The model of the packet programs: as pure as a core.
     Layer { folder: "bpf/steer", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "bpf", may_use: &["crates/base", "bpf/steer"], banned: &[] },
-    Layer { folder: "lab", may_use: &["crates/base"], banned: &[] },
+    // No layer of the product: what serves must not be able to want it. The one who may is
+    // whoever starts clusters on one machine.
+    Layer { folder: "testbed", may_use: &["crates/base"], banned: OUTERMOST },
+    Layer { folder: "lab", may_use: &["crates/base", "testbed"], banned: &[] },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 
@@ -207,6 +210,11 @@ mod tests {
             ("crates/role/node", "crates/role/dispatcher", 1),
             ("crates/skep", "crates/role/node", 0),
             ("crates/role/node", "crates/skep", 1),
+            ("crates/role/node", "testbed", 1),
+            ("crates/edge/netif", "testbed", 1),
+            ("crates/skep", "testbed", 0),
+            ("crates/skep", "lab", 1),
+            ("lab", "testbed", 0),
             ("tests", "crates/role/node", 1),
         ] {
             assert_eq!(arrow(folder, on), count, "{folder} on {on}");

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use anyhow::Context;
 use skep_config::Dispatch;
-use skep_lab::{Bed, Machine, Topology};
+use skep_testbed::{Bed, Machine, Topology};
 
 use super::plan::{DISPATCHER, STANDBY};
 use crate::cli::Up;

@@ -1,6 +1,6 @@
-//! What the lab's own tests share.
+//! What tests of beds share, and the lab's take from here.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each executable uses a part of it")]
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write, stderr};
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use skep_lab::{Bed, BedInfo, Machine};
+use skep_testbed::{Bed, BedInfo, Machine};
 
 /// Far above what anything takes: turns a hang into a message.
 const PATIENCE: Duration = Duration::from_secs(30);

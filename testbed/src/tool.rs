@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::error::{LabError, Tried};
 
-/// Debian's package with each program that the lab runs.
+/// Debian's package with each program that a bed needs.
 const PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{accept, connect, reaches, root_or_skip};
-use skep_lab::{Bed, Frames, LabError, Machine, Topology};
+use skep_testbed::{Bed, Frames, LabError, Machine, Topology};
 
 fn small() -> Bed {
     Bed::new(&Topology { dispatchers: 1, nodes: 2, ..Topology::default() }).unwrap()

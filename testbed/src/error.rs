@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Why the lab could not do as asked.
+/// Why a bed could not be had, or a machine of it could not do as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Namespaces need privileges.

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{Traces, echo, poll_until, reaches, root_or_skip};
-use skep_lab::{Bed, Frames, LabError, Machine, Role, Topology};
+use skep_testbed::{Bed, Frames, LabError, Machine, Role, Topology};
 
 fn small() -> Topology {
     Topology { dispatchers: 1, nodes: 2, ..Topology::default() }
