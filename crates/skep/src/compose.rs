@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use skep_cli::{Signals, Wish, announce};
 use skep_config::{Config, Dispatch};
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
@@ -31,7 +32,6 @@ use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::reporting::Reporting;
 use crate::running::{Roles, Running};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
-use crate::signals::{Signals, Wish, announce};
 
 /// How often a draining process looks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;

@@ -5,12 +5,9 @@
 //! every mode, whoever started it; a process that was not started as root only loses
 //! what else it was given.
 
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use anyhow::Context;
-use rustix::fs::{CWD, RenameFlags};
 use skep_config::{AccessLog, Config};
 use skep_guard::access::{self, Closed, Need};
 use skep_guard::{User, confine, privileges};
@@ -18,9 +15,6 @@ use skep_peer::Raised;
 
 use crate::control::names_socket;
 use crate::running::Roles;
-
-/// Mode of `state_dir`, where it has to be made.
-const STATE_DIR_MODE: u32 = 0o750;
 
 /// Makes this process the user who serves. `file` is its config, if it has one.
 pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> anyhow::Result<()> {
@@ -92,41 +86,11 @@ fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<(
     let socket = config.socket_of(&roles.name);
     let folders = [Some(config.state_dir.as_path()), socket.parent()];
     for folder in folders.into_iter().flatten() {
-        match make_folder(folder, user) {
+        match user.make_folder(folder) {
             // Nobody asked for anything there.
             Err(_) if !names_socket(config) => {}
             made => made.with_context(|| format!("cannot make {}", folder.display()))?,
         }
     }
     Ok(())
-}
-
-/// Makes `folder` with its owner in one step, as others may be about to do the same.
-pub(crate) fn make_folder(folder: &Path, user: &User) -> io::Result<()> {
-    let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return Ok(()) };
-    if folder.is_dir() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(parent)?;
-    let mut fresh = std::ffi::OsString::from(".");
-    fresh.push(name);
-    fresh.push(format!(".{}", std::process::id()));
-    let fresh = parent.join(fresh);
-    std::fs::DirBuilder::new().mode(STATE_DIR_MODE).create(&fresh)?;
-    let give = || {
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::lchown(&fresh, Some(user.uid), Some(user.gid))?;
-        }
-        rustix::fs::renameat_with(CWD, &fresh, CWD, folder, RenameFlags::NOREPLACE)?;
-        Ok(())
-    };
-    let given: io::Result<()> = give();
-    if given.is_err() {
-        // Empty, and under a name that nobody looks for.
-        let _ = std::fs::remove_dir(&fresh);
-    }
-    match given {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        given => given,
-    }
 }

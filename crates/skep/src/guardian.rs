@@ -7,11 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use skep_cli::this_program;
 use skep_config::Config;
 use skep_guard::Guard;
 use skep_netguard::socket_of;
-
-use crate::up::this_program;
 
 /// A connection to netguard, and the child if this process has started it.
 pub(crate) struct Guardian {

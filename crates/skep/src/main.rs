@@ -1,13 +1,12 @@
-//! The binary: command line and one composition root.
+//! The binary: what was typed, and one composition root.
 //!
-//! [`cli`] says what can be typed, `commands/` does it, [`compose`] is where a
-//! config becomes a running process. Exit codes: 0 done, 1 failed, 2 usage.
+//! `skep-cli` does what talks to people. What it leaves is a process to be made: [`serve`],
+//! [`run`] and [`netguard`] say what of, and [`compose`] is where a config becomes a running
+//! process. Exit codes: 0 done, 1 failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
-mod cli;
 mod cluster_cache;
-mod commands;
 mod compose;
 mod control;
 mod demotion;
@@ -15,20 +14,19 @@ mod direct;
 mod guardian;
 mod load;
 mod logging;
+mod netguard;
 mod purge;
 mod reporting;
+mod run;
 mod running;
+mod serve;
 mod settings;
-mod show;
-mod signals;
 mod stores;
-mod top;
-mod up;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use mimalloc::MiMalloc;
+use skep_cli::Job;
 
 /// A request that takes time allocates its future, a few kilobytes; the C
 /// library's allocator consolidates and trims at that size, this one does not.
@@ -36,12 +34,20 @@ use mimalloc::MiMalloc;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = cli::Cli::parse();
-    match commands::run(cli) {
+    match skep_cli::run().and_then(|job| job.map_or(Ok(()), make)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("skep: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Makes a process, and is it until its end.
+fn make(job: Job) -> anyhow::Result<()> {
+    match job {
+        Job::Serve(args) => serve::serve(args),
+        Job::Run(args) => run::run(&args),
+        Job::Netguard(args) => netguard::run(&args),
     }
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
+use skep_cli::load_config;
 use skep_config::Config;
 use skep_dispatcher::Dispatcher;
 use skep_engine::Settings;
@@ -16,7 +17,6 @@ use skep_node::Node;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
 use crate::cluster_cache::ClusterCache;
-use crate::commands::load_config;
 use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;

@@ -26,6 +26,7 @@ const TABLE: &[Absent] = &[
             "crates/base/",
             "crates/core/",
             "crates/role/",
+            "crates/cli/",
             "crates/skep/",
             "bpf/steer/",
             "xtask/",
@@ -77,7 +78,7 @@ const TABLE: &[Absent] = &[
     },
     Absent {
         tokens: &["process::exit", "process::abort"],
-        below: LIBRARIES,
+        below: &["crates/base/", "crates/core/", "crates/edge/", "crates/role/", "crates/cli/"],
         also_in_tests: false,
         what: "only the binary ends the process",
     },
@@ -166,5 +167,6 @@ mod tests {
         assert_eq!(lines("crates/edge/serve/src/lib.rs", "\nprintln!()"), [2]);
         assert_eq!(lines("crates/role/node/src/lib.rs", "unsafe {}"), [1]);
         assert!(lines("crates/skep/src/main.rs", "println!(); std::process::exit(1)").is_empty());
+        assert_eq!(lines("crates/cli/src/up.rs", "println!();\nstd::process::exit(1)"), [2]);
     }
 }

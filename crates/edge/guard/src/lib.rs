@@ -2,7 +2,7 @@
 //! and how either gives up what it need not be able to do.
 //!
 //! - [`privileges`]: capabilities, and becoming another user.
-//! - [`User`]: who that is. [`access`]: what it cannot read or write, in sentences.
+//! - [`User`]: who that is, and folders for it. [`access`]: what it cannot read or write, in sentences.
 //! - [`trust`]: what the other user could change.
 //! - [`confine`]: system calls and files that nothing here ever needs.
 //!
@@ -18,6 +18,7 @@ mod apply;
 mod client;
 pub mod confine;
 mod error;
+mod folder;
 mod limits;
 mod message;
 pub mod privileges;

@@ -29,8 +29,6 @@ use skep_config::Config;
 use skep_guard::User;
 use tempfile::TempDir;
 
-use crate::demotion::make_folder;
-
 /// Begins the name of a cluster's folder.
 const PREFIX: &str = "up-";
 const CONFIG: &str = "skep.toml";
@@ -140,7 +138,7 @@ fn open_to(folder: &Path, user: &User) -> io::Result<()> {
         chown(folder, None, Some(user.gid))?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o750))?;
     }
-    make_folder(&state_of(folder), user)
+    user.make_folder(&state_of(folder))
 }
 
 /// In the folder of a cluster, that of its processes.

@@ -3,7 +3,7 @@
 use skep_console::Reloaded;
 
 use super::{print, print_json};
-use crate::cli::Reload;
+use crate::arguments::Reload;
 
 pub(crate) fn reload(args: &Reload) -> anyhow::Result<()> {
     let found = args.target.find()?;

@@ -2,16 +2,15 @@
 
 use anyhow::bail;
 use rustix::process::Signal;
+use skep_cli::{Run, load_config};
 use skep_config::Config;
 
-use super::config::load;
-use crate::cli::Run;
 use crate::compose::Process;
 use crate::logging;
 use crate::running::{Roles, Running};
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
-    let config = load(&args.config)?;
+    let config = load_config(&args.config)?;
     let roles = roles(&config, args)?;
     logging::start(config.log.level);
     let process = Process::start(config, roles, Some(args.config.clone()))?;

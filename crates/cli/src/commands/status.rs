@@ -1,7 +1,7 @@
 //! `skep status`.
 
 use super::{print, print_json};
-use crate::cli::Status;
+use crate::arguments::Status;
 use crate::show;
 
 pub(crate) fn status(args: &Status) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -223,15 +223,6 @@ fn describe(status: io::Result<ExitStatus>) -> String {
             (None, None) => "ended".to_owned(),
         },
         Err(error) => format!("is out of sight: {error}"),
-    }
-}
-
-/// This program, by the name that `ps` shows; by what it was started from if
-/// there is no such file any more.
-pub(crate) fn this_program() -> PathBuf {
-    match std::env::current_exe() {
-        Ok(path) if path.exists() => path,
-        _ => Path::new("/proc/self/exe").to_owned(),
     }
 }
 

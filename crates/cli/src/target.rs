@@ -6,8 +6,8 @@ use anyhow::Context;
 use skep_config::Config;
 use skep_console::{Client, ClientError, ProcessStatus, Role, Token};
 
-use super::load_config;
-use crate::cli::Target;
+use crate::arguments::Target;
+use crate::config_file::load;
 use crate::up;
 
 /// Environment variable with the control socket to use.
@@ -40,7 +40,7 @@ impl Target {
             return search.ask(Client::tcp(url, self.token()?)?);
         }
         if let Some(file) = &self.config {
-            return self.look_by_config(&load_config(file)?, search);
+            return self.look_by_config(&load(file)?, search);
         }
         if let Some(socket) = std::env::var_os(VARIABLE).filter(|socket| !socket.is_empty()) {
             return search.ask(Client::socket(Path::new(&socket)));

@@ -17,13 +17,14 @@ use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::task::LocalSet;
 
-use super::child::{Event, Nest, Order, keep, this_program};
+use super::child::{Event, Nest, Order, keep};
 use super::environment::{Environment, write_key};
 use super::folder::{ClusterFolder, Turn};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
 use super::plan::{self, DISPATCHER};
 use super::ports::Ports;
-use crate::cli::Up;
+use crate::arguments::Up;
+use crate::program::this_program;
 use crate::signals::{Signals, announce};
 
 /// Runs a cluster until a signal ends it.

@@ -11,7 +11,7 @@ use skep_config::Dispatch;
 use skep_testbed::{Bed, Machine, Topology};
 
 use super::plan::{DISPATCHER, STANDBY};
-use crate::cli::Up;
+use crate::arguments::Up;
 
 /// The environment of a cluster's processes: this machine, or a test bed.
 pub(super) struct Environment(Option<Bed>);

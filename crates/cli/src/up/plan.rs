@@ -12,8 +12,8 @@ use super::environment::Places;
 use super::folder::state_of;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
-use crate::cli::{Admin, Up};
-use crate::commands::check_options;
+use crate::arguments::{Admin, Up};
+use crate::options;
 
 /// Name of the dispatcher.
 pub(crate) const DISPATCHER: &str = "dispatcher";
@@ -57,7 +57,7 @@ pub(super) fn make(
     };
     let mut config = config(args, nodes, listen, admin(args.admin, ports), folder)?;
     config.dispatchers[0].address = Some(coordinator);
-    check_options(&config, OPTIONS)?;
+    options::check(&config, OPTIONS)?;
     Ok(config)
 }
 
@@ -83,7 +83,7 @@ fn make_direct(args: &Up, places: &Places, folder: &Path) -> anyhow::Result<Conf
         ..Dispatcher::default()
     };
     config.dispatchers = names.map(dispatcher).collect();
-    check_options(&config, OPTIONS)?;
+    options::check(&config, OPTIONS)?;
     Ok(config)
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::arguments::{Cli, Command};
 
     fn up(options: &str) -> Up {
         let line = format!("skep up . {options}");

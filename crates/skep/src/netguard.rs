@@ -4,17 +4,17 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, bail};
 use rustix::process::Signal;
+use skep_cli::{Netguard, announce, load_config};
 use skep_netguard::{Netguard as Guard, socket_of};
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::config::load;
-use crate::cli::Netguard;
-use crate::{logging, signals};
+use crate::logging;
 
 pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
     match take_orders(args) {
         // Whoever holds the leash says it.
         #[expect(clippy::disallowed_methods, reason = "all that it had is dropped already")]
-        Err(error) if args.leashed && signals::announce(&format!("{error:#}")).is_ok() => {
+        Err(error) if args.leashed && announce(&format!("{error:#}")).is_ok() => {
             std::process::exit(1)
         }
         outcome => outcome,
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
 }
 
 fn take_orders(args: &Netguard) -> anyhow::Result<()> {
-    let config = load(&args.config)?;
+    let config = load_config(&args.config)?;
     logging::start(config.log.level);
     let socket = socket_of(&config, &args.name);
     if args.clear {
@@ -37,9 +37,9 @@ fn take_orders(args: &Netguard) -> anyhow::Result<()> {
     if args.leashed {
         end_with_stdin()?;
         // Whoever holds the leash ends first, and has orders until then.
-        signals::outlive_others()?;
+        outlive_others()?;
     }
-    signals::announce(&format!("netguard ready at {}", socket.display()))?;
+    announce(&format!("netguard ready at {}", socket.display()))?;
     Ok(guard.listen(args.leashed)?)
 }
 
@@ -52,4 +52,14 @@ fn end_with_stdin() -> anyhow::Result<()> {
     };
     let thread = std::thread::Builder::new().name("skep-leash".into()).spawn(watch);
     thread.map(drop).context("cannot start a thread")
+}
+
+/// Leaves signals that mean others too (Ctrl-C, the end of a service) to them.
+fn outlive_others() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    // Who is registered once stays so for as long as the process lives.
+    let _in = runtime.enter();
+    drop(signal(SignalKind::terminate())?);
+    drop(signal(SignalKind::interrupt())?);
+    Ok(())
 }

@@ -1,10 +1,9 @@
 //! `skep serve DIR`: one node, no config file.
 
 use anyhow::Context;
+use skep_cli::{Serve, check_options};
 use skep_config::{AccessLog, Config, Node, Site};
 
-use super::options;
-use crate::cli::Serve;
 use crate::compose::Process;
 use crate::logging;
 use crate::running::Roles;
@@ -39,7 +38,7 @@ pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
         ..Site::default()
     });
     config.nodes.push(Node { name: "local".into(), address: args.listen, ..Node::default() });
-    options::check(&config, OPTIONS)?;
+    check_options(&config, OPTIONS)?;
     logging::start(config.log.level);
     let roles = Roles { name: "local".into(), node: Some("local".into()), services: false };
     let process = Process::start(config, roles, None)?;

@@ -4,7 +4,10 @@
 use skep_config::{Config, ConfigErrors};
 
 /// Checks a config that was made of options, which `names` gives for settings.
-pub(crate) fn check(config: &Config, names: &[(&str, &str)]) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Names each option that is wrong.
+pub fn check(config: &Config, names: &[(&str, &str)]) -> anyhow::Result<()> {
     config.validate().map_err(|errors| anyhow::anyhow!("{}", told(&errors, names)))
 }
 

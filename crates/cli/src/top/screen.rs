@@ -14,7 +14,7 @@ use tokio::task::LocalSet;
 
 use super::model::{Key, Model, Shown};
 use super::view::{LINES_AROUND, draw};
-use crate::cli::Top;
+use crate::arguments::Top;
 use crate::show::Paint;
 use crate::signals::Signals;
 

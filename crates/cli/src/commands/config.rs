@@ -1,12 +1,12 @@
 //! `skep config`: check, show, explain.
 
 use std::io::Write;
-use std::path::Path;
 
 use anyhow::{Context, bail};
 use skep_config::Config;
 
-use crate::cli::ConfigCommand;
+use crate::arguments::ConfigCommand;
+use crate::config_file::load;
 
 pub(crate) fn config(command: ConfigCommand) -> anyhow::Result<()> {
     let text = match command {
@@ -25,16 +25,4 @@ pub(crate) fn config(command: ConfigCommand) -> anyhow::Result<()> {
         },
     };
     std::io::stdout().write_all(text.as_bytes()).context("cannot write to standard output")
-}
-
-/// Reads and checks a config file. Relative paths in it begin at its folder.
-pub(crate) fn load(file: &Path) -> anyhow::Result<Config> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read config file {}", file.display()))?;
-    let mut config = Config::parse(&file.display().to_string(), &text)
-        .map_err(|errors| anyhow::anyhow!("config refused\n{errors}"))?;
-    let folder = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
-    let folder = std::path::absolute(folder).context("cannot find the working directory")?;
-    config.resolve_paths(&folder);
-    Ok(config)
 }

@@ -7,7 +7,7 @@ use anyhow::bail;
 use skep_console::{Answer, Client, NewNode, NewWeight, NodeState, NodeStatus};
 
 use super::{print, print_json};
-use crate::cli::{NodeCommand, OneNode};
+use crate::arguments::{NodeCommand, OneNode};
 use crate::show;
 
 /// How often a drain is looked at, in milliseconds.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use skep_console::{NodeStatus, ProcessStatus};
 
-use crate::cli::SortBy;
+use crate::arguments::SortBy;
 
 /// Looks that the curve remembers: more than a terminal has columns.
 const HISTORY_MAX: usize = 512;

@@ -3,7 +3,7 @@
 use skep_console::NewPolicy;
 
 use super::{print, print_json};
-use crate::cli::ServiceCommand;
+use crate::arguments::ServiceCommand;
 use crate::show;
 
 pub(crate) fn service(command: ServiceCommand) -> anyhow::Result<()> {

@@ -19,7 +19,6 @@ mod limits;
 mod plan;
 mod ports;
 
-pub(crate) use child::this_program;
 pub(crate) use cluster::run;
 pub(crate) use folder::{running as running_clusters, state_of};
 pub(crate) use plan::DISPATCHER;

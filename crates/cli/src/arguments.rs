@@ -47,31 +47,32 @@ pub(crate) enum Command {
     Netguard(Netguard),
 }
 
+/// Serve a directory: one node, no config file
 #[derive(Args, Debug)]
-pub(crate) struct Serve {
+pub struct Serve {
     /// Directory to serve
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080")]
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// Memory for files, such as 256MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
-    pub(crate) cache_size: u64,
+    pub cache_size: u64,
     /// Worker threads; 0 is one per core
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) threads: u32,
+    pub threads: u32,
     /// Where to log requests: a file, `-` for standard output, or `off`
     #[arg(long, value_name = "PATH|-|off", default_value = "off")]
-    pub(crate) access_log: String,
+    pub access_log: String,
     /// List directories that have no index file
     #[arg(long)]
-    pub(crate) listing: bool,
+    pub listing: bool,
     /// Page that answers for paths without a file, such as /index.html
     #[arg(long, value_name = "PATH")]
-    pub(crate) spa: Option<String>,
+    pub spa: Option<String>,
     /// User to serve as when started as root; by default skep, or else nobody
     #[arg(long, value_name = "NAME")]
-    pub(crate) user: Option<String>,
+    pub user: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -289,35 +290,37 @@ pub(crate) struct Reload {
     pub(crate) target: Target,
 }
 
+/// Run what a config file says: the daemon
 #[derive(Args, Debug)]
-pub(crate) struct Run {
+pub struct Run {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub config: PathBuf,
     /// Which dispatcher or node of the file this process is; without it, all
     /// of them
     #[arg(long = "as", value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// End when standard input does: with whoever holds its other end
     #[arg(long, hide = true)]
-    pub(crate) leashed: bool,
+    pub leashed: bool,
 }
 
+/// Hold the privileges of a process in direct dispatch; `skep run` starts it
 #[derive(Args, Debug)]
-pub(crate) struct Netguard {
+pub struct Netguard {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: PathBuf,
+    pub config: PathBuf,
     /// The dispatcher or node of the file whose guard this is
     #[arg(long = "as", value_name = "NAME")]
-    pub(crate) name: String,
+    pub name: String,
     /// Take away what direct dispatch left on this machine: programs, virtual
     /// addresses, settings of the kernel; then end
     #[arg(long)]
-    pub(crate) clear: bool,
+    pub clear: bool,
     /// End when standard input does, or with the first process served
     #[arg(long, hide = true)]
-    pub(crate) leashed: bool,
+    pub leashed: bool,
 }
 
 #[derive(Debug, Subcommand)]

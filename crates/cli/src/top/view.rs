@@ -11,7 +11,7 @@ use skep_console::{NodeState, NodeStatus};
 
 use super::loads::draw_loads;
 use super::model::{Model, NodeRates, Shown};
-use crate::cli::SortBy;
+use crate::arguments::SortBy;
 use crate::show::{Paint, bytes, count, duration, latency, rate, stale};
 
 /// Lines of everything but the table's rows.

@@ -4,7 +4,7 @@ use anyhow::bail;
 use skep_console::{NewPurge, PurgeOutcome, Purged, PurgedNode};
 
 use super::{print, print_json};
-use crate::cli::Purge;
+use crate::arguments::Purge;
 
 pub(crate) fn purge(args: Purge) -> anyhow::Result<()> {
     let client = args.target.find()?.client;

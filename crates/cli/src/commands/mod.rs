@@ -1,0 +1,31 @@
+//! One file a command; all but `config` ask processes that run.
+
+mod config;
+mod node;
+mod purge;
+mod reload;
+mod service;
+mod status;
+
+pub(crate) use config::config;
+pub(crate) use node::node;
+pub(crate) use purge::purge;
+pub(crate) use reload::reload;
+pub(crate) use service::service;
+pub(crate) use status::status;
+
+use std::io::Write;
+
+use anyhow::Context;
+use skep_console::Answer;
+
+/// Writes `text` to standard output.
+fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the answer")
+}
+
+/// Writes an answer of the API as it came.
+fn print_json(answer: &Answer) -> anyhow::Result<()> {
+    print(&format!("{}\n", answer.text().trim_end()))
+}

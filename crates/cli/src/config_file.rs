@@ -1,0 +1,21 @@
+//! A config, out of its file.
+
+use std::path::Path;
+
+use anyhow::Context;
+use skep_config::Config;
+
+/// Reads and checks a config file. Relative paths in it begin at its folder.
+///
+/// # Errors
+/// Says what is wrong and where, with all faults at once.
+pub fn load(file: &Path) -> anyhow::Result<Config> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read config file {}", file.display()))?;
+    let mut config = Config::parse(&file.display().to_string(), &text)
+        .map_err(|errors| anyhow::anyhow!("config refused\n{errors}"))?;
+    let folder = file.parent().filter(|it| *it != Path::new("")).unwrap_or(Path::new("."));
+    let folder = std::path::absolute(folder).context("cannot find the working directory")?;
+    config.resolve_paths(&folder);
+    Ok(config)
+}
