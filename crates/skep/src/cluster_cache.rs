@@ -17,8 +17,7 @@ use skep_wire::cache::{Identity, Reason};
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-use crate::direct::dispatcher_name;
-use crate::running::Roles;
+use crate::roles::Roles;
 
 /// The cluster cache in this process: its identity there, and the coordinator of a dispatcher;
 /// empty where there is none.
@@ -43,11 +42,11 @@ impl ClusterCache {
             return Ok((Self::default(), None));
         };
         let identity = Identity::new(key, &config.cluster, &Name::new(&roles.name)?);
-        let own = roles.node.as_ref().and_then(|name| config.node(name));
-        let peers = own.map(|node| bind(node.agent_address(), threads)).transpose()?;
-        let address = dispatcher_name(config, roles)
-            .and_then(|name| config.dispatcher(&name).and_then(|dispatcher| dispatcher.address));
-        let coordinator_listener = address
+        let peers =
+            roles.own_node(config).map(|node| bind(node.agent_address(), threads)).transpose()?;
+        let coordinator_listener = roles
+            .own_dispatcher(config)
+            .and_then(|dispatcher| dispatcher.address)
             .map(|address| {
                 TcpListener::bind(address)
                     .with_context(|| format!("cannot listen on {address} for nodes' caches"))
@@ -98,8 +97,9 @@ impl ClusterCache {
 
     /// Has the node take part; before its handlers are made.
     pub(crate) fn join(&self, config: &Config, roles: &Roles, node: &Node) -> anyhow::Result<()> {
-        let own = roles.node.as_ref().and_then(|name| config.node(name));
-        let (Some(identity), Some(own)) = (&self.identity, own) else { return Ok(()) };
+        let (Some(identity), Some(own)) = (&self.identity, roles.own_node(config)) else {
+            return Ok(());
+        };
         let parts = ClusterParts { identity: identity.clone(), address: own.agent_address() };
         Ok(node.join(config, parts)?)
     }

@@ -30,7 +30,8 @@ use crate::control::{bind_console, start_console};
 use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::reporting::Reporting;
-use crate::running::{Roles, Running};
+use crate::roles::Roles;
+use crate::running::Running;
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
 
 /// How often a draining process looks whether it is done, in milliseconds.
@@ -340,7 +341,7 @@ fn node_addresses(
     roles: &Roles,
     direct_dispatch: &DirectDispatch,
 ) -> Vec<SocketAddr> {
-    let own = roles.node.as_ref().and_then(|name| config.node(name));
+    let own = roles.own_node(config);
     let virtual_ones = direct_dispatch.node_addresses(config, roles);
     own.map(|node| node.address).into_iter().chain(virtual_ones).collect()
 }

@@ -1,6 +1,8 @@
 //! What the management API can ask and tell this process: `Control` over
 //! [`Running`], and where its console listens.
 
+mod purge;
+
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
@@ -14,7 +16,9 @@ use skep_console::{
 use skep_dispatcher::Dispatcher;
 use skep_telemetry::Snapshot;
 
-use crate::running::{Roles, Running};
+use crate::roles::Roles;
+use crate::running::Running;
+use crate::settings::names_socket;
 
 /// Takes the addresses of a process's console, as its config says. A process that
 /// runs without a file, for one user, has no socket.
@@ -48,11 +52,6 @@ pub(crate) fn start_console(
         opened => opened?,
     }
     Ok(console.serve(Arc::new(Management(Arc::clone(running))))?)
-}
-
-/// Whether the config says where the socket is.
-pub(crate) fn names_socket(config: &Config) -> bool {
-    config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
 }
 
 /// See the module.
@@ -140,7 +139,7 @@ impl Control for Management {
     }
 
     fn purge(&self, what: &[String], timeout_ms: u64) -> Result<Purged, ControlError> {
-        crate::purge::purge(&self.0, what, timeout_ms)
+        purge::purge(&self.0, what, timeout_ms)
     }
 
     fn reload(&self) -> Result<u64, ControlError> {
@@ -205,7 +204,7 @@ impl Management {
     }
 }
 
-pub(crate) fn no_dispatcher() -> ControlError {
+fn no_dispatcher() -> ControlError {
     let what = "this process is no dispatcher: ask one of the cluster's dispatchers".to_owned();
     ControlError::NotFound { what, did_you_mean: None }
 }

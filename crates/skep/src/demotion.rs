@@ -13,8 +13,8 @@ use skep_guard::access::{self, Closed, Need};
 use skep_guard::{User, confine, privileges};
 use skep_peer::Raised;
 
-use crate::control::names_socket;
-use crate::running::Roles;
+use crate::roles::Roles;
+use crate::settings::names_socket;
 
 /// Makes this process the user who serves. `file` is its config, if it has one.
 pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> anyhow::Result<()> {

@@ -18,8 +18,8 @@ use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
 use crate::guardian::Guardian;
-use crate::reporting::LoadSource;
-use crate::running::Roles;
+use crate::load::LoadSource;
+use crate::roles::Roles;
 use crate::stores::Stores;
 
 /// Direct dispatch in this process: netguard, the dispatcher's part and the node's part; empty
@@ -118,13 +118,13 @@ impl DirectDispatch {
             register_agent(registry, &agent);
             self.agent = Some(agent);
         }
-        if let Some(name) = dispatcher_name(config, roles) {
-            let stores = Stores::open(config, &name)?;
+        if let Some(dispatcher) = roles.own_dispatcher(config) {
+            let stores = Stores::open(config, &dispatcher.name)?;
             let (last_epoch, local, shared_store) =
                 (stores.last_epoch(), stores.local, stores.shared);
             let is_shared = shared_store.is_some();
             let parts = DirectParts {
-                name,
+                name: dispatcher.name.clone(),
                 key: key.clone(),
                 guard: Arc::clone(&guardian.guard),
                 dispatchers: dispatchers.to_vec(),
@@ -317,12 +317,6 @@ fn end_without_guard() {
     tracing::error!("connection to netguard lost: this process ends, to be started anew with it");
     // Only a process that is gone cannot be told.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
-}
-
-/// The dispatcher of the config that this process is.
-pub(crate) fn dispatcher_name(config: &Config, roles: &Roles) -> Option<String> {
-    let own = config.dispatcher(&roles.name).map(|dispatcher| dispatcher.name.clone());
-    own.filter(|_| roles.services)
 }
 
 /// The cluster's key, if anything of this config needs it. Read while this process

@@ -16,6 +16,9 @@ const RATE_MS: u128 = 1000;
 /// Samples kept for that at most, however often somebody asks.
 const SAMPLES_MAX: usize = 128;
 
+/// Says what the node of this process has to do.
+pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
+
 /// Reads the load of a node.
 pub(crate) struct LoadMeter {
     node: Arc<Node>,

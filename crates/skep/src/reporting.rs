@@ -11,12 +11,12 @@ use skep_console::NodeReport;
 use skep_dispatcher::{Dispatcher, LoadReceiver, Loads, OnLoad, OnTerm, register_reports};
 use skep_node::Node;
 use skep_telemetry::Registry;
-use skep_wire::message::{Name, NodeLoad};
+use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-use crate::direct::{Reports, dispatcher_name, register_datagrams};
-use crate::load::LoadMeter;
-use crate::running::Roles;
+use crate::direct::{Reports, register_datagrams};
+use crate::load::{LoadMeter, LoadSource};
+use crate::roles::Roles;
 
 /// See the module.
 pub(crate) struct Reporting {
@@ -25,9 +25,6 @@ pub(crate) struct Reporting {
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
 }
-
-/// Says what the node of this process has to do.
-pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 
 impl Reporting {
     /// Hears nobody yet; `dispatchers` and `on_load` will be told of what is heard.
@@ -81,9 +78,9 @@ impl Reporting {
         }
         let is_told = config.reports_load() && config.direct_services().next().is_none();
         let Some(key) = key.filter(|_| is_told) else { return Ok(()) };
-        let name = dispatcher_name(config, roles);
-        if let Some(name) = name.filter(|it| config.dispatcher(it).is_some_and(has_address)) {
-            let receiver = LoadReceiver::start(config, &name, key, &self.loads);
+        let own = roles.own_dispatcher(config).filter(|it| it.address.is_some());
+        if let Some(dispatcher) = own {
+            let receiver = LoadReceiver::start(config, &dispatcher.name, key, &self.loads);
             self.receiver = Some(Arc::new(receiver.context("cannot hear nodes' loads")?));
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
@@ -126,8 +123,4 @@ impl Reporting {
         };
         self.loads.reports().into_iter().map(report).collect()
     }
-}
-
-fn has_address(dispatcher: &skep_config::Dispatcher) -> bool {
-    dispatcher.address.is_some()
 }

@@ -7,7 +7,8 @@ use skep_config::Config;
 
 use crate::compose::Process;
 use crate::logging;
-use crate::running::{Roles, Running};
+use crate::roles::Roles;
+use crate::running::Running;
 
 pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
     let config = load_config(&args.config)?;

@@ -20,18 +20,8 @@ use crate::cluster_cache::ClusterCache;
 use crate::demotion::check_sites;
 use crate::direct::{DirectDispatch, config_of_node};
 use crate::reporting::Reporting;
+use crate::roles::Roles;
 use crate::settings::{Admissions, engine_settings, threads};
-
-/// What a process is of its cluster.
-#[derive(Clone, Debug)]
-pub(crate) struct Roles {
-    /// The name it runs as.
-    pub(crate) name: String,
-    /// Name of the node it is.
-    pub(crate) node: Option<String>,
-    /// Whether it dispatches the config's services.
-    pub(crate) services: bool,
-}
 
 /// See the module. All methods may be called from any thread.
 pub(crate) struct Running {

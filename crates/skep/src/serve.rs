@@ -6,7 +6,7 @@ use skep_config::{AccessLog, Config, Node, Site};
 
 use crate::compose::Process;
 use crate::logging;
-use crate::running::Roles;
+use crate::roles::Roles;
 
 /// Settings that options make.
 const OPTIONS: &[(&str, &str)] = &[

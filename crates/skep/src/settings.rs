@@ -14,6 +14,11 @@ use skep_telemetry::{Format, Target};
 /// Clients that are named when a drain waits for them; others are counted.
 const WAITED_FOR_MAX: usize = 8;
 
+/// Whether the config says where the control socket is.
+pub(crate) fn names_socket(config: &Config) -> bool {
+    config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
+}
+
 /// Worker threads: as told, or one per core.
 pub(crate) fn threads(config: &Config) -> usize {
     match config.machine.threads {

@@ -1,5 +1,7 @@
 //! Draws a [`Model`]. Made for 80 by 24, uses what there is.
 
+mod loads;
+
 use std::time::Instant;
 
 use ratatui::Frame;
@@ -9,7 +11,8 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Sparkline, Table};
 use skep_console::{NodeState, NodeStatus};
 
-use super::loads::draw_loads;
+use loads::draw_loads;
+
 use super::model::{Model, NodeRates, Shown};
 use crate::arguments::SortBy;
 use crate::show::{Paint, bytes, count, duration, latency, rate, stale};
@@ -219,7 +222,7 @@ fn state_style(state: NodeState, paint: Paint) -> Style {
     }
 }
 
-pub(super) fn alarm(paint: Paint) -> Style {
+fn alarm(paint: Paint) -> Style {
     colour(paint, Color::Red).add_modifier(Modifier::BOLD)
 }
 

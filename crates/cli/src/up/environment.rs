@@ -2,7 +2,7 @@
 //! each on a machine of its own in a bed of network namespaces.
 
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,21 +10,11 @@ use anyhow::Context;
 use skep_config::Dispatch;
 use skep_testbed::{Bed, Machine, Topology};
 
-use super::plan::{DISPATCHER, STANDBY};
+use super::plan::{DISPATCHER, Places, STANDBY};
 use crate::arguments::Up;
 
 /// The environment of a cluster's processes: this machine, or a test bed.
 pub(super) struct Environment(Option<Bed>);
-
-/// Addresses of a cluster in a bed.
-pub(super) struct Places {
-    /// The virtual address.
-    pub(super) vip: SocketAddr,
-    /// By dispatcher, in order.
-    pub(super) dispatchers: Vec<IpAddr>,
-    /// By node, in order.
-    pub(super) nodes: Vec<IpAddr>,
-}
 
 impl Environment {
     /// What `args` need.

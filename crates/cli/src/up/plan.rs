@@ -8,7 +8,6 @@ use skep_config::{
     AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Node, Service, Site,
 };
 
-use super::environment::Places;
 use super::folder::state_of;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
@@ -33,6 +32,16 @@ const OPTIONS: &[(&str, &str)] = &[
     ("service.listen", "--listen"),
     ("admin.listen", "--admin"),
 ];
+
+/// Addresses of a cluster whose machines are those of a test bed.
+pub(super) struct Places {
+    /// The virtual address.
+    pub(super) vip: SocketAddr,
+    /// By dispatcher, in order.
+    pub(super) dispatchers: Vec<IpAddr>,
+    /// By node, in order.
+    pub(super) nodes: Vec<IpAddr>,
+}
 
 /// What `args` ask for, with addresses that are free, in the cluster's `folder`.
 pub(super) fn make(

@@ -8,12 +8,12 @@ use skep_dispatcher::{Coordination, parse_purge};
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 
-use crate::control::no_dispatcher;
+use super::no_dispatcher;
 use crate::running::Running;
 
 /// Purges `what`, and waits until all nodes that are linked have said so, at most
 /// `timeout_ms`.
-pub(crate) fn purge(
+pub(super) fn purge(
     running: &Running,
     what: &[String],
     timeout_ms: u64,

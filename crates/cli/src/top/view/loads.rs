@@ -8,9 +8,9 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table};
 use skep_console::NodeReport;
 
-use super::model::Model;
-use super::view::alarm;
+use super::alarm;
 use crate::show::{Paint, load_cells};
+use crate::top::model::Model;
 
 const COLUMNS: [(&str, Constraint); 9] = [
     ("LOAD OF", Constraint::Fill(1)),
