@@ -31,7 +31,7 @@ use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
-use crate::running::Running;
+use crate::running::{Parts, Running, Shared};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
 
 /// How often a draining process looks whether it is done, in milliseconds.
@@ -43,7 +43,7 @@ const DRAIN_WORDS_MS: u64 = 1_000;
 
 /// What answers on a listener.
 #[derive(Clone)]
-enum Part {
+enum Responder {
     Node(Arc<Node>),
     /// For other nodes.
     Peers(Arc<Node>),
@@ -106,22 +106,26 @@ impl Process {
         demote(&config, &roles, file.as_deref())?;
 
         let registry = Arc::new(Registry::new());
-        let admissions = Admissions::new(&config, roles.node.is_some());
-        let settings = Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads)));
+        let access_log =
+            AccessLog::start(log_target(&config), log_format(&config), registry.core())
+                .context("cannot start the access log")?;
+        let shared = Shared {
+            settings: Arc::new(ArcSwap::from_pointee(engine_settings(&config, threads))),
+            admissions: Admissions::new(&config, roles.node.is_some()),
+            registry: Arc::clone(&registry),
+            log: access_log.handle(),
+        };
 
         let node = roles.node.as_ref().map(|_| Node::start(&config_of_node(&config, &roles)));
         let node = node.transpose()?;
         let dispatchers = dispatchers(&config, &roles)?;
-        let parts = parts(doors, peers, node.as_ref(), &dispatchers);
+        let responders = responders(doors, peers, node.as_ref(), &dispatchers);
         let on_term = cluster_cache.coordinate(&config, &roles, seed(), &registry)?;
         let mut reporting = Reporting::new(&config, &dispatchers, cluster_cache.on_load());
         let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
         let direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
         reporting.start(&config, &roles, node.as_ref(), &registry, key.as_ref())?;
-        let access_log =
-            AccessLog::start(log_target(&config), log_format(&config), registry.core())
-                .context("cannot start the access log")?;
         if let Some(node) = &node {
             cluster_cache.join(&config, &roles, node)?;
         }
@@ -132,24 +136,11 @@ impl Process {
             dispatcher.start_checks(&workers.handles()[0]);
         }
         skep_dispatcher::register_metrics(&registry, &dispatchers);
-        let running = Running::new(
-            config,
-            roles,
-            file,
-            addresses(&parts),
-            settings,
-            admissions,
-            registry,
-            access_log.handle(),
-            node,
-            dispatchers,
-            direct_dispatch,
-            cluster_cache,
-            reporting,
-        );
-        let running = Arc::new(running);
+        let parts = Parts { node, dispatchers, direct_dispatch, cluster_cache, reporting };
+        let addresses = addresses(&responders);
+        let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
         let console = start_console(console, &running)?;
-        serve(&running, &workers, parts);
+        serve(&running, &workers, responders);
         Ok(Self { running, workers, access_log, _console: console })
     }
 
@@ -196,7 +187,7 @@ impl Process {
     /// Finishes what is in work, at most for the configured time; a second
     /// signal ends it at once.
     async fn drain(&self, signals: &mut Signals) {
-        let admissions = self.running.admissions();
+        let admissions = &self.running.shared.admissions;
         let limit = self.running.drain_time();
         tracing::info!(connections = admissions.open(), "draining");
         self.workers.drain();
@@ -249,18 +240,19 @@ fn dispatchers(config: &Config, roles: &Roles) -> anyhow::Result<Vec<Arc<Dispatc
 }
 
 /// What is behind each listener.
-fn parts(
+fn responders(
     doors: Vec<(Door, ListenerGroup)>,
     peers: Option<ListenerGroup>,
     node: Option<&Arc<Node>>,
     dispatchers: &[Arc<Dispatcher>],
-) -> Vec<(Part, ListenerGroup)> {
+) -> Vec<(Responder, ListenerGroup)> {
     let behind = |door| match door {
-        Door::Node => node.cloned().map(Part::Node),
-        Door::Service(index) => dispatchers.get(index).cloned().map(Part::Service),
+        Door::Node => node.cloned().map(Responder::Node),
+        Door::Service(index) => dispatchers.get(index).cloned().map(Responder::Service),
     };
     let own = doors.into_iter().filter_map(|(door, group)| Some((behind(door)?, group)));
-    let peers = peers.into_iter().zip(node).map(|(group, node)| (Part::Peers(node.clone()), group));
+    let peers =
+        peers.into_iter().zip(node).map(|(group, node)| (Responder::Peers(node.clone()), group));
     own.chain(peers).collect()
 }
 
@@ -273,28 +265,25 @@ fn register_tasks(registry: &Registry, workers: &Workers) {
 }
 
 /// Gives every worker its socket of every listener, and the handler behind it.
-fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>) {
-    let mut per_worker: Vec<Vec<(Part, std::net::TcpListener)>> = Vec::new();
+fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, ListenerGroup)>) {
+    let mut per_worker: Vec<Vec<(Responder, std::net::TcpListener)>> = Vec::new();
     per_worker.resize_with(workers.handles().len(), Vec::new);
-    for (part, group) in parts {
+    for (responder, group) in responders {
         for (own, socket) in per_worker.iter_mut().zip(group.into_sockets()) {
-            own.push((part.clone(), socket));
+            own.push((responder.clone(), socket));
         }
     }
     for (handle, own) in workers.handles().iter().zip(per_worker) {
-        let settings = Arc::clone(running.settings());
-        let registry = Arc::clone(running.registry());
-        let log = running.log().clone();
-        let admissions = running.admissions().clone();
+        let Shared { settings, admissions, registry, log } = running.shared.clone();
         let has_dispatchers = !running.config().dispatchers.is_empty();
         handle.run(move |worker| {
             let context = Context::new(worker, settings, registry.core(), &log);
             let Admissions { clients, peers, .. } = admissions;
             // A process is one node at most.
             let mut handler = None;
-            for (part, socket) in own {
-                match part {
-                    Part::Node(node) => {
+            for (responder, socket) in own {
+                match responder {
+                    Responder::Node(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
                         let (context, handler) = (Rc::clone(&context), Rc::clone(handler));
                         let engine = match has_dispatchers {
@@ -303,13 +292,13 @@ fn serve(running: &Running, workers: &Workers, parts: Vec<(Part, ListenerGroup)>
                         };
                         listen_for(worker, socket, engine, &clients);
                     }
-                    Part::Peers(node) => {
+                    Responder::Peers(node) => {
                         let handler = handler.get_or_insert_with(|| node.handler(&context));
                         if let Some(service) = node.peer_service(handler, &context, &registry) {
                             listen_for(worker, socket, service, &peers);
                         }
                     }
-                    Part::Service(dispatcher) => {
+                    Responder::Service(dispatcher) => {
                         let handler = DispatcherHandler::new(&dispatcher, &context);
                         let engine = Engine::new(Rc::clone(&context), handler);
                         listen_for(worker, socket, engine, &clients);
@@ -347,10 +336,10 @@ fn node_addresses(
 }
 
 /// Services first: that is where clients go.
-fn addresses(parts: &[(Part, ListenerGroup)]) -> Vec<SocketAddr> {
-    let is_node = |part: &Part| matches!(part, Part::Node(_));
-    let services = parts.iter().filter(|(part, _)| matches!(part, Part::Service(_)));
-    let nodes = parts.iter().filter(|(part, _)| is_node(part));
+fn addresses(responders: &[(Responder, ListenerGroup)]) -> Vec<SocketAddr> {
+    let is_node = |responder: &Responder| matches!(responder, Responder::Node(_));
+    let services = responders.iter().filter(|(it, _)| matches!(it, Responder::Service(_)));
+    let nodes = responders.iter().filter(|(it, _)| is_node(it));
     services.chain(nodes).map(|(_, group)| group.address()).collect()
 }
 

@@ -60,10 +60,10 @@ struct Management(Arc<Running>);
 impl Control for Management {
     fn status(&self) -> ProcessStatus {
         let (running, config) = (&self.0, self.0.config());
-        let snapshot = running.registry().snapshot();
+        let snapshot = running.shared.registry.snapshot();
         let started_at = running.started_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let is_dispatcher = (!running.dispatchers.is_empty()).then_some(Role::Dispatcher);
-        let is_node = running.node.is_some().then_some(Role::Node);
+        let is_dispatcher = (!running.parts.dispatchers.is_empty()).then_some(Role::Dispatcher);
+        let is_node = running.parts.node.is_some().then_some(Role::Node);
         ProcessStatus {
             cluster: config.cluster.clone(),
             name: running.roles.name.clone(),
@@ -76,10 +76,10 @@ impl Control for Management {
             config_generation: running.generation(),
             traffic: Traffic::from(&snapshot),
             node: local_node(running, &config, &snapshot),
-            services: running.dispatchers.iter().map(|it| service_status(it)).collect(),
-            direct: running.direct_dispatch.status(),
-            cache: running.cluster_cache.status(),
-            loads: running.reporting.status(),
+            services: running.parts.dispatchers.iter().map(|it| service_status(it)).collect(),
+            direct: running.parts.direct_dispatch.status(),
+            cache: running.parts.cluster_cache.status(),
+            loads: running.parts.reporting.status(),
         }
     }
 
@@ -92,8 +92,8 @@ impl Control for Management {
                 && service.is_none_or(|service| status.name == service)
                 && status.nodes.iter().any(|node| node.name == name)
         };
-        match self.0.dispatchers.iter().any(is_steered) {
-            true => self.0.direct_dispatch.await_drained(name),
+        match self.0.parts.dispatchers.iter().any(is_steered) {
+            true => self.0.parts.direct_dispatch.await_drained(name),
             false => Ok(()),
         }
     }
@@ -103,7 +103,7 @@ impl Control for Management {
     }
 
     fn add_node(&self, node: &NewNode) -> Result<(), ControlError> {
-        let dispatcher = match (&node.service, self.0.dispatchers.as_slice()) {
+        let dispatcher = match (&node.service, self.0.parts.dispatchers.as_slice()) {
             (Some(service), _) => self.service(service)?,
             (None, [only]) => only,
             (None, []) => return Err(no_dispatcher()),
@@ -161,7 +161,7 @@ impl Control for Management {
     }
 
     fn metrics_text(&self) -> String {
-        self.0.registry().prometheus_text()
+        self.0.shared.registry.prometheus_text()
     }
 }
 
@@ -179,7 +179,7 @@ impl Management {
         let has_it = |dispatcher: &&Arc<Dispatcher>| {
             dispatcher.status().nodes.iter().any(|node| node.name == name)
         };
-        let all = &self.0.dispatchers;
+        let all = &self.0.parts.dispatchers;
         if !all.iter().any(|dispatcher| has_it(&dispatcher)) {
             // The first one's refusal says which nodes there are.
             let first = all.first().ok_or_else(no_dispatcher)?;
@@ -189,7 +189,7 @@ impl Management {
     }
 
     fn service(&self, name: &str) -> Result<&Arc<Dispatcher>, ControlError> {
-        let dispatchers = &self.0.dispatchers;
+        let dispatchers = &self.0.parts.dispatchers;
         dispatchers.iter().find(|dispatcher| dispatcher.name() == name).ok_or_else(|| {
             let what = match self.service_names().as_slice() {
                 [] => return no_dispatcher(),
@@ -200,7 +200,7 @@ impl Management {
     }
 
     fn service_names(&self) -> Vec<&str> {
-        self.0.dispatchers.iter().map(|dispatcher| dispatcher.name()).collect()
+        self.0.parts.dispatchers.iter().map(|dispatcher| dispatcher.name()).collect()
     }
 }
 
@@ -235,7 +235,7 @@ fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
 }
 
 fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option<NodeLocalStatus> {
-    let node = running.node.as_ref()?;
+    let node = running.parts.node.as_ref()?;
     let stats = node.store_stats();
     let site = |site: &skep_config::Site| site.hosts.first().map_or("*", String::as_str).to_owned();
     Some(NodeLocalStatus {

@@ -23,67 +23,64 @@ use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::settings::{Admissions, engine_settings, threads};
 
-/// See the module. All methods may be called from any thread.
-pub(crate) struct Running {
-    pub(crate) roles: Roles,
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) started: Instant,
-    pub(crate) started_at: SystemTime,
+/// What a process is made of by the composition root; empty where the config has none of it.
+pub(crate) struct Parts {
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) dispatchers: Vec<Arc<Dispatcher>>,
     pub(crate) direct_dispatch: DirectDispatch,
     pub(crate) cluster_cache: ClusterCache,
     pub(crate) reporting: Reporting,
+}
+
+/// What every worker has a share in.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) settings: Arc<ArcSwap<Settings>>,
+    pub(crate) admissions: Admissions,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) log: LogHandle,
+}
+
+/// See the module. All methods may be called from any thread.
+pub(crate) struct Running {
+    pub(crate) roles: Roles,
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) parts: Parts,
+    pub(crate) shared: Shared,
+    pub(crate) started: Instant,
+    pub(crate) started_at: SystemTime,
     file: Option<PathBuf>,
     leaving: AtomicBool,
     config: Mutex<Arc<Config>>,
     generation: AtomicU64,
-    settings: Arc<ArcSwap<Settings>>,
-    admissions: Admissions,
-    registry: Arc<Registry>,
-    log: LogHandle,
     reloads: Mutex<Arc<CoreCounters>>,
 }
 
 impl Running {
-    #[expect(clippy::too_many_arguments, reason = "called once, by the composition root")]
+    /// A process that serves at `addresses` from now on; `file` is what a reload reads again.
     pub(crate) fn new(
         config: Config,
         roles: Roles,
         file: Option<PathBuf>,
         addresses: Vec<SocketAddr>,
-        settings: Arc<ArcSwap<Settings>>,
-        admissions: Admissions,
-        registry: Arc<Registry>,
-        log: LogHandle,
-        node: Option<Arc<Node>>,
-        dispatchers: Vec<Arc<Dispatcher>>,
-        direct_dispatch: DirectDispatch,
-        cluster_cache: ClusterCache,
-        reporting: Reporting,
+        parts: Parts,
+        shared: Shared,
     ) -> Self {
-        if let Some(node) = &node {
-            register_node_metrics(&registry, node);
+        if let Some(node) = &parts.node {
+            register_node_metrics(&shared.registry, node);
         }
         Self {
             roles,
             addresses,
             started: Instant::now(),
             started_at: SystemTime::now(),
-            node,
-            dispatchers,
-            direct_dispatch,
-            cluster_cache,
-            reporting,
             file,
             leaving: AtomicBool::new(false),
             config: Mutex::new(Arc::new(config)),
             generation: AtomicU64::new(1),
-            settings,
-            admissions,
-            reloads: Mutex::new(registry.core()),
-            registry,
-            log,
+            reloads: Mutex::new(shared.registry.core()),
+            parts,
+            shared,
         }
     }
 
@@ -95,22 +92,6 @@ impl Running {
     /// Counts the configs that were in force, from 1.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn settings(&self) -> &Arc<ArcSwap<Settings>> {
-        &self.settings
-    }
-
-    pub(crate) fn admissions(&self) -> &Admissions {
-        &self.admissions
-    }
-
-    pub(crate) fn registry(&self) -> &Arc<Registry> {
-        &self.registry
-    }
-
-    pub(crate) fn log(&self) -> &LogHandle {
-        &self.log
     }
 
     /// Whether there is a config file, which makes this a daemon.
@@ -132,8 +113,8 @@ impl Running {
     /// take to notice: two rounds of checks.
     pub(crate) fn leave(&self) -> Duration {
         self.leaving.store(true, Ordering::Relaxed);
-        self.direct_dispatch.leave();
-        let (Some(node), config) = (&self.node, self.config()) else { return Duration::ZERO };
+        self.parts.direct_dispatch.leave();
+        let (Some(node), config) = (&self.parts.node, self.config()) else { return Duration::ZERO };
         node.leave();
         let rounds_ms = config.services.iter().map(|service| 2 * service.health.interval_ms).max();
         let others = !self.roles.services;
@@ -143,7 +124,7 @@ impl Running {
     /// Reopens the log, reads the config file again and applies what can be
     /// applied. A config with an error is refused whole; the old one stays.
     pub(crate) fn reload(&self) -> anyhow::Result<()> {
-        self.log.reopen();
+        self.shared.log.reopen();
         let Some(file) = &self.file else { return Ok(()) };
         let result = load_config(file).and_then(|config| self.apply(config));
         let counter = match &result {
@@ -162,24 +143,24 @@ impl Running {
 
     fn apply(&self, config: Config) -> anyhow::Result<()> {
         let mut in_force = lock(&self.config);
-        let roles = &self.roles;
+        let (roles, parts, shared) = (&self.roles, &self.parts, &self.shared);
         if let Some(name) = &roles.node {
             config.node(name).with_context(|| format!("the new config has no node {name:?}"))?;
         }
         check_sites(&config, roles)?;
-        if let Some(node) = &self.node {
+        if let Some(node) = &parts.node {
             node.reload(&config_of_node(&config, roles))?;
         }
         for setting in skep_config::changes_needing_restart(&in_force, &config) {
             tracing::warn!("{setting} changed; it takes effect at the next restart");
         }
-        for dispatcher in &self.dispatchers {
+        for dispatcher in &parts.dispatchers {
             dispatcher.reload(&config);
         }
-        self.direct_dispatch.reload(&config)?;
-        self.reporting.reload(&config);
-        self.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
-        self.admissions.set_limits(&config);
+        parts.direct_dispatch.reload(&config)?;
+        parts.reporting.reload(&config);
+        shared.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
+        shared.admissions.set_limits(&config);
         *in_force = Arc::new(config);
         self.generation.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -20,17 +20,17 @@ pub(super) fn purge(
 ) -> Result<Purged, ControlError> {
     let config = running.config();
     let what = parse(&config, what)?;
-    if let Some(coordination) = running.cluster_cache.coordination() {
+    if let Some(coordination) = running.parts.cluster_cache.coordination() {
         return at_all(coordination, &config, what, timeout_ms);
     }
-    match (&running.node, config.nodes.as_slice()) {
+    match (&running.parts.node, config.nodes.as_slice()) {
         // It is the whole cluster.
         (Some(node), [_]) if !config.cooperates() => {
             let acknowledged = (PurgeOutcome::Acknowledged, Some(0));
             let nodes = vec![told(&running.roles.name, acknowledged)];
             Ok(Purged { stamp: node.purge(what).0, complete: true, nodes })
         }
-        _ if running.dispatchers.is_empty() => Err(no_dispatcher()),
+        _ if running.parts.dispatchers.is_empty() => Err(no_dispatcher()),
         _ => Err(ControlError::Unavailable { what: not_linked() }),
     }
 }
