@@ -116,6 +116,9 @@ pub(crate) struct Up {
     /// else nobody
     #[arg(long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// Show all that the processes log, and not only warnings and errors
+    #[arg(short, long)]
+    pub(crate) verbose: bool,
 }
 
 /// Where `skep up` offers the management API over TCP.

@@ -150,6 +150,35 @@ fn a_cluster_serves_as_soon_as_it_says_so_and_every_node_is_up() {
 }
 
 #[test]
+fn the_address_and_how_to_end_it_are_said_last_and_logs_only_if_asked_for() {
+    for verbose in [false, true] {
+        let (runtime, site) = (Site::guarded(), site());
+        let mut command = Command::new("sh");
+        // As on a terminal: both outputs in one.
+        command.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(Skep::binary());
+        command.args(["up", site.root().to_str().unwrap(), "--nodes", "2", "--admin", "off"]);
+        command.args(["--listen", "127.0.0.1:0"]).args(verbose.then_some("--verbose"));
+        command.env("XDG_RUNTIME_DIR", runtime.root());
+        let cluster = Skep::start_command(&mut command);
+        poll_until(PATIENCE, "it says how to end it", || {
+            cluster.stdout_text().contains("skep: Ctrl-C ends it\n")
+        });
+        poll_until(PATIENCE, "nodes are linked, which they log", || {
+            let status = Skep::start_command(&mut skep(&runtime, &["status", "--json"])).finish();
+            let status: Value = serde_json::from_str(&status.stdout).unwrap();
+            status["cache"]["nodes"].as_array().is_some_and(|nodes| nodes.len() == 2)
+        });
+        let said = cluster.stdout_text();
+        let (before, end) = said.split_once("skep: cluster ready on http://127.0.0.1:").unwrap();
+        assert!(before.starts_with("skep: starting a dispatcher and 2 nodes\n"), "{said}");
+        assert_eq!(before.contains(" INFO "), verbose, "{said}");
+        assert!(verbose || end.lines().skip(1).eq(["skep: Ctrl-C ends it"]), "{said}");
+        cluster.signal(Signal::INT);
+        assert_eq!(cluster.finish().code, Some(0));
+    }
+}
+
+#[test]
 fn requests_reach_all_nodes_by_proxy_and_by_redirect() {
     for mode in ["proxy", "redirect"] {
         let cluster = Cluster::up(&["--nodes", "2", "--dispatch", mode]);

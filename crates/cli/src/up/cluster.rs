@@ -117,6 +117,7 @@ impl<'a> Cluster<'a> {
     }
 
     async fn start(&mut self) -> anyhow::Result<()> {
+        eprintln!("skep: starting {}", self.crew());
         let in_time = tokio::time::timeout(Duration::from_millis(READY_MS), async {
             for node in &self.config.nodes {
                 self.nodes.add(&self.nest, &node.name);
@@ -138,8 +139,7 @@ impl<'a> Cluster<'a> {
     /// Says that all is well, then what is not, until a signal comes. The
     /// terminal's end (SIGHUP) counts as one.
     async fn serve(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
-        announce(&format!("cluster ready on http://{}", self.config.services[0].listen[0]))?;
-        eprintln!("{}", self.hint());
+        self.announce()?;
         loop {
             tokio::select! {
                 event = self.events.recv() => {
@@ -154,30 +154,32 @@ impl<'a> Cluster<'a> {
         Ok(())
     }
 
-    fn hint(&self) -> String {
+    /// Where it answers and how it is ended stands last: a reader looks there.
+    fn announce(&self) -> anyhow::Result<()> {
+        let service = &self.config.services[0];
+        if service.dispatch == Dispatch::Redirect && service.listen[0].ip().is_unspecified() {
+            eprintln!(
+                "skep: redirects name 127.0.0.1, which only clients on this machine can follow; \
+                 give --listen one address of this machine"
+            );
+        }
+        if let Some(address) = self.config.admin.listen {
+            eprintln!("skep: management API on http://{address}");
+        }
+        eprintln!("skep: `skep status`, `skep top`, `skep node list` in another terminal");
+        announce(&format!("cluster ready on http://{}", service.listen[0]))?;
+        eprintln!("skep: Ctrl-C ends it");
+        Ok(())
+    }
+
+    /// The processes, in words.
+    fn crew(&self) -> String {
         let nodes = self.config.nodes.len();
-        let api = match self.config.admin.listen {
-            Some(address) => format!("; management API on http://{address}"),
-            None => String::new(),
-        };
         let dispatchers = match self.config.dispatchers.len() {
             1 => "a dispatcher",
             _ => "an active dispatcher, one that stands by",
         };
-        let service = &self.config.services[0];
-        let everywhere = service.listen[0].ip().is_unspecified();
-        let near = match service.dispatch {
-            Dispatch::Redirect if everywhere => {
-                "skep: redirects name 127.0.0.1, which only clients on this machine can follow; \
-                 give --listen one address of this machine\n"
-            }
-            _ => "",
-        };
-        format!(
-            "{near}skep: {dispatchers} and {nodes} node{}{api}\n\
-             skep: `skep status`, `skep top`, `skep node list` in another terminal; Ctrl-C ends it",
-            if nodes == 1 { "" } else { "s" },
-        )
+        format!("{dispatchers} and {nodes} node{}", if nodes == 1 { "" } else { "s" })
     }
 
     /// Ends the dispatcher, then the nodes.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use skep_config::{
-    AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Node, Service, Site,
+    AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Level, Node, Service, Site,
 };
 
 use super::folder::state_of;
@@ -145,6 +145,7 @@ fn config(
     config.cache.size_bytes_max = args.cache_size;
     config.timeouts.drain_ms = DRAIN_MS;
     config.admin.listen = admin;
+    config.log.level = if args.verbose { Level::Info } else { Level::Warn };
     config.log.access = match args.access_log.as_str() {
         "off" => AccessLog::Off,
         "-" => AccessLog::Stdout,
@@ -192,6 +193,15 @@ mod tests {
         assert_eq!(Config::parse("skep.toml", &config.to_toml()).unwrap(), config);
         assert!(matches!(&config.log.access, AccessLog::File(path) if path.is_absolute()));
         assert_eq!(config.socket_of(DISPATCHER), folder.join("state/dispatcher.sock"));
+    }
+
+    #[test]
+    fn processes_log_what_is_wrong_and_the_rest_if_asked() {
+        let level = |options| {
+            let config = make(&up(options), &mut Ports::beside(&[]), None, Path::new("/tmp"));
+            config.unwrap().log.level
+        };
+        assert_eq!((level("--listen 127.0.0.1:0"), level("-v")), (Level::Warn, Level::Info));
     }
 
     #[test]
