@@ -7,7 +7,6 @@
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +22,7 @@ use skep_wire::limits::{LINK_MESSAGE_BYTES_MAX, PEER_REPLY_BYTES_MAX, PEER_REQUE
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
+use crate::acceptor::Acceptor;
 use crate::wait::PATIENCE;
 
 /// The cluster that [`crate::cache::CacheCluster`] makes.
@@ -183,13 +183,12 @@ struct Shared {
     asked: Mutex<Vec<PeerRequest>>,
     heard: Mutex<VecDeque<ToNode>>,
     more: Condvar,
-    is_over: AtomicBool,
 }
 
 /// A fake node. Dropped, it closes all it has.
 pub struct FakeNode {
     shared: Arc<Shared>,
-    address: SocketAddr,
+    _acceptor: Acceptor,
     link: Arc<Mutex<TcpStream>>,
 }
 
@@ -210,14 +209,13 @@ impl FakeNode {
             asked: Mutex::default(),
             heard: Mutex::default(),
             more: Condvar::new(),
-            is_over: AtomicBool::new(false),
         });
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
         let serving = Arc::clone(&shared);
-        thread::spawn(move || accept(&serving, &listener));
+        let acceptor = Acceptor::start(listener, move |stream| drop(serve(&serving, stream)));
+        let address = acceptor.address();
         let link = link(&shared, dispatcher, coordinator).expect("the coordinator takes links");
-        let fake = Self { shared, address, link };
+        let fake = Self { shared, _acceptor: acceptor, link };
         let name = Name::new(name).expect("a short name");
         fake.tell(&ToCoordinator::Hello { name, address, capacity_bytes: 1 << 30 });
         fake.tell(&ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() });
@@ -277,10 +275,7 @@ impl FakeNode {
 
 impl Drop for FakeNode {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Release);
         let _ = lock(&self.link).shutdown(Shutdown::Both);
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
     }
 }
 
@@ -312,18 +307,6 @@ fn link(
         }
     });
     Ok(writing)
-}
-
-fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    for stream in listener.incoming() {
-        if shared.is_over.load(Ordering::Acquire) {
-            return;
-        }
-        let Ok(stream) = stream else { continue };
-        let shared = Arc::clone(shared);
-        // It ends with its connection.
-        thread::spawn(move || drop(serve(&shared, stream)));
-    }
 }
 
 fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {

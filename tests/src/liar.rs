@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use socket2::SockRef;
 
+use crate::acceptor::Acceptor;
 use crate::origin::{Asked, read};
 
 /// What it does, one after the other, once it was asked. Behind the last it waits
@@ -63,8 +64,8 @@ struct Shared {
 
 /// A running server. Dropped, it closes its port and all connections.
 pub struct Liar {
-    address: SocketAddr,
     shared: Arc<Shared>,
+    acceptor: Acceptor,
 }
 
 impl Liar {
@@ -74,7 +75,6 @@ impl Liar {
         // The standard library's 128 overflow when hundreds come at once: a SYN that finds no
         // room is sent again after a second, which is longer than some timeouts here.
         SockRef::from(&listener).listen(BACKLOG).expect("a larger backlog");
-        let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(script)),
             is_over: AtomicBool::new(false),
@@ -82,28 +82,18 @@ impl Liar {
             next: AtomicU64::new(0),
         });
         let serving = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                if serving.is_over.load(Ordering::Acquire) {
-                    return;
-                }
-                let Ok(stream) = stream else { continue };
-                let serving = Arc::clone(&serving);
-                // It ends with its connection.
-                thread::spawn(move || serving.attend(stream));
-            }
-        });
-        Self { address, shared }
+        let acceptor = Acceptor::start(listener, move |stream| serving.attend(stream));
+        Self { shared, acceptor }
     }
 
     /// Where it is.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.acceptor.address()
     }
 
     /// The line of a site's config that names it as origin.
     pub fn line(&self) -> String {
-        format!("origins = [\"http://{}\"]\n", self.address)
+        format!("origins = [\"http://{}\"]\n", self.address())
     }
 
     /// Acts by another script from now on.
@@ -128,8 +118,6 @@ impl Drop for Liar {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         self.hang_up();
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
     }
 }
 

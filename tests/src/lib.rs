@@ -28,6 +28,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test harness fails by panicking")]
 
+mod acceptor;
 pub mod cache;
 mod client;
 pub mod content;

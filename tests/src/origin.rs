@@ -1,13 +1,13 @@
 //! Web servers that nodes get their bytes from, in the test's hands.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
 
 use crate::Skep;
+use crate::acceptor::Acceptor;
 
 /// Fields of what is fresh for longer than any test takes.
 pub const FRESH: &str = "Cache-Control: max-age=3600\r\n";
@@ -158,15 +158,14 @@ impl Gate {
 
 /// A running origin. Dropped, it closes its port and ends all that waits.
 pub struct Origin {
-    address: SocketAddr,
     shared: Arc<Shared>,
+    acceptor: Acceptor,
 }
 
 impl Origin {
     /// One that answers by `script`.
     pub fn start(script: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
             script: Mutex::new(Arc::new(script)),
             asked: Mutex::default(),
@@ -175,18 +174,8 @@ impl Origin {
             is_over: AtomicBool::new(false),
         });
         let serving = Arc::clone(&shared);
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                if serving.is_over.load(Ordering::Acquire) {
-                    return;
-                }
-                let serving = Arc::clone(&serving);
-                let Ok(stream) = stream else { continue };
-                // It ends with its connection.
-                thread::spawn(move || drop(serve(&serving, &stream)));
-            }
-        });
-        Self { address, shared }
+        let acceptor = Acceptor::start(listener, move |stream| drop(serve(&serving, &stream)));
+        Self { shared, acceptor }
     }
 
     /// One that has `bytes` under every path.
@@ -215,7 +204,7 @@ impl Origin {
 
     /// Where it is.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("http://{}", self.acceptor.address())
     }
 
     /// The line of a site's config that names it.
@@ -260,8 +249,6 @@ impl Drop for Origin {
         self.shared.is_over.store(true, Ordering::Release);
         self.open();
         self.go_on();
-        // Wakes the thread that accepts.
-        let _ = TcpStream::connect(self.address);
     }
 }
 

@@ -107,7 +107,7 @@ fn a_reply_that_cannot_be_had_says_where_that_failed() {
     });
     let port = FreePort::claim();
     let settings = format!(
-        "[metrics]\nlisten = \"{}\"\n[site.fetch]\nresponse_timeout_ms = \"300ms\"",
+        "[metrics]\nlisten = \"{}\"\n[site.fetch]\nresponse_timeout_ms = \"2s\"",
         port.address()
     );
     let skep = origin.node(&settings);
