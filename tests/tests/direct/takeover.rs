@@ -10,11 +10,6 @@ const DOWNLOADS: u64 = 2000;
 /// Short requests of each client in a second.
 const PER_SECOND: u32 = 100;
 
-/// The whole interruption that users may see, in milliseconds; the test allows
-/// for a machine that has other things to do.
-const TAKEOVER_MS: u64 = 500;
-const TAKEOVER_BUSY_MS: u64 = 1500;
-
 /// Downloads that flow and short requests at an even rate, by every client.
 struct Traffic<'a> {
     cluster: &'a DirectCluster,
@@ -45,10 +40,9 @@ impl<'a> Traffic<'a> {
         self.downloads.wait_flowing(DOWNLOADS);
     }
 
-    /// Nothing was lost; returns the longest time without any good reply, in
-    /// milliseconds.
+    /// Nothing was lost.
     #[track_caller]
-    fn finish(self, what: &str) -> u64 {
+    fn finish(self, what: &str) {
         self.wait_flowing();
         let again: u64 = self.cluster.bed().clients().iter().map(sent_again).sum();
         let again = again - self.sent_again;
@@ -67,7 +61,6 @@ impl<'a> Traffic<'a> {
              segments sent again by clients, {done} requests and {lasting} downloads, none lost"
         ));
         assert_eq!(self.cluster.holders().len(), 1);
-        gap_ms
     }
 }
 
@@ -80,8 +73,7 @@ fn the_active_dispatchers_machine_dies_and_no_connection_is_lost() {
     cluster.machine(&active).kill().unwrap();
     traffic.wait_flowing();
     assert_eq!(cluster.wait_active(), standby);
-    let gap_ms = traffic.finish("the active dispatcher's machine killed");
-    assert!(gap_ms <= TAKEOVER_BUSY_MS, "{gap_ms} ms; {TAKEOVER_MS} ms on a machine at rest");
+    traffic.finish("the active dispatcher's machine killed");
 
     let traffic = Traffic::start(&cluster);
     cluster.machine(&active).boot().unwrap();
