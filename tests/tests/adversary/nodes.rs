@@ -5,7 +5,7 @@ use std::thread;
 use skep_tests::liar::{Act, Liar};
 
 use crate::judge::{self, Ask, Expect};
-use crate::victim::{BRISK, Victim};
+use crate::victim::{LEAVING, Victim};
 
 /// What a dispatcher asks its nodes for to see whether they are well.
 pub(crate) const HEALTH: &str = "/.well-known/skep/health";
@@ -115,10 +115,10 @@ fn leave(
 
 #[test]
 fn an_origin_leaves_at_every_byte_and_nothing_stays_at_its_node() {
-    leave_at_every_byte(&Victim::node(leaver(), BRISK));
+    leave_at_every_byte(&Victim::node(leaver(), LEAVING));
 }
 
 #[test]
 fn a_node_leaves_at_every_byte_and_nothing_stays_at_its_dispatcher() {
-    leave_at_every_byte(&Victim::dispatcher(leaver(), BRISK));
+    leave_at_every_byte(&Victim::dispatcher(leaver(), LEAVING));
 }

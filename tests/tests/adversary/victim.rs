@@ -23,6 +23,11 @@ pub(crate) struct Patience {
 /// Short enough to wait for many times over, one behind the other.
 pub(crate) const BRISK: Patience = Patience { client_ms: 400, stall_ms: 400, response_ms: 1_500 };
 
+/// Long enough for a hundred clients at once beside tests that have hundreds of threads: a head
+/// has its time from the accept on, and the one behind it may have to wait for the processor.
+pub(crate) const LEAVING: Patience =
+    Patience { client_ms: 5_000, stall_ms: 1_500, response_ms: 4_000 };
+
 /// Long enough for hundreds of clients and servers at once that are well and wait for the
 /// processor.
 pub(crate) const PATIENT: Patience =
