@@ -17,8 +17,9 @@ const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 /// A segment, and a part of one.
 const LEN: usize = SEGMENT + SEGMENT / 2 + 5_000;
 
-/// Origins are given up soon.
-const SOON: &str = "[site.fetch]\nstall_timeout_ms = 300\nresponse_timeout_ms = 300\n";
+/// Origins are given up soon, but later than a busy machine keeps back what they say: what is
+/// wrong with it must not count as late.
+const SOON: &str = "[site.fetch]\nstall_timeout_ms = \"2s\"\nresponse_timeout_ms = \"2s\"\n";
 
 /// They are given up later than a busy machine keeps a test's origin silent.
 const STALL: &str = "[site.fetch]\nstall_timeout_ms = \"2s\"\n";
@@ -177,7 +178,7 @@ fn whatever_an_origin_does_clients_of_all_nodes_get_one_version_or_none() {
     });
     for kind in ["status", "late", "stalled", "broken", "short", "long", "range", "malformed"] {
         let metric = format!("skep_origin_failures_total{{kind=\"{kind}\"}}");
-        assert!(cluster.sum(&metric) > 0, "{kind} was not counted");
+        poll_until(PATIENCE, &format!("{kind} is counted"), || cluster.sum(&metric) > 0);
     }
     poll_until(PATIENCE, "segments that were not got are counted", || cluster.sum(FAILED) > 0);
     let loops = origin.asked().into_iter().filter(|asked| asked.target == "/loop").count();

@@ -424,6 +424,7 @@ fn through_a_dispatcher_nodes_share_what_they_got() {
     let bytes = content::version(1, SEGMENT + 10);
     let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
     let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), "");
+    cluster.wait_up();
     let mut client = RawClient::connect(cluster.outer("dispatcher-1"));
     for _ in 0..9 {
         assert_same(&client.get("/a").body, &bytes);

@@ -5,7 +5,9 @@ use std::net::TcpListener;
 
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
-use skep_tests::{ClientError, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until};
+use skep_tests::{
+    ClientError, Finished, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until,
+};
 
 const MIB: usize = 1024 * 1024;
 const LARGE: usize = 64 * MIB;
@@ -80,7 +82,7 @@ fn term_waits_for_a_stalled_client_no_longer_than_configured() {
 #[test]
 fn what_a_drain_waits_for_is_said() {
     let site = site();
-    let mut skep = Skep::node(site.root(), "[timeouts]\ndrain_ms = \"2500ms\"");
+    let skep = Skep::node(site.root(), "[timeouts]\ndrain_ms = \"2500ms\"");
     let source = Source::new();
     let mut clients = [source.connect(skep.address()), source.connect(skep.address())];
     for client in &mut clients {
@@ -91,9 +93,10 @@ fn what_a_drain_waits_for_is_said() {
     skep.signal(Signal::TERM);
     let waiting = format!("2 connections with a request in work: 2 of {address}; at most");
     poll_until(PATIENCE, "it says what it waits for", || skep.stderr_text().contains(&waiting));
-    assert!(skep.wait_exit(PATIENCE).code().is_some());
+    let Finished { code, stderr, .. } = skep.finish();
+    assert!(code.is_some());
     let end = format!("drain time is over: 2 connections with a request in work: 2 of {address}");
-    assert!(skep.stderr_text().contains(&end), "{}", skep.stderr_text());
+    assert!(stderr.contains(&end), "{stderr}");
 }
 
 #[test]
