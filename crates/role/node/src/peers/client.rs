@@ -273,7 +273,10 @@ impl<O: SegmentOrigin> Running<O> {
             let fetched = fetch_chunks(&self.pool, peer.address, &request, self.segment()).await;
             match fetched {
                 Ok(()) => return self.counters.inc(Counter::ClusterRemoteFill),
-                Err(error) => tracing::debug!(%error, "a remote fill failed"),
+                Err(error) => {
+                    tracing::debug!(%error, "a remote fill failed");
+                    counter_of(end_of(&error)).into_iter().for_each(|it| self.counters.inc(it));
+                }
             }
             self.segment().set_fill_source(FillSource::Local);
         }

@@ -149,7 +149,10 @@ impl PeerClient {
         match end_of(&error) {
             End::Refused(Refusal::NotThere) => Tried::NotThere,
             End::Refused(Refusal::OriginFailed | Refusal::Mismatch) | End::Crowded => Tried::Alone,
-            _ => Tried::Lost,
+            _ => {
+                self.counters.inc(Counter::ClusterLost);
+                Tried::Lost
+            }
         }
     }
 
