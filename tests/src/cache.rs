@@ -19,7 +19,8 @@ use crate::port::FreePort;
 use crate::process::{Finished, Skep, run_to_end};
 use crate::response::Response;
 use crate::site::Site;
-use crate::wait::{PATIENCE, poll_until};
+use crate::sought::{DOUBTS, ORIGIN};
+use crate::wait::{PATIENCE, poll_until, skip};
 
 /// Ports on the machines of a bed: of clients, and of other machines.
 const BED_PORTS: [u16; 2] = [8080, 7071];
@@ -251,6 +252,64 @@ impl CacheCluster {
     #[track_caller]
     pub fn wait_sum(&self, metric: &str, expected: u64) {
         wait_count(metric, expected, || self.sum(metric));
+    }
+
+    /// Checks how often the origin was asked, or the disk read, where each byte is wanted
+    /// from there once: `wanted` times, and no oftener than nodes had cause. Who is kept
+    /// from answering on a busy machine is taken for dead, within a second, and others
+    /// rightly go elsewhere.
+    #[track_caller]
+    pub fn assert_asked(&self, asked: u64, wanted: u64) {
+        self.assert_asked_beside(asked, wanted, 0);
+    }
+
+    /// The same where so many vain attempts to get something from others are what the test
+    /// is about.
+    #[track_caller]
+    pub fn assert_asked_beside(&self, asked: u64, wanted: u64, planned: u64) {
+        assert!(asked >= wanted, "asked {asked} times for {wanted}");
+        if asked > wanted {
+            let (doubts, silences) = (self.doubts().saturating_sub(planned), self.silences());
+            // Of a node whose link is lost all is asked for again.
+            let most = wanted * (1 + silences) + doubts;
+            let why = format!("{doubts} doubts, {silences} links silent");
+            assert!(asked <= most, "asked {asked} times for {wanted}: {why}");
+        }
+    }
+
+    /// Waits until so many segments have come from the origin, or the disk:
+    /// [`Self::assert_asked`].
+    #[track_caller]
+    pub fn wait_asked(&self, wanted: u64) {
+        poll_until(PATIENCE, &format!("{wanted} of {ORIGIN}"), || self.sum(ORIGIN) >= wanted);
+        self.assert_asked(self.sum(ORIGIN), wanted);
+    }
+
+    /// Whether nodes took others for dead, beside so many `planned` times, which is said
+    /// loudly: then who has got what from where is not what a test has planned.
+    pub fn has_doubts(&self, planned: u64) -> bool {
+        let (doubts, silences) = (self.doubts(), self.silences());
+        let has_doubts = doubts > planned || silences > 0;
+        if has_doubts {
+            skip(&format!(
+                "{doubts} attempts in vain ({planned} planned), {silences} links silent"
+            ));
+        }
+        has_doubts
+    }
+
+    /// Attempts to get something from others that were in vain, and leases that nobody
+    /// renewed.
+    pub fn doubts(&self) -> u64 {
+        let in_vain: u64 = DOUBTS.iter().map(|metric| self.sum(metric)).sum();
+        let expired = "skep_coordinator_answers_total{kind=\"expired\"}";
+        in_vain + self.dispatchers().map(|name| self.metric(name, expired)).sum::<u64>()
+    }
+
+    /// Links of nodes with coordinators that ended because one end was not heard.
+    fn silences(&self) -> u64 {
+        let silent = "skep_stream_events_total{kind=\"silent\"}";
+        self.daemons.keys().map(|name| self.metric(name, silent)).sum()
     }
 
     /// Sum of a counter over all nodes that run.

@@ -4,10 +4,9 @@
 
 use skep_lab::load::{Parts, Pattern, Target};
 use skep_tests::Site;
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::direct::figure;
 use skep_tests::origin::Origin;
-use skep_tests::sought::{LOST, REFUSED, SILENT};
 use skep_tests::sought::{ORIGIN_BYTES, REMOTE_FILLS};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
@@ -44,11 +43,12 @@ fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
         let [read, remote_fills] = [ORIGIN_BYTES, REMOTE_FILLS].map(|metric| cluster.sum(metric));
         figure(&format!(
             "a file of two nodes' memories at three nodes, read in order at each: {} % of it \
-             came from {what}, {remote_fills} segments by remote fills",
-            read * 100 / LEN
+             came from {what}, {remote_fills} segments by remote fills; {} attempts in vain",
+            read * 100 / LEN,
+            cluster.doubts()
         ));
         assert!(remote_fills > 0, "{what}: one node's memory has room for half of it");
-        assert!(read * 100 <= LEN * PERCENT_MAX, "{what}: {read} of {LEN} bytes");
+        assert_no_more(&cluster, read, what);
     }
 }
 
@@ -80,8 +80,18 @@ fn readers_at_random_offsets_cost_the_origin_the_file_once() {
     let in_all = percent();
     figure(&format!(
         "{READERS} readers at random offsets of a file of two nodes' memories at three nodes: \
-         origin traffic {by_readers} % of the file, {in_all} % after all of it was read once more"
+         origin traffic {by_readers} % of the file, {in_all} % after all of it was read once more; \
+         {} attempts in vain",
+        cluster.doubts()
     ));
-    let doubts = [LOST, SILENT, REFUSED].map(|metric| (metric, cluster.sum(metric)));
-    assert!(in_all <= PERCENT_MAX, "{by_readers} %, then {in_all} % of the file; {doubts:?}");
+    assert_no_more(&cluster, cluster.sum("skep_origin_bytes_total"), "an origin");
+}
+
+/// What was read is no more than the file once, and whatever nodes of a busy machine did not
+/// get from each other.
+#[track_caller]
+fn assert_no_more(cluster: &CacheCluster, read: u64, what: &str) {
+    let doubts = cluster.doubts();
+    let most = LEN * PERCENT_MAX / 100 + doubts * SEGMENT as u64;
+    assert!(read <= most, "{what}: {read} of {LEN} bytes, {doubts} attempts in vain");
 }

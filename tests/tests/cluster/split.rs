@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use skep_testbed::{Bed, Topology};
-use skep_tests::cache::CacheCluster;
+use skep_tests::cache::{CacheCluster, wait_count};
 use skep_tests::content::{assert_same, version};
 use skep_tests::direct::{figure, root_or_skip};
 use skep_tests::sought::{LOST, ORIGIN, PEER};
@@ -68,8 +68,11 @@ fn a_holder_that_is_cut_off_is_passed_over_for_the_other() {
     // Which holder is named first is chance.
     let lost = cluster.metric("node-2", LOST);
     assert!(lost > 0 && lost < FILES as u64, "{lost} of {FILES}");
-    cluster.wait_metric("node-2", PEER, before + FILES as u64);
-    assert_eq!(cluster.metric("node-2", ORIGIN), 0, "nothing was read twice; {lost} lost");
+    let got = || cluster.metric("node-2", PEER) + cluster.metric("node-2", ORIGIN);
+    wait_count("files from anywhere", before + FILES as u64, got);
+    // Nothing is read twice, but where the other holder was not let run, too.
+    let read = cluster.metric("node-2", ORIGIN);
+    assert!(2 * read <= lost, "{read} read, {lost} lost");
     figure(&format!(
         "a cut between a node and one of two holders: {FILES} files in {elapsed_ms} ms"
     ));
@@ -83,20 +86,23 @@ fn who_is_cut_off_from_the_only_holder_reads_the_origin_and_the_cut_heals() {
     wait_held(&cluster, "node-1", FILES);
     // A connection between them that is in use when the cut comes, too.
     assert_same(&cluster.get("node-2", "/f0").body, &version(0, LEN));
+    let count = || [ORIGIN, LOST].map(|metric| cluster.metric("node-2", metric));
+    let [read_before, lost_before] = count();
     cut(&cluster, "node-1", "node-2");
     let start = Instant::now();
     get_all(&cluster, "node-2", FILES);
     let elapsed_ms = start.elapsed().as_millis();
-    cluster.wait_metric("node-2", ORIGIN, FILES as u64 - 1);
-    cluster.wait_metric("node-2", LOST, FILES as u64 - 1);
+    cluster.wait_metric("node-2", ORIGIN, read_before + FILES as u64 - 1);
+    cluster.wait_metric("node-2", LOST, lost_before + FILES as u64 - 1);
+    let [read_cut, lost_cut] = count();
     cluster.bed().heal_all().unwrap();
     // New files; who has read them says so at once.
     get_all(&cluster, "node-1", 2 * FILES);
     wait_held(&cluster, "node-1", 2 * FILES);
     get_all(&cluster, "node-2", 2 * FILES);
-    let lost = cluster.metric("node-2", LOST);
-    let read = cluster.metric("node-2", ORIGIN);
-    assert_eq!(read, FILES as u64 - 1, "they are got from node-1; {lost} lost");
+    // They are got from node-1, but where that was not let run.
+    let [read, lost] = count();
+    assert!(read - read_cut <= lost - lost_cut, "{read} read, {lost} lost");
     figure(&format!("a cut between a node and the only holder: {FILES} files in {elapsed_ms} ms"));
 }
 
@@ -118,8 +124,11 @@ fn a_node_that_is_cut_off_from_all_others_serves_alone_and_comes_back() {
     wait_held(&cluster, "node-3", FILES);
     get_all(&cluster, "node-1", 2 * FILES);
     wait_held(&cluster, "node-1", 2 * FILES);
-    let before = cluster.metric("node-3", ORIGIN);
+    let count = || [ORIGIN, LOST].map(|metric| cluster.metric("node-3", metric));
+    let [read_before, lost_before] = count();
     get_all(&cluster, "node-3", 2 * FILES);
-    assert_eq!(cluster.metric("node-3", ORIGIN), before, "it has others again");
+    // It has others again.
+    let [read, lost] = count();
+    assert!(read - read_before <= lost - lost_before, "{read} read, {lost} lost");
     figure(&format!("a node cut off from all others: {FILES} files in {elapsed_ms} ms"));
 }

