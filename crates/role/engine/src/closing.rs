@@ -3,8 +3,36 @@
 use skep_serve::{Cause, ConnError, Refusal};
 use skep_telemetry::Counter;
 
+use crate::context::Context;
+
+/// How a connection ends.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) counter: Counter,
+    /// The peer may still be sending; see [`skep_serve::Conn::linger`].
+    pub(crate) linger: bool,
+}
+
+impl End {
+    pub(crate) const CLIENT: Self = Self { counter: Counter::ClosedClient, linger: false };
+    pub(crate) const REJECT: Self = Self { counter: Counter::ClosedReject, linger: true };
+    pub(crate) const ERROR: Self = Self { counter: Counter::ClosedError, linger: false };
+
+    /// We promised to close after this reply.
+    pub(crate) fn after_reply(context: &Context) -> Self {
+        let draining = context.worker().is_draining();
+        let counter = if draining { Counter::ClosedDraining } else { Counter::ClosedClient };
+        Self { counter, linger: true }
+    }
+
+    /// The connection failed or timed out.
+    pub(crate) fn failed(error: &ConnError) -> Self {
+        Self { counter: closed_by(error), linger: false }
+    }
+}
+
 /// The counter of a connection that ended by `error`.
-pub(crate) fn closed_by(error: &ConnError) -> Counter {
+fn closed_by(error: &ConnError) -> Counter {
     match error {
         ConnError::Io(_) => Counter::ClosedClient,
         ConnError::Expired(cause) => match cause {

@@ -4,8 +4,14 @@
 //! writes once. It works inside one poll on the worker's buffers; a connection
 //! that waits owns none. What a turn can't finish it hands to the async side:
 //! a reply that the socket did not take, or a request that takes time.
+//!
+//! What it is doing is one [`State`], and [`Connection::enter`] is the only way into
+//! another. Invariants: nothing is read or parsed while output of an earlier reply is
+//! unsent, while a request takes time, or behind a refusal.
 
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
@@ -14,20 +20,20 @@ use skep_http::{
     BodyFraming, FieldSlots, HeadLimits, HeadScanner, Reject, RequestHead, parse_request,
 };
 use skep_serve::{AcceptEvent, Cause, Conn, ConnError, Output, Pace, Refusal, Service};
-use skep_telemetry::{CoreGauge, Counter};
+use skep_telemetry::Counter;
 
-use crate::closing::{closed_by, refusal_words, refused, rejected};
+use crate::closing::{End, refusal_words, refused, rejected};
 use crate::context::Context;
-use crate::exchange::{Exchange, ExchangeError};
 use crate::handler::{Handler, Quick};
 use crate::limits::{OWN_AFTER, TURN_REQUESTS_MAX};
-use crate::owed::{Owed, Unfinished};
-use crate::reply::{Reply, Summary, body_wanted};
+use crate::owed::{Open, Owed, Unfinished};
+use crate::reply::{Reply, ReplyState, Stage, Summary};
+use crate::state::State;
 
 /// A handler on a worker: the service that listeners hand connections to.
 pub struct Engine<H> {
-    context: Rc<Context>,
-    handler: Rc<H>,
+    pub(crate) context: Rc<Context>,
+    pub(crate) handler: Rc<H>,
     /// Requests may come by way of a dispatcher.
     is_behind_hop: bool,
 }
@@ -44,7 +50,7 @@ impl<H: Handler> Engine<H> {
         Rc::new(Self { context, handler, is_behind_hop: true })
     }
 
-    fn head_limits(&self) -> HeadLimits {
+    pub(crate) fn head_limits(&self) -> HeadLimits {
         let limits = self.context.settings().head;
         if self.is_behind_hop { limits.behind_a_hop() } else { limits }
     }
@@ -52,14 +58,12 @@ impl<H: Handler> Engine<H> {
 
 impl<H: Handler> Service for Engine<H> {
     async fn serve(self: Rc<Self>, conn: Conn) {
-        let counters = self.context.counters();
-        counters.gauge_inc(CoreGauge::ConnectionsOpen);
-        let mut connection = Connection::new(&self, conn);
+        let open = Open::new(self.context.counters());
+        let mut connection = Connection::new(&self, &conn);
         let end = connection.run().await;
-        counters.gauge_dec(CoreGauge::ConnectionsOpen);
-        counters.inc(end.counter);
+        open.close(end.counter);
         if end.linger {
-            connection.conn.linger().await;
+            conn.linger().await;
         }
     }
 
@@ -76,308 +80,255 @@ impl<H: Handler> Service for Engine<H> {
     }
 }
 
-/// How a connection ended.
-#[derive(Clone, Copy)]
-struct End {
-    counter: Counter,
-    /// The peer may still be sending; see [`Conn::linger`].
-    linger: bool,
-}
-
-impl End {
-    const CLIENT: Self = Self { counter: Counter::ClosedClient, linger: false };
-    const REJECT: Self = Self { counter: Counter::ClosedReject, linger: true };
-    const ERROR: Self = Self { counter: Counter::ClosedError, linger: false };
-
-    /// We promised to close after this reply.
-    fn after_reply(context: &Context) -> Self {
-        let draining = context.worker().is_draining();
-        let counter = if draining { Counter::ClosedDraining } else { Counter::ClosedClient };
-        Self { counter, linger: true }
-    }
-}
-
 /// What comes after the requests of one turn.
 enum Next {
-    /// Wait for more bytes.
-    Read,
-    /// There may be another complete request in `carry`.
+    /// Wait for more bytes: what is left is the beginning of a head, or nothing.
+    Read(HeadScanner),
+    /// There may be another complete request in what is left.
     Again,
-    /// The request at the start of `carry`, of so many bytes, takes time.
+    /// The request at the start of what is left, with a head of so many bytes, takes time.
     Slow(usize),
     /// Close once everything is written.
     Close(End),
 }
 
-struct Connection<'e, H> {
-    engine: &'e Engine<H>,
-    conn: Conn,
-    /// Bytes received and not yet answered: an unfinished head, or requests
-    /// behind one that takes time. Empty, and without memory, at rest.
-    carry: Vec<u8>,
-    /// Whether `carry` was looked at since it last changed.
-    carry_scanned: bool,
-    scanner: HeadScanner,
-    /// Replies that the socket has not taken yet.
-    unsent: Option<Output>,
+/// What is the same for all requests of one turn.
+struct Turn {
+    limits: HeadLimits,
+    answers_quickly: bool,
+    began: Instant,
+}
+
+pub(crate) struct Connection<'e, H> {
+    pub(crate) engine: &'e Engine<H>,
+    pub(crate) conn: &'e Conn,
+    pub(crate) state: State,
     opened_ms: u64,
-    requests: u64,
-    /// The request, by its number, whose head the deadline in force is for.
-    head_awaited: u64,
+    /// Requests answered, and the one in work.
+    pub(crate) requests: u64,
 }
 
 impl<'e, H: Handler> Connection<'e, H> {
-    fn new(engine: &'e Engine<H>, conn: Conn) -> Self {
+    fn new(engine: &'e Engine<H>, conn: &'e Conn) -> Self {
         let opened_ms = conn.worker().now_ms();
-        conn.expire_after(engine.context.settings().head_ms, Cause::Head);
-        Self {
-            engine,
-            conn,
-            carry: Vec::new(),
-            carry_scanned: true,
-            scanner: HeadScanner::default(),
-            unsent: None,
-            opened_ms,
-            requests: 0,
-            head_awaited: 0,
-        }
+        let new = Self { engine, conn, state: State::New, opened_ms, requests: 0 };
+        new.set_deadline();
+        tracing::trace!(peer = %conn.peer(), state = ?new.state, "connection");
+        new
     }
 
     async fn run(&mut self) -> End {
         loop {
-            let next = match poll_fn(|cx| self.poll_turn(cx)).await {
-                Ok(next) => next,
-                Err(error) => return self.failed(&error),
-            };
-            if let Some(output) = self.unsent.take() {
-                if let Err(error) = self.send(output).await {
-                    return self.failed(&error);
-                }
-                self.rest();
-            }
-            match next {
-                Next::Read | Next::Again => {}
-                Next::Close(end) => return end,
+            match &self.state {
+                State::Closing(end) => return *end,
                 // Boxed: it is many times larger than a connection at rest.
-                Next::Slow(head_len) => match Box::pin(self.slow(head_len)).await {
-                    Ok(()) => self.rest(),
-                    Err(end) => return end,
-                },
+                State::Slow { .. } => Box::pin(self.slow()).await,
+                _ => {
+                    if let Err(error) = self.turn().await {
+                        let end = self.failed(&error);
+                        self.enter(State::Closing(end));
+                    }
+                }
             }
         }
     }
 
-    /// One turn. Pending only when there is nothing to do but wait for bytes.
-    fn poll_turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Next, ConnError>> {
+    /// Goes on in another state; returns the former one.
+    pub(crate) fn enter(&mut self, next: State) -> State {
+        assert!(self.state.may_become(&next), "{:?} can't become {next:?}", self.state);
+        assert!(next.is_sound(), "{next:?} is none");
+        tracing::trace!(
+            peer = %self.conn.peer(), requests = self.requests, state = ?next, "connection"
+        );
+        let awaited = next.awaited_head();
+        let former = std::mem::replace(&mut self.state, next);
+        // That of a head stands until the head is there, however many reads it takes.
+        if awaited.is_none() || awaited != former.awaited_head() {
+            self.set_deadline();
+        }
+        former
+    }
+
+    /// Sets the deadline of the state: there is one only while we wait for the client.
+    fn set_deadline(&self) {
+        let settings = self.engine.context.settings();
+        match self.state {
+            State::New | State::HalfHead { .. } => {
+                self.conn.expire_after(settings.head_ms, Cause::Head);
+            }
+            State::Resting => self.conn.expire_after(settings.idle_ms, Cause::Idle),
+            _ => self.conn.timer().clear(),
+        }
+    }
+
+    /// One turn, to the last byte of its replies: before the client has taken them
+    /// nothing else is read.
+    async fn turn(&mut self) -> Result<(), ConnError> {
+        if let Some(unsent) = poll_fn(|cx| self.poll_turn(cx)).await? {
+            self.send(unsent).await?;
+            self.set_deadline();
+        }
+        Ok(())
+    }
+
+    /// Ready when there is something else to do than to wait for bytes: the state says
+    /// what, once the output is sent that the socket did not take.
+    fn poll_turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Output>, ConnError>> {
         loop {
-            let mut output = self.engine.context.worker().take_output();
-            let next = if self.carry_scanned {
-                match self.poll_read_and_answer(cx, &mut output) {
-                    Poll::Ready(next) => next?,
-                    Poll::Pending => {
-                        self.engine.context.worker().put_output(output);
-                        return Poll::Pending;
-                    }
+            let worker = self.engine.context.worker();
+            let mut output = worker.take_output();
+            assert!(output.is_empty(), "who takes an output has it to itself");
+            match self.poll_answer(cx, &mut output) {
+                Poll::Ready(Ok(())) => {}
+                nothing => {
+                    worker.put_output(output);
+                    return nothing.map_ok(|()| None);
                 }
-            } else {
-                let carry = std::mem::take(&mut self.carry);
-                self.answer_all(carry, &mut output)
-            };
+            }
             let queued = output.len();
             let sent = self.conn.poll_send(cx, &mut output);
             self.engine.context.counters().add(Counter::SentBytes, queued - output.len());
-            match sent {
-                Poll::Ready(sent) => {
-                    self.engine.context.worker().put_output(output);
-                    sent?;
+            let Poll::Ready(sent) = sent else {
+                return Poll::Ready(Ok(Some(output)));
+            };
+            worker.put_output(output);
+            sent?;
+            match self.state {
+                State::Resting | State::HalfHead { .. } => {}
+                State::Pipelined(_) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
-                Poll::Pending => {
-                    self.unsent = Some(output);
-                    return Poll::Ready(Ok(next));
-                }
-            }
-            match next {
-                Next::Read => self.rest(),
-                Next::Again => return self.yield_now(cx),
-                other => return Poll::Ready(Ok(other)),
+                _ => return Poll::Ready(Ok(None)),
             }
         }
     }
 
-    fn poll_read_and_answer(
+    /// Answers what is there already, or else what one read brings.
+    fn poll_answer(
         &mut self,
         cx: &TaskContext<'_>,
         output: &mut Output,
-    ) -> Poll<Result<Next, ConnError>> {
+    ) -> Poll<Result<(), ConnError>> {
+        if let State::Pipelined(received) = &mut self.state {
+            let received = std::mem::take(received);
+            self.answer_owned(received, HeadScanner::default(), output);
+            return Poll::Ready(Ok(()));
+        }
         let worker = Rc::clone(self.engine.context.worker());
         worker.with_input(|input| {
             let n = ready!(self.conn.poll_recv(cx, input))?;
-            if n == 0 {
-                return Poll::Ready(Ok(Next::Close(End::CLIENT)));
-            }
             self.engine.context.counters().add(Counter::ReceivedBytes, n as u64);
-            let mut carry = std::mem::take(&mut self.carry);
-            Poll::Ready(Ok(if carry.is_empty() {
-                let (consumed, next) = self.answer(&input[..n], output);
-                self.keep(input[consumed..n].to_vec(), &next);
-                next
-            } else {
-                carry.extend_from_slice(&input[..n]);
-                self.answer_all(carry, output)
-            }))
+            match &mut self.state {
+                State::New | State::Resting | State::HalfHead { .. } if n == 0 => {
+                    self.enter(State::Closing(End::CLIENT));
+                }
+                State::New | State::Resting => {
+                    let (consumed, next) = self.answer(&input[..n], HeadScanner::default(), output);
+                    self.settle(input[consumed..n].to_vec(), next);
+                }
+                State::HalfHead { received, scanner, .. } => {
+                    let (mut received, scanner) = (std::mem::take(received), *scanner);
+                    received.extend_from_slice(&input[..n]);
+                    self.answer_owned(received, scanner, output);
+                }
+                busy => unreachable!("nothing is read by a connection that is {busy:?}"),
+            }
+            Poll::Ready(Ok(()))
         })
     }
 
-    fn answer_all(&mut self, mut carry: Vec<u8>, output: &mut Output) -> Next {
-        let (consumed, next) = self.answer(&carry, output);
-        carry.drain(..consumed);
-        self.keep(carry, &next);
-        next
+    fn answer_owned(&mut self, mut bytes: Vec<u8>, scanner: HeadScanner, output: &mut Output) {
+        let (consumed, next) = self.answer(&bytes, scanner, output);
+        bytes.drain(..consumed);
+        self.settle(bytes, next);
     }
 
-    /// Remembers what of the input is left after a turn.
-    fn keep(&mut self, rest: Vec<u8>, next: &Next) {
-        self.carry_scanned = !matches!(next, Next::Again);
-        self.carry = if rest.is_empty() { Vec::new() } else { rest };
+    /// Goes on with what of the input is left after a turn.
+    fn settle(&mut self, rest: Vec<u8>, next: Next) {
+        self.enter(match next {
+            Next::Read(_) if rest.is_empty() => State::Resting,
+            Next::Read(scanner) => {
+                State::HalfHead { number: self.requests, received: rest, scanner }
+            }
+            Next::Again => State::Pipelined(rest),
+            Next::Slow(head_len) => State::Slow { received: rest, head_len },
+            Next::Close(end) => State::Closing(end),
+        });
     }
 
-    /// Answers the requests at the start of `bytes`. Returns how many bytes
-    /// they took and what comes next.
-    fn answer(&mut self, bytes: &[u8], output: &mut Output) -> (usize, Next) {
-        let context = &self.engine.context;
-        let settings = context.settings();
-        let limits = self.engine.head_limits();
-        let answers_quickly = self.engine.handler.answers_quickly();
-        let began = Instant::now();
+    /// Answers the requests at the start of `bytes`, which `scanner` has seen some of.
+    /// Returns how many bytes they took and what comes next.
+    fn answer(
+        &mut self,
+        bytes: &[u8],
+        mut scanner: HeadScanner,
+        output: &mut Output,
+    ) -> (usize, Next) {
+        let turn = Turn {
+            limits: self.engine.head_limits(),
+            answers_quickly: self.engine.handler.answers_quickly(),
+            began: Instant::now(),
+        };
+        let connection_bytes_max = self.engine.context.settings().connection_bytes_max;
         let mut consumed = 0;
         for _ in 0..TURN_REQUESTS_MAX {
             let left = &bytes[consumed..];
             if left.is_empty() {
-                return (consumed, Next::Read);
+                return (consumed, Next::Read(HeadScanner::default()));
             }
-            let head_len = match self.scanner.scan(left, &limits) {
+            let head_len = match scanner.scan(left, &turn.limits) {
                 Ok(Some(head_len)) => head_len,
-                Ok(None) => return (consumed, Next::Read),
-                Err(reject) => return (consumed, self.reject(reject, output)),
+                Ok(None) => return (consumed, Next::Read(scanner)),
+                Err(reject) => return (consumed, Next::Close(self.reject(reject, output))),
             };
-            self.scanner = HeadScanner::default();
-            if !answers_quickly {
-                return (consumed, Next::Slow(head_len));
+            scanner = HeadScanner::default();
+            if let ControlFlow::Break(next) = self.answer_one(&left[..head_len], &turn, output) {
+                return (consumed, next);
             }
-            let mut slots = FieldSlots::new();
-            let request = match parse_request(&mut slots, &left[..head_len], &limits) {
-                Ok(request) => request,
-                Err(reject) => return (consumed, self.reject(reject, output)),
-            };
-            let mut keep_alive = self.may_go_on(&request);
-            if request.framing != BodyFraming::None {
-                return (consumed, Next::Slow(head_len));
-            }
-            let mut summary = Summary::default();
-            let mut reply = Reply::new(
-                output,
-                context,
-                &mut summary,
-                &mut keep_alive,
-                request.version,
-                body_wanted(&request),
-                self.conn.peer(),
-            );
-            if self.engine.handler.quick(&request, &mut reply) == Quick::Later {
-                return (consumed, Next::Slow(head_len));
-            }
-            self.requests += 1;
             consumed += head_len;
-            self.finished(&request, &summary, began);
-            if !keep_alive {
-                return (consumed, Next::Close(End::after_reply(context)));
-            }
-            if output.len() >= settings.connection_bytes_max {
+            if output.len() >= connection_bytes_max {
                 break;
             }
         }
         (consumed, Next::Again)
     }
 
-    /// Brings a request to its end that takes time. `carry` begins with its
-    /// head. `Err` is the end of the connection.
-    async fn slow(&mut self, head_len: usize) -> Result<(), End> {
-        let began = Instant::now();
-        let context = &self.engine.context;
-        let mut head = std::mem::take(&mut self.carry);
-        let rest = head.split_off(head_len);
-        let limits = self.engine.head_limits();
+    /// Answers the request of `head` if that needs no time. Breaks if no other request
+    /// may be looked at now.
+    fn answer_one(&mut self, head: &[u8], turn: &Turn, output: &mut Output) -> ControlFlow<Next> {
+        if !turn.answers_quickly {
+            return ControlFlow::Break(Next::Slow(head.len()));
+        }
         let mut slots = FieldSlots::new();
-        let request = match parse_request(&mut slots, &head, &limits) {
+        let request = match parse_request(&mut slots, head, &turn.limits) {
             Ok(request) => request,
-            Err(reject) => return Err(self.reject_now(reject).await),
+            Err(reject) => return ControlFlow::Break(Next::Close(self.reject(reject, output))),
         };
+        if request.framing != BodyFraming::None {
+            return ControlFlow::Break(Next::Slow(head.len()));
+        }
+        let context = &self.engine.context;
+        let queued = output.len();
+        let stage = Cell::new(Stage::Silent);
+        let mut state = ReplyState::new(&request, self.may_go_on(&request));
+        let mut reply = Reply::new(output, context, &mut state, &stage, self.conn.peer());
+        if self.engine.handler.quick(&request, &mut reply) == Quick::Later {
+            let said = (stage.get(), output.len() - queued);
+            assert_eq!(said, (Stage::Silent, 0), "who answers later has said nothing");
+            return ControlFlow::Break(Next::Slow(head.len()));
+        }
+        assert_eq!(stage.get(), Stage::Held, "a quick reply is whole");
         self.requests += 1;
-        self.conn.timer().clear();
-        let Some(place) = context.begin_slow() else {
-            return Err(self.overloaded().await);
-        };
-        let keep_alive = self.may_go_on(&request);
-        let pace = self.pace();
-        let made = Exchange::new(&self.conn, context, &request, rest, keep_alive, pace);
-        let mut exchange = match made {
-            Ok(exchange) => exchange,
-            Err(reject) => return Err(self.reject_now(reject).await),
-        };
-        let answered = self.engine.handler.slow(&request, &mut exchange).await;
-        let flushed = match answered {
-            Ok(()) => exchange.reply.flush().await,
-            Err(error) => Err(error),
-        };
-        if let Err(error) = flushed {
-            let end = self.exchange_failed(&request, &mut exchange, &error, began).await;
-            return Err(end);
+        self.finished(&request, &state.summary, turn.began);
+        if !state.keep_alive {
+            return ControlFlow::Break(Next::Close(End::after_reply(context)));
         }
-        exchange.reply.complete();
-        self.finished(&request, &exchange.reply.summary, began);
-        drop(place);
-        if !exchange.reply.keep_alive || !exchange.body.drain().await {
-            return Err(End::after_reply(context));
-        }
-        self.carry = exchange.body.take_rest();
-        self.carry_scanned = self.carry.is_empty();
-        Ok(())
-    }
-
-    /// A handler gave up: tells the client if nothing was said yet.
-    async fn exchange_failed(
-        &self,
-        request: &RequestHead<'_, '_>,
-        exchange: &mut Exchange<'_>,
-        error: &ExchangeError,
-        began: Instant,
-    ) -> End {
-        let (status, end) = match error {
-            ExchangeError::Client(ConnError::Expired(Cause::Body)) => {
-                (408, End { counter: Counter::ClosedBodySlow, linger: true })
-            }
-            ExchangeError::Client(error) => (0, End { counter: closed_by(error), linger: false }),
-            ExchangeError::Reject(reject) => (reject.status, End::REJECT),
-            ExchangeError::BodyCutShort => (400, End::CLIENT),
-            ExchangeError::ReplyCutShort(_) => (502, End::ERROR),
-        };
-        // A head that nobody has seen promised nothing yet.
-        if status != 0 && exchange.reply.take_back() {
-            if !matches!(error, ExchangeError::ReplyCutShort(_)) {
-                self.engine.context.counters().inc(rejected(status));
-            }
-            self.conn.timer().clear();
-            let mut reply = exchange.reply.write();
-            reply.close();
-            reply.plain(status, b"");
-            let _ = exchange.reply.flush().await;
-        }
-        self.finished(request, &exchange.reply.summary, began);
-        end
+        ControlFlow::Continue(())
     }
 
     /// Whether another request may follow this one.
-    fn may_go_on(&self, request: &RequestHead<'_, '_>) -> bool {
+    pub(crate) fn may_go_on(&self, request: &RequestHead<'_, '_>) -> bool {
         let settings = self.engine.context.settings();
         let worker = self.engine.context.worker();
         let requests_max = settings.requests_per_connection_max;
@@ -389,13 +340,18 @@ impl<'e, H: Handler> Connection<'e, H> {
     }
 
     /// How slowly the client may take its replies.
-    fn pace(&self) -> Pace {
+    pub(crate) fn pace(&self) -> Pace {
         let settings = self.engine.context.settings();
         if self.engine.is_behind_hop { settings.pace_behind_proxy } else { settings.pace }
     }
 
     /// Counts and logs a request whose reply is complete.
-    fn finished(&self, request: &RequestHead<'_, '_>, summary: &Summary, began: Instant) {
+    pub(crate) fn finished(
+        &self,
+        request: &RequestHead<'_, '_>,
+        summary: &Summary,
+        began: Instant,
+    ) {
         let context = &self.engine.context;
         let total_us = began.elapsed().as_micros() as u64;
         context.counters().inc(Counter::Requests);
@@ -407,7 +363,7 @@ impl<'e, H: Handler> Connection<'e, H> {
     }
 
     /// Refuses what can't be understood: answer, then close.
-    fn reject(&self, reject: Reject, output: &mut Output) -> Next {
+    pub(crate) fn reject(&self, reject: Reject, output: &mut Output) -> End {
         let context = &self.engine.context;
         context.counters().inc(rejected(reject.status));
         tracing::debug!(peer = %self.conn.peer(), %reject, "request refused");
@@ -418,33 +374,16 @@ impl<'e, H: Handler> Connection<'e, H> {
         } else {
             b""
         };
-        let mut keep_alive = false;
-        let mut summary = Summary::default();
-        let version = skep_http::Version::Http11;
-        let client = self.conn.peer();
-        Reply::new(output, context, &mut summary, &mut keep_alive, version, true, client)
+        let (mut state, stage) = (ReplyState::refusal(), Cell::new(Stage::Silent));
+        Reply::new(output, context, &mut state, &stage, self.conn.peer())
             .plain(reject.status, extra);
-        Next::Close(End::REJECT)
+        End::REJECT
     }
 
-    async fn reject_now(&self, reject: Reject) -> End {
-        let mut output = self.engine.context.worker().take_output();
-        self.reject(reject, &mut output);
-        match self.send(output).await {
-            Ok(()) => End::REJECT,
-            Err(error) => End { counter: closed_by(&error), linger: false },
-        }
-    }
-
-    async fn overloaded(&self) -> End {
-        self.engine.context.counters().inc(Counter::RefusedOverload);
-        self.reject_now(Reject { status: 503, reason: "overloaded" }).await
-    }
-
-    /// The connection failed or timed out between requests.
+    /// The connection failed or timed out in a turn.
     fn failed(&self, error: &ConnError) -> End {
-        let end = End { counter: closed_by(error), linger: false };
-        if matches!(error, ConnError::Expired(Cause::Head)) && !self.carry.is_empty() {
+        let is_late = matches!(error, ConnError::Expired(Cause::Head));
+        if is_late && matches!(self.state, State::HalfHead { .. }) {
             let mut output = self.engine.context.worker().take_output();
             self.reject(Reject { status: 408, reason: "head-timeout" }, &mut output);
             // What an empty socket buffer takes at once; more would be to wait
@@ -452,11 +391,12 @@ impl<'e, H: Handler> Connection<'e, H> {
             let _ = output.with_bytes(|bytes| self.conn.send_now(bytes));
             self.engine.context.worker().put_output(output);
         }
-        end
+        End::failed(error)
     }
 
     /// Sends what the socket did not take at once.
-    async fn send(&self, mut output: Output) -> Result<(), ConnError> {
+    pub(crate) async fn send(&self, mut output: Output) -> Result<(), ConnError> {
+        assert!(!output.is_empty(), "nobody waits for nothing");
         let queued = output.len();
         let pace = self.pace();
         let counters = self.engine.context.counters();
@@ -473,22 +413,5 @@ impl<'e, H: Handler> Connection<'e, H> {
         counters.add(Counter::SentBytes, queued - output.len());
         self.engine.context.worker().put_output(output);
         sent
-    }
-
-    /// Sets the deadline of a connection that waits for bytes. That of a head
-    /// stands until the head is there, however many reads it takes.
-    fn rest(&mut self) {
-        let settings = self.engine.context.settings();
-        if self.carry.is_empty() {
-            self.conn.expire_after(settings.idle_ms, Cause::Idle);
-        } else if self.conn.timer().cause() != Cause::Head || self.head_awaited != self.requests {
-            self.head_awaited = self.requests;
-            self.conn.expire_after(settings.head_ms, Cause::Head);
-        }
-    }
-
-    fn yield_now(&self, cx: &TaskContext<'_>) -> Poll<Result<Next, ConnError>> {
-        cx.waker().wake_by_ref();
-        Poll::Pending
     }
 }

@@ -1,5 +1,10 @@
 //! One request that takes time: its body to read, its reply to write.
+//!
+//! Invariants: bytes that came behind a body are given away only once the body was read
+//! to its end, and only once; a byte of a body is never among them. The kernel gets no
+//! byte of a reply before its head is whole.
 
+use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -11,7 +16,7 @@ use skep_telemetry::Counter;
 use crate::context::Context;
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_MS_MAX};
 use crate::owed::Owed;
-use crate::reply::{Reply, Summary, body_wanted};
+use crate::reply::{Reply, ReplyState, Stage};
 use crate::settings::Settings;
 
 /// Why a request could not be brought to its end.
@@ -42,6 +47,7 @@ pub struct Exchange<'c> {
 }
 
 impl<'c> Exchange<'c> {
+    /// `rest` came behind the head of `request`. `stage` is the reply's: nothing was said.
     pub(crate) fn new(
         conn: &'c Conn,
         context: &'c Rc<Context>,
@@ -49,7 +55,9 @@ impl<'c> Exchange<'c> {
         rest: Vec<u8>,
         keep_alive: bool,
         pace: Pace,
+        stage: &'c Cell<Stage>,
     ) -> Result<Self, Reject> {
+        assert_eq!(stage.get(), Stage::Silent, "a request is answered once");
         let settings = context.settings();
         let decoder = BodyDecoder::new(request.framing, &settings.body)?;
         let body = RequestBody {
@@ -60,25 +68,26 @@ impl<'c> Exchange<'c> {
             framing: request.framing,
             rest,
             rest_at: 0,
+            is_rest_taken: false,
             continue_owed: request.expect_continue,
-            started_ms: None,
-            paused_ms: None,
+            stage,
+            rate: Rate::Unasked,
             received: 0,
         };
+        let output = context.worker().take_output();
+        assert!(output.is_empty(), "who takes an output has it to itself");
+        // A client that waits for 100 may or may not send its body after a
+        // final answer; only a close makes what follows unambiguous.
+        let keep_alive = keep_alive && !request.expect_continue;
         let reply = ReplySink {
             conn,
             context,
             pace,
-            output: context.worker().take_output(),
+            output,
             owed: Owed::new(context.counters()),
-            summary: Summary::default(),
-            // A client that waits for 100 may or may not send its body after a
-            // final answer; only a close makes what follows unambiguous.
-            keep_alive: keep_alive && !request.expect_continue,
-            version: request.version,
-            body_wanted: body_wanted(request),
+            state: ReplyState::new(request, keep_alive),
+            stage,
             is_until_close: false,
-            is_out: false,
         };
         Ok(Self { body, reply })
     }
@@ -104,10 +113,23 @@ pub struct RequestBody<'c> {
     /// Bytes that arrived behind the head; later, behind the body.
     rest: Vec<u8>,
     rest_at: usize,
+    is_rest_taken: bool,
     continue_owed: bool,
-    started_ms: Option<u64>,
-    paused_ms: Option<u64>,
+    /// How far the reply is.
+    stage: &'c Cell<Stage>,
+    rate: Rate,
     received: u64,
+}
+
+/// From when on the client's rate counts.
+#[derive(Clone, Copy, Debug)]
+enum Rate {
+    /// Nobody has waited for its body yet.
+    Unasked,
+    /// From this moment on.
+    Since(u64),
+    /// Nobody reads for now: it counted from the one moment to the other.
+    Paused { since_ms: u64, at_ms: u64 },
 }
 
 impl RequestBody<'_> {
@@ -156,25 +178,30 @@ impl RequestBody<'_> {
     /// Says that nobody reads for now, because whoever takes the body is slower
     /// than the client: until the next read the client's rate does not count.
     pub fn pause(&mut self) {
-        if self.started_ms.is_some() && self.paused_ms.is_none() && !self.is_done() {
-            self.paused_ms = Some(self.context.worker().now_ms());
+        if let Rate::Since(since_ms) = self.rate
+            && !self.is_done()
+        {
+            self.rate = Rate::Paused { since_ms, at_ms: self.context.worker().now_ms() };
             self.conn.timer().clear();
         }
     }
 
-    /// Bytes that came behind the request, for a tunnel. Leaves none.
+    /// Bytes that came behind the request, for a tunnel. Leaves none: the reply must be
+    /// the connection's last.
     pub fn take_rest(&mut self) -> Vec<u8> {
+        assert!(self.is_done(), "only behind a body are bytes no body's (CVE-2025-4366)");
+        assert!(!self.is_rest_taken, "what came behind the request was given away");
+        self.is_rest_taken = true;
         let mut rest = std::mem::take(&mut self.rest);
-        rest.drain(..std::mem::take(&mut self.rest_at));
+        rest.drain(..self.rest_at);
         rest
     }
 
     /// Reads and throws away what is left, within bounds, so that the
     /// connection can carry another request. False: it must be closed.
     pub(crate) async fn drain(&mut self) -> bool {
-        if self.decoder.is_done() {
-            return true;
-        }
+        assert!(!self.is_done(), "there is something to drain");
+        assert_eq!(self.stage.get(), Stage::Complete, "drained is what was answered");
         if self.continue_owed {
             // The client was never told to send it and need not.
             return false;
@@ -194,14 +221,7 @@ impl RequestBody<'_> {
     }
 
     fn decode_rest(&mut self, sink: &mut Vec<u8>) -> Result<(), Reject> {
-        while self.rest_at < self.rest.len() && !self.decoder.is_done() {
-            let decoded = self.decoder.decode(&self.rest[self.rest_at..])?;
-            if decoded.consumed == 0 {
-                break;
-            }
-            sink.extend_from_slice(&self.rest[self.rest_at..][decoded.data]);
-            self.rest_at += decoded.consumed;
-        }
+        self.rest_at += decode(&mut self.decoder, &self.rest[self.rest_at..], sink)?;
         if self.rest_at == self.rest.len() {
             self.rest.clear();
             self.rest_at = 0;
@@ -216,6 +236,7 @@ impl RequestBody<'_> {
         cx: &mut TaskContext<'_>,
         sink: &mut Vec<u8>,
     ) -> Poll<Result<(), ExchangeError>> {
+        assert!(self.rest.is_empty(), "what came first is decoded first");
         self.begin();
         let conn = self.conn;
         conn.worker().clone().with_input(|input| {
@@ -226,28 +247,25 @@ impl RequestBody<'_> {
             self.received += n as u64;
             self.context.counters().add(Counter::ReceivedBytes, n as u64);
             self.set_deadline();
-            let mut at = 0;
-            while at < n && !self.decoder.is_done() {
-                let decoded = self.decoder.decode(&input[at..n])?;
-                if decoded.consumed == 0 {
-                    break;
-                }
-                sink.extend_from_slice(&input[at..n][decoded.data]);
-                at += decoded.consumed;
-            }
-            self.rest.extend_from_slice(&input[at..n]);
+            let behind = decode(&mut self.decoder, &input[..n], sink)?;
+            assert!(behind == n || self.is_done(), "what is kept stands behind the body");
+            self.rest.extend_from_slice(&input[behind..n]);
             Poll::Ready(Ok(()))
         })
     }
 
     fn begin(&mut self) {
-        if self.started_ms.is_none() {
-            self.started_ms = Some(self.context.worker().now_ms());
-            self.set_deadline();
-        }
-        if let (Some(started_ms), Some(paused_ms)) = (&mut self.started_ms, self.paused_ms.take()) {
-            *started_ms += self.context.worker().now_ms().saturating_sub(paused_ms);
-            self.set_deadline();
+        let now_ms = self.context.worker().now_ms();
+        match self.rate {
+            Rate::Since(_) => {}
+            Rate::Unasked => {
+                self.rate = Rate::Since(now_ms);
+                self.set_deadline();
+            }
+            Rate::Paused { since_ms, at_ms } => {
+                self.rate = Rate::Since(since_ms + now_ms.saturating_sub(at_ms));
+                self.set_deadline();
+            }
         }
         if std::mem::take(&mut self.continue_owed) && self.received == 0 {
             // A few bytes into an empty socket buffer; if they do not fit the
@@ -260,7 +278,9 @@ impl RequestBody<'_> {
     /// The moment at which the body so far will have been slower than allowed.
     fn set_deadline(&self) {
         let rate = self.settings.body_min_bytes_per_s;
-        let started = self.started_ms.unwrap_or_default();
+        let Rate::Since(started) = self.rate else {
+            unreachable!("a rate counts while somebody waits, not {:?}", self.rate)
+        };
         let earned_ms = match self.received.saturating_mul(1000).checked_div(rate) {
             Some(earned_ms) => earned_ms,
             // No least rate: then silence is what ends it.
@@ -272,6 +292,19 @@ impl RequestBody<'_> {
     }
 }
 
+/// Decodes from the start of `input`, what is payload to `sink`. Returns how many bytes
+/// are the body's: all, unless it is done.
+fn decode(decoder: &mut BodyDecoder, input: &[u8], sink: &mut Vec<u8>) -> Result<usize, Reject> {
+    let mut at = 0;
+    while at < input.len() && !decoder.is_done() {
+        let decoded = decoder.decode(&input[at..])?;
+        assert!(decoded.consumed > 0, "a body that is not done takes bytes");
+        sink.extend_from_slice(&input[at..][decoded.data]);
+        at += decoded.consumed;
+    }
+    Ok(at)
+}
+
 /// Where the reply goes.
 pub struct ReplySink<'c> {
     conn: &'c Conn,
@@ -279,26 +312,34 @@ pub struct ReplySink<'c> {
     pace: Pace,
     output: Output,
     owed: Owed<'c>,
-    pub(crate) summary: Summary,
-    pub(crate) keep_alive: bool,
-    version: Version,
-    body_wanted: bool,
+    pub(crate) state: ReplyState,
+    stage: &'c Cell<Stage>,
+    /// Whatever closes the connection resets it.
     is_until_close: bool,
-    /// The kernel has bytes of it.
-    is_out: bool,
 }
 
 impl ReplySink<'_> {
     /// The reply's body will end with the connection (RFC 9112 6.3, 8): until it
-    /// is complete, whatever closes the connection resets it. Before the head.
+    /// is complete, whatever closes the connection resets it. Before anything is sent.
     pub fn end_by_close(&mut self) {
-        self.keep_alive = false;
+        assert!(self.stage.get() < Stage::Out, "the client knows how the body ends");
+        self.state.keep_alive = false;
         self.is_until_close = true;
         self.conn.reset_on_close(true);
     }
 
-    /// The kernel has all of the reply: an orderly close says so.
-    pub(crate) fn complete(&mut self) {
+    /// Sends what is left of the reply: an orderly close then says that it is whole.
+    pub(crate) async fn finish(&mut self) -> Result<(), ExchangeError> {
+        let stage = self.stage.get();
+        assert!(matches!(stage, Stage::Held | Stage::Out), "what was answered has a head");
+        self.flush().await?;
+        assert_eq!((self.stage.get(), self.output.len()), (Stage::Out, 0), "the kernel has all");
+        self.stage.set(Stage::Complete);
+        self.allow_orderly_close();
+        Ok(())
+    }
+
+    fn allow_orderly_close(&mut self) {
         if std::mem::take(&mut self.is_until_close) {
             self.conn.reset_on_close(false);
         }
@@ -306,43 +347,40 @@ impl ReplySink<'_> {
 
     /// Appends to the reply; nothing is sent before a flush.
     pub fn write(&mut self) -> Reply<'_> {
-        Reply::new(
-            &mut self.output,
-            self.context,
-            &mut self.summary,
-            &mut self.keep_alive,
-            self.version,
-            self.body_wanted,
-            self.conn.peer(),
-        )
+        let client = self.conn.peer();
+        Reply::new(&mut self.output, self.context, &mut self.state, self.stage, client)
     }
 
     /// Whether a reply was begun.
     pub fn is_begun(&self) -> bool {
-        self.summary.status != 0
+        let is_begun = self.stage.get() > Stage::Silent;
+        assert_eq!(is_begun, self.state.summary.status != 0, "the status is the head's");
+        is_begun
     }
 
     /// Takes back what was appended, so that something else may be said. False:
     /// the client may have seen some of it.
     pub fn take_back(&mut self) -> bool {
-        if !self.is_out {
-            self.complete();
-            self.output.clear();
-            self.owed.set(0);
-            self.summary.status = 0;
-            self.summary.body_bytes = 0;
+        if self.stage.get() >= Stage::Out {
+            return false;
         }
-        !self.is_out
+        self.allow_orderly_close();
+        self.output.clear();
+        self.owed.set(0);
+        self.stage.set(Stage::Silent);
+        self.state.summary.status = 0;
+        self.state.summary.body_bytes = 0;
+        true
     }
 
     /// The client's version.
     pub fn version(&self) -> Version {
-        self.version
+        self.state.version
     }
 
     /// Whether body bytes are sent (not for HEAD).
     pub fn body_wanted(&self) -> bool {
-        self.body_wanted
+        self.state.body_wanted
     }
 
     /// So many bytes are about to be appended, which until they are sent count
@@ -360,16 +398,20 @@ impl ReplySink<'_> {
     /// tells how many. The head stays.
     pub fn take_back_unsent(&mut self) -> u64 {
         let bytes = self.output.take_back();
-        self.summary.body_bytes = self.summary.body_bytes.saturating_sub(bytes);
+        self.state.summary.body_bytes = self.state.summary.body_bytes.saturating_sub(bytes);
         bytes
     }
 
     /// Sends what was appended; ready when all is in the kernel's hands.
     pub fn poll_flush(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), ExchangeError>> {
         let queued = self.output.len();
+        let stage = self.stage.get();
+        assert!(queued == 0 || stage >= Stage::Held, "a head is sent whole, not at {stage:?}");
         let sent = self.conn.poll_send_paced(cx, &mut self.output, &self.pace);
         let taken = queued - self.output.len();
-        self.is_out |= taken > 0;
+        if taken > 0 {
+            self.stage.set(Stage::Out);
+        }
         self.context.counters().add(Counter::SentBytes, taken);
         self.owed.paid(taken, self.output.len());
         if sent.is_ready() {

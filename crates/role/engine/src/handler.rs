@@ -26,8 +26,9 @@ pub trait Handler: 'static {
         true
     }
 
-    /// Answers in its own time. An error closes the connection; if nothing of
-    /// a reply was begun, the client is told first.
+    /// Answers in its own time: when it is done the reply is whole, if not sent. An error
+    /// closes the connection; if the client has seen nothing of a reply, it is told first.
+    /// What is left of the request's body is read and thrown away.
     fn slow(
         &self,
         request: &RequestHead<'_, '_>,

@@ -14,7 +14,13 @@
 //!
 //! Invariants: a request whose framing is in doubt is never answered by a
 //! handler; a connection is reused only after the request's body was read to
-//! its end (CVE-2025-4366); nothing is read past an error.
+//! its end (CVE-2025-4366); nothing is read past an error, or while a reply is
+//! unsent; a reply has one head, and goes out from its first byte.
+//!
+//! What a connection is doing is one value (`state.rs`), how far a reply is another
+//! (`reply.rs`). Both are asserted where they are entered: a handler that breaks the
+//! rules ends its connection by a panic, before a client takes the wrong bytes for the
+//! reply to something else. `skep_engine=trace` logs them.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +33,8 @@ mod limits;
 mod owed;
 mod reply;
 mod settings;
+mod slow;
+mod state;
 mod tunnel;
 
 pub use connection::Engine;

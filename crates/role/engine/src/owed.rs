@@ -1,10 +1,37 @@
-//! What replies have still to do, in the gauges of their worker: requests that
-//! are not finished, bytes that no socket took yet.
+//! What connections and replies have still to do, in the gauges of their worker:
+//! connections that are open, requests that are not finished, bytes that no socket took
+//! yet. However a connection ends, by a panic too, nothing of it stays in the gauges.
 //!
 //! What is answered out of memory and taken by the socket at once is never
 //! counted here: it is over before anybody could see it.
 
-use skep_telemetry::{CoreCounters, CoreGauge};
+use skep_telemetry::{CoreCounters, CoreGauge, Counter};
+
+/// An open connection, as long as this lives.
+pub(crate) struct Open<'c> {
+    counters: &'c CoreCounters,
+    closed: Counter,
+}
+
+impl<'c> Open<'c> {
+    pub(crate) fn new(counters: &'c CoreCounters) -> Self {
+        counters.gauge_inc(CoreGauge::ConnectionsOpen);
+        // What is dropped before it came to an end panicked, or its worker was stopped.
+        Self { counters, closed: Counter::ClosedError }
+    }
+
+    /// It ended, and `counter` says why.
+    pub(crate) fn close(mut self, counter: Counter) {
+        self.closed = counter;
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.counters.gauge_dec(CoreGauge::ConnectionsOpen);
+        self.counters.inc(self.closed);
+    }
+}
 
 /// A request whose reply is not finished, as long as this lives.
 pub(crate) struct Unfinished<'c>(&'c CoreCounters);
@@ -78,6 +105,20 @@ mod tests {
         owed.announce(5);
         drop(owed);
         assert_eq!(bytes(), 0);
+    }
+
+    #[test]
+    fn a_connection_counts_until_it_is_closed_and_once_as_what_closed_it() {
+        let counters = CoreCounters::default();
+        let open = || counters.gauge(CoreGauge::ConnectionsOpen);
+        let first = Open::new(&counters);
+        let second = Open::new(&counters);
+        assert_eq!(open(), 2);
+        first.close(Counter::ClosedIdle);
+        drop(second);
+        assert_eq!(open(), 0);
+        let closed = [Counter::ClosedIdle, Counter::ClosedError].map(|it| counters.get(it));
+        assert_eq!(closed, [1, 1], "who dropped it does not say why it ended");
     }
 
     #[test]

@@ -3,7 +3,12 @@
 //! Appends to an [`Output`] and allocates nothing beyond it. A head begins with
 //! [`Reply::start`] or with bytes that were prepared when the object was cached
 //! ([`Reply::prebuilt`]); what changes from reply to reply comes behind.
+//!
+//! Invariants: a reply has one head, and its body stands behind it; the status that
+//! the log tells is that of the head. What breaks them would be read by the client as
+//! a reply to another of its requests.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -31,15 +36,54 @@ pub struct Summary {
     pub first_byte_us: u64,
 }
 
+/// How far a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stage {
+    /// Nothing was said.
+    Silent,
+    /// In its head.
+    Head,
+    /// Behind its head. The kernel has none of it: it can be taken back.
+    Held,
+    /// The kernel has some of it: the client may have seen that.
+    Out,
+    /// The kernel has all of it.
+    Complete,
+}
+
+/// What is known of a reply, beside its bytes.
+pub(crate) struct ReplyState {
+    pub(crate) summary: Summary,
+    pub(crate) keep_alive: bool,
+    pub(crate) version: Version,
+    /// HEAD: the head is all there is.
+    pub(crate) body_wanted: bool,
+}
+
+impl ReplyState {
+    /// Nothing was said in reply to `request`.
+    pub(crate) fn new(request: &RequestHead<'_, '_>, keep_alive: bool) -> Self {
+        Self {
+            summary: Summary::default(),
+            keep_alive,
+            version: request.version,
+            body_wanted: request.method != skep_http::Method::Head,
+        }
+    }
+
+    /// The same for what could not be understood as a request: it is the last.
+    pub(crate) fn refusal() -> Self {
+        let summary = Summary::default();
+        Self { summary, keep_alive: false, version: Version::Http11, body_wanted: true }
+    }
+}
+
 /// A reply in the making.
 pub struct Reply<'o> {
     output: &'o mut Output,
     context: &'o Context,
-    summary: &'o mut Summary,
-    keep_alive: &'o mut bool,
-    version: Version,
-    /// HEAD: the head is all there is.
-    body_wanted: bool,
+    state: &'o mut ReplyState,
+    stage: &'o Cell<Stage>,
     client: SocketAddr,
 }
 
@@ -47,13 +91,11 @@ impl<'o> Reply<'o> {
     pub(crate) fn new(
         output: &'o mut Output,
         context: &'o Context,
-        summary: &'o mut Summary,
-        keep_alive: &'o mut bool,
-        version: Version,
-        body_wanted: bool,
+        state: &'o mut ReplyState,
+        stage: &'o Cell<Stage>,
         client: SocketAddr,
     ) -> Self {
-        Self { output, context, summary, keep_alive, version, body_wanted, client }
+        Self { output, context, state, stage, client }
     }
 
     pub fn context(&self) -> &'o Context {
@@ -66,22 +108,23 @@ impl<'o> Reply<'o> {
 
     /// What the log will say.
     pub fn summary(&mut self) -> &mut Summary {
-        self.summary
+        &mut self.state.summary
     }
 
     /// Whether body bytes are sent (not for HEAD).
     pub fn body_wanted(&self) -> bool {
-        self.body_wanted
+        self.state.body_wanted
     }
 
     /// Whether the connection is to stay open after this reply.
     pub fn keep_alive(&self) -> bool {
-        *self.keep_alive
+        self.state.keep_alive
     }
 
-    /// Makes this the connection's last reply. Before the end of the head.
+    /// Makes this the connection's last reply. Behind the end of the head the client is
+    /// not told: it must know that from the head, as it does from a 101.
     pub fn close(&mut self) {
-        *self.keep_alive = false;
+        self.state.keep_alive = false;
     }
 
     /// Begins a head: status line and `Server`.
@@ -101,11 +144,13 @@ impl<'o> Reply<'o> {
 
     /// Appends one field.
     pub fn field(&mut self, name: &str, value: &[u8]) {
+        self.assert_in_head();
         self.output.inline(|out| encode::write_field(out, name, value));
     }
 
     /// Appends one field with a number.
     pub fn field_number(&mut self, name: &str, value: u64) {
+        self.assert_in_head();
         self.output.inline(|out| {
             out.extend_from_slice(name.as_bytes());
             out.extend_from_slice(b": ");
@@ -116,6 +161,7 @@ impl<'o> Reply<'o> {
 
     /// Appends whole field lines.
     pub fn lines(&mut self, lines: &[u8]) {
+        self.assert_in_head();
         self.output.copy(lines);
     }
 
@@ -129,7 +175,9 @@ impl<'o> Reply<'o> {
     /// The same for a head that says its `Date` itself: who made the reply did, and
     /// its age counts from there (RFC 9111 4.2.3).
     pub fn end_dated_head(&mut self) {
-        let (keep_alive, version) = (*self.keep_alive, self.version);
+        self.assert_in_head();
+        self.stage.set(Stage::Held);
+        let (keep_alive, version) = (self.state.keep_alive, self.state.version);
         self.output.inline(|out| {
             match (version, keep_alive) {
                 (Version::Http11, true) => {}
@@ -142,16 +190,16 @@ impl<'o> Reply<'o> {
 
     /// Appends bytes of the body, copied.
     pub fn body_copy(&mut self, bytes: &[u8]) {
-        if self.body_wanted {
-            self.summary.body_bytes += bytes.len() as u64;
+        if self.state.body_wanted {
+            self.add_body(bytes.len() as u64);
             self.output.copy(bytes);
         }
     }
 
     /// Appends the bytes of `slice` to the body, uncopied.
     pub fn body_shared(&mut self, slice: SharedSlice) {
-        if self.body_wanted {
-            self.summary.body_bytes += u64::from(slice.len());
+        if self.state.body_wanted {
+            self.add_body(u64::from(slice.len()));
             self.output.share(slice);
         }
     }
@@ -159,14 +207,16 @@ impl<'o> Reply<'o> {
     /// Appends framing that is not payload (chunk lines); for those who write
     /// a body in pieces.
     pub fn raw(&mut self, bytes: &[u8]) {
+        self.assert_in_body(bytes.len() as u64);
         self.output.copy(bytes);
     }
 
     /// Hands the output to `write`, which appends a whole head by itself.
     pub fn foreign_head(&mut self, status: u16, write: impl FnOnce(&mut Vec<u8>, bool)) {
         self.begin(status);
-        let keep_alive = *self.keep_alive;
+        let keep_alive = self.state.keep_alive;
         self.output.inline(|out| write(out, keep_alive));
+        self.stage.set(Stage::Held);
     }
 
     /// A whole reply whose body is `body`.
@@ -202,19 +252,27 @@ impl<'o> Reply<'o> {
     }
 
     fn begin(&mut self, status: u16) {
-        self.summary.status = status;
-        let class = match status {
-            100..=199 => Counter::Responses1xx,
-            200..=299 => Counter::Responses2xx,
-            300..=399 => Counter::Responses3xx,
-            400..=499 => Counter::Responses4xx,
-            _ => Counter::Responses5xx,
-        };
-        self.context.counters().inc(class);
+        let stage = self.stage.replace(Stage::Head);
+        assert_eq!(stage, Stage::Silent, "a reply has one head");
+        self.state.summary.status = status;
+        self.context.counters().inc(Counter::response(status));
     }
-}
 
-/// Whether a reply to `request` has a body at all.
-pub(crate) fn body_wanted(request: &RequestHead<'_, '_>) -> bool {
-    request.method != skep_http::Method::Head
+    fn assert_in_head(&self) {
+        assert_eq!(self.stage.get(), Stage::Head, "fields stand in a head");
+    }
+
+    fn add_body(&mut self, bytes: u64) {
+        self.assert_in_body(bytes);
+        self.state.summary.body_bytes += bytes;
+    }
+
+    /// What stands where no body can be is read as the next reply (RFC 9112 6.3).
+    fn assert_in_body(&self, bytes: u64) {
+        let is_behind_head = matches!(self.stage.get(), Stage::Held | Stage::Out);
+        assert!(is_behind_head, "a body stands behind a head, not at {:?}", self.stage.get());
+        let status = self.state.summary.status;
+        let has_body = self.state.body_wanted && status >= 200 && !matches!(status, 204 | 304);
+        assert!(has_body || bytes == 0, "this {status} has no body");
+    }
 }

@@ -1,0 +1,131 @@
+//! The requests of a connection that take time: asked of the handler, answered, and
+//! their bodies read to the end before another request is looked at.
+
+use std::cell::Cell;
+use std::time::Instant;
+
+use skep_http::{FieldSlots, Reject, RequestHead, parse_request};
+use skep_serve::{Cause, ConnError};
+use skep_telemetry::Counter;
+
+use crate::closing::{End, rejected};
+use crate::connection::Connection;
+use crate::exchange::{Exchange, ExchangeError};
+use crate::handler::Handler;
+use crate::reply::Stage;
+use crate::state::State;
+
+impl<H: Handler> Connection<'_, H> {
+    /// Brings the request to its end that takes time.
+    pub(crate) async fn slow(&mut self) {
+        let State::Slow { received: mut head, head_len } = self.enter(State::Answering) else {
+            unreachable!("only a request that takes time is answered slowly");
+        };
+        let rest = head.split_off(head_len);
+        let next = match self.answer_slowly(&head, rest).await {
+            Ok(rest) => State::behind_request(rest),
+            Err(end) => State::Closing(end),
+        };
+        self.enter(next);
+    }
+
+    /// Answers the request of `head`, behind which `rest` came. Returns what came behind
+    /// the request, or the end of the connection.
+    async fn answer_slowly(&mut self, head: &[u8], rest: Vec<u8>) -> Result<Vec<u8>, End> {
+        let began = Instant::now();
+        let (conn, context) = (self.conn, &self.engine.context);
+        let limits = self.engine.head_limits();
+        let mut slots = FieldSlots::new();
+        let request = match parse_request(&mut slots, head, &limits) {
+            Ok(request) => request,
+            Err(reject) => return Err(self.reject_now(reject).await),
+        };
+        self.requests += 1;
+        let Some(place) = context.begin_slow() else {
+            return Err(self.overloaded().await);
+        };
+        let keep_alive = self.may_go_on(&request);
+        let stage = Cell::new(Stage::Silent);
+        let made = Exchange::new(conn, context, &request, rest, keep_alive, self.pace(), &stage);
+        let mut exchange = match made {
+            Ok(exchange) => exchange,
+            Err(reject) => return Err(self.reject_now(reject).await),
+        };
+        let answered = self.engine.handler.slow(&request, &mut exchange).await;
+        let finished = match answered {
+            Ok(()) => exchange.reply.finish().await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = finished {
+            return Err(self.exchange_failed(&request, &mut exchange, &error, began).await);
+        }
+        self.finished(&request, &exchange.reply.state.summary, began);
+        drop(place);
+        self.reuse(exchange).await
+    }
+
+    /// What came behind a request that was answered, so that the connection can go on:
+    /// its body is read to the end first. `Err`: it can't.
+    async fn reuse(&mut self, exchange: Exchange<'_>) -> Result<Vec<u8>, End> {
+        let context = &self.engine.context;
+        let Exchange { mut body, reply } = exchange;
+        if !reply.state.keep_alive {
+            return Err(End::after_reply(context));
+        }
+        // It gives its output back.
+        drop(reply);
+        if !body.is_done() {
+            self.enter(State::Draining);
+            if !body.drain().await {
+                return Err(End::after_reply(context));
+            }
+        }
+        Ok(body.take_rest())
+    }
+
+    /// A handler gave up: tells the client if nothing was said yet.
+    async fn exchange_failed(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        error: &ExchangeError,
+        began: Instant,
+    ) -> End {
+        let (status, end) = match error {
+            ExchangeError::Client(ConnError::Expired(Cause::Body)) => {
+                (408, End { counter: Counter::ClosedBodySlow, linger: true })
+            }
+            ExchangeError::Client(error) => (0, End::failed(error)),
+            ExchangeError::Reject(reject) => (reject.status, End::REJECT),
+            ExchangeError::BodyCutShort => (400, End::CLIENT),
+            ExchangeError::ReplyCutShort(_) => (502, End::ERROR),
+        };
+        // A head that nobody has seen promised nothing yet.
+        if status != 0 && exchange.reply.take_back() {
+            if !matches!(error, ExchangeError::ReplyCutShort(_)) {
+                self.engine.context.counters().inc(rejected(status));
+            }
+            self.conn.timer().clear();
+            let mut reply = exchange.reply.write();
+            reply.close();
+            reply.plain(status, b"");
+            let _ = exchange.reply.flush().await;
+        }
+        self.finished(request, &exchange.reply.state.summary, began);
+        end
+    }
+
+    async fn reject_now(&self, reject: Reject) -> End {
+        let mut output = self.engine.context.worker().take_output();
+        let end = self.reject(reject, &mut output);
+        match self.send(output).await {
+            Ok(()) => end,
+            Err(error) => End::failed(&error),
+        }
+    }
+
+    async fn overloaded(&self) -> End {
+        self.engine.context.counters().inc(Counter::RefusedOverload);
+        self.reject_now(Reject { status: 503, reason: "overloaded" }).await
+    }
+}

@@ -1,0 +1,109 @@
+//! What a client's connection is doing: one thing at a time, and with it all bytes of
+//! its client that it holds.
+//!
+//! ```text
+//!  New, Resting, HalfHead, Pipelined --a turn--> Resting, HalfHead, Pipelined, Slow
+//!  Slow -----------------------------handler---> Answering
+//!  Answering ----its body is not read yet------> Draining
+//!  Answering, Draining --its body is read------> Resting, Pipelined
+//!  any of them --------------------------------> Closing, for good
+//! ```
+
+use std::fmt;
+
+use skep_http::HeadScanner;
+
+use crate::closing::End;
+
+/// What a connection is doing.
+pub(crate) enum State {
+    /// It was accepted, and nothing came yet.
+    New,
+    /// Waits for a request, of which nothing came yet. Holds no memory.
+    Resting,
+    /// Waits for the rest of a head.
+    HalfHead {
+        /// Of which request of the connection, from 0.
+        number: u64,
+        /// The beginning: at least a byte.
+        received: Vec<u8>,
+        scanner: HeadScanner,
+    },
+    /// Goes on with bytes that came behind a request and that nobody looked at yet: perhaps
+    /// none. It waits for nobody, so no deadline is in force.
+    Pipelined(Vec<u8>),
+    /// A request takes time: its head, of so many bytes, begins `received`. It is looked at
+    /// once the replies before it are sent.
+    Slow { received: Vec<u8>, head_len: usize },
+    /// The handler answers it. What came of its body, and behind that, the exchange has.
+    Answering,
+    /// It was answered, and the rest of its body is read and thrown away.
+    Draining,
+    /// Nothing is parsed any more: what is queued is sent, then it ends.
+    Closing(End),
+}
+
+impl State {
+    /// Where a connection goes on once a request and its body were read to their end.
+    pub(crate) fn behind_request(rest: Vec<u8>) -> Self {
+        if rest.is_empty() { Self::Resting } else { Self::Pipelined(rest) }
+    }
+
+    /// The request whose head is awaited, by its number.
+    pub(crate) fn awaited_head(&self) -> Option<u64> {
+        match self {
+            Self::New => Some(0),
+            Self::HalfHead { number, .. } => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// Whether `next` may come behind this.
+    pub(crate) fn may_become(&self, next: &Self) -> bool {
+        match self {
+            Self::New | Self::Resting | Self::HalfHead { .. } | Self::Pipelined(_) => {
+                !matches!(next, Self::New | Self::Answering | Self::Draining)
+            }
+            Self::Slow { .. } => matches!(next, Self::Answering | Self::Closing(_)),
+            Self::Answering => {
+                matches!(
+                    next,
+                    Self::Draining | Self::Resting | Self::Pipelined(_) | Self::Closing(_)
+                )
+            }
+            Self::Draining => {
+                matches!(next, Self::Resting | Self::Pipelined(_) | Self::Closing(_))
+            }
+            // A send that fails may change why it ends.
+            Self::Closing(_) => matches!(next, Self::Closing(_)),
+        }
+    }
+
+    /// What must hold of what it carries.
+    pub(crate) fn is_sound(&self) -> bool {
+        match self {
+            // Without a byte it would be at rest, and a late head be told of.
+            Self::HalfHead { received, .. } => !received.is_empty(),
+            Self::Slow { received, head_len } => (1..=received.len()).contains(head_len),
+            _ => true,
+        }
+    }
+}
+
+/// Without what clients sent: it may be secret, and logs are read by others.
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::New => f.write_str("New"),
+            Self::Resting => f.write_str("Resting"),
+            Self::HalfHead { number, received, .. } => {
+                write!(f, "HalfHead({number}: {})", received.len())
+            }
+            Self::Pipelined(received) => write!(f, "Pipelined({})", received.len()),
+            Self::Slow { received, head_len } => write!(f, "Slow({head_len}/{})", received.len()),
+            Self::Answering => f.write_str("Answering"),
+            Self::Draining => f.write_str("Draining"),
+            Self::Closing(end) => write!(f, "Closing({:?})", end.counter),
+        }
+    }
+}
