@@ -35,6 +35,8 @@ mod reply;
 mod settings;
 mod slow;
 mod state;
+#[cfg(test)]
+mod tests;
 mod tunnel;
 
 pub use connection::Engine;

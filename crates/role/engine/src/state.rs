@@ -107,3 +107,52 @@ impl fmt::Debug for State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> [State; 8] {
+        let (received, scanner) = (b"GET".to_vec(), HeadScanner::default());
+        [
+            State::New,
+            State::Resting,
+            State::HalfHead { number: 1, received: received.clone(), scanner },
+            State::Pipelined(received.clone()),
+            State::Slow { received, head_len: 3 },
+            State::Answering,
+            State::Draining,
+            State::Closing(End::REJECT),
+        ]
+    }
+
+    fn becomes(state: &State) -> Vec<String> {
+        let mut all = Vec::from(all());
+        all.retain(|next| state.may_become(next));
+        all.iter().map(|next| format!("{next:?}")).collect()
+    }
+
+    #[test]
+    fn a_request_is_looked_at_only_once_nothing_of_the_former_is_left_to_do() {
+        let [.., slow, answering, draining, closing] = &all();
+        let ends = "Closing(ClosedReject)";
+        assert_eq!(becomes(slow), ["Answering", ends]);
+        assert_eq!(becomes(answering), ["Resting", "Pipelined(3)", "Draining", ends]);
+        assert_eq!(becomes(draining), ["Resting", "Pipelined(3)", ends]);
+        assert_eq!(becomes(closing), [ends]);
+        for waiting in &all()[..4] {
+            let next = ["Resting", "HalfHead(1: 3)", "Pipelined(3)", "Slow(3/3)", ends];
+            assert_eq!(becomes(waiting), next);
+        }
+    }
+
+    #[test]
+    fn what_is_carried_is_what_the_state_says() {
+        assert!(all().iter().all(State::is_sound));
+        let scanner = HeadScanner::default();
+        assert!(!State::HalfHead { number: 0, received: Vec::new(), scanner }.is_sound());
+        for head_len in [0, 4] {
+            assert!(!State::Slow { received: b"GET".to_vec(), head_len }.is_sound());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! A handler that does what the target of the request says, step by step:
+//! `/read:5/reply:3` reads at least five bytes of the body, and says three.
+
+use std::sync::{Arc, Mutex};
+
+use skep_http::RequestHead;
+use skep_serve::ConnError;
+use tokio::sync::Semaphore;
+
+use crate::{Exchange, ExchangeError, Handler, Quick, Reply, ReplySink};
+
+/// One request, as the handler got it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) method: String,
+    pub(super) target: String,
+    /// What was read of its body.
+    pub(super) body: Vec<u8>,
+    /// What a tunnel was given.
+    pub(super) behind: Vec<u8>,
+    /// The step that is being done; empty behind the last.
+    pub(super) step: String,
+}
+
+/// What handler and test share.
+pub(super) struct Shared {
+    seen: Mutex<Vec<Seen>>,
+    /// Handlers in a step `wait` wait for a permit.
+    pub(super) gate: Semaphore,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { seen: Mutex::default(), gate: Semaphore::new(0) }
+    }
+}
+
+impl Shared {
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    pub(super) fn forget(&self) {
+        self.seen.lock().unwrap().clear();
+    }
+
+    /// Notes a request; returns its number.
+    fn see(&self, request: &RequestHead<'_, '_>) -> usize {
+        let (method, target) = (request.method.as_str().to_owned(), request.target.to_owned());
+        let mut seen = self.seen.lock().unwrap();
+        seen.push(Seen { method, target, ..Seen::default() });
+        seen.len() - 1
+    }
+
+    fn change(&self, number: usize, change: impl FnOnce(&mut Seen)) {
+        change(&mut self.seen.lock().unwrap()[number]);
+    }
+}
+
+/// The handler.
+pub(super) struct Scripted {
+    pub(super) shared: Arc<Shared>,
+    pub(super) answers_quickly: bool,
+}
+
+/// The body of a reply of so many bytes.
+pub(super) fn reply_body(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| b'a' + (at % 26) as u8).collect()
+}
+
+fn steps(target: &str) -> impl Iterator<Item = (&str, Option<usize>)> {
+    target.trim_start_matches('/').split('/').map(|step| match step.split_once(':') {
+        Some((name, number)) => (name, Some(number.parse().unwrap())),
+        None => (step, None),
+    })
+}
+
+fn whole(reply: &mut Reply<'_>, target: &str, bytes: usize) {
+    reply.start(200);
+    reply.field("Script", target.as_bytes());
+    reply.field_number("Content-Length", bytes as u64);
+    reply.end_head();
+    reply.body_copy(&reply_body(bytes));
+}
+
+impl Handler for Scripted {
+    fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
+        let step = steps(request.target).next().unwrap();
+        match step {
+            ("quick", bytes) => {
+                self.shared.see(request);
+                whole(reply, request.target, bytes.unwrap_or(0));
+                Quick::Done
+            }
+            ("says-nothing", _) => Quick::Done,
+            ("says-half", _) => {
+                reply.start(200);
+                Quick::Done
+            }
+            ("says-later", _) => {
+                reply.start(200);
+                Quick::Later
+            }
+            _ => Quick::Later,
+        }
+    }
+
+    fn answers_quickly(&self) -> bool {
+        self.answers_quickly
+    }
+
+    async fn slow(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let number = self.shared.see(request);
+        for step in steps(request.target) {
+            self.shared.change(number, |seen| seen.step = step.0.to_owned());
+            self.step(number, request.target, step, exchange).await?;
+        }
+        self.shared.change(number, |seen| seen.step.clear());
+        Ok(())
+    }
+}
+
+impl Scripted {
+    async fn step(
+        &self,
+        number: usize,
+        target: &str,
+        (name, bytes): (&str, Option<usize>),
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        match name {
+            "read" => return self.read(number, bytes.unwrap_or(usize::MAX), exchange).await,
+            "tunnel" => return self.tunnel(number, exchange).await,
+            "wait" => self.shared.gate.acquire().await.unwrap().forget(),
+            // Whatever is timed now runs out of time.
+            "late" => exchange.context().worker().deadlines().sweep(u64::MAX - 1),
+            "fail" => return Err(ExchangeError::ReplyCutShort("it is in the script")),
+            "take" => drop(exchange.body.take_rest()),
+            "panic" => panic!("it is in the script"),
+            "flush" => exchange.reply.flush().await?,
+            _ => say(&mut exchange.reply, target, name, bytes.unwrap_or(0)),
+        }
+        Ok(())
+    }
+
+    /// Reads at least `bytes` bytes more of the body, or to its end.
+    async fn read(
+        &self,
+        number: usize,
+        bytes: usize,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let mut read = 0;
+        while read < bytes {
+            let mut sink = Vec::new();
+            let is_more = exchange.body.read(&mut sink).await?;
+            assert_eq!(is_more, !sink.is_empty(), "there is more, or the body is done");
+            if !is_more {
+                assert!(exchange.body.is_done());
+                break;
+            }
+            read += sink.len();
+            self.shared.change(number, |seen| seen.body.extend(sink));
+        }
+        Ok(())
+    }
+
+    /// Switches protocols and takes what comes to the end of the stream.
+    async fn tunnel(
+        &self,
+        number: usize,
+        exchange: &mut Exchange<'_>,
+    ) -> Result<(), ExchangeError> {
+        let mut reply = exchange.reply.write();
+        reply.start(101);
+        reply.lines(b"Connection: upgrade\r\nUpgrade: script\r\n");
+        reply.end_head();
+        reply.close();
+        exchange.reply.flush().await?;
+        let early = exchange.body.take_rest();
+        self.shared.change(number, |seen| seen.behind.extend(early));
+        loop {
+            let mut buffer = [0; 1024];
+            match exchange.conn().recv(&mut buffer).await {
+                Ok(0) => return Ok(()),
+                Ok(n) => self.shared.change(number, |seen| seen.behind.extend(&buffer[..n])),
+                Err(ConnError::Expired(_)) => unreachable!("a tunnel has no deadline of ours"),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The steps that say something.
+fn say(sink: &mut ReplySink<'_>, target: &str, name: &str, bytes: usize) {
+    if name == "until-close" {
+        sink.end_by_close();
+    }
+    let mut reply = sink.write();
+    match name {
+        "quick" | "reply" => whole(&mut reply, target, bytes),
+        // A head that promises so many bytes, and none of them.
+        "head" => {
+            reply.start(200);
+            reply.field("Script", target.as_bytes());
+            reply.field_number("Content-Length", bytes as u64);
+            reply.end_head();
+        }
+        "body" => reply.body_copy(&reply_body(bytes)),
+        "until-close" => {
+            reply.start(200);
+            reply.field("Script", target.as_bytes());
+            reply.end_head();
+            reply.body_copy(&reply_body(bytes));
+        }
+        "half-head" => reply.start(200),
+        "empty" => {
+            reply.start(204);
+            reply.field("Script", target.as_bytes());
+            reply.end_head();
+        }
+        "close" => reply.close(),
+        "nothing" => {}
+        other => unreachable!("{other} is no step"),
+    }
+}
