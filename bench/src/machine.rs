@@ -11,6 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::limits::{CLIENT_CORE, FILES_MAX, SERVER_CORE, SESSION_NICENESS};
 use crate::results::Machine;
+use crate::version;
 
 const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 
@@ -97,7 +98,7 @@ pub(crate) fn describe(congestion: &Congestion) -> Result<Machine> {
         is_virtual: value("flags").split(' ').any(|flag| flag == "hypervisor"),
         kernel: first_line("/proc/sys/kernel/osrelease"),
         congestion: congestion.now.clone(),
-        wrk: crate::peers::version_of("wrk", &["-v"]).unwrap_or_default(),
+        wrk: version::of("wrk", &["-v"]).unwrap_or_default(),
     })
 }
 

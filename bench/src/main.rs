@@ -20,6 +20,7 @@ mod peers;
 mod process;
 mod report;
 mod results;
+mod version;
 mod wrk;
 
 use std::path::PathBuf;

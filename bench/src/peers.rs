@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -15,6 +14,7 @@ use crate::interrupt;
 use crate::limits::{POLL_INTERVAL, READY_TIMEOUT};
 use crate::machine;
 use crate::process::{Server, free_port};
+use crate::version;
 
 /// What a server is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +203,7 @@ impl Peer {
         if self.version.is_empty() {
             return Ok(String::new());
         }
-        version_of(&program, self.version).with_context(|| format!("not here ({})", self.source))
+        version::of(&program, self.version).with_context(|| format!("not here ({})", self.source))
     }
 
     /// Starts it on `core` with files in `dir` and waits for its first answer.
@@ -266,21 +266,6 @@ impl Peer {
     }
 }
 
-/// Runs `program` for its version: the first word that looks like one.
-pub(crate) fn version_of(program: &str, args: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(args).output()?;
-    let said = [output.stdout, output.stderr].concat();
-    find_version(&String::from_utf8_lossy(&said)).context("it says no version")
-}
-
-fn find_version(said: &str) -> Option<String> {
-    let words = said.split([' ', '/', '\n', '(']);
-    let mut words = words.map(|word| word.trim_start_matches("varnish-").trim_matches([',', ')']));
-    let is_version =
-        |word: &str| word.contains('.') && word.starts_with(|c: char| c.is_ascii_digit());
-    words.find(|word| is_version(word)).map(str::to_owned)
-}
-
 /// `text` with what its `@NAMES@` stand for.
 pub(crate) fn fill(text: &str, names: &[(&str, String)], places: &Places) -> String {
     let text = text
@@ -317,24 +302,6 @@ pub(crate) fn last_words(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_are_found_in_what_the_peers_say() {
-        for (said, version) in [
-            ("nginx version: nginx/1.22.1", "1.22.1"),
-            ("h2o version 2.2.5\nOpenSSL: OpenSSL 3.0.17", "2.2.5"),
-            ("lighttpd/1.4.69 (ssl) - a light and fast webserver", "1.4.69"),
-            (
-                "HAProxy version 2.6.12-1+deb12u4 2026/01/01 - https://haproxy.org/",
-                "2.6.12-1+deb12u4",
-            ),
-            ("varnishd (varnish-7.1.1 revision 7cee1c581b)", "7.1.1"),
-            ("skep 0.1.0", "0.1.0"),
-        ] {
-            assert_eq!(find_version(said).as_deref(), Some(version));
-        }
-        assert_eq!(find_version("no version here"), None);
-    }
 
     #[test]
     fn every_template_is_filled() {

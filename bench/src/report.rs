@@ -37,6 +37,9 @@ const TABLES: [(&str, &str, &str); 7] = [
     ("redirect", "Redirect", "302 to an origin, with the path of the request."),
 ];
 
+/// What was found for one target; `None` when it was not measured.
+type Finding = Option<(String, bool)>;
+
 /// The whole page.
 pub(crate) fn page(results: &Results) -> String {
     let mut page = String::from(

@@ -3,8 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::targets::Finding;
-use super::{errors, name_of, one_line, spread};
+use super::{Finding, errors, name_of, one_line, spread};
 use crate::limits::{DIRECT_NODES, DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS};
 use crate::peers::SKEP;
 use crate::results::{Direct, DirectRow, DirectTable, Flow, PacketCost, Packets, median};

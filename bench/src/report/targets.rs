@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{direct, idle_ratio};
+use super::{Finding, direct, idle_ratio};
 use crate::peers::{LIMIT, SKEP};
 use crate::results::{Cell, Results, Row, Sample, median};
 
@@ -15,9 +15,6 @@ const IDLE_BYTES_MAX: f64 = 8.0 * 1024.0;
 /// "Unchanged": CPU per request beside the idle ones to that alone. What is
 /// above this is more than the noise of two runs of one server.
 const IDLE_CPU_RATIO_MAX: f64 = 1.05;
-
-/// What was found for one target; `None` when it was not measured.
-pub(super) type Finding = Option<(String, bool)>;
 
 /// One line for each target.
 pub(super) fn table(results: &Results) -> String {
