@@ -7,13 +7,11 @@ use std::net::SocketAddr;
 
 use skep_units::did_you_mean;
 
-use crate::config::AGENT_PORT;
 use crate::error::{ErrorKind, Fault};
-use crate::kind::Unit;
-use crate::number::plain;
+use crate::number::{Unit, plain};
 use crate::raw::{Raw, RawValue, Span};
-use crate::schema::{Config, Service, Site};
-use crate::table::Row;
+use crate::schema::{AGENT_PORT, Config, Service, Site};
+use crate::section::Row;
 use crate::words::{Content, DIRECT_POLICY_NAMES, Dispatch, Store};
 
 /// Adds the contradictions of `config`, which was read from `raw`.

@@ -7,13 +7,12 @@ use crate::check::check;
 use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::raw::Raw;
-use crate::schema::{Config, Dispatcher, Node, Redirect, Service, Site};
-use crate::table::{Row, Section};
+use crate::schema::{
+    AGENT_PORT, Config, Dispatcher, Node, Redirect, Service, Site, settings, tables,
+};
+use crate::section::{Row, Section, last_part};
 use crate::words::{AccessLog, Content, Dispatch};
 use crate::write::Writer;
-
-/// Port of a node's agent, by UDP and TCP, where the config names none.
-pub const AGENT_PORT: u16 = 7071;
 
 impl Config {
     /// The config that `text` says, or all that is wrong with it. `file_name`
@@ -34,6 +33,7 @@ impl Config {
         };
         let mut faults = Vec::new();
         let config = Self::read(&raw, &mut faults);
+        faults.iter_mut().for_each(belongs_elsewhere);
         check(&config, &raw, &mut faults);
         if faults.is_empty() { Ok(config) } else { refuse(faults) }
     }
@@ -186,6 +186,23 @@ impl Row for Site {
 impl Row for Redirect {
     fn row_name(&self) -> &str {
         &self.from
+    }
+}
+
+/// Says of a key that is unknown in its table where it is known.
+fn belongs_elsewhere(fault: &mut Fault) {
+    if fault.kind != ErrorKind::UnknownKey || fault.meant.is_some() {
+        return;
+    }
+    let key = last_part(&fault.setting);
+    let mut paths = settings().iter().map(|s| s.path).chain(tables().iter().map(|t| t.path));
+    if let Some(elsewhere) = paths.find(|path| last_part(path) == key) {
+        let place = match elsewhere.rsplit_once('.') {
+            Some((table, _)) => format!("[{table}]"),
+            None => "the top of the file".to_owned(),
+        };
+        fault.hint = Some(format!("`{key}` belongs in {place}"));
+        fault.meant = Some(elsewhere);
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-use crate::number;
+use crate::number::{self, Unit};
 
 /// Type, unit and limits of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -44,24 +44,6 @@ pub enum Kind {
     Headers,
     /// A table: HTTP status (4xx or 5xx) = URL path of the page.
     ErrorPages,
-}
-
-/// What a number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Unit {
-    /// Things; the setting's name says which.
-    Count,
-    /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
-    Bytes,
-    /// Bytes a second; also written `"1KiB"`.
-    BytesPerSecond,
-    /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
-    Milliseconds,
-    Seconds,
-    /// Hundredths.
-    Percent,
-    /// The status of an HTTP response.
-    Status,
 }
 
 /// What a string must look like.

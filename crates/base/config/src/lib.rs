@@ -27,21 +27,22 @@ mod raw;
 mod read;
 mod reference;
 mod schema;
+mod section;
 mod table;
 mod value;
 mod words;
 mod write;
 
-pub use config::{AGENT_PORT, changes_needing_restart};
+pub use config::changes_needing_restart;
 pub use error::{ConfigError, ConfigErrors, ErrorKind};
-pub use kind::{Form, Kind, Unit};
-pub use number::{parse_duration_ms, parse_size};
+pub use kind::{Form, Kind};
+pub use number::{Unit, parse_duration_ms, parse_size};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
-    Admin, Agent, Cache, Config, Direct, Dispatcher, Etcd, Fetch, Health, Limits, Log, Machine,
-    Metrics, Node, Redirect, Service, Site, Timeouts,
+    AGENT_PORT, Admin, Agent, Cache, Config, Direct, Dispatcher, Etcd, Fetch, Health, Limits, Log,
+    Machine, Metrics, Node, Redirect, Service, Site, Timeouts, setting, settings, tables,
 };
-pub use table::{Setting, TableDoc, setting, settings, tables};
+pub use section::{Setting, TableDoc};
 pub use words::{
     AccessLog, Attach, Content, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES,
     Store, Symlinks, UnderscoreFields,

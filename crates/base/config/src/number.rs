@@ -1,6 +1,25 @@
-//! Sizes and durations as people write them: `"16KiB"`, `"250ms"`.
+//! Units of numbers, and sizes and durations as people write them: `"16KiB"`, `"250ms"`.
 
-use crate::kind::Unit;
+use serde::Serialize;
+
+/// What a number counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Unit {
+    /// Things; the setting's name says which.
+    Count,
+    /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
+    Bytes,
+    /// Bytes a second; also written `"1KiB"`.
+    BytesPerSecond,
+    /// Milliseconds; also written `"250ms"`, `"10s"`, `"5m"`, `"1h"`.
+    Milliseconds,
+    /// Seconds.
+    Seconds,
+    /// Hundredths.
+    Percent,
+    /// The status of an HTTP response.
+    Status,
+}
 
 /// Suffixes, largest first so that formatting finds the shortest number.
 const BYTES: &[(&str, u64)] =

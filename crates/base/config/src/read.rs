@@ -6,7 +6,7 @@ use crate::error::{ErrorKind, Fault};
 use crate::kind::Kind;
 use crate::limits::ROWS_MAX;
 use crate::raw::{Raw, RawEntry, RawValue};
-use crate::table::{Row, Section, TableDoc, settings, tables};
+use crate::section::{Row, Section, TableDoc, last_part};
 use crate::value::{Entry, Field};
 
 /// Reads the settings of one table and notices what is left over.
@@ -14,6 +14,7 @@ pub(crate) struct Reader<'a> {
     path: &'static str,
     raw: &'a Raw,
     entries: &'a [RawEntry],
+    /// Paths of what was asked for.
     known: Vec<&'static str>,
     faults: &'a mut Vec<Fault>,
 }
@@ -42,9 +43,8 @@ impl<'a> Reader<'a> {
         required: bool,
         default: T,
     ) -> T {
-        let key = last_part(path);
-        self.known.push(key);
-        let Some(entry) = self.raw.get(key) else {
+        self.known.push(path);
+        let Some(entry) = self.raw.get(last_part(path)) else {
             if required {
                 self.faults.push(missing(path, kind, self.raw));
             }
@@ -55,9 +55,8 @@ impl<'a> Reader<'a> {
 
     /// The table or rows inside this one, or its default when absent.
     pub(crate) fn section<S: Section>(&mut self) -> S {
-        let key = last_part(S::PATH);
-        self.known.push(key);
-        match self.raw.get(key) {
+        self.known.push(S::PATH);
+        match self.raw.get(last_part(S::PATH)) {
             Some(entry) => S::read(&entry.raw, self.faults),
             None => S::default(),
         }
@@ -66,7 +65,7 @@ impl<'a> Reader<'a> {
     /// Ends the table: keys that nobody asked for are faults.
     pub(crate) fn close(self) {
         for entry in self.entries {
-            if !self.known.contains(&entry.key.as_str()) {
+            if !self.known.iter().any(|path| last_part(path) == entry.key) {
                 self.faults.push(unknown_key(self.path, &self.known, entry));
             }
         }
@@ -119,10 +118,6 @@ impl<T: Row> Section for Vec<T> {
     }
 }
 
-fn last_part(path: &'static str) -> &'static str {
-    path.rsplit('.').next().unwrap_or(path)
-}
-
 fn wrong_table(path: &str, raw: &Raw, expected: String) -> Fault {
     let found = match &raw.value {
         RawValue::List(_) => format!("[[{path}]]"),
@@ -134,7 +129,7 @@ fn wrong_table(path: &str, raw: &Raw, expected: String) -> Fault {
 
 fn missing(path: &str, kind: Kind, table: &Raw) -> Fault {
     Fault::new(ErrorKind::Missing, table.span.clone(), path, kind.expected(), "nothing")
-        .hint(format!("add a line `{} = …`", path.rsplit('.').next().unwrap_or(path)))
+        .hint(format!("add a line `{} = …`", last_part(path)))
 }
 
 fn unknown_key(path: &str, known: &[&'static str], entry: &RawEntry) -> Fault {
@@ -154,25 +149,13 @@ fn unknown_key(path: &str, known: &[&'static str], entry: &RawEntry) -> Fault {
     let found = format!("the unknown {what} `{}`", key.escape_debug());
     let span = entry.key_span.clone();
     let mut fault = Fault::new(ErrorKind::UnknownKey, span, &setting, expected, found);
-    let (hint, meant) = guess(path, known, key);
-    fault.hint = Some(hint);
-    fault.meant = meant;
-    fault
-}
-
-/// What an unknown key was meant to be, as a hint and as a path.
-fn guess(path: &str, known: &[&'static str], key: &str) -> (String, Option<&'static str>) {
-    let all_paths = || settings().iter().map(|s| s.path).chain(tables().iter().map(|t| t.path));
-    if let Some(near) = nearest(key, known.iter().copied()) {
-        let full = if path.is_empty() { near.to_owned() } else { format!("{path}.{near}") };
-        return (format!("did you mean `{near}`?"), all_paths().find(|path| *path == full));
+    let keys = || known.iter().map(|path| last_part(path));
+    match nearest(key, keys()) {
+        Some(near) => {
+            fault.meant = known.iter().copied().find(|path| last_part(path) == near);
+            fault.hint(format!("did you mean `{near}`?"))
+        }
+        None if known.is_empty() => fault.hint("known here: nothing".to_owned()),
+        None => fault.hint(format!("known here: {}", keys().collect::<Vec<_>>().join(", "))),
     }
-    if let Some(elsewhere) = all_paths().find(|path| last_part(path) == key) {
-        let table = elsewhere.rsplit_once('.').map_or("", |(table, _)| table);
-        let place =
-            if table.is_empty() { "the top of the file".into() } else { format!("[{table}]") };
-        return (format!("`{key}` belongs in {place}"), Some(elsewhere));
-    }
-    let known = if known.is_empty() { "nothing".into() } else { known.join(", ") };
-    (format!("known here: {known}"), None)
 }

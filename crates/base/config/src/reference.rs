@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::kind::Kind;
-use crate::table::{Setting, TableDoc, settings, tables};
+use crate::schema::{settings, tables};
+use crate::section::{Setting, TableDoc};
 
 /// `docs/config.md`, whole.
 pub fn reference_markdown() -> String {

@@ -6,10 +6,13 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use skep_units::{GIB, KIB, MIB, WEIGHT_MAX};
 
-use crate::kind::{Form, Kind, Unit, bytes, count, ms, number, word};
+use crate::kind::{Form, Kind, bytes, count, ms, number, word};
+use crate::number::Unit;
+use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
     AccessLog, Attach, Content, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks,
@@ -20,6 +23,31 @@ const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 const DAY_MS: u64 = 24 * HOUR_MS;
 const TIB: u64 = 1024 * GIB;
+
+/// Port of a node's agent, by UDP and TCP, where the config names none.
+pub const AGENT_PORT: u16 = 7071;
+
+/// Every table of the file, in the order of the reference.
+pub fn tables() -> &'static [TableDoc] {
+    static TABLES: LazyLock<Vec<TableDoc>> = LazyLock::new(|| {
+        let mut tables = Vec::new();
+        Config::describe(&mut tables);
+        tables
+    });
+    &TABLES
+}
+
+/// Every setting, in the order of the reference.
+pub fn settings() -> &'static [Setting] {
+    static SETTINGS: LazyLock<Vec<Setting>> =
+        LazyLock::new(|| tables().iter().flat_map(|table| table.settings.clone()).collect());
+    &SETTINGS
+}
+
+/// The setting of this path, such as `limits.head_bytes_max`.
+pub fn setting(path: &str) -> Option<&'static Setting> {
+    settings().iter().find(|setting| setting.path == path)
+}
 
 table! {
     /// One cluster. The same file goes to every machine; each says who it is

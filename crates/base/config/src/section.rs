@@ -1,0 +1,73 @@
+//! What a table of the file and a setting are, and what the crate does with them.
+
+use serde::Serialize;
+
+use crate::error::Fault;
+use crate::kind::Kind;
+use crate::raw::Raw;
+use crate::write::Writer;
+
+/// One table of the file, as the reference describes it.
+#[derive(Clone, Debug, Serialize)]
+pub struct TableDoc {
+    /// Its path, such as `service.health`; empty for the top of the file.
+    pub path: &'static str,
+    /// Whether there can be several, written `[[path]]`.
+    pub rows: bool,
+    /// What it is for, as Markdown in one paragraph.
+    pub doc: String,
+    /// Its settings, without those of tables inside it.
+    pub settings: Vec<Setting>,
+}
+
+/// One setting: all that the parser, the messages and the reference know.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// Where it stands in the file, such as `limits.head_bytes_max`.
+    pub path: &'static str,
+    /// Type, unit and limits.
+    pub kind: Kind,
+    /// The default as TOML; `None` when it is required or unset by default.
+    pub default: Option<String>,
+    /// Whether a file without it is refused.
+    pub required: bool,
+    /// What it does, as Markdown in one paragraph.
+    pub doc: String,
+    /// Whether a reload (SIGHUP) changes it; else it needs a restart.
+    pub reloadable: bool,
+}
+
+/// What the crate does with a table, or with the rows of one.
+pub(crate) trait Section: Default {
+    /// Path of the table, such as `service.health`.
+    const PATH: &'static str;
+
+    /// Adds this table and those inside it.
+    fn describe(tables: &mut Vec<TableDoc>);
+
+    /// Reads it; what is wrong goes to `faults` and has its default here.
+    fn read(raw: &Raw, faults: &mut Vec<Fault>) -> Self;
+
+    /// Writes it as TOML; `row` is whether it is one of several.
+    fn write(&self, row: bool, out: &mut Writer);
+
+    /// Adds the paths of changed settings that a reload does not change.
+    /// `live` is whether rows may come and go by reload.
+    fn restarts(&self, new: &Self, live: bool, paths: &mut Vec<&'static str>);
+}
+
+/// A table that there can be several of.
+pub(crate) trait Row: Section {
+    /// What tells it from the others.
+    fn row_name(&self) -> &str;
+}
+
+/// The last key of a path, such as `listen` of `service.listen`.
+pub(crate) fn last_part(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// The words of a doc comment, as one paragraph.
+pub(crate) fn paragraph(doc: &str) -> String {
+    doc.split_whitespace().collect::<Vec<_>>().join(" ")
+}
