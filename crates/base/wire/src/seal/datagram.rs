@@ -1,9 +1,11 @@
 //! The bytes of a sealed datagram: header, body, tag.
 
 use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+use skep_units::stable_hash;
 
-use super::endpoint::{OpenError, PeerId};
+use super::error::OpenError;
 use super::key::Key;
 use crate::limits::DATAGRAM_BYTES_MAX;
 
@@ -16,6 +18,12 @@ pub(super) const TAG_BYTES: usize = 16;
 
 /// Keeps tags of datagrams apart from any other use of the key.
 const DOMAIN: &[u8] = b"skep datagram 1\0";
+
+/// A machine of the cluster: the hash of its name.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct PeerId(pub u64);
 
 /// What stands before the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +40,13 @@ pub(super) struct Header {
 /// Makes and checks tags under one key.
 #[derive(Clone)]
 pub(super) struct Tagger(Hmac<Sha256>);
+
+impl PeerId {
+    /// The machine of that name.
+    pub fn of(name: &str) -> Self {
+        Self(stable_hash(name.as_bytes(), 0))
+    }
+}
 
 impl Header {
     /// Reads the header of what may be anything.

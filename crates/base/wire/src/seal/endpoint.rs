@@ -2,19 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use skep_units::{Now, stable_hash};
 
-use super::datagram::{BODY_BYTES_MAX, Header, Tagger};
+use super::datagram::{BODY_BYTES_MAX, Header, PeerId, Tagger};
+use super::error::OpenError;
 use super::key::Key;
 use super::window::Window;
-use crate::limits::{DATAGRAM_BYTES_MAX, HELLO_ANSWER_INTERVAL_MS, KEY_CHARACTERS_MIN, PEERS_MAX};
-
-/// A machine of the cluster: the hash of its name.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-pub struct PeerId(pub u64);
+use crate::limits::{HELLO_ANSWER_INTERVAL_MS, PEERS_MAX};
 
 /// When its sender said it: of two datagrams of one sender the later has the
 /// greater stamp, whatever order they came in.
@@ -63,51 +57,6 @@ pub struct BodyTooLong {
     pub bytes: usize,
 }
 
-macro_rules! open_errors {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal: $message:literal,)+) => {
-        /// Why a datagram does not count.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
-        pub enum OpenError {
-            $($(#[doc = $doc])+ #[error($message)] $variant,)+
-        }
-
-        impl OpenError {
-            /// All of them, in the order of their numbers (`as usize`).
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-
-            /// Its name in metrics.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)+
-                }
-            }
-        }
-    };
-}
-
-open_errors! {
-    /// Ends before its header and tag do.
-    TooShort = "too_short": "shorter than a header and a tag",
-    /// Longer than any of ours.
-    TooLong = "too_long": "longer than {DATAGRAM_BYTES_MAX} bytes",
-    /// Of another format.
-    Version = "version": "of another version: run the same Skep on all machines",
-    /// Of another cluster.
-    ForeignCluster = "foreign_cluster": "of another cluster: give each its own port or name",
-    /// For another machine, or from one that has this machine's name.
-    Misaddressed = "misaddressed": "for another machine, or from one of the same name",
-    /// Sealed with another key, or changed on the way.
-    BadTag = "bad_tag": "sealed with another key (of {KEY_CHARACTERS_MIN} characters or more), or changed",
-    /// Said by an earlier incarnation of its sender.
-    StaleIncarnation = "stale_incarnation": "from before its sender's last start",
-    /// Heard before, or too old to tell.
-    Replayed = "replayed": "heard before",
-    /// From one machine more than can be.
-    TooManyPeers = "too_many_peers": "from one machine more than {PEERS_MAX}",
-    /// Authentic, but its body is no message.
-    MalformedBody = "malformed_body": "authentic, but no message",
-}
-
 /// One machine's end of all its conversations.
 ///
 /// Invariants: knows at most [`PEERS_MAX`] machines, each by an authentic
@@ -133,13 +82,6 @@ struct Peer {
     /// What was heard of that incarnation.
     window: Window,
     answered_at: Option<Now>,
-}
-
-impl PeerId {
-    /// The machine of that name.
-    pub fn of(name: &str) -> Self {
-        Self(stable_hash(name.as_bytes(), 0))
-    }
 }
 
 impl Endpoint {

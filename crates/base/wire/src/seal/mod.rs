@@ -26,11 +26,13 @@
 
 mod datagram;
 mod endpoint;
+mod error;
 mod key;
 mod window;
 
-pub use datagram::BODY_BYTES_MAX;
-pub use endpoint::{Answer, BodyTooLong, Endpoint, OpenError, Opened, PeerId, Stamp};
+pub use datagram::{BODY_BYTES_MAX, PeerId};
+pub use endpoint::{Answer, BodyTooLong, Endpoint, Opened, Stamp};
+pub use error::OpenError;
 pub use key::{Key, KeyError};
 
 #[cfg(test)]
