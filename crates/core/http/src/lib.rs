@@ -36,6 +36,7 @@ pub mod reject;
 pub mod request;
 pub mod response;
 pub mod scan;
+mod version;
 
 pub use body::{BodyDecoder, Decoded};
 pub use conditional::{Precondition, Validators};
@@ -44,6 +45,7 @@ pub use fields::{FieldSlots, Fields, Known};
 pub use host::Host;
 pub use limits::{BodyLimits, HeadLimits, Underscores};
 pub use reject::Reject;
-pub use request::{BodyFraming, Method, RequestHead, Version, parse_request};
+pub use request::{BodyFraming, Method, RequestHead, parse_request};
 pub use response::{ResponseFraming, ResponseHead, parse_response};
 pub use scan::HeadScanner;
+pub use version::Version;

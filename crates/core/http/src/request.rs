@@ -8,7 +8,7 @@ use crate::bytes::{self, eq_lower};
 use crate::fields;
 use crate::framing::{self, Announced, Options};
 use crate::limits::METHOD_BYTES_MAX;
-use crate::{Fields, HeadLimits, Host, Known, Reject};
+use crate::{Fields, HeadLimits, Host, Known, Reject, Version};
 
 pub use crate::fields::FieldSlots;
 
@@ -67,20 +67,6 @@ impl<'b> Method<'b> {
     /// does not know it assumes that they may not.
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
-    }
-}
-
-/// Version of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    Http10,
-    Http11,
-}
-
-impl Version {
-    #[inline]
-    pub(crate) fn of_minor(minor: u8) -> Version {
-        if minor == 0 { Version::Http10 } else { Version::Http11 }
     }
 }
 

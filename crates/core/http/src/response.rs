@@ -5,7 +5,7 @@
 //! clients' replies share: what is ambiguous is refused with 502.
 
 use crate::framing::{self, Announced};
-use crate::request::Version;
+use crate::version::Version;
 use crate::{FieldSlots, Fields, HeadLimits, Method, Reject, fields};
 
 /// How the body of a response is delimited (RFC 9112 6.3).
