@@ -12,8 +12,10 @@ use skep_wire::steer::{Flow, Load, NODES_MAX, Network, Node, ROWS, Row, SERVICES
 use crate::device::Device;
 use crate::error::chain;
 use crate::limits::{NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
-use crate::links::{self, Attached, How, Programs};
+use crate::links::{self, Programs};
+use crate::modes::{Attached, How};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
+use crate::removal;
 use crate::sys::{self, Hook};
 use crate::tables::{Tables, check};
 use crate::{DatapathError, Place, abi, pass};
@@ -133,7 +135,7 @@ impl Dispatch {
     /// Takes the program off its device and removes all that is pinned at
     /// `place`. Nothing there is no error.
     pub fn detach(place: &Place) -> Result<(), DatapathError> {
-        place.remove()
+        removal::remove(place)
     }
 
     /// Changes the settings, at once for packets.

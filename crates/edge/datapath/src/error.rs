@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use thiserror::Error;
 
 use crate::limits::VERIFIER_BYTES_MAX;
-use crate::links::Attached;
+use crate::modes::Attached;
 
 /// Why packets cannot be steered.
 #[derive(Debug, Error)]

@@ -5,7 +5,6 @@
 //! ours is pinned, packets always meet a program of ours: it is exchanged within
 //! the link, and where the kernel cannot do that, another stands in meanwhile.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,55 +13,9 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::device::Device;
+use crate::modes::{Attached, How};
 use crate::sys::{self, Hook};
 use crate::{DatapathError, Place};
-
-/// How a program is to be put on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// The first that works of native XDP, generic XDP and tc; the way that is
-    /// in use already, if it is one of XDP.
-    Auto,
-    /// In the driver, before the kernel makes a packet of the frame.
-    XdpNative,
-    /// After that, whatever the driver.
-    XdpGeneric,
-    /// At tc's ingress (tcx), beside programs of others.
-    Tc,
-}
-
-/// How a program is on a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Attached {
-    /// See [`How::XdpNative`].
-    XdpNative,
-    /// See [`How::XdpGeneric`].
-    XdpGeneric,
-    /// See [`How::Tc`].
-    Tc,
-}
-
-impl fmt::Display for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::XdpNative => "native XDP",
-            Self::XdpGeneric => "generic XDP",
-            Self::Tc => "tc",
-        })
-    }
-}
-
-impl Attached {
-    const ALL: [Self; 3] = [Self::XdpNative, Self::XdpGeneric, Self::Tc];
-
-    fn pin_name(self) -> &'static str {
-        match self {
-            Self::XdpNative => "link-xdp-native",
-            Self::XdpGeneric => "link-xdp-generic",
-            Self::Tc => "link-tc",
-        }
-    }
-}
 
 /// One program in its two builds.
 pub(crate) struct Programs<'fd> {

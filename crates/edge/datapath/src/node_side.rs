@@ -5,8 +5,10 @@ use skep_wire::steer::{Node, Row, Service};
 
 use crate::device::Device;
 use crate::dispatch::table_sizes;
-use crate::links::{self, How, Programs};
+use crate::links::{self, Programs};
+use crate::modes::How;
 use crate::object::{self, Loaded, Loader};
+use crate::removal;
 use crate::sys::Hook;
 use crate::tables::Tables;
 use crate::{DatapathError, Place, Sizes, pass};
@@ -59,7 +61,7 @@ impl NodeSide {
 
     /// See [`crate::Dispatch::detach`].
     pub fn detach(place: &Place) -> Result<(), DatapathError> {
-        place.remove()
+        removal::remove(place)
     }
 
     /// See [`crate::Dispatch::set_settings`].

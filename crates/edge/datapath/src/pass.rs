@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::device::Device;
-use crate::links::Attached;
+use crate::modes::Attached;
 use crate::object::{self, Loader};
 use crate::sys::{self, Hook};
 use crate::{DatapathError, pins};

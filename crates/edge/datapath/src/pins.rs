@@ -15,7 +15,6 @@ use rustix::mount::{MountFlags, mount};
 
 use crate::DatapathError;
 use crate::error::chain;
-use crate::links;
 
 /// Where the packet programs of one role of one process are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,36 +82,6 @@ impl Place {
         Ok(misfits)
     }
 
-    /// Takes programs off their devices and removes all pins, then the folders
-    /// that are empty by it. Nothing to remove is no error.
-    pub(crate) fn remove(&self) -> Result<(), DatapathError> {
-        let entries = match fs::read_dir(&self.pins) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(self.failed("read the folder")(error)),
-        };
-        if !is_bpffs(&self.pins) {
-            return Err(DatapathError::NotBpffs { path: self.pins.clone() });
-        }
-        links::remove(&links::found(self)?)?;
-        for entry in entries {
-            let path = entry.map_err(self.failed("read the folder"))?.path();
-            match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(self.failed("empty the folder")(error));
-                }
-                _ => {}
-            }
-        }
-        // Up to the first that others use; the last is the mount itself.
-        for folder in self.pins.ancestors().take_while(|folder| is_bpffs(folder)) {
-            if fs::remove_dir(folder).is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn failed(&self, doing: &'static str) -> impl Fn(io::Error) -> DatapathError {
         let path = self.pins.clone();
         move |error| DatapathError::Pin { doing, path: path.clone(), error }
@@ -125,7 +94,8 @@ impl Place {
     }
 }
 
-fn is_bpffs(path: &Path) -> bool {
+/// Whether that is in a bpffs.
+pub(crate) fn is_bpffs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| found.f_type == BPFFS_MAGIC)
 }
 

@@ -1,0 +1,52 @@
+//! The ways to put a program on a device.
+
+use std::fmt;
+
+/// How a program is to be put on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// The first that works of native XDP, generic XDP and tc; the way that is
+    /// in use already, if it is one of XDP.
+    Auto,
+    /// In the driver, before the kernel makes a packet of the frame.
+    XdpNative,
+    /// After that, whatever the driver.
+    XdpGeneric,
+    /// At tc's ingress (tcx), beside programs of others.
+    Tc,
+}
+
+/// How a program is on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Attached {
+    /// See [`How::XdpNative`].
+    XdpNative,
+    /// See [`How::XdpGeneric`].
+    XdpGeneric,
+    /// See [`How::Tc`].
+    Tc,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::XdpNative => "native XDP",
+            Self::XdpGeneric => "generic XDP",
+            Self::Tc => "tc",
+        })
+    }
+}
+
+impl Attached {
+    /// All of them, the best first.
+    pub(crate) const ALL: [Self; 3] = [Self::XdpNative, Self::XdpGeneric, Self::Tc];
+
+    /// Name of the pin of a link of this way.
+    pub(crate) fn pin_name(self) -> &'static str {
+        match self {
+            Self::XdpNative => "link-xdp-native",
+            Self::XdpGeneric => "link-xdp-generic",
+            Self::Tc => "link-tc",
+        }
+    }
+}

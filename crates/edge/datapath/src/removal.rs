@@ -1,0 +1,37 @@
+//! Takes away what is on devices and in bpffs.
+
+use std::fs;
+use std::io;
+
+use crate::pins::is_bpffs;
+use crate::{DatapathError, Place, links};
+
+/// Takes programs off their devices and removes all pins, then the folders
+/// that are empty by it. Nothing to remove is no error.
+pub(crate) fn remove(place: &Place) -> Result<(), DatapathError> {
+    let entries = match fs::read_dir(&place.pins) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(place.failed("read the folder")(error)),
+    };
+    if !is_bpffs(&place.pins) {
+        return Err(DatapathError::NotBpffs { path: place.pins.clone() });
+    }
+    links::remove(&links::found(place)?)?;
+    for entry in entries {
+        let path = entry.map_err(place.failed("read the folder"))?.path();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(place.failed("empty the folder")(error));
+            }
+            _ => {}
+        }
+    }
+    // Up to the first that others use; the last is the mount itplace.
+    for folder in place.pins.ancestors().take_while(|folder| is_bpffs(folder)) {
+        if fs::remove_dir(folder).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
