@@ -7,6 +7,7 @@ use skep_upstream::UpstreamError;
 use skep_wire::cache::{FrameError, HelloError, Refusal};
 use skep_wire::message::NotAMessage;
 
+use crate::stream::counts::{StreamCount, StreamCounts};
 use crate::stream::greet::GreetError;
 
 /// Why an exchange with another node failed.
@@ -57,8 +58,16 @@ impl PeerError {
         matches!(self, Self::Closed | Self::Io(_))
     }
 
+    /// Itself, counted if it is the other's fault.
+    pub(super) fn counted(self, counts: &StreamCounts) -> Self {
+        if self.is_garble() {
+            counts.count(StreamCount::Garbled);
+        }
+        self
+    }
+
     /// Whether bytes came that nobody should send.
-    pub(super) fn is_garble(&self) -> bool {
+    fn is_garble(&self) -> bool {
         matches!(self, Self::Frame(_) | Self::NotAMessage(_) | Self::Unexpected)
     }
 }

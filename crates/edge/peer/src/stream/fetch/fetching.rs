@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use skep_serve::{Cause, Conn};
-use skep_upstream::Lease;
+use skep_upstream::{Lease, Pool};
 use skep_wire::cache::frame::FRAME_HEAD_BYTES;
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{FrameError, FrameHead};
 use skep_wire::limits::PEER_CHUNK_BYTES;
 
 use super::error::PeerError;
-use super::pool::PeerPool;
 use crate::limits::{PEER_CHUNK_MS, PEER_SOURCE_MS};
-use crate::stream::counts::StreamCount;
+use crate::stream::counts::{StreamCount, StreamCounts};
 
 /// Least bytes of the buffer that [`Fetching::next_chunk`] reads into: a chunk,
 /// and the head of the frame behind it, which comes with the same read.
@@ -21,7 +21,9 @@ pub const FETCH_BUFFER_BYTES: usize = PEER_CHUNK_BYTES as usize + FRAME_HEAD_BYT
 
 /// Bytes on their way. Dropped before its end it closes the connection.
 pub struct Fetching {
-    pool: Rc<PeerPool>,
+    /// Where the connection goes when the exchange is complete.
+    connections: Rc<Pool>,
+    counts: Arc<StreamCounts>,
     /// Gone when the exchange is complete or has failed.
     lease: Option<Lease>,
     /// What was read with the reply.
@@ -34,10 +36,17 @@ pub struct Fetching {
 }
 
 impl Fetching {
-    pub(super) fn new(pool: &Rc<PeerPool>, lease: Lease, rest: Vec<u8>, left: Range<u32>) -> Self {
+    pub(super) fn new(
+        connections: &Rc<Pool>,
+        counts: &Arc<StreamCounts>,
+        lease: Lease,
+        rest: Vec<u8>,
+        left: Range<u32>,
+    ) -> Self {
         let (head, head_bytes) = ([0; FRAME_HEAD_BYTES], 0);
         Self {
-            pool: Rc::clone(pool),
+            connections: Rc::clone(connections),
+            counts: Arc::clone(counts),
             lease: Some(lease),
             rest,
             rest_done: 0,
@@ -68,13 +77,13 @@ impl Fetching {
         }
         let Some(lease) = self.lease.take() else { return Err(PeerError::Closed) };
         let chunk = self.read_chunk(&lease.conn, buffer).await;
-        let bytes = chunk.map_err(|error| self.pool.garbled(error))?;
-        self.pool.counts().count(StreamCount::ChunksTaken);
+        let bytes = chunk.map_err(|error| error.counted(&self.counts))?;
+        self.counts.count(StreamCount::ChunksTaken);
         self.left.start += bytes as u32;
         if !self.left.is_empty() {
             self.lease = Some(lease);
         } else if self.rest_done == self.rest.len() {
-            self.pool.give_back(lease);
+            lease.give_back(&self.connections);
         }
         Ok(bytes)
     }

@@ -57,7 +57,7 @@ impl PeerPool {
     /// # Panics
     /// If `request` is another one.
     pub async fn fetch(
-        self: &Rc<Self>,
+        &self,
         address: SocketAddr,
         request: &PeerRequest,
     ) -> Result<Fetching, PeerError> {
@@ -66,12 +66,16 @@ impl PeerPool {
         };
         let Exchange { lease, reply, rest } = self.exchange(address, request).await?;
         match reply {
-            PeerReply::Coming => Ok(Fetching::new(self, lease, rest, from..bytes)),
+            PeerReply::Coming => {
+                Ok(Fetching::new(&self.connections, &self.counts, lease, rest, from..bytes))
+            }
             PeerReply::Refused(refusal) => {
                 self.finish(lease, &rest)?;
                 Err(PeerError::Refused(refusal))
             }
-            PeerReply::Head { .. } | PeerReply::Taken => Err(self.garbled(PeerError::Unexpected)),
+            PeerReply::Head { .. } | PeerReply::Taken => {
+                Err(PeerError::Unexpected.counted(&self.counts))
+            }
         }
     }
 
@@ -96,7 +100,7 @@ impl PeerPool {
             (PeerRequest::Fetch { .. }, _) => panic!("segments come in chunks"),
         };
         if !is_answer {
-            return Err(self.garbled(PeerError::Unexpected));
+            return Err(PeerError::Unexpected.counted(&self.counts));
         }
         self.finish(lease, &rest)?;
         match reply {
@@ -110,29 +114,12 @@ impl PeerPool {
         self.connections.counts(address)
     }
 
-    pub(super) fn counts(&self) -> &StreamCounts {
-        &self.counts
-    }
-
-    /// Takes back a connection whose exchange is complete.
-    pub(super) fn give_back(&self, lease: Lease) {
-        lease.give_back(&self.connections);
-    }
-
-    /// Counts an error that was the other's fault.
-    pub(super) fn garbled(&self, error: PeerError) -> PeerError {
-        if error.is_garble() {
-            self.counts.count(StreamCount::Garbled);
-        }
-        error
-    }
-
     /// Ends an exchange that has no chunks.
     fn finish(&self, lease: Lease, rest: &[u8]) -> Result<(), PeerError> {
         if !rest.is_empty() {
-            return Err(self.garbled(PeerError::Unexpected));
+            return Err(PeerError::Unexpected.counted(&self.counts));
         }
-        self.give_back(lease);
+        lease.give_back(&self.connections);
         Ok(())
     }
 
@@ -180,7 +167,7 @@ impl PeerPool {
         conn.worker().put_output(output);
         sent?;
         conn.expire_after(PEER_REPLY_MS, Cause::Response);
-        let (reply, rest) = hear(conn).await.map_err(|error| self.garbled(error))?;
+        let (reply, rest) = hear(conn).await.map_err(|error| error.counted(&self.counts))?;
         Ok(Exchange { lease, reply, rest })
     }
 }

@@ -180,9 +180,7 @@ impl<H: PeerHandler> Service for PeerService<H> {
     async fn serve(self: Rc<Self>, conn: Conn) {
         let Some((conn, peer)) = self.greet(conn).await else { return };
         if let Err(error) = self.converse(&conn, &peer).await {
-            if error.is_garble() {
-                self.counts.count(StreamCount::Garbled);
-            }
+            let error = error.counted(&self.counts);
             tracing::debug!(%error, %peer, "the connection of a node has ended");
         }
     }
