@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use serde::{Deserialize, Serialize};
 
 use crate::latency::Latency;
+use crate::single_writer::bump;
 
 /// The counters of one worker thread, on cache lines of their own.
 ///
@@ -77,11 +78,6 @@ impl CoreCounters {
         }
         self.latency.absorb(&other.latency);
     }
-}
-
-/// Adds to an atomic that has a single writer.
-pub(crate) fn bump(value: &AtomicU64, n: u64) {
-    value.store(value.load(Relaxed).wrapping_add(n), Relaxed);
 }
 
 /// Values that rise and fall, kept per thread and summed like counters.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::bump;
+use crate::single_writer::bump;
 
 /// log2 of the buckets per power of two.
 const SUB_BITS: u32 = 4;

@@ -12,6 +12,7 @@ mod counters;
 mod latency;
 mod limits;
 mod registry;
+mod single_writer;
 
 pub use access_log::{
     AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, Target, WorkerLog,
