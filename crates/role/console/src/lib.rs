@@ -25,7 +25,6 @@ mod control;
 mod guard;
 mod limits;
 mod model;
-mod openapi;
 mod problem;
 mod room;
 mod routes;
@@ -43,6 +42,6 @@ pub use model::{
     PacketCount, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServiceStatus,
     Traffic,
 };
-pub use openapi::openapi_json;
 pub use problem::Problem;
+pub use routes::openapi::openapi_json;
 pub use token::{Token, TokenError};

@@ -22,6 +22,7 @@ use crate::limits::BODY_BYTES_MAX;
 use crate::problem::{Kind, Problem};
 
 pub(crate) mod change;
+pub(crate) mod openapi;
 pub(crate) mod read;
 
 /// What handlers work with.
@@ -42,7 +43,7 @@ pub(crate) fn api(control: Shared, door: Door) -> Router {
         .route("/api/v1/reload", post(change::reload))
         .route("/api/v1/config", get(read::config))
         .route("/api/v1/metrics", get(read::metrics))
-        .route("/api/v1/openapi.json", get(read::openapi))
+        .route("/api/v1/openapi.json", get(openapi::openapi))
         .method_not_allowed_fallback(no_such_method)
         .fallback(no_route)
         .layer(from_fn_with_state(Arc::new(door), guard))

@@ -1,11 +1,13 @@
 //! The description of the API, made from its handlers and types.
 
+use axum::http::StatusCode;
+use axum::response::Response;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa::{Modify, OpenApi};
 
+use super::{change, read, text};
 use crate::problem::{PROBLEM_JSON, Problem};
-use crate::routes::{change, read};
 
 /// The committed `docs/openapi.json`.
 pub fn openapi_json() -> String {
@@ -13,6 +15,15 @@ pub fn openapi_json() -> String {
     // occur in these types; the test of the committed file would show it.
     let json = Api::openapi().to_pretty_json().unwrap_or_default();
     json + "\n"
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/api/v1/openapi.json", tag = "status",
+    responses((status = 200, description = "What the API can do, as OpenAPI", body = Object))
+)]
+pub(crate) async fn openapi() -> Response {
+    text(StatusCode::OK, "application/json", openapi_json())
 }
 
 #[derive(OpenApi)]
@@ -34,7 +45,7 @@ pub fn openapi_json() -> String {
         (name = "config", description = "What the operator said"),
     ),
     paths(
-        read::status, read::services, read::nodes, read::config, read::metrics, read::openapi,
+        read::status, read::services, read::nodes, read::config, read::metrics, openapi,
         change::add_node, change::remove_node, change::drain_node, change::resume_node,
         change::set_weight, change::set_policy, change::purge, change::reload,
     ),

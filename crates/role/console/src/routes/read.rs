@@ -54,15 +54,6 @@ pub(crate) async fn metrics(State(control): State<Shared>) -> Response {
     text(StatusCode::OK, METRICS_CONTENT_TYPE, control.metrics_text())
 }
 
-/// This document.
-#[utoipa::path(
-    get, path = "/api/v1/openapi.json", tag = "status",
-    responses((status = 200, description = "What the API can do, as OpenAPI", body = Object))
-)]
-pub(crate) async fn openapi() -> Response {
-    text(StatusCode::OK, "application/json", crate::openapi_json())
-}
-
 /// Whether the process takes requests: for balancers in front of it.
 pub(crate) async fn healthz(State(control): State<Shared>) -> Response {
     match control.status().draining {
