@@ -14,14 +14,15 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use skep_directory::{
     Coordinator, Counters, Hello, LinkId as Member, MemberView, PurgeOrder, PurgeReport, Settings,
 };
 use skep_peer::stream::{
-    LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts, Teller, Untold,
+    LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts, Teller,
 };
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
@@ -29,7 +30,7 @@ use skep_units::Now;
 use skep_wire::cache::{Identity, ToCoordinator, ToNode};
 use skep_wire::message::{Name, NodeLoad};
 
-use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS};
+use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_MARGIN_MS};
 use crate::purge::{PurgeCounts, Purging};
 
 /// What is shown of a coordinator.
@@ -52,6 +53,11 @@ pub struct Coordination {
     view: Arc<ArcSwap<CacheView>>,
     purge_counts: PurgeCounts,
 }
+
+/// The coordinator's thread has ended, or has too much to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the coordinator of the caches does not answer")]
+pub struct NoCoordinator;
 
 /// What the thread of the links is told.
 pub(crate) enum Told {
@@ -125,10 +131,21 @@ impl Coordination {
         Ok(Self { server, teller, view, purge_counts: PurgeCounts::default() })
     }
 
-    pub(crate) fn tell(&self, what: Told) -> Result<(), Untold<Told>> {
-        self.teller.tell(what)
+    /// Purges, and waits until all nodes that are linked have applied it, at most
+    /// as long as the order says. A report without nodes: none is linked, and
+    /// nothing was done.
+    ///
+    /// # Errors
+    /// If the thread of the links does not answer.
+    pub fn purge(&self, order: PurgeOrder) -> Result<PurgeReport, NoCoordinator> {
+        let limit = Duration::from_millis(order.limit_ms + PURGE_MARGIN_MS);
+        let (teller, told) = sync_channel(1);
+        let began = Instant::now();
+        self.teller.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
+        let report = told.recv_timeout(limit).map_err(|_: RecvTimeoutError| NoCoordinator)?;
+        self.purge_counts.count(&report, began.elapsed());
+        Ok(report)
     }
-
     /// What purges came to.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts

@@ -52,7 +52,7 @@ mod tests;
 mod worker_balancer;
 
 pub use control::ControlError;
-pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage};
+pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage, NoCoordinator};
 pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnTerm, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
@@ -60,5 +60,5 @@ pub use handler::DispatcherHandler;
 pub use load_receiver::{LoadReceiver, LoadReceiverError};
 pub use loads::{Loads, NodeReport, OnLoad};
 pub use metrics::{register_metrics, register_reports};
-pub use purge::{NoCoordinator, PurgeCounts, PurgeTextError, parse_purge};
+pub use purge::{PurgeCounts, PurgeTextError, parse_purge};
 pub use status::{NodeSource, NodeStatus, ServiceStatus};

@@ -5,7 +5,7 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use skep_directory::{PurgeOrder, PurgeReport, Purger};
@@ -15,8 +15,6 @@ use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::message::Name;
 
-use crate::coordinate::{Coordination, Told};
-use crate::limits::PURGE_MARGIN_MS;
 pub use text::{PurgeTextError, parse_purge};
 
 /// What purges came to, since the start.
@@ -39,7 +37,8 @@ impl PurgeCounts {
         self.slowest_us.load(Ordering::Relaxed)
     }
 
-    fn count(&self, report: &PurgeReport, took: Duration) {
+    /// A purge took so long.
+    pub(crate) fn count(&self, report: &PurgeReport, took: Duration) {
         if !report.is_complete() {
             self.incomplete.fetch_add(1, Ordering::Relaxed);
             return;
@@ -47,29 +46,6 @@ impl PurgeCounts {
         self.complete.fetch_add(1, Ordering::Relaxed);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.slowest_us.fetch_max(us, Ordering::Relaxed);
-    }
-}
-
-/// The coordinator's thread has ended, or has too much to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the coordinator of the caches does not answer")]
-pub struct NoCoordinator;
-
-impl Coordination {
-    /// Purges, and waits until all nodes that are linked have applied it, at most
-    /// as long as the order says. A report without nodes: none is linked, and
-    /// nothing was done.
-    ///
-    /// # Errors
-    /// If the thread of the links does not answer.
-    pub fn purge(&self, order: PurgeOrder) -> Result<PurgeReport, NoCoordinator> {
-        let limit = Duration::from_millis(order.limit_ms + PURGE_MARGIN_MS);
-        let (teller, told) = sync_channel(1);
-        let began = Instant::now();
-        self.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
-        let report = told.recv_timeout(limit).map_err(|_: RecvTimeoutError| NoCoordinator)?;
-        self.purge_counts().count(&report, began.elapsed());
-        Ok(report)
     }
 }
 
