@@ -109,9 +109,9 @@ pub fn allowed(head: &Head) -> Result<(), Unstorable> {
 pub fn freshness(head: &Head) -> Freshness {
     let control = &head.cache_control;
     let lifetime_ms = if control.no_cache { 0 } else { lifetime_s(head) * 1000 };
-    let left_ms = lifetime_ms.saturating_sub(age_ms(head));
+    let left_ms = lifetime_ms.saturating_sub(head.age_ms());
     // Already stale ones became so when they were that old.
-    let overdue_ms = age_ms(head).saturating_sub(lifetime_ms);
+    let overdue_ms = head.age_ms().saturating_sub(lifetime_ms);
     let fresh_until = head.received_unix_ms + left_ms;
     // RFC 9111 5.2.2.10 has s-maxage forbid staleness, too; an origin that
     // allows it beside s-maxage in so many words means what it says.
@@ -158,17 +158,6 @@ fn lifetime_s(head: &Head) -> u64 {
         return seconds;
     }
     head.expires.map_or(0, |expires| expires.saturating_sub(head.made_unix_s()))
-}
-
-/// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:
-/// corrected_initial_age).
-pub fn age_ms(head: &Head) -> u64 {
-    let date_ms = head.date.map_or(head.received_unix_ms, |date| date * 1000);
-    // Dates are whole seconds: the rest of one is no age.
-    let apparent_ms = head.received_unix_ms.saturating_sub(date_ms) / 1000 * 1000;
-    let delay_ms = head.received_unix_ms.saturating_sub(head.requested_unix_ms);
-    let corrected_ms = head.age_s.unwrap_or(0) * 1000 + delay_ms;
-    apparent_ms.max(corrected_ms)
 }
 
 /// Statuses that may be kept without being told for how long (RFC 9110 15.1).

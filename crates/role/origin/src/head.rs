@@ -11,7 +11,6 @@ use skep_http::{
 
 use crate::cache_control::{CacheControl, delta_seconds};
 use crate::error::Fault;
-use crate::freshness::age_ms;
 use crate::request::{Ask, Condition};
 
 /// The head of an answer, read and checked against what was asked.
@@ -90,6 +89,17 @@ impl Head {
         control.max_age_s.or(control.s_maxage_s).is_some() || self.expires.is_some()
     }
 
+    /// The answer's age when it came, in milliseconds (RFC 9111 4.2.3:
+    /// corrected_initial_age).
+    pub fn age_ms(&self) -> u64 {
+        let date_ms = self.date.map_or(self.received_unix_ms, |date| date * 1000);
+        // Dates are whole seconds: the rest of one is no age.
+        let apparent_ms = self.received_unix_ms.saturating_sub(date_ms) / 1000 * 1000;
+        let delay_ms = self.received_unix_ms.saturating_sub(self.requested_unix_ms);
+        let corrected_ms = self.age_s.unwrap_or(0) * 1000 + delay_ms;
+        apparent_ms.max(corrected_ms)
+    }
+
     /// Its fields: name, and line with name and end.
     pub fn lines(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let named = |line| {
@@ -103,7 +113,7 @@ impl Head {
     /// `now_unix_ms`.
     pub fn to_text(&self, now_unix_ms: u64) -> Vec<u8> {
         let since_ms = now_unix_ms.saturating_sub(self.received_unix_ms);
-        let age_s = (age_ms(self) + since_ms) / 1000;
+        let age_s = (self.age_ms() + since_ms) / 1000;
         let mut text = Vec::new();
         write_status_line(&mut text, self.whole_status());
         if let Some(bytes) = self.total_bytes {

@@ -1,31 +1,22 @@
-//! The origins of one site, as one worker asks them.
-//!
-//! What is tried again: a GET of which no answer was handed out. On a kept
-//! connection that turns out to be dead, at the same origin, which is not to
-//! blame; after any other failure, at the next origin; at the same one again
-//! only if its connection broke and there is no other. Behind the head nothing
-//! is tried again here: its reader knows what it has and what it lacks.
+//! The origins of one site, as one worker knows them: where they are, how they
+//! have done, and the connections to them.
+
+mod ask;
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::ready;
 
-use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
-use skep_http::{FieldSlots, HeadScanner, Method, parse_response};
-use skep_serve::{Cause, Conn, ConnError, Worker, unix_ms};
+use skep_serve::Worker;
 use skep_upstream::{Lease, Pool, PoolLimits};
 
-use crate::avoid::{self, Standing};
-use crate::body::{Body, Start};
+use crate::avoid::Standing;
 use crate::counters::OriginCounters;
-use crate::error::{Fault, FaultKind, OriginError};
-use crate::head::Head;
+use crate::error::{Fault, OriginError};
 use crate::limits::OriginLimits;
 use crate::names::{self, Addresses, Lookup};
-use crate::request::{self, Ask};
 use crate::url::OriginUrl;
+pub use ask::OriginReply;
 
 /// One worker's client of a site's origins.
 pub struct Origins {
@@ -42,17 +33,6 @@ pub struct Origins {
 struct Origin {
     url: OriginUrl,
     addresses: Addresses,
-}
-
-/// An answer whose body is yet to be read.
-pub struct OriginReply {
-    /// Which origin answered.
-    pub origin: Arc<str>,
-    /// What it says.
-    pub head: Head,
-    /// The bytes that its head names. Dropped before its end, it closes the
-    /// connection.
-    pub body: Body,
 }
 
 impl Origins {
@@ -92,151 +72,6 @@ impl Origins {
         &self.counters
     }
 
-    /// Asks for what `ask` says. Any status is an answer; one that blames the
-    /// origin (500, 502, 503, 504) only if no other origin is left to ask.
-    ///
-    /// A 200 to an ask for a range is the whole object, from byte 0: the origin
-    /// knows no ranges, or the object is of another version than pinned.
-    ///
-    /// # Errors
-    /// No origin answered; says what the last one did.
-    pub async fn open(self: &Rc<Self>, ask: &Ask<'_>) -> Result<OriginReply, OriginError> {
-        self.counters.count_asked();
-        let reply = self.open_as_asked(ask).await?;
-        // An empty object has no first byte, so 416 is right (RFC 9110 14.1.2),
-        // and yet not what anybody wants to know.
-        let from_start = ask.range.as_ref().is_some_and(|range| range.start == 0);
-        if reply.head.status == 416 && reply.head.total_bytes == Some(0) && from_start {
-            return self.open_as_asked(&Ask { range: None, ..ask.clone() }).await;
-        }
-        Ok(reply)
-    }
-
-    async fn open_as_asked(self: &Rc<Self>, ask: &Ask<'_>) -> Result<OriginReply, OriginError> {
-        let mut tried = Vec::new();
-        let mut place = self.pick(&tried).unwrap_or(0);
-        if let Err(fault) = request::check(ask) {
-            self.note_fault(place, &fault);
-            return Err(self.error(place, fault));
-        }
-        loop {
-            let is_retry = !tried.is_empty();
-            tried.push(place);
-            let outcome = self.ask(place, ask, is_retry).await;
-            self.note(place, &outcome);
-            let next = match tried.len() < self.limits.attempts_max as usize {
-                true => self.pick_after(&tried, place, &outcome),
-                false => None,
-            };
-            match (next, outcome) {
-                (Some(next), _) => place = next,
-                (None, Ok(reply)) => return Ok(reply),
-                (None, Err(fault)) => return Err(self.error(place, fault)),
-            }
-        }
-    }
-
-    /// One attempt at one origin: on a kept connection, and if that is dead on
-    /// a new one.
-    async fn ask(
-        self: &Rc<Self>,
-        place: usize,
-        ask: &Ask<'_>,
-        is_retry: bool,
-    ) -> Result<OriginReply, Fault> {
-        let Origin { url, addresses } = &self.origins[place];
-        let OriginLimits { names_fresh_ms, connect_timeout_ms, .. } = self.limits;
-        self.counters.count_request(is_retry);
-        let now_ms = self.worker.now_ms();
-        let known = addresses.get(url, now_ms, names_fresh_ms, connect_timeout_ms).await?;
-        self.pool.room(&known, self.limits.busy_wait_ms).await;
-        if let Some(lease) = known.iter().find_map(|address| self.pool.reuse(*address)) {
-            self.counters.count_reused();
-            match self.exchange(place, lease, ask).await {
-                Err(Failed { fault: Fault::Broken, is_silent: true }) => {}
-                done => return done.map_err(|failed| failed.fault),
-            }
-            self.counters.count_request(true);
-        }
-        let mut last = Fault::Busy("no address".to_owned());
-        for address in known {
-            match self.pool.dial(address).await {
-                Ok(lease) => {
-                    let done = self.exchange(place, lease, ask).await;
-                    return done.map_err(|failed| failed.fault);
-                }
-                Err(error) => last = error.into(),
-            }
-        }
-        if last.blames_origin() {
-            addresses.doubt(url);
-        }
-        Err(last)
-    }
-
-    /// Sends the request over `lease` and reads the answer's head.
-    async fn exchange(
-        self: &Rc<Self>,
-        place: usize,
-        lease: Lease,
-        ask: &Ask<'_>,
-    ) -> Result<OriginReply, Failed> {
-        let url = &self.origins[place].url;
-        let requested_unix_ms = unix_ms();
-        self.send(&lease.conn, url, ask).await.map_err(|error| Failed::silent(&error))?;
-        lease.conn.expire_after(self.limits.first_byte_timeout_ms, Cause::Response);
-        let (mut received, head_len) = read_head(&lease.conn).await?;
-        let times = (requested_unix_ms, unix_ms());
-        let carry = received.split_off(head_len);
-        let mut slots = FieldSlots::new();
-        let parsed = parse_response(&mut slots, &received, Method::Get, &RESPONSE_HEAD)?;
-        let head = Head::new(&parsed, ask, times)?;
-        let start = Start { framing: parsed.framing, keeps_connection: parsed.keep_alive, carry };
-        let body = Body::new(self, place, lease, &head, start)?;
-        Ok(OriginReply { origin: Arc::clone(url.text()), head, body })
-    }
-
-    async fn send(&self, conn: &Conn, url: &OriginUrl, ask: &Ask<'_>) -> Result<(), ConnError> {
-        let mut output = self.worker.take_output();
-        output.inline(|out| request::write(out, url, ask));
-        let sent = conn.send(&mut output, self.limits.first_byte_timeout_ms).await;
-        self.worker.put_output(output);
-        sent
-    }
-
-    fn pick(&self, tried: &[usize]) -> Option<usize> {
-        avoid::pick(&self.standings.borrow(), tried, self.worker.now_ms())
-    }
-
-    /// Whom to ask after `place` did this; `None`: it is final.
-    fn pick_after(
-        &self,
-        tried: &[usize],
-        place: usize,
-        outcome: &Result<OriginReply, Fault>,
-    ) -> Option<usize> {
-        match outcome {
-            Ok(reply) if !is_failure(reply.head.status) => None,
-            Ok(_) => self.pick(tried),
-            Err(Fault::Broken) => self.pick(tried).or(Some(place)),
-            Err(_) => self.pick(tried),
-        }
-    }
-
-    fn note(&self, place: usize, outcome: &Result<OriginReply, Fault>) {
-        match outcome {
-            Err(fault) => self.note_fault(place, fault),
-            Ok(reply) if is_failure(reply.head.status) => {
-                self.counters.count_failure(FaultKind::Status);
-                // A 500 may be of this path alone.
-                if reply.head.status != 500 {
-                    self.avoid(place);
-                }
-            }
-            Ok(_) => self.standings.borrow_mut()[place].succeed(),
-        }
-    }
-
     /// An attempt failed, or a body.
     pub(crate) fn note_fault(&self, place: usize, fault: &Fault) {
         tracing::debug!(origin = %self.origins[place].url.text(), %fault, "origin failed");
@@ -270,81 +105,5 @@ impl Origins {
 
     pub(crate) fn give_back(&self, lease: Lease) {
         lease.give_back(&self.pool);
-    }
-}
-
-/// Whether a status says that another origin may do better.
-fn is_failure(status: u16) -> bool {
-    matches!(status, 500 | 502 | 503 | 504)
-}
-
-/// Why there is no answer on a connection.
-struct Failed {
-    fault: Fault,
-    /// The origin said nothing at all.
-    is_silent: bool,
-}
-
-impl Failed {
-    fn silent(error: &ConnError) -> Self {
-        Self { fault: Fault::before_head(error), is_silent: true }
-    }
-}
-
-impl<F: Into<Fault>> From<F> for Failed {
-    fn from(fault: F) -> Self {
-        Self { fault: fault.into(), is_silent: false }
-    }
-}
-
-/// Reads until the head of the final response is complete: what came from its
-/// beginning on, and its length.
-async fn read_head(conn: &Conn) -> Result<(Vec<u8>, usize), Failed> {
-    let mut received = Vec::new();
-    let mut scanner = HeadScanner::response();
-    let mut interim_responses = 0;
-    loop {
-        match scanner.scan(&received, &RESPONSE_HEAD)? {
-            Some(len) if is_interim(&received[..len])? => {
-                interim_responses += 1;
-                if interim_responses > INTERIM_RESPONSES_MAX {
-                    return Err(Fault::Malformed("interim-responses").into());
-                }
-                received.drain(..len);
-                scanner = HeadScanner::response();
-            }
-            Some(len) => return Ok((received, len)),
-            None => {
-                let is_silent = received.is_empty() && interim_responses == 0;
-                let n = append(conn, &mut received)
-                    .await
-                    .map_err(|error| Failed { fault: Fault::before_head(&error), is_silent })?;
-                if n == 0 {
-                    return Err(Failed { fault: Fault::Broken, is_silent });
-                }
-            }
-        }
-    }
-}
-
-/// Reads once, behind what is there.
-async fn append(conn: &Conn, received: &mut Vec<u8>) -> Result<usize, ConnError> {
-    poll_fn(|cx| {
-        conn.worker().with_input(|input| {
-            let n = ready!(conn.poll_recv(cx, input))?;
-            received.extend_from_slice(&input[..n]);
-            std::task::Poll::Ready(Ok(n))
-        })
-    })
-    .await
-}
-
-/// Whether the real response is yet to come (RFC 9110 15.2). A switch of
-/// protocols was not asked for.
-fn is_interim(head: &[u8]) -> Result<bool, Fault> {
-    let mut slots = FieldSlots::new();
-    match parse_response(&mut slots, head, Method::Get, &RESPONSE_HEAD)?.status {
-        101 => Err(Fault::Malformed("unasked-switch")),
-        status => Ok(status < 200),
     }
 }

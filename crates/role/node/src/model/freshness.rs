@@ -77,7 +77,7 @@ impl Freshness {
             |unix_ms: u64| received_ms + unix_ms.saturating_sub(head.received_unix_ms) + more_ms;
         Self {
             received_ms,
-            age_ms: freshness::age_ms(head),
+            age_ms: head.age_ms(),
             fresh_until_ms: until(said.fresh_until_unix_ms),
             while_asking_until_ms: until(said.usable_while_asking_until_unix_ms),
             on_error_until_ms: until(said.usable_on_error_until_unix_ms),
