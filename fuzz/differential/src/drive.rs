@@ -7,30 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::case::Case;
 use crate::http::latin;
 use crate::limits::{ACCEPTED_PERCENT_MIN, LANES, MINIMISE, MINIMISE_STEPS_MAX};
 use crate::peers::NAMES;
 use crate::rig::{Rig, Verdict};
-
-/// What to look at, and how long.
-#[derive(Clone, Debug)]
-pub(crate) struct Run {
-    /// How long.
-    pub(crate) seconds: Duration,
-    /// Seed of the first case.
-    pub(crate) first: u64,
-    /// The binary.
-    pub(crate) skep: PathBuf,
-    /// Kinds of findings after which it ends.
-    pub(crate) findings_max: usize,
-    /// The known bug that is put in, in a binary that has them; 0: none.
-    pub(crate) mutant: usize,
-    /// Whether a case of each row of tolerated differences goes to the corpus.
-    pub(crate) keeps: bool,
-}
+use crate::run::Run;
 
 /// What a run came to.
 #[derive(Debug, Default)]

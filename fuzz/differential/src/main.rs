@@ -25,6 +25,7 @@ mod mutate;
 mod origin;
 mod peers;
 mod rig;
+mod run;
 mod tolerated;
 
 use std::path::PathBuf;
@@ -32,8 +33,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use case::Case;
-use drive::Run;
 use limits::FINDINGS_MAX;
+use run::Run;
 
 const USAGE: &str = "usage: skep-differential [--seconds N] [--seed S] [--skep BINARY] [--all]
        skep-differential --case SEED | --replay FILE

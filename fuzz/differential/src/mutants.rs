@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use crate::drive::{self, Run};
+use crate::drive;
+use crate::run::Run;
 
 /// A bug: what it is, the file, what stands there, and what is put there.
 struct Mutant {
@@ -21,9 +22,6 @@ struct Mutant {
     from: &'static str,
     to: &'static str,
 }
-
-/// What the copy's environment says.
-pub(crate) const SWITCH: &str = "SKEP_MUTANT";
 
 /// Of the copy: which bug is in.
 const SWITCH_MODULE: &str = "//! Which bug is in.\n\n\

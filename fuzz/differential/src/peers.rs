@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::drive::Run;
 use crate::limits::{PEER_TIMEOUT_MS, START};
-use crate::mutants::SWITCH;
+use crate::run::{Run, SWITCH};
 
 /// Who is compared. Skep first: the others are what it is compared with.
 pub(crate) const NAMES: [&str; 3] = ["skep", "nginx", "haproxy"];

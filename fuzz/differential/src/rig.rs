@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::case::Case;
 use crate::client;
 use crate::compare::{self, Did, Difference};
-use crate::drive::Run;
 use crate::origin::Origin;
 use crate::peers::{NAMES, Peer};
+use crate::run::Run;
 use crate::tolerated;
 
 /// All peers, before all origins.
