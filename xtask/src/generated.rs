@@ -5,8 +5,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::tidy::Finding;
-
 /// A committed file and the function that knows what must stand in it.
 struct Generated {
     path: &'static str,
@@ -27,21 +25,18 @@ pub(crate) fn write(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Finds generated files that differ from what would be written.
-pub(crate) fn check(root: &Path) -> Vec<Finding> {
-    FILES.iter().filter_map(|file| compare(file, &read(root, file.path))).collect()
+/// Generated files that differ from what would be written, each with the first line, from
+/// 1, that does.
+pub(crate) fn stale(root: &Path) -> impl Iterator<Item = (&'static str, usize)> {
+    FILES.iter().filter_map(move |file| {
+        let line = first_difference(&(file.make)(), &read(root, file.path))?;
+        Some((file.path, line))
+    })
 }
 
 /// The file's text; a missing file reads as empty, so it differs.
 fn read(root: &Path, path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap_or_default()
-}
-
-fn compare(file: &Generated, committed: &str) -> Option<Finding> {
-    let made = (file.make)();
-    let line = first_difference(&made, committed)?;
-    let what = "differs from what the code makes: run `cargo xtask gen` and commit the result";
-    Some(Finding::new(file.path, line, "generated", what))
 }
 
 /// The first line, from 1, in which two texts differ.
@@ -59,16 +54,10 @@ mod tests {
 
     #[test]
     fn a_stale_file_is_found_at_its_first_difference() {
-        let file = Generated { path: "docs/x.md", make: || "a\nb\nc\n".to_owned() };
-        assert_eq!(compare(&file, "a\nb\nc\n"), None);
+        let made = "a\nb\nc\n";
+        assert_eq!(first_difference(made, made), None);
         for (committed, line) in [("", 1), ("a\nB\nc\n", 2), ("a\nb\nc", 4), ("a\nb\nc\nd\n", 4)] {
-            let expected = Finding::new(
-                "docs/x.md",
-                line,
-                "generated",
-                "differs from what the code makes: run `cargo xtask gen` and commit the result",
-            );
-            assert_eq!(compare(&file, committed), Some(expected), "{committed:?}");
+            assert_eq!(first_difference(made, committed), Some(line), "{committed:?}");
         }
     }
 }

@@ -88,6 +88,9 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
         findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));
     }
-    findings.extend(generated::check(&repo.root));
+    findings.extend(generated::stale(&repo.root).map(|(path, line)| {
+        let what = "differs from what the code makes: run `cargo xtask gen` and commit the result";
+        Finding::new(path, line, "generated", what)
+    }));
     Ok(findings)
 }
