@@ -16,7 +16,8 @@ use crate::limits::{KILL_MS, POLL_MS};
 use crate::namespace::{self, Entrance, Holder, processes};
 use crate::plan::{MachinePlan, Role, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, MachineInfo, Slot};
-use crate::switch::{Plug, Switch, await_files, lock, mac_text, start_ip};
+use crate::switch::{Plug, Switch, await_files, mac_text, start_ip};
+use crate::sync::lock;
 use crate::topology::Frames;
 
 /// The environment of a bed, shared by the bed and its machines.

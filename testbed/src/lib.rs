@@ -35,6 +35,7 @@ mod plan;
 mod registry;
 mod rules;
 mod switch;
+mod sync;
 mod tool;
 mod topology;
 mod visit;

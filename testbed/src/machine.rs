@@ -13,7 +13,8 @@ use crate::environment::{self, Environment, kill_all};
 use crate::error::{LabError, Tried};
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, Role};
-use crate::switch::{await_files, lock, set_rate};
+use crate::switch::{await_files, set_rate};
+use crate::sync::lock;
 use crate::topology::Limits;
 
 /// One machine: a network namespace and a mount namespace of its own, with

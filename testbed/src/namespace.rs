@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::error::{LabError, Tried};
-use crate::switch::lock;
+use crate::sync::lock;
 use crate::tool;
 
 /// Sysfs of the new network, then a filesystem of its own for BPF pins.

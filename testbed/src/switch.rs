@@ -2,7 +2,7 @@
 //! slowed and made lossy.
 
 use std::fs;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::limits::{BUCKET_BYTES_MIN, LINK_READY_MS, POLL_MS, QUEUE_MS};
 use crate::namespace::{Entrance, Holder};
 use crate::plan::{Lan, Link};
 use crate::rules::Rules;
+use crate::sync::lock;
 use crate::tool;
 use crate::topology::Frames;
 
@@ -216,10 +217,4 @@ pub(crate) fn await_files(
 /// As `ip` writes it.
 pub(crate) fn mac_text(mac: &[u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
-}
-
-/// A lock's content, also after a panic of another thread: each holder leaves
-/// it whole at every step.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -27,8 +27,9 @@ use crate::context::Context;
 use crate::handler::{Handler, Quick};
 use crate::limits::{OWN_AFTER, TURN_REQUESTS_MAX};
 use crate::owed::{Open, Owed, Unfinished};
-use crate::reply::{Reply, ReplyState, Stage, Summary};
+use crate::reply::{Reply, ReplyState, Stage};
 use crate::state::State;
+use crate::summary::Summary;
 
 /// A handler on a worker: the service that listeners hand connections to.
 pub struct Engine<H> {

@@ -11,8 +11,8 @@ use skep_serve::{Worker, unix_ms};
 use skep_telemetry::{CoreCounters, LogHandle, LogRecord, WorkerLog};
 
 use crate::owed::Unfinished;
-use crate::reply::Summary;
 use crate::settings::Settings;
+use crate::summary::Summary;
 
 const DATE_PREFIX: &[u8; 6] = b"Date: ";
 const DATE_LINE_BYTES: usize = DATE_PREFIX.len() + DATE_BYTES + 2;

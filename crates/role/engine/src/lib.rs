@@ -35,6 +35,7 @@ mod reply;
 mod settings;
 mod slow;
 mod state;
+mod summary;
 #[cfg(test)]
 mod tests;
 mod tunnel;
@@ -43,6 +44,7 @@ pub use connection::Engine;
 pub use context::Context;
 pub use exchange::{Exchange, ExchangeError, ReplySink, RequestBody};
 pub use handler::{Handler, Quick};
-pub use reply::{Reply, Summary};
+pub use reply::Reply;
 pub use settings::Settings;
+pub use summary::Summary;
 pub use tunnel::tunnel;

@@ -1,0 +1,23 @@
+//! What a reply came to, for the access log.
+
+use std::sync::Arc;
+
+use skep_telemetry::CacheResult;
+
+/// What the log says about a reply.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Status; 0 while no reply was begun.
+    pub status: u16,
+    /// Bytes of the body that were put into the output.
+    pub body_bytes: u64,
+    pub cache: CacheResult,
+    /// The node that answered, if not this process.
+    pub node: Option<Arc<str>>,
+    /// Waiting for a node, in microseconds.
+    pub queue_us: u64,
+    /// Connecting to the node, in microseconds.
+    pub connect_us: u64,
+    /// From sending to the node until its first byte, in microseconds.
+    pub first_byte_us: u64,
+}
