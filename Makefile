@@ -23,8 +23,8 @@ help: ## This text
 
 up: ## Build, then run a cluster on this machine: PORT=8080 NODES=3 DISPATCH=proxy SITE=DIR
 	@xtask/need.sh cc cargo $(if $(filter direct,$(DISPATCH)),ip:iproute2 tc:iproute2 nft:nftables)
-	cargo build --release --package skep
-	$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
+	@xtask/build.sh skep
+	@$(TARGET)/release/skep up $(SITE) --nodes $(NODES) --dispatch $(DISPATCH) --node-header --listen 127.0.0.1:$(PORT)
 
 # What tests run beside Skep, as COMMAND:PACKAGE.
 TOOLS := $(shell sed -n 's/^\([a-z][a-z-]*\)  *\([a-z].*\)$$/\1:\2/p' tests/tools.txt)
@@ -61,7 +61,7 @@ lint: ## The checks that run no test: format, clippy, tidy, dependencies, site, 
 bench: ## Measure Skep beside its peers, as root: BENCH="static --quick"
 	@xtask/need.sh cc cargo ip:iproute2 nft:nftables wrk nginx:nginx-light h2o lighttpd haproxy varnishd:varnish \
 		/usr/lib/nginx/modules/ngx_stream_module.so:libnginx-mod-stream
-	cargo build --release --package skep --package skep-bench --package skep-bpf-tests
+	@xtask/build.sh skep skep-bench skep-bpf-tests
 	$(TARGET)/release/skep-bench $(BENCH)
 
 fuzz: ## Fuzz every parser for long: FUZZ_SECONDS=600 each

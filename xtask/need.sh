@@ -44,8 +44,8 @@ miss() { # WHAT PACKAGE...
 
 install_missing() {
     [ -n "$packages" ] || return 0
+    say "missing: $missing; installing the Debian packages$packages, by apt-get: a minute or so"
     refresh "$missing"
-    say "missing: $missing; installing the Debian packages$packages"
     keep_services_down
     # shellcheck disable=SC2086 # names of packages, one word each
     as_root env DEBIAN_FRONTEND=noninteractive \
@@ -78,6 +78,9 @@ need_cargo() {
 check_cargo() {
     wanted=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
     # Under rustup the first call fetches the toolchain that the file pins.
+    if has rustup && ! rustup toolchain list 2>/dev/null | grep -q "^$wanted-"; then
+        say "rustup fetches Rust $wanted, some 200 MB: a minute or so"
+    fi
     found=$(cargo --version </dev/null | cut -d' ' -f2) || fail "cargo does not start"
     [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
         fail "cargo is $found, $wanted or newer is needed: get it as https://rustup.rs says"

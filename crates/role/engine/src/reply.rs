@@ -10,11 +10,10 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use skep_http::{RequestHead, Version, encode};
 use skep_serve::{Output, SharedSlice};
-use skep_telemetry::{CacheResult, Counter};
+use skep_telemetry::Counter;
 
 use crate::context::Context;
 use crate::summary::Summary;
