@@ -56,7 +56,8 @@ fn node_input(lan: &Lan<3>) -> CheckInput {
         active: Some(dispatcher.mac),
         peers: vec![peer("dispatcher-1", dispatcher, dispatcher.v4)],
         clients: vec![],
-        wait: SHORT,
+        // Who does not answer in time is a fault.
+        wait: 5 * SHORT,
     }
 }
 

@@ -49,7 +49,7 @@ pub fn connect_from(source: [u8; 4], address: SocketAddr) -> TcpStream {
 }
 
 /// Waits for a condition.
-pub fn poll_until(what: &str, holds: impl Fn() -> bool) {
+pub fn poll_until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !holds() {
         assert!(began.elapsed() < PATIENCE, "never: {what}");
