@@ -11,6 +11,7 @@ use skep_console::{
     Client, ClientError, ConsoleConfig, ConsoleError, NewNode, NewPolicy, NewWeight, NodeState,
     NodeStatus, Reloaded, ServiceStatus, Token,
 };
+use tokio::net::TcpSocket;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
 
@@ -225,10 +226,19 @@ fn the_socket_is_for_owner_and_group_and_goes_with_the_console() {
     let at = Under::test(None);
     let mode = std::fs::metadata(at.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o660);
-    let (socket, api) = (at.socket(), at.api());
+    let socket = at.socket();
     at.handle.stop();
     assert!(!socket.exists());
-    TcpListener::bind(api).expect("the port is free");
+    // Of an address that nobody else is given meanwhile.
+    let reserved = TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let listen = reserved.local_addr().unwrap();
+    let config = ConsoleConfig { listen: Some(listen), ..Default::default() };
+    let handle = crate::common::start(config, Fake::new()).unwrap();
+    assert_eq!(handle.api_address(), Some(listen));
+    handle.stop();
+    TcpListener::bind(listen).expect("the port is free");
 }
 
 #[test]

@@ -7,6 +7,9 @@ use super::rig::{FakeNode, Rig, config, field, next, ok, seen, wait_until};
 
 const BRISK: &str = "health.interval_ms = 250\nhealth.timeout_ms = 250\nhealth.fall = 2";
 
+/// Whatever a check finds, it has time to: on a busy machine, too, it is not that time is over.
+const PATIENT: &str = "health.interval_ms = 5000\nhealth.timeout_ms = 5000\nhealth.fall = 1";
+
 fn rig(node: &FakeNode, service: &str) -> Rig {
     let nodes = [("n1".to_owned(), node.address)];
     let rig = Rig::unchecked(&config(&nodes, service));
@@ -58,7 +61,7 @@ fn the_wrong_status_takes_a_node_out() {
     let node = FakeNode::answering(move |_, _| {
         format!("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", said.load(SeqCst)).into_bytes()
     });
-    let rig = rig(&node, BRISK);
+    let rig = rig(&node, PATIENT);
     wait_for(&rig, "up");
     status.store(500, SeqCst);
     wait_for(&rig, "down");
@@ -75,7 +78,7 @@ fn a_node_that_says_it_drains_is_out_and_not_down() {
         503 => b"HTTP/1.1 503 X\r\nContent-Length: 9\r\n\r\ndraining\n".to_vec(),
         _ => ok("one"),
     });
-    let rig = rig(&node, BRISK);
+    let rig = rig(&node, PATIENT);
     wait_for(&rig, "up");
     status.store(503, SeqCst);
     wait_for(&rig, "draining");
@@ -98,7 +101,7 @@ fn nodes_that_do_not_speak_http_or_do_not_answer_never_come_up() {
             let _ = wire.request();
             wire.send(&script);
         });
-        let rig = rig(&node, BRISK);
+        let rig = rig(&node, PATIENT);
         wait_for(&rig, "down");
         assert_eq!(rig.node("n1").reason.as_deref(), Some(reason));
     }

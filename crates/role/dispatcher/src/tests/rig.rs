@@ -14,6 +14,7 @@ use skep_config::Config;
 use skep_engine::{Context, Engine, Settings};
 use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Format, Registry, Target, Totals};
+use tokio::net::TcpSocket;
 
 use crate::state::Verdict;
 use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_metrics};
@@ -169,6 +170,8 @@ pub(super) struct FakeNode {
     pub(super) connections: Arc<AtomicUsize>,
     is_closing: Arc<AtomicBool>,
     streams: Arc<Mutex<BTreeMap<usize, TcpStream>>>,
+    /// The address is its own, whether it listens or not.
+    reserved: TcpSocket,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -183,8 +186,9 @@ impl FakeNode {
         address: SocketAddr,
         script: impl Fn(usize, Wire) + Send + Sync + 'static,
     ) -> Self {
-        let listener = listen(address);
-        let address = listener.local_addr().unwrap();
+        let reserved = reserve(address);
+        let address = reserved.local_addr().unwrap();
+        let listener = TcpListener::bind(address).unwrap();
         let connections = Arc::new(AtomicUsize::new(0));
         let is_closing = Arc::new(AtomicBool::new(false));
         let streams: Arc<Mutex<BTreeMap<usize, TcpStream>>> = Arc::default();
@@ -208,7 +212,7 @@ impl FakeNode {
                 });
             }
         });
-        Self { address, connections, is_closing, streams, thread: Some(thread) }
+        Self { address, connections, is_closing, streams, reserved, thread: Some(thread) }
     }
 
     /// A node that answers each request with `respond(head, body)`, for ever.
@@ -240,10 +244,11 @@ impl FakeNode {
         }
     }
 
-    /// Stops listening; the port is free again.
+    /// Stops listening; another may, where it did, and nobody else.
     pub(super) fn close(mut self) -> SocketAddr {
         self.stop();
-        self.address
+        let own = Box::leak(Box::new(reserve(self.reserved.local_addr().unwrap())));
+        own.local_addr().unwrap()
     }
 
     fn stop(&mut self) {
@@ -261,13 +266,19 @@ impl Drop for FakeNode {
     }
 }
 
-fn listen(address: SocketAddr) -> TcpListener {
-    TcpListener::bind(address).unwrap()
+/// An address where nobody listens, and nobody will: a socket that is bound and does not listen
+/// has it for as long as the tests run.
+pub(super) fn closed_port() -> SocketAddr {
+    let reserved = Box::leak(Box::new(reserve("127.0.0.1:0".parse().unwrap())));
+    reserved.local_addr().unwrap()
 }
 
-/// An address where nobody listens.
-pub(super) fn closed_port() -> SocketAddr {
-    listen("127.0.0.1:0".parse().unwrap()).local_addr().unwrap()
+/// Keeps an address from others; here it may still be listened at.
+fn reserve(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 /// `200 OK` with `body`.

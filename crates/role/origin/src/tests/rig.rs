@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 use skep_serve::Workers;
+use tokio::net::TcpSocket;
 
 use crate::names::{Lookup, system};
 use crate::{Ask, Body, Fault, OriginError, OriginLimits, OriginReply, OriginUrl, Origins};
@@ -249,9 +250,19 @@ impl Wire {
     }
 }
 
-/// An address where nobody listens.
+/// An address where nobody listens, and nobody will: a socket that is bound and does not listen
+/// has it for as long as the tests run.
 pub(super) fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    let reserved = Box::leak(Box::new(reserve("127.0.0.1:0".parse().unwrap())));
+    reserved.local_addr().unwrap()
+}
+
+/// Keeps an address from others; here it may still be listened at.
+fn reserve(address: SocketAddr) -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(address).unwrap();
+    socket
 }
 
 /// `200 OK` with these further lines and `body`.
