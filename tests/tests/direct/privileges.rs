@@ -48,7 +48,8 @@ fn so_has_all_that_skep_up_starts() {
     }
     let site = Site::new().with("a.txt", "aaa");
     let dir = site.root().to_str().unwrap();
-    let direct = ["--dispatch", "direct", "--nodes", "2", "--listen", "127.0.0.1:80"];
+    let listens = ["--listen", "127.0.0.1:80", "--admin", "off"];
+    let direct = [&["--dispatch", "direct", "--nodes", "2"], &listens[..]].concat();
     let start = || Skep::start(&[&["up", dir], &direct[..]].concat());
     let skep = start();
     poll_until(PATIENCE, "the cluster is ready", || skep.stdout_text().contains("ready on"));
