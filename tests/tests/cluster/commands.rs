@@ -205,8 +205,10 @@ fn a_node_killed_under_load_fails_no_request_and_comes_back() {
     cluster.wait_for_state("node-2", "up");
     load.wait_for_more(50);
     load.stop().assert_clean();
-    let said = cluster.skep.stderr_text();
-    assert!(said.contains("node-2") && said.contains("killed by signal 9"), "{said}");
+    poll_until(PATIENCE, "its end is said", || {
+        let said = cluster.skep.stderr_text();
+        said.contains("node-2") && said.contains("killed by signal 9")
+    });
 }
 
 #[test]
@@ -226,7 +228,9 @@ fn a_dispatcher_that_dies_is_started_again_with_the_same_address() {
 #[test]
 fn the_end_of_a_cluster_leaves_nothing_behind() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let mut cluster = Cluster::up(&["--nodes", "2"]);
+        let port = FreePort::claim();
+        let listen = port.address().to_string();
+        let mut cluster = Cluster::up(&["--nodes", "2", "--listen", &listen]);
         let pids = children(cluster.skep.pid());
         assert_eq!(pids.len(), 3);
         cluster.skep.signal(signal);
@@ -296,9 +300,8 @@ fn what_cannot_start_is_one_sentence_and_leaves_nothing() {
         (["up", file.to_str().unwrap(), "--nodes", "1"], &["not a folder"]),
         (["up", root, "--access-log", "/nowhere/log"], &["node-", "/nowhere/log"]),
     ] {
-        let listens = arguments.contains(&"--listen");
-        let free = ["--listen", "127.0.0.1:0"];
-        let more = if listens { &[][..] } else { &free };
+        let free = [["--listen", "127.0.0.1:0"], ["--admin", "off"]];
+        let more = free.iter().filter(|option| !arguments.contains(&option[0])).flatten();
         let finished = Skep::start_command(skep(&runtime, &arguments).args(more)).finish();
         assert_failed(&finished, mentions);
         let last = finished.stderr.trim_end().lines().last().unwrap();
@@ -315,7 +318,8 @@ fn several_clusters_run_side_by_side_and_the_newest_is_asked() {
     let site = site();
     let arguments =
         ["up", site.root().to_str().unwrap(), "--nodes", "2", "--listen", "127.0.0.1:0"];
-    let mut second = Skep::start_command(skep(&first.runtime, &arguments).args(["--threads", "1"]));
+    let more = ["--admin", "off", "--threads", "1"];
+    let mut second = Skep::start_command(skep(&first.runtime, &arguments).args(more));
     poll_until(PATIENCE, "the second is ready", || {
         second.assert_running();
         second.stdout_text().ends_with('\n')

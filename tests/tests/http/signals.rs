@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
-    ClientError, Finished, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until,
+    ClientError, Finished, FreePort, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -23,8 +23,8 @@ fn is_refused(skep: &Skep) -> bool {
 #[test]
 fn term_and_int_end_an_idle_server_with_code_0_and_free_the_port() {
     for signal in [Signal::TERM, Signal::INT] {
-        let site = site();
-        let mut skep = Skep::serve(site.root(), &[]);
+        let (site, port) = (site(), FreePort::claim());
+        let mut skep = Skep::serve(site.root(), &["--listen", &port.address().to_string()]);
         let mut idle = skep.connect();
         idle.get("/a.txt").assert_status(200);
         skep.signal(signal);
@@ -247,9 +247,9 @@ fn a_config_that_is_gone_is_refused_too() {
 
 #[test]
 fn kill_9_and_a_new_start_need_no_repair() {
-    let site = site();
-    let mut skep = Skep::serve(site.root(), &[]);
-    let address = skep.address().to_string();
+    let (site, port) = (site(), FreePort::claim());
+    let address = port.address().to_string();
+    let mut skep = Skep::serve(site.root(), &["--listen", &address]);
     for _ in 0..3 {
         let mut client = skep.connect();
         client.get("/a.txt").assert_status(200);
