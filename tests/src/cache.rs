@@ -56,7 +56,8 @@ impl CacheCluster {
     }
 
     /// The same with other lines of `[[site]]`, in which [`OWN_NAME`] stands for
-    /// the name of the process.
+    /// the name of the process. Behind them may stand `[service.health]`, for checks other
+    /// than the usual ones.
     #[track_caller]
     pub fn start_of(
         dispatchers: usize,
@@ -230,12 +231,13 @@ impl CacheCluster {
         self.ask_socket(name, "/api/v1/metrics")
     }
 
-    /// A counter of a process, 0 if there is none.
+    /// A sample of a process's metrics, by its name with labels.
     #[track_caller]
     pub fn metric(&self, name: &str, metric: &str) -> u64 {
         let text = self.metrics(name);
-        let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
-        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or(0.0) as u64
+        let of = |line: &str| line.strip_prefix(metric)?.strip_prefix(' ')?.parse::<f64>().ok();
+        let value = text.lines().find_map(of);
+        value.unwrap_or_else(|| panic!("no {metric} of {name} in:\n{text}")) as u64
     }
 
     /// Waits until a counter of a process is `expected`. It rises after the last byte of
@@ -398,9 +400,12 @@ impl CacheCluster {
                 _ => format!("[[dispatcher]]\nname = \"{name}\"\naddress = \"{inner}\"\n"),
             };
         }
+        let health = match self.lines.contains("[service.health]") {
+            true => "",
+            false => "health = { interval_ms = \"100ms\", timeout_ms = \"100ms\", fall = 10 }\n",
+        };
         text += &format!(
-            "[[service]]\nname = \"web\"\nlisten = \"{}\"\nhealth = {{ interval_ms = \"100ms\", timeout_ms = \"100ms\", fall = 10 }}\n\
-             [[site]]\n{}\n",
+            "[[service]]\nname = \"web\"\nlisten = \"{}\"\n{health}[[site]]\n{}\n",
             self.outer(if own.starts_with("node") { "dispatcher-1" } else { own }),
             self.lines.replace(OWN_NAME, own)
         );

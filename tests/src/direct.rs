@@ -564,7 +564,7 @@ impl Loads {
     /// Waits for their own end.
     #[track_caller]
     pub fn finish(self) -> Vec<Report> {
-        poll_until(PATIENCE, "the end of loads", || self.0.iter().all(Running::is_finished));
+        poll_until(5 * PATIENCE, "the end of loads", || self.0.iter().all(Running::is_finished));
         self.stop()
     }
 

@@ -16,12 +16,15 @@ const ROUNDS: usize = 15;
 /// More than all buffers between a node's memory and a client hold.
 const BIG_BYTES: usize = 64 << 20;
 
-/// Three nodes, all of which get requests of all services.
-fn cluster_of(site: Site, lines: Option<&str>) -> CacheCluster {
-    let cluster = match lines {
-        None => CacheCluster::start(1, 3, site, ""),
-        Some(lines) => CacheCluster::start_of(1, 3, site, lines, ""),
-    };
+/// Checks that a busy machine passes: what else takes a node out is not their matter.
+const CHECKS: &str = "interval_ms = \"1s\", timeout_ms = \"1s\", fall = 10";
+
+/// Three nodes, all of which get requests of all services; `lines` are of their site, and what
+/// follows it.
+fn cluster_of(site: Site, lines: &str, others: &str) -> CacheCluster {
+    let health = CHECKS.replace(", ", "\n");
+    let lines = format!("{lines}[service.health]\n{health}\n{others}");
+    let cluster = CacheCluster::start_of(1, 3, site, &lines, "");
     cluster.wait_up();
     cluster
 }
@@ -38,7 +41,8 @@ fn assert_never_out(cluster: &CacheCluster) {
 #[test]
 fn a_file_that_grows_while_it_is_sent_takes_no_node_out() {
     let site = Site::new().with("small", "small").with_large("log", BIG_BYTES);
-    let cluster = cluster_of(site, None);
+    let lines = format!("root = \"{}\"\ncontent = \"shared\"\n", site.root().display());
+    let cluster = cluster_of(site, &lines, "");
     let mut log = File::options().append(true).open(cluster.site.path("log")).unwrap();
     let mut cut = 0;
     for _ in 0..ROUNDS {
@@ -63,7 +67,7 @@ fn an_object_that_its_origin_breaks_off_takes_no_node_out() {
         // It knows no ranges and does not say of what version it is.
         _ => Answer::new(200, "", &bytes).cut(SEGMENT + SEGMENT / 2, Then::Close),
     });
-    let cluster = cluster_of(Site::new(), Some(&origin.line()));
+    let cluster = cluster_of(Site::new(), &origin.line(), "");
     let mut cut = 0;
     // Nodes that are told by others that it is not to be had say so.
     poll_until(PATIENCE, "many replies were cut", || {
@@ -86,12 +90,12 @@ fn an_origin_that_hangs_makes_no_node_late() {
     });
     let port = FreePort::claim();
     // Of the two that wait for the origin the dispatcher is the first to have enough.
-    let lines = format!(
-        "{}[[service]]\nname = \"hasty\"\nlisten = \"{}\"\nresponse_timeout_ms = \"100ms\"\n",
-        origin.line(),
+    let hasty = format!(
+        "[[service]]\nname = \"hasty\"\nlisten = \"{}\"\nresponse_timeout_ms = \"100ms\"\n\
+         health = {{ {CHECKS} }}\n",
         port.address()
     );
-    let cluster = cluster_of(Site::new(), Some(&lines));
+    let cluster = cluster_of(Site::new(), &origin.line(), &hasty);
     for number in 0..ROUNDS {
         let path = format!("/hangs/{number}");
         RawClient::connect(port.address()).get(&path).assert_status(504);

@@ -140,10 +140,14 @@ fn a_node_full_of_slow_clients_refuses_others_which_go_elsewhere() {
 
 #[test]
 fn clients_do_not_keep_others_from_what_only_one_disk_has() {
-    let site = Site::new().with("node-1/a", small()).with_large("node-1/big", BIG_BYTES);
+    let site = Site::new().with("node-1/a", small()).with("node-1/told", "told");
+    let site = site.with_large("node-1/big", BIG_BYTES);
     fs::create_dir(site.path("node-2")).unwrap();
     let lines = format!("root = \"{}\"\ncontent = \"partition\"\n", site.path(OWN_NAME).display());
     let cluster = CacheCluster::start_of(1, 2, site, &lines, LIMIT);
+    poll_until(PATIENCE, "it is told what node-1 has", || {
+        cluster.get("node-2", "/told").status == 200
+    });
     let _clients = occupy(&cluster, "node-1");
     assert_same(&cluster.get("node-2", "/a").body, &small());
     assert_eq!(cluster.metric("node-1", OVERLOADED), 0);

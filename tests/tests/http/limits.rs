@@ -83,7 +83,7 @@ fn a_method_longer_than_any_is_refused() {
 #[test]
 fn a_head_that_takes_too_long_is_408() {
     let site = site();
-    let skep = Skep::node(site.root(), "[timeouts]\nhead_ms = \"300ms\"");
+    let skep = Skep::node(site.root(), "[timeouts]\nhead_ms = \"2s\"");
     let mut client = skep.connect();
     client.send("GET /a.txt HTTP/1.1\r\nHost: te");
     client.response().assert_status(408);
@@ -94,7 +94,7 @@ fn a_head_that_takes_too_long_is_408() {
 #[test]
 fn a_head_that_drips_is_cut_off_too() {
     let site = site();
-    let skep = Skep::node(site.root(), "[timeouts]\nhead_ms = \"300ms\"");
+    let skep = Skep::node(site.root(), "[timeouts]\nhead_ms = \"2s\"");
     let mut client = skep.connect();
     client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: ");
     poll_until(PATIENCE, "the dripping client is cut off", || {
@@ -111,7 +111,7 @@ fn a_head_that_drips_is_cut_off_too() {
 /// The time is that of a head, not of a run of reads that all end inside of one.
 #[test]
 fn a_pipelining_client_may_go_on_for_ever() {
-    const HEAD_MS: u64 = 1_500;
+    const HEAD_MS: u64 = 4_000;
     let site = site();
     let settings = format!("[timeouts]\nhead_ms = \"{HEAD_MS}ms\"");
     let skep = Skep::node(site.root(), &settings);
@@ -139,7 +139,7 @@ fn a_client_that_says_nothing_is_closed() {
 #[test]
 fn an_idle_connection_is_closed_without_a_word() {
     let site = site();
-    let skep = Skep::node(site.root(), "[timeouts]\nidle_ms = \"300ms\"");
+    let skep = Skep::node(site.root(), "[timeouts]\nidle_ms = \"2s\"");
     let mut client = skep.connect();
     client.get("/a.txt").assert_status(200);
     client.assert_closed();
@@ -148,7 +148,7 @@ fn an_idle_connection_is_closed_without_a_word() {
 #[test]
 fn a_connection_ends_after_its_lifetime_with_a_whole_reply() {
     let site = site();
-    let skep = Skep::node(site.root(), "[timeouts]\nlifetime_ms = \"300ms\"");
+    let skep = Skep::node(site.root(), "[timeouts]\nlifetime_ms = \"2s\"");
     let mut client = skep.connect();
     poll_until(PATIENCE, "the server announces the close", || {
         client.get("/a.txt").assert_status(200).says_close()

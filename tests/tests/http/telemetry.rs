@@ -83,7 +83,7 @@ fn counters_count_what_happened() {
 #[test]
 fn open_connections_and_timeouts_are_counted() {
     let site = Site::new().with("a.txt", "aaa");
-    let (port, skep) = server(&site, "[timeouts]\nhead_ms = \"300ms\"");
+    let (port, skep) = server(&site, "[timeouts]\nhead_ms = \"2s\"");
     let mut idle: Vec<_> = (0..3).map(|_| skep.connect()).collect();
     for client in &mut idle {
         client.get("/a.txt").assert_status(200);
