@@ -10,14 +10,14 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::limits::{ANSWER_TIMEOUT, HEAD_BYTES_MAX};
 
 /// A response with a Content-Length.
-pub(crate) struct Answer {
+pub(crate) struct CheckedResponse {
     pub(crate) status: u16,
     /// Status line and fields, as sent.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl CheckedResponse {
     /// The value of a field, by its name in any case.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let fields = self.head.lines().filter_map(|line| line.split_once(':'));
@@ -26,19 +26,19 @@ impl Answer {
 }
 
 /// Asks a server of this machine for a path, on a connection of its own.
-pub(crate) fn get(port: u16, path: &str) -> Result<Answer> {
+pub(crate) fn get(port: u16, path: &str) -> Result<CheckedResponse> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     get_on(&mut stream, path).with_context(|| format!("GET {path}"))
 }
 
 /// Asks a server somewhere else.
-pub(crate) fn get_at(server: SocketAddr, path: &str) -> Result<Answer> {
+pub(crate) fn get_at(server: SocketAddr, path: &str) -> Result<CheckedResponse> {
     let mut stream = TcpStream::connect_timeout(&server, ANSWER_TIMEOUT)?;
     get_on(&mut stream, path).with_context(|| format!("GET {path}"))
 }
 
 /// The same on a connection that stays open.
-pub(crate) fn get_on(stream: &mut TcpStream, path: &str) -> Result<Answer> {
+pub(crate) fn get_on(stream: &mut TcpStream, path: &str) -> Result<CheckedResponse> {
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     // In one piece: a second one would wait for the server's acknowledgement.
     let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -54,7 +54,7 @@ pub(crate) fn get_on(stream: &mut TcpStream, path: &str) -> Result<Answer> {
     let body = bytes.split_off(body_at);
     let head = String::from_utf8(bytes).context("a head that is not UTF-8")?;
     let status = head.get(9..12).and_then(|code| code.parse().ok()).context("no status")?;
-    let mut answer = Answer { status, head, body };
+    let mut answer = CheckedResponse { status, head, body };
     let length = answer.field("content-length").context("no Content-Length")?;
     let length: usize = length.parse().context("Content-Length")?;
     while answer.body.len() < length {
@@ -65,7 +65,7 @@ pub(crate) fn get_on(stream: &mut TcpStream, path: &str) -> Result<Answer> {
 }
 
 /// An error unless the answer is the file, byte for byte.
-pub(crate) fn same_file(port: u16, root: &Path, path: &str) -> Result<Answer> {
+pub(crate) fn same_file(port: u16, root: &Path, path: &str) -> Result<CheckedResponse> {
     let answer = get(port, path)?;
     let wanted = std::fs::read(root.join(path.trim_start_matches('/')))?;
     ensure!(answer.status == 200, "GET {path}: status {}", answer.status);

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::content::{self, LARGE, MEDIUM, SMALL};
 use crate::drain::Drain;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
-use crate::peers::{LIMIT, PEERS, Peer, Places, Role};
+use crate::peers::{LIMIT, MeasuredServer, PEERS, Places, ServerRole};
 use crate::process::Server;
 use crate::results::{Cell, Results, Row, Sample};
 use crate::wrk::{Load, Wrk};
@@ -44,18 +44,18 @@ pub(crate) fn files(bench: &Bench, results: &mut Results) -> Result<usize> {
         ("files-541k", Load::Path(LARGE.0)),
         ("files-mix", Load::Mix),
     ];
-    group(bench, results, Role::Files, loads)
+    group(bench, results, ServerRole::Files, loads)
 }
 
 /// Through a proxy to two origins.
 pub(crate) fn proxy(bench: &Bench, results: &mut Results) -> Result<usize> {
     let loads: Loads = &[("proxy-1k", Load::Path(SMALL.0)), ("proxy-22k", Load::Path(MEDIUM.0))];
-    group(bench, results, Role::Proxy, loads)
+    group(bench, results, ServerRole::Proxy, loads)
 }
 
 /// Sent on to an origin.
 pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
-    group(bench, results, Role::Redirect, &[("redirect", Load::Path(SMALL.0))])
+    group(bench, results, ServerRole::Redirect, &[("redirect", Load::Path(SMALL.0))])
 }
 
 impl Bench {
@@ -63,7 +63,11 @@ impl Bench {
     pub(crate) fn prepare(rounds: u32, seconds: u32, only: &[String], skep: &Path) -> Result<Self> {
         for name in only {
             let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
-            ensure!(Peer::named(name).is_some(), "no server {name}: {}", names.join(", "));
+            ensure!(
+                MeasuredServer::named(name).is_some(),
+                "no server {name}: {}",
+                names.join(", ")
+            );
         }
         let dir = tempfile::Builder::new()
             .prefix("skep-bench-")
@@ -89,9 +93,13 @@ impl Bench {
     }
 
     /// The servers to measure in a role, with their version, or why not.
-    pub(crate) fn chosen(&self, role: Role) -> Vec<(&'static Peer, Result<String>)> {
-        let wanted =
-            |peer: &&Peer| self.only.is_empty() || self.only.iter().any(|name| name == peer.name);
+    pub(crate) fn chosen(
+        &self,
+        role: ServerRole,
+    ) -> Vec<(&'static MeasuredServer, Result<String>)> {
+        let wanted = |peer: &&MeasuredServer| {
+            self.only.is_empty() || self.only.iter().any(|name| name == peer.name)
+        };
         let peers = PEERS.iter().filter(|peer| peer.plays(role)).filter(wanted);
         peers.map(|peer| (peer, peer.version(&self.places))).collect()
     }
@@ -99,8 +107,8 @@ impl Bench {
     /// A server under test, on its core, checked on `paths`.
     pub(crate) fn start(
         &self,
-        peer: &Peer,
-        role: Role,
+        peer: &MeasuredServer,
+        role: ServerRole,
         paths: &[String],
         origins: [u16; 2],
     ) -> Result<Server> {
@@ -112,10 +120,10 @@ impl Bench {
 
     /// Two origins on the client's core: they are not what is measured.
     pub(crate) fn origins(&self) -> Result<[Server; 2]> {
-        let limit = Peer::named(LIMIT).context("the loop in C is one of the peers")?;
+        let limit = MeasuredServer::named(LIMIT).context("the loop in C is one of the peers")?;
         let start = |name: &str| {
             let dir = self.dir.path().join(name);
-            limit.start(Role::Files, &dir, CLIENT_CORE, [0; 2], &self.places)
+            limit.start(ServerRole::Files, &dir, CLIENT_CORE, [0; 2], &self.places)
         };
         Ok([start("origin-1")?, start("origin-2")?])
     }
@@ -141,9 +149,9 @@ impl Bench {
     /// CPU per request with the client that never sleeps, in microseconds. Not
     /// for the mix, whose answers differ in length, nor for proxies, whose
     /// origins share the client's core.
-    fn measure_busy(&self, server: &Server, role: Role, load: Load) -> Result<Option<f64>> {
+    fn measure_busy(&self, server: &Server, role: ServerRole, load: Load) -> Result<Option<f64>> {
         let Load::Path(path) = load else { return Ok(None) };
-        if role == Role::Proxy {
+        if role == ServerRole::Proxy {
             return Ok(None);
         }
         let before = server.cpu_ns();
@@ -164,7 +172,7 @@ fn compile(name: &str, into: &Path) -> Result<()> {
     Ok(())
 }
 
-fn group(bench: &Bench, results: &mut Results, role: Role, loads: Loads) -> Result<usize> {
+fn group(bench: &Bench, results: &mut Results, role: ServerRole, loads: Loads) -> Result<usize> {
     let mut tables: BTreeMap<&'static str, Vec<Row>> = BTreeMap::new();
     let chosen = bench.chosen(role);
     for (key, _) in loads {
@@ -174,7 +182,7 @@ fn group(bench: &Bench, results: &mut Results, role: Role, loads: Loads) -> Resu
         (0..chosen.len()).filter(|&i| chosen.get(i).is_some_and(|(_, v)| v.is_ok())).collect();
     for round in 1..=bench.rounds {
         println!("skep-bench: {role:?}, round {round} of {}", bench.rounds);
-        let peers: Vec<(usize, &Peer)> =
+        let peers: Vec<(usize, &MeasuredServer)> =
             able.iter().filter_map(|&i| Some((i, chosen.get(i)?.0))).collect();
         one_round(bench, role, loads, &peers, &mut tables)?;
         if !able.is_empty() {
@@ -193,9 +201,9 @@ fn group(bench: &Bench, results: &mut Results, role: Role, loads: Loads) -> Resu
 
 fn one_round(
     bench: &Bench,
-    role: Role,
+    role: ServerRole,
     loads: Loads,
-    peers: &[(usize, &Peer)],
+    peers: &[(usize, &MeasuredServer)],
     tables: &mut BTreeMap<&'static str, Vec<Row>>,
 ) -> Result<()> {
     let origins = bench.origins()?;
@@ -239,7 +247,7 @@ fn one_round(
     Ok(())
 }
 
-fn new_row(peer: &Peer, version: &Result<String>) -> Row {
+fn new_row(peer: &MeasuredServer, version: &Result<String>) -> Row {
     let (version, trouble) = match version {
         Ok(version) => (version.clone(), None),
         Err(error) => {

@@ -13,7 +13,7 @@ use crate::content::SMALL;
 use crate::groups::Bench;
 use crate::interrupt;
 use crate::limits::{IDLE_CONNECTIONS, IDLE_PER_ADDRESS, IDLE_PORT_MIN};
-use crate::peers::{Peer, Role};
+use crate::peers::{MeasuredServer, ServerRole};
 use crate::results::{Idle, IdleRow, Results};
 use crate::wrk::Load;
 
@@ -21,7 +21,7 @@ const LOAD: Load = Load::Path(SMALL.0);
 
 /// Measures every server of files. Returns how many rows are not sound.
 pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
-    let chosen = bench.chosen(Role::Files);
+    let chosen = bench.chosen(ServerRole::Files);
     let mut rows: Vec<IdleRow> =
         chosen.iter().map(|(peer, version)| new_row(peer, version)).collect();
     for round in 1..=bench.rounds {
@@ -48,10 +48,10 @@ pub(crate) fn run(bench: &Bench, results: &mut Results) -> Result<usize> {
     Ok(unsound)
 }
 
-fn measure(bench: &Bench, peer: &Peer, row: &mut IdleRow) -> Result<()> {
+fn measure(bench: &Bench, peer: &MeasuredServer, row: &mut IdleRow) -> Result<()> {
     let origins = bench.origins()?;
     let origins = [&origins[0], &origins[1]].map(|origin| origin.port);
-    let mut server = bench.start(peer, Role::Files, &[SMALL.0.to_owned()], origins)?;
+    let mut server = bench.start(peer, ServerRole::Files, &[SMALL.0.to_owned()], origins)?;
     let alone = bench.measure(&mut server, LOAD)?;
     let before = server.resident_bytes();
     let idle = open(server.port, IDLE_CONNECTIONS)?;
@@ -102,7 +102,7 @@ fn is_open(stream: &TcpStream) -> bool {
     matches!(stream.peek(&mut byte), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-fn new_row(peer: &Peer, version: &Result<String>) -> IdleRow {
+fn new_row(peer: &MeasuredServer, version: &Result<String>) -> IdleRow {
     let (version, trouble) = match version {
         Ok(version) => (version.clone(), None),
         Err(error) => (String::new(), Some(format!("{error:#}"))),

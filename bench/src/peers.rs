@@ -18,7 +18,7 @@ use crate::version;
 
 /// What a server is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ServerRole {
     /// Answer from files or from a cache in front of them.
     Files,
     /// Pass requests on to two origins.
@@ -29,7 +29,7 @@ pub(crate) enum Role {
 
 /// One way to start a server.
 pub(crate) struct Setup {
-    role: Role,
+    role: ServerRole,
     /// Name and text of a file that goes into the server's own folder.
     config: Option<(&'static str, &'static str)>,
     /// Its words; what stands for a path with a space stays one word.
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
 }
 
 /// A server that may be measured.
-pub(crate) struct Peer {
+pub(crate) struct MeasuredServer {
     pub(crate) name: &'static str,
     /// Where it comes from, for those who lack it.
     source: &'static str,
@@ -60,106 +60,118 @@ pub(crate) const LIMIT: &str = "limit";
 pub(crate) const SKEP: &str = "skep";
 
 /// Everyone, in the order of the tables.
-pub(crate) const PEERS: &[Peer] = &[
-    Peer {
+pub(crate) const PEERS: &[MeasuredServer] = &[
+    MeasuredServer {
         name: LIMIT,
         source: "Debian package gcc",
         program: "@LIMIT@",
         version: &[],
         setups: &[
-            Setup { role: Role::Files, config: None, command: "@LIMIT@ @PORT@ @ROOT@" },
+            Setup { role: ServerRole::Files, config: None, command: "@LIMIT@ @PORT@ @ROOT@" },
             Setup {
-                role: Role::Redirect,
+                role: ServerRole::Redirect,
                 config: None,
                 command: "@LIMIT@ @PORT@ @ROOT@ --redirect http://127.0.0.1:@BACKEND1@",
             },
         ],
         caches: false,
     },
-    Peer {
+    MeasuredServer {
         name: SKEP,
         source: "`cargo build --release --package skep`",
         program: "@SKEP@",
         version: &["--version"],
         setups: &[
             Setup {
-                role: Role::Files,
+                role: ServerRole::Files,
                 config: None,
                 command: "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ \
                           --threads 1 --access-log off --cache-size 512MiB",
             },
             Setup {
-                role: Role::Proxy,
+                role: ServerRole::Proxy,
                 config: config!("skep-proxy.toml"),
                 command: "@SKEP@ run --config @CONFIG@ --as d1",
             },
             Setup {
-                role: Role::Redirect,
+                role: ServerRole::Redirect,
                 config: config!("skep-redirect.toml"),
                 command: "@SKEP@ run --config @CONFIG@ --as d1",
             },
         ],
         caches: false,
     },
-    Peer {
+    MeasuredServer {
         name: "nginx",
         source: "Debian package nginx-light",
         program: "nginx",
         version: &["-v"],
         setups: &[
-            Setup { role: Role::Files, config: config!("nginx-static.conf"), command: NGINX },
-            Setup { role: Role::Proxy, config: config!("nginx-proxy.conf"), command: NGINX },
-            Setup { role: Role::Redirect, config: config!("nginx-redirect.conf"), command: NGINX },
+            Setup { role: ServerRole::Files, config: config!("nginx-static.conf"), command: NGINX },
+            Setup { role: ServerRole::Proxy, config: config!("nginx-proxy.conf"), command: NGINX },
+            Setup {
+                role: ServerRole::Redirect,
+                config: config!("nginx-redirect.conf"),
+                command: NGINX,
+            },
         ],
         caches: false,
     },
-    Peer {
+    MeasuredServer {
         name: "h2o",
         source: "Debian package h2o",
         program: "h2o",
         version: &["--version"],
         setups: &[Setup {
-            role: Role::Files,
+            role: ServerRole::Files,
             config: config!("h2o-static.conf"),
             command: "h2o -m worker -c @CONFIG@",
         }],
         caches: false,
     },
-    Peer {
+    MeasuredServer {
         name: "lighttpd",
         source: "Debian package lighttpd",
         program: "lighttpd",
         version: &["-v"],
         setups: &[Setup {
-            role: Role::Files,
+            role: ServerRole::Files,
             config: config!("lighttpd-static.conf"),
             command: "lighttpd -D -f @CONFIG@",
         }],
         caches: false,
     },
-    Peer {
+    MeasuredServer {
         name: "haproxy",
         source: "Debian package haproxy",
         program: "haproxy",
         version: &["-v"],
         setups: &[
-            Setup { role: Role::Files, config: config!("haproxy-static.conf"), command: HAPROXY },
-            Setup { role: Role::Proxy, config: config!("haproxy-proxy.conf"), command: HAPROXY },
             Setup {
-                role: Role::Redirect,
+                role: ServerRole::Files,
+                config: config!("haproxy-static.conf"),
+                command: HAPROXY,
+            },
+            Setup {
+                role: ServerRole::Proxy,
+                config: config!("haproxy-proxy.conf"),
+                command: HAPROXY,
+            },
+            Setup {
+                role: ServerRole::Redirect,
                 config: config!("haproxy-redirect.conf"),
                 command: HAPROXY,
             },
         ],
         caches: true,
     },
-    Peer {
+    MeasuredServer {
         name: "varnish",
         source: "Debian package varnish",
         program: "varnishd",
         version: &["-V"],
         setups: &[Setup {
-            role: Role::Files,
+            role: ServerRole::Files,
             config: config!("varnish-static.vcl"),
             command: VARNISH,
         }],
@@ -186,14 +198,14 @@ pub(crate) struct Places {
     pub(crate) skep: PathBuf,
 }
 
-impl Peer {
+impl MeasuredServer {
     /// The peer of that name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         PEERS.iter().find(|peer| peer.name == name)
     }
 
     /// Whether it can do that.
-    pub(crate) fn plays(&self, role: Role) -> bool {
+    pub(crate) fn plays(&self, role: ServerRole) -> bool {
         self.setups.iter().any(|setup| setup.role == role)
     }
 
@@ -209,7 +221,7 @@ impl Peer {
     /// Starts it on `core` with files in `dir` and waits for its first answer.
     pub(crate) fn start(
         &self,
-        role: Role,
+        role: ServerRole,
         dir: &Path,
         core: usize,
         origins: [u16; 2],
@@ -243,13 +255,13 @@ impl Peer {
     /// Asks for every one of `paths`, twice from those who cache, and compares.
     pub(crate) fn check(
         &self,
-        role: Role,
+        role: ServerRole,
         port: u16,
         paths: &[String],
         places: &Places,
     ) -> Result<()> {
         for path in paths {
-            if role == Role::Redirect {
+            if role == ServerRole::Redirect {
                 let answer = check::get(port, path)?;
                 let to = answer.field("location").unwrap_or_default();
                 ensure!(answer.status == 302, "GET {path}: status {}", answer.status);
@@ -257,7 +269,7 @@ impl Peer {
                 continue;
             }
             check::same_file(port, &places.root, path)?;
-            if role == Role::Files && self.caches {
+            if role == ServerRole::Files && self.caches {
                 let again = check::same_file(port, &places.root, path)?;
                 ensure!(again.field("age").is_some(), "GET {path}: not from the cache");
             }

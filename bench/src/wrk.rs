@@ -50,7 +50,7 @@ pub(crate) enum Load {
 
 /// What wrk counted.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Outcome {
+pub(crate) struct WrkResult {
     pub(crate) seconds: f64,
     pub(crate) requests: u64,
     /// Failed connects, reads and writes, time-outs, and any status of 400 or above.
@@ -84,7 +84,7 @@ impl Wrk {
         load: Load,
         connections: u32,
         seconds: u32,
-    ) -> Result<Outcome> {
+    ) -> Result<WrkResult> {
         interrupt::check()?;
         let (path, script) = match load {
             Load::Path(path) => (path, &self.done),
@@ -109,11 +109,11 @@ impl Wrk {
     }
 }
 
-fn parse(said: &str) -> Option<Outcome> {
+fn parse(said: &str) -> Option<WrkResult> {
     let line = said.lines().find_map(|line| line.strip_prefix("skep-bench: "))?;
     let mut numbers = line.split(' ').map(|word| word.parse::<u64>());
     let mut next = || numbers.next()?.ok();
-    Some(Outcome {
+    Some(WrkResult {
         seconds: next()? as f64 / 1e6,
         requests: next()?,
         errors: next()?,
@@ -130,7 +130,7 @@ mod tests {
     fn the_line_for_us_is_found_among_those_for_people() {
         let said = "Running 1s test\nskep-bench: 1000000 200 3 40 500\n";
         let wanted =
-            Outcome { seconds: 1.0, requests: 200, errors: 3, p50_us: 40.0, p99_us: 500.0 };
+            WrkResult { seconds: 1.0, requests: 200, errors: 3, p50_us: 40.0, p99_us: 500.0 };
         assert_eq!(parse(said), Some(wanted));
         assert_eq!(parse("unable to connect"), None);
         assert_eq!(parse("skep-bench: 1 2 3"), None);

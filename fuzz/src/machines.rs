@@ -7,8 +7,8 @@ use skep_units::Now;
 use skep_wire::limits::PARTIALS_MAX;
 use skep_wire::message::{FlowBatch, FlowsTaken, Message, Name, NodeBeat, NodeLoad};
 use skep_wire::parts::{Reassembler, split};
-use skep_wire::seal::{Endpoint, Key, Opened, PeerId};
-use skep_wire::steer::NodeState;
+use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId};
+use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Share, Table, TableNode, TableVersion};
 
 /// Datagrams that are authentic; nothing else is.
@@ -21,7 +21,8 @@ pub fn datagram(data: &[u8]) {
     let opened = receiver.open(Now(0), data);
     let is_authentic = SEALED.iter().any(|datagram| datagram == data);
     // The sender has not met the receiver, so not even these are live.
-    let is_hello = matches!(opened, Ok(Opened::Hello { from }) if from == PeerId::of("sender"));
+    let is_hello =
+        matches!(opened, Ok(OpenedDatagram::Hello { from }) if from == PeerId::of("sender"));
     assert_eq!(is_hello, is_authentic, "{opened:?}");
     assert_eq!(receiver.take_answer().is_some(), is_authentic);
     assert!(receiver.open(Now(0), data).is_err(), "heard twice");
@@ -78,7 +79,7 @@ fn kinds(number: u16) -> [Message; 4] {
         name: Name::new("node").unwrap_or_default(),
         address: ([10, 0, 0, 1], 80).into(),
         weight: 1,
-        state: NodeState::Up,
+        state: ForwardingState::Up,
         is_drained: false,
         mac: [2; 6],
         mtu: 1_500,

@@ -6,11 +6,11 @@ use std::sync::LazyLock;
 use skep_units::{SEGMENT_BYTES, stable_hash};
 use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
-use skep_wire::cache::part::{Head, Version, Versions};
+use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
-    Answer, FrameError, Frames, Handshake, Held, Identity, LeaseId, Member, Origin, PeerReply,
-    PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, Refusal, SegmentName,
-    ToCoordinator, ToNode, link::ReplicaStatus,
+    CacheMember, CoordinatorAnswer, FrameDecoder, FrameError, Handshake, Held, Identity, LeaseId,
+    OriginRef, PeerRefusal, PeerReply, PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat,
+    Purpose, SegmentName, ToCoordinator, ToNode, link::ReplicaStatus,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
@@ -92,7 +92,7 @@ pub fn message(data: &[u8]) {
         assert_eq!(ToNode::decode(&message.encode()).as_ref(), Ok(&message));
         match message {
             ToNode::Welcome { members, .. } => assert!(members.len() <= MEMBERS_MAX),
-            ToNode::Answer { answer: Answer::Have { holders }, .. } => {
+            ToNode::Answer { answer: CoordinatorAnswer::Have { holders }, .. } => {
                 assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
             }
             ToNode::Tail { names, replica_statuses, .. } => {
@@ -106,7 +106,7 @@ pub fn message(data: &[u8]) {
         assert_eq!(PeerRequest::decode(&request.encode()).as_ref(), Ok(&request));
         if let PeerRequest::Fetch { bytes, from, origin, .. } = request {
             assert!(from < bytes && u64::from(bytes) <= SEGMENT_BYTES);
-            let fits = |it: Origin| it.path.len() + it.version.len() <= ORIGIN_BYTES_MAX;
+            let fits = |it: OriginRef| it.path.len() + it.version.len() <= ORIGIN_BYTES_MAX;
             assert!(origin.is_none_or(fits));
         }
     }
@@ -121,9 +121,9 @@ pub fn message(data: &[u8]) {
 /// What a node says that it has at a path: what is believed is bounded, and goes
 /// on as the same.
 pub fn part_head(data: &[u8]) {
-    let Some(head) = Head::read(data) else { return };
-    assert_eq!(Head::read(&head.to_bytes()), Some(head));
-    let Head::File(Versions { plain, encoded }) = head else {
+    let Some(head) = FileHead::read(data) else { return };
+    assert_eq!(FileHead::read(&head.to_bytes()), Some(head));
+    let FileHead::File(Versions { plain, encoded }) = head else {
         return assert_eq!(head.to_bytes(), data, "there is one way to say it");
     };
     let all = encoded.iter().flatten().chain([&plain]);
@@ -139,7 +139,7 @@ fn is_sound(news: &PurgeNews) {
 }
 
 fn unframe(data: &[u8], piece_at: impl Fn(usize) -> usize) -> (Vec<Vec<u8>>, Option<FrameError>) {
-    let mut frames = Frames::new(PAYLOAD_BYTES_MAX);
+    let mut frames = FrameDecoder::new(PAYLOAD_BYTES_MAX);
     let (mut payloads, mut arrived) = (Vec::new(), 0);
     while arrived < data.len() {
         let end = (arrived + piece_at(arrived)).min(data.len());
@@ -205,9 +205,9 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let held = |name: SegmentName| Held { name, bytes: 4096 };
     let machine = Name::new("node-1").unwrap_or_default();
     let address = ([10, 0, 0, number], 7071).into();
-    let member = |id: u8| Member { id: id.into(), name: machine.clone(), address };
+    let member = |id: u8| CacheMember { id: id.into(), name: machine.clone(), address };
     let (name, bytes) = (SegmentName([number; 16]), SEGMENT_BYTES as u32 >> number);
-    let origin = Origin {
+    let origin = OriginRef {
         site: u64::MAX,
         path: vec![b'a'; usize::from(number) * 9],
         version: b"\"17a-3\"".to_vec(),
@@ -236,11 +236,11 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         ToCoordinator::Tail { names: tail.clone() },
     ];
     let answers = [
-        Answer::Have { holders: vec![number.into(), 0] },
-        Answer::Busy { leader: number.into() },
-        Answer::Grant { lease: LeaseId(number.into()) },
-        Answer::Later,
-        Answer::Refused,
+        CoordinatorAnswer::Have { holders: vec![number.into(), 0] },
+        CoordinatorAnswer::Busy { leader: number.into() },
+        CoordinatorAnswer::Grant { lease: LeaseId(number.into()) },
+        CoordinatorAnswer::Later,
+        CoordinatorAnswer::Refused,
     ];
     let told = [
         ToNode::Welcome {
@@ -262,7 +262,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
         PeerReply::Coming,
         PeerReply::Head { fresh_ms: 60_000, head },
         PeerReply::Taken,
-        PeerReply::Refused(Refusal::NotThere),
+        PeerReply::Refused(PeerRefusal::NotThere),
     ];
     let said = said.iter().map(ToCoordinator::encode);
     let messages = said.chain(told.map(|it| it.encode()));
@@ -340,15 +340,15 @@ fn identity(name: &str) -> Identity {
 
 /// Seeds of [`part_head`].
 pub fn part_heads() -> Vec<Vec<u8>> {
-    let version = |number: u64| Version {
+    let version = |number: u64| FileVersion {
         mtime_ns: i128::from(number) * 1_000_000_007 - 500_000_000,
         bytes: number.pow(7).min(OBJECT_BYTES_MAX),
     };
     let file = |number: u64| {
         let sibling = |slot: u64| (number >> slot & 1 == 1).then(|| version(number + slot));
         let encoded = [sibling(0), sibling(1), sibling(2)];
-        Head::File(Versions { plain: version(number), encoded })
+        FileHead::File(Versions { plain: version(number), encoded })
     };
-    let heads = (0..64).map(file).chain([Head::Folder, Head::Forbidden]);
-    heads.map(Head::to_bytes).collect()
+    let heads = (0..64).map(file).chain([FileHead::Folder, FileHead::Forbidden]);
+    heads.map(FileHead::to_bytes).collect()
 }

@@ -2,7 +2,7 @@
 //! codec's documentation.
 
 use skep_http::conditional::evaluate;
-use skep_http::forward::{Forward, HostPolicy, Reply, write_request, write_response};
+use skep_http::forward::{Forward, ForwardReply, HostPolicy, write_request, write_response};
 use skep_http::negotiate::{AcceptEncoding, Encoding, EncodingSet, prefers_json};
 use skep_http::path::{self, Path, Reading};
 use skep_http::range::{RangeVerdict, ranges};
@@ -259,7 +259,7 @@ fn check_response(head: &ResponseHead<'_, '_>, method: Method<'_>) {
     assert!(!no_body || head.framing == ResponseFraming::None);
     assert!(!head.keep_alive || head.framing != ResponseFraming::UntilClose);
     for version in [Version::Http10, Version::Http11] {
-        let reply = Reply { version, keep_alive: true, date: DATE, extra: b"" };
+        let reply = ForwardReply { version, keep_alive: true, date: DATE, extra: b"" };
         let mut out = Vec::new();
         let framing = write_response(&mut out, head, &reply);
         assert_eq!(HeadScanner::response().scan(&out, &NEXT_LIMITS), Ok(Some(out.len())));

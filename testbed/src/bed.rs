@@ -11,7 +11,7 @@ use crate::janitor::Janitor;
 use crate::limits::VIPS_MAX;
 use crate::machine::Machine;
 use crate::namespace;
-use crate::plan::{self, Lan, Link, Role, V4_BITS, V6_BITS};
+use crate::plan::{self, Lan, Link, MachineRole, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, Slot};
 use crate::switch::{Switch, mac_text};
 use crate::tool;
@@ -73,7 +73,7 @@ impl Bed {
     }
 
     /// The machines with this role.
-    pub fn with_role(&self, role: Role) -> &[Machine] {
+    pub fn with_role(&self, role: MachineRole) -> &[Machine] {
         let begin = self.machines.partition_point(|machine| machine.role() < role);
         let end = self.machines.partition_point(|machine| machine.role() <= role);
         &self.machines[begin..end]
@@ -81,27 +81,27 @@ impl Bed {
 
     /// `client-1`, `client-2`, …
     pub fn clients(&self) -> &[Machine] {
-        self.with_role(Role::Client)
+        self.with_role(MachineRole::Client)
     }
 
     /// `dispatcher-1`, …
     pub fn dispatchers(&self) -> &[Machine] {
-        self.with_role(Role::Dispatcher)
+        self.with_role(MachineRole::Dispatcher)
     }
 
     /// `node-1`, …
     pub fn nodes(&self) -> &[Machine] {
-        self.with_role(Role::Node)
+        self.with_role(MachineRole::Node)
     }
 
     /// `router`, if there is one.
     pub fn router(&self) -> Option<&Machine> {
-        self.with_role(Role::Router).first()
+        self.with_role(MachineRole::Router).first()
     }
 
     /// `origin`, if there is one.
     pub fn origin(&self) -> Option<&Machine> {
-        self.with_role(Role::Origin).first()
+        self.with_role(MachineRole::Origin).first()
     }
 
     /// An address that no machine has, on the LAN of the nodes; `index` is

@@ -14,7 +14,7 @@ use crate::frames;
 use crate::janitor::Janitor;
 use crate::limits::{KILL_MS, POLL_MS};
 use crate::namespace::{self, Entrance, Holder, processes};
-use crate::plan::{MachinePlan, Role, V4_BITS, V6_BITS};
+use crate::plan::{MachinePlan, MachineRole, V4_BITS, V6_BITS};
 use crate::registry::{BedInfo, MachineInfo, Slot};
 use crate::switch::{Plug, Switch, await_files, mac_text, start_ip};
 use crate::sync::lock;
@@ -158,7 +158,7 @@ impl Environment {
 }
 
 fn plugs<'a>(plan: &'a MachinePlan, holder: &Holder) -> impl Iterator<Item = Plug<'a>> {
-    let (pid, takes_xdp) = (holder.pid(), plan.role == Role::Dispatcher);
+    let (pid, takes_xdp) = (holder.pid(), plan.role == MachineRole::Dispatcher);
     plan.links.iter().map(move |link| Plug { link, pid, takes_xdp })
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn kill_all(holder: &Holder, machine: &str) -> Result<(), LabError> {
 }
 
 /// What a machine's kernel does differently.
-fn settings(role: Role) -> impl Iterator<Item = (&'static str, &'static str)> {
+fn settings(role: MachineRole) -> impl Iterator<Item = (&'static str, &'static str)> {
     // Addresses are unique by plan: no need to wait a second for each.
     const ALL: &[(&str, &str)] = &[
         ("net.ipv6.conf.all.accept_dad", "0"),
@@ -200,8 +200,8 @@ fn settings(role: Role) -> impl Iterator<Item = (&'static str, &'static str)> {
     const CLIENT: &[(&str, &str)] =
         &[("net.ipv4.ip_local_port_range", "1024 65535"), ("net.ipv4.tcp_tw_reuse", "1")];
     let own = match role {
-        Role::Router => ROUTER,
-        Role::Client => CLIENT,
+        MachineRole::Router => ROUTER,
+        MachineRole::Client => CLIENT,
         _ => &[],
     };
     ALL.iter().chain(own).copied()

@@ -44,7 +44,7 @@ pub use bed::Bed;
 pub use error::LabError;
 pub use limits::{CLIENTS_MAX, DISPATCHERS_MAX, NODES_MAX, VIPS_MAX};
 pub use machine::Machine;
-pub use plan::Role;
+pub use plan::MachineRole;
 pub use registry::{BedInfo, MachineInfo};
 pub use topology::{Frames, Limits, Topology};
 pub use visit::{beds, clean, command_in};

@@ -12,7 +12,7 @@ use crate::cpu;
 use crate::environment::{self, Environment, kill_all};
 use crate::error::{LabError, Tried};
 use crate::namespace::{self, Entrance, Holder};
-use crate::plan::{Lan, MachinePlan, Role};
+use crate::plan::{Lan, MachinePlan, MachineRole};
 use crate::switch::{await_files, set_rate};
 use crate::sync::lock;
 use crate::topology::Limits;
@@ -38,7 +38,7 @@ impl Machine {
     }
 
     /// What it is for.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> MachineRole {
         self.plan.role
     }
 

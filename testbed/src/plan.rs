@@ -33,7 +33,7 @@ const OUT_CLIENTS: u8 = 130;
 /// What a machine is for. The order is that of a bed's machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum MachineRole {
     /// Asks.
     Client,
     /// Between the clients' LAN and the others'.
@@ -46,7 +46,7 @@ pub enum Role {
     Origin,
 }
 
-impl Role {
+impl MachineRole {
     /// Its word in names of machines.
     pub fn name(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ pub(crate) struct Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachinePlan {
     pub(crate) name: String,
-    pub(crate) role: Role,
+    pub(crate) role: MachineRole,
     /// At least one; only a router has two.
     pub(crate) links: Vec<Link>,
     /// Where what is for other networks goes.
@@ -109,22 +109,23 @@ pub(crate) fn machines(topology: &Topology, slot: u16) -> Vec<MachinePlan> {
         true => place(Lan::Outer, OUT_CLIENTS, index),
         false => place(Lan::Inner, CLIENTS, index),
     };
-    let numbered = |role: Role, count: usize| {
+    let numbered = |role: MachineRole, count: usize| {
         (0..count).map(move |index| (role, format!("{}-{}", role.name(), index + 1), index))
     };
-    let single = |role: Role, is_there: bool| is_there.then(|| (role, role.name().to_owned(), 0));
-    numbered(Role::Client, topology.clients)
-        .chain(single(Role::Router, topology.router))
-        .chain(numbered(Role::Dispatcher, topology.dispatchers))
-        .chain(numbered(Role::Node, topology.nodes))
-        .chain(single(Role::Origin, topology.origin))
+    let single =
+        |role: MachineRole, is_there: bool| is_there.then(|| (role, role.name().to_owned(), 0));
+    numbered(MachineRole::Client, topology.clients)
+        .chain(single(MachineRole::Router, topology.router))
+        .chain(numbered(MachineRole::Dispatcher, topology.dispatchers))
+        .chain(numbered(MachineRole::Node, topology.nodes))
+        .chain(single(MachineRole::Origin, topology.origin))
         .map(|(role, name, index)| {
             let (lan, host) = match role {
-                Role::Client => clients(index),
-                Role::Router => (Lan::Inner, ROUTER),
-                Role::Dispatcher => place(Lan::Inner, DISPATCHERS, index),
-                Role::Node => place(Lan::Inner, NODES, index),
-                Role::Origin => (Lan::Inner, ORIGIN),
+                MachineRole::Client => clients(index),
+                MachineRole::Router => (Lan::Inner, ROUTER),
+                MachineRole::Dispatcher => place(Lan::Inner, DISPATCHERS, index),
+                MachineRole::Node => place(Lan::Inner, NODES, index),
+                MachineRole::Origin => (Lan::Inner, ORIGIN),
             };
             machine(topology, slot, role, name, (lan, host))
         })
@@ -134,19 +135,19 @@ pub(crate) fn machines(topology: &Topology, slot: u16) -> Vec<MachinePlan> {
 fn machine(
     topology: &Topology,
     slot: u16,
-    role: Role,
+    role: MachineRole,
     name: String,
     (lan, host): (Lan, u8),
 ) -> MachinePlan {
     let mut links = vec![link(slot, lan, host, "eth0", name.clone())];
-    if role == Role::Router {
+    if role == MachineRole::Router {
         links.push(link(slot, Lan::Outer, OUT_ROUTER, "eth1", format!("{name}-out")));
     }
     let router = match lan {
         Lan::Inner => ROUTER,
         Lan::Outer => OUT_ROUTER,
     };
-    let has_gateway = topology.router && role != Role::Router;
+    let has_gateway = topology.router && role != MachineRole::Router;
     let gateway = has_gateway.then(|| (ipv4(slot, router), ipv6(slot, lan, router)));
     MachinePlan { name, role, links, gateway }
 }
@@ -237,7 +238,7 @@ mod tests {
     fn machines_come_in_the_order_of_their_roles() {
         let plans = machines(&largest(true), 7);
         assert!(plans.is_sorted_by_key(|plan| plan.role));
-        let router = plans.iter().find(|plan| plan.role == Role::Router).unwrap();
+        let router = plans.iter().find(|plan| plan.role == MachineRole::Router).unwrap();
         assert_eq!((router.links.len(), router.gateway), (2, None));
         let client = &plans[0];
         assert_eq!((client.name.as_str(), client.links[0].lan), ("client-1", Lan::Outer));

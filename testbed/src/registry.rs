@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{LabError, Tried};
 use crate::limits::SLOTS;
-use crate::plan::Role;
+use crate::plan::MachineRole;
 
 pub(crate) const FOLDER: &str = "/run/skep-lab";
 
@@ -47,7 +47,7 @@ pub struct BedInfo {
 pub struct MachineInfo {
     pub name: String,
     /// What it is for.
-    pub role: Role,
+    pub role: MachineRole,
     /// Process that holds its namespaces; `None` while it is dead.
     pub pid: Option<u32>,
     /// Its address.

@@ -15,8 +15,8 @@ use skep_wire::cache::frame::{PING, checksum, write_frame};
 use skep_wire::cache::hello::NONCE_BYTES;
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{
-    Answer, FrameHead, Frames, Handshake, Held, Identity, PeerReply, PeerRequest, Purpose, Reason,
-    Refusal, SegmentName, ToCoordinator, ToNode,
+    CoordinatorAnswer, FrameDecoder, FrameHead, Handshake, Held, Identity, PeerRefusal, PeerReply,
+    PeerRequest, Purpose, Reason, SegmentName, ToCoordinator, ToNode,
 };
 use skep_wire::limits::{LINK_MESSAGE_BYTES_MAX, PEER_REPLY_BYTES_MAX, PEER_REQUEST_BYTES_MAX};
 use skep_wire::message::Name;
@@ -50,7 +50,7 @@ impl Said {
     }
 
     /// No.
-    pub fn refusal(refusal: Refusal) -> Self {
+    pub fn refusal(refusal: PeerRefusal) -> Self {
         Self::reply(&PeerReply::Refused(refusal))
     }
 
@@ -236,7 +236,7 @@ impl FakeNode {
     }
 
     /// Asks the coordinator where a segment is.
-    pub fn ask(&self, name: SegmentName, bytes: u32) -> Answer {
+    pub fn ask(&self, name: SegmentName, bytes: u32) -> CoordinatorAnswer {
         /// No question has been asked before with this number.
         const ASK: u64 = 77;
         self.tell(&ToCoordinator::Ask { ask: ASK, name, bytes });
@@ -262,7 +262,7 @@ impl FakeNode {
         let mut frame = Vec::new();
         write_frame(&mut frame, &PeerRequest::Offer { name, bytes, chances: 2 }.encode());
         stream.write_all(&frame)?;
-        let mut frames = Frames::new(PEER_REPLY_BYTES_MAX);
+        let mut frames = FrameDecoder::new(PEER_REPLY_BYTES_MAX);
         let said = next_frame(&mut stream, &mut frames)?.unwrap_or_default();
         PeerReply::decode(&said).map_err(io::Error::other)
     }
@@ -298,7 +298,7 @@ fn link(
     });
     let hearing = Arc::clone(shared);
     thread::spawn(move || {
-        let mut frames = Frames::new(LINK_MESSAGE_BYTES_MAX);
+        let mut frames = FrameDecoder::new(LINK_MESSAGE_BYTES_MAX);
         // It ends with the link.
         while let Ok(Some(payload)) = next_frame(&mut stream, &mut frames) {
             let Ok(message) = ToNode::decode(&payload) else { return };
@@ -323,7 +323,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         Greeting::Rubbish => return stream.write_all(&[0xa5; 4096]),
         Greeting::Full => return stream.write_all(&Handshake::refusal(Reason::Full)),
     }
-    let mut frames = Frames::new(PEER_REQUEST_BYTES_MAX);
+    let mut frames = FrameDecoder::new(PEER_REQUEST_BYTES_MAX);
     while let Some(payload) = next_frame(&mut stream, &mut frames)? {
         let Ok(request) = PeerRequest::decode(&payload) else { return Ok(()) };
         lock(&shared.asked).push(request.clone());
@@ -331,9 +331,9 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
             PeerRequest::Fetch { name, from, .. } => (shared.script)(name, from),
             PeerRequest::Head { name } => {
                 let said = (shared.script)(name, 0);
-                Some(said.unwrap_or_else(|| Said::refusal(Refusal::NotThere)))
+                Some(said.unwrap_or_else(|| Said::refusal(PeerRefusal::NotThere)))
             }
-            PeerRequest::Offer { .. } => Some(Said::refusal(Refusal::NotThere)),
+            PeerRequest::Offer { .. } => Some(Said::refusal(PeerRefusal::NotThere)),
         };
         for step in said.unwrap_or_else(|| Said::default().close()).0 {
             match step {
@@ -373,7 +373,7 @@ fn greet(stream: &mut TcpStream, mut handshake: Handshake) -> io::Result<()> {
 }
 
 /// The next payload that is not empty; `None` at the end of the stream.
-fn next_frame(stream: &mut TcpStream, frames: &mut Frames) -> io::Result<Option<Vec<u8>>> {
+fn next_frame(stream: &mut TcpStream, frames: &mut FrameDecoder) -> io::Result<Option<Vec<u8>>> {
     let mut buffer = [0; 4096];
     loop {
         while let Some(payload) = frames.next_payload().map_err(io::Error::other)? {

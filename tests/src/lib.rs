@@ -6,7 +6,7 @@
 //!
 //! - [`Skep`]: a running process that dies with its test.
 //! - [`RawClient`]: sends exactly these bytes, reads answers without leniency.
-//! - [`Source`]: a client address of its own.
+//! - [`SourceAddress`]: a client address of its own.
 //! - [`Steady`]: a client that reads at a steady rate, slowly.
 //! - [`Site`]: a folder of files; [`content`] tells versions of a file apart.
 //! - [`Load`]: many requests at once, every body verified.
@@ -54,11 +54,11 @@ mod turn;
 mod wait;
 
 pub use client::{ClientError, RawClient};
-pub use load::{Load, Report, Running};
+pub use load::{Load, LoadReport, RunningLoad};
 pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
 pub use response::Response;
 pub use site::{NOBODY, Site, server};
-pub use source::Source;
+pub use source::SourceAddress;
 pub use steady::Steady;
 pub use wait::{Crowd, End, PATIENCE, poll_until, skip};

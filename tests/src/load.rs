@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::client::{ClientError, RawClient, request_bytes};
 use crate::response::Response;
-use crate::source::Source;
+use crate::source::SourceAddress;
 use crate::wait::{PATIENCE, poll_until};
 
 type Check = Arc<dyn Fn(&Response) -> Result<(), String> + Send + Sync>;
@@ -21,7 +21,7 @@ type Check = Arc<dyn Fn(&Response) -> Result<(), String> + Send + Sync>;
 #[derive(Clone)]
 pub struct Load {
     address: SocketAddr,
-    source: Option<Source>,
+    source: Option<SourceAddress>,
     targets: Vec<(Vec<u8>, Check)>,
     threads: usize,
     keep_alive: bool,
@@ -31,7 +31,7 @@ pub struct Load {
 
 /// What came of a load.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct LoadReport {
     /// Requests answered as they should be.
     pub ok: u64,
     /// The others, by what went wrong.
@@ -42,7 +42,7 @@ pub struct Report {
 
 /// A load under way. Stops when dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningLoad {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<BTreeMap<String, u64>>>,
     start: Instant,
@@ -113,18 +113,18 @@ impl Load {
 
     /// Come from this address.
     #[must_use]
-    pub fn from(self, source: Source) -> Self {
+    pub fn from(self, source: SourceAddress) -> Self {
         Self { source: Some(source), ..self }
     }
 
     /// Sends so many requests, all threads together, and waits for their end.
-    pub fn run(self, requests: u64) -> Report {
+    pub fn run(self, requests: u64) -> LoadReport {
         let running = Self { requests_max: requests, ..self }.start();
         running.join()
     }
 
     /// Starts sending, until stopped.
-    pub fn start(self) -> Running {
+    pub fn start(self) -> RunningLoad {
         assert!(!self.targets.is_empty(), "a load has something to ask for");
         let shared = Arc::new(Shared::default());
         let start = Instant::now();
@@ -134,7 +134,7 @@ impl Load {
                 thread::spawn(move || load.work(&shared))
             })
             .collect();
-        Running { shared, threads, start }
+        RunningLoad { shared, threads, start }
     }
 
     fn work(&self, shared: &Shared) -> BTreeMap<String, u64> {
@@ -196,7 +196,7 @@ fn follow(response: &Response) -> Result<Response, ClientError> {
     client.try_response()
 }
 
-impl Running {
+impl RunningLoad {
     /// Requests answered well so far.
     pub fn ok(&self) -> u64 {
         self.shared.ok.load(Ordering::Relaxed)
@@ -216,13 +216,13 @@ impl Running {
     }
 
     /// Ends the load after the requests under way.
-    pub fn stop(self) -> Report {
+    pub fn stop(self) -> LoadReport {
         self.shared.stop.store(true, Ordering::Relaxed);
         self.join()
     }
 
-    fn join(mut self) -> Report {
-        let mut report = Report::default();
+    fn join(mut self) -> LoadReport {
+        let mut report = LoadReport::default();
         for thread in std::mem::take(&mut self.threads) {
             for (word, count) in thread.join().expect("a load thread doesn't panic") {
                 *report.failed.entry(word).or_default() += count;
@@ -234,13 +234,13 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
     }
 }
 
-impl Report {
+impl LoadReport {
     /// Requests that failed.
     pub fn failures(&self) -> u64 {
         self.failed.values().sum()
@@ -258,7 +258,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for LoadReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (ok, failures, rate) = (self.ok, self.failures(), self.rate());
         write!(f, "{ok} ok, {failures} failed {:?}, {rate:.0} per second", self.failed)

@@ -20,12 +20,12 @@ const PORTS: std::ops::Range<u16> = 1_024..20_000;
 /// An address of the loopback that no other client has; clones share it. It has
 /// ports for some 19,000 connections.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceAddress {
     address: Ipv4Addr,
     next_port: Arc<AtomicU16>,
 }
 
-impl Source {
+impl SourceAddress {
     /// A fresh address: one of 16 million by chance, so that connections of
     /// earlier runs, still waiting in the kernel, don't hold its ports.
     #[expect(clippy::new_without_default, reason = "each is another one")]

@@ -63,7 +63,7 @@ impl Executable {
 
 /// What came of one.
 #[derive(Debug)]
-struct Outcome {
+struct TestOutcome {
     name: String,
     seconds: f64,
     status: ExitStatus,
@@ -119,10 +119,10 @@ fn package_name(id: &str, folder: &Path) -> String {
 }
 
 /// Runs all, so many at a time, in their order.
-fn in_lanes(root: &Path, lanes: usize, all: Vec<Executable>) -> Result<Vec<Outcome>> {
+fn in_lanes(root: &Path, lanes: usize, all: Vec<Executable>) -> Result<Vec<TestOutcome>> {
     let queue = Mutex::new(VecDeque::from(all));
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    let lane = || -> Result<Vec<Outcome>> {
+    let lane = || -> Result<Vec<TestOutcome>> {
         std::iter::from_fn(next).map(|one| run_one(root, &one)).collect()
     };
     thread::scope(|scope| {
@@ -137,7 +137,7 @@ fn in_lanes(root: &Path, lanes: usize, all: Vec<Executable>) -> Result<Vec<Outco
 }
 
 /// Runs one as cargo does, and prints all that it said when it has ended.
-fn run_one(root: &Path, one: &Executable) -> Result<Outcome> {
+fn run_one(root: &Path, one: &Executable) -> Result<TestOutcome> {
     let log = one.file.with_extension("log");
     println!("     Running {} ({}, log in {})", one.name(), one.file.display(), log.display());
     let (mut said, begun) = (new_file(&log)?, Instant::now());
@@ -156,7 +156,7 @@ fn run_one(root: &Path, one: &Executable) -> Result<Outcome> {
     // One call for all: what two lanes say does not mix.
     let all = format!("\n     {} took {seconds:.1} s\n{text}", one.name());
     std::io::stdout().lock().write_all(all.as_bytes()).context("standard output")?;
-    Ok(Outcome { name: one.name(), seconds, status, counts: counts(&text) })
+    Ok(TestOutcome { name: one.name(), seconds, status, counts: counts(&text) })
 }
 
 /// An empty file, beside the executable: who waits for a test can read what it says so far.
@@ -178,7 +178,7 @@ fn counts(text: &str) -> Counts {
     Counts { passed: count("passed"), failed: count("failed"), ignored: count("ignored") }
 }
 
-fn summarise(mut outcomes: Vec<Outcome>) -> Result<()> {
+fn summarise(mut outcomes: Vec<TestOutcome>) -> Result<()> {
     outcomes.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
     println!("\nseconds of the slowest of {} executables:", outcomes.len());
     for outcome in outcomes.iter().take(LISTED_MAX) {

@@ -13,7 +13,7 @@ use crate::process::{Server, softirq_ns};
 
 /// Kernel times since boot, in nanoseconds.
 #[derive(Clone, Copy)]
-pub(super) struct Account {
+pub(super) struct CpuAccount {
     nodes_ns: u64,
     dispatcher_ns: u64,
     softirq_ns: u64,
@@ -32,7 +32,7 @@ pub(super) struct Used {
     pub(super) busy_ns: u64,
 }
 
-impl Account {
+impl CpuAccount {
     pub(super) fn now(nodes: &[Server], dispatcher: &Server) -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat").context("/proc/stat")?;
         let [busy_ns, softirq] = all_cores(&stat).context("/proc/stat")?;
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn servers_are_nodes_dispatcher_and_softirqs() {
         let look =
-            |x| Account { nodes_ns: x, dispatcher_ns: 2 * x, softirq_ns: 4 * x, busy_ns: 8 * x };
+            |x| CpuAccount { nodes_ns: x, dispatcher_ns: 2 * x, softirq_ns: 4 * x, busy_ns: 8 * x };
         let used = look(20).since(&look(10));
         assert_eq!(used, Used { servers_ns: 70, dispatcher_ns: 20, busy_ns: 80 });
     }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use skep_testbed::Machine;
 
 use super::Load;
-use super::account::{Account, tick_ns};
+use super::account::{CpuAccount, tick_ns};
 use crate::interrupt;
 use crate::limits::{DIRECT_NODES, WRK_TIMEOUT_SECONDS};
 use crate::process::Server;
@@ -66,9 +66,9 @@ impl Client<'_> {
         let first = addresses.first().context("a bed has nodes")?;
         wrk.arg(format!("http://{first}{}", load.path));
 
-        let before = Account::now(self.nodes, self.dispatcher)?;
+        let before = CpuAccount::now(self.nodes, self.dispatcher)?;
         let output = wrk.output().context("wrk (Debian: wrk)")?;
-        let used = Account::now(self.nodes, self.dispatcher)?.since(&before);
+        let used = CpuAccount::now(self.nodes, self.dispatcher)?.since(&before);
         interrupt::check()?;
         let said = String::from_utf8_lossy(&output.stdout);
         let complaint = String::from_utf8_lossy(&output.stderr);

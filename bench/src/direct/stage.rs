@@ -18,7 +18,7 @@ use crate::content::{HUGE, LARGE, SMALL};
 use crate::interrupt;
 use crate::limits::{CLIENT_PORTS, DIRECT_NODES, POLL_INTERVAL, READY_TIMEOUT};
 use crate::machine::file_limit;
-use crate::peers::{Peer, Places, SKEP, fill, last_words};
+use crate::peers::{MeasuredServer, Places, SKEP, fill, last_words};
 use crate::process::Server;
 
 /// What may stand before the nodes.
@@ -96,7 +96,9 @@ pub(super) struct Stage {
 impl Way {
     /// What it says of its version.
     pub(super) fn version(&self, stage: &Stage) -> Result<String> {
-        Peer::named(self.peer).context("a way is one of the peers")?.version(&stage.places)
+        MeasuredServer::named(self.peer)
+            .context("a way is one of the peers")?
+            .version(&stage.places)
     }
 }
 

@@ -4,12 +4,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use skep_wire::steer::{Node, NodeIndex, Service, Verdict};
+use skep_wire::steer::{DatapathNode, DatapathService, NodeIndex, Verdict};
 
 use crate::icmp::{IcmpKind, icmp_kind, read_quoted};
 use crate::packet::{PROTOCOL_TCP, Packet, macs, read_addresses, read_link, read_transport};
 use crate::tables::{FlowKey, Mac, Steerer, Tables};
-use crate::{Action, Outcome, answer};
+use crate::{Outcome, PacketAction, answer};
 
 /// A question to the node's sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub fn hand_on(
         (Verdict::NodeHandOn, Some(node), Some(packet)) => {
             answer::take_hop(&mut frame, packet);
             answer::address_frame(&mut frame, tables.settings.own_mac, node.mac);
-            Action::Transmit { device_index: node.device_index }
+            PacketAction::Transmit { device_index: node.device_index }
         }
-        (Verdict::DropLoop, ..) => Action::Drop,
-        _ => Action::Pass,
+        (Verdict::DropLoop, ..) => PacketAction::Drop,
+        _ => PacketAction::Pass,
     };
     Outcome { verdict, action, frame }
 }
@@ -51,7 +51,7 @@ pub fn hand_on(
 struct Way {
     packet: Option<Packet>,
     service: Option<u16>,
-    node: Option<Node>,
+    node: Option<DatapathNode>,
 }
 
 fn decide(
@@ -96,7 +96,12 @@ fn decide(
     Ok(Verdict::NodeHandOn)
 }
 
-fn next_hop(tables: &Tables, flow: &Packet, service: &Service, from: Mac) -> Option<Node> {
+fn next_hop(
+    tables: &Tables,
+    flow: &Packet,
+    service: &DatapathService,
+    from: Mac,
+) -> Option<DatapathNode> {
     let row = tables.row(&FlowKey::new(flow, service), service)?;
     let own = tables.settings.own_node;
     let is_handed_on = tables.steerers.get(&from) == Some(&Steerer::Node);

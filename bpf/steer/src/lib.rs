@@ -28,7 +28,7 @@ pub use hand_on::{SocketQuery, hand_on};
 pub use steer::steer;
 pub use table::row_of;
 pub use tables::{
-    Admission, Counters, FlowEntry, FlowKey, Mac, NodeLoad, Rate, Settings, Steerer, Tables,
+    Counters, FlowEntry, FlowKey, LoadEntry, Mac, NetworkAccess, Rate, Settings, Steerer, Tables,
 };
 
 use skep_wire::steer::Verdict;
@@ -39,14 +39,14 @@ pub struct Outcome {
     /// What became of it.
     pub verdict: Verdict,
     /// Where it went.
-    pub action: Action,
+    pub action: PacketAction,
     /// The frame as it left.
     pub frame: Vec<u8>,
 }
 
 /// Where a frame goes after a program has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum PacketAction {
     /// On to the kernel.
     Pass,
     /// Nowhere.

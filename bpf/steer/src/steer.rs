@@ -4,7 +4,9 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use skep_wire::steer::{Flow, Network, Node, NodeIndex, NodeState, Protocol, Service, Verdict};
+use skep_wire::steer::{
+    DatapathNode, DatapathService, Flow, ForwardingState, Network, NodeIndex, Protocol, Verdict,
+};
 
 use crate::icmp::{IcmpKind, icmp_kind, read_quoted};
 use crate::limits::MTU_MIN;
@@ -13,8 +15,8 @@ use crate::packet::{
     read_transport,
 };
 use crate::rate::is_guarded;
-use crate::tables::{Admission, FlowEntry, FlowKey, Mac, Steerer, Tables};
-use crate::{Action, Outcome, answer};
+use crate::tables::{FlowEntry, FlowKey, Mac, NetworkAccess, Steerer, Tables};
+use crate::{Outcome, PacketAction, answer};
 
 /// Runs the dispatcher's program on a frame that comes in at `now_ns`.
 pub fn steer(tables: &mut Tables, now_ns: u64, frame: &[u8]) -> Outcome {
@@ -30,7 +32,7 @@ pub fn steer(tables: &mut Tables, now_ns: u64, frame: &[u8]) -> Outcome {
 struct Way {
     packet: Option<Packet>,
     service: Option<u16>,
-    node: Option<Node>,
+    node: Option<DatapathNode>,
 }
 
 /// The verdict; `Err` where it ends the questions.
@@ -121,7 +123,7 @@ fn place(
     key: &FlowKey,
     packet: &Packet,
     via: Mac,
-    service: &Service,
+    service: &DatapathService,
 ) -> Result<Taken, Verdict> {
     if tables.is_denied(packet.client) {
         return Err(Verdict::DropDenied);
@@ -182,7 +184,7 @@ fn decide_error(
 
 fn act(tables: &Tables, frame: &[u8], way: &Way, verdict: Verdict) -> Outcome {
     let settings = &tables.settings;
-    let out = Action::Transmit { device_index: settings.own_device_index };
+    let out = PacketAction::Transmit { device_index: settings.own_device_index };
     let (action, frame) = match (verdict, &way.packet, way.node) {
         (
             Verdict::ForwardFlow
@@ -195,7 +197,7 @@ fn act(tables: &Tables, frame: &[u8], way: &Way, verdict: Verdict) -> Outcome {
         ) => {
             let mut frame = frame.to_vec();
             answer::address_frame(&mut frame, settings.own_mac, node.mac);
-            (Action::Transmit { device_index: node.device_index }, frame)
+            (PacketAction::Transmit { device_index: node.device_index }, frame)
         }
         (Verdict::AnswerEcho, Some(packet), _) => {
             (out, answer::echo(frame, packet, settings.own_mac))
@@ -203,7 +205,7 @@ fn act(tables: &Tables, frame: &[u8], way: &Way, verdict: Verdict) -> Outcome {
         (Verdict::AnswerTooBig, Some(packet), Some(node)) => {
             match answer::too_big(frame, packet, settings.own_mac, node.mtu) {
                 Some(frame) => (out, frame),
-                None => (Action::Drop, frame.to_vec()),
+                None => (PacketAction::Drop, frame.to_vec()),
             }
         }
         (
@@ -215,27 +217,27 @@ fn act(tables: &Tables, frame: &[u8], way: &Way, verdict: Verdict) -> Outcome {
             | Verdict::DropLoop,
             _,
             _,
-        ) => (Action::Drop, frame.to_vec()),
-        _ => (Action::Pass, frame.to_vec()),
+        ) => (PacketAction::Drop, frame.to_vec()),
+        _ => (PacketAction::Pass, frame.to_vec()),
     };
     Outcome { verdict, action, frame }
 }
 
 impl FlowKey {
-    pub(crate) fn new(packet: &Packet, service: &Service) -> Self {
+    pub(crate) fn new(packet: &Packet, service: &DatapathService) -> Self {
         Self { client: packet.client, port: packet.client_port, service: service.id }
     }
 }
 
 impl Tables {
     /// The service that a packet asks for.
-    pub(crate) fn service(&self, packet: &Packet) -> Option<Service> {
+    pub(crate) fn service(&self, packet: &Packet) -> Option<DatapathService> {
         let protocol = match packet.protocol {
             PROTOCOL_TCP => Protocol::Tcp,
             PROTOCOL_UDP => Protocol::Udp,
             _ => return None,
         };
-        let is_asked = |service: &&Service| {
+        let is_asked = |service: &&DatapathService| {
             service.protocol == protocol
                 && service.address.port() == packet.vip_port
                 && mapped(service.address.ip()) == packet.vip
@@ -244,7 +246,7 @@ impl Tables {
     }
 
     /// Whether a packet's flow has been checked with this source of frames.
-    fn is_cleared(&self, packet: &Packet, from: Mac, service: &Service) -> bool {
+    fn is_cleared(&self, packet: &Packet, from: Mac, service: &DatapathService) -> bool {
         let flow = self.flows.get(&FlowKey::new(packet, service));
         flow.is_some_and(|flow| flow.generation == self.settings.generation && flow.via == from)
     }
@@ -254,14 +256,14 @@ impl Tables {
         let flow = self.flows.get(key)?;
         let node = self.live_node(flow.node)?;
         let begins = packet.opens && packet.protocol == PROTOCOL_TCP;
-        let is_usable = !begins || (node.state == NodeState::Up && !flow.is_closing);
+        let is_usable = !begins || (node.state == ForwardingState::Up && !flow.is_closing);
         is_usable.then_some(flow.node)
     }
 
     fn is_denied(&self, client: Ipv6Addr) -> bool {
         let fitting = self.networks.iter().filter(|(network, _)| contains(network, client));
         match fitting.max_by_key(|(network, _)| mapped_bits(network)) {
-            Some((_, admission)) => *admission == Admission::Deny,
+            Some((_, admission)) => *admission == NetworkAccess::Deny,
             None => self.settings.is_allow_listed,
         }
     }

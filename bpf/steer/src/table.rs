@@ -1,12 +1,14 @@
 //! A service's table: the row of a flow, and the nodes of a row
 //! (`bpf/table.h`, `bpf/choice.h`).
 
-use skep_wire::steer::{Measure, Node, NodeIndex, NodeState, ROWS, Row, Service};
+use skep_wire::steer::{
+    DatapathNode, DatapathService, ForwardingState, Measure, NodeIndex, ROWS, Row,
+};
 
 use crate::tables::{FlowKey, Tables};
 
 /// The place of a flow's row in its service's table.
-pub fn row_of(key: &FlowKey, service: &Service, hash_seed: u64) -> usize {
+pub fn row_of(key: &FlowKey, service: &DatapathService, hash_seed: u64) -> usize {
     let client = key.client.octets();
     let mut hash = mix(mix(hash_seed, half(&client, 0)), half(&client, 8));
     if !service.by_address {
@@ -38,18 +40,18 @@ fn half(address: &[u8; 16], at: usize) -> u64 {
 
 impl Tables {
     /// The row of a flow; none if the service has no table.
-    pub(crate) fn row(&self, key: &FlowKey, service: &Service) -> Option<Row> {
+    pub(crate) fn row(&self, key: &FlowKey, service: &DatapathService) -> Option<Row> {
         let place = row_of(key, service, self.settings.hash_seed);
         self.rows.get(&service.id)?.get(place).copied()
     }
 
     /// A node that takes packets at all.
-    pub(crate) fn live_node(&self, index: NodeIndex) -> Option<&Node> {
-        self.nodes.get(&index).filter(|node| node.state != NodeState::Down)
+    pub(crate) fn live_node(&self, index: NodeIndex) -> Option<&DatapathNode> {
+        self.nodes.get(&index).filter(|node| node.state != ForwardingState::Down)
     }
 
     fn is_up(&self, index: NodeIndex) -> bool {
-        self.nodes.get(&index).is_some_and(|node| node.state == NodeState::Up)
+        self.nodes.get(&index).is_some_and(|node| node.state == ForwardingState::Up)
     }
 
     /// The first of a row that is not down.
@@ -63,7 +65,7 @@ impl Tables {
     }
 
     /// The node that the policy takes for a new flow.
-    pub(crate) fn choice(&self, row: &Row, service: &Service) -> Option<NodeIndex> {
+    pub(crate) fn choice(&self, row: &Row, service: &DatapathService) -> Option<NodeIndex> {
         if service.measure == Measure::First {
             return self.first_up(row);
         }
@@ -78,7 +80,7 @@ impl Tables {
     }
 
     /// What a node has already, and the flow that it would get.
-    fn cost(&self, index: NodeIndex, service: &Service) -> Cost {
+    fn cost(&self, index: NodeIndex, service: &DatapathService) -> Cost {
         let place = (service.id, index);
         let load = self.loads.get(&place).copied().unwrap_or_default();
         let assigned = self.assigned.get(&place).copied().unwrap_or_default();

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use skep_wire::steer::{Count, Flow, Network, Node, NodeIndex, Row, Service, Verdict};
-
-/// Link-layer address.
-pub type Mac = [u8; 6];
+pub use skep_wire::message::Mac;
+use skep_wire::steer::{
+    Count, DatapathNode, DatapathService, Flow, Network, NodeIndex, Row, Verdict,
+};
 
 /// All that a program knows.
 #[derive(Clone, Debug, Default)]
@@ -19,22 +19,22 @@ pub struct Tables {
     pub settings: Settings,
     /// Virtual addresses; each service's must be there.
     pub virtual_addresses: BTreeSet<Ipv6Addr>,
-    pub services: Vec<Service>,
+    pub services: Vec<DatapathService>,
     /// [`skep_wire::steer::ROWS`] rows of each service, by its id; shared, since
     /// they are many and seldom change.
     pub rows: BTreeMap<u16, Arc<Vec<Row>>>,
     /// Nodes, by index.
-    pub nodes: BTreeMap<NodeIndex, Node>,
+    pub nodes: BTreeMap<NodeIndex, DatapathNode>,
     /// Machines of the cluster, by source of their frames.
     pub steerers: BTreeMap<Mac, Steerer>,
     /// Loads of nodes, by service and node.
-    pub loads: BTreeMap<(u16, NodeIndex), NodeLoad>,
+    pub loads: BTreeMap<(u16, NodeIndex), LoadEntry>,
     /// Flows that nodes were given, ever, by service and node.
     pub assigned: BTreeMap<(u16, NodeIndex), u64>,
     /// Owners of flows.
     pub flows: BTreeMap<FlowKey, FlowEntry>,
     /// Networks that are let in or kept out; the longest that fits counts.
-    pub networks: Vec<(Network, Admission)>,
+    pub networks: Vec<(Network, NetworkAccess)>,
     /// New flows of each source; of IPv6 the first 64 bits.
     pub sources: BTreeMap<Ipv6Addr, Rate>,
     /// New flows of all.
@@ -81,7 +81,7 @@ pub enum Steerer {
 
 /// A node's share and load within one service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NodeLoad {
+pub struct LoadEntry {
     /// What the node reported.
     pub reported: u64,
     /// Flows assigned when it did.
@@ -117,7 +117,7 @@ pub struct FlowEntry {
 
 /// Whether a network's clients are let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
+pub enum NetworkAccess {
     /// They are.
     Allow,
     /// They are not.

@@ -7,13 +7,14 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use skep_wire::steer::{
-    Measure, NO_NODE, Node, NodeIndex, NodeState, Protocol, ROW_NODES, ROWS, Row, Service, Verdict,
+    DatapathNode, DatapathService, ForwardingState, Measure, NO_NODE, NodeIndex, Protocol,
+    ROW_NODES, ROWS, Row, Verdict,
 };
 
 use crate::limits::WINDOW_NS;
 use crate::{
-    Action, FlowKey, Mac, NodeLoad, Outcome, Settings, Steerer, Tables, hand_on, internet_checksum,
-    row_of, steer,
+    FlowKey, LoadEntry, Mac, Outcome, PacketAction, Settings, Steerer, Tables, hand_on,
+    internet_checksum, row_of, steer,
 };
 
 const VIP: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 80);
@@ -43,17 +44,24 @@ fn tables(nodes: NodeIndex, measure: Measure, choices: u8, rows: Vec<Row>) -> Ta
         ..Tables::default()
     };
     for index in 0..nodes {
-        let (mac, state) = (mac(index), NodeState::Up);
-        let node = Node { index, mac, device_index: 3, mtu: 1400, state, is_local: false };
+        let (mac, state) = (mac(index), ForwardingState::Up);
+        let node = DatapathNode { index, mac, device_index: 3, mtu: 1400, state, is_local: false };
         tables.nodes.insert(index, node);
         tables.steerers.insert(mac, Steerer::Node);
-        tables.loads.insert((0, index), NodeLoad { weight: 1, ..NodeLoad::default() });
+        tables.loads.insert((0, index), LoadEntry { weight: 1, ..LoadEntry::default() });
     }
     let rows = std::sync::Arc::new(rows);
     for (id, ip) in [(0, IpAddr::from(VIP)), (1, IpAddr::from(VIP6))] {
         let address = SocketAddr::new(ip, 80);
         let (protocol, by_address) = (Protocol::Tcp, false);
-        tables.services.push(Service { id, address, protocol, choices, measure, by_address });
+        tables.services.push(DatapathService {
+            id,
+            address,
+            protocol,
+            choices,
+            measure,
+            by_address,
+        });
         tables.rows.insert(id, rows.clone());
     }
     tables
@@ -231,7 +239,7 @@ fn too_big_tells_the_sender_and_checks() {
     let mut tables = tables(1, Measure::First, 1, vec![row(&[0]); ROWS]);
     let outcome = steer(&mut tables, 0, &frame_of(CLIENT, 9, ACK, 1400));
     assert_eq!(outcome.verdict, Verdict::AnswerTooBig);
-    assert_eq!(outcome.action, Action::Transmit { device_index: 3 });
+    assert_eq!(outcome.action, PacketAction::Transmit { device_index: 3 });
     let answer = &outcome.frame;
     assert_eq!(answer[..12], [ROUTER, OWN].concat());
     assert_eq!(internet_checksum(&[&answer[IP_AT..IP_AT + 20]]), 0);
@@ -283,7 +291,7 @@ fn walk_by(
 fn second_chances_find_the_owner_wherever_they_begin() {
     let nodes = [4, 2, 7, 0, 5];
     let mut tables = tables(8, Measure::First, 1, vec![row(&nodes); ROWS]);
-    tables.nodes.get_mut(&2).unwrap().state = NodeState::Draining;
+    tables.nodes.get_mut(&2).unwrap().state = ForwardingState::Draining;
     for first in 0..8 {
         for owner in nodes {
             let (found, verdict, hops) = walk(&tables, first, owner);
@@ -295,7 +303,7 @@ fn second_chances_find_the_owner_wherever_they_begin() {
         assert!(nobody.2 <= nodes.len());
     }
     // A node that is down is passed over.
-    tables.nodes.get_mut(&7).unwrap().state = NodeState::Down;
+    tables.nodes.get_mut(&7).unwrap().state = ForwardingState::Down;
     assert_eq!(walk(&tables, 4, 5).0, 5);
 }
 

@@ -5,9 +5,10 @@
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use skep_steer::{Admission, FlowEntry, FlowKey, NodeLoad, Rate, Steerer, Tables};
+use skep_steer::{FlowEntry, FlowKey, LoadEntry, NetworkAccess, Rate, Steerer, Tables};
 use skep_wire::steer::{
-    Count, Flow, Measure, NODES_MAX, Node, NodeState, Protocol, ROWS, Row, Service,
+    Count, DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Protocol,
+    ROWS, Row,
 };
 
 /// An entry of a map.
@@ -89,8 +90,8 @@ fn dispatcher_entries(tables: &Tables) -> Vec<Entry> {
         let bits = u32::from(network.prefix_bits) + more_bits;
         let key = [&bits.to_ne_bytes()[..], &address.octets()].concat();
         let value: u32 = match admission {
-            Admission::Allow => 1,
-            Admission::Deny => 2,
+            NetworkAccess::Allow => 1,
+            NetworkAccess::Deny => 2,
         };
         entries.push(entry("networks", key, value.to_ne_bytes()));
     }
@@ -140,7 +141,7 @@ fn settings(tables: &Tables) -> Vec<u8> {
     .concat()
 }
 
-fn service_key(service: &Service) -> Vec<u8> {
+fn service_key(service: &DatapathService) -> Vec<u8> {
     let vip: Ipv6Addr = match service.address.ip() {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
@@ -152,7 +153,7 @@ fn service_key(service: &Service) -> Vec<u8> {
     [&vip.octets()[..], &service.address.port().to_be_bytes(), &[protocol, 0]].concat()
 }
 
-fn service_value(service: &Service) -> Vec<u8> {
+fn service_value(service: &DatapathService) -> Vec<u8> {
     let measure = match service.measure {
         Measure::First => 0,
         Measure::Turns => 1,
@@ -170,11 +171,11 @@ pub fn row(row: &Row) -> [u8; 16] {
     bytes
 }
 
-fn node(node: &Node) -> Vec<u8> {
+fn node(node: &DatapathNode) -> Vec<u8> {
     let state = match node.state {
-        NodeState::Down => 0,
-        NodeState::Draining => 1,
-        NodeState::Up => 2,
+        ForwardingState::Down => 0,
+        ForwardingState::Draining => 1,
+        ForwardingState::Up => 2,
     };
     [
         &node.mac[..],
@@ -193,7 +194,7 @@ fn steerer_value(steerer: Steerer) -> u32 {
     }
 }
 
-fn load(load: &NodeLoad) -> Vec<u8> {
+fn load(load: &LoadEntry) -> Vec<u8> {
     [
         &load.reported.to_ne_bytes()[..],
         &load.assigned_at_report.to_ne_bytes(),

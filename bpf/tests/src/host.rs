@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
-use skep_steer::{Action, Counters, Outcome, Tables};
+use skep_steer::{Counters, Outcome, PacketAction, Tables};
 use skep_wire::steer::{NO_NODE, ROW_NODES, ROWS, Row, Verdict};
 
 use crate::encode::{
@@ -106,14 +106,14 @@ impl Host {
     fn receive(&mut self) -> Result<Outcome> {
         let verdict = self.take_number()?;
         let action = match self.take_number()? {
-            0 => Action::Pass,
-            1 => Action::Drop,
-            2 => Action::Transmit { device_index: 0 },
+            0 => PacketAction::Pass,
+            1 => PacketAction::Drop,
+            2 => PacketAction::Transmit { device_index: 0 },
             other => bail!("an action {other}"),
         };
         let device_index = self.take_number()?;
         let action = match action {
-            Action::Transmit { .. } => Action::Transmit { device_index },
+            PacketAction::Transmit { .. } => PacketAction::Transmit { device_index },
             other => other,
         };
         let verdict = verdict_of(verdict)?;

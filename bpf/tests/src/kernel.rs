@@ -14,7 +14,7 @@ use aya::maps::{Array, HashMap, LpmTrie, MapData, PerCpuArray, PerCpuValues, lpm
 use aya::programs::{SchedClassifier, TestRun, TestRunOptions, TestRunResult, Xdp};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
-use skep_steer::{Action, Counters, Outcome, Tables};
+use skep_steer::{Counters, Outcome, PacketAction, Tables};
 use skep_wire::steer::{Count, NO_NODE, NODES_MAX, ROW_NODES, ROWS, Row, SERVICES_MAX, Verdict};
 
 use crate::encode::{
@@ -295,16 +295,16 @@ impl Kernel {
         Ok(())
     }
 
-    fn action(&self, return_value: u32, frame: &[u8]) -> Result<Action> {
+    fn action(&self, return_value: u32, frame: &[u8]) -> Result<PacketAction> {
         // aya gives what the program returned, -1 as the largest number.
         Ok(match (self.object, return_value) {
             (Object::DispatchXdp, 2) | (Object::DispatchTc | Object::Node, u32::MAX) => {
-                Action::Pass
+                PacketAction::Pass
             }
-            (Object::DispatchXdp, 1) | (Object::DispatchTc | Object::Node, 2) => Action::Drop,
-            (Object::DispatchXdp, 3) => Action::Transmit { device_index: OWN_DEVICE },
-            (Object::DispatchXdp, 4) => Action::Transmit { device_index: OTHER_DEVICE },
-            (Object::DispatchTc | Object::Node, 7) => Action::Transmit { device_index: 0 },
+            (Object::DispatchXdp, 1) | (Object::DispatchTc | Object::Node, 2) => PacketAction::Drop,
+            (Object::DispatchXdp, 3) => PacketAction::Transmit { device_index: OWN_DEVICE },
+            (Object::DispatchXdp, 4) => PacketAction::Transmit { device_index: OTHER_DEVICE },
+            (Object::DispatchTc | Object::Node, 7) => PacketAction::Transmit { device_index: 0 },
             (object, other) => bail!("{object:?} returned {other} for {frame:02x?}"),
         })
     }

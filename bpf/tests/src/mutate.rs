@@ -1,7 +1,7 @@
 //! Packets that nobody would think of: named ones with a few changes, and now
 //! and then bytes of no plan at all. All follows from a seed.
 
-use skep_steer::{Admission, Tables};
+use skep_steer::{NetworkAccess, Tables};
 use skep_units::Rng;
 use skep_wire::steer::Network;
 
@@ -48,7 +48,8 @@ impl Mutator {
             for address in [CLIENT.into(), CLIENT6.into()] {
                 let bits = if CLIENT == address { 32 } else { 128 };
                 let prefix_bits = self.rng.below(bits + 1) as u8;
-                let admission = if self.chance(3) { Admission::Deny } else { Admission::Allow };
+                let admission =
+                    if self.chance(3) { NetworkAccess::Deny } else { NetworkAccess::Allow };
                 tables.networks.push((Network { address, prefix_bits }, admission));
             }
         }

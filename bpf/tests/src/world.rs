@@ -4,9 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use skep_steer::{Mac, NodeLoad, Settings, Steerer, Tables};
+use skep_steer::{LoadEntry, Mac, Settings, Steerer, Tables};
 use skep_wire::steer::{
-    Measure, NO_NODE, Node, NodeIndex, NodeState, Protocol, ROW_NODES, ROWS, Row, Service,
+    DatapathNode, DatapathService, ForwardingState, Measure, NO_NODE, NodeIndex, Protocol,
+    ROW_NODES, ROWS, Row,
 };
 
 /// This machine.
@@ -99,7 +100,7 @@ pub fn world() -> Tables {
     add_services(&mut tables);
     for (weight, index) in [(1, FIRST), (3, SECOND), (1, FAR), (2, THIRD)] {
         for id in 0..tables.services.len() as u16 {
-            let load = NodeLoad { weight, reported: 5, ..NodeLoad::default() };
+            let load = LoadEntry { weight, reported: 5, ..LoadEntry::default() };
             tables.loads.insert((id, index), load);
         }
     }
@@ -111,16 +112,16 @@ pub fn node_mac(index: NodeIndex) -> Mac {
     [2, 0, 0, 1, 0, index as u8]
 }
 
-fn node(index: NodeIndex) -> Node {
-    Node {
+fn node(index: NodeIndex) -> DatapathNode {
+    DatapathNode {
         index,
         mac: node_mac(index),
         device_index: if index == FAR { OTHER_DEVICE } else { OWN_DEVICE },
         mtu: if index == NARROW { NARROW_MTU } else { 1500 },
         state: match index {
-            DRAINING => NodeState::Draining,
-            DOWN => NodeState::Down,
-            _ => NodeState::Up,
+            DRAINING => ForwardingState::Draining,
+            DOWN => ForwardingState::Down,
+            _ => ForwardingState::Up,
         },
         is_local: index == LOCAL,
     }
@@ -166,7 +167,14 @@ fn add(
 ) {
     let id = tables.services.len() as u16;
     let address = SocketAddr::new(vip, port);
-    tables.services.push(Service { id, address, protocol, choices, measure, by_address: false });
+    tables.services.push(DatapathService {
+        id,
+        address,
+        protocol,
+        choices,
+        measure,
+        by_address: false,
+    });
     tables.rows.insert(id, Arc::new(rows(nodes, measure)));
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use skep_config::{Dispatch, POLICY_NAMES};
+use skep_config::{DispatchMode, POLICY_NAMES};
 use skep_console::PURGE_MS_MAX;
 use skep_units::WEIGHT_MAX;
 
@@ -21,15 +21,15 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Serve a directory: one node, no config file
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Run a whole cluster on this machine, until Ctrl-C
-    Up(Up),
+    Up(UpArgs),
     /// Run what a config file says: the daemon
-    Run(Run),
+    Run(RunArgs),
     /// Show a cluster: services, nodes, their state and load
-    Status(Status),
+    Status(StatusArgs),
     /// Watch a cluster live
-    Top(Top),
+    Top(TopArgs),
     /// List, drain, resume, add, remove and weigh nodes
     #[command(subcommand)]
     Node(NodeCommand),
@@ -37,19 +37,19 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Service(ServiceCommand),
     /// Have all nodes get anew what they keep of URLs, prefixes or tags
-    Purge(Purge),
+    Purge(PurgeArgs),
     /// Make a process read its config file again
-    Reload(Reload),
+    Reload(ReloadArgs),
     /// Check, show or explain config files
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Hold the privileges of a process in direct dispatch; `skep run` starts it
-    Netguard(Netguard),
+    Netguard(NetguardArgs),
 }
 
 /// Serve a directory: one node, no config file
 #[derive(Args, Debug)]
-pub struct Serve {
+pub struct ServeArgs {
     /// Directory to serve
     pub dir: PathBuf,
     /// Address to listen on; port 0 takes a free one
@@ -76,7 +76,7 @@ pub struct Serve {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Up {
+pub(crate) struct UpArgs {
     /// Directory to serve
     pub(crate) dir: PathBuf,
     /// Number of nodes
@@ -86,7 +86,7 @@ pub(crate) struct Up {
     /// How a request gets to a node: proxy, redirect, or direct (needs root:
     /// machines are network namespaces)
     #[arg(long, value_name = "MODE", default_value = "proxy", value_parser = dispatch)]
-    pub(crate) dispatch: Dispatch,
+    pub(crate) dispatch: DispatchMode,
     /// How the node is chosen
     #[arg(long, value_name = "NAME", default_value = "round-robin",
           value_parser = PossibleValuesParser::new(POLICY_NAMES))]
@@ -148,7 +148,7 @@ pub(crate) struct Target {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Status {
+pub(crate) struct StatusArgs {
     /// Print what the API says, as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -157,7 +157,7 @@ pub(crate) struct Status {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// Time from one look to the next, such as 1s or 500ms
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     pub(crate) interval: u64,
@@ -181,7 +181,7 @@ pub(crate) enum SortBy {
 #[derive(Debug, Subcommand)]
 pub(crate) enum NodeCommand {
     /// List the nodes
-    List(Status),
+    List(StatusArgs),
     /// Give a node no new requests; those in work end
     Drain {
         #[command(flatten)]
@@ -252,7 +252,7 @@ pub(crate) struct OneNode {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ServiceCommand {
     /// List the services
-    List(Status),
+    List(StatusArgs),
     /// Change how a service's nodes are chosen, from the next request on
     Policy {
         /// Name of the service
@@ -269,7 +269,7 @@ pub(crate) enum ServiceCommand {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Purge {
+pub(crate) struct PurgeArgs {
     /// What: /PATH, http://HOST/PATH, /PREFIX* for all that begins so, or
     /// tag:NAME for what its origin has marked (Surrogate-Key, Cache-Tag)
     #[arg(value_name = "WHAT", required = true, num_args = 1..=PURGES_MAX, value_parser = purge)]
@@ -285,7 +285,7 @@ pub(crate) struct Purge {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Reload {
+pub(crate) struct ReloadArgs {
     /// Print what the API says, as JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -295,7 +295,7 @@ pub(crate) struct Reload {
 
 /// Run what a config file says: the daemon
 #[derive(Args, Debug)]
-pub struct Run {
+pub struct RunArgs {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
@@ -310,7 +310,7 @@ pub struct Run {
 
 /// Hold the privileges of a process in direct dispatch; `skep run` starts it
 #[derive(Args, Debug)]
-pub struct Netguard {
+pub struct NetguardArgs {
     /// Config file of the cluster
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
@@ -388,13 +388,14 @@ fn purge_time(text: &str) -> Result<u64, String> {
     }
 }
 
-fn dispatch(text: &str) -> Result<Dispatch, String> {
-    match Dispatch::from_word(text) {
+fn dispatch(text: &str) -> Result<DispatchMode, String> {
+    match DispatchMode::from_word(text) {
         Some(dispatch) => Ok(dispatch),
-        None if Dispatch::WORDS_LATER.contains(&text) => {
-            Err(format!("{text} is not in this version; there are: {}", Dispatch::WORDS.join(", ")))
-        }
-        None => Err(format!("expected one of: {}", Dispatch::WORDS.join(", "))),
+        None if DispatchMode::WORDS_LATER.contains(&text) => Err(format!(
+            "{text} is not in this version; there are: {}",
+            DispatchMode::WORDS.join(", ")
+        )),
+        None => Err(format!("expected one of: {}", DispatchMode::WORDS.join(", "))),
     }
 }
 

@@ -20,7 +20,7 @@ mod up;
 
 use clap::Parser;
 
-pub use arguments::{Netguard, Run, Serve};
+pub use arguments::{NetguardArgs, RunArgs, ServeArgs};
 pub use config_file::load as load_config;
 pub use options::check as check_options;
 pub use program::this_program;
@@ -32,11 +32,11 @@ use arguments::{Cli, Command};
 #[derive(Debug)]
 pub enum Job {
     /// One node, without a config file.
-    Serve(Serve),
+    Serve(ServeArgs),
     /// What a config file says.
-    Run(Run),
+    Run(RunArgs),
     /// The holder of a daemon's privileges.
-    Netguard(Netguard),
+    Netguard(NetguardArgs),
 }
 
 /// Does what was typed, or says which process it asks for. What makes no sense ends

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use skep_config::Config;
-use skep_console::{Client, ClientError, ProcessStatus, Role, Token};
+use skep_console::{ApiClient, ApiClientError, ProcessStatus, Role, Token};
 
 use crate::arguments::Target;
 use crate::config_file::load;
@@ -19,7 +19,7 @@ const SOCKETS_MAX: usize = 256;
 
 /// A process that answers.
 pub(crate) struct Found {
-    pub(crate) client: Client,
+    pub(crate) client: ApiClient,
     pub(crate) status: ProcessStatus,
 }
 
@@ -34,20 +34,20 @@ impl Target {
 
     fn look(&self, search: &mut Search) -> anyhow::Result<Option<Found>> {
         if let Some(socket) = &self.socket {
-            return search.ask(Client::socket(socket));
+            return search.ask(ApiClient::socket(socket));
         }
         if let Some(url) = &self.api {
-            return search.ask(Client::tcp(url, self.token()?)?);
+            return search.ask(ApiClient::tcp(url, self.token()?)?);
         }
         if let Some(file) = &self.config {
             return self.look_by_config(&load(file)?, search);
         }
         if let Some(socket) = std::env::var_os(VARIABLE).filter(|socket| !socket.is_empty()) {
-            return search.ask(Client::socket(Path::new(&socket)));
+            return search.ask(ApiClient::socket(Path::new(&socket)));
         }
         for folder in up::running_clusters() {
             let socket = up::state_of(&folder).join(format!("{}.sock", up::DISPATCHER));
-            if let Some(found) = search.ask(Client::socket(&socket))? {
+            if let Some(found) = search.ask(ApiClient::socket(&socket))? {
                 return Ok(Some(found));
             }
         }
@@ -67,7 +67,7 @@ impl Target {
         sockets.push(config.socket_of(&config.cluster));
         sockets.dedup();
         for socket in sockets.iter().filter(|socket| socket.exists()) {
-            if let Some(found) = search.ask(Client::socket(socket))? {
+            if let Some(found) = search.ask(ApiClient::socket(socket))? {
                 return Ok(Some(found));
             }
         }
@@ -76,7 +76,7 @@ impl Target {
         };
         let own = config.admin.token_file.as_deref().map(Token::read).transpose();
         let token = if self.token_file.is_some() { self.token()? } else { own? };
-        search.ask(Client::tcp(&format!("http://{address}"), token)?)
+        search.ask(ApiClient::tcp(&format!("http://{address}"), token)?)
     }
 
     fn token(&self) -> anyhow::Result<Option<Token>> {
@@ -95,7 +95,7 @@ struct Search {
 
 impl Search {
     /// Asks one process; an error is one that ends the search.
-    fn ask(&mut self, client: Client) -> anyhow::Result<Option<Found>> {
+    fn ask(&mut self, client: ApiClient) -> anyhow::Result<Option<Found>> {
         match client.status() {
             Ok(status) => {
                 let is_dispatcher = status.roles.contains(&Role::Dispatcher);
@@ -106,7 +106,7 @@ impl Search {
                 self.second_best.get_or_insert(found);
                 Ok(None)
             }
-            Err(error @ ClientError::NoAnswer { .. }) => {
+            Err(error @ ApiClientError::NoAnswer { .. }) => {
                 self.tried.push(error.to_string());
                 Ok(None)
             }
@@ -128,7 +128,7 @@ impl Search {
             self.tried.push(format!("no socket in {}", folder.display()));
         }
         for socket in sockets {
-            if let Some(found) = self.ask(Client::socket(&socket))? {
+            if let Some(found) = self.ask(ApiClient::socket(&socket))? {
                 return Ok(Some(found));
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use skep_config::Config;
 use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
-use skep_directory::{Counters, MemberView};
+use skep_directory::{CacheMemberView, CoordinatorCounters};
 use skep_dispatcher::{CacheView, Coordination, OnLoad, OnTerm};
 use skep_node::{ClusterParts, Node};
 use skep_peer::stream::{StreamCount, StreamCounts};
@@ -136,7 +136,7 @@ impl ClusterCache {
     }
 }
 
-fn answers(counters: &Counters) -> [(&'static str, u64); 9] {
+fn answers(counters: &CoordinatorCounters) -> [(&'static str, u64); 9] {
     [
         ("have", counters.have),
         ("busy", counters.busy),
@@ -150,7 +150,7 @@ fn answers(counters: &Counters) -> [(&'static str, u64); 9] {
     ]
 }
 
-fn cache_node(member: &MemberView) -> CacheNode {
+fn cache_node(member: &CacheMemberView) -> CacheNode {
     CacheNode {
         name: member.name.to_string(),
         address: member.address.to_string(),

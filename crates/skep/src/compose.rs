@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use arc_swap::ArcSwap;
 use skep_cli::{Signals, Wish, announce};
-use skep_config::{Config, Dispatch};
+use skep_config::{Config, DispatchMode};
 use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
 use skep_engine::{Context, Engine};
 use skep_node::Node;
 use skep_serve::{
-    Admission, ListenerGroup, Service, Worker, WorkerHandle, Workers, accept_loop, bind,
+    Admission, ConnectionHandler, ListenerGroup, Worker, WorkerHandle, Workers, accept_loop, bind,
 };
 use skep_telemetry::{AccessLog, Registry};
 use skep_wire::seal::Key;
@@ -226,7 +226,7 @@ fn doors(
         node_addresses(config, roles, direct_dispatch).into_iter().map(|it| (Door::Node, it));
     let services = config.services.iter().enumerate().filter(|_| roles.services);
     // In direct dispatch packets pass by here without being seen.
-    let own = services.filter(|(_, service)| service.dispatch != Dispatch::Direct);
+    let own = services.filter(|(_, service)| service.dispatch != DispatchMode::Direct);
     let of_services = own.flat_map(|(index, service)| {
         service.listen.iter().map(move |&address| (Door::Service(index), address))
     });
@@ -309,7 +309,7 @@ fn serve(running: &Running, workers: &Workers, responders: Vec<(Responder, Liste
     }
 }
 
-fn listen_for<S: Service>(
+fn listen_for<S: ConnectionHandler>(
     worker: &Rc<Worker>,
     socket: std::net::TcpListener,
     service: Rc<S>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use skep_cluster::MembershipError;
-use skep_config::{Config, Dispatch};
+use skep_config::{Config, DispatchMode};
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
     NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, Purged, Role, ServiceStatus,
@@ -88,7 +88,7 @@ impl Control for Management {
         // Packets are steered by a copy of what was just changed.
         let is_steered = |dispatcher: &Arc<Dispatcher>| {
             let status = dispatcher.status();
-            status.dispatch == Dispatch::Direct.word()
+            status.dispatch == DispatchMode::Direct.word()
                 && service.is_none_or(|service| status.name == service)
                 && status.nodes.iter().any(|node| node.name == name)
         };
@@ -171,7 +171,7 @@ impl Management {
         &self,
         service: Option<&str>,
         name: &str,
-        job: impl Fn(&Dispatcher) -> Result<(), skep_dispatcher::ControlError>,
+        job: impl Fn(&Dispatcher) -> Result<(), skep_dispatcher::ServiceControlError>,
     ) -> Result<(), ControlError> {
         if let Some(service) = service {
             return job(self.service(service)?).map_err(refusal);
@@ -209,12 +209,14 @@ fn no_dispatcher() -> ControlError {
     ControlError::NotFound { what, did_you_mean: None }
 }
 
-fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
-    use skep_dispatcher::ControlError as Theirs;
+fn refusal(error: skep_dispatcher::ServiceControlError) -> ControlError {
+    use skep_dispatcher::ServiceControlError;
     let what = error.to_string();
     match error {
-        Theirs::UnknownNode { did_you_mean, .. } => ControlError::NotFound { what, did_you_mean },
-        Theirs::Refused(error) => match error {
+        ServiceControlError::UnknownNode { did_you_mean, .. } => {
+            ControlError::NotFound { what, did_you_mean }
+        }
+        ServiceControlError::Refused(error) => match error {
             MembershipError::DuplicateName(_)
             | MembershipError::DuplicateAddress { .. }
             | MembershipError::TooManyNodes
@@ -224,20 +226,23 @@ fn refusal(error: skep_dispatcher::ControlError) -> ControlError {
                 ControlError::Invalid { what, did_you_mean: None }
             }
         },
-        Theirs::UnknownPolicy(unknown) => {
+        ServiceControlError::UnknownPolicy(unknown) => {
             let did_you_mean = unknown.did_you_mean.map(str::to_owned);
             ControlError::Invalid { what, did_you_mean }
         }
-        Theirs::BadPublicAddress(_)
-        | Theirs::BadAddress(_)
-        | Theirs::PolicyReadsRequests { .. } => ControlError::Invalid { what, did_you_mean: None },
+        ServiceControlError::BadPublicAddress(_)
+        | ServiceControlError::BadAddress(_)
+        | ServiceControlError::PolicyReadsRequests { .. } => {
+            ControlError::Invalid { what, did_you_mean: None }
+        }
     }
 }
 
 fn local_node(running: &Running, config: &Config, snapshot: &Snapshot) -> Option<NodeLocalStatus> {
     let node = running.parts.node.as_ref()?;
     let stats = node.store_stats();
-    let site = |site: &skep_config::Site| site.hosts.first().map_or("*", String::as_str).to_owned();
+    let site =
+        |site: &skep_config::SiteConfig| site.hosts.first().map_or("*", String::as_str).to_owned();
     Some(NodeLocalStatus {
         // A process that is a dispatcher as well lists its services first.
         address: *running.addresses.last()?,

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use skep_config::{AccessLog, Config};
+use skep_config::{AccessLogTarget, Config};
 use skep_guard::access::{self, Closed, Need};
 use skep_guard::{User, confine, privileges};
 use skep_peer::Raised;
@@ -49,7 +49,7 @@ pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Clos
 /// What would only fail later, or at the first reload, fails the start.
 fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(), Box<Closed>> {
     check_sites(config, roles)?;
-    if let AccessLog::File(path) = &config.log.access {
+    if let AccessLogTarget::File(path) = &config.log.access {
         access::check("the access log", path, Need::Write)?;
     }
     let Some(file) = file else { return Ok(()) };
@@ -68,7 +68,7 @@ fn confine_to(config: &Config, roles: &Roles) {
     let socket = config.socket_of(&roles.name);
     let mut writable = vec![config.state_dir.as_path()];
     writable.extend(socket.parent());
-    if let AccessLog::File(path) = &config.log.access {
+    if let AccessLogTarget::File(path) = &config.log.access {
         writable.extend(path.parent());
     }
     for confined in

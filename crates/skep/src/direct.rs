@@ -11,9 +11,9 @@ use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
-use skep_dispatcher::{Direct, DirectParts, Dispatcher, Loads, OnTerm};
+use skep_dispatcher::{Direct, DirectParts, Dispatcher, NodeLoads, OnTerm};
 use skep_telemetry::Registry;
-use skep_wire::guard::{Counters, Order};
+use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
@@ -37,7 +37,7 @@ pub(crate) struct Reports {
     /// Says what the node of this process has to do, if it has one.
     pub(crate) load: Option<LoadSource>,
     /// Told what nodes have to do.
-    pub(crate) loads: Arc<Loads>,
+    pub(crate) loads: Arc<NodeLoads>,
     /// Told who is active.
     pub(crate) on_term: OnTerm,
 }
@@ -84,7 +84,7 @@ impl DirectDispatch {
         if self.guardian.is_none() {
             return Vec::new();
         }
-        let is_behind = |service: &&skep_config::Service| {
+        let is_behind = |service: &&skep_config::ServiceConfig| {
             config.nodes_of(service).any(|(_, node)| Some(&node.name) == roles.node.as_ref())
         };
         let services = config.direct_services().map(|(_, service)| service).filter(is_behind);
@@ -262,7 +262,7 @@ fn register_store(registry: &Registry, direct: &Arc<Direct>) {
 
 fn register_packets(
     registry: &Registry,
-    counters: impl Fn() -> Arc<Counters> + Send + Sync + 'static,
+    counters: impl Fn() -> Arc<PacketCounters> + Send + Sync + 'static,
 ) {
     let help = "Packets by what became of them since the program was loaded.";
     let sample = |(verdict, count): &(Verdict, Count)| {
@@ -288,7 +288,7 @@ pub(crate) fn register_datagrams(
 }
 
 /// Fates that some packet met.
-fn packets(counters: &Counters) -> Vec<PacketCount> {
+fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     let met = counters.verdicts.iter().filter(|(_, count)| count.packets > 0);
     let count = |(verdict, count): &(Verdict, Count)| PacketCount {
         verdict: verdict.name().to_owned(),

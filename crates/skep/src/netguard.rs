@@ -4,13 +4,13 @@ use std::os::unix::net::UnixStream;
 
 use anyhow::{Context, bail};
 use rustix::process::Signal;
-use skep_cli::{Netguard, announce, load_config};
-use skep_netguard::{Netguard as Guard, socket_of};
+use skep_cli::{NetguardArgs, announce, load_config};
+use skep_netguard::{Netguard, socket_of};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logging;
 
-pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
+pub(crate) fn run(args: &NetguardArgs) -> anyhow::Result<()> {
     match take_orders(args) {
         // Whoever holds the leash says it.
         #[expect(clippy::disallowed_methods, reason = "all that it had is dropped already")]
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Netguard) -> anyhow::Result<()> {
     }
 }
 
-fn take_orders(args: &Netguard) -> anyhow::Result<()> {
+fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     let config = load_config(&args.config)?;
     logging::start(config.log.level);
     let socket = socket_of(&config, &args.name);
@@ -31,9 +31,9 @@ fn take_orders(args: &Netguard) -> anyhow::Result<()> {
         if skep_guard::Guard::connect(&socket).is_ok() || UnixStream::connect(daemon).is_ok() {
             bail!("{} runs on this machine: stop it first, then clear", args.name);
         }
-        return Ok(Guard::new(&config, &args.config, &args.name)?.clear()?);
+        return Ok(Netguard::new(&config, &args.config, &args.name)?.clear()?);
     }
-    let guard = Guard::at_socket(&config, &args.config, &args.name)?;
+    let guard = Netguard::at_socket(&config, &args.config, &args.name)?;
     if args.leashed {
         end_with_stdin()?;
         // Whoever holds the leash ends first, and has orders until then.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use skep_agent::{Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
-use skep_dispatcher::{Dispatcher, LoadReceiver, Loads, OnLoad, OnTerm, register_reports};
+use skep_dispatcher::{Dispatcher, LoadReceiver, NodeLoads, OnLoad, OnTerm, register_reports};
 use skep_node::Node;
 use skep_telemetry::Registry;
 use skep_wire::message::Name;
@@ -21,7 +21,7 @@ use crate::roles::Roles;
 /// See the module.
 pub(crate) struct Reporting {
     /// What was heard here.
-    loads: Arc<Loads>,
+    loads: Arc<NodeLoads>,
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Reporting {
 impl Reporting {
     /// Hears nobody yet; `dispatchers` and `on_load` will be told of what is heard.
     pub(crate) fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Self {
-        Self { loads: Loads::new(config, dispatchers, on_load), receiver: None, reporter: None }
+        Self { loads: NodeLoads::new(config, dispatchers, on_load), receiver: None, reporter: None }
     }
 
     /// What goes with heartbeats, or comes of them.

@@ -1,6 +1,6 @@
 //! What a process is of its cluster.
 
-use skep_config::{Config, Dispatcher, Node};
+use skep_config::{Config, DispatcherConfig, NodeConfig};
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -15,12 +15,12 @@ pub(crate) struct Roles {
 
 impl Roles {
     /// The node of the config that this process is.
-    pub(crate) fn own_node<'a>(&self, config: &'a Config) -> Option<&'a Node> {
+    pub(crate) fn own_node<'a>(&self, config: &'a Config) -> Option<&'a NodeConfig> {
         config.node(self.node.as_deref()?)
     }
 
     /// The dispatcher of the config that this process is.
-    pub(crate) fn own_dispatcher<'a>(&self, config: &'a Config) -> Option<&'a Dispatcher> {
+    pub(crate) fn own_dispatcher<'a>(&self, config: &'a Config) -> Option<&'a DispatcherConfig> {
         config.dispatcher(&self.name).filter(|_| self.services)
     }
 }

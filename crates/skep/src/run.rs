@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 use rustix::process::Signal;
-use skep_cli::{Run, load_config};
+use skep_cli::{RunArgs, load_config};
 use skep_config::Config;
 
 use crate::compose::Process;
@@ -10,7 +10,7 @@ use crate::logging;
 use crate::roles::Roles;
 use crate::running::Running;
 
-pub(crate) fn run(args: &Run) -> anyhow::Result<()> {
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let config = load_config(&args.config)?;
     let roles = roles(&config, args)?;
     logging::start(config.log.level);
@@ -46,7 +46,7 @@ fn end_with_stdin() -> anyhow::Result<()> {
 }
 
 /// What this process is: the one named, or everything in the file.
-fn roles(config: &Config, args: &Run) -> anyhow::Result<Roles> {
+fn roles(config: &Config, args: &RunArgs) -> anyhow::Result<Roles> {
     let Some(name) = &args.name else {
         return match config.nodes.as_slice() {
             [] => Ok(Roles { name: config.cluster.clone(), node: None, services: true }),

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use skep_cli::load_config;
 use skep_config::Config;
 use skep_dispatcher::Dispatcher;
-use skep_engine::Settings;
+use skep_engine::EngineSettings;
 use skep_node::Node;
 use skep_telemetry::{CoreCounters, Counter, LogHandle, Registry};
 
@@ -35,7 +35,7 @@ pub(crate) struct Parts {
 /// What every worker has a share in.
 #[derive(Clone)]
 pub(crate) struct Shared {
-    pub(crate) settings: Arc<ArcSwap<Settings>>,
+    pub(crate) settings: Arc<ArcSwap<EngineSettings>>,
     pub(crate) admissions: Admissions,
     pub(crate) registry: Arc<Registry>,
     pub(crate) log: LogHandle,

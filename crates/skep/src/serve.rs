@@ -1,8 +1,8 @@
 //! `skep serve DIR`: one node, no config file.
 
 use anyhow::Context;
-use skep_cli::{Serve, check_options};
-use skep_config::{AccessLog, Config, Node, Site};
+use skep_cli::{ServeArgs, check_options};
+use skep_config::{AccessLogTarget, Config, NodeConfig, SiteConfig};
 
 use crate::compose::Process;
 use crate::logging;
@@ -18,26 +18,30 @@ const OPTIONS: &[(&str, &str)] = &[
     ("node.address", "--listen"),
 ];
 
-pub(crate) fn serve(args: Serve) -> anyhow::Result<()> {
+pub(crate) fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let mut config = Config::default();
     config.machine.threads = args.threads;
     config.machine.user = args.user;
     config.cache.size_bytes_max = args.cache_size;
     config.admin.listen = None;
     config.log.access = match args.access_log.as_str() {
-        "off" => AccessLog::Off,
-        "-" => AccessLog::Stdout,
-        path => AccessLog::File(path.into()),
+        "off" => AccessLogTarget::Off,
+        "-" => AccessLogTarget::Stdout,
+        path => AccessLogTarget::File(path.into()),
     };
     let root = std::path::absolute(&args.dir)
         .with_context(|| format!("cannot serve {}", args.dir.display()))?;
-    config.sites.push(Site {
+    config.sites.push(SiteConfig {
         root: Some(root),
         listing: args.listing,
         spa_fallback: args.spa,
-        ..Site::default()
+        ..SiteConfig::default()
     });
-    config.nodes.push(Node { name: "local".into(), address: args.listen, ..Node::default() });
+    config.nodes.push(NodeConfig {
+        name: "local".into(),
+        address: args.listen,
+        ..NodeConfig::default()
+    });
     check_options(&config, OPTIONS)?;
     logging::start(config.log.level);
     let roles = Roles { name: "local".into(), node: Some("local".into()), services: false };

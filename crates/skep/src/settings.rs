@@ -4,12 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skep_config::{Config, Dispatch, LogFormat, Service, UnderscoreFields};
-use skep_engine::Settings;
+use skep_config::{Config, DispatchMode, LogFormat, ServiceConfig, UnderscoreFields};
+use skep_engine::EngineSettings;
 use skep_http::{BodyLimits, HeadLimits, Underscores};
 use skep_peer::stream::PEER_ADMISSION;
 use skep_serve::{Admission, AdmissionLimits, Pace};
-use skep_telemetry::{Format, Target};
+use skep_telemetry::{Format, LogTarget};
 
 /// Clients that are named when a drain waits for them; others are counted.
 const WAITED_FOR_MAX: usize = 8;
@@ -95,8 +95,8 @@ fn dispatchers_of(config: &Config) -> impl Iterator<Item = IpAddr> {
 
 /// Whether requests come by way of dispatchers that nobody can tell from clients.
 fn has_nameless_proxies(config: &Config) -> bool {
-    let is_proxied = |service: &Service| {
-        service.dispatch == Dispatch::Proxy
+    let is_proxied = |service: &ServiceConfig| {
+        service.dispatch == DispatchMode::Proxy
             && service.listen.iter().any(|it| it.ip().is_unspecified())
     };
     let nameless = config.dispatchers.iter().find(|it| it.address.is_none());
@@ -124,14 +124,14 @@ fn client_limits(config: &Config, knows_clients: bool) -> AdmissionLimits {
 }
 
 /// The engine's settings; bounds of a process are shared out to `threads`.
-pub(crate) fn engine_settings(config: &Config, threads: usize) -> Settings {
+pub(crate) fn engine_settings(config: &Config, threads: usize) -> EngineSettings {
     let (limits, timeouts) = (&config.limits, &config.timeouts);
     let pace = Pace {
         stall_ms: timeouts.write_stall_ms,
         bytes_per_s_min: timeouts.send_min_bytes_per_s,
         average_ms: timeouts.send_average_ms,
     };
-    Settings {
+    EngineSettings {
         head: HeadLimits {
             head_bytes_max: limits.head_bytes_max as usize,
             fields_max: limits.fields_max as usize,
@@ -157,11 +157,11 @@ pub(crate) fn engine_settings(config: &Config, threads: usize) -> Settings {
     }
 }
 
-pub(crate) fn log_target(config: &Config) -> Target {
+pub(crate) fn log_target(config: &Config) -> LogTarget {
     match &config.log.access {
-        skep_config::AccessLog::Off => Target::Off,
-        skep_config::AccessLog::Stdout => Target::Stdout,
-        skep_config::AccessLog::File(path) => Target::Path(path.clone()),
+        skep_config::AccessLogTarget::Off => LogTarget::Off,
+        skep_config::AccessLogTarget::Stdout => LogTarget::Stdout,
+        skep_config::AccessLogTarget::File(path) => LogTarget::Path(path.clone()),
     }
 }
 

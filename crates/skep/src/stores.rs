@@ -2,7 +2,7 @@
 //! the config has one.
 
 use skep_config::Config;
-use skep_store::{Settings, Store};
+use skep_store::{Store, StoreSettings};
 
 /// See the module.
 pub(crate) struct Stores {
@@ -16,12 +16,12 @@ impl Stores {
     /// Opens those of the dispatcher `name`.
     pub(crate) fn open(config: &Config, name: &str) -> anyhow::Result<Self> {
         let file = config.state_dir.join(format!("{name}.redb"));
-        let local = Store::open(&Settings::Embedded { file })?;
-        let etcd = Settings::Etcd {
+        let local = Store::open(&StoreSettings::Embedded { file })?;
+        let etcd = StoreSettings::Etcd {
             endpoints: config.etcd.endpoints.iter().map(|it| format!("http://{it}")).collect(),
             cluster: config.cluster.clone(),
         };
-        let is_shared = config.store == skep_config::Store::Etcd;
+        let is_shared = config.store == skep_config::StoreKind::Etcd;
         let shared = is_shared.then(|| Store::open(&etcd)).transpose()?;
         Ok(Self { local, shared })
     }

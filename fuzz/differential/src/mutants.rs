@@ -74,22 +74,22 @@ const MUTANTS: &[Mutant] = &[
     Mutant {
         what: "two bytes behind a chunk are skipped, whatever they are",
         file: "chunked.rs",
-        from: "Place::PayloadCr if byte == b'\\r' => Place::PayloadLf,\n            \
-               Place::PayloadLf if byte == b'\\n' => self.next_line(),",
-        to: "Place::PayloadCr if byte == b'\\r' || @ => Place::PayloadLf,\n            \
-             Place::PayloadLf if byte == b'\\n' || @ => self.next_line(),",
+        from: "ChunkState::PayloadCr if byte == b'\\r' => ChunkState::PayloadLf,\n            \
+               ChunkState::PayloadLf if byte == b'\\n' => self.next_line(),",
+        to: "ChunkState::PayloadCr if byte == b'\\r' || @ => ChunkState::PayloadLf,\n            \
+             ChunkState::PayloadLf if byte == b'\\n' || @ => self.next_line(),",
     },
     Mutant {
         what: "the last chunk ends the body, without the empty line",
         file: "chunked.rs",
-        from: "(b'\\n', true) => Ok(Place::TrailerStart),",
-        to: "(b'\\n', true) => Ok(if @ { Place::End } else { Place::TrailerStart }),",
+        from: "(b'\\n', true) => Ok(ChunkState::TrailerStart),",
+        to: "(b'\\n', true) => Ok(if @ { ChunkState::End } else { ChunkState::TrailerStart }),",
     },
     Mutant {
         what: "a body by length ends a byte early",
         file: "body.rs",
-        from: "ResponseFraming::Length(bytes) => State::Length(bytes),",
-        to: "ResponseFraming::Length(bytes) => State::Length(if @ && bytes > 1 { bytes - 1 } else { bytes }),",
+        from: "ResponseFraming::Length(bytes) => DecoderState::Length(bytes),",
+        to: "ResponseFraming::Length(bytes) => DecoderState::Length(if @ && bytes > 1 { bytes - 1 } else { bytes }),",
     },
     Mutant {
         what: "GET has no body",

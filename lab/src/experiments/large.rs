@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use skep_lab::load::{Downloads, Parts, Report, Running, Target};
+use skep_lab::load::{Downloads, PartReaders, Report, Running, Target};
 
 use super::cell::pause;
 use super::data::DataSet;
@@ -18,7 +18,7 @@ use super::origin::Object;
 use super::page::{Page, ms, ratio, texts};
 use super::rows::{Program, Row, node_name};
 use super::settings::Settings;
-use super::stage::{Plan, Stage};
+use super::stage::{Stage, StagePlan};
 use super::{Failure, interrupted};
 
 const NGINX: &str = include_str!("../../peers/nginx-files.conf");
@@ -135,7 +135,8 @@ pub(crate) fn run(options: &LargeOptions) -> Result<(), Failure> {
 fn stage(scale: Scale, settings: &Settings) -> Result<Stage, Failure> {
     let data = DataSet::of_bytes(0);
     let Scale { nodes, cache_bytes, .. } = scale;
-    let plan = Plan { row: Row::SkepProxy, nodes, spares: 1, cache_bytes, data: &data, settings };
+    let plan =
+        StagePlan { row: Row::SkepProxy, nodes, spares: 1, cache_bytes, data: &data, settings };
     Stage::new(&plan)
 }
 
@@ -215,7 +216,7 @@ fn download(stage: &Stage, target: &Target) -> Result<Report, Failure> {
 /// One reader's seeks: where nothing is in any memory, then where much is.
 fn seeks(scale: Scale, settings: &Settings) -> Result<(Report, Report), Failure> {
     let stage = stage(scale, settings)?;
-    let parts = |seed| Parts {
+    let parts = |seed| PartReaders {
         part_bytes: SEEK_BYTES,
         readers: 1,
         count: SEEKS,
@@ -241,7 +242,7 @@ fn readers(scale: Scale, settings: &Settings) -> Result<Reading, Failure> {
     let stage = stage(scale, settings)?;
     let before = stage.origin_counts()?;
     let per_round = scale.file.bytes / PART_BYTES;
-    let parts = Parts {
+    let parts = PartReaders {
         part_bytes: PART_BYTES,
         readers: scale.readers,
         count: per_round * ROUNDS,
@@ -264,10 +265,10 @@ fn readers(scale: Scale, settings: &Settings) -> Result<Reading, Failure> {
     Ok((right(running)?, ratios, stage.outcomes()?))
 }
 
-fn parts(stage: &Stage, scale: Scale) -> Parts {
+fn parts(stage: &Stage, scale: Scale) -> PartReaders {
     let Scale { file, nodes, .. } = scale;
     let target = |index| Target::new(stage.node_address(index), &file.path());
-    Parts {
+    PartReaders {
         targets: (0..nodes).map(target).collect(),
         object_bytes: file.bytes,
         part_bytes: 0,

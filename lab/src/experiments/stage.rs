@@ -32,7 +32,7 @@ const METRICS: &str = "GET /api/v1/metrics HTTP/1.1\r\nHost: node\r\nConnection:
 const OUTCOME: &str = "skep_cluster_cache_total{outcome=\"";
 
 /// What a cell is made of.
-pub(super) struct Plan<'a> {
+pub(super) struct StagePlan<'a> {
     pub(super) row: Row,
     /// Nodes that are in use from the beginning.
     pub(super) nodes: usize,
@@ -63,7 +63,7 @@ struct Folder(PathBuf);
 
 impl Stage {
     /// Starts all; the origin is as fast as can be and links have no rate.
-    pub(super) fn new(plan: &Plan<'_>) -> Result<Self, Failure> {
+    pub(super) fn new(plan: &StagePlan<'_>) -> Result<Self, Failure> {
         let settings = plan.settings;
         let machines = plan.nodes + plan.spares;
         let bed = Bed::new(&topology(settings, machines))?;

@@ -22,7 +22,7 @@ use super::origin::Object;
 use super::page::{Page, percent, texts};
 use super::rows::Row;
 use super::settings::Settings;
-use super::stage::{Plan, Stage};
+use super::stage::{Stage, StagePlan};
 use super::{Failure, interrupted};
 
 /// What ends with the node that sends it, in the words of a report.
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &VerifyOptions) -> Result<(), Failure> {
         ..Settings::new(options.skep.clone(), false)
     };
     let data = DataSet::of_bytes(options.data_bytes).changing(&PERIODS_MS);
-    let plan = Plan {
+    let plan = StagePlan {
         row: Row::SkepProxy,
         nodes: NODES,
         spares: 1,

@@ -27,14 +27,14 @@ pub(super) struct Head {
     /// Whether the server will close after it.
     pub(super) closes: bool,
     /// Where the server says that it had the body from.
-    pub(super) source: Source,
+    pub(super) source: BodySource,
     /// The entity tag.
     pub(super) etag: Option<String>,
 }
 
 /// Where a response's body came from, as the server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum BodySource {
     /// The memory of the node that answered.
     Local,
     /// Another node's memory.
@@ -194,13 +194,13 @@ fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)
         }
     }
     let closes = field("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
-    let source = Source::said_by(field("cache-status").or(field("x-cache")));
+    let source = BodySource::said_by(field("cache-status").or(field("x-cache")));
     let node = field("x-skep-node").map(str::to_owned);
     let etag = field("etag").map(str::to_owned);
     Ok(Some((Head { body_bytes, node, closes, source, etag }, len)))
 }
 
-impl Source {
+impl BodySource {
     /// By `Cache-Status` (RFC 9211) or, from who does not know it, `X-Cache`.
     fn said_by(field: Option<&str>) -> Self {
         let Some(text) = field else { return Self::Unknown };
@@ -220,15 +220,15 @@ mod tests {
 
     #[test]
     fn a_source_is_what_the_server_says() {
-        let of = |text| Source::said_by(Some(text));
-        assert_eq!(of("skep; hit"), Source::Local);
-        assert_eq!(of("skep; hit; detail=peer"), Source::Peer);
-        assert_eq!(of("skep; fwd=uri-miss; stored"), Source::Origin);
+        let of = |text| BodySource::said_by(Some(text));
+        assert_eq!(of("skep; hit"), BodySource::Local);
+        assert_eq!(of("skep; hit; detail=peer"), BodySource::Peer);
+        assert_eq!(of("skep; fwd=uri-miss; stored"), BodySource::Origin);
         assert_eq!(
             [of("HIT"), of("PEER"), of("MISS")],
-            [Source::Local, Source::Peer, Source::Origin]
+            [BodySource::Local, BodySource::Peer, BodySource::Origin]
         );
-        assert_eq!(Source::said_by(None), Source::Unknown);
+        assert_eq!(BodySource::said_by(None), BodySource::Unknown);
     }
 
     #[test]

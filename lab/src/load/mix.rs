@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::content::{Content, Issue, unix_ms};
-use super::http::{Body, Connection, Head, Source};
+use super::http::{Body, BodySource, Connection, Head};
 use super::report::{Failure, Times};
 use super::watch::{Watch, us};
 use super::{Target, failed, files_for};
@@ -122,12 +122,12 @@ impl Sources {
         self.local + self.peer + self.origin + self.unknown
     }
 
-    fn of(&mut self, source: Source) -> &mut u64 {
+    fn of(&mut self, source: BodySource) -> &mut u64 {
         match source {
-            Source::Local => &mut self.local,
-            Source::Peer => &mut self.peer,
-            Source::Origin => &mut self.origin,
-            Source::Unknown => &mut self.unknown,
+            BodySource::Local => &mut self.local,
+            BodySource::Peer => &mut self.peer,
+            BodySource::Origin => &mut self.origin,
+            BodySource::Unknown => &mut self.unknown,
         }
     }
 }
@@ -246,8 +246,8 @@ struct Client {
 }
 
 /// A right answer.
-struct Answer {
-    source: Source,
+struct VerifiedResponse {
+    source: BodySource,
     bytes: u64,
     first_byte_us: u64,
     stale_ms: u64,
@@ -278,7 +278,7 @@ impl Client {
     }
 
     /// One request; a kept connection that is found closed is replaced once.
-    async fn request(&mut self, object: &MixObject) -> Result<Answer, Failure> {
+    async fn request(&mut self, object: &MixObject) -> Result<VerifiedResponse, Failure> {
         let target = Target::new(self.shared.plan.address, &object.path);
         let begin = Instant::now();
         if let Some(connection) = self.kept.take() {
@@ -301,7 +301,7 @@ impl Client {
         target: &Target,
         object: &MixObject,
         begin: Instant,
-    ) -> Result<Answer, (Failure, bool)> {
+    ) -> Result<VerifiedResponse, (Failure, bool)> {
         self.used += 1;
         let is_last = self.used >= self.shared.plan.per_connection;
         let asked = connection.ask(target, is_last).await;
@@ -320,7 +320,7 @@ impl Client {
         } else {
             self.kept = Some(connection);
         }
-        Ok(Answer { source: head.source, bytes: issue.bytes, first_byte_us, stale_ms })
+        Ok(VerifiedResponse { source: head.source, bytes: issue.bytes, first_byte_us, stale_ms })
     }
 }
 
@@ -356,7 +356,7 @@ impl Counts {
         Self { begin: Instant::now(), report: MixReport::default(), first_byte_us }
     }
 
-    fn count(&mut self, ended: Result<Answer, (Failure, &MixObject)>) {
+    fn count(&mut self, ended: Result<VerifiedResponse, (Failure, &MixObject)>) {
         let index = self.begin.elapsed().as_secs() as usize;
         let (report, seconds) = (&mut self.report, index + 1);
         if report.seconds.len() < seconds {
@@ -364,7 +364,7 @@ impl Counts {
         }
         let second = &mut report.seconds[index];
         match ended {
-            Ok(Answer { source, bytes, first_byte_us, stale_ms }) => {
+            Ok(VerifiedResponse { source, bytes, first_byte_us, stale_ms }) => {
                 report.succeeded += 1;
                 report.stale += u64::from(stale_ms > 0);
                 report.stalest_ms = report.stalest_ms.max(stale_ms);

@@ -3,7 +3,7 @@
 //!
 //! - [`Downloads`]: connections that last, each byte of them checked.
 //! - [`Requests`]: a stream of short requests that shows gaps.
-//! - [`Parts`]: readers of parts of one large object.
+//! - [`PartReaders`]: readers of parts of one large object.
 //! - [`Mix`]: requests for many objects in a given order, with how they were
 //!   answered over time.
 //!
@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 pub use content::{Changing, Content, Issue, unix_ms};
 pub use downloads::Downloads;
 pub use mix::{Mix, MixObject, MixReport, MixRunning, Second, Sources};
-pub use parts::Parts;
+pub use parts::PartReaders;
 pub use pattern::Pattern;
 pub use report::{Report, Times};
 pub use requests::Requests;
@@ -87,7 +87,7 @@ impl Downloads {
     }
 }
 
-impl Parts {
+impl PartReaders {
     /// Begins them in a machine.
     pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
         start(self, machine)

@@ -20,7 +20,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 /// Readers of parts of one object.
 #[derive(Clone, Debug)]
-pub struct Parts {
+pub struct PartReaders {
     /// Where it is; readers take them in turn.
     pub targets: Vec<Target>,
     /// Its length, in bytes.
@@ -43,12 +43,12 @@ pub struct Parts {
 
 /// What readers share.
 struct Shared {
-    plan: Parts,
+    plan: PartReaders,
     begun: AtomicU64,
     watch: Watch,
 }
 
-impl Load for Parts {
+impl Load for PartReaders {
     fn in_flight(&self) -> usize {
         self.readers
     }
@@ -89,7 +89,7 @@ async fn read(shared: Arc<Shared>, index: usize) -> Tally {
 }
 
 async fn read_part(
-    plan: &Parts,
+    plan: &PartReaders,
     target: &Target,
     number: u64,
     kept: &mut Option<Connection>,

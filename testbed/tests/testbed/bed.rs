@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{Traces, echo, poll_until, reaches, root_or_skip};
-use skep_testbed::{Bed, Frames, LabError, Machine, Role, Topology};
+use skep_testbed::{Bed, Frames, LabError, Machine, MachineRole, Topology};
 
 fn small() -> Topology {
     Topology { dispatchers: 1, nodes: 2, ..Topology::default() }
@@ -47,7 +47,7 @@ fn machines_know_their_addresses_and_devices() {
     assert!(bed.router().is_none() && bed.origin().is_none());
     assert!(bed.machine("node-3").is_none());
     let node = bed.machine("node-2").unwrap();
-    assert_eq!((node.name(), node.role()), ("node-2", Role::Node));
+    assert_eq!((node.name(), node.role()), ("node-2", MachineRole::Node));
     let file = format!("/sys/class/net/{}/address", node.device());
     let found = node.run(|| std::fs::read_to_string(file).unwrap()).unwrap();
     let expected = node.mac().map(|byte| format!("{byte:02x}")).join(":");

@@ -14,7 +14,7 @@ use skep_tests::sought::{
 };
 use skep_tests::{PATIENCE, RawClient, Site, poll_until};
 use skep_wire::cache::{
-    Answer as Told, ObjectName, PeerReply, PeerRequest, PurgeStamp, Refusal, SegmentName,
+    CoordinatorAnswer, ObjectName, PeerRefusal, PeerReply, PeerRequest, PurgeStamp, SegmentName,
     ToCoordinator,
 };
 
@@ -54,9 +54,9 @@ fn faults(bytes: &[u8]) -> Vec<(&'static str, Outcome, Said)> {
         ("late-for-good", LOST, Said::default().pause(while_ms(5_000)).then(whole())),
         ("late", PEER, part().alive(8, while_ms(300)).then(whole_after(bytes, 1))),
         ("surplus", PEER, whole().then(Said::bytes([1; 100]))),
-        ("not-there", DIRECTORY_ERROR, Said::refusal(Refusal::NotThere)),
-        ("mismatch", DIRECTORY_ERROR, Said::refusal(Refusal::Mismatch)),
-        ("overloaded", REFUSED, Said::refusal(Refusal::Overloaded)),
+        ("not-there", DIRECTORY_ERROR, Said::refusal(PeerRefusal::NotThere)),
+        ("mismatch", DIRECTORY_ERROR, Said::refusal(PeerRefusal::Mismatch)),
+        ("overloaded", REFUSED, Said::refusal(PeerRefusal::Overloaded)),
     ]
 }
 
@@ -156,8 +156,8 @@ fn a_node_with_room_that_does_not_fill_costs_a_detour() {
     let segment = |index: usize| &body[index * SEGMENT..(index + 1) * SEGMENT];
     let stories: [fn(&[u8]) -> Said; 6] = [
         |bytes| Said::whole(bytes, 0),
-        |_| Said::refusal(Refusal::NotWanted),
-        |_| Said::refusal(Refusal::Overloaded),
+        |_| Said::refusal(PeerRefusal::NotWanted),
+        |_| Said::refusal(PeerRefusal::Overloaded),
         |bytes| Said::chunks(bytes, 0, 3).close(),
         |bytes| Said::chunks(bytes, 0, 1).changed_chunk(&bytes[CHUNK..2 * CHUNK]),
         |bytes| Said::chunks(bytes, 0, 2).hang(),
@@ -264,7 +264,7 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
         ("dies", Said::chunks(&body, 0, 1).close()),
         ("stalls", Said::chunks(&body, 0, 1).hang()),
         ("lies", Said::chunks(&body, 0, 1).changed_chunk(&body[CHUNK..2 * CHUNK])),
-        ("knows-nothing", Said::refusal(Refusal::NotThere)),
+        ("knows-nothing", Said::refusal(PeerRefusal::NotThere)),
     ];
     let site = stories.iter().fold(Site::new(), |site, (name, _)| site.with(name, &body));
     let cluster = CacheCluster::start(1, 2, site, "");
@@ -278,7 +278,9 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
     // It gets the leases, and renews them while it does nothing.
     let mut leases = Vec::new();
     for segment in segments {
-        let Told::Grant { lease } = fake.ask(segment, LEN as u32) else { panic!("a lease") };
+        let CoordinatorAnswer::Grant { lease } = fake.ask(segment, LEN as u32) else {
+            panic!("a lease")
+        };
         leases.push(lease);
     }
     for &lease in &leases {
@@ -314,7 +316,7 @@ fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
     let stories = [
         ("/late", Some(late()), None, 0),
         ("/garbage", Some(Said::bytes([0xff; 4096])), None, 0),
-        ("/absent", Some(Said::refusal(Refusal::NotThere)), None, 1),
+        ("/absent", Some(Said::refusal(PeerRefusal::NotThere)), None, 1),
         ("/late-leader", None, Some(late()), 1),
     ];
     let origin = Origin::of(version(1, 1_000), "\"v1\"", FRESH);
@@ -334,7 +336,10 @@ fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
         let before = cluster.sum(DIRECTORY_ERROR);
         if leader.is_some() {
             // For some seconds.
-            assert!(matches!(fake.ask(head_name(&origin, target), 0), Told::Grant { .. }));
+            assert!(matches!(
+                fake.ask(head_name(&origin, target), 0),
+                CoordinatorAnswer::Grant { .. }
+            ));
         }
         cluster.get("node-1", target).assert_status(200);
         assert_eq!(cluster.sum(DIRECTORY_ERROR) - before, wrong, "{target}");
@@ -364,7 +369,7 @@ fn who_offers_a_sole_replica_and_does_not_give_it_keeps_nobody_waiting() {
         get_all(&cluster, "node-1", &["a"], &body);
         // Read from the disk meanwhile.
         cluster.wait_sum(ORIGIN, 1);
-        assert_eq!(offered.join().unwrap(), PeerReply::Refused(Refusal::NotWanted));
+        assert_eq!(offered.join().unwrap(), PeerReply::Refused(PeerRefusal::NotWanted));
     });
     // One that is there in time is taken, and read from memory.
     assert_eq!(offer(b), PeerReply::Taken);

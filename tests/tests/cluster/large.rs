@@ -2,7 +2,7 @@
 //! whatever of it, the origin sends it once. (`skep-lab large` has the full size,
 //! and speeds.)
 
-use skep_lab::load::{Parts, Pattern, Target};
+use skep_lab::load::{PartReaders, Pattern, Target};
 use skep_tests::Site;
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::direct::figure;
@@ -61,7 +61,7 @@ fn readers_at_random_offsets_cost_the_origin_the_file_once() {
     let origin = Origin::of(bytes, "\"v1\"", "Cache-Control: max-age=3600\r\n");
     let cluster = CacheCluster::start_of(1, 3, Site::new(), &origin.line(), CACHE);
     let percent = || cluster.sum("skep_origin_bytes_total") * 100 / LEN;
-    let parts = Parts {
+    let parts = PartReaders {
         targets: NODES.map(|node| Target::new(cluster.outer(node), "/film")).into(),
         object_bytes: LEN,
         part_bytes: PART_BYTES,

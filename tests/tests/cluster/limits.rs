@@ -8,7 +8,7 @@ use skep_tests::cache::{CacheCluster, OWN_NAME};
 use skep_tests::content::{assert_same, version};
 use skep_tests::origin::{Answer, FRESH, Origin};
 use skep_tests::sought::{ORIGIN, PEER, REFUSED};
-use skep_tests::{PATIENCE, RawClient, Site, Source, poll_until};
+use skep_tests::{PATIENCE, RawClient, Site, SourceAddress, poll_until};
 
 const OVERLOADED: &str = "skep_peer_requests_total{outcome=\"overloaded\"}";
 const TO_SEND: &str = "skep_bytes_outstanding";
@@ -161,12 +161,12 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     let cluster = CacheCluster::start_of(1, 1, Site::new(), &origin.line(), limits);
     let gate = cluster.outer("dispatcher-1");
     poll_until(PATIENCE, "its node is up", || {
-        Source::new().connect(gate).get("/well").status == 200
+        SourceAddress::new().connect(gate).get("/well").status == 200
     });
     origin.close();
     let asked: Vec<RawClient> = (0..CLIENTS)
         .map(|number| {
-            let mut client = Source::new().connect(gate);
+            let mut client = SourceAddress::new().connect(gate);
             client.send(format!("GET /{number} HTTP/1.1\r\nHost: test\r\n\r\n"));
             client
         })
@@ -178,7 +178,7 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     }
     // One client is one, there and here.
     for name in ["dispatcher-1", "node-1"] {
-        let source = Source::new();
+        let source = SourceAddress::new();
         let mut clients: Vec<_> = (0..5).map(|_| source.connect(cluster.outer(name))).collect();
         let statuses: Vec<_> = clients.iter_mut().map(|it| it.get("/well").status).collect();
         assert_eq!(statuses, [200, 200, 200, 200, 429], "{name}");

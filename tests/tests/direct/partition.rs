@@ -202,7 +202,8 @@ fn lost_heartbeats_are_no_takeovers() {
     // Four beats in a row are lost once in 600, and all witnesses with them hardly ever. How
     // many more are late is the machine's matter, so these are figures.
     let takeovers = (epoch(&cluster, &active) - before).div_ceil(8);
-    let outs: usize = names.iter().map(|name| cluster.log(name).matches(" ms: removed").count()).sum();
+    let outs: usize =
+        names.iter().map(|name| cluster.log(name).matches(" ms: removed").count()).sum();
     let listed = cluster.tool(&active, "nft", &["list", "ruleset"]);
     let counted = listed.split("counter packets ").nth(1).unwrap().split(' ').next().unwrap();
     figure(&format!(

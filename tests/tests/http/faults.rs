@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
-    ClientError, Crowd, Load, NOBODY, PATIENCE, RawClient, Site, Skep, Source, poll_until,
+    ClientError, Crowd, Load, NOBODY, PATIENCE, RawClient, Site, Skep, SourceAddress, poll_until,
     run_to_end, skip,
 };
 
@@ -384,7 +384,7 @@ fn rate_beside_slow_heads(rounds: usize) -> Option<f64> {
 
 /// Clients that have sent most of a head and stop there.
 fn slow_heads(skep: &Skep, count: usize) -> Vec<RawClient> {
-    let source = Source::new();
+    let source = SourceAddress::new();
     let mut clients: Vec<_> = (0..count).map(|_| source.connect(skep.address())).collect();
     for client in &mut clients {
         client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\nX: ");

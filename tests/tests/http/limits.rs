@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use skep_tests::content::assert_same;
-use skep_tests::{Crowd, PATIENCE, Response, Site, Skep, Source, content, poll_until};
+use skep_tests::{Crowd, PATIENCE, Response, Site, Skep, SourceAddress, content, poll_until};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -246,8 +246,8 @@ fn connections_of_one_address_over_their_number_get_429() {
     const MAX: usize = 4;
     let site = site();
     let skep = Skep::node(site.root(), &format!("[limits]\nconnections_per_address_max = {MAX}"));
-    let greedy = Source::new();
-    let connect = |source: &Source| source.connect(skep.address());
+    let greedy = SourceAddress::new();
+    let connect = |source: &SourceAddress| source.connect(skep.address());
     let mut held: Vec<_> = (0..MAX).map(|_| connect(&greedy)).collect();
     for client in &mut held {
         client.get("/a.txt").assert_status(200);
@@ -257,7 +257,7 @@ fn connections_of_one_address_over_their_number_get_429() {
     assert!(response.assert_status(429).says_close());
     assert_retry_after(&response);
     refused.assert_closed();
-    connect(&Source::new()).get("/a.txt").assert_status(200);
+    connect(&SourceAddress::new()).get("/a.txt").assert_status(200);
     held.pop();
     poll_until(PATIENCE, "the address has room again", || {
         let mut client = connect(&greedy);
@@ -300,7 +300,7 @@ fn ten_thousand_idle_connections_cost_8_kib_each_at_most() {
         skep.connect().get("/a.txt").assert_status(200);
     }
     let before = skep.rss_bytes();
-    let source = Source::new();
+    let source = SourceAddress::new();
     let mut idle: Vec<_> = (0..CLIENTS).map(|_| source.connect(skep.address())).collect();
     for client in &mut idle {
         client.get("/a.txt").assert_status(200);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use skep_tests::content::{self, assert_same};
 use skep_tests::flood::{TinyOrigin, get_all};
 use skep_tests::origin::{Answer, FRESH, Origin};
-use skep_tests::{Crowd, Load, PATIENCE, RawClient, Skep, Source, poll_until};
+use skep_tests::{Crowd, Load, PATIENCE, RawClient, Skep, SourceAddress, poll_until};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -83,7 +83,7 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     // They stand still for as long as a busy machine takes for the rest of this.
     let patient = "[timeouts]\nwrite_stall_ms = \"10m\"\n";
     let skep = origin.node(&format!("[cache]\nsize_bytes_max = \"64MiB\"\n{patient}"));
-    let sources = [(); 4].map(|()| Source::new());
+    let sources = [(); 4].map(|()| SourceAddress::new());
     let readers = (0..READERS).map(|number| {
         let mut client =
             sources[number as usize % 4].ask(skep.address(), "test", &format!("/slow/{number}"));
@@ -94,7 +94,7 @@ fn slow_readers_hold_no_memory_and_keep_nobody_from_the_cache() {
     let most = bound(64, READERS);
     poll_until(PATIENCE, "what slow readers were sent is let go", || skep.memory_bytes() <= most);
     // All of them stand still: others' misses are kept, and hit.
-    let mut other = Source::new().connect(skep.address());
+    let mut other = SourceAddress::new().connect(skep.address());
     for target in ["/other/1", "/other/2"] {
         for word in ["skep; fwd=uri-miss; stored", "skep; hit"] {
             let response = other.get(target);
@@ -129,7 +129,7 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
         false => Answer::of(asked, &body, "\"v\"", FRESH),
     });
     let skep = origin.node("[cache]\nsize_bytes_max = \"64MiB\"\n");
-    let others = Source::new();
+    let others = SourceAddress::new();
     let rate = |what: &str| {
         let load = Load::on(skep.address()).get("/hot", hot.clone()).from(others.clone());
         let (cpu, report) = (skep.cpu_time(), load.threads(2).run(60_000));
@@ -147,7 +147,7 @@ fn four_thousand_slow_readers_of_a_hundred_addresses_leave_others_their_rate() {
         rates[2]
     };
     let alone = median("alone");
-    let sources: Vec<_> = (0..100).map(|_| Source::new()).collect();
+    let sources: Vec<_> = (0..100).map(|_| SourceAddress::new()).collect();
     let readers = (0..READERS).map(|number| {
         let client = sources[number % 100].ask(skep.address(), "test", &format!("/slow/{number}"));
         client.stream().set_nonblocking(true).expect("a socket");

@@ -10,7 +10,7 @@ use skep_tests::cache::{CacheCluster, SEGMENT, wait_count};
 use skep_tests::content::{assert_same, version};
 use skep_tests::origin::{Answer, Asked, FRESH, Origin, Then};
 use skep_tests::sought::{FAILED, ORIGIN, OWNER, PEER};
-use skep_tests::{Crowd, PATIENCE, RawClient, Site, Source, poll_until};
+use skep_tests::{Crowd, PATIENCE, RawClient, Site, SourceAddress, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
@@ -240,7 +240,7 @@ fn ten_thousand_clients_of_one_cold_object_at_four_nodes_are_one_request() {
     let limits = "[limits]\nconnections_per_address_max = 10000\n";
     let cluster = CacheCluster::start_of(1, 4, Site::new(), &origin.line(), limits);
     origin.close();
-    let source = Source::new();
+    let source = SourceAddress::new();
     let mut clients: Vec<RawClient> = (0..CLIENTS)
         .map(|number| source.connect(cluster.outer(&format!("node-{}", 1 + number % 4))))
         .collect();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use skep_tests::cache::{CacheCluster, SEGMENT};
 use skep_tests::content::{self, assert_same};
 use skep_tests::origin::{Answer, Asked, FRESH, HEAD_RANGE, Origin, Then};
-use skep_tests::{ClientError, Crowd, FreePort, RawClient, Site, Skep, Source, poll_until};
+use skep_tests::{ClientError, Crowd, FreePort, RawClient, Site, Skep, SourceAddress, poll_until};
 
 /// An origin that says nothing for so long is given up: longer than a busy machine
 /// keeps a test's origin from saying something.
@@ -338,7 +338,7 @@ fn a_thousand_clients_of_one_cold_object_are_one_request() {
     let origin = Origin::of(bytes.clone(), "\"v1\"", FRESH);
     let skep = origin.node("[limits]\nconnections_per_address_max = 1000\n");
     origin.close();
-    let source = Source::new();
+    let source = SourceAddress::new();
     let mut clients: Vec<RawClient> =
         (0..CLIENTS).map(|_| source.connect(skep.address())).collect();
     for client in &mut clients {

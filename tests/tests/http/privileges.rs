@@ -10,8 +10,8 @@ use std::process::Command;
 use rustix::process::{Pid, Signal};
 use skep_tests::privileges::{assert_has_nothing, assert_serves, command_line, family, threads};
 use skep_tests::{
-    Finished, FreePort, PATIENCE, RawClient, Site, Skep, Source, poll_until, run_to_end, server,
-    skip,
+    Finished, FreePort, PATIENCE, RawClient, Site, Skep, SourceAddress, poll_until, run_to_end,
+    server, skip,
 };
 
 fn is_root() -> bool {
@@ -146,7 +146,7 @@ fn so_is_all_that_skep_up_starts_also_what_it_starts_again() {
     for dispatch in ["proxy", "redirect"] {
         let site = site();
         // Root alone may take such a port; nobody else has this address.
-        let listen = format!("{}:80", Source::new().address());
+        let listen = format!("{}:80", SourceAddress::new().address());
         let arguments =
             ["--nodes", "2", "--dispatch", dispatch, "--threads", "1", "--listen", &listen];
         let mut all = vec!["up", text(site.root()), "--admin", "off"];
@@ -211,7 +211,7 @@ fn capabilities_of_the_service_manager_go_once_they_were_used() {
         return;
     }
     let site = site();
-    let listen = format!("{}:80", Source::new().address());
+    let listen = format!("{}:80", SourceAddress::new().address());
     let user = format!("{}", server());
     let uid = format!("--reuid={user}");
     let gid = format!("--regid={user}");

@@ -5,7 +5,7 @@ use std::thread;
 
 use skep_tests::content::{self, assert_same};
 use skep_tests::origin::{Answer, Asked, FRESH, Origin, Then};
-use skep_tests::{End, PATIENCE, RawClient, Site, Skep, Source, Steady, poll_until};
+use skep_tests::{End, PATIENCE, RawClient, Site, Skep, SourceAddress, Steady, poll_until};
 
 const MIB: u64 = 1024 * 1024;
 const KIB: usize = 1024;
@@ -34,7 +34,7 @@ fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
         false => Answer::of(asked, &bytes, "\"v\"", FRESH),
     });
     let skep = origin.node(&format!("[cache]\nsize_bytes_max = \"16MiB\"\n{PATIENT}"));
-    let sources = [(); 10].map(|()| Source::new());
+    let sources = [(); 10].map(|()| SourceAddress::new());
     let readers = (0..READERS).map(|number| {
         let source = &sources[number % sources.len()];
         let mut reader = source.ask(skep.address(), "test", &format!("/slow/{number}"));
@@ -44,7 +44,7 @@ fn slow_readers_of_what_comes_whole_or_not_at_all_leave_room_for_others() {
         reader
     });
     let _readers: Vec<_> = readers.collect();
-    let (mut other, mut number) = (Source::new().connect(skep.address()), 0);
+    let (mut other, mut number) = (SourceAddress::new().connect(skep.address()), 0);
     poll_until(PATIENCE, "others' misses are kept", || {
         number += 1;
         let response = other.get(&format!("/other/{number}"));
@@ -73,7 +73,7 @@ fn an_origin_that_is_slow_leaves_room_for_other_sites() {
         slow.line(),
         well.line()
     ));
-    let source = Source::new();
+    let source = SourceAddress::new();
     let ask_slow = |number| source.ask(skep.address(), "slow", &format!("/{number}"));
     let mut stuck: Vec<_> = (0..STUCK).map(ask_slow).collect();
     for client in &mut stuck {
@@ -140,8 +140,8 @@ fn slow_readers_of_listings_have_a_share_of_memory_for_each_address() {
          [limits]\npinned_per_address_bytes_max = \"8MiB\"\n"
     );
     let skep = Skep::node(site.root(), &settings);
-    let (greedy, other) = (Source::new(), Source::new());
-    let statuses = |source: &Source, readers: usize| {
+    let (greedy, other) = (SourceAddress::new(), SourceAddress::new());
+    let statuses = |source: &SourceAddress, readers: usize| {
         let mut readers: Vec<_> =
             (0..readers).map(|_| source.ask(skep.address(), "test", "/")).collect();
         let statuses: Vec<_> =

@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
-    ClientError, Finished, FreePort, Load, PATIENCE, RawClient, Site, Skep, Source, poll_until,
+    ClientError, Finished, FreePort, Load, PATIENCE, RawClient, Site, Skep, SourceAddress,
+    poll_until,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -83,7 +84,7 @@ fn term_waits_for_a_stalled_client_no_longer_than_configured() {
 fn what_a_drain_waits_for_is_said() {
     let site = site();
     let skep = Skep::node(site.root(), "[timeouts]\ndrain_ms = \"2500ms\"");
-    let source = Source::new();
+    let source = SourceAddress::new();
     let mut clients = [source.connect(skep.address()), source.connect(skep.address())];
     for client in &mut clients {
         client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");

@@ -11,7 +11,7 @@ use std::thread;
 
 use skep_tests::content::{self, assert_same};
 use skep_tests::origin::{Answer, Origin};
-use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, Source, Steady, poll_until};
+use skep_tests::{FreePort, PATIENCE, RawClient, Site, Skep, SourceAddress, Steady, poll_until};
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
@@ -152,7 +152,7 @@ fn slow_clients_of_one_address_leave_the_origins_connections_to_others() {
         port.address()
     );
     let skep = origin.node(&settings);
-    let greedy = Source::new();
+    let greedy = SourceAddress::new();
     let held: Vec<_> = (0..PLACES)
         .map(|_| {
             let mut client = greedy.connect(skep.address());

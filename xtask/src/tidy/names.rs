@@ -39,11 +39,7 @@ const TABLE: &[Refused] = &[
     refused(&["Landed", "Landing", "Looked"], "HeadOutcome, HeadLookup"),
     refused(&["Others", "Desk", "PeerDesk"], "PeerClient, CoordinatorLinks, PeerServer"),
     refused(&["Ring"], "RendezvousHash"),
-    Refused {
-        names: &["Standing"],
-        instead: "ReplicaStatus",
-        but_below: &["crates/role/origin/"], // how much is known of an origin
-    },
+    refused(&["Standing"], "ReplicaStatus, OriginHealth"),
     refused(&["Spare", "set_spare", "is_spare", "spare_bytes"], "Redundant, redundant_bytes"),
     refused(&["fills_elsewhere", "ClusterPlaced"], "prefers_remote_fill, ClusterRemoteFill"),
     refused(&["Front", "Fronts"], "WorkerIndex"),
@@ -87,6 +83,6 @@ mod tests {
 
     #[test]
     fn homonyms_stay_where_they_are() {
-        assert!(lines("crates/role/origin/src/avoid.rs", "enum Standing {}").is_empty());
+        assert!(lines("crates/role/console/src/guard.rs", "enum Stranger {}").is_empty());
     }
 }

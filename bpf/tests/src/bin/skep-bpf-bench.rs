@@ -15,10 +15,11 @@ use skep_bpf_tests::world::{
     CLIENT, CLIENT6, ELSEWHERE, HTTP, OWN_DEVICE, OWN_MAC, ROUTER_MAC, TURNS, VIP, VIP6,
 };
 use skep_bpf_tests::{Kernel, Machine, Object};
-use skep_steer::{FlowEntry, FlowKey, NodeLoad, Settings, Tables};
+use skep_steer::{FlowEntry, FlowKey, LoadEntry, Settings, Tables};
 use skep_units::Rng;
 use skep_wire::steer::{
-    Measure, NO_NODE, Node, NodeIndex, NodeState, Protocol, ROW_NODES, ROWS, Row, Service,
+    DatapathNode, DatapathService, ForwardingState, Measure, NO_NODE, NodeIndex, Protocol,
+    ROW_NODES, ROWS, Row,
 };
 
 /// Packets of a run.
@@ -119,7 +120,7 @@ fn tables(nodes: usize) -> Tables {
     };
     for index in 0..nodes as NodeIndex {
         tables.nodes.insert(index, node(index));
-        let load = NodeLoad { weight: 1, ..NodeLoad::default() };
+        let load = LoadEntry { weight: 1, ..LoadEntry::default() };
         tables.loads.insert((1, index), load);
     }
     let http = (Measure::First, 1);
@@ -129,7 +130,8 @@ fn tables(nodes: usize) -> Tables {
         (2, SocketAddr::from((VIP6, HTTP)), http),
     ] {
         let protocol = Protocol::Tcp;
-        let service = Service { id, address, protocol, choices, measure, by_address: false };
+        let service =
+            DatapathService { id, address, protocol, choices, measure, by_address: false };
         tables.services.push(service);
         tables.rows.insert(id, rows(nodes).into());
     }
@@ -144,13 +146,13 @@ fn tables(nodes: usize) -> Tables {
     tables
 }
 
-fn node(index: NodeIndex) -> Node {
-    Node {
+fn node(index: NodeIndex) -> DatapathNode {
+    DatapathNode {
         index,
         mac: OWN_MAC,
         device_index: OWN_DEVICE,
         mtu: 1500,
-        state: NodeState::Up,
+        state: ForwardingState::Up,
         is_local: false,
     }
 }

@@ -8,7 +8,7 @@ use std::io::{Write, stderr};
 use skep_bpf_tests::fixtures::{self, Fixture};
 use skep_bpf_tests::world::node_mac;
 use skep_bpf_tests::{Host, Kernel, Machine, Model, Object, Program};
-use skep_steer::{Action, Outcome};
+use skep_steer::{Outcome, PacketAction};
 use skep_wire::steer::Verdict;
 
 /// Enough of them, and no name twice.
@@ -133,7 +133,7 @@ fn differ(name: &str, got: &Outcome, wanted: &Outcome) -> Result<(), String> {
     let is_same_action = got.action == wanted.action
         || matches!(
             (got.action, wanted.action),
-            (Action::Transmit { device_index: 0 }, Action::Transmit { .. })
+            (PacketAction::Transmit { device_index: 0 }, PacketAction::Transmit { .. })
         );
     if got.verdict == wanted.verdict && is_same_action && got.frame == wanted.frame {
         return Ok(());

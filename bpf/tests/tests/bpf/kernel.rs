@@ -11,7 +11,9 @@ use skep_bpf_tests::frames::*;
 use skep_bpf_tests::world::*;
 use skep_bpf_tests::{Kernel, Machine, Object};
 use skep_steer::Tables;
-use skep_wire::steer::{Flow, Measure, NO_NODE, Protocol, ROW_NODES, ROWS, Row, Service, Verdict};
+use skep_wire::steer::{
+    DatapathService, Flow, Measure, NO_NODE, Protocol, ROW_NODES, ROWS, Row, Verdict,
+};
 use socket2::{Domain, Socket, Type};
 
 fn load(object: Object) -> Option<Kernel> {
@@ -234,7 +236,7 @@ fn world_with(address: SocketAddr) -> Tables {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     });
-    tables.services.push(Service {
+    tables.services.push(DatapathService {
         id,
         address,
         protocol: Protocol::Tcp,

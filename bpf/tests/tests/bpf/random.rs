@@ -9,7 +9,7 @@
 
 use skep_bpf_tests::mutate::Mutator;
 use skep_bpf_tests::{Host, Kernel, Machine, Model, Object, Program, fixtures};
-use skep_steer::{Action, Outcome};
+use skep_steer::{Outcome, PacketAction};
 use std::io::{Write, stderr};
 
 /// Packets that meet the same tables; then all begins anew.
@@ -129,7 +129,7 @@ fn compare(got: &Outcome, wanted: &Outcome, frame: &[u8]) -> Result<(), String> 
     let is_same_action = got.action == wanted.action
         || matches!(
             (got.action, wanted.action),
-            (Action::Transmit { device_index: 0 }, Action::Transmit { .. })
+            (PacketAction::Transmit { device_index: 0 }, PacketAction::Transmit { .. })
         );
     if got.verdict == wanted.verdict && is_same_action && got.frame == wanted.frame {
         return Ok(());

@@ -10,9 +10,9 @@ use skep_units::did_you_mean;
 use crate::error::{ErrorKind, Fault};
 use crate::number::{Unit, plain};
 use crate::raw::{Raw, RawValue, Span};
-use crate::schema::{AGENT_PORT, Config, Service, Site};
+use crate::schema::{AGENT_PORT, Config, ServiceConfig, SiteConfig};
 use crate::section::Row;
-use crate::words::{Content, DIRECT_POLICY_NAMES, Dispatch, Store};
+use crate::words::{ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, StoreKind};
 
 /// Adds the contradictions of `config`, which was read from `raw`.
 pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
@@ -184,7 +184,7 @@ fn sites_have_one_source(config: &Config, clashes: &mut Vec<Clash>) {
 fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
     for (i, site) in config.sites.iter().enumerate().filter(|(_, it)| !it.origins.is_empty()) {
         let of_folders = [
-            ("content", site.content != Content::Local),
+            ("content", site.content != ContentPlacement::Local),
             ("listing", site.listing),
             ("spa_fallback", site.spa_fallback.is_some()),
         ];
@@ -259,9 +259,10 @@ fn dispatchers_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
 }
 
 fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
-    let redirecting = |service: &&Service| service.dispatch == Dispatch::Redirect;
+    let redirecting = |service: &&ServiceConfig| service.dispatch == DispatchMode::Redirect;
     for (i, node) in config.nodes.iter().enumerate() {
-        let behind = |service: &Service| config.nodes_of(service).any(|(_, n)| n.name == node.name);
+        let behind =
+            |service: &ServiceConfig| config.nodes_of(service).any(|(_, n)| n.name == node.name);
         let needed = config.services.iter().filter(redirecting).any(behind);
         let reachable = node.public_address.is_some() || !node.address.ip().is_unspecified();
         if needed && !reachable {
@@ -416,8 +417,8 @@ fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
     }
 }
 
-fn parts(config: &Config) -> impl Iterator<Item = (usize, &Site)> {
-    config.sites.iter().enumerate().filter(|(_, site)| site.content == Content::Partition)
+fn parts(config: &Config) -> impl Iterator<Item = (usize, &SiteConfig)> {
+    config.sites.iter().enumerate().filter(|(_, site)| site.content == ContentPlacement::Partition)
 }
 
 fn parts_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
@@ -457,7 +458,7 @@ fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) 
 }
 
 fn etcd_has_endpoints(config: &Config, clashes: &mut Vec<Clash>) {
-    if config.store == Store::Etcd && config.etcd.endpoints.is_empty() {
+    if config.store == StoreKind::Etcd && config.etcd.endpoints.is_empty() {
         let clash = Clash::new(&[Key("store")], "`endpoints` in [etcd]", "none");
         clashes.push(clash.hint("endpoints = [\"10.0.0.5:2379\"]".to_owned()));
     }

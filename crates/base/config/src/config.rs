@@ -8,10 +8,11 @@ use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::raw::Raw;
 use crate::schema::{
-    AGENT_PORT, Config, Dispatcher, Node, Redirect, Service, Site, settings, tables,
+    AGENT_PORT, Config, DispatcherConfig, NodeConfig, RedirectConfig, ServiceConfig, SiteConfig,
+    settings, tables,
 };
 use crate::section::{Row, Section, last_part};
-use crate::words::{AccessLog, Content, Dispatch};
+use crate::words::{AccessLogTarget, ContentPlacement, DispatchMode};
 use crate::write::Writer;
 
 impl Config {
@@ -67,7 +68,7 @@ impl Config {
         resolve(&mut self.state_dir);
         resolve(&mut self.direct.guard_dir);
         self.sites.iter_mut().filter_map(|site| site.root.as_mut()).for_each(resolve);
-        if let AccessLog::File(path) = &mut self.log.access {
+        if let AccessLogTarget::File(path) = &mut self.log.access {
             resolve(path);
         }
         self.admin.socket.iter_mut().for_each(resolve);
@@ -75,31 +76,34 @@ impl Config {
         self.admin.token_file.iter_mut().for_each(resolve);
     }
 
-    pub fn node(&self, name: &str) -> Option<&Node> {
+    pub fn node(&self, name: &str) -> Option<&NodeConfig> {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    pub fn dispatcher(&self, name: &str) -> Option<&Dispatcher> {
+    pub fn dispatcher(&self, name: &str) -> Option<&DispatcherConfig> {
         self.dispatchers.iter().find(|dispatcher| dispatcher.name == name)
     }
 
     /// The nodes behind a service, each with its place in `nodes`.
-    pub fn nodes_of<'a>(&'a self, service: &'a Service) -> impl Iterator<Item = (usize, &'a Node)> {
+    pub fn nodes_of<'a>(
+        &'a self,
+        service: &'a ServiceConfig,
+    ) -> impl Iterator<Item = (usize, &'a NodeConfig)> {
         let is_behind =
-            |node: &Node| service.nodes.is_empty() || service.nodes.contains(&node.name);
+            |node: &NodeConfig| service.nodes.is_empty() || service.nodes.contains(&node.name);
         self.nodes.iter().enumerate().filter(move |(_, node)| is_behind(node))
     }
 
     /// The services whose packets are steered, each with its place in
     /// `services`.
-    pub fn direct_services(&self) -> impl Iterator<Item = (usize, &Service)> {
+    pub fn direct_services(&self) -> impl Iterator<Item = (usize, &ServiceConfig)> {
         let services = self.services.iter().enumerate();
-        services.filter(|(_, service)| service.dispatch == Dispatch::Direct)
+        services.filter(|(_, service)| service.dispatch == DispatchMode::Direct)
     }
 
     /// Whether clients come to nodes by way of a dispatcher, which asks for them.
     pub fn is_proxied(&self) -> bool {
-        self.services.iter().any(|service| service.dispatch == Dispatch::Proxy)
+        self.services.iter().any(|service| service.dispatch == DispatchMode::Proxy)
     }
 
     /// Whether nodes get from each other's memory: there are dispatchers, which
@@ -107,7 +111,7 @@ impl Config {
     pub fn cooperates(&self) -> bool {
         self.cache.cooperate
             && !self.dispatchers.is_empty()
-            && self.sites.iter().any(Site::is_shared)
+            && self.sites.iter().any(SiteConfig::is_shared)
     }
 
     /// Whether nodes tell dispatchers of their load: they share a key, and some
@@ -130,14 +134,14 @@ impl Config {
     }
 }
 
-impl Site {
+impl SiteConfig {
     /// Whether its bytes are of use to all nodes: read once is enough.
     pub fn is_shared(&self) -> bool {
-        self.content != Content::Local || !self.origins.is_empty()
+        self.content != ContentPlacement::Local || !self.origins.is_empty()
     }
 }
 
-impl Node {
+impl NodeConfig {
     /// Where dispatchers reach this node's agent.
     pub fn agent_address(&self) -> SocketAddr {
         self.agent.unwrap_or_else(|| SocketAddr::new(self.address.ip(), AGENT_PORT))
@@ -159,31 +163,31 @@ pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> 
     paths
 }
 
-impl Row for Dispatcher {
+impl Row for DispatcherConfig {
     fn row_name(&self) -> &str {
         &self.name
     }
 }
 
-impl Row for Node {
+impl Row for NodeConfig {
     fn row_name(&self) -> &str {
         &self.name
     }
 }
 
-impl Row for Service {
+impl Row for ServiceConfig {
     fn row_name(&self) -> &str {
         &self.name
     }
 }
 
-impl Row for Site {
+impl Row for SiteConfig {
     fn row_name(&self) -> &str {
         self.hosts.first().map_or("*", String::as_str)
     }
 }
 
-impl Row for Redirect {
+impl Row for RedirectConfig {
     fn row_name(&self) -> &str {
         &self.from
     }

@@ -153,7 +153,7 @@ impl ConfigErrors {
 }
 
 fn error(file: &str, text: &str, fault: Fault) -> ConfigError {
-    let place = Place::of(text, &fault.span);
+    let place = Excerpt::of(text, &fault.span);
     ConfigError {
         kind: fault.kind,
         file: file.into(),
@@ -170,7 +170,7 @@ fn error(file: &str, text: &str, fault: Fault) -> ConfigError {
 }
 
 /// Bytes of the text as a person counts them.
-struct Place {
+struct Excerpt {
     line: usize,
     column: usize,
     excerpt: String,
@@ -178,7 +178,7 @@ struct Place {
     caret_len: usize,
 }
 
-impl Place {
+impl Excerpt {
     /// Characters kept before the fault when its line must be cut.
     const LEAD_CHARS: usize = 30;
 

@@ -50,14 +50,14 @@ impl Form {
     }
 }
 
-type Verdict = Result<(), Option<String>>;
+type FormResult = Result<(), Option<String>>;
 
 /// Accepts what `holds`; otherwise the hint is `why`.
-fn require(holds: bool, why: &str) -> Verdict {
+fn require(holds: bool, why: &str) -> FormResult {
     if holds { Ok(()) } else { Err(Some(why.to_owned())) }
 }
 
-fn name(text: &str) -> Verdict {
+fn name(text: &str) -> FormResult {
     require(text.len() <= NAME_BYTES_MAX, &format!("at most {NAME_BYTES_MAX} characters"))?;
     let in_alphabet = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     require(text.bytes().all(in_alphabet), "only letters, digits, `.`, `_` and `-`")?;
@@ -65,17 +65,17 @@ fn name(text: &str) -> Verdict {
     require(first_is_plain, "it must begin with a letter or a digit")
 }
 
-fn no_control(text: &str) -> Verdict {
+fn no_control(text: &str) -> FormResult {
     require(!text.chars().any(char::is_control), "no control characters")
 }
 
-fn file_name(text: &str) -> Verdict {
+fn file_name(text: &str) -> FormResult {
     no_control(text)?;
     require(!text.contains('/') && text != "." && text != "..", "without a folder")
 }
 
 /// A path in the form that requests are compared with: no query, no `..`.
-fn url_path(text: &str) -> Verdict {
+fn url_path(text: &str) -> FormResult {
     require(text.starts_with('/'), "it must begin with `/`")?;
     url_bytes(text)?;
     require(!text.contains(['?', '#']), "without `?` and `#`")?;
@@ -83,7 +83,7 @@ fn url_path(text: &str) -> Verdict {
     require(!text.split('/').any(|part| part == "." || part == ".."), "without `.` and `..`")
 }
 
-fn url_target(text: &str) -> Verdict {
+fn url_target(text: &str) -> FormResult {
     let absolute = text.starts_with("http://") || text.starts_with("https://");
     require(absolute || text.starts_with('/'), "it must begin with `/` or `https://`")?;
     url_bytes(text)?;
@@ -91,7 +91,7 @@ fn url_target(text: &str) -> Verdict {
     require(!body.contains('*'), "`*` can only be its end")
 }
 
-fn url_bytes(text: &str) -> Verdict {
+fn url_bytes(text: &str) -> FormResult {
     let hint = "other characters are written as `%` and two hex digits";
     let plain = |b: u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'<' | b'>' | b'\\');
     require(text.bytes().all(plain), hint)
@@ -140,7 +140,7 @@ fn host_name(text: &str) -> Result<String, Option<String>> {
 }
 
 /// An IP address, or one and the number of its bits that count (RFC 4632).
-fn network(text: &str) -> Verdict {
+fn network(text: &str) -> FormResult {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
         None => (text, None),
@@ -152,7 +152,7 @@ fn network(text: &str) -> Verdict {
 }
 
 /// `http://HOST[:PORT][/BASE]`.
-fn origin_url(text: &str) -> Verdict {
+fn origin_url(text: &str) -> FormResult {
     let scheme = |name: &str| text.get(..name.len()).is_some_and(|s| s.eq_ignore_ascii_case(name));
     require(
         !scheme("https://"),
@@ -169,7 +169,7 @@ fn origin_url(text: &str) -> Verdict {
 }
 
 /// RFC 9110 section 5.5, without obs-text.
-fn field_value(text: &str) -> Verdict {
+fn field_value(text: &str) -> FormResult {
     let plain = |b: u8| b.is_ascii_graphic() || matches!(b, b' ' | b'\t');
     require(text.bytes().all(plain), "only visible ASCII and spaces")?;
     require(text.trim() == text, "without spaces at its ends")
@@ -177,7 +177,7 @@ fn field_value(text: &str) -> Verdict {
 
 /// A field name that a site may add (RFC 9110 section 5.6.2), or a hint. What
 /// frames a message belongs to the server alone.
-pub(crate) fn field_name(text: &str) -> Verdict {
+pub(crate) fn field_name(text: &str) -> FormResult {
     const OURS: &[&str] = &[
         "connection",
         "content-length",

@@ -39,11 +39,13 @@ pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
-    AGENT_PORT, Admin, Agent, Cache, Config, Direct, Dispatcher, Etcd, Fetch, Health, Limits, Log,
-    Machine, Metrics, Node, Redirect, Service, Site, Timeouts, setting, settings, tables,
+    AGENT_PORT, AdminConfig, AgentConfig, CacheConfig, Config, DirectConfig, DispatcherConfig,
+    EtcdConfig, FetchConfig, HealthConfig, LimitsConfig, LogConfig, MachineConfig, MetricsConfig,
+    NodeConfig, RedirectConfig, ServiceConfig, SiteConfig, TimeoutsConfig, setting, settings,
+    tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{
-    AccessLog, Attach, Content, DIRECT_POLICY_NAMES, Dispatch, Level, LogFormat, POLICY_NAMES,
-    Store, Symlinks, UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, Level, LogFormat,
+    POLICY_NAMES, StoreKind, Symlinks, UnderscoreFields,
 };

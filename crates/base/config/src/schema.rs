@@ -15,8 +15,8 @@ use crate::number::Unit;
 use crate::section::{Section, Setting, TableDoc};
 use crate::table::table;
 use crate::words::{
-    AccessLog, Attach, Content, Dispatch, Level, LogFormat, POLICY_NAMES, Store, Symlinks,
-    UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, POLICY_NAMES,
+    StoreKind, Symlinks, UnderscoreFields,
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -67,44 +67,44 @@ table! {
         /// Where dispatchers keep persistent state, and which
         /// of them is active when they cannot agree: `embedded` is a file of
         /// each, `etcd` a cluster of etcd.
-        store: Store = Store::Embedded => word(Store::WORDS), restart;
+        store: StoreKind = StoreKind::Embedded => word(StoreKind::WORDS), restart;
     }
     tables {
         /// What a process takes of its machine.
-        machine: Machine, live;
+        machine: MachineConfig, live;
         /// The processes that take the clients' requests; a file without one
         /// describes nodes that clients reach directly.
-        dispatchers: Vec<Dispatcher>, restart;
+        dispatchers: Vec<DispatcherConfig>, restart;
         /// How packets get to nodes where `dispatch = "direct"`.
-        direct: Direct, live;
+        direct: DirectConfig, live;
         /// The etcd of `store = "etcd"`.
-        etcd: Etcd, restart;
+        etcd: EtcdConfig, restart;
         /// The web servers.
-        nodes: Vec<Node>, live;
+        nodes: Vec<NodeConfig>, live;
         /// What nodes tell dispatchers.
-        agent: Agent, restart;
+        agent: AgentConfig, restart;
         /// What dispatchers offer to clients.
-        services: Vec<Service>, restart;
+        services: Vec<ServiceConfig>, restart;
         /// What nodes serve.
-        sites: Vec<Site>, live;
+        sites: Vec<SiteConfig>, live;
         /// The nodes' memory of files.
-        cache: Cache, live;
+        cache: CacheConfig, live;
         /// Limits of size and number.
-        limits: Limits, live;
+        limits: LimitsConfig, live;
         /// Limits of time.
-        timeouts: Timeouts, live;
+        timeouts: TimeoutsConfig, live;
         /// What a process writes down.
-        log: Log, live;
+        log: LogConfig, live;
         /// Metrics for Prometheus.
-        metrics: Metrics, live;
+        metrics: MetricsConfig, live;
         /// The management API.
-        admin: Admin, live;
+        admin: AdminConfig, live;
     }
 }
 
 table! {
     /// What a process takes of the machine it runs on.
-    Machine at "machine" {
+    MachineConfig at "machine" {
         /// Worker threads of a process, each with its own event loop and
         /// listener; 0 is one per core.
         threads: u32 = 0 => count(0..=1024), restart;
@@ -123,7 +123,7 @@ table! {
 table! {
     /// A dispatcher: takes the clients' requests and sends each to a node. A
     /// node of the same name runs in the same process.
-    Dispatcher at "dispatcher" {
+    DispatcherConfig at "dispatcher" {
         /// Its name, for `--as`, logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
         /// Where the other dispatchers and the nodes reach it: by UDP for what
@@ -144,7 +144,7 @@ table! {
     /// address of such a service moves between dispatchers and is also on
     /// every node, which answers clients itself; dispatchers and nodes are in
     /// one layer-2 network.
-    Direct at "direct" {
+    DirectConfig at "direct" {
         /// Where in a dispatcher's kernel packets are steered. `auto` takes
         /// the first of the others that the device can do, and says which.
         attach: Attach = Attach::Auto => word(Attach::WORDS), restart;
@@ -185,7 +185,7 @@ table! {
 
 table! {
     /// The etcd of `store = "etcd"`. Packets and requests go on without it.
-    Etcd at "etcd" {
+    EtcdConfig at "etcd" {
         /// Its members, such as `["10.0.0.5:2379"]`.
         endpoints: Vec<String> = Vec::new() => Kind::Texts(Form::Authority), restart;
         /// Time after which a dispatcher that is gone no longer leads in
@@ -196,7 +196,7 @@ table! {
 
 table! {
     /// A node: a web server with its share of the cluster's memory.
-    Node at "node" {
+    NodeConfig at "node" {
         /// Its name, for `--as`, `nodes` of a service, logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
         /// Where the node listens and dispatchers reach it.
@@ -220,7 +220,7 @@ table! {
     /// Load reports of nodes to dispatchers: CPU, memory, connections,
     /// bytes to send, rates. Dispatchers with an `address` hear it, if there is a
     /// `key_file`.
-    Agent at "agent" {
+    AgentConfig at "agent" {
         /// Time from one report of a node's load to the next. With `dispatch =
         /// "direct"` heartbeats carry it, every `direct.node_heartbeat_ms`.
         report_ms: u64 = 100 => ms(10..=10_000), restart;
@@ -230,7 +230,7 @@ table! {
 table! {
     /// A service: an address for clients, the nodes behind it and the way a
     /// request gets to one.
-    Service at "service" {
+    ServiceConfig at "service" {
         /// Its name, for logs and metrics.
         name: String => Kind::Text(Form::Name), restart;
         /// Where the dispatchers listen for clients.
@@ -238,8 +238,8 @@ table! {
         /// How a request gets to a node: `proxy` passes both ways through the
         /// dispatcher, `redirect` sends the client to the node, `direct` steers
         /// the client's packets to a node that answers by itself.
-        dispatch: Dispatch = Dispatch::Proxy
-            => Kind::Word { known: Dispatch::WORDS, later: Dispatch::WORDS_LATER }, live;
+        dispatch: DispatchMode = DispatchMode::Proxy
+            => Kind::Word { known: DispatchMode::WORDS, later: DispatchMode::WORDS_LATER }, live;
         /// How the node is chosen.
         policy: String = "round-robin".into() => word(POLICY_NAMES), live;
         /// Names of the nodes behind this service; empty is all of the file.
@@ -274,13 +274,13 @@ table! {
     }
     tables {
         /// How nodes are watched.
-        health: Health, live;
+        health: HealthConfig, live;
     }
 }
 
 table! {
     /// How the dispatchers watch the nodes of a service.
-    Health at "service.health" {
+    HealthConfig at "service.health" {
         /// Path that checks ask for; nodes answer the default one themselves.
         path: String = "/.well-known/skep/health".into() => Kind::Text(Form::UrlPath), live;
         /// Time from the start of one check of a node to that of the next, at
@@ -312,7 +312,7 @@ table! {
 
 table! {
     /// A site: host names and what is served under them.
-    Site at "site" {
+    SiteConfig at "site" {
         /// Host names of the site: `example.org`, `*.example.org` (any name
         /// below it), `*` or an empty list (every host without a site).
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
@@ -329,7 +329,7 @@ table! {
         /// part: nodes announce their files, and any node answers for all.
         /// What is not local is read once by the cluster: nodes get it out of
         /// each other's memory.
-        content: Content = Content::Local => word(Content::WORDS), live;
+        content: ContentPlacement = ContentPlacement::Local => word(ContentPlacement::WORDS), live;
         /// Files that answer for a folder; the first that exists does.
         index: Vec<String> = vec!["index.html".into()] => Kind::Texts(Form::FileName), live;
         /// Page that answers for paths without a file, with status 200, for
@@ -356,15 +356,15 @@ table! {
     }
     tables {
         /// How bytes come from `origins`.
-        fetch: Fetch, live;
+        fetch: FetchConfig, live;
         /// Paths that moved; the first that matches answers.
-        redirects: Vec<Redirect>, live;
+        redirects: Vec<RedirectConfig>, live;
     }
 }
 
 table! {
     /// How a site's bytes come from its `origins`.
-    Fetch at "site.fetch" {
+    FetchConfig at "site.fetch" {
         /// Field Host of requests to origins; unset, it is the site's first
         /// host if that is a whole name, else the origin's own.
         host: Option<String> = None => Kind::Text(Form::Authority), live;
@@ -390,7 +390,7 @@ table! {
 
 table! {
     /// A path that moved.
-    Redirect at "site.redirect" {
+    RedirectConfig at "site.redirect" {
         /// The path: exactly this one, or all that begin so when it ends in
         /// `*`.
         from: String => Kind::Text(Form::UrlPattern), live;
@@ -403,7 +403,7 @@ table! {
 
 table! {
     /// The nodes' memory of files.
-    Cache at "cache" {
+    CacheConfig at "cache" {
         /// Memory of a node for what it keeps, in all: bytes, heads and indexes.
         /// Local files larger than it stream past it.
         size_bytes_max: u64 = 256 * MIB => bytes(MIB..=TIB), restart;
@@ -431,7 +431,7 @@ table! {
 table! {
     /// What clients may take, in size and number, and which fields. Over a limit
     /// the answer is a clear refusal.
-    Limits at "limits" {
+    LimitsConfig at "limits" {
         /// Head of a request: request line and header fields. Over it: 431.
         head_bytes_max: u64 = 16 * KIB => bytes(KIB..=256 * KIB), live;
         /// Header fields of a request. Over it: 431.
@@ -477,7 +477,7 @@ table! {
 
 table! {
     /// How long clients may take.
-    Timeouts at "timeouts" {
+    TimeoutsConfig at "timeouts" {
         /// From the first byte of a request to the end of its head. Over it:
         /// 408.
         head_ms: u64 = 10_000 => ms(100..=HOUR_MS), live;
@@ -511,10 +511,10 @@ table! {
 
 table! {
     /// What a process writes down: a line for each request, and messages.
-    Log at "log" {
+    LogConfig at "log" {
         /// Where requests are logged: `"off"`, `"-"` (standard output) or a
         /// file, to which lines are appended.
-        access: AccessLog = AccessLog::Off => Kind::Text(Form::AccessLog), restart;
+        access: AccessLogTarget = AccessLogTarget::Off => Kind::Text(Form::AccessLog), restart;
         /// Form of the lines: the Combined Log Format, or one JSON object.
         format: LogFormat = LogFormat::Combined => word(LogFormat::WORDS), restart;
         /// The least severe message that goes to standard error.
@@ -524,7 +524,7 @@ table! {
 
 table! {
     /// Metrics in the form of Prometheus.
-    Metrics at "metrics" {
+    MetricsConfig at "metrics" {
         /// Where a process answers `/metrics`; `"off"` is nowhere.
         listen: Option<SocketAddr> = None => Kind::AddressOrOff, restart;
     }
@@ -533,7 +533,7 @@ table! {
 table! {
     /// The management API, which `skep status`, `skep node` and the console
     /// use.
-    Admin at "admin" {
+    AdminConfig at "admin" {
         /// Where a dispatcher offers it over TCP; `"off"` is nowhere. An
         /// address beyond this machine needs `token_file`.
         listen: Option<SocketAddr> = Some((Ipv4Addr::LOCALHOST, 7070).into())

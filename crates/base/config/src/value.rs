@@ -13,7 +13,8 @@ use crate::limits::LIST_MAX;
 use crate::number;
 use crate::raw::{Raw, RawEntry, RawValue, Span};
 use crate::words::{
-    AccessLog, Attach, Content, Dispatch, Level, LogFormat, Store, Symlinks, UnderscoreFields,
+    AccessLogTarget, Attach, ContentPlacement, DispatchMode, Level, LogFormat, StoreKind, Symlinks,
+    UnderscoreFields,
 };
 
 /// A type that a setting can have. Which [`Kind`]s a type goes with, the
@@ -270,7 +271,16 @@ macro_rules! word_fields {
     )+};
 }
 
-word_fields!(Dispatch, Store, Attach, Content, Symlinks, UnderscoreFields, LogFormat, Level);
+word_fields!(
+    DispatchMode,
+    StoreKind,
+    Attach,
+    ContentPlacement,
+    Symlinks,
+    UnderscoreFields,
+    LogFormat,
+    Level
+);
 
 impl Field for String {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
@@ -434,7 +444,7 @@ impl Field for BTreeMap<u16, String> {
     }
 }
 
-impl Field for AccessLog {
+impl Field for AccessLogTarget {
     fn read(raw: &Raw, at: &Entry, faults: &mut Vec<Fault>) -> Option<Self> {
         Some(match at.text(Form::AccessLog, raw, faults)?.as_str() {
             "off" => Self::Off,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// The policies this version knows, as [`crate::Service::policy`] names them.
+/// The policies this version knows, as [`crate::ServiceConfig::policy`] names them.
 pub const POLICY_NAMES: &[&str] = &[
     "random",
     "round-robin",
@@ -66,7 +66,7 @@ macro_rules! words {
 
 words! {
     /// How a request gets from the service's address to a node.
-    Dispatch {
+    DispatchMode {
         /// The dispatcher reads the request and passes both ways on.
         Proxy = "proxy",
         /// The dispatcher answers with a redirect to the node.
@@ -77,7 +77,7 @@ words! {
     }
 }
 
-impl Dispatch {
+impl DispatchMode {
     /// Words that later versions will know.
     pub const WORDS_LATER: &'static [&'static str] = &["handoff"];
 }
@@ -108,7 +108,7 @@ words! {
 
 words! {
     /// Where a site's folder is.
-    Content {
+    ContentPlacement {
         /// On each node, whole.
         Local = "local",
         /// In one place that all nodes see.
@@ -120,7 +120,7 @@ words! {
 
 words! {
     /// Where dispatchers keep what must outlive them.
-    Store {
+    StoreKind {
         /// In a file of each dispatcher.
         Embedded = "embedded",
         /// In an etcd cluster, which also says who leads.
@@ -171,7 +171,7 @@ words! {
 /// Where access log lines go.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum AccessLog {
+pub enum AccessLogTarget {
     /// Nowhere.
     Off,
     /// To standard output.

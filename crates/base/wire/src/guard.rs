@@ -9,7 +9,10 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::steer::{Count, Flow, Load, Member, Network, Node, NodeIndex, Service, Verdict};
+use crate::steer::{
+    Count, DatapathNode, DatapathService, Flow, Network, NodeIndex, ServiceMember, Verdict,
+    WeightedLoad,
+};
 
 /// Bytes of one order or answer, at most: what a unix socket takes as one
 /// message under Linux's default buffer of 208 KiB, with room to spare.
@@ -37,7 +40,7 @@ pub enum Steerer {
 
 /// Numbers that both programs go by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settings {
+pub struct ProgramSettings {
     /// Secret of the flows' hash, the same on all machines of a cluster.
     pub hash_seed: u64,
     /// New flows a second that the flow table takes.
@@ -54,12 +57,12 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Load a program, or take over the one that an earlier process left, and
-    /// attach it to the config's device. Answered by [`Answer::Opened`].
+    /// attach it to the config's device. Answered by [`OrderReply::Opened`].
     Open(Side),
     /// Set the numbers.
-    Settings(Side, Settings),
+    Settings(Side, ProgramSettings),
     /// Set the services; those of before that are not named are gone.
-    Services(Side, Vec<Service>),
+    Services(Side, Vec<DatapathService>),
     /// Build and set the rows of a service from its memberships, the present
     /// one first.
     Rows {
@@ -70,14 +73,14 @@ pub enum Order {
         /// Candidates of a row.
         choices: u8,
         /// Members that take new flows, then those of earlier tables.
-        memberships: Vec<Vec<Member>>,
+        memberships: Vec<Vec<ServiceMember>>,
     },
     /// Set the nodes.
-    Nodes(Side, Vec<Node>),
+    Nodes(Side, Vec<DatapathNode>),
     /// Set whose frames are steered already, by MAC address.
     Steerers(Side, Vec<([u8; 6], Steerer)>),
     /// Set the loads and weights of a service's nodes.
-    Loads(u16, Vec<Load>),
+    Loads(u16, Vec<WeightedLoad>),
     /// Set which clients' networks may come in.
     Networks {
         /// These may; empty is all.
@@ -87,13 +90,13 @@ pub enum Order {
     },
     /// Put flows into the flow table.
     InsertFlows(Vec<Flow>),
-    /// Begin to list the flow table. Answered by [`Answer::Flows`].
+    /// Begin to list the flow table. Answered by [`OrderReply::Flows`].
     FirstFlows,
-    /// List on. Answered by [`Answer::Flows`]; an empty one is the end.
+    /// List on. Answered by [`OrderReply::Flows`]; an empty one is the end.
     NextFlows,
-    /// Flows begun since this was last asked. Answered by [`Answer::Flows`].
+    /// Flows begun since this was last asked. Answered by [`OrderReply::Flows`].
     NewFlows,
-    /// Answered by [`Answer::Counters`].
+    /// Answered by [`OrderReply::Counters`].
     Counters(Side),
     /// Take the virtual addresses onto the dispatcher's device and announce
     /// them.
@@ -103,7 +106,7 @@ pub enum Order {
     /// Give them up.
     Release,
     /// Ask who else answers for the virtual addresses, and what others claimed
-    /// since this was last asked. Answered by [`Answer::Owners`].
+    /// since this was last asked. Answered by [`OrderReply::Owners`].
     Owners {
         /// Whether to ask the network, which takes up to
         /// [`PROBE_MS`] for each address.
@@ -112,7 +115,7 @@ pub enum Order {
     /// Put the virtual addresses of this node's services on `lo`, silently.
     Hold,
     /// Look for what is wrong with devices, addresses and routes, which takes
-    /// up to [`PROBE_MS`]. Answered by [`Answer::Checked`].
+    /// up to [`PROBE_MS`]. Answered by [`OrderReply::Checked`].
     Check(Side, Expectations),
     /// Detach and forget everything that orders of this guard have put on the
     /// machine, where nothing was before: the start has failed.
@@ -127,12 +130,12 @@ pub struct Expectations {
     /// Device of the active dispatcher, if it is known and another machine's.
     pub active: Option<[u8; 6]>,
     /// The other machines that must be on the segment.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<ExpectedPeer>,
 }
 
 /// Another machine, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
+pub struct ExpectedPeer {
     pub name: String,
     /// Its own address on the segment.
     pub address: IpAddr,
@@ -148,15 +151,15 @@ pub const PROBE_MS: u64 = 100;
 
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum OrderReply {
     Done,
     /// The program runs.
-    Opened(Opened),
+    Opened(AttachedProgram),
     /// Flows, at most [`FLOWS_MAX`].
     Flows(Vec<Flow>),
-    Counters(Counters),
+    Counters(PacketCounters),
     /// Machines that claim virtual addresses.
-    Owners(Vec<Owner>),
+    Owners(Vec<VipHolder>),
     /// Sentences about this machine and its segment.
     Checked {
         wrong: Vec<String>,
@@ -169,7 +172,7 @@ pub enum Answer {
 
 /// A program at its device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Opened {
+pub struct AttachedProgram {
     /// How it is attached, for people: "native XDP".
     pub how: String,
     /// Name of the device.
@@ -184,7 +187,7 @@ pub struct Opened {
 
 /// A machine that claims a virtual address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct VipHolder {
     /// The address.
     pub vip: IpAddr,
     /// Who says so.
@@ -193,7 +196,7 @@ pub struct Owner {
 
 /// What a program has counted since it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counters {
+pub struct PacketCounters {
     /// By what became of packets.
     pub verdicts: Vec<(Verdict, Count)>,
     /// By service, in the order of their places.

@@ -60,7 +60,7 @@ pub enum Measure {
 
 /// A service as the packet programs know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Service {
+pub struct DatapathService {
     /// Its place in the tables; below [`SERVICES_MAX`].
     pub id: u16,
     /// Virtual address and port.
@@ -77,7 +77,7 @@ pub struct Service {
 
 /// Whether a node takes flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum NodeState {
+pub enum ForwardingState {
     /// Takes new flows and keeps its own.
     Up,
     /// Keeps its own.
@@ -88,7 +88,7 @@ pub enum NodeState {
 
 /// A node as the packet programs know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Node {
+pub struct DatapathNode {
     /// Its place in the tables.
     pub index: NodeIndex,
     /// Where frames for it go.
@@ -98,14 +98,14 @@ pub struct Node {
     /// Largest IP packet that it takes, in bytes; 0 is no limit.
     pub mtu: u32,
     /// Whether it takes flows.
-    pub state: NodeState,
+    pub state: ForwardingState,
     /// Whether it is this machine itself.
     pub is_local: bool,
 }
 
 /// A node's share and load within one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
+pub struct WeightedLoad {
     pub node: NodeIndex,
     /// Its share of new flows against the others' weights, from 1.
     pub weight: u32,
@@ -115,7 +115,7 @@ pub struct Load {
 
 /// A node as a member of a service: one that takes its new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct ServiceMember {
     /// Its place in the tables.
     pub index: NodeIndex,
     /// `stable_hash` of its name.

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{DISPATCHERS_MAX, HISTORY_MAX, MEMBERSHIPS_MAX, WEIGHT_MAX};
 use crate::machine::{Mac, Name};
 use crate::steer::{
-    CHOICES_MAX, Member, NODES_MAX, NodeIndex, NodeState, SERVICES_MAX, Service, is_index,
+    CHOICES_MAX, DatapathService, ForwardingState, NODES_MAX, NodeIndex, SERVICES_MAX,
+    ServiceMember, is_index,
 };
 
 /// Which table: later ones are greater, whoever made them.
@@ -34,7 +35,7 @@ pub struct Table {
     /// and those that are only remembered by a history.
     pub nodes: Vec<TableNode>,
     /// The memberships that the services' histories name.
-    pub memberships: Vec<Membership>,
+    pub memberships: Vec<ServiceMembership>,
     /// Devices of the dispatchers.
     pub dispatchers: Vec<Mac>,
 }
@@ -42,7 +43,7 @@ pub struct Table {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableService {
     /// As the packet programs know it.
-    pub service: Service,
+    pub service: DatapathService,
     pub policy: Name,
     /// Places in [`Table::memberships`]: who takes its new flows, then who did
     /// before, the latest first, none twice.
@@ -50,7 +51,7 @@ pub struct TableService {
 }
 
 /// Who took the new flows of a service at some time, in the order of indexes.
-pub type Membership = Vec<Share>;
+pub type ServiceMembership = Vec<Share>;
 
 /// A node's part in a membership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -71,7 +72,7 @@ pub struct TableNode {
     /// Its present weight; 0 drains it.
     pub weight: u32,
     /// Whether it takes flows.
-    pub state: NodeState,
+    pub state: ForwardingState,
     /// Whether the operator wants no new flows there.
     pub is_drained: bool,
     /// Where frames for it go; zero if it was never heard.
@@ -89,17 +90,17 @@ impl Table {
     pub fn history<'a>(
         &'a self,
         service: &'a TableService,
-    ) -> impl Iterator<Item = &'a Membership> {
+    ) -> impl Iterator<Item = &'a ServiceMembership> {
         service.history.iter().filter_map(|&at| self.memberships.get(usize::from(at)))
     }
 
     /// The same as the policies take it to make rows. Nodes that the table does
     /// not name are left out.
-    pub fn members(&self, service: &TableService) -> Vec<Vec<Member>> {
+    pub fn members(&self, service: &TableService) -> Vec<Vec<ServiceMember>> {
         let member = |share: &Share| {
             let node = self.nodes.iter().find(|node| node.index == share.index)?;
             let name_hash = node.name.peer().0;
-            Some(Member { index: share.index, name_hash, weight: share.weight })
+            Some(ServiceMember { index: share.index, name_hash, weight: share.weight })
         };
         self.history(service).map(|shares| shares.iter().filter_map(member).collect()).collect()
     }
@@ -125,7 +126,7 @@ impl Table {
             && service.history.iter().all(|&at| usize::from(at) < self.memberships.len())
     }
 
-    fn knows(&self, shares: &Membership) -> bool {
+    fn knows(&self, shares: &ServiceMembership) -> bool {
         let find = |index| self.nodes.binary_search_by_key(&index, |node| node.index);
         shares.is_sorted_by(|a, b| a.index < b.index)
             && shares

@@ -30,12 +30,18 @@ fn clap_finds_no_fault_with_the_definitions() {
 #[test]
 fn up_has_sensible_defaults() {
     let Command::Up(up) = parse("skep up site").unwrap() else { panic!("no up") };
-    assert_eq!((up.nodes, up.dispatch, up.policy.as_str()), (3, Dispatch::Proxy, "round-robin"));
+    assert_eq!(
+        (up.nodes, up.dispatch, up.policy.as_str()),
+        (3, DispatchMode::Proxy, "round-robin")
+    );
     assert_eq!((up.listen.to_string(), up.admin), ("127.0.0.1:8080".to_owned(), None));
     let line = "skep up site --nodes 5 --dispatch redirect --policy maglev-url --listen 0.0.0.0:0 \
                 --cache-size 8MiB --threads 2 --access-log - --admin off";
     let Command::Up(up) = parse(line).unwrap() else { panic!("no up") };
-    assert_eq!((up.nodes, up.dispatch, up.policy.as_str()), (5, Dispatch::Redirect, "maglev-url"));
+    assert_eq!(
+        (up.nodes, up.dispatch, up.policy.as_str()),
+        (5, DispatchMode::Redirect, "maglev-url")
+    );
     assert_eq!((up.cache_size, up.threads, up.admin), (8 << 20, 2, Some(Admin::Off)));
     let line = "skep up site --admin 127.0.0.1:9";
     let Command::Up(up) = parse(line).unwrap() else { panic!("no up") };

@@ -17,7 +17,7 @@ pub(crate) use status::status;
 use std::io::Write;
 
 use anyhow::Context;
-use skep_console::Answer;
+use skep_console::ApiResponse;
 
 /// Writes `text` to standard output.
 fn print(text: &str) -> anyhow::Result<()> {
@@ -26,6 +26,6 @@ fn print(text: &str) -> anyhow::Result<()> {
 }
 
 /// Writes an answer of the API as it came.
-fn print_json(answer: &Answer) -> anyhow::Result<()> {
+fn print_json(answer: &ApiResponse) -> anyhow::Result<()> {
     print(&format!("{}\n", answer.text().trim_end()))
 }

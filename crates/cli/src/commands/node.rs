@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use skep_console::{Answer, Client, NewNode, NewWeight, NodeState, NodeStatus};
+use skep_console::{ApiClient, ApiResponse, NewNode, NewWeight, NodeState, NodeStatus};
 
 use super::{print, print_json};
 use crate::arguments::{NodeCommand, OneNode};
@@ -54,7 +54,7 @@ pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
 /// Does something to a node and says what it is afterwards.
 fn change(
     node: &OneNode,
-    job: impl FnOnce(&Client) -> anyhow::Result<Vec<NodeStatus>>,
+    job: impl FnOnce(&ApiClient) -> anyhow::Result<Vec<NodeStatus>>,
 ) -> anyhow::Result<()> {
     let nodes = job(&node.target.find()?.client)?;
     match node.json {
@@ -63,13 +63,13 @@ fn change(
     }
 }
 
-fn read(client: &Client, answer: &Answer) -> anyhow::Result<Vec<NodeStatus>> {
+fn read(client: &ApiClient, answer: &ApiResponse) -> anyhow::Result<Vec<NodeStatus>> {
     Ok(client.decode(answer)?)
 }
 
 /// Looks until the node has no request left.
 fn wait_for_drain(
-    client: &Client,
+    client: &ApiClient,
     node: &OneNode,
     timeout_ms: u64,
 ) -> anyhow::Result<Vec<NodeStatus>> {
@@ -95,7 +95,7 @@ fn wait_for_drain(
 
 /// Looks until the node is no more; its requests get `timeout_ms`.
 fn wait_for_removal(
-    client: &Client,
+    client: &ApiClient,
     node: &OneNode,
     timeout_ms: u64,
 ) -> anyhow::Result<Vec<NodeStatus>> {

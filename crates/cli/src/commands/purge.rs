@@ -4,9 +4,9 @@ use anyhow::bail;
 use skep_console::{NewPurge, PurgeOutcome, Purged, PurgedNode};
 
 use super::{print, print_json};
-use crate::arguments::Purge;
+use crate::arguments::PurgeArgs;
 
-pub(crate) fn purge(args: Purge) -> anyhow::Result<()> {
+pub(crate) fn purge(args: PurgeArgs) -> anyhow::Result<()> {
     let client = args.target.find()?.client;
     let new = NewPurge { what: args.what, timeout_ms: Some(args.timeout) };
     let answer = client.post_json("/api/v1/purge", &new)?;

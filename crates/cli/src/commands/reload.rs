@@ -3,9 +3,9 @@
 use skep_console::Reloaded;
 
 use super::{print, print_json};
-use crate::arguments::Reload;
+use crate::arguments::ReloadArgs;
 
-pub(crate) fn reload(args: &Reload) -> anyhow::Result<()> {
+pub(crate) fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
     let found = args.target.find()?;
     let answer = found.client.post("/api/v1/reload")?;
     if args.json {

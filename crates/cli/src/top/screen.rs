@@ -8,13 +8,13 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 use ratatui::{DefaultTerminal, Terminal, TerminalOptions, Viewport};
-use skep_console::{Client, ProcessStatus};
+use skep_console::{ApiClient, ProcessStatus};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
 use super::model::{Key, Model, Shown};
 use super::view::{LINES_AROUND, draw};
-use crate::arguments::Top;
+use crate::arguments::TopArgs;
 use crate::show::Paint;
 use crate::signals::Signals;
 
@@ -29,7 +29,7 @@ const LOOK_MS: u64 = 2_000;
 const WAITING_MAX: usize = 16;
 
 /// Watches until told to quit; without a terminal, prints one frame.
-pub(crate) fn run(args: &Top) -> anyhow::Result<()> {
+pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let found = args.target.find()?;
     let mut model = Model::new(found.client.to_string(), found.status, args.sort);
     let interval = Duration::from_millis(args.interval);
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Top) -> anyhow::Result<()> {
 async fn watch(
     screen: &mut Screen,
     model: &mut Model,
-    client: Client,
+    client: ApiClient,
     interval: Duration,
 ) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
@@ -134,7 +134,10 @@ fn meaning(key: KeyEvent) -> Option<Key> {
 }
 
 /// A look at the process in every interval, answered or not.
-fn read_looks(client: Client, interval: Duration) -> mpsc::Receiver<Result<ProcessStatus, String>> {
+fn read_looks(
+    client: ApiClient,
+    interval: Duration,
+) -> mpsc::Receiver<Result<ProcessStatus, String>> {
     let (sender, looks) = mpsc::channel(WAITING_MAX);
     tokio::task::spawn_local(async move {
         loop {
@@ -147,7 +150,7 @@ fn read_looks(client: Client, interval: Duration) -> mpsc::Receiver<Result<Proce
     looks
 }
 
-async fn look(client: &Client) -> Result<ProcessStatus, String> {
+async fn look(client: &ApiClient) -> Result<ProcessStatus, String> {
     let patience = Duration::from_millis(LOOK_MS);
     match tokio::time::timeout(patience, client.status_async()).await {
         Ok(look) => look.map_err(|error| error.to_string()),

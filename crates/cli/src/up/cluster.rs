@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::process::Signal;
-use skep_config::{Config, Dispatch};
-use skep_console::{Client, NodeState};
+use skep_config::{Config, DispatchMode};
+use skep_console::{ApiClient, NodeState};
 use skep_guard::User;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -23,17 +23,17 @@ use super::folder::{ClusterFolder, Turn};
 use super::limits::{DRAIN_MS, END_MS, EVENTS_MAX, READY_MS, READY_POLL_MS};
 use super::plan::{self, DISPATCHER};
 use super::ports::Ports;
-use crate::arguments::Up;
+use crate::arguments::UpArgs;
 use crate::program::this_program;
 use crate::signals::{Signals, announce};
 
 /// Runs a cluster until a signal ends it.
-pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
+pub(crate) fn run(args: &UpArgs) -> anyhow::Result<()> {
     let dir = args.dir.display();
     if !std::fs::metadata(&args.dir).with_context(|| format!("cannot serve {dir}"))?.is_dir() {
         bail!("cannot serve {dir}: it is not a folder");
     }
-    if args.listen.port() != 0 && args.dispatch != Dispatch::Direct {
+    if args.listen.port() != 0 && args.dispatch != DispatchMode::Direct {
         // Told here, it is one sentence, before anything was started.
         drop(skep_serve::bind(args.listen, 1)?);
     }
@@ -45,7 +45,10 @@ pub(crate) fn run(args: &Up) -> anyhow::Result<()> {
 }
 
 /// The config, the folder that it is in, and the ports it names.
-fn prepare(args: &Up, environment: &Environment) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
+fn prepare(
+    args: &UpArgs,
+    environment: &Environment,
+) -> anyhow::Result<(Config, ClusterFolder, Ports)> {
     let user = User::serving(args.user.as_deref(), &[])?;
     let turn = Turn::take()?;
     let folder = turn.make_folder(&user)?;
@@ -68,7 +71,7 @@ struct Cluster<'a> {
     events: mpsc::Receiver<Event>,
     nodes: Crew,
     dispatcher: Crew,
-    client: Client,
+    client: ApiClient,
     /// Closes when this process ends in whatever way; children see it.
     _leash: PipeWriter,
 }
@@ -90,7 +93,7 @@ impl<'a> Cluster<'a> {
             events,
             nodes: Crew::new(),
             dispatcher: Crew::new(),
-            client: Client::socket(&config.socket_of(DISPATCHER)),
+            client: ApiClient::socket(&config.socket_of(DISPATCHER)),
             _leash: held,
         })
     }
@@ -157,7 +160,7 @@ impl<'a> Cluster<'a> {
     /// Where it answers and how it is ended stands last: a reader looks there.
     fn announce(&self) -> anyhow::Result<()> {
         let service = &self.config.services[0];
-        if service.dispatch == Dispatch::Redirect && service.listen[0].ip().is_unspecified() {
+        if service.dispatch == DispatchMode::Redirect && service.listen[0].ip().is_unspecified() {
             eprintln!(
                 "skep: redirects name 127.0.0.1, which only clients on this machine can follow; \
                  give --listen one address of this machine"
@@ -243,7 +246,7 @@ async fn ready(events: &mut mpsc::Receiver<Event>, count: usize) -> anyhow::Resu
 
 /// Waits until the dispatcher sees that all nodes are up, and somebody answers
 /// where clients will ask.
-async fn healthy(client: &Client, config: &Config) {
+async fn healthy(client: &ApiClient, config: &Config) {
     loop {
         if let Ok(status) = client.status_async().await {
             let all = status.services.iter().flat_map(|service| &service.nodes);

@@ -7,19 +7,19 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use skep_config::Dispatch;
+use skep_config::DispatchMode;
 use skep_testbed::{Bed, Machine, Topology};
 
 use super::plan::{DISPATCHER, Places, STANDBY};
-use crate::arguments::Up;
+use crate::arguments::UpArgs;
 
 /// The environment of a cluster's processes: this machine, or a test bed.
 pub(super) struct Environment(Option<Bed>);
 
 impl Environment {
     /// What `args` need.
-    pub(super) fn make(args: &Up) -> anyhow::Result<Self> {
-        if args.dispatch != Dispatch::Direct {
+    pub(super) fn make(args: &UpArgs) -> anyhow::Result<Self> {
+        if args.dispatch != DispatchMode::Direct {
             return Ok(Self(None));
         }
         let nodes = usize::from(args.nodes);
@@ -30,7 +30,7 @@ impl Environment {
     }
 
     /// Where everything is, if it is in a bed.
-    pub(super) fn places(&self, args: &Up) -> Option<Places> {
+    pub(super) fn places(&self, args: &UpArgs) -> Option<Places> {
         let bed = self.0.as_ref()?;
         let port = if args.listen.port() == 0 { 80 } else { args.listen.port() };
         let addresses = |machines: &[Machine]| {

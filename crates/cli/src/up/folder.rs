@@ -237,7 +237,7 @@ fn read_config(folder: &Path) -> Option<Config> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_config::{Node, Site};
+    use skep_config::{NodeConfig, SiteConfig};
 
     use super::*;
 
@@ -248,9 +248,12 @@ mod tests {
         let user = User::current();
         let make = || Turn::take_in(&base).unwrap().make_folder(&user).unwrap();
         let alive = make();
-        let node =
-            Node { name: "n".into(), address: ([127, 0, 0, 1], 1).into(), ..Node::default() };
-        let site = Site { root: Some("/srv".into()), ..Site::default() };
+        let node = NodeConfig {
+            name: "n".into(),
+            address: ([127, 0, 0, 1], 1).into(),
+            ..NodeConfig::default()
+        };
+        let site = SiteConfig { root: Some("/srv".into()), ..SiteConfig::default() };
         let config = Config { nodes: vec![node], sites: vec![site], ..Config::default() };
         fs::write(alive.config(), config.to_toml()).unwrap();
         let expected = if geteuid().is_root() { 0o750 } else { 0o700 };

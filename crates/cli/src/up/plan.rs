@@ -5,13 +5,14 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use skep_config::{
-    AGENT_PORT, AccessLog, Config, Content, Dispatch, Dispatcher, Level, Node, Service, Site,
+    AGENT_PORT, AccessLogTarget, Config, ContentPlacement, DispatchMode, DispatcherConfig, Level,
+    NodeConfig, ServiceConfig, SiteConfig,
 };
 
 use super::folder::state_of;
 use super::limits::{CHECK_MS, DRAIN_MS};
 use super::ports::Ports;
-use crate::arguments::{Admin, Up};
+use crate::arguments::{Admin, UpArgs};
 use crate::options;
 
 /// Name of the dispatcher.
@@ -45,7 +46,7 @@ pub(super) struct Places {
 
 /// What `args` ask for, with addresses that are free, in the cluster's `folder`.
 pub(super) fn make(
-    args: &Up,
+    args: &UpArgs,
     ports: &mut Ports,
     places: Option<Places>,
     folder: &Path,
@@ -57,7 +58,12 @@ pub(super) fn make(
     let ip = node_ip(args);
     for number in 1..=args.nodes {
         let (address, agent) = (ports.any(ip)?, Some(ports.any(ip)?));
-        nodes.push(Node { name: format!("node-{number}"), address, agent, ..Node::default() });
+        nodes.push(NodeConfig {
+            name: format!("node-{number}"),
+            address,
+            agent,
+            ..NodeConfig::default()
+        });
     }
     let coordinator = ports.any(Ipv4Addr::LOCALHOST.into())?;
     let listen = match args.listen.port() {
@@ -71,25 +77,25 @@ pub(super) fn make(
 }
 
 /// The config of a cluster in a bed.
-fn make_direct(args: &Up, places: &Places, folder: &Path) -> anyhow::Result<Config> {
+fn make_direct(args: &UpArgs, places: &Places, folder: &Path) -> anyhow::Result<Config> {
     if let Some(Admin::On(address)) = args.admin {
         bail!(
             "--admin {address}: with --dispatch direct the management API is in a network \
              namespace; leave it out, the commands find the cluster by its socket"
         );
     }
-    let node = |(number, &ip): (usize, &IpAddr)| Node {
+    let node = |(number, &ip): (usize, &IpAddr)| NodeConfig {
         name: format!("node-{}", number + 1),
         address: (ip, NODE_PORT).into(),
-        ..Node::default()
+        ..NodeConfig::default()
     };
     let nodes = places.nodes.iter().enumerate().map(node).collect();
     let mut config = config(args, nodes, places.vip, None, folder)?;
     let names = [DISPATCHER, STANDBY].into_iter().zip(&places.dispatchers);
-    let dispatcher = |(name, &ip): (&str, &IpAddr)| Dispatcher {
+    let dispatcher = |(name, &ip): (&str, &IpAddr)| DispatcherConfig {
         name: name.into(),
         address: Some((ip, AGENT_PORT).into()),
-        ..Dispatcher::default()
+        ..DispatcherConfig::default()
     };
     config.dispatchers = names.map(dispatcher).collect();
     options::check(&config, OPTIONS)?;
@@ -98,16 +104,16 @@ fn make_direct(args: &Up, places: &Places, folder: &Path) -> anyhow::Result<Conf
 
 /// Where nodes listen: for this machine alone, unless clients must reach them.
 /// Redirects can't name "every address".
-fn node_ip(args: &Up) -> IpAddr {
+fn node_ip(args: &UpArgs) -> IpAddr {
     match (args.dispatch, args.listen.ip()) {
-        (Dispatch::Redirect, ip) if !ip.is_unspecified() => ip,
+        (DispatchMode::Redirect, ip) if !ip.is_unspecified() => ip,
         _ => Ipv4Addr::LOCALHOST.into(),
     }
 }
 
 fn config(
-    args: &Up,
-    nodes: Vec<Node>,
+    args: &UpArgs,
+    nodes: Vec<NodeConfig>,
     listen: SocketAddr,
     admin: Option<SocketAddr>,
     folder: &Path,
@@ -115,26 +121,29 @@ fn config(
     let absolute = |path: &Path| {
         std::path::absolute(path).with_context(|| format!("cannot use {}", path.display()))
     };
-    let mut service = Service {
+    let mut service = ServiceConfig {
         name: "web".into(),
         listen: vec![listen],
         dispatch: args.dispatch,
         policy: args.policy.clone(),
         node_header: args.node_header,
-        ..Service::default()
+        ..ServiceConfig::default()
     };
     service.health.interval_ms = CHECK_MS;
     service.health.timeout_ms = CHECK_MS;
     let mut config = Config {
         state_dir: state_of(folder),
-        dispatchers: vec![Dispatcher { name: DISPATCHER.into(), ..Dispatcher::default() }],
+        dispatchers: vec![DispatcherConfig {
+            name: DISPATCHER.into(),
+            ..DispatcherConfig::default()
+        }],
         nodes,
         services: vec![service],
         // All nodes are on this machine, and see the one folder.
-        sites: vec![Site {
+        sites: vec![SiteConfig {
             root: Some(absolute(&args.dir)?),
-            content: Content::Shared,
-            ..Site::default()
+            content: ContentPlacement::Shared,
+            ..SiteConfig::default()
         }],
         key_file: Some(folder.join("key")),
         ..Config::default()
@@ -147,9 +156,9 @@ fn config(
     config.admin.listen = admin;
     config.log.level = if args.verbose { Level::Info } else { Level::Warn };
     config.log.access = match args.access_log.as_str() {
-        "off" => AccessLog::Off,
-        "-" => AccessLog::Stdout,
-        path => AccessLog::File(absolute(Path::new(path))?),
+        "off" => AccessLogTarget::Off,
+        "-" => AccessLogTarget::Stdout,
+        path => AccessLogTarget::File(absolute(Path::new(path))?),
     };
     Ok(config)
 }
@@ -172,7 +181,7 @@ mod tests {
     use super::*;
     use crate::arguments::{Cli, Command};
 
-    fn up(options: &str) -> Up {
+    fn up(options: &str) -> UpArgs {
         let line = format!("skep up . {options}");
         match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
             Command::Up(up) => up,
@@ -191,7 +200,7 @@ mod tests {
         assert_ne!(config.services[0].listen[0].port(), 0);
         assert_eq!(config.admin.listen, None);
         assert_eq!(Config::parse("skep.toml", &config.to_toml()).unwrap(), config);
-        assert!(matches!(&config.log.access, AccessLog::File(path) if path.is_absolute()));
+        assert!(matches!(&config.log.access, AccessLogTarget::File(path) if path.is_absolute()));
         assert_eq!(config.socket_of(DISPATCHER), folder.join("state/dispatcher.sock"));
     }
 

@@ -82,7 +82,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-    use skep_config::Node;
+    use skep_config::NodeConfig;
 
     use super::*;
 
@@ -120,7 +120,7 @@ mod tests {
         assert!(!ports.take(held.local_addr().unwrap()));
         // A node's port is its own even while it is not running.
         let address = ports.any(LOCALHOST).unwrap();
-        let node = Node { name: "n".into(), address, ..Node::default() };
+        let node = NodeConfig { name: "n".into(), address, ..NodeConfig::default() };
         let other = Config { nodes: vec![node], ..Config::default() };
         assert!(!Ports::beside(std::slice::from_ref(&other)).take(address));
     }

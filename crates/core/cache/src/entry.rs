@@ -8,7 +8,7 @@ use crate::limits::FREQUENCY_MAX;
 ///
 /// The count takes `&self`: an owner whose readers are on several threads
 /// keeps it in a relaxed atomic. Lost counts do no harm.
-pub trait Entry {
+pub trait CacheEntry {
     /// Bytes charged for it, overhead included. Read once, at insertion; 0
     /// counts as 1.
     fn bytes(&self) -> u64;
@@ -36,7 +36,7 @@ pub trait Entry {
     }
 }
 
-impl<T: Entry + ?Sized> Entry for Arc<T> {
+impl<T: CacheEntry + ?Sized> CacheEntry for Arc<T> {
     fn bytes(&self) -> u64 {
         (**self).bytes()
     }

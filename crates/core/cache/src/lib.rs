@@ -2,7 +2,7 @@
 //!
 //! [`S3Fifo`] is a map that keeps the bytes of its values within a capacity.
 //! It owns the order of eviction and nothing else: no locks, no clock. A hit
-//! does not change it (the value counts its own hits, see [`Entry`]), so
+//! does not change it (the value counts its own hits, see [`CacheEntry`]), so
 //! readers can share it behind whatever the owner chooses.
 //!
 //! The algorithm is that of Yang et al., "FIFO queues are all you need for
@@ -35,7 +35,7 @@ mod limits;
 mod queue;
 mod s3fifo;
 
-pub use entry::{Entry, TooLarge};
+pub use entry::{CacheEntry, TooLarge};
 pub use limits::{FREQUENCY_MAX, PROMOTION_HITS};
 pub use s3fifo::S3Fifo;
 

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, Hash};
 
 use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 
-use crate::entry::{Entry, TooLarge};
+use crate::entry::{CacheEntry, TooLarge};
 use crate::ghost::Ghosts;
 use crate::limits::{
     FREQUENCY_MAX, GHOST_PERCENT, GHOSTS_MIN, PROMOTION_HITS, REDUNDANT_PERCENT_MAX,
@@ -37,24 +37,24 @@ pub struct S3Fifo<K, V, S = DefaultHashBuilder> {
 struct Resident<K, V> {
     key: K,
     value: V,
-    place: Place,
+    place: QueueKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum QueueKind {
     Small,
     Main,
     Redundant,
 }
 
-impl<K: Hash + Eq, V: Entry> S3Fifo<K, V> {
+impl<K: Hash + Eq, V: CacheEntry> S3Fifo<K, V> {
     /// An empty cache that will hold at most `capacity_bytes`.
     pub fn new(capacity_bytes: u64) -> Self {
         Self::with_hasher(capacity_bytes, DefaultHashBuilder::default())
     }
 }
 
-impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
+impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
     /// An empty cache with a hasher of the caller's choice.
     pub fn with_hasher(capacity_bytes: u64, hasher: S) -> Self {
         Self {
@@ -98,8 +98,8 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
                 evicted.push((old.key, old.value));
                 inherited
             }
-            None if self.ghosts.remove(hash) => (Place::Main, value.frequency_at_first()),
-            None => (Place::Small, value.frequency_at_first()),
+            None if self.ghosts.remove(hash) => (QueueKind::Main, value.frequency_at_first()),
+            None => (QueueKind::Small, value.frequency_at_first()),
         };
         value.set_frequency(frequency);
         self.shrink_to(self.capacity_bytes - bytes, self.entries_max - 1, evicted);
@@ -108,7 +108,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         Ok(())
     }
 
-    /// The value under `key`. Counts no hit: see [`Entry::touch`].
+    /// The value under `key`. Counts no hit: see [`CacheEntry::touch`].
     pub fn get<Q: Hash + Equivalent<K> + ?Sized>(&self, key: &Q) -> Option<&V> {
         let index = self.find(self.hasher.hash_one(key), key)?;
         Some(&self.arena[index as usize].item.value)
@@ -126,10 +126,10 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
     /// longer is has proved useful.
     pub fn set_redundant<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_redundant: bool) {
         let Some(index) = self.find(self.hasher.hash_one(key), key) else { return };
-        let was_redundant = self.arena[index as usize].item.place == Place::Redundant;
+        let was_redundant = self.arena[index as usize].item.place == QueueKind::Redundant;
         if was_redundant != is_redundant {
             self.dequeue(index);
-            self.enqueue(index, if is_redundant { Place::Redundant } else { Place::Main });
+            self.enqueue(index, if is_redundant { QueueKind::Redundant } else { QueueKind::Main });
         }
     }
 
@@ -257,20 +257,20 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
         self.arena.remove(index as usize).item
     }
 
-    fn enqueue(&mut self, index: Index, place: Place) {
+    fn enqueue(&mut self, index: Index, place: QueueKind) {
         self.arena[index as usize].item.place = place;
         match place {
-            Place::Small => self.small.push(&mut self.arena, index),
-            Place::Main => self.main.push(&mut self.arena, index),
-            Place::Redundant => self.redundant.push(&mut self.arena, index),
+            QueueKind::Small => self.small.push(&mut self.arena, index),
+            QueueKind::Main => self.main.push(&mut self.arena, index),
+            QueueKind::Redundant => self.redundant.push(&mut self.arena, index),
         }
     }
 
     fn dequeue(&mut self, index: Index) {
         match self.arena[index as usize].item.place {
-            Place::Small => self.small.unlink(&mut self.arena, index),
-            Place::Main => self.main.unlink(&mut self.arena, index),
-            Place::Redundant => self.redundant.unlink(&mut self.arena, index),
+            QueueKind::Small => self.small.unlink(&mut self.arena, index),
+            QueueKind::Main => self.main.unlink(&mut self.arena, index),
+            QueueKind::Redundant => self.redundant.unlink(&mut self.arena, index),
         }
     }
 
@@ -306,7 +306,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             }
             value.set_frequency(frequency - 1);
             self.dequeue(oldest);
-            self.enqueue(oldest, Place::Redundant);
+            self.enqueue(oldest, QueueKind::Redundant);
         }
         (self.redundant.bytes() > max || !others) && self.evict_oldest_redundant(evicted)
     }
@@ -332,7 +332,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             }
             linked.item.value.set_frequency(0);
             self.dequeue(oldest);
-            self.enqueue(oldest, Place::Main);
+            self.enqueue(oldest, QueueKind::Main);
         }
     }
 
@@ -353,7 +353,7 @@ impl<K: Hash + Eq, V: Entry, S: BuildHasher> S3Fifo<K, V, S> {
             passes_left -= 1;
             value.set_frequency(frequency - 1);
             self.dequeue(oldest);
-            self.enqueue(oldest, Place::Main);
+            self.enqueue(oldest, QueueKind::Main);
         }
     }
 

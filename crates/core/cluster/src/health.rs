@@ -65,7 +65,7 @@ impl Default for HealthSettings {
 
 /// What is shown of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum HealthState {
     /// New: nothing known yet, no requests.
     Joining,
     /// Gets requests.
@@ -119,9 +119,9 @@ pub type RequestOutcome = Result<(), Failure>;
 pub struct Transition {
     pub at: Now,
     /// State before.
-    pub from: State,
+    pub from: HealthState,
     /// State after.
-    pub to: State,
+    pub to: HealthState,
 }
 
 /// One node's health and drain.
@@ -177,19 +177,19 @@ impl NodeHealth {
     }
 
     /// What is shown.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HealthState {
         match (self.wish, self.health) {
-            (Wish::Drain, _) => State::Draining,
-            (Wish::StayOut, _) => State::Drained,
-            (Wish::Serve, Health::Joining) => State::Joining,
-            (Wish::Serve, Health::Up) => State::Up,
-            (Wish::Serve, Health::Down { since, reason }) => State::Down { since, reason },
+            (Wish::Drain, _) => HealthState::Draining,
+            (Wish::StayOut, _) => HealthState::Drained,
+            (Wish::Serve, Health::Joining) => HealthState::Joining,
+            (Wish::Serve, Health::Up) => HealthState::Up,
+            (Wish::Serve, Health::Down { since, reason }) => HealthState::Down { since, reason },
         }
     }
 
     /// May it get new requests?
     pub fn eligible(&self) -> bool {
-        self.state() == State::Up
+        self.state() == HealthState::Up
     }
 
     /// Thousandths of its share that it takes now, `1..=1000`: grows linearly
@@ -372,7 +372,7 @@ impl NodeHealth {
     }
 }
 
-impl State {
+impl HealthState {
     /// The word for screens, logs and JSON.
     pub fn word(&self) -> &'static str {
         match self {
@@ -385,7 +385,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for HealthState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Down { reason, .. } => write!(f, "down ({reason})"),

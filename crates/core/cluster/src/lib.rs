@@ -12,7 +12,7 @@
 //! - [`flows`]: the flow table on its way to a standby.
 //!
 //! Time comes in as `Now`, jitter as a seed; what happened goes out as
-//! [`Transition`]s and [`Event`]s for the log.
+//! [`Transition`]s and [`MembershipEvent`]s for the log.
 
 #![forbid(unsafe_code)]
 
@@ -28,11 +28,12 @@ pub mod table_publisher;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};
 pub use health::{
-    CheckResult, DownReason, Failure, HealthSettings, NodeHealth, RequestOutcome, State, Transition,
+    CheckResult, DownReason, Failure, HealthSettings, HealthState, NodeHealth, RequestOutcome,
+    Transition,
 };
 pub use limits::{NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use membership::{
-    Change, Event, Member, MemberView, Membership, MembershipError, MembershipSettings,
+    Change, Member, MemberView, Membership, MembershipError, MembershipEvent, MembershipSettings,
 };
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use skep_units::{NodeId, Now, stable_hash};
 
 use crate::health::{
-    CheckResult, Failure, HealthSettings, NodeHealth, RequestOutcome, State, Transition,
+    CheckResult, Failure, HealthSettings, HealthState, NodeHealth, RequestOutcome, Transition,
 };
 use crate::limits::{EJECTED_PERCENT_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 
@@ -105,12 +105,12 @@ pub struct MemberView {
     /// Thousandths of its share that it takes now.
     pub slow_start_permille: u16,
     /// What is shown.
-    pub state: State,
+    pub state: HealthState,
 }
 
 /// Something happened to a node, for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct MembershipEvent {
     pub at: Now,
     pub node: NodeId,
     pub name: Arc<str>,
@@ -213,7 +213,7 @@ impl Membership {
         name: &str,
         address: SocketAddr,
         weight: u32,
-    ) -> Result<Event, MembershipError> {
+    ) -> Result<MembershipEvent, MembershipError> {
         check_name(name)?;
         check_weight(weight)?;
         if let Some(twin) = self.find(name) {
@@ -256,7 +256,7 @@ impl Membership {
         now: Now,
         id: NodeId,
         deadline: Now,
-    ) -> Result<Event, MembershipError> {
+    ) -> Result<MembershipEvent, MembershipError> {
         let member = self.member(id)?;
         let deadline = member.removal_deadline.map_or(deadline, |earlier| earlier.min(deadline));
         member.removal_deadline = Some(deadline);
@@ -268,14 +268,22 @@ impl Membership {
     }
 
     /// The operator wants no new requests there. `None`: it was so already.
-    pub fn drain(&mut self, now: Now, id: NodeId) -> Result<Option<Event>, MembershipError> {
+    pub fn drain(
+        &mut self,
+        now: Now,
+        id: NodeId,
+    ) -> Result<Option<MembershipEvent>, MembershipError> {
         let member = self.member(id)?;
         let transition = member.health.drain(now);
         Ok(member.event_of(transition))
     }
 
     /// The operator wants it back. `None`: it was never out.
-    pub fn resume(&mut self, now: Now, id: NodeId) -> Result<Option<Event>, MembershipError> {
+    pub fn resume(
+        &mut self,
+        now: Now,
+        id: NodeId,
+    ) -> Result<Option<MembershipEvent>, MembershipError> {
         let member = self.member(id)?;
         if member.removal_deadline.is_some() {
             return Err(MembershipError::BeingRemoved(Arc::clone(&member.name)));
@@ -290,7 +298,7 @@ impl Membership {
         now: Now,
         id: NodeId,
         weight: u32,
-    ) -> Result<Option<Event>, MembershipError> {
+    ) -> Result<Option<MembershipEvent>, MembershipError> {
         check_weight(weight)?;
         let member = self.member(id)?;
         let from = std::mem::replace(&mut member.weight, weight);
@@ -310,7 +318,12 @@ impl Membership {
     }
 
     /// A check of a node ended. Results for nodes that are gone are ignored.
-    pub fn on_check(&mut self, now: Now, id: NodeId, result: CheckResult) -> Option<Event> {
+    pub fn on_check(
+        &mut self,
+        now: Now,
+        id: NodeId,
+        result: CheckResult,
+    ) -> Option<MembershipEvent> {
         let member = self.member(id).ok()?;
         let transition = member.health.on_check(now, result);
         member.event_of(transition)
@@ -324,7 +337,7 @@ impl Membership {
         id: NodeId,
         outcome: RequestOutcome,
         serves: impl Fn(NodeId) -> bool,
-    ) -> Option<Event> {
+    ) -> Option<MembershipEvent> {
         let may_eject = outcome.is_err_and(|failure| self.can_spare(id, failure, serves));
         let member = self.member(id).ok()?;
         let was_spared = member.health.is_to_be_ejected();
@@ -337,7 +350,7 @@ impl Membership {
     }
 
     /// A node's heartbeats stopped.
-    pub fn on_silence(&mut self, now: Now, id: NodeId) -> Option<Event> {
+    pub fn on_silence(&mut self, now: Now, id: NodeId) -> Option<MembershipEvent> {
         let member = self.member(id).ok()?;
         let transition = member.health.on_silence(now);
         member.event_of(transition)
@@ -345,7 +358,7 @@ impl Membership {
 
     /// Ends drains and removals. `outstanding` tells a node's requests in
     /// flight; call this after the view without the node took effect.
-    pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<Event> {
+    pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<MembershipEvent> {
         let mut events = Vec::new();
         self.members.retain_mut(|member| {
             let requests = outstanding(member.id);
@@ -361,7 +374,7 @@ impl Membership {
             }
             true
         });
-        let removed = |event: &&Event| matches!(event.change, Change::Removed { .. });
+        let removed = |event: &&MembershipEvent| matches!(event.change, Change::Removed { .. });
         self.version += events.iter().filter(removed).count() as u64;
         self.check_invariants();
         events
@@ -451,11 +464,11 @@ impl Member {
         self.removal_deadline
     }
 
-    fn event(&self, at: Now, change: Change) -> Event {
-        Event { at, node: self.id, name: Arc::clone(&self.name), change }
+    fn event(&self, at: Now, change: Change) -> MembershipEvent {
+        MembershipEvent { at, node: self.id, name: Arc::clone(&self.name), change }
     }
 
-    fn event_of(&self, transition: Option<Transition>) -> Option<Event> {
+    fn event_of(&self, transition: Option<Transition>) -> Option<MembershipEvent> {
         transition.map(|transition| self.event(transition.at, Change::State(transition)))
     }
 }
@@ -477,7 +490,7 @@ fn check_weight(weight: u32) -> Result<(), MembershipError> {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for MembershipEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}: {}", self.name, self.change)
     }

@@ -18,14 +18,14 @@ use skep_units::Now;
 use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
 use skep_wire::message::{Mac, Name, NodeBeat};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::{NODES_MAX, NodeIndex, NodeState, Protocol, Service};
-use skep_wire::table::{Membership, Share, Table, TableNode, TableService, TableVersion};
+use skep_wire::steer::{DatapathService, ForwardingState, NODES_MAX, NodeIndex, Protocol};
+use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Life};
 
 /// What the config says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct TablePlan {
     /// The services, in the order of their ids.
     pub services: Vec<ServicePlan>,
     /// All nodes.
@@ -38,7 +38,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePlan {
     /// As the packet programs know it.
-    pub service: Service,
+    pub service: DatapathService,
     pub policy: Name,
     /// The nodes behind it.
     pub nodes: Vec<Name>,
@@ -56,7 +56,7 @@ pub struct NodePlan {
 
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum TableNote {
     /// A node is heard for the first time.
     Came(Name),
     /// A node that was dead is heard again.
@@ -80,12 +80,12 @@ pub enum Note {
 #[derive(Clone, Debug)]
 pub struct TablePublisher {
     detector: FailureDetector,
-    plan: Plan,
+    plan: TablePlan,
     /// The nodes of the plan.
     planned: BTreeMap<Name, NodePlan>,
     /// Those with an index.
     nodes: BTreeMap<Name, Known>,
-    histories: BTreeMap<Key, Vec<Membership>>,
+    histories: BTreeMap<Key, Vec<ServiceMembership>>,
     /// Whom a note of refusal was about: one each is enough.
     refused: BTreeSet<Name>,
     is_author: bool,
@@ -111,7 +111,7 @@ struct Known {
     /// The operator wants no new flows there.
     is_drained: bool,
     /// What the last author took it for: believed until we have listened.
-    adopted: NodeState,
+    adopted: ForwardingState,
 }
 
 impl TablePublisher {
@@ -119,7 +119,7 @@ impl TablePublisher {
     pub fn new(settings: FailureDetectorSettings) -> Self {
         Self {
             detector: FailureDetector::new(settings),
-            plan: Plan::default(),
+            plan: TablePlan::default(),
             planned: BTreeMap::new(),
             nodes: BTreeMap::new(),
             histories: BTreeMap::new(),
@@ -142,7 +142,7 @@ impl TablePublisher {
 
     /// The config is (now) this. A weight that the operator set stays until the
     /// config's own changes.
-    pub fn set_plan(&mut self, plan: Plan) {
+    pub fn set_plan(&mut self, plan: TablePlan) {
         for node in &plan.nodes {
             let before = self.planned.get(&node.name);
             if let Some(known) = self.nodes.get_mut(&node.name) {
@@ -161,10 +161,10 @@ impl TablePublisher {
     }
 
     /// A node's beat came. Beats must be authentic and fresh.
-    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> Vec<Note> {
+    pub fn heard(&mut self, now: Now, beat: NodeBeat, stamp: Stamp) -> Vec<TableNote> {
         let name = beat.name.clone();
         if !self.planned.contains_key(&name) && !self.nodes.contains_key(&name) {
-            return self.refuse(name, Note::Unplanned);
+            return self.refuse(name, TableNote::Unplanned);
         }
         let (life_before, version) = (self.detector.life(&name), beat.table);
         let was_ready = self.is_ready(&name);
@@ -173,12 +173,12 @@ impl TablePublisher {
         }
         let life = self.detector.life(&name);
         let note = match (life_before, life) {
-            (Life::Unheard, _) => Some(Note::Came(name.clone())),
-            (Life::Dead, _) => Some(Note::Back(name.clone())),
-            (Life::Alive, Life::Leaving) => Some(Note::Leaving(name.clone())),
+            (Life::Unheard, _) => Some(TableNote::Came(name.clone())),
+            (Life::Dead, _) => Some(TableNote::Back(name.clone())),
+            (Life::Alive, Life::Leaving) => Some(TableNote::Leaving(name.clone())),
             _ => None,
         };
-        let mut notes: Vec<Note> = note.into_iter().collect();
+        let mut notes: Vec<TableNote> = note.into_iter().collect();
         if self.is_author {
             match self.learn(&name) {
                 Ok(is_news)
@@ -187,7 +187,7 @@ impl TablePublisher {
                     self.remake();
                 }
                 Ok(_) => {}
-                Err(NoIndexLeft) => notes.extend(self.refuse(name, Note::NoIndex)),
+                Err(NoIndexLeft) => notes.extend(self.refuse(name, TableNote::NoIndex)),
             }
             self.outrun(version);
         }
@@ -195,7 +195,7 @@ impl TablePublisher {
     }
 
     /// Time went on.
-    pub fn tick(&mut self, now: Now) -> Vec<Note> {
+    pub fn tick(&mut self, now: Now) -> Vec<TableNote> {
         let ms = self.detector.silence_ms();
         let dead = self.detector.tick(now);
         let settles = self.detector.has_settled() && !self.has_settled;
@@ -203,7 +203,7 @@ impl TablePublisher {
         if !dead.is_empty() || settles {
             self.remake();
         }
-        dead.into_iter().map(|name| Note::Dead { name, ms }).collect()
+        dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
 
     /// The operator wants no new flows there (or wants them again). False if
@@ -257,7 +257,7 @@ impl TablePublisher {
     }
 
     /// A note about a node, unless there was one already.
-    fn refuse(&mut self, name: Name, note: impl FnOnce(Name) -> Note) -> Vec<Note> {
+    fn refuse(&mut self, name: Name, note: impl FnOnce(Name) -> TableNote) -> Vec<TableNote> {
         let is_news = self.refused.len() < NODES_MAX && self.refused.insert(name.clone());
         if is_news { vec![note(name)] } else { Vec::new() }
     }
@@ -276,7 +276,7 @@ impl TablePublisher {
             return Ok(false);
         };
         let index = self.free_index(wished).ok_or(NoIndexLeft)?;
-        let adopted = NodeState::Down;
+        let adopted = ForwardingState::Down;
         let known = Known { index, address, weight, mac, mtu, is_drained: false, adopted };
         self.nodes.insert(name.clone(), known);
         Ok(true)
@@ -356,29 +356,29 @@ impl TablePublisher {
     }
 
     /// Who takes the new flows of a service.
-    fn membership(&self, service: &ServicePlan) -> Membership {
+    fn membership(&self, service: &ServicePlan) -> ServiceMembership {
         let up = service.nodes.iter().filter_map(|name| {
             let node = self.nodes.get(name)?;
             let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
-            (self.state(name, node) == NodeState::Up).then_some(share)
+            (self.state(name, node) == ForwardingState::Up).then_some(share)
         });
-        let mut membership: Membership = up.collect();
+        let mut membership: ServiceMembership = up.collect();
         membership.sort();
         membership.dedup();
         membership
     }
 
-    fn state(&self, name: &Name, node: &Known) -> NodeState {
+    fn state(&self, name: &Name, node: &Known) -> ForwardingState {
         let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
         match self.detector.life(name) {
             Life::Unheard if !self.detector.has_settled() => match node.adopted {
-                NodeState::Up if !is_wanted => NodeState::Draining,
+                ForwardingState::Up if !is_wanted => ForwardingState::Draining,
                 adopted => adopted,
             },
-            Life::Unheard | Life::Dead => NodeState::Down,
-            Life::Alive if !self.is_ready(name) => NodeState::Down,
-            Life::Alive if is_wanted => NodeState::Up,
-            Life::Alive | Life::Leaving => NodeState::Draining,
+            Life::Unheard | Life::Dead => ForwardingState::Down,
+            Life::Alive if !self.is_ready(name) => ForwardingState::Down,
+            Life::Alive if is_wanted => ForwardingState::Up,
+            Life::Alive | Life::Leaving => ForwardingState::Draining,
         }
     }
 
@@ -389,8 +389,8 @@ impl TablePublisher {
     }
 
     fn make(&self, version: TableVersion) -> Table {
-        let mut memberships: Vec<Membership> = Vec::new();
-        let mut place = |membership: &Membership| {
+        let mut memberships: Vec<ServiceMembership> = Vec::new();
+        let mut place = |membership: &ServiceMembership| {
             let at = memberships.iter().position(|known| known == membership);
             at.unwrap_or_else(|| {
                 memberships.push(membership.clone());
@@ -422,18 +422,18 @@ impl Known {
         Self { index, address, weight, mac, mtu, is_drained, adopted: state }
     }
 
-    fn row(&self, name: &Name, state: NodeState) -> TableNode {
+    fn row(&self, name: &Name, state: ForwardingState) -> TableNode {
         let Self { index, address, weight, mac, mtu, is_drained, .. } = *self;
         let weight = weight.min(WEIGHT_MAX);
         TableNode { index, name: name.clone(), address, weight, state, is_drained, mac, mtu }
     }
 }
 
-fn key(service: &Service) -> Key {
+fn key(service: &DatapathService) -> Key {
     (service.address, service.protocol == Protocol::Udp)
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for TableNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Came(name) => write!(f, "heartbeat from node {name}"),

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use skep_directory::{Coordinator, Hello, Inventory, LinkId, Settings};
+use skep_directory::{Coordinator, CoordinatorSettings, Hello, Inventory, NodeLinkId};
 use skep_units::{Now, Rng, SEGMENT_BYTES};
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::message::Name;
@@ -26,10 +26,11 @@ fn main() {
 fn measure(segments: usize, copies: usize) {
     let mut rng = Rng::new(1);
     let names: Vec<SegmentName> = (0..segments).map(|_| name(&mut rng)).collect();
-    let settings = Settings { holdings_max: usize::MAX, ..Settings::default() };
+    let settings =
+        CoordinatorSettings { holdings_max: usize::MAX, ..CoordinatorSettings::default() };
     let mut coordinator = Coordinator::new(settings, 1);
     let asker = join(&mut coordinator, "asker");
-    let links: Vec<LinkId> =
+    let links: Vec<NodeLinkId> =
         (0..NODES).map(|node| join(&mut coordinator, &format!("node-{node}"))).collect();
     coordinator.set_stage(Some(1));
     let filling = Instant::now();
@@ -71,7 +72,7 @@ fn measure(segments: usize, copies: usize) {
     );
 }
 
-fn join(coordinator: &mut Coordinator, name: &str) -> LinkId {
+fn join(coordinator: &mut Coordinator, name: &str) -> NodeLinkId {
     let name = Name::new(name).expect("a short name");
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let hello = Hello { name, address, capacity_bytes: u64::MAX };

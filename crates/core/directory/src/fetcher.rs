@@ -16,7 +16,7 @@
 //! ended.
 
 use skep_units::Now;
-use skep_wire::cache::{LeaseId, Refusal};
+use skep_wire::cache::{LeaseId, PeerRefusal};
 use skep_wire::limits::HOLDERS_TOLD_MAX;
 
 use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS};
@@ -25,11 +25,11 @@ use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_
 /// is the same node. (Numbers of members are not enough: they differ between
 /// coordinators, and each must be told its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action<P> {
-    /// Ask the active coordinator, then [`Event::Answer`]; or [`Event::NoAnswer`]
+pub enum FetchAction<P> {
+    /// Ask the active coordinator, then [`FetchEvent::Answer`]; or [`FetchEvent::NoAnswer`]
     /// after a bounded time, or at once if none is linked.
     Ask,
-    /// Fetch the bytes from `from` on, then [`Event::Fetched`].
+    /// Fetch the bytes from `from` on, then [`FetchEvent::Fetched`].
     FetchFrom {
         /// From whom.
         peer: P,
@@ -39,7 +39,7 @@ pub enum Action<P> {
         /// it if it must.
         with_origin: bool,
     },
-    /// Read the origin from `from` on, then [`Event::Filled`]. Under a lease,
+    /// Read the origin from `from` on, then [`FetchEvent::Filled`]. Under a lease,
     /// renew the lease while you do.
     FillFromOrigin {
         /// Bytes that are there.
@@ -48,17 +48,17 @@ pub enum Action<P> {
         lease: Option<LeaseId>,
     },
     /// Tell the coordinator that named it that `peer` does not serve this,
-    /// then [`Event::Told`].
+    /// then [`FetchEvent::Told`].
     TellNotThere { peer: P },
     /// Tell the coordinator that granted it that the lease has ended, then
-    /// [`Event::Told`].
+    /// [`FetchEvent::Told`].
     TellEnded {
         lease: LeaseId,
         /// Whether all bytes are there. (Tell it that the segment is held only
         /// if it is kept, too.)
         is_whole: bool,
     },
-    /// Wait so long, then [`Event::Waited`].
+    /// Wait so long, then [`FetchEvent::Waited`].
     Wait {
         /// How long.
         ms: u64,
@@ -86,7 +86,7 @@ pub enum FillSource<P> {
     RemoteFill { id: P },
 }
 
-impl<P: Copy> Action<P> {
+impl<P: Copy> FetchAction<P> {
     /// The source of the next bytes, if there are to be more.
     pub fn fill_source(&self) -> Option<FillSource<P>> {
         match *self {
@@ -126,11 +126,11 @@ impl<P: PartialEq> FillSource<P> {
 
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<P> {
+pub enum FetchEvent<P> {
     /// The first one.
     Begin,
     /// An answer came in time.
-    Answer(Reply<P>),
+    Answer(ResolvedAnswer<P>),
     /// None came, or it was a refusal.
     NoAnswer {
         /// Who owns the segment among the nodes that are known
@@ -142,7 +142,7 @@ pub enum Event<P> {
         /// Bytes that are there now, those before included.
         filled: u32,
         /// How it ended.
-        end: End,
+        end: FetchOutcome,
     },
     /// Reading the origin is over.
     Filled {
@@ -157,7 +157,7 @@ pub enum Event<P> {
 
 /// An answer, with nodes in the words of whoever drives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reply<P> {
+pub enum ResolvedAnswer<P> {
     /// These hold it.
     Have {
         /// The one to try first is the first.
@@ -176,11 +176,11 @@ pub enum Reply<P> {
 
 /// How a fetch from a node ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum FetchOutcome {
     /// With all bytes.
     Whole,
     /// It said no.
-    Refused(Refusal),
+    Refused(PeerRefusal),
     /// Not reached, silent, broken off or not to be understood.
     Lost,
     /// It did not begin: this node has no connection to spare. That says nothing of
@@ -210,9 +210,9 @@ pub struct Fetcher<P> {
 enum Step<P> {
     Begin,
     Asking,
-    Fetching(P, Role),
+    Fetching(P, PeerRole),
     Filling(Option<LeaseId>),
-    TellingNotThere(Role),
+    TellingNotThere(PeerRole),
     TellingEnded { is_whole: bool },
     Waiting,
     Over,
@@ -220,7 +220,7 @@ enum Step<P> {
 
 /// Why a node is fetched from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
+enum PeerRole {
     Holder,
     Leader,
     Owner,
@@ -253,30 +253,30 @@ impl<P: Copy + PartialEq> Fetcher<P> {
     ///
     /// # Panics
     /// If the event is no result of the last action.
-    pub fn next(&mut self, event: Event<P>, now: Now) -> Action<P> {
+    pub fn next(&mut self, event: FetchEvent<P>, now: Now) -> FetchAction<P> {
         match (self.step, event) {
-            (Step::Begin, Event::Begin) | (Step::Waiting, Event::Waited) => self.ask(now),
-            (Step::Asking, Event::Answer(reply)) => self.answered(reply, now),
-            (Step::Asking, Event::NoAnswer { owner }) => match owner {
-                Some(owner) if !self.is_for_peer => self.fetch(owner, Role::Owner),
+            (Step::Begin, FetchEvent::Begin) | (Step::Waiting, FetchEvent::Waited) => self.ask(now),
+            (Step::Asking, FetchEvent::Answer(reply)) => self.answered(reply, now),
+            (Step::Asking, FetchEvent::NoAnswer { owner }) => match owner {
+                Some(owner) if !self.is_for_peer => self.fetch(owner, PeerRole::Owner),
                 _ => self.fill(None, now),
             },
-            (Step::Fetching(peer, role), Event::Fetched { filled, end }) => {
+            (Step::Fetching(peer, role), FetchEvent::Fetched { filled, end }) => {
                 self.has(filled);
                 self.fetched(peer, role, end, now)
             }
-            (Step::TellingNotThere(Role::Holder), Event::Told) => self.next_holder(now),
-            (Step::TellingNotThere(_), Event::Told) => self.ask(now),
-            (Step::Filling(lease), Event::Filled { filled }) => {
+            (Step::TellingNotThere(PeerRole::Holder), FetchEvent::Told) => self.next_holder(now),
+            (Step::TellingNotThere(_), FetchEvent::Told) => self.ask(now),
+            (Step::Filling(lease), FetchEvent::Filled { filled }) => {
                 self.has(filled);
                 self.origin_ended(lease)
             }
-            (Step::TellingEnded { is_whole }, Event::Told) => self.over(is_whole),
+            (Step::TellingEnded { is_whole }, FetchEvent::Told) => self.over(is_whole),
             _ => unreachable!("the event is no result of the last action"),
         }
     }
 
-    fn ask(&mut self, now: Now) -> Action<P> {
+    fn ask(&mut self, now: Now) -> FetchAction<P> {
         if self.asks_left == 0 {
             return self.fill(None, now);
         }
@@ -286,96 +286,97 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         self.asks_left -= 1;
         self.has_told = false;
         self.step = Step::Asking;
-        Action::Ask
+        FetchAction::Ask
     }
 
-    fn answered(&mut self, reply: Reply<P>, now: Now) -> Action<P> {
+    fn answered(&mut self, reply: ResolvedAnswer<P>, now: Now) -> FetchAction<P> {
         match reply {
-            Reply::Have { mut holders } => {
+            ResolvedAnswer::Have { mut holders } => {
                 holders.truncate(HOLDERS_TOLD_MAX);
                 // From the end, the first one first.
                 holders.reverse();
                 self.holders = holders;
                 self.next_holder(now)
             }
-            Reply::Busy { leader } => self.fetch(leader, Role::Leader),
-            Reply::Grant { lease } => self.fill(Some(lease), now),
-            Reply::Later => self.later(now),
+            ResolvedAnswer::Busy { leader } => self.fetch(leader, PeerRole::Leader),
+            ResolvedAnswer::Grant { lease } => self.fill(Some(lease), now),
+            ResolvedAnswer::Later => self.later(now),
         }
     }
 
     /// Waits until it is better to ask, which does not count then.
-    fn later(&mut self, now: Now) -> Action<P> {
+    fn later(&mut self, now: Now) -> FetchAction<P> {
         if self.laters_left == 0 {
             return self.fill(None, now);
         }
         self.laters_left -= 1;
         self.asks_left += 1;
         self.step = Step::Waiting;
-        Action::Wait { ms: LATER_MS }
+        FetchAction::Wait { ms: LATER_MS }
     }
 
-    fn next_holder(&mut self, now: Now) -> Action<P> {
+    fn next_holder(&mut self, now: Now) -> FetchAction<P> {
         match self.holders.pop() {
-            Some(holder) => self.fetch(holder, Role::Holder),
+            Some(holder) => self.fetch(holder, PeerRole::Holder),
             None if self.has_told => self.ask(now),
             None => self.fill(None, now),
         }
     }
 
-    fn fetch(&mut self, peer: P, role: Role) -> Action<P> {
+    fn fetch(&mut self, peer: P, role: PeerRole) -> FetchAction<P> {
         self.step = Step::Fetching(peer, role);
-        Action::FetchFrom { peer, from: self.filled, with_origin: role == Role::Owner }
+        FetchAction::FetchFrom { peer, from: self.filled, with_origin: role == PeerRole::Owner }
     }
 
-    fn fetched(&mut self, peer: P, role: Role, end: End, now: Now) -> Action<P> {
+    fn fetched(&mut self, peer: P, role: PeerRole, end: FetchOutcome, now: Now) -> FetchAction<P> {
         if self.filled == self.bytes {
             return self.over(true);
         }
-        let is_overloaded = end == End::Refused(Refusal::Overloaded);
+        let is_overloaded = end == FetchOutcome::Refused(PeerRefusal::Overloaded);
         match (role, end) {
-            (_, End::Crowded) => self.later(now),
-            (Role::Owner, _) => self.fill(None, now),
-            (Role::Leader, _) if is_overloaded => {
+            (_, FetchOutcome::Crowded) => self.later(now),
+            (PeerRole::Owner, _) => self.fill(None, now),
+            (PeerRole::Leader, _) if is_overloaded => {
                 self.step = Step::Waiting;
                 // Twice as long each time; it is worth it, since who fills for
                 // itself fills it once more for all.
-                Action::Wait { ms: OVERLOADED_WAIT_MS << (ASKS_MAX - 1 - self.asks_left) }
+                FetchAction::Wait { ms: OVERLOADED_WAIT_MS << (ASKS_MAX - 1 - self.asks_left) }
             }
             // Whoever tells first that a leader is gone gets its lease.
-            (Role::Leader, _) => self.tell_not_there(peer, role),
-            (Role::Holder, End::Refused(Refusal::NotThere | Refusal::Mismatch)) => {
-                self.tell_not_there(peer, role)
-            }
+            (PeerRole::Leader, _) => self.tell_not_there(peer, role),
+            (
+                PeerRole::Holder,
+                FetchOutcome::Refused(PeerRefusal::NotThere | PeerRefusal::Mismatch),
+            ) => self.tell_not_there(peer, role),
             // Others may reach it.
-            (Role::Holder, _) => self.next_holder(now),
+            (PeerRole::Holder, _) => self.next_holder(now),
         }
     }
 
-    fn tell_not_there(&mut self, peer: P, role: Role) -> Action<P> {
+    fn tell_not_there(&mut self, peer: P, role: PeerRole) -> FetchAction<P> {
         self.has_told = true;
         self.step = Step::TellingNotThere(role);
-        Action::TellNotThere { peer }
+        FetchAction::TellNotThere { peer }
     }
 
-    fn fill(&mut self, lease: Option<LeaseId>, now: Now) -> Action<P> {
+    fn fill(&mut self, lease: Option<LeaseId>, now: Now) -> FetchAction<P> {
         if lease.is_none() && now >= self.give_up_at {
             return self.over(false);
         }
         self.step = Step::Filling(lease);
-        Action::FillFromOrigin { from: self.filled, lease }
+        FetchAction::FillFromOrigin { from: self.filled, lease }
     }
 
-    fn origin_ended(&mut self, lease: Option<LeaseId>) -> Action<P> {
+    fn origin_ended(&mut self, lease: Option<LeaseId>) -> FetchAction<P> {
         let is_whole = self.filled == self.bytes;
         let Some(lease) = lease else { return self.over(is_whole) };
         self.step = Step::TellingEnded { is_whole };
-        Action::TellEnded { lease, is_whole }
+        FetchAction::TellEnded { lease, is_whole }
     }
 
-    fn over(&mut self, is_whole: bool) -> Action<P> {
+    fn over(&mut self, is_whole: bool) -> FetchAction<P> {
         self.step = Step::Over;
-        if is_whole { Action::Done } else { Action::Failed }
+        if is_whole { FetchAction::Done } else { FetchAction::Failed }
     }
 
     fn has(&mut self, filled: u32) {

@@ -5,7 +5,7 @@
 //! - [`RendezvousHash`]: who owns a segment while no coordinator answers.
 //! - [`keep`]: what stays, what leaves, what is copied and read ahead.
 //! - [`Changes`], [`Inventory`]: what a node has still to tell of what it holds.
-//! - [`Purges`]: what was purged and when; [`Purger`]: a purge on its way to all.
+//! - [`PurgeTable`]: what was purged and when; [`Purger`]: a purge on its way to all.
 //!
 //! ```text
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
@@ -29,10 +29,13 @@ mod purges;
 mod rendezvous;
 
 pub use changes::{Changes, Inventory};
-pub use coordinator::{Coordinator, Counters, Hello, Joined, LinkId, MemberView, Settings};
-pub use fetcher::{Action, End, Event, Fetcher, FillSource, Reply};
+pub use coordinator::{
+    CacheMemberView, Coordinator, CoordinatorCounters, CoordinatorSettings, Hello, Joined,
+    NodeLinkId,
+};
+pub use fetcher::{FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, ResolvedAnswer};
 pub use purger::{PurgeFate, PurgeOrder, PurgeReport, Purger};
-pub use purges::{Purges, Queries};
+pub use purges::{PurgeTable, Queries};
 pub use rendezvous::RendezvousHash;
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 use skep_wire::message::Name;
 
-use crate::Purges;
+use crate::PurgeTable;
 
 /// A command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl PurgeReport {
 #[derive(Debug)]
 pub struct Purger<L, T> {
     rank: u8,
-    purges: Purges,
+    purges: PurgeTable,
     orders: Vec<Order<L, T>>,
 }
 
@@ -81,11 +81,11 @@ struct Order<L, T> {
 impl<L: Copy + PartialEq, T> Purger<L, T> {
     /// That of the dispatcher of this rank, which no other has; nothing is known.
     pub fn new(rank: u8) -> Self {
-        Self { rank, purges: Purges::default(), orders: Vec::new() }
+        Self { rank, purges: PurgeTable::default(), orders: Vec::new() }
     }
 
     /// All that is known.
-    pub fn purges(&self) -> &Purges {
+    pub fn purges(&self) -> &PurgeTable {
         &self.purges
     }
 

@@ -61,7 +61,7 @@ pub enum Queries {
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Purges {
+pub struct PurgeTable {
     bounds: PurgeBounds,
     newest: PurgeStamp,
     floor: PurgeStamp,
@@ -69,7 +69,7 @@ pub struct Purges {
     recent: BTreeMap<PurgeWhat, PurgeStamp>,
 }
 
-impl Purges {
+impl PurgeTable {
     /// Nothing was purged. Others have the usual bounds.
     #[cfg(test)]
     pub(crate) fn new(bounds: PurgeBounds) -> Self {

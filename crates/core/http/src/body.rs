@@ -28,11 +28,11 @@ pub struct Decoded {
 /// Decodes one body from pieces of any size; allocates nothing.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
-    state: State,
+    state: DecoderState,
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum DecoderState {
     Done,
     /// So many bytes to come; never 0.
     Length(u64),
@@ -49,13 +49,13 @@ impl BodyDecoder {
     /// [`Reject::BODY_TOO_LARGE`] when a declared length is over the cap.
     pub fn new(framing: impl Into<ResponseFraming>, limits: &BodyLimits) -> Result<Self, Reject> {
         let state = match framing.into() {
-            ResponseFraming::None | ResponseFraming::Length(0) => State::Done,
+            ResponseFraming::None | ResponseFraming::Length(0) => DecoderState::Done,
             ResponseFraming::Length(bytes) if bytes > limits.body_bytes_max => {
                 return Err(Reject::BODY_TOO_LARGE);
             }
-            ResponseFraming::Length(bytes) => State::Length(bytes),
-            ResponseFraming::Chunked => State::Chunked(Chunked::new(limits)),
-            ResponseFraming::UntilClose => State::UntilClose(limits.body_bytes_max),
+            ResponseFraming::Length(bytes) => DecoderState::Length(bytes),
+            ResponseFraming::Chunked => DecoderState::Chunked(Chunked::new(limits)),
+            ResponseFraming::UntilClose => DecoderState::UntilClose(limits.body_bytes_max),
         };
         Ok(BodyDecoder { state })
     }
@@ -69,47 +69,47 @@ impl BodyDecoder {
     #[inline]
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, Reject> {
         match &mut self.state {
-            State::Done => Ok(Decoded { consumed: 0, data: 0..0, done: true }),
-            State::Length(left) => {
+            DecoderState::Done => Ok(Decoded { consumed: 0, data: 0..0, done: true }),
+            DecoderState::Length(left) => {
                 let take = to_usize(*left).min(input.len());
                 *left -= take as u64;
                 let done = *left == 0;
                 if done {
-                    self.state = State::Done;
+                    self.state = DecoderState::Done;
                 }
                 Ok(Decoded { consumed: take, data: 0..take, done })
             }
-            State::UntilClose(room) if input.len() as u64 > *room => {
+            DecoderState::UntilClose(room) if input.len() as u64 > *room => {
                 self.fail(Reject::BODY_TOO_LARGE)
             }
-            State::UntilClose(room) => {
+            DecoderState::UntilClose(room) => {
                 *room -= input.len() as u64;
                 Ok(Decoded { consumed: input.len(), data: 0..input.len(), done: false })
             }
-            State::Chunked(chunked) => match decode_chunked(chunked, input) {
+            DecoderState::Chunked(chunked) => match decode_chunked(chunked, input) {
                 Ok(decoded) => {
                     if decoded.done {
-                        self.state = State::Done;
+                        self.state = DecoderState::Done;
                     }
                     Ok(decoded)
                 }
                 Err(reject) => self.fail(reject),
             },
-            State::Failed(reject) => Err(*reject),
+            DecoderState::Failed(reject) => Err(*reject),
         }
     }
 
     /// Whether the body is complete; true from the start when there is none.
     #[inline]
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, DecoderState::Done)
     }
 
     /// Payload still to come, in bytes, where the framing tells.
     pub fn left_bytes(&self) -> Option<u64> {
         match self.state {
-            State::Done => Some(0),
-            State::Length(left) => Some(left),
+            DecoderState::Done => Some(0),
+            DecoderState::Length(left) => Some(left),
             _ => None,
         }
     }
@@ -120,13 +120,13 @@ impl BodyDecoder {
     /// [`Reject::BODY_TRUNCATED`] unless that is where the body may end.
     pub fn finish(&mut self) -> Result<(), Reject> {
         match self.state {
-            State::Done | State::UntilClose(_) => {
-                self.state = State::Done;
+            DecoderState::Done | DecoderState::UntilClose(_) => {
+                self.state = DecoderState::Done;
                 Ok(())
             }
-            State::Failed(reject) => Err(reject),
-            State::Length(_) | State::Chunked(_) => {
-                self.state = State::Failed(Reject::BODY_TRUNCATED);
+            DecoderState::Failed(reject) => Err(reject),
+            DecoderState::Length(_) | DecoderState::Chunked(_) => {
+                self.state = DecoderState::Failed(Reject::BODY_TRUNCATED);
                 Err(Reject::BODY_TRUNCATED)
             }
         }
@@ -134,7 +134,7 @@ impl BodyDecoder {
 
     #[cold]
     fn fail(&mut self, reject: Reject) -> Result<Decoded, Reject> {
-        self.state = State::Failed(reject);
+        self.state = DecoderState::Failed(reject);
         Err(reject)
     }
 }

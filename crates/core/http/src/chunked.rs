@@ -21,7 +21,7 @@ const SIZE_DIGITS_MAX: u8 = 16;
 /// Where the machine stands, and what it may still take.
 #[derive(Clone, Debug)]
 pub(crate) struct Chunked {
-    place: Place,
+    place: ChunkState,
     /// Of the current chunk: its size while it is read, then what is left.
     chunk_bytes: u64,
     size_digits: u8,
@@ -36,7 +36,7 @@ pub(crate) struct Chunked {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ChunkState {
     Size,
     Ext(Ext),
     SizeLf,
@@ -76,7 +76,7 @@ pub(crate) enum Step {
 impl Chunked {
     pub(crate) fn new(limits: &BodyLimits) -> Chunked {
         Chunked {
-            place: Place::Size,
+            place: ChunkState::Size,
             chunk_bytes: 0,
             size_digits: 0,
             last_chunk: false,
@@ -93,7 +93,7 @@ impl Chunked {
     /// framing comes next.
     #[inline]
     pub(crate) fn payload_left(&self) -> Option<u64> {
-        (self.place == Place::Payload).then_some(self.chunk_bytes)
+        (self.place == ChunkState::Payload).then_some(self.chunk_bytes)
     }
 
     /// So many payload bytes were taken.
@@ -102,33 +102,35 @@ impl Chunked {
         assert!(bytes <= self.chunk_bytes, "more payload taken than the chunk has");
         self.chunk_bytes -= bytes;
         if self.chunk_bytes == 0 {
-            self.place = Place::PayloadCr;
+            self.place = ChunkState::PayloadCr;
         }
     }
 
     /// Takes one byte of framing.
     pub(crate) fn step(&mut self, byte: u8) -> Result<Step, Reject> {
         self.place = match self.place {
-            Place::Size => self.size(byte)?,
-            Place::Ext(ext) => self.ext(ext, byte)?,
-            Place::SizeLf => self.size_lf(byte)?,
-            Place::PayloadCr if byte == b'\r' => Place::PayloadLf,
-            Place::PayloadLf if byte == b'\n' => self.next_line(),
-            Place::PayloadCr | Place::PayloadLf => return Err(Reject::CHUNK_END),
-            Place::TrailerStart | Place::TrailerName | Place::TrailerValue => self.trailer(byte)?,
-            Place::TrailerLf if byte == b'\n' => Place::TrailerStart,
-            Place::EndLf if byte == b'\n' => Place::End,
-            Place::TrailerLf | Place::EndLf => return Err(Reject::TRAILER_FIELD),
-            Place::Payload | Place::End => unreachable!("no framing is expected here"),
+            ChunkState::Size => self.size(byte)?,
+            ChunkState::Ext(ext) => self.ext(ext, byte)?,
+            ChunkState::SizeLf => self.size_lf(byte)?,
+            ChunkState::PayloadCr if byte == b'\r' => ChunkState::PayloadLf,
+            ChunkState::PayloadLf if byte == b'\n' => self.next_line(),
+            ChunkState::PayloadCr | ChunkState::PayloadLf => return Err(Reject::CHUNK_END),
+            ChunkState::TrailerStart | ChunkState::TrailerName | ChunkState::TrailerValue => {
+                self.trailer(byte)?
+            }
+            ChunkState::TrailerLf if byte == b'\n' => ChunkState::TrailerStart,
+            ChunkState::EndLf if byte == b'\n' => ChunkState::End,
+            ChunkState::TrailerLf | ChunkState::EndLf => return Err(Reject::TRAILER_FIELD),
+            ChunkState::Payload | ChunkState::End => unreachable!("no framing is expected here"),
         };
-        Ok(if self.place == Place::End { Step::BodyEnd } else { Step::More })
+        Ok(if self.place == ChunkState::End { Step::BodyEnd } else { Step::More })
     }
 
-    fn next_line(&mut self) -> Place {
+    fn next_line(&mut self) -> ChunkState {
         self.line_bytes_left = self.line_bytes_max;
         self.chunk_bytes = 0;
         self.size_digits = 0;
-        Place::Size
+        ChunkState::Size
     }
 
     fn line_byte(&mut self) -> Result<(), Reject> {
@@ -137,7 +139,7 @@ impl Chunked {
         Ok(())
     }
 
-    fn size(&mut self, byte: u8) -> Result<Place, Reject> {
+    fn size(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         self.line_byte()?;
         if let Some(digit) = hex_value(byte) {
             if self.size_digits == SIZE_DIGITS_MAX {
@@ -145,7 +147,7 @@ impl Chunked {
             }
             self.size_digits += 1;
             self.chunk_bytes = (self.chunk_bytes << 4) | u64::from(digit);
-            return Ok(Place::Size);
+            return Ok(ChunkState::Size);
         }
         if self.size_digits == 0 || !matches!(byte, b'\r' | b';' | b' ' | b'\t') {
             return Err(Reject::CHUNK_SIZE);
@@ -154,17 +156,17 @@ impl Chunked {
         self.body_bytes_left =
             self.body_bytes_left.checked_sub(self.chunk_bytes).ok_or(Reject::BODY_TOO_LARGE)?;
         if byte == b'\r' {
-            return Ok(Place::SizeLf);
+            return Ok(ChunkState::SizeLf);
         }
         self.ext_byte()?;
-        Ok(Place::Ext(if byte == b';' { Ext::BeforeName } else { Ext::BeforeSemicolon }))
+        Ok(ChunkState::Ext(if byte == b';' { Ext::BeforeName } else { Ext::BeforeSemicolon }))
     }
 
-    fn size_lf(&mut self, byte: u8) -> Result<Place, Reject> {
+    fn size_lf(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         self.line_byte()?;
         match (byte, self.last_chunk) {
-            (b'\n', true) => Ok(Place::TrailerStart),
-            (b'\n', false) => Ok(Place::Payload),
+            (b'\n', true) => Ok(ChunkState::TrailerStart),
+            (b'\n', false) => Ok(ChunkState::Payload),
             _ => Err(Reject::CHUNK_END),
         }
     }
@@ -174,31 +176,31 @@ impl Chunked {
         Ok(())
     }
 
-    fn ext(&mut self, ext: Ext, byte: u8) -> Result<Place, Reject> {
+    fn ext(&mut self, ext: Ext, byte: u8) -> Result<ChunkState, Reject> {
         self.line_byte()?;
         if byte == b'\r' {
             // Blanks may not end the line: nothing follows them.
             let complete = matches!(ext, Ext::Name | Ext::Value | Ext::AfterQuoted);
-            return if complete { Ok(Place::SizeLf) } else { Err(Reject::CHUNK_EXT) };
+            return if complete { Ok(ChunkState::SizeLf) } else { Err(Reject::CHUNK_EXT) };
         }
         self.ext_byte()?;
-        ext.next(byte).map(Place::Ext).ok_or(Reject::CHUNK_EXT)
+        ext.next(byte).map(ChunkState::Ext).ok_or(Reject::CHUNK_EXT)
     }
 
-    fn trailer(&mut self, byte: u8) -> Result<Place, Reject> {
+    fn trailer(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         self.trailer_bytes_left =
             self.trailer_bytes_left.checked_sub(1).ok_or(Reject::TRAILER_TOO_LARGE)?;
         match (self.place, byte) {
-            (Place::TrailerStart, b'\r') => Ok(Place::EndLf),
-            (Place::TrailerStart, _) if bytes::is(byte, TOKEN) => {
+            (ChunkState::TrailerStart, b'\r') => Ok(ChunkState::EndLf),
+            (ChunkState::TrailerStart, _) if bytes::is(byte, TOKEN) => {
                 self.trailer_fields_left =
                     self.trailer_fields_left.checked_sub(1).ok_or(Reject::TRAILER_TOO_LARGE)?;
-                Ok(Place::TrailerName)
+                Ok(ChunkState::TrailerName)
             }
-            (Place::TrailerName, b':') => Ok(Place::TrailerValue),
-            (Place::TrailerName, _) if bytes::is(byte, TOKEN) => Ok(Place::TrailerName),
-            (Place::TrailerValue, b'\r') => Ok(Place::TrailerLf),
-            (Place::TrailerValue, _) if bytes::is(byte, VALUE) => Ok(Place::TrailerValue),
+            (ChunkState::TrailerName, b':') => Ok(ChunkState::TrailerValue),
+            (ChunkState::TrailerName, _) if bytes::is(byte, TOKEN) => Ok(ChunkState::TrailerName),
+            (ChunkState::TrailerValue, b'\r') => Ok(ChunkState::TrailerLf),
+            (ChunkState::TrailerValue, _) if bytes::is(byte, VALUE) => Ok(ChunkState::TrailerValue),
             _ => Err(Reject::TRAILER_FIELD),
         }
     }

@@ -106,7 +106,7 @@ pub fn upgrade_of<'b>(head: &RequestHead<'_, 'b>, forward: &Forward<'_>) -> Opti
 
 /// How a reply is passed back.
 #[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
+pub struct ForwardReply<'a> {
     /// Version the client speaks.
     pub version: Version,
     /// Whether the client's connection stays open afterwards.
@@ -123,7 +123,7 @@ pub struct Reply<'a> {
 pub fn write_response(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_, '_>,
-    reply: &Reply<'_>,
+    reply: &ForwardReply<'_>,
 ) -> ResponseFraming {
     write_response_line(out, head);
     write_end_to_end(out, &head.fields, is_replaced_in_response);

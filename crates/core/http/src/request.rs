@@ -141,7 +141,7 @@ pub fn parse_request<'h, 'b>(
     let method = method_of(token)?;
     let fields = Fields::index(head, request.headers, limits)?;
     let version = Version::of_minor(minor);
-    let target = Target::parse(method, target, limits)?;
+    let target = RequestTarget::parse(method, target, limits)?;
     let (host, authority) = host_of(&fields, &target, version)?;
     let framing = body_framing(&fields, version)?;
     let options = framing::connection(&fields)?;
@@ -205,7 +205,7 @@ fn upgrade_of<'b>(fields: &Fields<'_, 'b>, options: Options, version: Version) -
 // === Target and Host ===
 
 /// A request target, taken apart.
-struct Target<'b> {
+struct RequestTarget<'b> {
     raw: &'b str,
     path: &'b [u8],
     query: Option<&'b [u8]>,
@@ -213,9 +213,13 @@ struct Target<'b> {
     authority: Option<(&'b [u8], u16)>,
 }
 
-impl<'b> Target<'b> {
+impl<'b> RequestTarget<'b> {
     #[inline]
-    fn parse(method: Method<'_>, raw: &'b str, limits: &HeadLimits) -> Result<Target<'b>, Reject> {
+    fn parse(
+        method: Method<'_>,
+        raw: &'b str,
+        limits: &HeadLimits,
+    ) -> Result<RequestTarget<'b>, Reject> {
         let target = raw.as_bytes();
         if target.len() > limits.target_bytes_max {
             return Err(Reject::TARGET_TOO_LONG);
@@ -227,16 +231,16 @@ impl<'b> Target<'b> {
         match target {
             [b'/', ..] => {
                 let (path, query) = split_query(target);
-                Ok(Target { raw, path, query, authority: None })
+                Ok(RequestTarget { raw, path, query, authority: None })
             }
             b"*" if method != Method::Options => Err(Reject::ASTERISK),
-            b"*" => Ok(Target { raw, path: target, query: None, authority: None }),
-            _ => Target::parse_absolute(method, raw),
+            b"*" => Ok(RequestTarget { raw, path: target, query: None, authority: None }),
+            _ => RequestTarget::parse_absolute(method, raw),
         }
     }
 
     /// `http://authority/path?query` (RFC 9112 3.2.2).
-    fn parse_absolute(method: Method<'_>, raw: &'b str) -> Result<Target<'b>, Reject> {
+    fn parse_absolute(method: Method<'_>, raw: &'b str) -> Result<RequestTarget<'b>, Reject> {
         let target = raw.as_bytes();
         let Some(colon) = memchr::memmem::find(target, b"://") else {
             return Err(Reject::TARGET_FORM);
@@ -258,7 +262,7 @@ impl<'b> Target<'b> {
             (b"", ..) => b"/",
             (path, ..) => path,
         };
-        Ok(Target { raw, path, query, authority: Some((authority, port_default)) })
+        Ok(RequestTarget { raw, path, query, authority: Some((authority, port_default)) })
     }
 }
 
@@ -276,7 +280,7 @@ fn split_query(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
 #[inline]
 fn host_of<'b>(
     fields: &Fields<'_, 'b>,
-    target: &Target<'b>,
+    target: &RequestTarget<'b>,
     version: Version,
 ) -> Result<(&'b [u8], Host<'b>), Reject> {
     if fields.is_repeated(Known::Host) {

@@ -37,7 +37,7 @@ use skep_units::NodeId;
 pub use limits::{
     MAGLEV_ENTRIES, NODES_MAX, REPLY_BYTES, REPORTS_MISSED_MAX, SLOW_START_PERMILLE_FULL,
 };
-pub use registry::{Direct, DirectLoad, PolicyInfo, UnknownPolicy, build, names, policies};
+pub use registry::{DirectLoad, DirectPolicy, PolicyInfo, UnknownPolicy, build, names, policies};
 pub use report::{Work, is_stale};
 pub use rows::rows;
 pub use view::{ClusterView, NodeView, RequestKey};

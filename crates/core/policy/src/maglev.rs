@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use skep_units::{NodeId, stable_hash};
 
 use crate::limits::{BOUND_FLOOR_REQUESTS, BOUND_PERCENT, MAGLEV_ENTRIES, NODES_MAX};
-use crate::permutation::{self, Claim};
+use crate::permutation::{self, WeightedNode};
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
 /// What of a request sticks.
@@ -152,9 +152,9 @@ fn address_hash(address: IpAddr) -> u64 {
 /// The table of these nodes.
 fn fill(table: &mut Vec<u16>, nodes: &[NodeView]) {
     assert!(nodes.len() <= NODES_MAX, "a view holds at most NODES_MAX nodes");
-    let claims: Vec<Claim> = nodes
+    let claims: Vec<WeightedNode> = nodes
         .iter()
-        .map(|node| Claim { name_hash: node.name_hash, weight: node.weight_at_least_one() })
+        .map(|node| WeightedNode { name_hash: node.name_hash, weight: node.weight_at_least_one() })
         .collect();
     permutation::fill(table, &claims, 0, |_, _| true);
 }

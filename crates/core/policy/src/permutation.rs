@@ -14,7 +14,7 @@ pub(crate) const FREE: u16 = u16::MAX;
 
 /// A node that takes part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
+pub(crate) struct WeightedNode {
     /// `stable_hash` of its name.
     pub(crate) name_hash: u64,
     /// Its share against the others', from 1.
@@ -29,7 +29,7 @@ pub(crate) struct Claim {
 /// the lighter nodes are asked in each round of the heaviest.
 pub(crate) fn fill(
     table: &mut Vec<u16>,
-    claims: &[Claim],
+    claims: &[WeightedNode],
     round: u64,
     may_take: impl Fn(usize, u16) -> bool,
 ) {
@@ -79,7 +79,7 @@ struct Claimant {
 }
 
 impl Claimant {
-    fn new(position: u16, claim: &Claim, round: u64) -> Self {
+    fn new(position: u16, claim: &WeightedNode, round: u64) -> Self {
         let name = claim.name_hash.to_le_bytes();
         let below = |bound: usize, seed| (stable_hash(&name, seed) % bound as u64) as usize;
         Self {

@@ -22,14 +22,14 @@ pub struct PolicyInfo {
     /// Does it look at weights?
     pub weighted: bool,
     /// What it is in dispatch mode `direct`.
-    pub direct: Option<Direct>,
+    pub direct: Option<DirectPolicy>,
     make: fn(&'static str, u64) -> Box<dyn Policy>,
 }
 
 /// A policy as rows of nodes and a measure among them, which is all that a
 /// packet program can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Direct {
+pub struct DirectPolicy {
     /// Candidates of a row.
     pub choices: u8,
     /// Which of them takes a new flow.
@@ -51,13 +51,13 @@ pub enum DirectLoad {
     Bytes,
 }
 
-const fn direct(choices: usize, measure: steer::Measure, load: DirectLoad) -> Option<Direct> {
-    Some(Direct { choices: choices as u8, measure, load, by_address: false })
+const fn direct(choices: usize, measure: steer::Measure, load: DirectLoad) -> Option<DirectPolicy> {
+    Some(DirectPolicy { choices: choices as u8, measure, load, by_address: false })
 }
 
-const fn hashed(by_address: bool) -> Option<Direct> {
+const fn hashed(by_address: bool) -> Option<DirectPolicy> {
     let (measure, load) = (steer::Measure::First, DirectLoad::Connections);
-    Some(Direct { choices: 1, measure, load, by_address })
+    Some(DirectPolicy { choices: 1, measure, load, by_address })
 }
 
 /// No policy has this name.

@@ -8,17 +8,17 @@
 //! flow's owner without remembering flows. (GLB's primary and secondary, made
 //! longer; here with weights and with policies that choose.)
 
-use skep_wire::steer::{CHOICES_MAX, Member, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row};
+use skep_wire::steer::{CHOICES_MAX, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row, ServiceMember};
 
 use crate::limits::MAGLEV_ENTRIES;
-use crate::permutation::{self, Claim, FREE};
+use crate::permutation::{self, FREE, WeightedNode};
 
 const _: () = assert!(ROWS == MAGLEV_ENTRIES);
 
 /// The rows of a service. `memberships` are its members that take new flows,
 /// the present ones first, then those of earlier tables; each membership gives
 /// a row up to `choices` nodes.
-pub fn rows(choices: usize, memberships: &[Vec<Member>]) -> Vec<Row> {
+pub fn rows(choices: usize, memberships: &[Vec<ServiceMember>]) -> Vec<Row> {
     assert!((1..=CHOICES_MAX).contains(&choices), "a row has 1 to {CHOICES_MAX} candidates");
     let mut rows = vec![Row([NO_NODE; ROW_NODES]); ROWS];
     for members in memberships {
@@ -41,13 +41,13 @@ fn append(row: &mut Row, index: NodeIndex) {
 }
 
 /// The candidates of each row under one membership.
-fn candidates(choices: usize, members: &[Member]) -> Vec<[NodeIndex; CHOICES_MAX]> {
+fn candidates(choices: usize, members: &[ServiceMember]) -> Vec<[NodeIndex; CHOICES_MAX]> {
     let mut members = members.to_vec();
     // By name, as the leftovers go by order: machines may order them differently.
     members.sort_by_key(|member| member.name_hash);
-    let claims: Vec<Claim> = members
+    let claims: Vec<WeightedNode> = members
         .iter()
-        .map(|member| Claim {
+        .map(|member| WeightedNode {
             name_hash: member.name_hash,
             weight: u64::from(member.weight.max(1)),
         })
@@ -71,7 +71,7 @@ fn candidates(choices: usize, members: &[Member]) -> Vec<[NodeIndex; CHOICES_MAX
 }
 
 /// A member that `taken` does not name; there is one, as `taken` is shorter.
-fn leftover(taken: &[NodeIndex], members: &[Member], row: usize) -> NodeIndex {
+fn leftover(taken: &[NodeIndex], members: &[ServiceMember], row: usize) -> NodeIndex {
     let (before, from_here) = members.split_at(row % members.len());
     let mut indexes = from_here.iter().chain(before).map(|member| member.index);
     indexes.find(|index| !taken.contains(index)).unwrap_or(NO_NODE)

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use aya::Pod;
 use aya::maps::lpm_trie;
 use skep_wire::guard::Steerer;
-use skep_wire::steer::{self, Measure, NodeState, Protocol};
+use skep_wire::steer::{self, ForwardingState, Measure, Protocol};
 
 /// IPv4 is mapped, `::ffff:a.b.c.d`; in the order of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -40,8 +40,8 @@ pub(crate) struct ServiceKey {
     pub(crate) zero: u8,
 }
 
-impl From<&steer::Service> for ServiceKey {
-    fn from(service: &steer::Service) -> Self {
+impl From<&steer::DatapathService> for ServiceKey {
+    fn from(service: &steer::DatapathService) -> Self {
         Self {
             vip: service.address.ip().into(),
             port_be: service.address.port().to_be_bytes(),
@@ -67,7 +67,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(service: &steer::Service, half: u8) -> Self {
+    pub(crate) fn new(service: &steer::DatapathService, half: u8) -> Self {
         let measure = match service.measure {
             Measure::First => 0,
             Measure::Turns => 1,
@@ -92,14 +92,14 @@ pub(crate) struct Node {
     pub(crate) mtu: u32,
 }
 
-impl From<&steer::Node> for Node {
-    fn from(node: &steer::Node) -> Self {
+impl From<&steer::DatapathNode> for Node {
+    fn from(node: &steer::DatapathNode) -> Self {
         Self {
             mac: node.mac,
             state: match node.state {
-                NodeState::Down => 0,
-                NodeState::Draining => 1,
-                NodeState::Up => 2,
+                ForwardingState::Down => 0,
+                ForwardingState::Draining => 1,
+                ForwardingState::Up => 2,
             },
             is_local: node.is_local.into(),
             device_index: node.device_index,

@@ -6,8 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, LpmTrie, MapData, RingBuf};
 use aya::{TestRun, TestRunOptions};
-use skep_wire::guard::{Counters, Settings, Steerer};
-use skep_wire::steer::{Flow, Load, NODES_MAX, Network, Node, ROWS, Row, SERVICES_MAX, Service};
+use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
+use skep_wire::steer::{
+    DatapathNode, DatapathService, Flow, NODES_MAX, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
+};
 
 use crate::device::Device;
 use crate::error::chain;
@@ -18,7 +20,7 @@ use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::removal;
 use crate::sys::{self, Hook};
 use crate::tables::{Tables, check};
-use crate::{DatapathError, Place, abi, pass};
+use crate::{DatapathError, PinPath, abi, pass};
 
 /// How much the maps hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub enum Build {
     Tc,
 }
 
-/// What came of a frame in [`Dispatch::test_run`].
+/// What came of a frame in [`DispatchProgram::test_run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What the program returned: `XDP_*` or `TC_ACT_*`.
@@ -53,8 +55,8 @@ pub struct Run {
 }
 
 /// The dispatcher's program.
-pub struct Dispatch {
-    place: Place,
+pub struct DispatchProgram {
+    place: PinPath,
     xdp: Loaded,
     tc: Loaded,
     tables: Tables,
@@ -66,7 +68,7 @@ pub struct Dispatch {
     replaced: Vec<String>,
 }
 
-impl Dispatch {
+impl DispatchProgram {
     /// Loads the program, with the maps that are pinned at `place`: flows and
     /// tables are as the last process left them. Maps of another shape (other
     /// sizes, another version of Skep) are replaced, see [`Self::replaced`];
@@ -74,7 +76,7 @@ impl Dispatch {
     ///
     /// A program that is attached already goes on with the maps that it has
     /// until [`Self::attach`].
-    pub fn open(place: &Place, sizes: Sizes) -> Result<Self, DatapathError> {
+    pub fn open(place: &PinPath, sizes: Sizes) -> Result<Self, DatapathError> {
         pass::prepare()?;
         let map_sizes = map_sizes(sizes)?;
         let misfits = object::prepare(place, &object::DISPATCH_XDP, &map_sizes)?;
@@ -134,19 +136,19 @@ impl Dispatch {
 
     /// Takes the program off its device and removes all that is pinned at
     /// `place`. Nothing there is no error.
-    pub fn detach(place: &Place) -> Result<(), DatapathError> {
+    pub fn detach(place: &PinPath) -> Result<(), DatapathError> {
         removal::remove(place)
     }
 
     /// Changes the settings, at once for packets.
-    pub fn set_settings(&mut self, settings: &Settings) -> Result<(), DatapathError> {
+    pub fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
         self.tables.set_settings(settings)
     }
 
     /// Makes these all services there are, and their addresses all virtual
     /// addresses. Flows of those that are gone are forgotten. A new one has no
     /// nodes before [`Self::set_rows`], which may come first.
-    pub fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+    pub fn set_services(&mut self, services: &[DatapathService]) -> Result<(), DatapathError> {
         let before = self.tables.services()?;
         self.tables.set_services(services)?;
         let gone: HashSet<_> = before
@@ -166,7 +168,7 @@ impl Dispatch {
     }
 
     /// Makes these all nodes there are; others are down.
-    pub fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), DatapathError> {
+    pub fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), DatapathError> {
         self.tables.set_nodes(nodes)
     }
 
@@ -178,7 +180,7 @@ impl Dispatch {
 
     /// Notes what nodes reported; what is assigned from now on counts on top.
     /// Nodes that are not told stay as they are.
-    pub fn set_loads(&mut self, service: u16, loads: &[Load]) -> Result<(), DatapathError> {
+    pub fn set_loads(&mut self, service: u16, loads: &[WeightedLoad]) -> Result<(), DatapathError> {
         self.tables.check_service(service)?;
         for load in loads {
             check("place of a node", load.node, 0, NODES_MAX as u64 - 1)?;
@@ -248,7 +250,7 @@ impl Dispatch {
     }
 
     /// Takes the next new flows, at most `max`, in the order in which they came;
-    /// see [`Settings::stream`]. What comes while the ring of 1 MiB is
+    /// see [`ProgramSettings::stream`]. What comes while the ring of 1 MiB is
     /// full is not told.
     pub fn next_flow_events(&mut self, max: usize) -> Result<Vec<Flow>, DatapathError> {
         let mut flows = Vec::new();
@@ -267,7 +269,7 @@ impl Dispatch {
     }
 
     /// What has been counted since the maps were made.
-    pub fn counters(&self) -> Result<Counters, DatapathError> {
+    pub fn counters(&self) -> Result<PacketCounters, DatapathError> {
         self.tables.counters()
     }
 

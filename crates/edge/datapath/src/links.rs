@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::device::Device;
 use crate::modes::{Attached, How};
 use crate::sys::{self, Hook};
-use crate::{DatapathError, Place};
+use crate::{DatapathError, PinPath};
 
 /// One program in its two builds.
 pub(crate) struct Programs<'fd> {
@@ -36,7 +36,7 @@ pub(crate) struct Found {
 
 /// Puts `programs` on the device and takes them off every other.
 pub(crate) fn attach(
-    place: &Place,
+    place: &PinPath,
     device: &Device,
     how: How,
     programs: &Programs<'_>,
@@ -59,7 +59,7 @@ pub(crate) fn attach(
 }
 
 /// The links that are pinned in a folder.
-pub(crate) fn found(place: &Place) -> Result<Vec<Found>, DatapathError> {
+pub(crate) fn found(place: &PinPath) -> Result<Vec<Found>, DatapathError> {
     let mut found = Vec::new();
     for mode in Attached::ALL {
         let path = place.pins.join(mode.pin_name());
@@ -81,7 +81,7 @@ pub(crate) fn remove(links: &[Found]) -> Result<(), DatapathError> {
 }
 
 struct Attaching<'a> {
-    place: &'a Place,
+    place: &'a PinPath,
     device: &'a Device,
     programs: &'a Programs<'a>,
     found: Vec<Found>,

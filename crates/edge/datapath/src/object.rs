@@ -8,7 +8,7 @@ use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use aya_obj::Object;
 
-use crate::{DatapathError, Place};
+use crate::{DatapathError, PinPath};
 
 /// A program as clang made it.
 pub(crate) struct Compiled {
@@ -70,7 +70,7 @@ pub(crate) fn kernel_types(path: &Path) -> Result<Btf, DatapathError> {
 
 impl<'a> Loader<'a> {
     /// For programs that read packets only, nothing whose layout is the kernel's.
-    pub(crate) fn new(place: Option<&Place>, sizes: &MapSizes) -> Self {
+    pub(crate) fn new(place: Option<&PinPath>, sizes: &MapSizes) -> Self {
         let mut library = EbpfLoader::new();
         library.btf(None);
         if let Some(place) = place {
@@ -154,7 +154,7 @@ pub(crate) type Misfits = Vec<(String, MapData)>;
 
 /// Makes the folder of pins ready for `compiled`; says what had to go.
 pub(crate) fn prepare(
-    place: &Place,
+    place: &PinPath,
     compiled: &Compiled,
     sizes: &MapSizes,
 ) -> Result<Misfits, DatapathError> {

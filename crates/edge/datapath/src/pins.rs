@@ -18,7 +18,7 @@ use crate::error::chain;
 
 /// Where the packet programs of one role of one process are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PinPath {
     /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. Nobody else
     /// may use it; two processes on one machine need two.
     pub pins: PathBuf,
@@ -40,7 +40,7 @@ pub(crate) fn ensure_bpffs() -> Result<(), DatapathError> {
         .map_err(|errno| DatapathError::NoBpffs { path: BPFFS.into(), error: errno.into() })
 }
 
-impl Place {
+impl PinPath {
     /// Makes the folder.
     pub(crate) fn make(&self) -> Result<(), DatapathError> {
         if self.pins.starts_with(BPFFS) {

@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 
 use crate::pins::is_bpffs;
-use crate::{DatapathError, Place, links};
+use crate::{DatapathError, PinPath, links};
 
 /// Takes programs off their devices and removes all pins, then the folders
 /// that are empty by it. Nothing to remove is no error.
-pub(crate) fn remove(place: &Place) -> Result<(), DatapathError> {
+pub(crate) fn remove(place: &PinPath) -> Result<(), DatapathError> {
     let entries = match fs::read_dir(&place.pins) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

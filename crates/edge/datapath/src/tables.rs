@@ -11,10 +11,10 @@ use std::os::fd::AsFd;
 
 use aya::Pod;
 use aya::maps::{Array, MapData, MapError, PerCpuArray};
-use skep_wire::guard::{Counters, Settings, Steerer};
+use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
 use skep_wire::steer::{
-    CHOICES_MAX, Count, NO_NODE, NODES_MAX, Node, ROW_NODES, ROWS, Row, SERVICES_MAX, Service,
-    Verdict,
+    CHOICES_MAX, Count, DatapathNode, DatapathService, NO_NODE, NODES_MAX, ROW_NODES, ROWS, Row,
+    SERVICES_MAX, Verdict,
 };
 
 use crate::limits::STEERERS_MAX;
@@ -69,7 +69,7 @@ impl Tables {
         Ok(tables)
     }
 
-    pub(crate) fn set_settings(&mut self, settings: &Settings) -> Result<(), DatapathError> {
+    pub(crate) fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
         self.change_settings(false, |now| {
             let stream = if settings.stream { abi::SETTING_STREAM } else { 0 };
             *now = abi::Settings {
@@ -102,7 +102,10 @@ impl Tables {
         })
     }
 
-    pub(crate) fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+    pub(crate) fn set_services(
+        &mut self,
+        services: &[DatapathService],
+    ) -> Result<(), DatapathError> {
         check("number of services", services.len() as u64, 0, SERVICES_MAX as u64)?;
         let mut wanted = HashMap::new();
         for service in services {
@@ -155,7 +158,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(crate) fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), DatapathError> {
+    pub(crate) fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), DatapathError> {
         let mut wanted = [abi::Node::default(); NODES_MAX];
         for node in nodes {
             check("place of a node", node.index, 0, NODES_MAX as u64 - 1)?;
@@ -202,9 +205,9 @@ impl Tables {
         self.settings.set(0, settings, 0).map_err(&failed)
     }
 
-    pub(crate) fn counters(&self) -> Result<Counters, DatapathError> {
+    pub(crate) fn counters(&self) -> Result<PacketCounters, DatapathError> {
         let verdicts = sums(&self.verdicts).map_err(DatapathError::map("verdicts"))?;
-        Ok(Counters {
+        Ok(PacketCounters {
             verdicts: Verdict::ALL.iter().copied().zip(verdicts).collect(),
             services: sums(&self.service_counts).map_err(DatapathError::map("service_counts"))?,
             nodes: sums(&self.node_counts).map_err(DatapathError::map("node_counts"))?,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use skep_wire::guard::{Order, Side, Steerer};
-use skep_wire::steer::{Load, Member, Node, NodeState};
+use skep_wire::steer::{DatapathNode, ForwardingState, ServiceMember, WeightedLoad};
 use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::client::Guard;
@@ -22,11 +22,11 @@ pub struct Applier {
     /// Whether a policy of this name looks at weights.
     is_weighted: fn(&str) -> bool,
     version: TableVersion,
-    nodes: Vec<Node>,
+    nodes: Vec<DatapathNode>,
     steerers: Vec<([u8; 6], Steerer)>,
-    services: Vec<skep_wire::steer::Service>,
+    services: Vec<skep_wire::steer::DatapathService>,
     /// What the rows of each service were made of.
-    rows: HashMap<u16, (u8, Vec<Vec<Member>>)>,
+    rows: HashMap<u16, (u8, Vec<Vec<ServiceMember>>)>,
 }
 
 impl Applier {
@@ -60,7 +60,7 @@ impl Applier {
     /// did: a row whose only node just closed would refuse clients. Rows come
     /// before the services that lead to them.
     pub fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
-        let nodes: Vec<Node> = table.nodes.iter().map(|node| self.node(node)).collect();
+        let nodes: Vec<DatapathNode> = table.nodes.iter().map(|node| self.node(node)).collect();
         self.apply_nodes(openest(&self.nodes, &nodes))?;
         let steerers = self.steerers_of(table);
         if steerers != self.steerers {
@@ -80,7 +80,7 @@ impl Applier {
         Ok(())
     }
 
-    fn apply_nodes(&mut self, nodes: Vec<Node>) -> Result<(), GuardError> {
+    fn apply_nodes(&mut self, nodes: Vec<DatapathNode>) -> Result<(), GuardError> {
         if nodes != self.nodes {
             self.guard.ask(&Order::Nodes(self.side, nodes.clone()))?;
             self.nodes = nodes;
@@ -99,8 +99,11 @@ impl Applier {
             return Ok(());
         }
         if self.side == Side::Dispatch {
-            let weigh =
-                |member: &Member| Load { node: member.index, weight: member.weight, load: 0 };
+            let weigh = |member: &ServiceMember| WeightedLoad {
+                node: member.index,
+                weight: member.weight,
+                load: 0,
+            };
             let loads = memberships.first().into_iter().flatten().map(weigh).collect();
             self.guard.ask(&Order::Loads(id, loads))?;
         }
@@ -114,8 +117,8 @@ impl Applier {
         Ok(())
     }
 
-    fn node(&self, node: &skep_wire::table::TableNode) -> Node {
-        Node {
+    fn node(&self, node: &skep_wire::table::TableNode) -> DatapathNode {
+        DatapathNode {
             index: node.index,
             mac: node.mac,
             // The guard's own device.
@@ -144,17 +147,17 @@ impl Applier {
 
 /// All nodes of both lists; those in both as the later one has them, but with
 /// the state that takes more.
-fn openest(before: &[Node], after: &[Node]) -> Vec<Node> {
-    let takes = |state: NodeState| match state {
-        NodeState::Up => 2,
-        NodeState::Draining => 1,
-        NodeState::Down => 0,
+fn openest(before: &[DatapathNode], after: &[DatapathNode]) -> Vec<DatapathNode> {
+    let takes = |state: ForwardingState| match state {
+        ForwardingState::Up => 2,
+        ForwardingState::Draining => 1,
+        ForwardingState::Down => 0,
     };
-    let is_same = |a: &Node, b: &Node| (a.index, a.mac) == (b.index, b.mac);
-    let open = |node: &Node| {
+    let is_same = |a: &DatapathNode, b: &DatapathNode| (a.index, a.mac) == (b.index, b.mac);
+    let open = |node: &DatapathNode| {
         let known = before.iter().find(|known| is_same(known, node)).map(|known| known.state);
         let state = known.filter(|known| takes(*known) > takes(node.state));
-        Node { state: state.unwrap_or(node.state), ..*node }
+        DatapathNode { state: state.unwrap_or(node.state), ..*node }
     };
     let gone = before.iter().filter(|known| after.iter().all(|node| node.index != known.index));
     after.iter().map(open).chain(gone.copied()).collect()
@@ -166,8 +169,8 @@ mod tests {
 
     #[test]
     fn between_two_tables_nodes_may_take_what_either_lets_them() {
-        use NodeState::{Down, Draining, Up};
-        let node = |index: u16, state| Node {
+        use ForwardingState::{Down, Draining, Up};
+        let node = |index: u16, state| DatapathNode {
             index,
             mac: [2, 0, 0, 0, 0, index as u8],
             device_index: 0,
@@ -176,7 +179,7 @@ mod tests {
             is_local: false,
         };
         let before = [node(0, Up), node(1, Down), node(2, Draining), node(3, Up)];
-        let another = Node { mac: [2, 0, 0, 0, 1, 0], ..node(2, Down) };
+        let another = DatapathNode { mac: [2, 0, 0, 0, 1, 0], ..node(2, Down) };
         let after = [node(0, Draining), node(1, Up), another, node(4, Up)];
         let between = [node(0, Up), node(1, Up), another, node(4, Up), node(3, Up)];
         assert_eq!(openest(&before, &after), between);

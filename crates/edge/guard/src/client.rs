@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order};
+use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
 
 use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, LOADED_MS};
@@ -37,7 +37,7 @@ impl Guard {
 
     /// Has `order` done and returns its answer. Blocks for as long as it takes,
     /// at most ten seconds.
-    pub fn ask(&self, order: &Order) -> Result<Answer, GuardError> {
+    pub fn ask(&self, order: &Order) -> Result<OrderReply, GuardError> {
         let message = postcard::to_allocvec(order).map_err(|_| GuardError::Foreign)?;
         if message.len() > MESSAGE_BYTES_MAX {
             return Err(GuardError::TooLong(message.len()));
@@ -54,7 +54,7 @@ impl Guard {
         put(socket.as_fd(), &message).map_err(gone)?;
         let answer = take(socket.as_fd(), buffer).map_err(gone)?;
         match postcard::from_bytes(answer).map_err(|_| GuardError::Foreign)? {
-            Answer::Refused(why) => Err(GuardError::Refused(why)),
+            OrderReply::Refused(why) => Err(GuardError::Refused(why)),
             answer => Ok(answer),
         }
     }

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order};
+use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
 
 use crate::limits::WAITING_MAX;
 use crate::message::{put, take};
@@ -85,7 +85,7 @@ impl Drop for Listener {
 impl Visit {
     /// Does orders with `perform` until the peer is gone. What is no order is
     /// refused, and the peer is heard on.
-    pub fn serve(mut self, mut perform: impl FnMut(Order) -> Answer) -> io::Result<()> {
+    pub fn serve(mut self, mut perform: impl FnMut(Order) -> OrderReply) -> io::Result<()> {
         loop {
             let order = match take(self.socket.as_fd(), &mut self.buffer) {
                 Ok(message) => postcard::from_bytes(message).ok(),
@@ -94,7 +94,8 @@ impl Visit {
                 Err(error) => return Err(error),
             };
             let unknown = "no order of this version: restart netguard and the serving process";
-            let answer = order.map_or_else(|| Answer::Refused(unknown.to_owned()), &mut perform);
+            let answer =
+                order.map_or_else(|| OrderReply::Refused(unknown.to_owned()), &mut perform);
             put(self.socket.as_fd(), &encode(&answer))?;
         }
     }
@@ -105,8 +106,8 @@ fn unconnected() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-fn encode(answer: &Answer) -> Vec<u8> {
-    let long = || Answer::Refused("the answer is too long for one message".to_owned());
+fn encode(answer: &OrderReply) -> Vec<u8> {
+    let long = || OrderReply::Refused("the answer is too long for one message".to_owned());
     match postcard::to_allocvec(answer) {
         Ok(message) if message.len() <= MESSAGE_BYTES_MAX => message,
         // A short text always fits.

@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::error::{Error, NET_RAW};
 use crate::frame::{self, Claim, TYPE_ARP, TYPE_IPV6};
 use crate::limits::{FRAME_BYTES_MAX, FRAMES_PER_LOOK_MAX, PROBES};
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 use crate::packet::PacketSocket;
 
 /// Tells everybody on the segment, `count` times, that this machine has `vip`
@@ -27,7 +27,7 @@ pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
 /// Asks the segment who has `address`: the first other machine that answers
 /// within `wait`, or none. Needs `CAP_NET_RAW`. The question gives no address
 /// of ours, so asking disturbs nobody (RFC 5227 section 2.1.1).
-pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<Mac>, Error> {
+pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<MacAddr>, Error> {
     let claims = ask(device, &[address], wait, |claims| !claims.is_empty())?;
     Ok(claims.first().map(|claim| claim.mac))
 }

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 
 use crate::error::Error;
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 use crate::netif::Netif;
 
 /// The kernel's number of a device, in one network namespace.
@@ -20,9 +20,9 @@ pub type DeviceIndex = u32;
 pub struct Device {
     pub index: DeviceIndex,
     pub name: String,
-    pub kind: Kind,
+    pub kind: DeviceKind,
     /// Its hardware address, if it is an Ethernet device.
-    pub mac: Option<Mac>,
+    pub mac: Option<MacAddr>,
     /// Largest IP packet that it sends, in bytes.
     pub mtu: u32,
     /// Whether it is switched on.
@@ -43,7 +43,7 @@ impl Device {
 
 /// Kinds of devices that are treated differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DeviceKind {
     /// `lo`.
     Loopback,
     /// One end of a virtual cable.
@@ -130,7 +130,7 @@ fn device(message: &RouteNetlinkMessage) -> Option<Device> {
     let mut device = Device {
         index: message.header.index,
         name: String::new(),
-        kind: if is_loopback { Kind::Loopback } else { Kind::Other },
+        kind: if is_loopback { DeviceKind::Loopback } else { DeviceKind::Other },
         mac: None,
         mtu: 0,
         is_up: flags.contains(LinkFlags::Up),
@@ -142,12 +142,12 @@ fn device(message: &RouteNetlinkMessage) -> Option<Device> {
         match attribute {
             LinkAttribute::IfName(name) => device.name.clone_from(name),
             LinkAttribute::Address(bytes) if !is_loopback => {
-                device.mac = Mac::try_from(bytes.as_slice()).ok();
+                device.mac = MacAddr::try_from(bytes.as_slice()).ok();
             }
             LinkAttribute::Mtu(mtu) => device.mtu = *mtu,
             LinkAttribute::Xdp(facts) => device.xdp = xdp(facts),
             LinkAttribute::LinkInfo(infos) if infos.contains(&LinkInfo::Kind(InfoKind::Veth)) => {
-                device.kind = Kind::Veth { peer: visible_peer(message) };
+                device.kind = DeviceKind::Veth { peer: visible_peer(message) };
             }
             _ => {}
         }

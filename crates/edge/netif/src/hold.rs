@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::device::{Device, Kind};
+use crate::device::{Device, DeviceKind};
 use crate::error::Error;
 use crate::netif::Netif;
 use crate::route::clients_of;
@@ -169,7 +169,7 @@ impl Netif {
 
     fn loopback(&mut self) -> Result<Device, Error> {
         let devices = self.devices()?;
-        let found = devices.into_iter().find(|device| device.kind == Kind::Loopback);
+        let found = devices.into_iter().find(|device| device.kind == DeviceKind::Loopback);
         let missing =
             || Error::NoDevice { wanted: "lo".to_owned(), found: "no loopback".to_owned() };
         found.ok_or_else(missing)

@@ -35,14 +35,16 @@ mod sysctl;
 mod tests;
 mod vip;
 
-pub use check::{CheckInput, Complaint, Dispatching, Facts, Fault, Peer, check, gather, judge};
+pub use check::{
+    CheckInput, CheckedPeer, Complaint, ComplaintKind, Dispatching, Facts, check, gather, judge,
+};
 pub use claims::{ClaimWatch, announce, probe, survey};
-pub use device::{Address, Device, DeviceIndex, Kind, Xdp};
+pub use device::{Address, Device, DeviceIndex, DeviceKind, Xdp};
 pub use error::Error;
 pub use frame::Claim;
 pub use hold::Record;
 pub use links::LinkWatch;
-pub use mac::Mac;
+pub use mac::MacAddr;
 pub use netif::Netif;
 pub use offload::{Offloads, offloads, set_tx_checksum};
 pub use provoke_rst::{ProvokedClients, provoke_rst};

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// A hardware address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Mac(pub [u8; 6]);
+pub struct MacAddr(pub [u8; 6]);
 
-impl Mac {
+impl MacAddr {
     /// Everybody on the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
     /// "Not known yet" in questions.
@@ -21,20 +21,20 @@ impl Mac {
     }
 }
 
-impl fmt::Display for Mac {
+impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
 
-impl fmt::Debug for Mac {
+impl fmt::Debug for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl TryFrom<&[u8]> for Mac {
+impl TryFrom<&[u8]> for MacAddr {
     type Error = std::array::TryFromSliceError;
 
     fn try_from(bytes: &[u8]) -> Result<Self, Self::Error> {

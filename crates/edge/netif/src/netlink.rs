@@ -67,12 +67,12 @@ impl Netlink {
         action: &str,
         flags: u16,
         message: &RouteNetlinkMessage,
-    ) -> Result<Answer, Error> {
+    ) -> Result<NetlinkReply, Error> {
         self.sequence = self.sequence.wrapping_add(1);
         let bytes = encode(self.sequence, flags, message);
         let refused = |cause: io::Error| Error::refused(action, NET_ADMIN, cause);
         self.socket.write_all(&bytes).map_err(refused)?;
-        let mut answer = Answer { messages: Vec::new(), is_whole: true, is_done: false };
+        let mut answer = NetlinkReply { messages: Vec::new(), is_whole: true, is_done: false };
         while !answer.is_done {
             let len = self.socket.read(&mut self.buffer).map_err(refused)?;
             answer.take(action, self.sequence, &self.buffer[..len])?;
@@ -88,14 +88,14 @@ pub(crate) fn raw_socket() -> io::Result<Socket> {
 }
 
 /// What came so far in answer to one question.
-struct Answer {
+struct NetlinkReply {
     messages: Vec<RouteNetlinkMessage>,
     /// Nothing changed while the kernel was listing.
     is_whole: bool,
     is_done: bool,
 }
 
-impl Answer {
+impl NetlinkReply {
     /// Takes the messages of one datagram. What answers an earlier question
     /// (one that timed out) is passed over.
     fn take(&mut self, action: &str, sequence: u32, mut datagram: &[u8]) -> Result<(), Error> {

@@ -7,7 +7,7 @@ use socket2::{Domain, SockAddr, SockFilter, Socket, Type};
 
 use crate::device::Device;
 use crate::error::{Error, NET_RAW};
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 
 /// Receives one type of frames of one device, without waiting.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl PacketSocket {
     }
 
     /// The device's hardware address now; those of bonds change.
-    pub(crate) fn mac(&self) -> Result<Mac, Error> {
+    pub(crate) fn mac(&self) -> Result<MacAddr, Error> {
         let action = || format!("read the hardware address of {}", self.device);
         match self.socket.local_addr() {
             Ok(address) => mac(&address).ok_or_else(|| Error::NotEthernet { action: action() }),
@@ -99,7 +99,7 @@ fn address(index: u32, ether_type: u16) -> io::Result<SockAddr> {
 
 /// The hardware address in a bound socket's address, if it is Ethernet's.
 #[expect(unsafe_code, reason = "socket2 has no type for these addresses; justified in place")]
-fn mac(address: &SockAddr) -> Option<Mac> {
+fn mac(address: &SockAddr) -> Option<MacAddr> {
     if address.family() != libc::AF_PACKET as libc::sa_family_t {
         return None;
     }
@@ -107,5 +107,5 @@ fn mac(address: &SockAddr) -> Option<Mac> {
     // zero where the kernel wrote nothing; any bytes are a valid `sockaddr_ll`.
     let address = unsafe { &*address.as_ptr().cast::<libc::sockaddr_ll>() };
     let is_ethernet = address.sll_hatype == libc::ARPHRD_ETHER && address.sll_halen == 6;
-    is_ethernet.then(|| Mac::try_from(&address.sll_addr[..6]).ok()).flatten()
+    is_ethernet.then(|| MacAddr::try_from(&address.sll_addr[..6]).ok()).flatten()
 }

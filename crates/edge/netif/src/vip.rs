@@ -10,7 +10,7 @@ use netlink_packet_route::address::{
     AddressAttribute, AddressFlags, AddressMessage, AddressScope, CacheInfo,
 };
 
-use crate::device::{Device, Kind};
+use crate::device::{Device, DeviceKind};
 use crate::error::Error;
 use crate::netif::Netif;
 use crate::route::{family, host_prefix_bits};
@@ -83,7 +83,7 @@ fn host_address(device: &Device, vip: IpAddr) -> AddressMessage {
         lifetime.ifa_valid = FOREVER_S;
         message.attributes.push(AddressAttribute::CacheInfo(lifetime));
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-    } else if device.kind == Kind::Loopback {
+    } else if device.kind == DeviceKind::Loopback {
         message.header.scope = AddressScope::Host;
     }
     message

@@ -13,7 +13,7 @@ use skep_units::Now;
 use skep_wire::limits::DATAGRAM_BYTES_MAX;
 use skep_wire::message::Message;
 use skep_wire::parts::{MessageTooLong, Reassembler, split};
-use skep_wire::seal::{Endpoint, Key, OpenError, Opened, PeerId, Stamp};
+use skep_wire::seal::{Endpoint, Key, OpenError, OpenedDatagram, PeerId, Stamp};
 use socket2::{Domain, Protocol, Type};
 
 use crate::counts::Counts;
@@ -206,7 +206,7 @@ impl Socket {
     fn judge(&mut self, bytes: usize) -> Option<Received> {
         let datagram = &self.buffer[..bytes];
         let received = match self.endpoint.open((self.clock)(), datagram) {
-            Ok(Opened::Live { from, stamp, body }) => {
+            Ok(OpenedDatagram::Live { from, stamp, body }) => {
                 self.counts.count_live();
                 let message = read(&mut self.reassembler, from, body);
                 if message.is_err() {
@@ -214,7 +214,7 @@ impl Socket {
                 }
                 message.ok().flatten().map(|message| Received { from, stamp, message })
             }
-            Ok(Opened::Hello { .. }) => {
+            Ok(OpenedDatagram::Hello { .. }) => {
                 self.counts.count_hello();
                 None
             }

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::admission::{Admission, Refusal};
+use crate::admission::{Admission, ConnectionRefusal};
 use crate::conn::Conn;
 use crate::descriptors::{DescriptorReserve, without_reserve};
 use crate::limits::{ACCEPT_BATCH_MAX, ACCEPT_PAUSE_MS};
 use crate::worker::Worker;
 
 /// What a role does with connections. One value per worker and listener.
-pub trait Service: 'static {
+pub trait ConnectionHandler: 'static {
     /// Serves one connection to its end.
     fn serve(self: Rc<Self>, conn: Conn) -> impl Future<Output = ()> + 'static;
 
     /// The bytes a refused client is told, before the close.
-    fn refusal(&self, refusal: Refusal) -> Vec<u8>;
+    fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8>;
 
     /// Told of each accept, for counting.
     fn observe(&self, event: AcceptEvent);
@@ -32,14 +32,14 @@ pub enum AcceptEvent {
     /// A connection was taken.
     Accepted,
     /// A connection was turned away.
-    Refused(Refusal),
+    Refused(ConnectionRefusal),
     /// `accept` failed for another reason; it was tried again.
     Failed,
 }
 
 /// Accepts from `listener` who is admitted, until the worker drains, then takes
 /// what the kernel had already queued and closes the listener.
-pub async fn accept_loop<S: Service>(
+pub async fn accept_loop<S: ConnectionHandler>(
     worker: Rc<Worker>,
     listener: TcpListener,
     service: Rc<S>,
@@ -68,7 +68,7 @@ pub async fn accept_loop<S: Service>(
     }
 }
 
-fn take<S: Service>(
+fn take<S: ConnectionHandler>(
     worker: &Rc<Worker>,
     service: &Rc<S>,
     admission: &Arc<Admission>,
@@ -86,7 +86,7 @@ fn take<S: Service>(
 }
 
 /// One attempt to say why, with what fits into an empty socket buffer.
-fn refuse<S: Service>(service: &Rc<S>, stream: &TcpStream, refusal: Refusal) {
+fn refuse<S: ConnectionHandler>(service: &Rc<S>, stream: &TcpStream, refusal: ConnectionRefusal) {
     service.observe(AcceptEvent::Refused(refusal));
     let words = service.refusal(refusal);
     let _ = rustix::net::send(stream, &words, rustix::net::SendFlags::NOSIGNAL);
@@ -99,7 +99,7 @@ fn refuse<S: Service>(service: &Rc<S>, stream: &TcpStream, refusal: Refusal) {
 
 /// After a failed accept: out of descriptors means that somebody waits in the
 /// queue and would wait for ever; the reserve lets us turn them away.
-async fn recover<S: Service>(
+async fn recover<S: ConnectionHandler>(
     listener: &TcpListener,
     service: &Rc<S>,
     reserve: &mut DescriptorReserve,
@@ -115,7 +115,7 @@ async fn recover<S: Service>(
     let accepted = reserve.lend(|| {
         let accepted = rustix::net::accept(listener);
         if let Ok(fd) = &accepted {
-            let words = service.refusal(Refusal::Descriptors);
+            let words = service.refusal(ConnectionRefusal::Descriptors);
             let _ = rustix::net::send(fd, &words, rustix::net::SendFlags::NOSIGNAL);
             let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
             let mut sink = [0u8; 4096];
@@ -124,7 +124,7 @@ async fn recover<S: Service>(
         accepted.is_ok()
     });
     if accepted {
-        service.observe(AcceptEvent::Refused(Refusal::Descriptors));
+        service.observe(AcceptEvent::Refused(ConnectionRefusal::Descriptors));
     } else {
         tokio::time::sleep(Duration::from_millis(ACCEPT_PAUSE_MS)).await;
     }

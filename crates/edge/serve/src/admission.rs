@@ -29,7 +29,7 @@ pub struct AdmissionLimits {
 
 /// Why a connection is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ConnectionRefusal {
     /// `connections_max` reached.
     Total,
     /// `per_address_max` reached.
@@ -99,10 +99,10 @@ impl Admission {
 
     /// Takes a place for a connection from `address`, or says why not. The
     /// place is given back when the permit is dropped.
-    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Refusal> {
+    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, ConnectionRefusal> {
         if self.total.fetch_add(1, Relaxed) >= self.total_max.load(Relaxed) {
             self.total.fetch_sub(1, Relaxed);
-            return Err(Refusal::Total);
+            return Err(ConnectionRefusal::Total);
         }
         let address = address.to_canonical();
         if self.members.contains(&address) {
@@ -113,7 +113,7 @@ impl Admission {
         let count = shard.entry(client).or_insert(0);
         if *count >= self.per_address_max.load(Relaxed) {
             self.total.fetch_sub(1, Relaxed);
-            return Err(Refusal::PerAddress);
+            return Err(ConnectionRefusal::PerAddress);
         }
         *count += 1;
         Ok(Permit { admission: Arc::clone(self), client: Some(client) })
@@ -185,7 +185,10 @@ mod tests {
         let admission = Admission::new(limits(100, 2));
         let first = admission.admit(ip("2001:db8:1:2::1")).unwrap();
         let _second = admission.admit(ip("2001:db8:1:2:ffff::")).unwrap();
-        assert_eq!(admission.admit(ip("2001:db8:1:2::3")).unwrap_err(), Refusal::PerAddress);
+        assert_eq!(
+            admission.admit(ip("2001:db8:1:2::3")).unwrap_err(),
+            ConnectionRefusal::PerAddress
+        );
         assert!(admission.admit(ip("2001:db8:1:3::1")).is_ok(), "its neighbour is another");
         assert_eq!(admission.clients(), [(ip("2001:db8:1:2::"), 2)]);
         // What was counted under other settings is given back as it was counted.
@@ -216,11 +219,11 @@ mod tests {
         let places: Vec<_> = ["10.0.0.9", "::ffff:10.0.0.9", "10.0.0.9"]
             .map(|address| admission.admit(ip(address)).unwrap())
             .into();
-        assert_eq!(admission.admit(ip("10.0.0.9")).unwrap_err(), Refusal::Total);
+        assert_eq!(admission.admit(ip("10.0.0.9")).unwrap_err(), ConnectionRefusal::Total);
         drop(places);
         assert_eq!(admission.open(), 0);
         let _first = admission.admit(ip("10.0.0.1")).unwrap();
-        assert_eq!(admission.admit(ip("10.0.0.1")).unwrap_err(), Refusal::PerAddress);
+        assert_eq!(admission.admit(ip("10.0.0.1")).unwrap_err(), ConnectionRefusal::PerAddress);
     }
 
     #[test]
@@ -230,9 +233,9 @@ mod tests {
         let b: IpAddr = "10.0.0.2".parse().unwrap();
         let first = admission.admit(a).unwrap();
         let _second = admission.admit(a).unwrap();
-        assert_eq!(admission.admit(a).unwrap_err(), Refusal::PerAddress);
+        assert_eq!(admission.admit(a).unwrap_err(), ConnectionRefusal::PerAddress);
         let _third = admission.admit(b).unwrap();
-        assert_eq!(admission.admit(b).unwrap_err(), Refusal::Total);
+        assert_eq!(admission.admit(b).unwrap_err(), ConnectionRefusal::Total);
         drop(first);
         assert_eq!(admission.open(), 2);
         assert!(admission.admit(a).is_ok());

@@ -14,10 +14,10 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::admission::Permit;
-use crate::deadline::{Cause, Timer};
+use crate::deadline::{TimeoutCause, Timer};
 use crate::limits::{LINGER_BYTES_MAX, LINGER_MS_MAX, SEND_TURN_BYTES_MAX, UNSENT_BYTES_MAX};
 use crate::output::{Output, Piece};
-use crate::pace::{Pace, Progress, Verdict};
+use crate::pace::{Pace, PaceVerdict, Progress};
 use crate::tcp;
 use crate::worker::Worker;
 
@@ -29,7 +29,7 @@ pub enum ConnError {
     Io(#[from] io::Error),
     /// The deadline passed.
     #[error("timed out: {0:?}")]
-    Expired(Cause),
+    Expired(TimeoutCause),
 }
 
 /// A TCP connection owned by one worker.
@@ -69,7 +69,7 @@ impl Conn {
         let limit = Duration::from_millis(timeout_ms);
         let stream = tokio::time::timeout(limit, TcpStream::connect(address))
             .await
-            .map_err(|_| ConnError::Expired(Cause::Connect))??;
+            .map_err(|_| ConnError::Expired(TimeoutCause::Connect))??;
         stream.set_nodelay(true)?;
         SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         Ok(Self::new(worker, stream, address, None))
@@ -103,7 +103,7 @@ impl Conn {
     }
 
     /// Sets the deadline `after_ms` from now.
-    pub fn expire_after(&self, after_ms: u64, cause: Cause) {
+    pub fn expire_after(&self, after_ms: u64, cause: TimeoutCause) {
         self.timer.set(self.worker.now_ms().saturating_add(after_ms), cause);
     }
 
@@ -182,12 +182,12 @@ impl Conn {
         let mut progress = self.progress.borrow_mut();
         if sent.is_pending() {
             if let Some(look_ms) = progress.wait(now_ms, pace) {
-                self.timer.set(look_ms, Cause::WriteStall);
-            } else if self.timer.cause() != Cause::WriteStall {
+                self.timer.set(look_ms, TimeoutCause::WriteStall);
+            } else if self.timer.cause() != TimeoutCause::WriteStall {
                 // It was needed for something else meanwhile.
-                self.timer.set(now_ms, Cause::WriteStall);
+                self.timer.set(now_ms, TimeoutCause::WriteStall);
             }
-        } else if progress.rest(now_ms) && self.timer.cause() == Cause::WriteStall {
+        } else if progress.rest(now_ms) && self.timer.cause() == TimeoutCause::WriteStall {
             self.timer.clear();
         }
         sent
@@ -261,7 +261,7 @@ impl Conn {
         if self.resets.get() || self.finish_sending().is_err() {
             return;
         }
-        self.expire_after(LINGER_MS_MAX, Cause::Lifetime);
+        self.expire_after(LINGER_MS_MAX, TimeoutCause::Lifetime);
         let mut thrown_away = 0;
         while thrown_away < LINGER_BYTES_MAX {
             let read = std::future::poll_fn(|cx| {
@@ -296,7 +296,7 @@ impl Conn {
         self.timer.register(cx);
         match self.timer.expired() {
             None => Ok(()),
-            Some(Cause::WriteStall) => self.judge_pace(),
+            Some(TimeoutCause::WriteStall) => self.judge_pace(),
             Some(cause) => Err(ConnError::Expired(cause)),
         }
     }
@@ -305,11 +305,11 @@ impl Conn {
     fn judge_pace(&self) -> Result<(), ConnError> {
         let taken = tcp::taken(self)?;
         match self.progress.borrow_mut().look(self.worker.now_ms(), &taken) {
-            Verdict::Wait(look_ms) => {
-                self.timer.set(look_ms, Cause::WriteStall);
+            PaceVerdict::Wait(look_ms) => {
+                self.timer.set(look_ms, TimeoutCause::WriteStall);
                 Ok(())
             }
-            Verdict::Cut(cause) => Err(ConnError::Expired(cause)),
+            PaceVerdict::Cut(cause) => Err(ConnError::Expired(cause)),
         }
     }
 

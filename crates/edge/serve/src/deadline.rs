@@ -13,7 +13,7 @@ use slab::Slab;
 
 /// What the connection was doing when its time ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum TimeoutCause {
     /// Waiting for the rest of a request head.
     Head,
     /// Waiting for a request body, or a body slower than the minimum rate.
@@ -38,7 +38,7 @@ pub enum Cause {
 #[derive(Debug)]
 pub struct Timer {
     deadline_ms: Cell<u64>,
-    cause: Cell<Cause>,
+    cause: Cell<TimeoutCause>,
     expired: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
@@ -46,7 +46,7 @@ pub struct Timer {
 impl Timer {
     /// Replaces the deadline: at `deadline_ms` of the worker's clock the task
     /// is woken and told `cause`.
-    pub fn set(&self, deadline_ms: u64, cause: Cause) {
+    pub fn set(&self, deadline_ms: u64, cause: TimeoutCause) {
         self.deadline_ms.set(deadline_ms);
         self.cause.set(cause);
         self.expired.set(false);
@@ -54,16 +54,16 @@ impl Timer {
 
     /// No deadline until the next [`Timer::set`].
     pub fn clear(&self) {
-        self.set(u64::MAX, Cause::Idle);
+        self.set(u64::MAX, TimeoutCause::Idle);
     }
 
     /// Why the time ran out, if it did.
-    pub fn expired(&self) -> Option<Cause> {
+    pub fn expired(&self) -> Option<TimeoutCause> {
         self.expired.get().then(|| self.cause.get())
     }
 
     /// What the connection is waiting for.
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> TimeoutCause {
         self.cause.get()
     }
 
@@ -95,7 +95,7 @@ impl Deadlines {
     pub fn add(&self) -> (usize, Rc<Timer>) {
         let timer = Rc::new(Timer {
             deadline_ms: Cell::new(u64::MAX),
-            cause: Cell::new(Cause::Idle),
+            cause: Cell::new(TimeoutCause::Idle),
             expired: Cell::new(false),
             waker: RefCell::new(None),
         });
@@ -130,8 +130,8 @@ impl Deadlines {
     /// Ends every connection that waits between requests: the drain.
     pub fn expire_idle(&self) {
         for (_, timer) in self.timers.borrow().iter() {
-            if timer.cause.get() == Cause::Idle && timer.deadline_ms.get() != u64::MAX {
-                timer.cause.set(Cause::Drain);
+            if timer.cause.get() == TimeoutCause::Idle && timer.deadline_ms.get() != u64::MAX {
+                timer.cause.set(TimeoutCause::Drain);
                 timer.expire();
             }
         }
@@ -147,14 +147,14 @@ mod tests {
         let deadlines = Deadlines::default();
         let (key, early) = deadlines.add();
         let (_, late) = deadlines.add();
-        early.set(10, Cause::Head);
-        late.set(20, Cause::Idle);
+        early.set(10, TimeoutCause::Head);
+        late.set(20, TimeoutCause::Idle);
         deadlines.sweep(9);
         assert_eq!(early.expired(), None);
         deadlines.sweep(10);
-        assert_eq!(early.expired(), Some(Cause::Head));
+        assert_eq!(early.expired(), Some(TimeoutCause::Head));
         assert_eq!(late.expired(), None);
-        early.set(30, Cause::Idle);
+        early.set(30, TimeoutCause::Idle);
         assert_eq!(early.expired(), None);
         deadlines.remove(key);
         assert_eq!(deadlines.len(), 1);
@@ -165,10 +165,10 @@ mod tests {
         let deadlines = Deadlines::default();
         let (_, idle) = deadlines.add();
         let (_, busy) = deadlines.add();
-        idle.set(100, Cause::Idle);
-        busy.set(100, Cause::WriteStall);
+        idle.set(100, TimeoutCause::Idle);
+        busy.set(100, TimeoutCause::WriteStall);
         deadlines.expire_idle();
-        assert_eq!(idle.expired(), Some(Cause::Drain));
+        assert_eq!(idle.expired(), Some(TimeoutCause::Drain));
         assert_eq!(busy.expired(), None);
     }
 }

@@ -6,7 +6,7 @@
 //! a lock. What workers share is counters of admission, and one drain flag.
 //!
 //! ```text
-//!  Listener --accept--> Admission --Conn--> Service (a role's connection loop)
+//!  Listener --accept--> Admission --Conn--> ConnectionHandler (a role's loop)
 //!     |                                       |  recv: into the worker's buffer
 //!  SO_REUSEPORT, one per worker               |  send: an Output, one writev
 //!                                  Deadlines -+  wakes what is overdue
@@ -25,14 +25,14 @@ mod pace;
 mod tcp;
 mod worker;
 
-pub use accept::{AcceptEvent, Service, accept_loop};
-pub use admission::{Admission, AdmissionLimits, Permit, Refusal, client_of};
+pub use accept::{AcceptEvent, ConnectionHandler, accept_loop};
+pub use admission::{Admission, AdmissionLimits, ConnectionRefusal, Permit, client_of};
 pub use clock::{monotonic_ms, unix_ms};
 pub use conn::{Conn, ConnError};
-pub use deadline::{Cause, Deadlines, Timer};
+pub use deadline::{Deadlines, TimeoutCause, Timer};
 pub use descriptors::{DescriptorReserve, raise_descriptor_limit};
 pub use limits::{INPUT_BYTES, REPLY_PARTS_MAX};
-pub use listen::{BindError, ListenerGroup, bind};
+pub use listen::{ListenError, ListenerGroup, bind};
 pub use output::{FilePart, Output, SharedBytes, SharedSlice};
 pub use pace::Pace;
 pub use worker::{Worker, WorkerHandle, Workers, WorkersError};

@@ -9,7 +9,7 @@ use crate::limits::{BACKLOG_MAX, UNSENT_BYTES_MAX};
 
 /// An address could not be listened on.
 #[derive(Debug, thiserror::Error)]
-pub enum BindError {
+pub enum ListenError {
     /// Somebody else listens there.
     #[error(
         "cannot listen on {address}: another program already does. Stop it, or choose another \
@@ -68,7 +68,7 @@ impl ListenerGroup {
 /// The first socket is bound without SO_REUSEPORT, so that an address which
 /// another process holds is refused even if that process shares it; only then
 /// is it opened to its siblings.
-pub fn bind(address: SocketAddr, count: usize) -> Result<ListenerGroup, BindError> {
+pub fn bind(address: SocketAddr, count: usize) -> Result<ListenerGroup, ListenError> {
     assert!(count > 0, "a group has at least one socket");
     let first = bound(address, false).map_err(|cause| explain(address, cause))?;
     let address = local(&first).map_err(|cause| explain(address, cause))?;
@@ -101,12 +101,12 @@ fn local(socket: &Socket) -> io::Result<SocketAddr> {
     socket.local_addr()?.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
 }
 
-fn explain(address: SocketAddr, cause: io::Error) -> BindError {
+fn explain(address: SocketAddr, cause: io::Error) -> ListenError {
     match cause.kind() {
-        io::ErrorKind::AddrInUse => BindError::InUse { address },
-        io::ErrorKind::PermissionDenied => BindError::Denied { address },
-        io::ErrorKind::AddrNotAvailable => BindError::NoSuchAddress { address },
-        _ => BindError::Other { address, cause },
+        io::ErrorKind::AddrInUse => ListenError::InUse { address },
+        io::ErrorKind::PermissionDenied => ListenError::Denied { address },
+        io::ErrorKind::AddrNotAvailable => ListenError::NoSuchAddress { address },
+        _ => ListenError::Other { address, cause },
     }
 }
 
@@ -121,7 +121,7 @@ mod tests {
         let group = bind(any, 3).unwrap();
         assert_ne!(group.address().port(), 0);
         let address = group.address();
-        assert!(matches!(bind(address, 1), Err(BindError::InUse { .. })));
+        assert!(matches!(bind(address, 1), Err(ListenError::InUse { .. })));
         assert_eq!(group.into_sockets().len(), 3);
         assert!(bind(address, 2).is_ok(), "free again once the group is gone");
     }
@@ -129,6 +129,6 @@ mod tests {
     #[test]
     fn an_address_of_nobody_is_named() {
         let foreign: SocketAddr = "192.0.2.1:80".parse().unwrap();
-        assert!(matches!(bind(foreign, 1), Err(BindError::NoSuchAddress { .. })));
+        assert!(matches!(bind(foreign, 1), Err(ListenError::NoSuchAddress { .. })));
     }
 }

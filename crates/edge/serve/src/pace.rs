@@ -14,7 +14,7 @@
 //! Time counts only while bytes wait for the peer. One system call for each eighth
 //! of the time to a stall is all that a slow peer costs, and none a fast one.
 
-use crate::deadline::Cause;
+use crate::deadline::TimeoutCause;
 use crate::limits::{RECEIVE_BYTES_MAX, STALL_LOOKS, WINDOW_STEPS};
 
 /// How slowly a peer may take what it is sent.
@@ -83,11 +83,11 @@ impl Taken {
 
 /// What became of a look at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum PaceVerdict {
     /// It keeps its pace; the next look is at this time of the worker's clock.
     Wait(u64),
     /// It is too slow.
-    Cut(Cause),
+    Cut(TimeoutCause),
 }
 
 /// How a peer takes what it is sent.
@@ -126,7 +126,7 @@ impl Progress {
     }
 
     /// Judges the peer by what it has taken.
-    pub(crate) fn look(&mut self, now_ms: u64, taken: &Taken) -> Verdict {
+    pub(crate) fn look(&mut self, now_ms: u64, taken: &Taken) -> PaceVerdict {
         if self.rest(now_ms) {
             self.waits_since_ms = Some(now_ms);
         }
@@ -138,14 +138,14 @@ impl Progress {
         let missing = self.missing_milli + bytes_per_s_min.saturating_mul(waited_ms);
         self.missing_milli = missing.saturating_sub(acked.saturating_mul(1000));
         if self.silent_ms >= self.pace.silence_ms(taken.step_bytes()) {
-            return Verdict::Cut(Cause::WriteStall);
+            return PaceVerdict::Cut(TimeoutCause::WriteStall);
         }
         // A segment comes whole: before it all of it may be missing.
         let missing_max = bytes_per_s_min.saturating_mul(average_ms);
         if self.missing_milli > missing_max.max(taken.segment_step_bytes() * 1000) {
-            return Verdict::Cut(Cause::SendRate);
+            return PaceVerdict::Cut(TimeoutCause::SendRate);
         }
-        Verdict::Wait(self.next_look_ms(now_ms))
+        PaceVerdict::Wait(self.next_look_ms(now_ms))
     }
 
     /// Waits that are shorter than the time to a look add up to one.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Which verdict cuts a peer and when, within so many milliseconds.
-    fn run(pace: Pace, peer: Peer, for_ms: u64) -> Option<(Cause, u64)> {
+    fn run(pace: Pace, peer: Peer, for_ms: u64) -> Option<(TimeoutCause, u64)> {
         let Peer { segment_bytes, burst, step, rate } = peer;
         let mut progress = Progress::default();
         let mut look_ms = progress.wait(0, &pace);
@@ -183,8 +183,8 @@ mod tests {
             now_ms = look_ms.take().unwrap_or(now_ms);
             let acked_bytes = burst + now_ms * rate / 1000 / step * step;
             match progress.look(now_ms, &Taken { acked_bytes, segment_bytes }) {
-                Verdict::Wait(next_ms) => look_ms = Some(next_ms),
-                Verdict::Cut(cause) => return Some((cause, now_ms)),
+                PaceVerdict::Wait(next_ms) => look_ms = Some(next_ms),
+                PaceVerdict::Cut(cause) => return Some((cause, now_ms)),
             }
         }
         None
@@ -221,8 +221,8 @@ mod tests {
             (LOOPBACK, 65_483, 71_940),
         ] {
             let peer = Peer { segment_bytes, burst, step: 1, rate: 0 };
-            let (cause, cut_ms) = run(PACE, peer, 600_000).unwrap_or((Cause::Idle, 0));
-            assert_eq!(cause, Cause::WriteStall);
+            let (cause, cut_ms) = run(PACE, peer, 600_000).unwrap_or((TimeoutCause::Idle, 0));
+            assert_eq!(cause, TimeoutCause::WriteStall);
             // The first look, too, is an eighth late.
             assert!((has_ms..=has_ms + 5_000).contains(&cut_ms), "{peer:?}: {cut_ms}");
         }
@@ -231,8 +231,8 @@ mod tests {
     #[test]
     fn who_takes_less_than_the_least_rate_is_cut_after_the_time_of_the_average() {
         let peer = Peer { segment_bytes: ETHERNET, burst: 0, step: 1, rate: KIB / 2 };
-        let (cause, cut_ms) = run(PACE, peer, 3_600_000).unwrap_or((Cause::Idle, 0));
-        assert_eq!(cause, Cause::SendRate);
+        let (cause, cut_ms) = run(PACE, peer, 3_600_000).unwrap_or((TimeoutCause::Idle, 0));
+        assert_eq!(cause, TimeoutCause::SendRate);
         // At half the rate half of it is missing.
         assert!((240_000..=245_000).contains(&cut_ms), "{cut_ms}");
         let free = Pace { bytes_per_s_min: 0, ..PACE };
@@ -253,7 +253,7 @@ mod tests {
         let end_ms = 100 * 3_600_000;
         assert_eq!(progress.wait(end_ms, &PACE), Some(end_ms), "many short waits make a look");
         let verdict = progress.look(end_ms, &Taken::default());
-        assert!(matches!(verdict, Verdict::Wait(_)), "ten seconds of silence: {verdict:?}");
+        assert!(matches!(verdict, PaceVerdict::Wait(_)), "ten seconds of silence: {verdict:?}");
     }
 
     #[test]
@@ -261,11 +261,11 @@ mod tests {
         let mut progress = Progress::default();
         progress.wait(0, &PACE);
         let mut taken = Taken { acked_bytes: 1 << 20, segment_bytes: ETHERNET };
-        assert!(matches!(progress.look(1_000, &taken), Verdict::Wait(_)));
+        assert!(matches!(progress.look(1_000, &taken), PaceVerdict::Wait(_)));
         for second in 2..=242 {
             taken.acked_bytes += KIB / 2;
-            if let Verdict::Cut(cause) = progress.look(second * 1_000, &taken) {
-                assert_eq!((cause, second), (Cause::SendRate, 242));
+            if let PaceVerdict::Cut(cause) = progress.look(second * 1_000, &taken) {
+                assert_eq!((cause, second), (TimeoutCause::SendRate, 242));
                 return;
             }
         }

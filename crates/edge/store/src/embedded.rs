@@ -5,7 +5,7 @@ use std::thread::{self, JoinHandle};
 
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::error::{OpenError, StoreError};
+use crate::error::{StoreError, StoreOpenError};
 use crate::file::{File, Read};
 use crate::limits::DISK_JOBS_MAX;
 use crate::types::{Expected, Health};
@@ -24,7 +24,7 @@ pub(crate) struct Embedded {
 
 impl Embedded {
     /// Takes `file` to a thread of its own.
-    pub(crate) fn start(mut file: File) -> Result<Self, OpenError> {
+    pub(crate) fn start(mut file: File) -> Result<Self, StoreOpenError> {
         let path = file.path().to_owned();
         let (jobs, mut queue) = mpsc::channel::<Job>(DISK_JOBS_MAX);
         let work = move || {
@@ -37,7 +37,7 @@ impl Embedded {
             path,
             jobs: Some(jobs),
             written: watch::Sender::new(0),
-            thread: Some(thread.map_err(OpenError::Thread)?),
+            thread: Some(thread.map_err(StoreOpenError::Thread)?),
         })
     }
 

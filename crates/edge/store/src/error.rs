@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Why a store cannot be used at all. The process should not start.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum StoreOpenError {
     /// The file, or its directory, cannot be read and written.
     #[error("store file {}: {reason}; check the path, its permissions and free space", file.display())]
     Io {
@@ -134,7 +134,7 @@ pub enum StoreError {
     },
     /// The file failed; the next call opens it again.
     #[error(transparent)]
-    File(#[from] OpenError),
+    File(#[from] StoreOpenError),
     /// As many calls wait as may.
     #[error("{} calls to the store are waiting already", crate::limits::CALLS_MAX)]
     Busy,

@@ -15,9 +15,9 @@ use redb::{
     Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition,
 };
 
-use crate::error::{OpenError, StoreError};
+use crate::error::{StoreError, StoreOpenError};
 use crate::limits::FILE_CACHE_BYTES;
-use crate::types::{Entry, Expected};
+use crate::types::{Expected, StoredValue};
 
 /// Format of the tables below. Another number stands for other tables.
 const FORMAT: u64 = 1;
@@ -31,7 +31,7 @@ const ENTRIES: TableDefinition<'static, &str, (u64, &[u8])> = TableDefinition::n
 /// A value, or none, as of a revision of the whole store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Read {
-    pub(crate) entry: Option<Entry>,
+    pub(crate) entry: Option<StoredValue>,
     pub(crate) as_of: u64,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct File {
 impl File {
     /// Opens the file, or makes it; its directory must exist. An empty file is
     /// no store: what was in it is lost, and somebody should know.
-    pub(crate) fn open(path: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, StoreOpenError> {
         let mut file = Self { path: path.to_owned(), database: None };
         file.with(|_| Ok(()))?;
         Ok(file)
@@ -61,7 +61,7 @@ impl File {
             let entries = reading.open_table(ENTRIES)?;
             let entry = entries.get(key)?.map(|stored| {
                 let (revision, value) = stored.value();
-                Entry { value: value.to_vec(), revision }
+                StoredValue { value: value.to_vec(), revision }
             });
             let as_of = reading.open_table(META)?.get("revision")?.map_or(0, |last| last.value());
             Ok(Read { entry, as_of })
@@ -84,7 +84,7 @@ impl File {
     fn with<T>(
         &mut self,
         operation: impl FnOnce(&Database) -> Result<T, redb::Error>,
-    ) -> Result<T, OpenError> {
+    ) -> Result<T, StoreOpenError> {
         let taken = self.database.take();
         let path = &self.path;
         // What unwinds is dropped whole, so no broken invariant is ever seen.
@@ -93,7 +93,7 @@ impl File {
             let value = operation(&database).map_err(|error| explain(path, error))?;
             Ok((database, value))
         }));
-        let broken = |_| OpenError::Corrupt {
+        let broken = |_| StoreOpenError::Corrupt {
             file: path.clone(),
             reason: "its pages contradict each other".to_owned(),
         };
@@ -128,11 +128,11 @@ fn write(
 }
 
 /// Opens the file, or makes it, and checks its format.
-fn open(path: &Path) -> Result<Database, OpenError> {
+fn open(path: &Path) -> Result<Database, StoreOpenError> {
     match path.try_exists() {
         Ok(true) => {}
         Ok(false) => make(path)?,
-        Err(reason) => return Err(OpenError::Io { file: path.to_owned(), reason }),
+        Err(reason) => return Err(StoreOpenError::Io { file: path.to_owned(), reason }),
     }
     let database = builder().open(path).map_err(|error| explain_open(path, error))?;
     let found = format_of(&database).map_err(|error| explain(path, error))?;
@@ -140,13 +140,13 @@ fn open(path: &Path) -> Result<Database, OpenError> {
         return Ok(database);
     }
     let found = found.to_string();
-    Err(OpenError::Version { file: path.to_owned(), found, expected: FORMAT })
+    Err(StoreOpenError::Version { file: path.to_owned(), found, expected: FORMAT })
 }
 
 /// Makes the file under another name first: redb cannot open a file that it was
 /// making when the process died or the disk was full.
-fn make(path: &Path) -> Result<(), OpenError> {
-    let io = |reason| OpenError::Io { file: path.to_owned(), reason };
+fn make(path: &Path) -> Result<(), StoreOpenError> {
+    let io = |reason| StoreOpenError::Io { file: path.to_owned(), reason };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = fs::File::open(parent.unwrap_or(Path::new("."))).map_err(io)?;
     // One process at a time, since several may have their files in one
@@ -195,33 +195,33 @@ fn initialise(database: &Database) -> Result<(), redb::Error> {
     Ok(())
 }
 
-fn explain_open(path: &Path, error: DatabaseError) -> OpenError {
+fn explain_open(path: &Path, error: DatabaseError) -> StoreOpenError {
     let file = path.to_owned();
     match error {
-        DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { file },
+        DatabaseError::DatabaseAlreadyOpen => StoreOpenError::InUse { file },
         DatabaseError::UpgradeRequired(found) => {
-            OpenError::Version { file, found: format!("of redb {found}"), expected: FORMAT }
+            StoreOpenError::Version { file, found: format!("of redb {found}"), expected: FORMAT }
         }
         DatabaseError::Storage(StorageError::Io(reason)) => explain_io(file, reason),
-        other => OpenError::Corrupt { file, reason: other.to_string() },
+        other => StoreOpenError::Corrupt { file, reason: other.to_string() },
     }
 }
 
-fn explain(path: &Path, error: redb::Error) -> OpenError {
+fn explain(path: &Path, error: redb::Error) -> StoreOpenError {
     let file = path.to_owned();
     match error {
         redb::Error::Io(reason) => explain_io(file, reason),
-        other => OpenError::Corrupt { file, reason: other.to_string() },
+        other => StoreOpenError::Corrupt { file, reason: other.to_string() },
     }
 }
 
 /// A file that is too short or starts with other bytes is an I/O error to redb.
-fn explain_io(file: PathBuf, reason: io::Error) -> OpenError {
+fn explain_io(file: PathBuf, reason: io::Error) -> StoreOpenError {
     match reason.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-            OpenError::Corrupt { file, reason: reason.to_string() }
+            StoreOpenError::Corrupt { file, reason: reason.to_string() }
         }
-        _ => OpenError::Io { file, reason },
+        _ => StoreOpenError::Io { file, reason },
     }
 }
 

@@ -22,11 +22,11 @@ mod pending;
 mod store;
 mod types;
 
-pub use error::{OpenError, StoreError};
+pub use error::{StoreError, StoreOpenError};
 pub use limits::{
     CALL_TIMEOUT_MS, CONFIG_BYTES_MAX, ENDPOINTS_MAX, KEY_BYTES_MAX, LEASE_TTL_MAX_S,
     LEASE_TTL_MIN_S, VALUE_BYTES_MAX,
 };
 pub use pending::Pending;
-pub use store::{Campaign, Settings, Store, Watch};
-pub use types::{Entry, Expected, Health, Leader, LeaseView, Seen};
+pub use store::{Campaign, Store, StoreSettings, Watch};
+pub use types::{Expected, Health, Leader, LeadershipView, Seen, StoredValue};

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backend::Backend;
 use crate::embedded::Embedded;
-use crate::error::{OpenError, StoreError};
+use crate::error::{StoreError, StoreOpenError};
 use crate::etcd::{Candidate, Etcd};
 use crate::file::File;
 use crate::latest::{Latest, Notify};
@@ -26,7 +26,8 @@ use crate::limits::{
 };
 use crate::pending::{Pending, wait_until};
 use crate::types::{
-    Entry, Expected, Health, Held, Leader, LeaseView, Seen, check_key, check_length, check_value,
+    Expected, Health, Held, Leader, LeadershipView, Seen, StoredValue, check_key, check_length,
+    check_value,
 };
 
 /// The key of the config text, and of the epoch in decimal digits. Keys of
@@ -36,7 +37,7 @@ const EPOCH: &str = "epoch";
 
 /// Where the state is to live.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settings {
+pub enum StoreSettings {
     /// In a file of this machine.
     Embedded {
         /// The file; made if it is missing, in a directory that exists.
@@ -87,11 +88,11 @@ type Task = Box<dyn FnOnce(Rc<Backend>) -> Pin<Box<dyn Future<Output = ()>>> + S
 impl Store {
     /// Opens the file, or makes ready to ask etcd, which need not be there yet.
     /// Starts the store's thread. The only function here that waits for a disk.
-    pub fn open(settings: &Settings) -> Result<Self, OpenError> {
+    pub fn open(settings: &StoreSettings) -> Result<Self, StoreOpenError> {
         let (calls, call_queue) = mpsc::channel(CALLS_MAX);
         let (starts, start_queue) = mpsc::channel(STARTS_MAX);
         let (alive, ended) = watch::channel(());
-        let runtime = runtime().map_err(OpenError::Thread)?;
+        let runtime = runtime().map_err(StoreOpenError::Thread)?;
         let backend = {
             let _within = runtime.enter();
             open(settings)?
@@ -109,12 +110,12 @@ impl Store {
             drop(alive);
         };
         let thread = thread::Builder::new().name("skep-store".to_owned()).spawn(work);
-        thread.map_err(OpenError::Thread)?;
+        thread.map_err(StoreOpenError::Thread)?;
         Ok(Self { calls, starts, health, ended })
     }
 
     /// The value at `key`, if there is one.
-    pub fn get(&self, key: &str) -> Pending<Option<Entry>> {
+    pub fn get(&self, key: &str) -> Pending<Option<StoredValue>> {
         let key = match full_key(key) {
             Ok(key) => key,
             Err(error) => return Pending::failed(error),
@@ -204,7 +205,7 @@ impl Store {
         &self,
         name: &str,
         ttl_s: u64,
-        notify: impl Fn(&LeaseView) + Send + 'static,
+        notify: impl Fn(&LeadershipView) + Send + 'static,
     ) -> Result<Campaign, StoreError> {
         check_length("a candidate's name", name.len(), KEY_BYTES_MAX)?;
         let latest = Arc::new(ArcSwap::from_pointee(Held::unknown(0)));
@@ -215,7 +216,7 @@ impl Store {
         let stop = self.start(async move |backend, stop| match &*backend {
             Backend::Etcd(etcd) => Candidate::new(name, ttl, published).run(etcd, stop).await,
             Backend::Embedded(_) => {
-                let view = LeaseView { leader: Leader::NoOpinion, epoch: 0 };
+                let view = LeadershipView { leader: Leader::NoOpinion, epoch: 0 };
                 published.publish(Held { view, good_until: None }, true);
             }
         })?;
@@ -285,7 +286,7 @@ impl Store {
 impl Campaign {
     /// Who leads, as of this moment: a lease that has run out since the store
     /// last answered does not count.
-    pub fn view(&self) -> LeaseView {
+    pub fn view(&self) -> LeadershipView {
         self.latest.load().at(Instant::now())
     }
 }
@@ -301,12 +302,14 @@ fn runtime() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().max_blocking_threads(RESOLVER_THREADS_MAX).build()
 }
 
-fn open(settings: &Settings) -> Result<Backend, OpenError> {
+fn open(settings: &StoreSettings) -> Result<Backend, StoreOpenError> {
     match settings {
-        Settings::Embedded { file } => Ok(Backend::Embedded(Embedded::start(File::open(file)?)?)),
-        Settings::Etcd { endpoints, cluster } => {
+        StoreSettings::Embedded { file } => {
+            Ok(Backend::Embedded(Embedded::start(File::open(file)?)?))
+        }
+        StoreSettings::Etcd { endpoints, cluster } => {
             if check_key(cluster).is_err() || cluster.contains(['/', ':']) {
-                return Err(OpenError::Cluster(cluster.clone()));
+                return Err(StoreOpenError::Cluster(cluster.clone()));
             }
             Ok(Backend::Etcd(Etcd::new(endpoints, cluster)?))
         }

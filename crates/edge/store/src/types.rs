@@ -9,7 +9,7 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// A value and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoredValue {
     /// The bytes, as they were put.
     pub value: Vec<u8>,
     /// Number of the write; grows with every write to the store, whatever the key.
@@ -42,7 +42,7 @@ impl Expected {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The last value known; `None` if there was none, or none was read yet.
-    pub entry: Option<Entry>,
+    pub entry: Option<StoredValue>,
     /// Whether the store confirms it. False until the first read, and while the
     /// store does not answer.
     pub is_current: bool,
@@ -67,7 +67,7 @@ pub enum Leader {
 
 /// Who leads since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeaseView {
+pub struct LeadershipView {
     /// Who leads.
     pub leader: Leader,
     /// Number of the term: greater with every one. Of an unknown leader, the
@@ -75,7 +75,7 @@ pub struct LeaseView {
     pub epoch: u64,
 }
 
-impl LeaseView {
+impl LeadershipView {
     /// Whether this candidate may act as leader.
     pub fn is_leading(&self) -> bool {
         self.leader == Leader::Me
@@ -85,7 +85,7 @@ impl LeaseView {
 /// A view and how long it is worth something.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
-    pub(crate) view: LeaseView,
+    pub(crate) view: LeadershipView,
     /// `None` for views that do not age.
     pub(crate) good_until: Option<Instant>,
 }
@@ -93,11 +93,11 @@ pub(crate) struct Held {
 impl Held {
     /// Nothing is known but the last epoch.
     pub(crate) fn unknown(epoch: u64) -> Self {
-        Self { view: LeaseView { leader: Leader::Unknown, epoch }, good_until: None }
+        Self { view: LeadershipView { leader: Leader::Unknown, epoch }, good_until: None }
     }
 
     /// The view as of `now`.
-    pub(crate) fn at(&self, now: Instant) -> LeaseView {
+    pub(crate) fn at(&self, now: Instant) -> LeadershipView {
         match self.good_until {
             Some(until) if until <= now => Self::unknown(self.view.epoch).view,
             _ => self.view.clone(),

@@ -24,7 +24,7 @@ use writer::{Batch, Control, Message, Output, WriterThread};
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LogTarget {
     /// Nowhere; pushing a record costs one branch.
     Off,
     /// Standard output.
@@ -128,11 +128,11 @@ pub struct AccessLog {
 /// What workers and the reload need of the log; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
-    link: Option<Link>,
+    link: Option<WriterHandle>,
 }
 
 #[derive(Clone, Debug)]
-struct Link {
+struct WriterHandle {
     queue: SyncSender<Message>,
     control: Arc<Control>,
 }
@@ -144,7 +144,7 @@ impl AccessLog {
     /// # Errors
     /// [`AccessLogError`] when the target can't be opened or the thread not made.
     pub fn start(
-        target: Target,
+        target: LogTarget,
         format: Format,
         counters: Arc<CoreCounters>,
     ) -> Result<Self, AccessLogError> {
@@ -155,7 +155,7 @@ impl AccessLog {
         let control = Arc::new(Control::default());
         let thread = WriterThread::spawn(output, format, counters, messages, Arc::clone(&control))
             .map_err(AccessLogError::Thread)?;
-        let handle = LogHandle { link: Some(Link { queue, control }) };
+        let handle = LogHandle { link: Some(WriterHandle { queue, control }) };
         Ok(Self { handle, thread: Some(thread) })
     }
 
@@ -208,7 +208,7 @@ impl LogHandle {
     }
 }
 
-impl Link {
+impl WriterHandle {
     /// Makes the writer look at its orders. When the queue is full it will look
     /// anyway, before the next batch.
     fn wake(&self) {
@@ -219,7 +219,7 @@ impl Link {
 /// One worker's end of the log.
 #[derive(Debug)]
 pub struct WorkerLog {
-    link: Option<Link>,
+    link: Option<WriterHandle>,
     counters: Arc<CoreCounters>,
     /// Encoded records that are still here.
     current: Vec<u8>,

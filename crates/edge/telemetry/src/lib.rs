@@ -15,7 +15,7 @@ mod registry;
 mod single_writer;
 
 pub use access_log::{
-    AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, Target, WorkerLog,
+    AccessLog, AccessLogError, CacheResult, Format, LogHandle, LogRecord, LogTarget, WorkerLog,
 };
 pub use counters::{CoreCounters, CoreGauge, Counter, Totals};
 pub use latency::LatencySummary;

@@ -36,7 +36,7 @@ struct Family {
     name: String,
     kind: Kind,
     help: String,
-    sources: Vec<Source>,
+    sources: Vec<GaugeSource>,
 }
 
 /// A metric's type in the text format.
@@ -61,7 +61,7 @@ impl Kind {
 }
 
 #[derive(Clone)]
-enum Source {
+enum GaugeSource {
     One { labels: Labels, read: Arc<dyn Fn() -> f64 + Send + Sync> },
     Many(Arc<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>),
 }
@@ -126,9 +126,9 @@ impl Registry {
         let mut inner = self.lock();
         let family = inner.family(name, help);
         family.sources.retain(
-            |source| !matches!(source, Source::One { labels: theirs, .. } if *theirs == labels),
+            |source| !matches!(source, GaugeSource::One { labels: theirs, .. } if *theirs == labels),
         );
-        family.sources.push(Source::One { labels, read: Arc::from(read) });
+        family.sources.push(GaugeSource::One { labels, read: Arc::from(read) });
     }
 
     /// Adds a metric whose samples come and go, such as one per node: `read` gives
@@ -142,7 +142,7 @@ impl Registry {
         help: &str,
         read: Box<dyn Fn() -> Vec<(Labels, f64)> + Send + Sync>,
     ) {
-        self.lock().family(name, help).sources = vec![Source::Many(Arc::from(read))];
+        self.lock().family(name, help).sources = vec![GaugeSource::Many(Arc::from(read))];
     }
 
     /// Counters alone: what costs least to ask for, ten times a second.
@@ -245,8 +245,8 @@ impl Family {
     fn each_sample(&self, mut each: impl FnMut(Labels, f64)) {
         for source in &self.sources {
             match source {
-                Source::One { labels, read } => each(labels.clone(), read()),
-                Source::Many(read) => read().into_iter().for_each(|(l, value)| each(l, value)),
+                GaugeSource::One { labels, read } => each(labels.clone(), read()),
+                GaugeSource::Many(read) => read().into_iter().for_each(|(l, value)| each(l, value)),
             }
         }
     }

@@ -7,8 +7,8 @@
 //! connection that was warm a moment ago is the least likely to be dead.
 //!
 //! Invariants:
-//! - A [`Lease`] that is dropped closes its connection. Only
-//!   [`Lease::give_back`], which says that the reply was read to its end,
+//! - A [`PooledConn`] that is dropped closes its connection. Only
+//!   [`PooledConn::give_back`], which says that the reply was read to its end,
 //!   returns it to the pool. So no reply is ever read by the wrong request.
 //! - `in use + idle <= connections_max` for each address.
 //! - Nothing allocates while connections are reused.
@@ -19,4 +19,4 @@ mod error;
 mod pool;
 
 pub use error::UpstreamError;
-pub use pool::{Lease, Pool, PoolLimits};
+pub use pool::{Pool, PoolLimits, PooledConn};

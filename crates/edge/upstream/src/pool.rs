@@ -72,7 +72,7 @@ impl Pool {
     /// # Errors
     /// Why none can be had; see [`UpstreamError`].
     #[cfg(test)]
-    pub(crate) async fn checkout(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
+    pub(crate) async fn checkout(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
         match self.reuse(address) {
             Some(lease) => Ok(lease),
             None => self.dial(address).await,
@@ -80,14 +80,18 @@ impl Pool {
     }
 
     /// An idle connection to `address` that is alive, as far as is known here.
-    pub fn reuse(&self, address: SocketAddr) -> Option<Lease> {
+    pub fn reuse(&self, address: SocketAddr) -> Option<PooledConn> {
         let slots = self.slots.borrow();
         let slot = slots.get(&address)?;
         loop {
             // A statement of its own: closing a stale one must not hold it.
             let idle = slot.idle.borrow_mut().pop()?;
             if !idle.conn.is_stale() {
-                return Some(Lease { conn: idle.conn, reused: true, place: Place::take(slot) });
+                return Some(PooledConn {
+                    conn: idle.conn,
+                    reused: true,
+                    place: PoolPermit::take(slot),
+                });
             }
         }
     }
@@ -114,7 +118,7 @@ impl Pool {
     ///
     /// # Errors
     /// Why none can be had; see [`UpstreamError`].
-    pub async fn dial(&self, address: SocketAddr) -> Result<Lease, UpstreamError> {
+    pub async fn dial(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
         let slot = self.slot(address);
         let limits = self.limits.get();
         if slot.open() >= limits.connections_max {
@@ -128,9 +132,9 @@ impl Pool {
             }
         }
         // Taken before the wait, so that others count it.
-        let place = Place::take(&slot);
+        let place = PoolPermit::take(&slot);
         let conn = Conn::connect(&self.worker, address, limits.connect_timeout_ms).await?;
-        Ok(Lease { conn, reused: false, place })
+        Ok(PooledConn { conn, reused: false, place })
     }
 
     /// Forgets `address`: closes its idle connections now and those in use when
@@ -187,14 +191,14 @@ impl Slot {
 }
 
 /// A connection that carries one request.
-pub struct Lease {
+pub struct PooledConn {
     pub conn: Conn,
     /// Whether it carried others before: then it may turn out to be dead.
     pub reused: bool,
-    place: Place,
+    place: PoolPermit,
 }
 
-impl Lease {
+impl PooledConn {
     /// Where it leads.
     pub fn address(&self) -> SocketAddr {
         self.place.slot.address
@@ -215,19 +219,19 @@ impl Lease {
 }
 
 /// A place among the connections in use.
-struct Place {
+struct PoolPermit {
     slot: Rc<Slot>,
     epoch: u64,
 }
 
-impl Place {
+impl PoolPermit {
     fn take(slot: &Rc<Slot>) -> Self {
         slot.in_use.set(slot.in_use.get() + 1);
         Self { slot: Rc::clone(slot), epoch: slot.epoch.get() }
     }
 }
 
-impl Drop for Place {
+impl Drop for PoolPermit {
     fn drop(&mut self) {
         self.slot.in_use.set(self.slot.in_use.get() - 1);
         self.slot.freed.notify_one();

@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skep_config::{Config, Node};
+use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::guard::{Answer, Counters, Opened, Order, Settings, Side};
+use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong, NodeLoad};
 use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::NO_NODE;
@@ -85,7 +85,7 @@ pub struct AgentStatus {
 
 /// The agent of one node. Ends when dropped.
 pub struct Agent {
-    opened: Opened,
+    opened: AttachedProgram,
     counts: Arc<Counts>,
     shared: Arc<Shared>,
     stop: Arc<AtomicBool>,
@@ -101,7 +101,7 @@ pub(crate) struct Shared {
     applied: Mutex<TableVersion>,
     /// Device of the active dispatcher, once it was heard.
     active_mac: Mutex<Option<[u8; 6]>>,
-    pub(crate) counters: arc_swap::ArcSwap<Counters>,
+    pub(crate) counters: arc_swap::ArcSwap<PacketCounters>,
 }
 
 impl Shared {
@@ -135,7 +135,7 @@ impl Agent {
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let opened = match guard.ask(&Order::Open(Side::Node))? {
-            Answer::Opened(opened) => opened,
+            OrderReply::Opened(opened) => opened,
             _ => return Err(GuardError::Foreign.into()),
         };
         let settings = settings(config, &key);
@@ -170,7 +170,7 @@ impl Agent {
     }
 
     /// How the node's program is attached.
-    pub fn opened(&self) -> &Opened {
+    pub fn opened(&self) -> &AttachedProgram {
         &self.opened
     }
 
@@ -182,7 +182,7 @@ impl Agent {
     }
 
     /// Packets by what became of them.
-    pub fn counters(&self) -> Arc<Counters> {
+    pub fn counters(&self) -> Arc<PacketCounters> {
         self.shared.counters.load_full()
     }
 
@@ -209,7 +209,7 @@ impl Drop for Agent {
 /// address, but for the one in the same process that has the node's name.
 pub(crate) fn conversation(
     config: &Config,
-    node: &Node,
+    node: &NodeConfig,
     key: &Key,
 ) -> Result<(Socket, Vec<PeerId>), AgentError> {
     let mut socket = Socket::bind(&SocketSettings {
@@ -228,8 +228,8 @@ pub(crate) fn conversation(
     Ok((socket, dispatchers))
 }
 
-fn settings(config: &Config, key: &Key) -> Settings {
-    Settings {
+fn settings(config: &Config, key: &Key) -> ProgramSettings {
+    ProgramSettings {
         hash_seed: key.hash_seed(),
         // The node's program remembers no flows.
         new_flows_max: config.direct.new_flows_per_s_max,

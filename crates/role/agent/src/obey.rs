@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
 use skep_policy::policies;
-use skep_wire::guard::{Answer, Expectations, Opened, Order, Peer, Settings, Side};
-use skep_wire::steer::{NO_NODE, NodeState};
+use skep_wire::guard::{
+    AttachedProgram, Expectations, ExpectedPeer, Order, OrderReply, ProgramSettings, Side,
+};
+use skep_wire::steer::{ForwardingState, NO_NODE};
 use skep_wire::table::Table;
 
 use crate::Shared;
@@ -25,7 +27,7 @@ pub(crate) struct Obey {
     guard: Arc<Guard>,
     applier: Applier,
     name: String,
-    settings: Settings,
+    settings: ProgramSettings,
     told: Told,
     is_drained: bool,
     shared: Arc<Shared>,
@@ -41,8 +43,8 @@ impl Obey {
     pub(crate) fn new(
         guard: &Arc<Guard>,
         name: &str,
-        opened: &Opened,
-        settings: Settings,
+        opened: &AttachedProgram,
+        settings: ProgramSettings,
         told: Told,
         shared: Arc<Shared>,
     ) -> Self {
@@ -93,7 +95,7 @@ impl Obey {
         }
         self.applier.apply(table)?;
         self.shared.set_applied(self.applier.version());
-        let is_drained = own.is_some_and(|node| node.state == NodeState::Draining);
+        let is_drained = own.is_some_and(|node| node.state == ForwardingState::Draining);
         if is_drained != self.is_drained {
             self.is_drained = is_drained;
             (self.told.on_drained)(is_drained);
@@ -103,7 +105,7 @@ impl Obey {
     }
 
     fn count(&self) -> Result<(), GuardError> {
-        if let Answer::Counters(counters) = self.guard.ask(&Order::Counters(Side::Node))? {
+        if let OrderReply::Counters(counters) = self.guard.ask(&Order::Counters(Side::Node))? {
             self.shared.counters.store(Arc::new(counters));
         }
         Ok(())
@@ -113,7 +115,7 @@ impl Obey {
         let active = self.shared.active_mac();
         let expectations = Expectations { active, ..self.expectations.clone() };
         let order = Order::Check(Side::Node, expectations);
-        if let Answer::Checked { wrong, doubtful } = self.guard.ask(&order)? {
+        if let OrderReply::Checked { wrong, doubtful } = self.guard.ask(&order)? {
             let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
             for complaint in wrong.iter().filter(|it| !status.complaints.contains(it)) {
                 tracing::warn!("{complaint}");
@@ -146,11 +148,11 @@ impl Obey {
     }
 }
 
-fn peers(table: &Table, own: &str) -> Vec<Peer> {
+fn peers(table: &Table, own: &str) -> Vec<ExpectedPeer> {
     let others = table.nodes.iter().filter(|node| {
-        node.name.as_str() != own && node.state != NodeState::Down && node.mac != [0; 6]
+        node.name.as_str() != own && node.state != ForwardingState::Down && node.mac != [0; 6]
     });
-    let peer = |node: &skep_wire::table::TableNode| Peer {
+    let peer = |node: &skep_wire::table::TableNode| ExpectedPeer {
         name: node.name.to_string(),
         address: node.address.ip(),
         mac: node.mac,

@@ -8,7 +8,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 use skep_peer::{Received, Socket};
 use skep_units::Now;
-use skep_wire::guard::Opened;
+use skep_wire::guard::AttachedProgram;
 use skep_wire::message::{Hears, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::PeerId;
 use skep_wire::table::Table;
@@ -21,7 +21,7 @@ use crate::{Shared, now};
 pub(crate) struct Steered {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
-    pub(crate) opened: Opened,
+    pub(crate) opened: AttachedProgram,
     pub(crate) tables: SyncSender<Arc<Table>>,
     /// The latest table, while there is no room for it.
     pub(crate) waiting: Option<Arc<Table>>,

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode, Uri};
 
 /// Who calls.
 #[derive(Clone, Debug)]
-pub(crate) enum Peer {
+pub(crate) enum Caller {
     /// A process of this machine, through the unix socket.
     Local {
         /// Its user, if the kernel tells.
@@ -18,7 +18,7 @@ pub(crate) enum Peer {
     Tcp(SocketAddr),
 }
 
-impl fmt::Display for Peer {
+impl fmt::Display for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Local { uid: Some(uid) } => write!(f, "user {uid} by the socket"),
@@ -30,7 +30,7 @@ impl fmt::Display for Peer {
 
 /// Writes the line, if `method` is one that changes something. The target is
 /// percent-encoded, so it can't forge a line.
-pub(crate) fn note(peer: &Peer, method: &Method, uri: &Uri, status: StatusCode) {
+pub(crate) fn note(peer: &Caller, method: &Method, uri: &Uri, status: StatusCode) {
     if method.is_safe() {
         return;
     }

@@ -24,7 +24,7 @@ use crate::token::Token;
 
 /// A way to a process's API.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ApiClient {
     endpoint: Endpoint,
     token: Option<Token>,
 }
@@ -37,11 +37,11 @@ enum Endpoint {
 
 /// What the API answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer(String);
+pub struct ApiResponse(String);
 
 /// There is no answer, or it is a refusal.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum ApiClientError {
     /// Not an address of an API.
     #[error("{url:?} is no address of an admin API: expected http://HOST:PORT{hint}")]
     BadUrl {
@@ -71,7 +71,7 @@ pub enum ClientError {
     },
 }
 
-impl Client {
+impl ApiClient {
     /// The API behind a unix socket.
     pub fn socket(path: &Path) -> Self {
         Self { endpoint: Endpoint::Socket(path.to_owned()), token: None }
@@ -80,9 +80,10 @@ impl Client {
     /// The API at `http://HOST:PORT`.
     ///
     /// # Errors
-    /// [`ClientError::BadUrl`].
-    pub fn tcp(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
-        let bad = |hint: &str| ClientError::BadUrl { url: url.to_owned(), hint: hint.to_owned() };
+    /// [`ApiClientError::BadUrl`].
+    pub fn tcp(url: &str, token: Option<Token>) -> Result<Self, ApiClientError> {
+        let bad =
+            |hint: &str| ApiClientError::BadUrl { url: url.to_owned(), hint: hint.to_owned() };
         if url.starts_with("https://") {
             return Err(bad(" (this version speaks no TLS)"));
         }
@@ -98,76 +99,89 @@ impl Client {
     /// The process at this moment.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn status(&self) -> Result<ProcessStatus, ClientError> {
+    /// [`ApiClientError`].
+    pub fn status(&self) -> Result<ProcessStatus, ApiClientError> {
         self.decode(&self.get("/api/v1/status")?)
     }
 
     /// What is at `path`.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn get(&self, path: &str) -> Result<Answer, ClientError> {
+    /// [`ApiClientError`].
+    pub fn get(&self, path: &str) -> Result<ApiResponse, ApiClientError> {
         self.wait_for(self.call(Method::GET, path, Bytes::new()))
     }
 
     /// [`Self::status`], for callers with an event loop of tokio's.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub async fn status_async(&self) -> Result<ProcessStatus, ClientError> {
+    /// [`ApiClientError`].
+    pub async fn status_async(&self) -> Result<ProcessStatus, ApiClientError> {
         self.decode(&self.call(Method::GET, "/api/v1/status", Bytes::new()).await?)
     }
 
     /// Asks for something to be done, without saying more.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn post(&self, path: &str) -> Result<Answer, ClientError> {
+    /// [`ApiClientError`].
+    pub fn post(&self, path: &str) -> Result<ApiResponse, ApiClientError> {
         self.wait_for(self.call(Method::POST, path, Bytes::new()))
     }
 
     /// Asks for something to be made out of `body`.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn post_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, ClientError> {
+    /// [`ApiClientError`].
+    pub fn post_json(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<ApiResponse, ApiClientError> {
         self.wait_for(self.call(Method::POST, path, json(body)))
     }
 
     /// Asks for something to become as `body` says.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn put_json(&self, path: &str, body: &impl Serialize) -> Result<Answer, ClientError> {
+    /// [`ApiClientError`].
+    pub fn put_json(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<ApiResponse, ApiClientError> {
         self.wait_for(self.call(Method::PUT, path, json(body)))
     }
 
     /// Asks for something to be removed.
     ///
     /// # Errors
-    /// [`ClientError`].
-    pub fn delete(&self, path: &str) -> Result<Answer, ClientError> {
+    /// [`ApiClientError`].
+    pub fn delete(&self, path: &str) -> Result<ApiResponse, ApiClientError> {
         self.wait_for(self.call(Method::DELETE, path, Bytes::new()))
     }
 
     /// Reads an answer as what it should be.
     ///
     /// # Errors
-    /// [`ClientError::Foreign`].
-    pub fn decode<T: DeserializeOwned>(&self, answer: &Answer) -> Result<T, ClientError> {
+    /// [`ApiClientError::Foreign`].
+    pub fn decode<T: DeserializeOwned>(&self, answer: &ApiResponse) -> Result<T, ApiClientError> {
         serde_json::from_str(&answer.0).map_err(|error| self.foreign(error))
     }
 
     fn wait_for(
         &self,
-        call: impl Future<Output = Result<Answer, ClientError>>,
-    ) -> Result<Answer, ClientError> {
+        call: impl Future<Output = Result<ApiResponse, ApiClientError>>,
+    ) -> Result<ApiResponse, ApiClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.map_err(|error| self.no_answer(error))?.block_on(call)
     }
 
-    async fn call(&self, method: Method, path: &str, body: Bytes) -> Result<Answer, ClientError> {
+    async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<ApiResponse, ApiClientError> {
         let exchange = async {
             match &self.endpoint {
                 Endpoint::Socket(socket) => {
@@ -194,7 +208,7 @@ impl Client {
         method: Method,
         path: &str,
         body: Bytes,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ApiResponse, ApiClientError> {
         let handshake = http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, connection) = handshake.map_err(|error| self.no_answer(error))?;
         let mut request = Request::builder().method(method).uri(path).header(HOST, host);
@@ -218,37 +232,37 @@ impl Client {
     async fn read(
         &self,
         response: hyper::Result<Response<Incoming>>,
-    ) -> Result<Answer, ClientError> {
+    ) -> Result<ApiResponse, ApiClientError> {
         let (head, body) = response.map_err(|error| self.no_answer(error))?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let bytes = body.map_err(|error| self.no_answer(error))?.to_bytes();
         let text = String::from_utf8(bytes.into()).map_err(|error| self.foreign(error))?;
         if head.status.is_success() {
-            return Ok(Answer(text));
+            return Ok(ApiResponse(text));
         }
         Err(match serde_json::from_str(&text) {
-            Ok(problem) => ClientError::Refused(problem),
+            Ok(problem) => ApiClientError::Refused(problem),
             Err(_) => self.foreign(format!("status {}", head.status)),
         })
     }
 
-    fn no_answer(&self, why: impl fmt::Display) -> ClientError {
-        ClientError::NoAnswer { endpoint: self.to_string(), why: why.to_string() }
+    fn no_answer(&self, why: impl fmt::Display) -> ApiClientError {
+        ApiClientError::NoAnswer { endpoint: self.to_string(), why: why.to_string() }
     }
 
-    fn foreign(&self, why: impl fmt::Display) -> ClientError {
-        ClientError::Foreign { endpoint: self.to_string(), why: why.to_string() }
+    fn foreign(&self, why: impl fmt::Display) -> ApiClientError {
+        ApiClientError::Foreign { endpoint: self.to_string(), why: why.to_string() }
     }
 }
 
-impl Answer {
+impl ApiResponse {
     /// The body, as it came.
     pub fn text(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for Client {
+impl fmt::Display for ApiClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.endpoint {
             Endpoint::Socket(path) => write!(f, "{}", path.display()),

@@ -20,9 +20,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::audit::{self, Peer};
+use crate::audit::{self, Caller};
 use crate::limits::{BODY_BYTES_MAX, REQUEST_MS};
-use crate::problem::{Kind, Problem};
+use crate::problem::{Problem, ProblemKind};
 use crate::token::Token;
 
 /// The way by which a request comes.
@@ -41,13 +41,13 @@ pub(crate) enum Door {
 /// The layer around all routes.
 pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let peer = request.extensions().get::<Peer>().cloned();
+    let peer = request.extensions().get::<Caller>().cloned();
     let verdict = judge(&door, &method, &uri, request.headers());
     let mut response = match verdict {
         Ok(()) => in_time(Duration::from_millis(REQUEST_MS), next.run(request)).await,
         Err(problem) => problem.into_response(),
     };
-    audit::note(&peer.unwrap_or(Peer::Local { uid: None }), &method, &uri, response.status());
+    audit::note(&peer.unwrap_or(Caller::Local { uid: None }), &method, &uri, response.status());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -59,7 +59,7 @@ pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
 async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Response {
     match tokio::time::timeout(limit, answer).await {
         Ok(response) => response,
-        Err(_) => Problem::new(Kind::Timeout, "the request took too long").into_response(),
+        Err(_) => Problem::new(ProblemKind::Timeout, "the request took too long").into_response(),
     }
 }
 
@@ -82,7 +82,7 @@ fn check_host(ip: IpAddr, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem>
         return Ok(());
     }
     let detail = format!("call this API by its address, {}, not by another name", name_of(ip));
-    Err(Problem::new(Kind::ForeignHost, detail))
+    Err(Problem::new(ProblemKind::ForeignHost, detail))
 }
 
 fn check_origin(ip: IpAddr, headers: &HeaderMap) -> Result<(), Problem> {
@@ -95,7 +95,7 @@ fn check_origin(ip: IpAddr, headers: &HeaderMap) -> Result<(), Problem> {
         host == Some(authority) && authority.parse().is_ok_and(|authority| is_own(ip, &authority))
     });
     let detail = "pages of other origins may not call this API";
-    if is_own { Ok(()) } else { Err(Problem::new(Kind::ForeignOrigin, detail)) }
+    if is_own { Ok(()) } else { Err(Problem::new(ProblemKind::ForeignOrigin, detail)) }
 }
 
 fn check_token(token: Option<&Token>, method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
@@ -104,13 +104,13 @@ fn check_token(token: Option<&Token>, method: &Method, headers: &HeaderMap) -> R
                       use the unix socket";
         return match method.is_safe() {
             true => Ok(()),
-            false => Err(Problem::new(Kind::ReadOnly, detail)),
+            false => Err(Problem::new(ProblemKind::ReadOnly, detail)),
         };
     };
     match only(headers, AUTHORIZATION).and_then(bearer) {
         Some(claim) if token.is(claim.as_bytes()) => Ok(()),
-        Some(_) => Err(Problem::new(Kind::Unauthorized, "the token is not the right one")),
-        None => Err(Problem::new(Kind::Unauthorized, "send `Authorization: Bearer TOKEN`")),
+        Some(_) => Err(Problem::new(ProblemKind::Unauthorized, "the token is not the right one")),
+        None => Err(Problem::new(ProblemKind::Unauthorized, "send `Authorization: Bearer TOKEN`")),
     }
 }
 
@@ -125,7 +125,7 @@ fn check_length(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 pub(crate) fn too_large() -> Problem {
-    Problem::new(Kind::TooLarge, format!("bodies are at most {BODY_BYTES_MAX} bytes here"))
+    Problem::new(ProblemKind::TooLarge, format!("bodies are at most {BODY_BYTES_MAX} bytes here"))
 }
 
 /// Whether `authority` is a name of the listener on `ip`. Ports are not

@@ -32,7 +32,7 @@ mod server;
 mod socket;
 mod token;
 
-pub use client::{Answer, Client, ClientError};
+pub use client::{ApiClient, ApiClientError, ApiResponse};
 pub use console::{Console, ConsoleConfig, ConsoleError, ConsoleHandle};
 pub use control::{Control, ControlError};
 pub use limits::{PURGE_MS, PURGE_MS_MAX};

@@ -30,7 +30,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         let (word, status, title) = kind.describe();
         Self {
             kind: format!("urn:skep:problem:{word}"),
@@ -43,7 +43,7 @@ impl Problem {
 
     pub(crate) fn no_route(uri: &Uri) -> Self {
         let detail = format!("no {:?} here; /api/v1/openapi.json lists what there is", uri.path());
-        Self::new(Kind::NotFound, detail)
+        Self::new(ProblemKind::NotFound, detail)
     }
 
     fn hint(self, did_you_mean: Option<String>) -> Self {
@@ -53,7 +53,7 @@ impl Problem {
 
 /// The kinds of refusals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ProblemKind {
     /// Not what was expected in a request.
     Malformed,
     /// No token, or not the right one.
@@ -74,7 +74,7 @@ pub(crate) enum Kind {
     Unavailable,
 }
 
-impl Kind {
+impl ProblemKind {
     /// Word, status, title.
     fn describe(self) -> (&'static str, StatusCode, &'static str) {
         match self {
@@ -101,13 +101,13 @@ impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         match error {
             ControlError::NotFound { what, did_you_mean } => {
-                Self::new(Kind::NotFound, what).hint(did_you_mean)
+                Self::new(ProblemKind::NotFound, what).hint(did_you_mean)
             }
-            ControlError::Conflict { what } => Self::new(Kind::Conflict, what),
+            ControlError::Conflict { what } => Self::new(ProblemKind::Conflict, what),
             ControlError::Invalid { what, did_you_mean } => {
-                Self::new(Kind::Invalid, what).hint(did_you_mean)
+                Self::new(ProblemKind::Invalid, what).hint(did_you_mean)
             }
-            ControlError::Unavailable { what } => Self::new(Kind::Unavailable, what),
+            ControlError::Unavailable { what } => Self::new(ProblemKind::Unavailable, what),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Room {
 }
 
 /// A connection's place; free when dropped.
-pub(crate) struct Place {
+pub(crate) struct RoomPermit {
     room: Rc<Room>,
     number: u64,
     guest: Rc<Guest>,
@@ -42,7 +42,7 @@ impl Room {
 
     /// A place, perhaps that of the oldest connection which asks for nothing. `None`:
     /// all have requests in work.
-    pub(crate) fn take(self: &Rc<Self>) -> Option<Place> {
+    pub(crate) fn take(self: &Rc<Self>) -> Option<RoomPermit> {
         let mut taken = self.taken.borrow_mut();
         if taken.len() >= self.places_max {
             let idle = taken.iter().find(|(_, guest)| guest.requests.get() == 0);
@@ -52,11 +52,11 @@ impl Room {
         let number = self.next.replace(self.next.get() + 1);
         let guest = Rc::<Guest>::default();
         taken.insert(number, Rc::clone(&guest));
-        Some(Place { room: Rc::clone(self), number, guest })
+        Some(RoomPermit { room: Rc::clone(self), number, guest })
     }
 }
 
-impl Place {
+impl RoomPermit {
     pub(crate) fn asked(&self) -> Asked {
         Asked(Rc::clone(&self.guest))
     }
@@ -68,7 +68,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RoomPermit {
     fn drop(&mut self) {
         self.room.taken.borrow_mut().remove(&self.number);
     }

@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use crate::control::Control;
 use crate::guard::{Door, guard, too_large};
 use crate::limits::BODY_BYTES_MAX;
-use crate::problem::{Kind, Problem};
+use crate::problem::{Problem, ProblemKind};
 
 pub(crate) mod change;
 pub(crate) mod openapi;
@@ -66,7 +66,7 @@ async fn no_route(uri: Uri) -> Problem {
 
 async fn no_such_method(request: Request) -> Problem {
     let detail = format!("{} is not a method of {:?}", request.method(), request.uri().path());
-    Problem::new(Kind::NoSuchMethod, detail)
+    Problem::new(ProblemKind::NoSuchMethod, detail)
 }
 
 /// Which of a process's services is meant.
@@ -100,7 +100,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(Problem::new(Kind::Malformed, rejection.body_text())),
+            Err(rejection) => Err(Problem::new(ProblemKind::Malformed, rejection.body_text())),
         }
     }
 }
@@ -114,7 +114,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Path::from_request_parts(parts, state).await {
             Ok(Path(name)) => Ok(Self(name)),
-            Err(rejection) => Err(Problem::new(Kind::Malformed, rejection.body_text())),
+            Err(rejection) => Err(Problem::new(ProblemKind::Malformed, rejection.body_text())),
         }
     }
 }
@@ -128,20 +128,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Body<T> {
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             let detail = "send a body with `Content-Type: application/json`";
-            return Err(Problem::new(Kind::NotJson, detail));
+            return Err(Problem::new(ProblemKind::NotJson, detail));
         }
         let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await;
         let bytes = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
             Some(_) => too_large(),
-            None => Problem::new(Kind::Malformed, "the body broke off"),
+            None => Problem::new(ProblemKind::Malformed, "the body broke off"),
         })?;
         let bytes = bytes.to_bytes();
         // Lists would pass for objects whose members stand in order.
         if bytes.trim_ascii_start().first() == Some(&b'[') {
-            return Err(Problem::new(Kind::Invalid, "send an object, not a list"));
+            return Err(Problem::new(ProblemKind::Invalid, "send an object, not a list"));
         }
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let kind = if error.is_data() { Kind::Invalid } else { Kind::Malformed };
+            let kind = if error.is_data() { ProblemKind::Invalid } else { ProblemKind::Malformed };
             Problem::new(kind, error.to_string())
         })
     }

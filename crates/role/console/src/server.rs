@@ -14,7 +14,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 
-use crate::audit::Peer;
+use crate::audit::Caller;
 use crate::limits::{ACCEPT_PAUSE_MS, CONNECTION_MS, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MS};
 use crate::room::{Asked, Room};
 
@@ -28,26 +28,26 @@ pub(crate) trait Listener {
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
     /// The next connection, and whose it is.
-    async fn accept(&self) -> io::Result<(Self::Stream, Peer)>;
+    async fn accept(&self) -> io::Result<(Self::Stream, Caller)>;
 }
 
 impl Listener for TcpListener {
     type Stream = tokio::net::TcpStream;
 
-    async fn accept(&self) -> io::Result<(Self::Stream, Peer)> {
+    async fn accept(&self) -> io::Result<(Self::Stream, Caller)> {
         let (stream, address): (_, SocketAddr) = TcpListener::accept(self).await?;
         let _ = stream.set_nodelay(true);
-        Ok((stream, Peer::Tcp(address)))
+        Ok((stream, Caller::Tcp(address)))
     }
 }
 
 impl Listener for UnixListener {
     type Stream = tokio::net::UnixStream;
 
-    async fn accept(&self) -> io::Result<(Self::Stream, Peer)> {
+    async fn accept(&self) -> io::Result<(Self::Stream, Caller)> {
         let (stream, _) = UnixListener::accept(self).await?;
         let uid = stream.peer_cred().ok().map(|peer| peer.uid());
-        Ok((stream, Peer::Local { uid }))
+        Ok((stream, Caller::Local { uid }))
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
 /// Serves `stream` to its end; `asked` counts its requests in work.
 async fn connection(
     stream: impl Read + Write + Unpin,
-    peer: Peer,
+    peer: Caller,
     router: Router,
     patience: Patience,
     asked: Asked,

@@ -12,7 +12,7 @@ use skep_units::{NodeId, Now};
 use crate::dispatcher::Dispatcher;
 use crate::limits::HOUSEKEEPING_MS;
 use crate::probe::probe;
-use crate::settings::Settings;
+use crate::settings::ServiceSettings;
 
 impl Dispatcher {
     /// Starts to watch the nodes, on `worker`; ends with the dispatcher or the
@@ -45,7 +45,7 @@ async fn check(worker: Rc<Worker>, dispatcher: Arc<Dispatcher>, due: Due) {
 struct Due {
     id: NodeId,
     address: SocketAddr,
-    settings: Arc<Settings>,
+    settings: Arc<ServiceSettings>,
 }
 
 struct Round {

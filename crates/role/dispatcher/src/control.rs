@@ -3,19 +3,19 @@
 use std::net::SocketAddr;
 
 use skep_cluster::{Member, MembershipError};
-use skep_config::{DIRECT_POLICY_NAMES, Dispatch};
+use skep_config::{DIRECT_POLICY_NAMES, DispatchMode};
 use skep_http::Host;
 use skep_policy::UnknownPolicy;
 use skep_units::NodeId;
 
 use crate::dispatcher::Dispatcher;
-use crate::settings::Settings;
-use crate::state::{NewNode, State};
+use crate::settings::ServiceSettings;
+use crate::state::{NewNode, ServiceState};
 use crate::status::NodeSource;
 
 /// The operator asked for something that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ControlError {
+pub enum ServiceControlError {
     /// No node has this name.
     #[error(
         "service {service} has no node \"{name}\"{}; its nodes: {}",
@@ -69,9 +69,9 @@ impl Dispatcher {
         address: SocketAddr,
         weight: u32,
         public_address: Option<&str>,
-    ) -> Result<(), ControlError> {
+    ) -> Result<(), ServiceControlError> {
         if address.ip().is_unspecified() || address.port() == 0 {
-            return Err(ControlError::BadAddress(address));
+            return Err(ServiceControlError::BadAddress(address));
         }
         let authority = match public_address {
             Some(public) => checked_authority(public)?,
@@ -92,7 +92,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name.
-    pub fn remove_node(&self, name: &str, timeout_ms: u64) -> Result<(), ControlError> {
+    pub fn remove_node(&self, name: &str, timeout_ms: u64) -> Result<(), ServiceControlError> {
         self.with_node(name, |state, now, id| {
             let event = state.membership.remove(now, id, now.plus_ms(timeout_ms))?;
             state.note(Some(event));
@@ -106,7 +106,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name.
-    pub fn drain(&self, name: &str) -> Result<(), ControlError> {
+    pub fn drain(&self, name: &str) -> Result<(), ServiceControlError> {
         self.with_node(name, |state, now, id| {
             let event = state.membership.drain(now, id)?;
             state.note(event);
@@ -118,7 +118,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name, or a node that is being removed.
-    pub fn resume(&self, name: &str) -> Result<(), ControlError> {
+    pub fn resume(&self, name: &str) -> Result<(), ServiceControlError> {
         self.with_node(name, |state, now, id| {
             let event = state.membership.resume(now, id)?;
             state.note(event);
@@ -130,7 +130,7 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name, a weight out of bounds.
-    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), ControlError> {
+    pub fn set_weight(&self, name: &str, weight: u32) -> Result<(), ServiceControlError> {
         self.with_node(name, |state, now, id| {
             let event = state.membership.set_weight(now, id, weight)?;
             state.note(event);
@@ -143,19 +143,21 @@ impl Dispatcher {
     ///
     /// # Errors
     /// An unknown name.
-    pub fn set_policy(&self, policy: &str) -> Result<(), ControlError> {
+    pub fn set_policy(&self, policy: &str) -> Result<(), ServiceControlError> {
         skep_policy::build(policy, 0)?;
         self.change(|state, _| {
-            let is_direct = state.settings.dispatch == Dispatch::Direct;
+            let is_direct = state.settings.dispatch == DispatchMode::Direct;
             if is_direct && !DIRECT_POLICY_NAMES.contains(&policy) {
                 let (service, policy) = (state.service.to_string(), policy.to_owned());
-                return Err(ControlError::PolicyReadsRequests { service, policy });
+                return Err(ServiceControlError::PolicyReadsRequests { service, policy });
             }
             if state.settings.policy != policy {
                 let was = &state.settings.policy;
                 tracing::info!("service {}: policy {was} -> {policy}", state.service);
-                let settings =
-                    Settings { policy: policy.to_owned(), ..Settings::clone(&state.settings) };
+                let settings = ServiceSettings {
+                    policy: policy.to_owned(),
+                    ..ServiceSettings::clone(&state.settings)
+                };
                 state.settings = settings.into();
                 state.unpublished = true;
             }
@@ -166,8 +168,8 @@ impl Dispatcher {
     fn with_node(
         &self,
         name: &str,
-        job: impl FnOnce(&mut State, skep_units::Now, NodeId) -> Result<(), MembershipError>,
-    ) -> Result<(), ControlError> {
+        job: impl FnOnce(&mut ServiceState, skep_units::Now, NodeId) -> Result<(), MembershipError>,
+    ) -> Result<(), ServiceControlError> {
         self.change(|state, now| {
             let id = match state.membership.find(name) {
                 Some(member) => member.id(),
@@ -181,18 +183,18 @@ impl Dispatcher {
 }
 
 /// It becomes part of a header line, so nothing but a host and a port may pass.
-fn checked_authority(public: &str) -> Result<String, ControlError> {
+fn checked_authority(public: &str) -> Result<String, ServiceControlError> {
     match Host::parse(public.as_bytes()) {
         Ok(host) if host.port != Some(0) => Ok(public.to_owned()),
-        _ => Err(ControlError::BadPublicAddress(public.to_owned())),
+        _ => Err(ServiceControlError::BadPublicAddress(public.to_owned())),
     }
 }
 
-fn unknown(state: &State, name: &str) -> ControlError {
+fn unknown(state: &ServiceState, name: &str) -> ServiceControlError {
     let known: Vec<String> =
         state.membership.members().iter().map(Member::name).map(|name| name.to_string()).collect();
     let nearest = skep_units::nearest(name, known.iter().map(String::as_str));
-    ControlError::UnknownNode {
+    ServiceControlError::UnknownNode {
         service: state.service.to_string(),
         name: name.to_owned(),
         did_you_mean: nearest.map(str::to_owned),

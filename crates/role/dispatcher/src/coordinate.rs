@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use skep_directory::{
-    Coordinator, Counters, Hello, LinkId as Member, MemberView, PurgeOrder, PurgeReport, Settings,
+    CacheMemberView, Coordinator, CoordinatorCounters, CoordinatorSettings, Hello, NodeLinkId,
+    PurgeOrder, PurgeReport,
 };
 use skep_peer::stream::{
     LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts, Teller,
@@ -41,9 +42,9 @@ pub struct CacheView {
     /// Of its term, or its rank.
     pub epoch: u64,
     /// Nodes that are linked.
-    pub members: Vec<MemberView>,
+    pub members: Vec<CacheMemberView>,
     /// What has happened.
-    pub counters: Counters,
+    pub counters: CoordinatorCounters,
 }
 
 /// A coordinator; its links end when this is dropped.
@@ -112,7 +113,11 @@ impl Coordination {
     ) -> std::io::Result<Self> {
         let load_ms_max = report_ms * REPORTS_MISSED_MAX;
         let view = Arc::<ArcSwap<CacheView>>::default();
-        let settings = Settings { load_ms_max, nodes: nodes.len(), ..Settings::default() };
+        let settings = CoordinatorSettings {
+            load_ms_max,
+            nodes: nodes.len(),
+            ..CoordinatorSettings::default()
+        };
         let mut coordinator_server = CoordinatorServer {
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(rank),
@@ -178,8 +183,8 @@ struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,
     /// Links that have said hello.
-    links: HashMap<LinkId, Member>,
-    members: HashMap<Member, LinkId>,
+    links: HashMap<LinkId, NodeLinkId>,
+    members: HashMap<NodeLinkId, LinkId>,
     shown: Arc<ArcSwap<CacheView>>,
     ticks: u32,
 }

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use skep_cluster::State as Life;
+use skep_cluster::HealthState;
 
 use crate::dispatcher::Dispatcher;
 
@@ -44,11 +44,11 @@ impl Dispatcher {
                     address: member.address(),
                     weight: member.weight(),
                     openness: match member.health().state() {
-                        Life::Down { .. } => Openness::Shut,
-                        Life::Draining | Life::Drained => Openness::Closing,
-                        Life::Up | Life::Joining if is_leaving => Openness::Closing,
-                        Life::Up => Openness::Open,
-                        Life::Joining => Openness::Unknown,
+                        HealthState::Down { .. } => Openness::Shut,
+                        HealthState::Draining | HealthState::Drained => Openness::Closing,
+                        HealthState::Up | HealthState::Joining if is_leaving => Openness::Closing,
+                        HealthState::Up => Openness::Open,
+                        HealthState::Joining => Openness::Unknown,
                     },
                 })
             };

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use skep_cluster::{Failure, MembershipError};
-use skep_config::{Config, Service};
+use skep_config::{Config, ServiceConfig};
 use skep_serve::monotonic_ms;
 use skep_units::{NodeId, Now};
 
 use crate::published::Published;
-use crate::settings::Settings;
-use crate::state::{NewNode, State};
+use crate::settings::ServiceSettings;
+use crate::state::{NewNode, ServiceState};
 use crate::status::{NodeSource, ServiceStatus};
 
 /// The config has no service of this name.
@@ -23,7 +23,7 @@ pub struct NoSuchService(pub String);
 pub struct Dispatcher {
     name: Arc<str>,
     seed: u64,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
     published: Arc<ArcSwap<Published>>,
 }
 
@@ -36,7 +36,7 @@ impl Dispatcher {
     /// [`NoSuchService`].
     pub fn new(config: &Config, name: &str, seed: u64) -> Result<Arc<Self>, NoSuchService> {
         let service = find(config, name).ok_or_else(|| NoSuchService(name.to_owned()))?;
-        let mut state = State::new(name, Settings::of(service, config));
+        let mut state = ServiceState::new(name, ServiceSettings::of(service, config));
         state.adopt(config, service, now());
         let published = Arc::new(ArcSwap::from_pointee(state.publish()));
         Ok(Arc::new(Self { name: name.into(), seed, state: Mutex::new(state), published }))
@@ -90,7 +90,7 @@ impl Dispatcher {
     }
 
     /// Runs `job` on the state and tells workers what changed.
-    pub(crate) fn change<R>(&self, job: impl FnOnce(&mut State, Now) -> R) -> R {
+    pub(crate) fn change<R>(&self, job: impl FnOnce(&mut ServiceState, Now) -> R) -> R {
         let mut state = self.lock();
         let result = job(&mut state, now());
         if state.unpublished {
@@ -100,7 +100,7 @@ impl Dispatcher {
         result
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ServiceState> {
         // A panic under the lock is a bug of ours; what it left is a table
         // whose own checks hold, and better than no service.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -108,7 +108,7 @@ impl Dispatcher {
 }
 
 /// Adds a node of the config file.
-pub(crate) fn filed_node(node: &skep_config::Node) -> NewNode<'_> {
+pub(crate) fn filed_node(node: &skep_config::NodeConfig) -> NewNode<'_> {
     NewNode {
         name: &node.name,
         address: node.address,
@@ -119,7 +119,7 @@ pub(crate) fn filed_node(node: &skep_config::Node) -> NewNode<'_> {
 }
 
 /// Adds `new`, or says in the log why not: for nodes that no operator waits for.
-pub(crate) fn add_or_log(state: &mut State, now: Now, new: NewNode<'_>) {
+pub(crate) fn add_or_log(state: &mut ServiceState, now: Now, new: NewNode<'_>) {
     let name = new.name;
     let added: Result<(), MembershipError> = state.add(now, new);
     if let Err(error) = added {
@@ -127,7 +127,7 @@ pub(crate) fn add_or_log(state: &mut State, now: Now, new: NewNode<'_>) {
     }
 }
 
-fn find<'a>(config: &'a Config, name: &str) -> Option<&'a Service> {
+fn find<'a>(config: &'a Config, name: &str) -> Option<&'a ServiceConfig> {
     config.services.iter().find(|service| service.name == name)
 }
 

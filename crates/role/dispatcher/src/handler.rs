@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_config::Dispatch;
+use skep_config::DispatchMode;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
 use skep_http::RequestHead;
 use skep_telemetry::{CoreCounters, Counter};
@@ -13,7 +13,7 @@ use skep_units::{NodeId, Now, Rng};
 use skep_upstream::Pool;
 
 use crate::dispatcher::Dispatcher;
-use crate::worker_balancer::{Target, WorkerBalancer};
+use crate::worker_balancer::{PickedNode, WorkerBalancer};
 
 /// Answers a service's requests on one worker.
 pub struct DispatcherHandler {
@@ -71,7 +71,7 @@ impl DispatcherHandler {
         request: &RequestHead<'_, '_>,
         client: SocketAddr,
         exclude: &[NodeId],
-    ) -> Option<Target> {
+    ) -> Option<PickedNode> {
         self.balancer().pick(request, client, exclude, self.now())
     }
 
@@ -82,7 +82,7 @@ impl DispatcherHandler {
         reply.plain(503, &in_force.settings.retry_after_line);
     }
 
-    fn dispatch(&self) -> Dispatch {
+    fn dispatch(&self) -> DispatchMode {
         self.balancer().sync().settings.dispatch
     }
 }
@@ -90,16 +90,16 @@ impl DispatcherHandler {
 impl Handler for DispatcherHandler {
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick {
         match self.dispatch() {
-            Dispatch::Redirect => {
+            DispatchMode::Redirect => {
                 self.redirect(request, reply.client(), reply);
                 Quick::Done
             }
-            Dispatch::Proxy | Dispatch::Direct => Quick::Later,
+            DispatchMode::Proxy | DispatchMode::Direct => Quick::Later,
         }
     }
 
     fn answers_quickly(&self) -> bool {
-        matches!(self.dispatch(), Dispatch::Redirect)
+        matches!(self.dispatch(), DispatchMode::Redirect)
     }
 
     async fn slow(
@@ -109,13 +109,13 @@ impl Handler for DispatcherHandler {
     ) -> Result<(), ExchangeError> {
         match self.dispatch() {
             // A request with a body.
-            Dispatch::Redirect => {
+            DispatchMode::Redirect => {
                 let mut reply = exchange.reply.write();
                 self.redirect(request, reply.client(), &mut reply);
                 Ok(())
             }
             // Whose service became direct by a reload: proxied until the restart.
-            Dispatch::Proxy | Dispatch::Direct => self.proxy(request, exchange).await,
+            DispatchMode::Proxy | DispatchMode::Direct => self.proxy(request, exchange).await,
         }
     }
 }

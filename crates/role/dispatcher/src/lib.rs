@@ -10,7 +10,7 @@
 //!                           v                            |
 //!  request -> WorkerBalancer (policy, view, budget) ---> node
 //!                      ^-- loads: atomics of each node, counted by all workers
-//!                           ^-- Loads: what nodes say of themselves
+//!                           ^-- NodeLoads: what nodes say of themselves
 //! ```
 //!
 //! Invariants:
@@ -51,14 +51,14 @@ mod status;
 mod tests;
 mod worker_balancer;
 
-pub use control::ControlError;
+pub use control::ServiceControlError;
 pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage, NoCoordinator};
 pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnTerm, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
 pub use handler::DispatcherHandler;
 pub use load_receiver::{LoadReceiver, LoadReceiverError};
-pub use loads::{Loads, NodeReport, OnLoad};
+pub use loads::{NodeLoads, NodeReport, OnLoad};
 pub use metrics::{register_metrics, register_reports};
 pub use purge::{PurgeCounts, PurgeTextError, parse_purge};
 pub use status::{NodeSource, NodeStatus, ServiceStatus};

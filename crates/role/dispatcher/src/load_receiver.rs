@@ -17,7 +17,7 @@ use skep_wire::message::{Message, Name};
 use skep_wire::seal::{Key, PeerId};
 
 use crate::limits::LOAD_RECEIVER_WAIT_MS;
-use crate::loads::Loads;
+use crate::loads::NodeLoads;
 
 /// Receives the load reports of nodes, on a thread of its own, until it is dropped.
 pub struct LoadReceiver {
@@ -57,7 +57,7 @@ impl LoadReceiver {
         config: &Config,
         name: &str,
         key: &Key,
-        loads: &Arc<Loads>,
+        loads: &Arc<NodeLoads>,
     ) -> Result<Self, LoadReceiverError> {
         let address = config.dispatcher(name).and_then(|dispatcher| dispatcher.address);
         let socket = Socket::bind(&SocketSettings {
@@ -106,7 +106,7 @@ impl Drop for LoadReceiver {
     }
 }
 
-fn listen(mut socket: Socket, shared: &Shared, loads: &Loads) {
+fn listen(mut socket: Socket, shared: &Shared, loads: &NodeLoads) {
     let wait = Duration::from_millis(LOAD_RECEIVER_WAIT_MS);
     let mut nodes = Arc::<Nodes>::default();
     while !shared.stop.load(Ordering::Relaxed) {
@@ -133,7 +133,7 @@ fn listen(mut socket: Socket, shared: &Shared, loads: &Loads) {
 }
 
 fn nodes(config: &Config) -> Nodes {
-    let node = |node: &skep_config::Node| {
+    let node = |node: &skep_config::NodeConfig| {
         let name = Name::new(&node.name).ok()?;
         Some((name.peer(), (name, node.agent_address())))
     };

@@ -3,9 +3,9 @@
 //! from the node in the same process.
 //!
 //! ```text
-//!   LoadReceiver, DirectLoop, own node --> Loads --> Dispatchers: what policies go by
-//!                                           |  '---> coordinator of the caches
-//!                                           v
+//!   LoadReceiver, DirectLoop, own node --> NodeLoads --> Dispatchers: what policies go by
+//!                                             |  '---> coordinator of the caches
+//!                                             v
 //!                                          status, metrics
 //! ```
 //!
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skep_config::{Config, Dispatch};
+use skep_config::{Config, DispatchMode};
 use skep_policy::{Work, is_stale};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -27,7 +27,7 @@ use skep_wire::seal::Stamp;
 use crate::dispatcher::Dispatcher;
 
 /// See the module. All methods may be called from any thread.
-pub struct Loads {
+pub struct NodeLoads {
     interval_ms: u64,
     dispatchers: Vec<Arc<Dispatcher>>,
     on_load: OnLoad,
@@ -58,7 +58,7 @@ pub struct NodeReport {
     pub load: NodeLoad,
 }
 
-impl Loads {
+impl NodeLoads {
     /// Nobody was heard yet. `dispatchers` and `on_load` are told of what is.
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Arc<Self> {
         Arc::new(Self {
@@ -143,7 +143,7 @@ impl Dispatcher {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);
             let Some(details) = id.and_then(|id| state.details.get(&id)) else { return };
-            if state.settings.dispatch == Dispatch::Direct {
+            if state.settings.dispatch == DispatchMode::Direct {
                 let own = &details.node.load;
                 own.requests.set(load.requests_in_flight);
                 own.bytes.set(load.bytes_outstanding);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use skep_telemetry::{Labels, Registry};
 
 use crate::dispatcher::Dispatcher;
-use crate::loads::{Loads, NodeReport};
+use crate::loads::{NodeLoads, NodeReport};
 use crate::status::NodeStatus;
 
 type Value = fn(&NodeStatus) -> f64;
@@ -93,7 +93,7 @@ const REPORTS: &[(&str, &str, Said)] = &[
 
 /// Registers the metrics of what nodes say of themselves, each with the label
 /// `node`, and what became of their reports.
-pub fn register_reports(registry: &Registry, loads: &Arc<Loads>) {
+pub fn register_reports(registry: &Registry, loads: &Arc<NodeLoads>) {
     for &(name, help, said) in REPORTS {
         let loads = Arc::clone(loads);
         let sample = move |report: NodeReport| {

@@ -8,31 +8,31 @@ use std::time::Duration;
 use skep_cluster::Failure;
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, parse_response};
-use skep_serve::{Cause, Conn, ConnError, Output, Worker};
+use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
-use crate::settings::Settings;
-use crate::state::Verdict;
+use crate::settings::ServiceSettings;
+use crate::state::ProbeOutcome;
 
 /// Asks the node at `address` how it is. `None`: the check could not be made,
 /// for want of something here.
 pub(crate) async fn probe(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    settings: &Settings,
-) -> Option<Verdict> {
+    settings: &ServiceSettings,
+) -> Option<ProbeOutcome> {
     let timeout_ms = settings.membership.health.timeout_ms;
     // Sharper than a connection's deadline: late checks add up to a late verdict.
     let limit = Duration::from_millis(timeout_ms);
     let asked = tokio::time::timeout(limit, ask(worker, address, settings)).await;
-    match asked.unwrap_or(Ok(Verdict::Bad(Failure::TimedOut))) {
+    match asked.unwrap_or(Ok(ProbeOutcome::Bad(Failure::TimedOut))) {
         Ok(verdict) => Some(verdict),
         Err(error) if !error.blames_node() => {
             tracing::warn!("node at {address} can't be checked: {error}");
             None
         }
-        Err(error) => Some(Verdict::Bad(failure_of(&error))),
+        Err(error) => Some(ProbeOutcome::Bad(failure_of(&error))),
     }
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
 async fn ask(
     worker: &Rc<Worker>,
     address: SocketAddr,
-    settings: &Settings,
-) -> Result<Verdict, UpstreamError> {
+    settings: &ServiceSettings,
+) -> Result<ProbeOutcome, UpstreamError> {
     let timeout_ms = settings.membership.health.timeout_ms;
     let deadline_ms = worker.now_ms() + timeout_ms;
     let conn = Conn::connect(worker, address, timeout_ms).await?;
-    conn.timer().set(deadline_ms, Cause::Response);
+    conn.timer().set(deadline_ms, TimeoutCause::Response);
     let mut output = Output::default();
     output.inline(|out| write_check(out, address, &settings.check_path));
     std::future::poll_fn(|cx| conn.poll_send(cx, &mut output)).await?;
@@ -98,16 +98,16 @@ async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnErro
 }
 
 /// The verdict when no more will come.
-fn at_end(received: &[u8], settings: &Settings) -> Verdict {
-    judge(received, settings, true).unwrap_or(Verdict::Bad(match received {
+fn at_end(received: &[u8], settings: &ServiceSettings) -> ProbeOutcome {
+    judge(received, settings, true).unwrap_or(ProbeOutcome::Bad(match received {
         [] => Failure::Reset,
         _ => Failure::Malformed,
     }))
 }
 
 /// The verdict on what came so far; `None`: more is needed.
-fn judge(received: &[u8], settings: &Settings, is_all: bool) -> Option<Verdict> {
-    let malformed = Some(Verdict::Bad(Failure::Malformed));
+fn judge(received: &[u8], settings: &ServiceSettings, is_all: bool) -> Option<ProbeOutcome> {
+    let malformed = Some(ProbeOutcome::Bad(Failure::Malformed));
     let mut rest = received;
     for _ in 0..=INTERIM_RESPONSES_MAX {
         let len = match HeadScanner::response().scan(rest, &NODE_RESPONSE_HEAD) {
@@ -121,16 +121,16 @@ fn judge(received: &[u8], settings: &Settings, is_all: bool) -> Option<Verdict> 
             Err(_) => return malformed,
             Ok(response) if response.status < 200 => rest = body,
             Ok(response) if response.status == settings.check_status => {
-                return Some(Verdict::Good);
+                return Some(ProbeOutcome::Good);
             }
             Ok(response) if response.status == 503 && bows_out(body) => {
-                return Some(Verdict::BowsOut);
+                return Some(ProbeOutcome::BowsOut);
             }
             // The body may still say it.
             Ok(response) if response.status == 503 && !is_all && may_go_on(&response, body) => {
                 return None;
             }
-            Ok(response) => return Some(Verdict::Bad(Failure::Status(response.status))),
+            Ok(response) => return Some(ProbeOutcome::Bad(Failure::Status(response.status))),
         }
     }
     malformed

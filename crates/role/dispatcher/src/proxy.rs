@@ -28,16 +28,16 @@ use skep_http::forward::{Forward, HostPolicy, upgrade_of};
 use skep_http::{BodyFraming, RequestHead};
 use skep_telemetry::Counter;
 use skep_units::NodeId;
-use skep_upstream::{Lease, UpstreamError};
+use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
 use crate::handler::DispatcherHandler;
 use crate::limits::TUNNEL_IDLE_MS;
 use crate::probe::failure_of;
-use crate::worker_balancer::Target;
+use crate::worker_balancer::PickedNode;
 use attempt::Attempt;
 use download::Asked;
-use fault::{Fault, NodeFault};
+use fault::{AttemptFault, NodeFault};
 use in_flight::InFlight;
 use upload::Upload;
 
@@ -126,7 +126,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
 
     /// Tries one node: on a kept connection first, and if that is dead on a new
     /// one.
-    async fn attempt(&mut self, target: Target) -> Result<Step, ExchangeError> {
+    async fn attempt(&mut self, target: PickedNode) -> Result<Step, ExchangeError> {
         let handler = self.handler;
         let mut began = self.began;
         if !self.tried.is_empty() {
@@ -154,14 +154,16 @@ impl<'a> Trip<'a, '_, '_, '_> {
             let is_kept = lease.reused;
             match self.exchange_on(lease, sent, &mut in_flight).await {
                 Ok(()) => return Ok(Step::Done),
-                Err((Fault::Client(error), _)) => {
+                Err((AttemptFault::Client(error), _)) => {
                     in_flight.succeed();
                     return Err(error);
                 }
-                Err((Fault::Node(NodeFault::Broken), true)) if is_kept && self.may_resend() => {
+                Err((AttemptFault::Node(NodeFault::Broken), true))
+                    if is_kept && self.may_resend() =>
+                {
                     self.upload.restart(self.request, &self.forward);
                 }
-                Err((Fault::Node(fault), is_silent)) => {
+                Err((AttemptFault::Node(fault), is_silent)) => {
                     return self.failed(&target, fault, is_silent);
                 }
             }
@@ -172,10 +174,10 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// with whether the node said nothing at all.
     async fn exchange_on(
         &mut self,
-        lease: Lease,
+        lease: PooledConn,
         sent: Instant,
         in_flight: &mut InFlight<'a>,
-    ) -> Result<(), (Fault, bool)> {
+    ) -> Result<(), (AttemptFault, bool)> {
         self.handler.counters().inc(Counter::UpstreamRequests);
         let asked =
             Asked { method: self.request.method, upgrade: upgrade_of(self.request, &self.forward) };
@@ -206,7 +208,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// its request's head goes to the node now and not earlier (CVE-2026-2833).
     async fn tunnel(
         &mut self,
-        lease: &Lease,
+        lease: &PooledConn,
         behind: Vec<u8>,
         in_flight: &mut InFlight<'a>,
     ) -> Result<(), ExchangeError> {
@@ -226,7 +228,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         Ok(())
     }
 
-    async fn dial(&mut self, target: &Target) -> Result<Lease, UpstreamError> {
+    async fn dial(&mut self, target: &PickedNode) -> Result<PooledConn, UpstreamError> {
         let began = Instant::now();
         let dialled = self.handler.pool().dial(target.node().address).await;
         if !matches!(dialled, Err(UpstreamError::PoolFull)) {
@@ -239,7 +241,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
 
     /// A kept connection may die under a request; one that can't be sent again
     /// is worth a question to the kernel.
-    fn is_risky(&self, lease: &Lease) -> bool {
+    fn is_risky(&self, lease: &PooledConn) -> bool {
         let is_repeatable =
             self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
         !is_repeatable && lease.conn.probe_stale()
@@ -253,7 +255,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     }
 
     /// Whether another node may be asked, and pays for it.
-    fn may_retry(&mut self, target: &Target) -> bool {
+    fn may_retry(&mut self, target: &PickedNode) -> bool {
         let counters = self.handler.counters();
         if self.retries >= target.settings().retries_max {
             return false;
@@ -270,7 +272,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// go to another.
     fn not_connected(
         &mut self,
-        target: &Target,
+        target: &PickedNode,
         in_flight: &mut InFlight<'_>,
         error: &UpstreamError,
     ) -> Step {
@@ -292,7 +294,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
     /// The node failed while it had the request.
     fn failed(
         &mut self,
-        target: &Target,
+        target: &PickedNode,
         fault: NodeFault,
         is_silent: bool,
     ) -> Result<Step, ExchangeError> {
@@ -322,7 +324,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         Ok(Step::Next(refusal))
     }
 
-    fn succeeded(&mut self, target: &Target) {
+    fn succeeded(&mut self, target: &PickedNode) {
         let node = target.node();
         if node.is_suspect() {
             self.report(target, Ok(()));
@@ -330,7 +332,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         self.exchange.reply.write().summary().node = Some(Arc::clone(&node.name));
     }
 
-    fn report(&self, target: &Target, outcome: Result<(), Failure>) {
+    fn report(&self, target: &PickedNode, outcome: Result<(), Failure>) {
         if self.handler.dispatcher().report(target.node().id, outcome) {
             self.handler.counters().inc(Counter::UpstreamSpared);
         }

@@ -7,14 +7,14 @@
 use std::sync::Arc;
 
 use crate::node::Node;
-use crate::settings::Settings;
+use crate::settings::ServiceSettings;
 
 /// One state of a service, as workers see it.
 #[derive(Debug)]
 pub(crate) struct Published {
     /// Changes if and only if the set of nodes, their order or a weight does.
     pub(crate) nodes_version: u64,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ServiceSettings>,
     pub(crate) nodes: Vec<Entry>,
 }
 
@@ -31,7 +31,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// `authority` is what clients reach the node by; it was checked.
-    pub(crate) fn new(node: Arc<Node>, weight: u32, authority: &str, settings: &Settings) -> Self {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        weight: u32,
+        authority: &str,
+        settings: &ServiceSettings,
+    ) -> Self {
         let node_line = match settings.node_header {
             true => format!("X-Skep-Node: {}\r\n", node.name),
             false => String::new(),

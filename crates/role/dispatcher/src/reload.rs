@@ -6,21 +6,21 @@
 
 use std::sync::Arc;
 
-use skep_config::{Config, Node as FiledNode, Service};
+use skep_config::{Config, NodeConfig, ServiceConfig};
 use skep_units::{NodeId, Now};
 
 use crate::dispatcher::{add_or_log, filed_node};
 use crate::limits::RELOAD_REMOVE_MS;
-use crate::settings::Settings;
-use crate::state::State;
+use crate::settings::ServiceSettings;
+use crate::state::ServiceState;
 use crate::status::NodeSource;
 
-impl State {
+impl ServiceState {
     /// Brings in what `config` says of `service`.
-    pub(crate) fn adopt(&mut self, config: &Config, service: &Service, now: Now) {
-        self.adopt_settings(Settings::of(service, config));
+    pub(crate) fn adopt(&mut self, config: &Config, service: &ServiceConfig, now: Now) {
+        self.adopt_settings(ServiceSettings::of(service, config));
         self.listen.clone_from(&service.listen);
-        let filed: Vec<&FiledNode> = config.nodes_of(service).map(|(_, node)| node).collect();
+        let filed: Vec<&NodeConfig> = config.nodes_of(service).map(|(_, node)| node).collect();
         self.removed.retain(|name| filed.iter().any(|node| node.name == *name));
         self.make_room(&filed, now);
         for node in filed {
@@ -30,7 +30,7 @@ impl State {
         self.unpublished = true;
     }
 
-    fn adopt_settings(&mut self, mut settings: Settings) {
+    fn adopt_settings(&mut self, mut settings: ServiceSettings) {
         let policy_filed = std::mem::replace(&mut self.policy_filed, settings.policy.clone());
         if policy_filed == settings.policy {
             settings.policy.clone_from(&self.settings.policy);
@@ -44,7 +44,7 @@ impl State {
     /// Takes out the nodes that the file no longer has, and at once those that
     /// stand in the way of what it has: of the same name or address, but not
     /// the same node.
-    fn make_room(&mut self, filed: &[&FiledNode], now: Now) {
+    fn make_room(&mut self, filed: &[&NodeConfig], now: Now) {
         let mut leaving: Vec<(NodeId, Now)> = Vec::new();
         for member in self.membership.members() {
             let twin = filed.iter().find(|node| node.name == **member.name());
@@ -72,7 +72,7 @@ impl State {
     }
 
     /// Adds a node of the file, or brings in what the file says anew of it.
-    fn adopt_node(&mut self, filed: &FiledNode, now: Now) {
+    fn adopt_node(&mut self, filed: &NodeConfig, now: Now) {
         if self.removed.contains(&filed.name) {
             return;
         }

@@ -1,15 +1,15 @@
 //! What an operator may set about a service, as the path of requests reads it.
 
 use skep_cluster::{HealthSettings, MembershipSettings, RetryBudgetSettings};
-use skep_config::{Config, Dispatch, Health, Service};
+use skep_config::{Config, DispatchMode, HealthConfig, ServiceConfig};
 use skep_upstream::PoolLimits;
 
 use crate::limits::RETRY_FLOOR_PER_S;
 
 /// A service's settings; replaced whole on a reload.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) dispatch: Dispatch,
+pub(crate) struct ServiceSettings {
+    pub(crate) dispatch: DispatchMode,
     /// Name of the policy in force.
     pub(crate) policy: String,
     pub(crate) redirect_status: u16,
@@ -28,9 +28,9 @@ pub(crate) struct Settings {
     pub(crate) retry_after_line: Box<[u8]>,
 }
 
-impl Settings {
+impl ServiceSettings {
     /// Those of `service` in `config`.
-    pub(crate) fn of(service: &Service, config: &Config) -> Self {
+    pub(crate) fn of(service: &ServiceConfig, config: &Config) -> Self {
         let retry_after_s = config.limits.retry_after_s;
         Self {
             dispatch: service.dispatch,
@@ -62,7 +62,7 @@ impl Settings {
     }
 }
 
-fn membership(health: &Health) -> MembershipSettings {
+fn membership(health: &HealthConfig) -> MembershipSettings {
     MembershipSettings {
         health: HealthSettings {
             interval_ms: health.interval_ms,

@@ -2,7 +2,7 @@
 //! (`core/cluster`), what the config file said last, and who is in which state
 //! since when.
 //!
-//! Every method that changes something ends with [`State::settle`], which
+//! Every method that changes something ends with [`ServiceState::settle`], which
 //! brings the change to the nodes' shared numbers and to the log.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,23 +10,25 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use skep_cluster::{Change, Event, Failure, Member, Membership, MembershipError, State as Life};
+use skep_cluster::{
+    Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
+};
 use skep_units::{NodeId, Now};
 
 use crate::node::Node;
 use crate::published::{Entry, Published};
-use crate::settings::Settings;
+use crate::settings::ServiceSettings;
 use crate::status::{NodeSource, NodeStatus};
 
 /// The state of one service.
-pub(crate) struct State {
+pub(crate) struct ServiceState {
     /// The service's name, for the log.
     pub(crate) service: Arc<str>,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) membership: Membership,
     /// For each member what the table does not keep.
     pub(crate) details: BTreeMap<NodeId, Details>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<ServiceSettings>,
     /// The policy that the config file named last. A policy chosen at run time
     /// stays until the file names another.
     pub(crate) policy_filed: String,
@@ -55,7 +57,7 @@ pub(crate) struct Details {
 
 /// What a check found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ProbeOutcome {
     /// It answers as expected.
     Good,
     /// It is alive and asks for no more requests.
@@ -73,9 +75,9 @@ pub(crate) struct NewNode<'a> {
     pub(crate) source: NodeSource,
 }
 
-impl State {
+impl ServiceState {
     /// A service without nodes.
-    pub(crate) fn new(service: &str, settings: Settings) -> Self {
+    pub(crate) fn new(service: &str, settings: ServiceSettings) -> Self {
         Self {
             service: service.into(),
             listen: Vec::new(),
@@ -120,7 +122,7 @@ impl State {
         if let Some(details) = self.details.get(&id) {
             details.node.set_suspect(outcome.is_err());
         }
-        let is_spared = matches!(event, Some(Event { change: Change::Spared(_), .. }));
+        let is_spared = matches!(event, Some(MembershipEvent { change: Change::Spared(_), .. }));
         self.note(event);
         self.settle(now);
         is_spared
@@ -134,14 +136,14 @@ impl State {
     }
 
     /// A check of `id` ended; `None`: it could not be made.
-    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<Verdict>) {
+    pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<ProbeOutcome>) {
         let Some(details) = self.details.get_mut(&id) else { return };
         details.is_checking = false;
         let Some(verdict) = verdict else { return };
-        if details.bows_out != (verdict == Verdict::BowsOut) {
+        if details.bows_out != (verdict == ProbeOutcome::BowsOut) {
             // A node that bowed out and then is gone has not come back.
-            let is_back = verdict == Verdict::Good;
-            if verdict == Verdict::BowsOut || is_back {
+            let is_back = verdict == ProbeOutcome::Good;
+            if verdict == ProbeOutcome::BowsOut || is_back {
                 details.bows_out = !is_back;
                 details.since = now;
                 let what = if is_back { "takes requests again" } else { "drains, as it says" };
@@ -149,8 +151,8 @@ impl State {
             }
         }
         let result = match verdict {
-            Verdict::Good | Verdict::BowsOut => Ok(()),
-            Verdict::Bad(failure) => Err(failure),
+            ProbeOutcome::Good | ProbeOutcome::BowsOut => Ok(()),
+            ProbeOutcome::Bad(failure) => Err(failure),
         };
         let event = self.membership.on_check(now, id, result);
         self.note(event);
@@ -168,7 +170,7 @@ impl State {
     }
 
     /// Logs `event` and remembers its time.
-    pub(crate) fn note(&mut self, event: Option<Event>) {
+    pub(crate) fn note(&mut self, event: Option<MembershipEvent>) {
         let Some(event) = event else { return };
         let details = self.details.get_mut(&event.node);
         let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
@@ -233,8 +235,8 @@ impl State {
     }
 }
 
-fn is_down(life: Life) -> bool {
-    matches!(life, Life::Down { .. })
+fn is_down(life: HealthState) -> bool {
+    matches!(life, HealthState::Down { .. })
 }
 
 fn node_status(member: &Member, details: &Details, now: Now) -> NodeStatus {
@@ -268,11 +270,13 @@ fn shown(member: &Member, details: &Details, now: Now) -> (&'static str, Option<
         return ("removing", Some(format!("gone when idle, at the latest in {left_s} s")));
     }
     match member.health().state() {
-        Life::Up | Life::Joining if details.bows_out => {
+        HealthState::Up | HealthState::Joining if details.bows_out => {
             ("draining", Some("the node itself says so".to_owned()))
         }
-        Life::Down { reason, .. } => ("down", Some(reason.to_string())),
-        Life::Joining => ("joining", Some("no good check yet".to_owned())),
-        life @ (Life::Up | Life::Draining | Life::Drained) => (life.word(), None),
+        HealthState::Down { reason, .. } => ("down", Some(reason.to_string())),
+        HealthState::Joining => ("joining", Some("no good check yet".to_owned())),
+        life @ (HealthState::Up | HealthState::Draining | HealthState::Drained) => {
+            (life.word(), None)
+        }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct InForce(Arc<Published>);
 
 /// A node that was picked, and the settings it was picked under.
 #[derive(Clone)]
-pub(crate) struct Target {
+pub(crate) struct PickedNode {
     in_force: Rc<InForce>,
     index: usize,
 }
@@ -85,7 +85,7 @@ impl WorkerBalancer {
         client: SocketAddr,
         exclude: &[NodeId],
         now: Now,
-    ) -> Option<Target> {
+    ) -> Option<PickedNode> {
         self.sync();
         self.view.now = now;
         let interval_ms = self.in_force.settings.report_interval_ms;
@@ -113,7 +113,7 @@ impl WorkerBalancer {
         let id = self.policy.pick(&key, &self.view, exclude).node()?;
         self.policy.started(id);
         let index = self.view.nodes.iter().position(|node| node.id == id)?;
-        Some(Target { in_force: Rc::clone(&self.in_force), index })
+        Some(PickedNode { in_force: Rc::clone(&self.in_force), index })
     }
 
     /// Tells the policy that an attempt ended.
@@ -176,14 +176,14 @@ impl WorkerBalancer {
     }
 }
 
-impl Target {
+impl PickedNode {
     /// The node's shared numbers.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.in_force.nodes[self.index].node
     }
 
     /// The settings the node was picked under.
-    pub(crate) fn settings(&self) -> &crate::settings::Settings {
+    pub(crate) fn settings(&self) -> &crate::settings::ServiceSettings {
         &self.in_force.settings
     }
 }
@@ -196,7 +196,7 @@ impl Deref for InForce {
     }
 }
 
-impl Deref for Target {
+impl Deref for PickedNode {
     type Target = Entry;
 
     fn deref(&self) -> &Entry {

@@ -1,6 +1,6 @@
 //! Why connections end, in counters; and the words of refusals.
 
-use skep_serve::{Cause, ConnError, Refusal};
+use skep_serve::{ConnError, ConnectionRefusal, TimeoutCause};
 use skep_telemetry::Counter;
 
 use crate::context::Context;
@@ -36,14 +36,14 @@ fn closed_by(error: &ConnError) -> Counter {
     match error {
         ConnError::Io(_) => Counter::ClosedClient,
         ConnError::Expired(cause) => match cause {
-            Cause::Head => Counter::ClosedHeadTimeout,
-            Cause::Body => Counter::ClosedBodySlow,
-            Cause::WriteStall => Counter::ClosedWriteStall,
-            Cause::SendRate => Counter::ClosedSendSlow,
-            Cause::Idle => Counter::ClosedIdle,
-            Cause::Lifetime => Counter::ClosedLifetime,
-            Cause::Drain => Counter::ClosedDraining,
-            Cause::Connect | Cause::Response => Counter::ClosedError,
+            TimeoutCause::Head => Counter::ClosedHeadTimeout,
+            TimeoutCause::Body => Counter::ClosedBodySlow,
+            TimeoutCause::WriteStall => Counter::ClosedWriteStall,
+            TimeoutCause::SendRate => Counter::ClosedSendSlow,
+            TimeoutCause::Idle => Counter::ClosedIdle,
+            TimeoutCause::Lifetime => Counter::ClosedLifetime,
+            TimeoutCause::Drain => Counter::ClosedDraining,
+            TimeoutCause::Connect | TimeoutCause::Response => Counter::ClosedError,
         },
     }
 }
@@ -65,20 +65,20 @@ pub(crate) fn rejected(status: u16) -> Counter {
 }
 
 /// The counter of a connection refused at the door.
-pub(crate) fn refused(refusal: Refusal) -> Counter {
+pub(crate) fn refused(refusal: ConnectionRefusal) -> Counter {
     match refusal {
-        Refusal::Total => Counter::RefusedTotal,
-        Refusal::PerAddress => Counter::RefusedAddress,
-        Refusal::Descriptors => Counter::RefusedDescriptors,
-        Refusal::Draining => Counter::RefusedDraining,
+        ConnectionRefusal::Total => Counter::RefusedTotal,
+        ConnectionRefusal::PerAddress => Counter::RefusedAddress,
+        ConnectionRefusal::Descriptors => Counter::RefusedDescriptors,
+        ConnectionRefusal::Draining => Counter::RefusedDraining,
     }
 }
 
 /// What a client refused at the door is told: 429 if it has too many
 /// connections itself, else 503.
-pub(crate) fn refusal_words(refusal: Refusal, retry_after_s: u32) -> Vec<u8> {
+pub(crate) fn refusal_words(refusal: ConnectionRefusal, retry_after_s: u32) -> Vec<u8> {
     let (status, body) = match refusal {
-        Refusal::PerAddress => ("429 Too Many Requests", "429 Too Many Requests\n"),
+        ConnectionRefusal::PerAddress => ("429 Too Many Requests", "429 Too Many Requests\n"),
         _ => ("503 Service Unavailable", "503 Service Unavailable\n"),
     };
     format!(

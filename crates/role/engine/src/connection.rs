@@ -19,7 +19,9 @@ use std::time::Instant;
 use skep_http::{
     BodyFraming, FieldSlots, HeadLimits, HeadScanner, Reject, RequestHead, parse_request,
 };
-use skep_serve::{AcceptEvent, Cause, Conn, ConnError, Output, Pace, Refusal, Service};
+use skep_serve::{
+    AcceptEvent, Conn, ConnError, ConnectionHandler, ConnectionRefusal, Output, Pace, TimeoutCause,
+};
 use skep_telemetry::Counter;
 
 use crate::closing::{End, refusal_words, refused, rejected};
@@ -57,7 +59,7 @@ impl<H: Handler> Engine<H> {
     }
 }
 
-impl<H: Handler> Service for Engine<H> {
+impl<H: Handler> ConnectionHandler for Engine<H> {
     async fn serve(self: Rc<Self>, conn: Conn) {
         let open = Open::new(self.context.counters());
         let mut connection = Connection::new(&self, &conn);
@@ -68,7 +70,7 @@ impl<H: Handler> Service for Engine<H> {
         }
     }
 
-    fn refusal(&self, refusal: Refusal) -> Vec<u8> {
+    fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8> {
         refusal_words(refusal, self.context.settings().retry_after_s)
     }
 
@@ -155,9 +157,9 @@ impl<'e, H: Handler> Connection<'e, H> {
         let settings = self.engine.context.settings();
         match self.state {
             State::New | State::HalfHead { .. } => {
-                self.conn.expire_after(settings.head_ms, Cause::Head);
+                self.conn.expire_after(settings.head_ms, TimeoutCause::Head);
             }
-            State::Resting => self.conn.expire_after(settings.idle_ms, Cause::Idle),
+            State::Resting => self.conn.expire_after(settings.idle_ms, TimeoutCause::Idle),
             _ => self.conn.timer().clear(),
         }
     }
@@ -383,7 +385,7 @@ impl<'e, H: Handler> Connection<'e, H> {
 
     /// The connection failed or timed out in a turn.
     fn failed(&self, error: &ConnError) -> End {
-        let is_late = matches!(error, ConnError::Expired(Cause::Head));
+        let is_late = matches!(error, ConnError::Expired(TimeoutCause::Head));
         if is_late && matches!(self.state, State::HalfHead { .. }) {
             let mut output = self.engine.context.worker().take_output();
             self.reject(Reject { status: 408, reason: "head-timeout" }, &mut output);

@@ -11,7 +11,7 @@ use skep_serve::{Worker, unix_ms};
 use skep_telemetry::{CoreCounters, LogHandle, LogRecord, WorkerLog};
 
 use crate::owed::Unfinished;
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 use crate::summary::Summary;
 
 const DATE_PREFIX: &[u8; 6] = b"Date: ";
@@ -20,7 +20,7 @@ const DATE_LINE_BYTES: usize = DATE_PREFIX.len() + DATE_BYTES + 2;
 /// One worker's share of the engine. Never leaves its thread.
 pub struct Context {
     worker: Rc<Worker>,
-    settings: RefCell<Rc<Settings>>,
+    settings: RefCell<Rc<EngineSettings>>,
     counters: Arc<CoreCounters>,
     log: RefCell<WorkerLog>,
     date: RefCell<DateLine>,
@@ -37,14 +37,14 @@ impl Context {
     /// looks whether `settings` were replaced by a reload.
     pub fn new(
         worker: &Rc<Worker>,
-        settings: Arc<ArcSwap<Settings>>,
+        settings: Arc<ArcSwap<EngineSettings>>,
         counters: Arc<CoreCounters>,
         log: &LogHandle,
     ) -> Rc<Self> {
         let mut in_force = settings.load_full();
         let context = Rc::new(Self {
             worker: Rc::clone(worker),
-            settings: RefCell::new(Rc::new(Settings::clone(&in_force))),
+            settings: RefCell::new(Rc::new(EngineSettings::clone(&in_force))),
             log: RefCell::new(log.worker(Arc::clone(&counters))),
             counters,
             date: RefCell::new(DateLine { unix_s: u64::MAX, line: [0; DATE_LINE_BYTES] }),
@@ -57,7 +57,7 @@ impl Context {
             let current = settings.load();
             if !Arc::ptr_eq(&current, &in_force) {
                 in_force = Arc::clone(&current);
-                *context.settings.borrow_mut() = Rc::new(Settings::clone(&in_force));
+                *context.settings.borrow_mut() = Rc::new(EngineSettings::clone(&in_force));
             }
             true
         });
@@ -69,7 +69,7 @@ impl Context {
     }
 
     /// The settings in force.
-    pub fn settings(&self) -> Rc<Settings> {
+    pub fn settings(&self) -> Rc<EngineSettings> {
         Rc::clone(&self.settings.borrow())
     }
 

@@ -10,14 +10,14 @@ use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use skep_http::{BodyDecoder, BodyFraming, Reject, RequestHead, Version};
-use skep_serve::{Cause, Conn, ConnError, Output, Pace};
+use skep_serve::{Conn, ConnError, Output, Pace, TimeoutCause};
 use skep_telemetry::Counter;
 
 use crate::context::Context;
 use crate::limits::{DRAIN_BYTES_MAX, DRAIN_MS_MAX};
 use crate::owed::Owed;
 use crate::reply::{Reply, ReplyState, Stage};
-use crate::settings::Settings;
+use crate::settings::EngineSettings;
 
 /// Why a request could not be brought to its end.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ impl<'c> Exchange<'c> {
 pub struct RequestBody<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
-    settings: Rc<Settings>,
+    settings: Rc<EngineSettings>,
     decoder: BodyDecoder,
     framing: BodyFraming,
     /// Bytes that arrived behind the head; later, behind the body.
@@ -207,7 +207,7 @@ impl RequestBody<'_> {
             return false;
         }
         let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
-        self.conn.timer().set(deadline_ms, Cause::Body);
+        self.conn.timer().set(deadline_ms, TimeoutCause::Body);
         let mut sink = Vec::new();
         let mut thrown_away = 0;
         while thrown_away < DRAIN_BYTES_MAX && self.context.worker().now_ms() < deadline_ms {
@@ -288,7 +288,7 @@ impl RequestBody<'_> {
         };
         let deadline =
             started.saturating_add(self.settings.body_grace_ms).saturating_add(earned_ms);
-        self.conn.timer().set(deadline, Cause::Body);
+        self.conn.timer().set(deadline, TimeoutCause::Body);
     }
 }
 

@@ -45,6 +45,6 @@ pub use context::Context;
 pub use exchange::{Exchange, ExchangeError, ReplySink, RequestBody};
 pub use handler::{Handler, Quick};
 pub use reply::Reply;
-pub use settings::Settings;
+pub use settings::EngineSettings;
 pub use summary::Summary;
 pub use tunnel::tunnel;

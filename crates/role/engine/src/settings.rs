@@ -5,7 +5,7 @@ use skep_serve::Pace;
 
 /// Bounds and timeouts of one process's connections. Milliseconds throughout.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EngineSettings {
     /// Bounds of a request head.
     pub head: HeadLimits,
     /// Bounds of a request body.
@@ -35,7 +35,7 @@ pub struct Settings {
     pub retry_after_s: u32,
 }
 
-impl Default for Settings {
+impl Default for EngineSettings {
     fn default() -> Self {
         let pace = Pace { stall_ms: 20_000, bytes_per_s_min: 1024, average_ms: 120_000 };
         Self {

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::time::Instant;
 
 use skep_http::{FieldSlots, Reject, RequestHead, parse_request};
-use skep_serve::{Cause, ConnError};
+use skep_serve::{ConnError, TimeoutCause};
 use skep_telemetry::Counter;
 
 use crate::closing::{End, rejected};
@@ -92,7 +92,7 @@ impl<H: Handler> Connection<'_, H> {
         began: Instant,
     ) -> End {
         let (status, end) = match error {
-            ExchangeError::Client(ConnError::Expired(Cause::Body)) => {
+            ExchangeError::Client(ConnError::Expired(TimeoutCause::Body)) => {
                 (408, End { counter: Counter::ClosedBodySlow, linger: true })
             }
             ExchangeError::Client(error) => (0, End::failed(error)),

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
-use skep_serve::{Cause, Conn, ConnError, Output};
+use skep_serve::{Conn, ConnError, Output, TimeoutCause};
 
 use crate::limits::TUNNEL_BYTES_MAX;
 
@@ -41,8 +41,8 @@ pub async fn tunnel(
 fn rearm(conn: &Conn, idle_ms: u64) {
     match idle_ms {
         0 => conn.timer().clear(),
-        // Not `Cause::Idle`: a drain does not cut a tunnel that is in use.
-        _ => conn.expire_after(idle_ms, Cause::Lifetime),
+        // Not `TimeoutCause::Idle`: a drain does not cut a tunnel that is in use.
+        _ => conn.expire_after(idle_ms, TimeoutCause::Lifetime),
     }
 }
 

@@ -4,31 +4,34 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use skep_datapath::Dispatch;
+use skep_datapath::DispatchProgram;
 use skep_netif::{
-    CheckInput, ClaimWatch, Complaint, Device, Dispatching, Mac, Netif, ProvokedClients,
+    CheckInput, ClaimWatch, Complaint, Device, Dispatching, MacAddr, Netif, ProvokedClients,
 };
-use skep_wire::guard::{Answer, Expectations, FLOWS_MAX, Opened, Order, Owner, PROBE_MS};
+use skep_wire::guard::{
+    AttachedProgram, Expectations, FLOWS_MAX, Order, OrderReply, PROBE_MS, VipHolder,
+};
 use skep_wire::steer::{
-    Flow, Load, NODES_MAX, Node, NodeIndex, NodeState, Protocol, SERVICES_MAX, Service,
+    DatapathNode, DatapathService, Flow, ForwardingState, NODES_MAX, NodeIndex, Protocol,
+    SERVICES_MAX, WeightedLoad,
 };
 
 use crate::error::NetguardError;
 use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
-use crate::plan::Plan;
+use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
 const SIDE: &str = "dispatch";
 
 /// The open program and what it stands on.
 pub(crate) struct DispatchSide {
-    program: Dispatch,
+    program: DispatchProgram,
     device: Device,
-    opened: Opened,
+    opened: AttachedProgram,
     watch: ClaimWatch,
     /// Of a listing of the flow table, what was not handed out yet.
     listing: VecDeque<Flow>,
-    services: Vec<Service>,
+    services: Vec<DatapathService>,
     /// Nodes that take nothing.
     down: HashSet<NodeIndex>,
     /// This machine has the virtual addresses.
@@ -37,9 +40,9 @@ pub(crate) struct DispatchSide {
 
 impl DispatchSide {
     /// Loads the program, or takes over what an earlier process left.
-    pub(crate) fn open(plan: &Plan, netif: &mut Netif) -> Result<Self, NetguardError> {
+    pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.dispatch.device(netif)?;
-        let mut program = Dispatch::open(&plan.place(SIDE), plan.sizes)?;
+        let mut program = DispatchProgram::open(&plan.place(SIDE), plan.sizes)?;
         let how = program.attach(&device.name, plan.how)?;
         let watch = ClaimWatch::open(&device, plan.dispatch.vips.clone())?;
         if !program.replaced().is_empty() {
@@ -59,7 +62,7 @@ impl DispatchSide {
         })
     }
 
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn opened(&self) -> &AttachedProgram {
         &self.opened
     }
 
@@ -67,9 +70,9 @@ impl DispatchSide {
     pub(crate) fn perform(
         &mut self,
         order: Order,
-        plan: &Plan,
+        plan: &NetguardPlan,
         netif: &mut Netif,
-    ) -> Result<Answer, NetguardError> {
+    ) -> Result<OrderReply, NetguardError> {
         match order {
             Order::Settings(_, settings) => self.program.set_settings(&settings)?,
             Order::Services(_, services) => {
@@ -90,8 +93,10 @@ impl DispatchSide {
             Order::InsertFlows(flows) => self.program.insert_flows(&flows)?,
             Order::FirstFlows => return self.first_flows(),
             Order::NextFlows => return Ok(self.next_flows()),
-            Order::NewFlows => return Ok(Answer::Flows(self.program.next_flow_events(FLOWS_MAX)?)),
-            Order::Counters(_) => return Ok(Answer::Counters(self.program.counters()?)),
+            Order::NewFlows => {
+                return Ok(OrderReply::Flows(self.program.next_flow_events(FLOWS_MAX)?));
+            }
+            Order::Counters(_) => return Ok(OrderReply::Counters(self.program.counters()?)),
             Order::Claim => {
                 for &vip in &plan.dispatch.vips {
                     netif.claim(&self.device, vip)?;
@@ -114,14 +119,14 @@ impl DispatchSide {
             }
             Order::Open(_) | Order::Abort | Order::Hold => return Err(NetguardError::WrongSide),
         }
-        Ok(Answer::Done)
+        Ok(OrderReply::Done)
     }
 
     /// Clients of nodes that have just failed are told, once their packets go to
     /// others.
-    fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), NetguardError> {
+    fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), NetguardError> {
         self.program.set_nodes(nodes)?;
-        let is_down = |node: &&Node| node.state == NodeState::Down;
+        let is_down = |node: &&DatapathNode| node.state == ForwardingState::Down;
         let down: HashSet<_> = nodes.iter().filter(is_down).map(|node| node.index).collect();
         let failed: HashSet<_> = down.difference(&self.down).copied().collect();
         self.down = down;
@@ -158,31 +163,31 @@ impl DispatchSide {
         Ok(())
     }
 
-    fn first_flows(&mut self) -> Result<Answer, NetguardError> {
+    fn first_flows(&mut self) -> Result<OrderReply, NetguardError> {
         self.listing.clear();
         let listing = &mut self.listing;
         self.program.flows(|flow| listing.push_back(flow))?;
         Ok(self.next_flows())
     }
 
-    fn next_flows(&mut self) -> Answer {
+    fn next_flows(&mut self) -> OrderReply {
         let count = self.listing.len().min(FLOWS_MAX);
-        Answer::Flows(self.listing.drain(..count).collect())
+        OrderReply::Flows(self.listing.drain(..count).collect())
     }
 
-    fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<Answer, NetguardError> {
+    fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<OrderReply, NetguardError> {
         let mut claims = self.watch.claims()?;
         if probe {
             let wait = Duration::from_millis(PROBE_MS);
             claims.extend(skep_netif::survey(&self.device, vips, wait)?);
         }
-        let own = Mac(self.opened.mac);
+        let own = MacAddr(self.opened.mac);
         let others = claims.into_iter().filter(|claim| claim.mac != own);
-        let mut owners: Vec<Owner> =
-            others.map(|claim| Owner { vip: claim.address, mac: claim.mac.0 }).collect();
+        let mut owners: Vec<VipHolder> =
+            others.map(|claim| VipHolder { vip: claim.address, mac: claim.mac.0 }).collect();
         owners.sort_unstable_by_key(|owner| (owner.vip, owner.mac));
         owners.dedup();
-        Ok(Answer::Owners(owners))
+        Ok(OrderReply::Owners(owners))
     }
 }
 
@@ -201,19 +206,19 @@ fn report(service: SocketAddr, clients: &[SocketAddr]) {
 }
 
 /// Whether a dispatcher of this plan has left something on the machine.
-pub(crate) fn is_here(plan: &Plan) -> bool {
+pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
 }
 
 /// Takes away all that a dispatcher of this plan left on the machine.
-pub(crate) fn close(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
+pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     if let Ok(device) = plan.dispatch.device(netif) {
         release(plan, netif, &device)?;
     }
-    Ok(Dispatch::detach(&plan.place(SIDE))?)
+    Ok(DispatchProgram::detach(&plan.place(SIDE))?)
 }
 
-fn release(plan: &Plan, netif: &mut Netif, device: &Device) -> Result<(), NetguardError> {
+fn release(plan: &NetguardPlan, netif: &mut Netif, device: &Device) -> Result<(), NetguardError> {
     for &vip in &plan.dispatch.vips {
         netif.release(device, vip)?;
     }
@@ -221,8 +226,8 @@ fn release(plan: &Plan, netif: &mut Netif, device: &Device) -> Result<(), Netgua
 }
 
 /// A program at a device, for the serving process.
-pub(crate) fn opened(device: &Device, how: String) -> Opened {
-    Opened {
+pub(crate) fn opened(device: &Device, how: String) -> AttachedProgram {
+    AttachedProgram {
         how,
         device: device.name.clone(),
         device_index: device.index,
@@ -238,11 +243,11 @@ pub(crate) fn check(
     vips: &[IpAddr],
     dispatching: Dispatching,
     expected: Expectations,
-) -> Result<Answer, NetguardError> {
-    let peer = |peer: skep_wire::guard::Peer| skep_netif::Peer {
+) -> Result<OrderReply, NetguardError> {
+    let peer = |peer: skep_wire::guard::ExpectedPeer| skep_netif::CheckedPeer {
         name: peer.name,
         address: peer.address,
-        mac: Mac(peer.mac),
+        mac: MacAddr(peer.mac),
         mtu: peer.mtu,
     };
     let complaints = skep_netif::check(
@@ -252,7 +257,7 @@ pub(crate) fn check(
             vips: vips.to_vec(),
             is_node: dispatching == Dispatching::No,
             dispatching,
-            active: expected.active.map(Mac),
+            active: expected.active.map(MacAddr),
             peers: expected.peers.into_iter().map(peer).collect(),
             clients: Vec::new(),
             wait: Duration::from_millis(PROBE_MS),
@@ -260,12 +265,12 @@ pub(crate) fn check(
     )?;
     let (doubtful, wrong): (Vec<_>, Vec<_>) = complaints.iter().partition(|it| it.is_doubt);
     let sentences = |found: Vec<&Complaint>| found.iter().map(ToString::to_string).collect();
-    Ok(Answer::Checked { wrong: sentences(wrong), doubtful: sentences(doubtful) })
+    Ok(OrderReply::Checked { wrong: sentences(wrong), doubtful: sentences(doubtful) })
 }
 
 /// Services within the tables, at addresses that `check` lets pass.
 pub(crate) fn check_services(
-    services: &[Service],
+    services: &[DatapathService],
     check: impl Fn(IpAddr) -> Result<(), NetguardError>,
 ) -> Result<(), NetguardError> {
     services.iter().try_for_each(|service| {
@@ -275,10 +280,13 @@ pub(crate) fn check_services(
 }
 
 /// The nodes, reached by this machine's device, whatever the order says.
-pub(crate) fn own(nodes: Vec<Node>, device: &Device) -> Result<Vec<Node>, NetguardError> {
-    let own = |node: Node| {
+pub(crate) fn own(
+    nodes: Vec<DatapathNode>,
+    device: &Device,
+) -> Result<Vec<DatapathNode>, NetguardError> {
+    let own = |node: DatapathNode| {
         in_bounds("node", usize::from(node.index), NODES_MAX)?;
-        Ok(Node { device_index: device.index, ..node })
+        Ok(DatapathNode { device_index: device.index, ..node })
     };
     nodes.into_iter().map(own).collect()
 }
@@ -287,7 +295,7 @@ pub(crate) fn own(nodes: Vec<Node>, device: &Device) -> Result<Vec<Node>, Netgua
 pub(crate) fn rows(
     service: u16,
     choices: u8,
-    memberships: &[Vec<skep_wire::steer::Member>],
+    memberships: &[Vec<skep_wire::steer::ServiceMember>],
 ) -> Result<Vec<skep_wire::steer::Row>, NetguardError> {
     in_bounds("service", usize::from(service), SERVICES_MAX)?;
     in_bounds("choice", usize::from(choices.max(1)) - 1, skep_wire::steer::CHOICES_MAX)?;
@@ -298,7 +306,7 @@ pub(crate) fn rows(
     Ok(skep_policy::rows(usize::from(choices.max(1)), memberships))
 }
 
-fn check_loads(service: u16, loads: &[Load]) -> Result<(), NetguardError> {
+fn check_loads(service: u16, loads: &[WeightedLoad]) -> Result<(), NetguardError> {
     in_bounds("service", usize::from(service), SERVICES_MAX)?;
     loads.iter().try_for_each(|load| {
         in_bounds("node", usize::from(load.node), NODES_MAX)?;

@@ -29,16 +29,16 @@ use std::path::Path;
 use skep_config::Config;
 use skep_guard::{Listener, User, UserError, Visit, confine, privileges, trust};
 use skep_netif::Netif;
-use skep_wire::guard::{Answer, Order, Side};
+use skep_wire::guard::{Order, OrderReply, Side};
 
 use dispatch::DispatchSide;
 pub use error::NetguardError;
 use node::NodeSide;
-pub use plan::{Plan, socket_of};
+pub use plan::{NetguardPlan, socket_of};
 
 /// Does what a serving process orders, within its plan.
 pub struct Netguard {
-    plan: Plan,
+    plan: NetguardPlan,
     /// Where orders come in, until they do.
     listener: Option<Listener>,
     netif: Netif,
@@ -59,7 +59,7 @@ impl Netguard {
     /// `file`; takes no orders. Needs root, and then keeps of it only what
     /// [`privileges::NETGUARD`] lists.
     pub fn new(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
-        let plan = Plan::of(config, name)?;
+        let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
         check_files(config, file)?;
         Self::unprivileged(plan, None)
@@ -68,7 +68,7 @@ impl Netguard {
     /// The same at its socket, where it takes orders from processes of the user who
     /// serves, of its own and of root.
     pub fn at_socket(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
-        let plan = Plan::of(config, name)?;
+        let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
         let server = check_files(config, file)?;
         let path = socket_of(config, name);
@@ -79,7 +79,7 @@ impl Netguard {
         Self::unprivileged(plan, Some(listener))
     }
 
-    fn unprivileged(plan: Plan, listener: Option<Listener>) -> Result<Self, NetguardError> {
+    fn unprivileged(plan: NetguardPlan, listener: Option<Listener>) -> Result<Self, NetguardError> {
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
         if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
             tracing::warn!(%error, "going on without");
@@ -122,8 +122,8 @@ impl Netguard {
     }
 
     /// Does one order.
-    pub fn perform(&mut self, order: Order) -> Answer {
-        self.try_perform(order).unwrap_or_else(|error| Answer::Refused(error.to_string()))
+    pub fn perform(&mut self, order: Order) -> OrderReply {
+        self.try_perform(order).unwrap_or_else(|error| OrderReply::Refused(error.to_string()))
     }
 
     /// Takes everything away that this or an earlier guard has left on the
@@ -133,23 +133,23 @@ impl Netguard {
         self.close(Side::Node)
     }
 
-    fn try_perform(&mut self, order: Order) -> Result<Answer, NetguardError> {
+    fn try_perform(&mut self, order: Order) -> Result<OrderReply, NetguardError> {
         match order {
             Order::Open(Side::Dispatch) => {
                 self.is_fresh.dispatch = !dispatch::is_here(&self.plan);
                 let side = DispatchSide::open(&self.plan, &mut self.netif)?;
                 let opened = side.opened().clone();
                 self.dispatch = Some(side);
-                Ok(Answer::Opened(opened))
+                Ok(OrderReply::Opened(opened))
             }
             Order::Open(Side::Node) => {
                 let side = NodeSide::open(&self.plan, &mut self.netif)?;
                 let opened = side.opened().clone();
                 self.node = Some(side);
-                Ok(Answer::Opened(opened))
+                Ok(OrderReply::Opened(opened))
             }
-            Order::Abort => self.abort().map(|()| Answer::Done),
-            Order::Hold => self.hold().map(|()| Answer::Done),
+            Order::Abort => self.abort().map(|()| OrderReply::Done),
+            Order::Hold => self.hold().map(|()| OrderReply::Done),
             Order::Settings(Side::Node, _)
             | Order::Services(Side::Node, _)
             | Order::Rows { side: Side::Node, .. }

@@ -4,36 +4,36 @@
 use std::fs;
 use std::io;
 
-use skep_datapath::NodeSide as Program;
+use skep_datapath::NodeProgram;
 use skep_netif::{Device, Dispatching, Netif, Record};
-use skep_wire::guard::{Answer, Opened, Order};
+use skep_wire::guard::{AttachedProgram, Order, OrderReply};
 
 use crate::dispatch::{check, check_services, opened, own, rows};
 use crate::error::NetguardError;
-use crate::plan::Plan;
+use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
 const SIDE: &str = "node";
 
 /// The open program and its device.
 pub(crate) struct NodeSide {
-    program: Program,
+    program: NodeProgram,
     device: Device,
-    opened: Opened,
+    opened: AttachedProgram,
 }
 
 impl NodeSide {
     /// Loads the program, or takes over what an earlier process left.
-    pub(crate) fn open(plan: &Plan, netif: &mut Netif) -> Result<Self, NetguardError> {
+    pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.node.device(netif)?;
-        let mut program = Program::open(&plan.place(SIDE), plan.sizes)?;
+        let mut program = NodeProgram::open(&plan.place(SIDE), plan.sizes)?;
         program.attach(&device.name)?;
         tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
         Ok(Self { program, device, opened })
     }
 
-    pub(crate) fn opened(&self) -> &Opened {
+    pub(crate) fn opened(&self) -> &AttachedProgram {
         &self.opened
     }
 
@@ -41,9 +41,9 @@ impl NodeSide {
     pub(crate) fn perform(
         &mut self,
         order: Order,
-        plan: &Plan,
+        plan: &NetguardPlan,
         netif: &mut Netif,
-    ) -> Result<Answer, NetguardError> {
+    ) -> Result<OrderReply, NetguardError> {
         match order {
             Order::Settings(_, settings) => self.program.set_settings(&settings)?,
             Order::Services(_, services) => {
@@ -55,20 +55,20 @@ impl NodeSide {
             }
             Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
-            Order::Counters(_) => return Ok(Answer::Counters(self.program.counters()?)),
+            Order::Counters(_) => return Ok(OrderReply::Counters(self.program.counters()?)),
             Order::Check(_, expected) => {
                 let vips = &plan.node.vips;
                 return check(netif, &self.device, vips, Dispatching::No, expected);
             }
             _ => return Err(NetguardError::WrongSide),
         }
-        Ok(Answer::Done)
+        Ok(OrderReply::Done)
     }
 }
 
 /// Puts the node's virtual addresses on `lo`. What has to be changed is noted in
 /// a file first, so that a guard that dies in between leaves nothing unknown.
-pub(crate) fn hold(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
+pub(crate) fn hold(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     let device = plan.node.device(netif)?;
     let mut record = read(plan)?;
     for &vip in &plan.node.vips {
@@ -79,20 +79,20 @@ pub(crate) fn hold(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> 
 }
 
 /// Whether a node of this plan has left something on the machine.
-pub(crate) fn is_here(plan: &Plan) -> bool {
+pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists() || plan.record.exists()
 }
 
 /// Takes away all that a node of this plan left on the machine.
-pub(crate) fn close(plan: &Plan, netif: &mut Netif) -> Result<(), NetguardError> {
-    Program::detach(&plan.place(SIDE))?;
+pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
+    NodeProgram::detach(&plan.place(SIDE))?;
     let mut record = read(plan)?;
     let undone = netif.undo(&mut record);
     write(plan, &record)?;
     Ok(undone?)
 }
 
-fn read(plan: &Plan) -> Result<Record, NetguardError> {
+fn read(plan: &NetguardPlan) -> Result<Record, NetguardError> {
     let failed = |error| NetguardError::Record { path: plan.record.clone(), error };
     match fs::read(&plan.record) {
         Ok(text) => serde_json::from_slice(&text).map_err(|error| failed(error.into())),
@@ -101,7 +101,7 @@ fn read(plan: &Plan) -> Result<Record, NetguardError> {
     }
 }
 
-fn write(plan: &Plan, record: &Record) -> Result<(), NetguardError> {
+fn write(plan: &NetguardPlan, record: &Record) -> Result<(), NetguardError> {
     let failed = |error| NetguardError::Record { path: plan.record.clone(), error };
     if record.is_empty() {
         return match fs::remove_file(&plan.record) {

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use skep_config::{Attach, Config, Service};
-use skep_datapath::{How, Place, Sizes};
+use skep_config::{Attach, Config, ServiceConfig};
+use skep_datapath::{How, PinPath, Sizes};
 use skep_netif::{Device, Netif};
 
 use crate::error::NetguardError;
@@ -15,7 +15,7 @@ const PINS: &str = "/sys/fs/bpf/skep";
 
 /// What one machine may do to itself.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct NetguardPlan {
     /// For folders and messages.
     pub(crate) cluster: String,
     pub(crate) how: How,
@@ -56,7 +56,7 @@ pub(crate) fn may_give_to(gid: u32) -> bool {
     own_user() == 0 || own.any(|group| group.as_raw() == gid)
 }
 
-impl Plan {
+impl NetguardPlan {
     /// What `config` gives to the process called `name`.
     pub fn of(config: &Config, name: &str) -> Result<Self, NetguardError> {
         let (dispatcher, node) = (config.dispatcher(name), config.node(name));
@@ -69,7 +69,8 @@ impl Plan {
             address: dispatcher.address.map(|address| address.ip()),
         });
         let node = node.map(|node| {
-            let is_behind = |service: &Service| config.nodes_of(service).any(|(_, n)| n == node);
+            let is_behind =
+                |service: &ServiceConfig| config.nodes_of(service).any(|(_, n)| n == node);
             let services = config.direct_services().map(|(_, service)| service);
             Part {
                 vips: vips(services.filter(|service| is_behind(service))),
@@ -92,8 +93,8 @@ impl Plan {
     }
 
     /// Where the pins of one side are.
-    pub(crate) fn place(&self, side: &str) -> Place {
-        Place { pins: PathBuf::from(PINS).join(&self.cluster).join(side) }
+    pub(crate) fn place(&self, side: &str) -> PinPath {
+        PinPath { pins: PathBuf::from(PINS).join(&self.cluster).join(side) }
     }
 }
 
@@ -116,7 +117,7 @@ impl Part {
     }
 }
 
-fn vips<'a>(services: impl Iterator<Item = &'a Service>) -> Vec<IpAddr> {
+fn vips<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<IpAddr> {
     let mut vips: Vec<IpAddr> =
         services.flat_map(|service| service.listen.iter().map(|listen| listen.ip())).collect();
     vips.sort_unstable();

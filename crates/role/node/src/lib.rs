@@ -38,7 +38,7 @@ use skep_engine::Context;
 use skep_origin::{FaultKind, OriginTotals};
 use skep_peer::stream::PeerService;
 pub use skep_segments::StoreStats;
-use skep_segments::{Pins, Store};
+use skep_segments::{Pins, SegmentStore};
 use skep_serve::unix_ms;
 use skep_telemetry::Registry;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
@@ -71,7 +71,7 @@ pub enum NodeError {
 
 /// A web server with its memory; shared by all workers of a process.
 pub struct Node {
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
     announced: Arc<Announced>,
@@ -94,7 +94,7 @@ impl Node {
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
-        let store = Store::new(cache.size_bytes_max, entries_max, config.cooperates());
+        let store = SegmentStore::new(cache.size_bytes_max, entries_max, config.cooperates());
         store.start_cleaner()?;
         let watcher = Watcher::start();
         let purges = Arc::<Purges>::default();
@@ -243,7 +243,7 @@ impl Node {
 
 fn catalog(
     config: &Config,
-    store: &Arc<Store>,
+    store: &Arc<SegmentStore>,
     watcher: &Arc<Watcher>,
     purges: &Arc<Purges>,
 ) -> Result<Arc<Catalog>, NodeError> {

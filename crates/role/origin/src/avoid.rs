@@ -7,12 +7,12 @@
 
 /// What is known about one origin.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct OriginHealth {
     failures: u32,
     avoid_until_ms: u64,
 }
 
-impl Standing {
+impl OriginHealth {
     /// It answered.
     pub(crate) fn succeed(&mut self) {
         *self = Self::default();
@@ -34,9 +34,9 @@ impl Standing {
 }
 
 /// The place of the origin to ask, other than those in `tried`.
-pub(crate) fn pick(standings: &[Standing], tried: &[usize], now_ms: u64) -> Option<usize> {
+pub(crate) fn pick(standings: &[OriginHealth], tried: &[usize], now_ms: u64) -> Option<usize> {
     let left = standings.iter().enumerate().filter(|(place, _)| !tried.contains(place));
-    let rank = |standing: &Standing| match standing.is_avoided(now_ms) {
+    let rank = |standing: &OriginHealth| match standing.is_avoided(now_ms) {
         true => standing.avoid_until_ms,
         false => 0,
     };
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_first_that_is_well_is_asked() {
-        let mut standings = [Standing::default(); 3];
+        let mut standings = [OriginHealth::default(); 3];
         assert_eq!(pick(&standings, &[], 0), Some(0));
         standings[0].fail(0, 100, 1_000);
         assert_eq!(pick(&standings, &[], 99), Some(1));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn avoidance_doubles_up_to_a_bound_and_is_forgiven() {
-        let mut standing = Standing::default();
+        let mut standing = OriginHealth::default();
         let mut now_ms = 0;
         for expected_ms in [100, 200, 400, 500, 500] {
             standing.fail(now_ms, 100, 500);

@@ -12,8 +12,8 @@ use std::task::{Context, Poll, Waker};
 
 use skep_http::limits::RESPONSE_BODY;
 use skep_http::{BodyDecoder, Reject, ResponseFraming};
-use skep_serve::{Cause, Conn, ConnError};
-use skep_upstream::Lease;
+use skep_serve::{Conn, ConnError, TimeoutCause};
+use skep_upstream::PooledConn;
 
 use crate::error::{Fault, OriginError};
 use crate::head::Head;
@@ -26,7 +26,7 @@ pub struct Body {
     /// Which origin sends it.
     place: usize,
     /// `None` when the body is over, well or not.
-    lease: Option<Lease>,
+    lease: Option<PooledConn>,
     decoder: BodyDecoder,
     /// What came with the head, and how much of that was taken.
     carry: Vec<u8>,
@@ -61,7 +61,7 @@ impl Body {
     pub(crate) fn new(
         origins: &Rc<Origins>,
         place: usize,
-        lease: Lease,
+        lease: PooledConn,
         head: &Head,
         start: Start,
     ) -> Result<Self, Fault> {
@@ -175,7 +175,7 @@ impl Body {
         let (worker, stall_ms) = (self.origins.worker(), self.origins.limits().progress_timeout_ms);
         let limit_ms = self.pace.as_ref().map_or(stall_ms, |pace| pace.limit_ms(stall_ms));
         // From now on and not since the last time: the reader may be slow.
-        lease.conn.expire_after(limit_ms, Cause::Response);
+        lease.conn.expire_after(limit_ms, TimeoutCause::Response);
         let began_ms = worker.now_ms();
         let received = lease.conn.recv(buffer).await.map_err(|error| match error {
             ConnError::Io(_) => Fault::Short { at: self.taken, expected: self.expected },
@@ -228,7 +228,7 @@ impl Body {
             if self.taken < expected {
                 return Err(Fault::Short { at: self.taken, expected: Some(expected) });
             }
-            let is_behind = |lease: &Lease| has_bytes(&lease.conn);
+            let is_behind = |lease: &PooledConn| has_bytes(&lease.conn);
             if !is_at_end || self.lease.as_ref().is_some_and(is_behind) {
                 // RFC 9112 6.3 lets a client ignore them. A cache had better
                 // not: who can't count may have sent half of an object.

@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use skep_serve::Worker;
-use skep_upstream::{Lease, Pool, PoolLimits};
+use skep_upstream::{Pool, PoolLimits, PooledConn};
 
-use crate::avoid::Standing;
+use crate::avoid::OriginHealth;
 use crate::counters::OriginCounters;
 use crate::error::{Fault, OriginError};
 use crate::limits::OriginLimits;
@@ -27,7 +27,7 @@ pub struct Origins {
     /// In the order of preference; at least one.
     origins: Vec<Origin>,
     /// One for each origin.
-    standings: RefCell<Vec<Standing>>,
+    standings: RefCell<Vec<OriginHealth>>,
 }
 
 struct Origin {
@@ -62,7 +62,7 @@ impl Origins {
             pool: Pool::new(worker, pool),
             limits,
             counters: Arc::default(),
-            standings: RefCell::new(vec![Standing::default(); urls.len()]),
+            standings: RefCell::new(vec![OriginHealth::default(); urls.len()]),
             origins: urls.into_iter().map(origin).collect(),
         })
     }
@@ -103,7 +103,7 @@ impl Origins {
         self.counters.count_body(bytes);
     }
 
-    pub(crate) fn give_back(&self, lease: Lease) {
+    pub(crate) fn give_back(&self, lease: PooledConn) {
         lease.give_back(&self.pool);
     }
 }

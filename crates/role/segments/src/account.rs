@@ -11,14 +11,14 @@ use crate::limits::{ALLOCATOR_PART, HEADS_KIND_PART, HEADS_PART};
 
 /// Memory of the heads of one kind: of files, of origins, of other nodes.
 #[derive(Debug)]
-pub struct Account {
+pub struct HeadAccount {
     ledger: Arc<Ledger>,
     own_bytes: AtomicU64,
     /// Of heads of all kinds.
     all_bytes_max: u64,
 }
 
-impl Account {
+impl HeadAccount {
     /// Nothing yet, in a store of `capacity_bytes`.
     pub fn new(ledger: &Arc<Ledger>, capacity_bytes: u64) -> Arc<Self> {
         let all_bytes_max = capacity_bytes / HEADS_PART;
@@ -55,7 +55,7 @@ impl Account {
 /// Memory that something takes.
 #[derive(Debug)]
 pub struct Charge {
-    account: Arc<Account>,
+    account: Arc<HeadAccount>,
     bytes: u64,
 }
 
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn one_kind_takes_what_is_free_and_leaves_others_their_part() {
         let ledger = Arc::<Ledger>::default();
-        let [files, origins] = [(); 2].map(|()| Account::new(&ledger, 64_000));
+        let [files, origins] = [(); 2].map(|()| HeadAccount::new(&ledger, 64_000));
         let mut held: Vec<_> = (0..16).map(|_| files.charge(1_000)).collect();
         assert!(files.is_full() && !origins.is_full(), "a quarter, with what allocating costs");
         held.extend((0..3).map(|_| origins.charge(1_000)));

@@ -132,13 +132,13 @@ impl Drop for Region {
 
 /// A segment's place in a region.
 #[derive(Debug)]
-pub struct Place {
+pub struct Extent {
     region: Arc<Region>,
     offset: u32,
     bytes: u32,
 }
 
-impl Place {
+impl Extent {
     /// The region.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
@@ -161,7 +161,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Extent {
     fn drop(&mut self) {
         self.region.live_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         self.region.ledger.segment_bytes.fetch_sub(u64::from(self.bytes), Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Arena {
 
     /// A place for `bytes` bytes of the segment `key`. `None`: no memory file
     /// can be had; the heap will do.
-    pub(crate) fn place(&mut self, key: SegmentName, bytes: u32) -> Option<Place> {
+    pub(crate) fn place(&mut self, key: SegmentName, bytes: u32) -> Option<Extent> {
         if bytes > REGION_SHARE_MAX {
             // Fills a region, or would waste too much of a shared one.
             return self.open(bytes).map(|region| settle(region, 0, bytes, key));
@@ -227,9 +227,9 @@ impl Arena {
     }
 }
 
-fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: SegmentName) -> Place {
+fn settle(region: Arc<Region>, offset: u32, bytes: u32, key: SegmentName) -> Extent {
     region.live_bytes.fetch_add(bytes, Ordering::Relaxed);
     region.ledger.segment_bytes.fetch_add(u64::from(bytes), Ordering::Relaxed);
     region.keys.lock().unwrap_or_else(PoisonError::into_inner).push(key);
-    Place { region, offset, bytes }
+    Extent { region, offset, bytes }
 }

@@ -112,7 +112,7 @@ impl Leaving {
 mod tests {
     use super::*;
     use crate::segment::Home;
-    use crate::store::Store;
+    use crate::store::SegmentStore;
     use skep_wire::cache::ReplicaStatus;
 
     fn segment(bytes: u32) -> Arc<Segment> {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_is_forgotten_is_neither_found_nor_offered() {
-        let store = Store::new(1000, usize::MAX, true);
+        let store = SegmentStore::new(1000, usize::MAX, true);
         store.set_replica_statuses(&[], &[], true);
         let names: Vec<_> = (0..20).map(|it| SegmentName([it; 16])).collect();
         for &name in &names {

@@ -28,12 +28,12 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use account::{Account, Charge, allocated};
+pub use account::{Charge, HeadAccount, allocated};
 pub use arena::Ledger;
 pub use buffer::Buffer;
 pub use fetch_error::{DiskError, FetchError};
 pub use fills::{Filling, Fills};
 pub use leaving::Offered;
 pub use pins::{Pin, Pins};
-pub use segment::{FillSource, Home, Segment};
-pub use store::{Acquired, Filler, Store, StoreStats, Wanted};
+pub use segment::{Home, PeerFillSource, Segment};
+pub use store::{Acquired, Filler, SegmentStore, StoreStats, Wanted};

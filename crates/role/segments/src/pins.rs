@@ -21,13 +21,13 @@ pub struct Pins {
 /// A segment that is being sent to a client.
 #[derive(Debug)]
 pub struct Pin {
-    _share: Share,
+    _share: PinnedBytes,
     segment: Arc<Segment>,
 }
 
 /// Bytes that are held for a client.
 #[derive(Debug)]
-pub struct Share {
+pub struct PinnedBytes {
     pins: Arc<Pins>,
     address: IpAddr,
     bytes: u64,
@@ -51,7 +51,7 @@ impl Pins {
     }
 
     /// Counts bytes that are no segment's in the same way.
-    pub fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<Share> {
+    pub fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<PinnedBytes> {
         let mut by_address = self.lock();
         let before = by_address.get(&address).copied().unwrap_or(0);
         // One of any size: else it would be refused for ever.
@@ -59,7 +59,7 @@ impl Pins {
             return None;
         }
         by_address.insert(address, before + bytes);
-        Some(Share { pins: Arc::clone(self), address, bytes })
+        Some(PinnedBytes { pins: Arc::clone(self), address, bytes })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<IpAddr, u64>> {
@@ -74,7 +74,7 @@ impl Pin {
     }
 }
 
-impl Drop for Share {
+impl Drop for PinnedBytes {
     fn drop(&mut self) {
         let mut by_address = self.pins.lock();
         if let Some(held) = by_address.get_mut(&self.address) {

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use skep_cache::{Entry, FREQUENCY_MAX, PROMOTION_HITS};
+use skep_cache::{CacheEntry, FREQUENCY_MAX, PROMOTION_HITS};
 use skep_directory::limits::CHANCES;
 use skep_peer::stream::Chunk;
 use skep_serve::{FilePart, SharedBytes, SharedSlice};
@@ -24,7 +24,7 @@ use skep_wire::cache::link::MemberId;
 use skep_wire::seal::PeerId;
 
 use crate::account::allocated;
-use crate::arena::{Ledger, Place};
+use crate::arena::{Extent, Ledger};
 use crate::fetch_error::FetchError;
 use crate::limits::{CHUNK_BYTES, SEGMENT_COST_BYTES};
 
@@ -34,11 +34,11 @@ pub enum Home {
     /// On the heap, counted in the ledger.
     Heap(Arc<Ledger>),
     /// In a region.
-    Place(Place),
+    Place(Extent),
 }
 
 /// The source of the next bytes of a growing segment.
-pub type FillSource = skep_directory::FillSource<PeerId>;
+pub type PeerFillSource = skep_directory::FillSource<PeerId>;
 
 /// What a waker is told apart by: its data and its functions. Thousands of readers
 /// may wait for one segment, each for every chunk.
@@ -47,7 +47,7 @@ type WakerId = (usize, usize);
 #[derive(Debug)]
 enum Content {
     Heap { chunks: Box<[OnceLock<Box<[u8]>>]>, ledger: Arc<Ledger> },
-    Place(Place),
+    Place(Extent),
 }
 
 const STATUS_SOLE: u32 = u32::MAX;
@@ -67,7 +67,7 @@ pub struct Segment {
     waiters: Mutex<HashMap<WakerId, Waker>>,
     /// Of each chunk; empty if nobody else reads from here.
     checksums: Box<[AtomicU32]>,
-    fill_source: Mutex<FillSource>,
+    fill_source: Mutex<PeerFillSource>,
     /// Whether bytes came from another node's memory.
     is_from_peer: AtomicBool,
     /// Whether it begins an object that has more.
@@ -144,9 +144,9 @@ impl Segment {
     }
 
     /// Says what the source of the next bytes is.
-    pub fn set_fill_source(&self, fill_source: FillSource) {
+    pub fn set_fill_source(&self, fill_source: PeerFillSource) {
         *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner) = fill_source;
-        if matches!(fill_source, FillSource::Peer { .. }) {
+        if matches!(fill_source, PeerFillSource::Peer { .. }) {
             self.is_from_peer.store(true, Ordering::Relaxed);
         }
     }
@@ -168,12 +168,12 @@ impl Segment {
 
     /// Whether its last bytes came from another node that keeps them.
     pub fn is_copy(&self) -> bool {
-        self.fill_source() != FillSource::Local
+        self.fill_source() != PeerFillSource::Local
     }
 
     /// Whether it is complete, or waits for nobody but this node.
     pub fn grows_from_here(&self) -> bool {
-        self.is_complete() || self.fill_source() == FillSource::Local
+        self.is_complete() || self.fill_source() == PeerFillSource::Local
     }
 
     /// The status of this replica among those of other nodes.
@@ -219,7 +219,7 @@ impl Segment {
         self.is_complete() || self.fill_source().may_serve(&peer)
     }
 
-    fn fill_source(&self) -> FillSource {
+    fn fill_source(&self) -> PeerFillSource {
         *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -274,7 +274,7 @@ impl Segment {
     }
 
     /// The segment's place, if it is in a region.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&Extent> {
         match &self.content {
             Content::Heap { .. } => None,
             Content::Place(place) => Some(place),
@@ -403,7 +403,7 @@ fn locate(offset: u32) -> (u32, u32) {
     (offset / CHUNK_BYTES as u32, offset % CHUNK_BYTES as u32)
 }
 
-impl Entry for Segment {
+impl CacheEntry for Segment {
     fn bytes(&self) -> u64 {
         match &self.content {
             Content::Heap { .. } => self.own_bytes(),

@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use skep_cache::{Entry, S3Fifo};
+use skep_cache::{CacheEntry, S3Fifo};
 use skep_directory::Changes;
 use skep_directory::keep::Room;
 use skep_wire::cache::{Held, ReplicaStatus, SegmentName, ToCoordinator};
 use skep_wire::limits::TAIL_MAX;
 
-use crate::account::Account;
+use crate::account::HeadAccount;
 use crate::arena::{Arena, Ledger};
 use crate::fetch_error::FetchError;
 use crate::fills::Fills;
@@ -39,7 +39,7 @@ use crate::limits::{
 use crate::segment::{Home, Segment};
 use clean::Cleaner;
 
-/// What [`Store::acquire`] found.
+/// What [`SegmentStore::acquire`] found.
 pub enum Acquired {
     /// All of it is in memory.
     Ready(Arc<Segment>),
@@ -84,7 +84,7 @@ pub struct StoreStats {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Store {
+pub struct SegmentStore {
     inner: Mutex<Inner>,
     ledger: Arc<Ledger>,
     capacity_bytes: u64,
@@ -111,7 +111,7 @@ struct Inner {
     changes: Option<Changes>,
 }
 
-impl Store {
+impl SegmentStore {
     /// An empty store that takes at most `capacity_bytes` of memory and keeps at most
     /// `entries_max` segments, but for what replies pin. `is_shared`: other nodes read
     /// from it, and coordinators are told what it holds.
@@ -150,8 +150,8 @@ impl Store {
     }
 
     /// A book for heads of one kind.
-    pub fn account(&self) -> Arc<Account> {
-        Account::new(&self.ledger, self.capacity_bytes)
+    pub fn account(&self) -> Arc<HeadAccount> {
+        HeadAccount::new(&self.ledger, self.capacity_bytes)
     }
 
     /// Has segments leave room for what is taken beside them. Whoever takes it says so
@@ -199,7 +199,7 @@ impl Store {
         Acquired::Fill(Filler { store: Arc::clone(self), key, segment, fits })
     }
 
-    /// Whether [`Store::acquire`] would find a segment, or join its fill.
+    /// Whether [`SegmentStore::acquire`] would find a segment, or join its fill.
     pub fn has(&self, name: &SegmentName) -> bool {
         self.lock().knows(name)
     }
@@ -220,7 +220,7 @@ impl Store {
     }
 
     /// Memory for a segment that another node passes on, which nobody else reads
-    /// or waits for before [`Store::take_in`]: it may never be whole. `None`: it is
+    /// or waits for before [`SegmentStore::take_in`]: it may never be whole. `None`: it is
     /// here, or on its way.
     pub fn room_for(&self, wanted: Wanted) -> Option<Arc<Segment>> {
         let mut inner = self.lock();
@@ -314,7 +314,7 @@ impl Store {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
     }
 
-    /// Waits a little until [`Store::may_fill_beside`]; tells whether.
+    /// Waits a little until [`SegmentStore::may_fill_beside`]; tells whether.
     pub async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
         for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
             if self.may_fill_beside(fills) {
@@ -376,14 +376,14 @@ impl Store {
         }
     }
 
-    /// Whether [`Store::next_leaving`] has something; true for one caller only,
+    /// Whether [`SegmentStore::next_leaving`] has something; true for one caller only,
     /// until there is no more.
     pub fn wants_offering(&self) -> bool {
         self.lock().leaving.wants_offering()
     }
 
     /// The next sole or primary replica to be offered to another node. Until
-    /// [`Store::left`] it can be read.
+    /// [`SegmentStore::left`] it can be read.
     pub fn next_leaving(&self) -> Option<Offered> {
         self.lock().leaving.next()
     }
@@ -536,7 +536,7 @@ impl Inner {
 /// failed: readers are told, and the next one may try.
 #[derive(Debug)]
 pub struct Filler {
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
     key: SegmentName,
     segment: Arc<Segment>,
     fits: bool,
@@ -554,7 +554,7 @@ impl Filler {
     }
 
     /// The store that it is in.
-    pub fn store(&self) -> &Arc<Store> {
+    pub fn store(&self) -> &Arc<SegmentStore> {
         &self.store
     }
 

@@ -1,7 +1,7 @@
 //! Purges, from the management API to the coordinator of this process, which
 //! tells all nodes; or to the one node that there is.
 
-use skep_config::{Config, Site};
+use skep_config::{Config, SiteConfig};
 use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
 use skep_directory::{PurgeFate, PurgeOrder, PurgeReport};
 use skep_dispatcher::{Coordination, parse_purge};
@@ -66,7 +66,7 @@ fn parse(config: &Config, texts: &[String]) -> Result<Vec<PurgeWhat>, ControlErr
 }
 
 /// Whether a site may answer for a host name, which is in lower case.
-fn answers_for(site: &Site, host: &str) -> bool {
+fn answers_for(site: &SiteConfig, host: &str) -> bool {
     let is_it = |own: &String| {
         let own = own.to_ascii_lowercase();
         match own.strip_prefix('*') {

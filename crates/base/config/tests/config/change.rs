@@ -2,23 +2,25 @@
 
 use std::path::Path;
 
-use skep_config::{Config, Dispatcher, Node, Service, Site, changes_needing_restart};
+use skep_config::{
+    Config, DispatcherConfig, NodeConfig, ServiceConfig, SiteConfig, changes_needing_restart,
+};
 
 fn built() -> Config {
-    let node = |name: &str, port| Node {
+    let node = |name: &str, port| NodeConfig {
         name: name.into(),
         address: ([127, 0, 0, 1], port).into(),
-        ..Node::default()
+        ..NodeConfig::default()
     };
     Config {
-        dispatchers: vec![Dispatcher { name: "gate".into(), ..Dispatcher::default() }],
+        dispatchers: vec![DispatcherConfig { name: "gate".into(), ..DispatcherConfig::default() }],
         nodes: vec![node("one", 8001), node("two", 8002)],
-        services: vec![Service {
+        services: vec![ServiceConfig {
             name: "web".into(),
             listen: vec![([127, 0, 0, 1], 8000).into()],
-            ..Service::default()
+            ..ServiceConfig::default()
         }],
-        sites: vec![Site { root: Some("/srv".into()), ..Site::default() }],
+        sites: vec![SiteConfig { root: Some("/srv".into()), ..SiteConfig::default() }],
         ..Config::default()
     }
 }
@@ -87,7 +89,7 @@ fn other_changes_are_named_once() {
     new.nodes[0].address = ([127, 0, 0, 1], 9002).into();
     new.nodes[1].address = ([127, 0, 0, 1], 9001).into();
     new.services[0].listen = vec![([127, 0, 0, 1], 80).into()];
-    new.services.push(Service { name: "more".into(), ..Service::default() });
+    new.services.push(ServiceConfig { name: "more".into(), ..ServiceConfig::default() });
     let changes = ["machine.threads", "node.address", "service", "service.listen"];
     assert_eq!(changes_needing_restart(&old, &new), changes);
     assert_eq!(changes_needing_restart(&new, &old), changes);

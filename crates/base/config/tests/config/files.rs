@@ -1,6 +1,6 @@
 //! Files of the repo that must agree with the settings table.
 
-use skep_config::{AccessLog, Config, Dispatch, reference_markdown, settings_help};
+use skep_config::{AccessLogTarget, Config, DispatchMode, reference_markdown, settings_help};
 
 const EXAMPLE: &str = include_str!("../../../../../examples/skep.toml");
 const REFERENCE: &str = include_str!("../../../../../docs/config.md");
@@ -24,9 +24,9 @@ fn help_fits_a_terminal_and_names_every_setting() {
 fn the_example_means_what_it_says() {
     let config = Config::parse("examples/skep.toml", EXAMPLE).unwrap();
     let [web, downloads] = config.services.as_slice() else { panic!("two services") };
-    assert_eq!((web.dispatch, web.listen.len()), (Dispatch::Proxy, 2));
+    assert_eq!((web.dispatch, web.listen.len()), (DispatchMode::Proxy, 2));
     assert_eq!((web.health.timeout_ms, web.health.slow_start_ms), (250, 10_000));
-    assert_eq!((downloads.dispatch, downloads.redirect_status), (Dispatch::Redirect, 302));
+    assert_eq!((downloads.dispatch, downloads.redirect_status), (DispatchMode::Redirect, 302));
     let behind = |service| config.nodes_of(service).map(|(i, _)| i).collect::<Vec<_>>();
     assert_eq!((behind(web), behind(downloads)), (vec![0, 1, 2], vec![0, 2]));
     assert_eq!(config.nodes[0].client_authority(), "10.0.0.11:8080");
@@ -34,7 +34,7 @@ fn the_example_means_what_it_says() {
     assert_eq!(config.sites[0].redirects.len(), 2);
     assert_eq!(config.sites[0].error_pages[&404], "/404.html");
     assert_eq!(config.cache.size_bytes_max, 2 << 30);
-    assert_eq!(config.log.access, AccessLog::File("/var/log/skep/access.log".into()));
+    assert_eq!(config.log.access, AccessLogTarget::File("/var/log/skep/access.log".into()));
     assert_eq!(config.socket_of("gate"), std::path::Path::new("/var/lib/skep/gate.sock"));
 }
 

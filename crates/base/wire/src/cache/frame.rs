@@ -99,21 +99,21 @@ impl FrameHead {
 
 /// Takes a stream in pieces of any length and gives its frames.
 #[derive(Debug)]
-pub struct Frames {
+pub struct FrameDecoder {
     bytes_max: u32,
     buffer: Vec<u8>,
     /// Bytes at the buffer's start that were given out.
     done: usize,
 }
 
-impl Frames {
+impl FrameDecoder {
     /// A stream of frames with payloads of at most `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         let bytes_max = u32::try_from(bytes_max).unwrap_or(u32::MAX);
         Self { bytes_max, buffer: Vec::new(), done: 0 }
     }
 
-    /// Adds what came. To be followed by [`Frames::next_payload`] until there is
+    /// Adds what came. To be followed by [`FrameDecoder::next_payload`] until there is
     /// none: then at most one frame is ever kept.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.done);

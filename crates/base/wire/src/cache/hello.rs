@@ -117,7 +117,7 @@ pub struct Handshake {
     side: Side,
     purpose: Purpose,
     nonce: Nonce,
-    state: State,
+    state: HandshakeState,
     other: Option<(Nonce, Name)>,
     output: Vec<u8>,
 }
@@ -130,7 +130,7 @@ enum Side {
 
 /// What is wanted next.
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum HandshakeState {
     Version,
     Introduction,
     Proof,
@@ -201,7 +201,8 @@ impl HelloError {
 impl Handshake {
     /// The side that connected, to the machine `to` if it matters which.
     pub fn client(identity: &Identity, purpose: Purpose, to: Option<Name>, nonce: Nonce) -> Self {
-        let mut client = Self::new(identity, Side::Client { to }, purpose, nonce, State::Verdict);
+        let mut client =
+            Self::new(identity, Side::Client { to }, purpose, nonce, HandshakeState::Verdict);
         client.output.extend([VERSION, purpose as u8]);
         client.output.extend(identity.cluster.to_le_bytes());
         client.output.extend(nonce);
@@ -211,7 +212,7 @@ impl Handshake {
 
     /// The side that was connected to, and serves `purpose`.
     pub fn server(identity: &Identity, purpose: Purpose, nonce: Nonce) -> Self {
-        Self::new(identity, Side::Server, purpose, nonce, State::Version)
+        Self::new(identity, Side::Server, purpose, nonce, HandshakeState::Version)
     }
 
     /// What is to be sent now; also after an error.
@@ -223,12 +224,12 @@ impl Handshake {
     /// proved who it is.
     pub fn wants(&self) -> usize {
         match self.state {
-            State::Version => 1,
-            State::Introduction => INTRODUCTION_BYTES,
-            State::Proof => PROOF_BYTES,
-            State::Verdict | State::LastVerdict => VERDICT_BYTES,
-            State::Challenge => CHALLENGE_BYTES,
-            State::Nothing => 0,
+            HandshakeState::Version => 1,
+            HandshakeState::Introduction => INTRODUCTION_BYTES,
+            HandshakeState::Proof => PROOF_BYTES,
+            HandshakeState::Verdict | HandshakeState::LastVerdict => VERDICT_BYTES,
+            HandshakeState::Challenge => CHALLENGE_BYTES,
+            HandshakeState::Nothing => 0,
         }
     }
 
@@ -242,13 +243,13 @@ impl Handshake {
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), HelloError> {
         assert_eq!(bytes.len(), self.wants(), "as many bytes as are wanted");
         let next = match self.state {
-            State::Version => self.take_version(bytes),
-            State::Introduction => self.take_introduction(bytes),
-            State::Proof => self.take_proof(bytes),
-            State::Verdict => take_verdict(bytes, State::Challenge),
-            State::Challenge => self.take_challenge(bytes),
-            State::LastVerdict => take_verdict(bytes, State::Nothing),
-            State::Nothing => Ok(State::Nothing),
+            HandshakeState::Version => self.take_version(bytes),
+            HandshakeState::Introduction => self.take_introduction(bytes),
+            HandshakeState::Proof => self.take_proof(bytes),
+            HandshakeState::Verdict => take_verdict(bytes, HandshakeState::Challenge),
+            HandshakeState::Challenge => self.take_challenge(bytes),
+            HandshakeState::LastVerdict => take_verdict(bytes, HandshakeState::Nothing),
+            HandshakeState::Nothing => Ok(HandshakeState::Nothing),
         };
         self.state = next.inspect_err(|error| {
             if let (HelloError::Here(reason), Side::Server) = (error, &self.side) {
@@ -261,7 +262,7 @@ impl Handshake {
     /// Who the other is, once nothing is wanted.
     pub fn other(&self) -> Option<&Name> {
         let (_, name) = self.other.as_ref()?;
-        matches!(self.state, State::Nothing).then_some(name)
+        matches!(self.state, HandshakeState::Nothing).then_some(name)
     }
 
     /// A server's last word if all is well.
@@ -274,17 +275,23 @@ impl Handshake {
         [VERSION, reason as u8]
     }
 
-    fn new(identity: &Identity, side: Side, purpose: Purpose, nonce: Nonce, state: State) -> Self {
+    fn new(
+        identity: &Identity,
+        side: Side,
+        purpose: Purpose,
+        nonce: Nonce,
+        state: HandshakeState,
+    ) -> Self {
         let (identity, output) = (identity.clone(), Vec::new());
         Self { identity, side, purpose, nonce, state, other: None, output }
     }
 
-    fn take_version(&self, bytes: &[u8]) -> Result<State, HelloError> {
+    fn take_version(&self, bytes: &[u8]) -> Result<HandshakeState, HelloError> {
         here(bytes == [VERSION], Reason::Version)?;
-        Ok(State::Introduction)
+        Ok(HandshakeState::Introduction)
     }
 
-    fn take_introduction(&mut self, bytes: &[u8]) -> Result<State, HelloError> {
+    fn take_introduction(&mut self, bytes: &[u8]) -> Result<HandshakeState, HelloError> {
         let (purpose, rest) = split::<1>(bytes)?;
         let (cluster, rest) = split::<8>(rest)?;
         let (nonce, name) = split::<NONCE_BYTES>(rest)?;
@@ -296,16 +303,16 @@ impl Handshake {
         self.output.extend(self.nonce);
         self.output.extend(name_field(&self.identity.name));
         self.output.extend_from_slice(&proof);
-        Ok(State::Proof)
+        Ok(HandshakeState::Proof)
     }
 
-    fn take_proof(&self, bytes: &[u8]) -> Result<State, HelloError> {
+    fn take_proof(&self, bytes: &[u8]) -> Result<HandshakeState, HelloError> {
         let client = Side::Client { to: None };
         here(self.proof(&client).verify_slice(bytes).is_ok(), Reason::Proof)?;
-        Ok(State::Nothing)
+        Ok(HandshakeState::Nothing)
     }
 
-    fn take_challenge(&mut self, bytes: &[u8]) -> Result<State, HelloError> {
+    fn take_challenge(&mut self, bytes: &[u8]) -> Result<HandshakeState, HelloError> {
         let (nonce, rest) = split::<NONCE_BYTES>(bytes)?;
         let (name, proof) = split::<NAME_FIELD_BYTES>(rest)?;
         let name = read_name(name)?;
@@ -317,7 +324,7 @@ impl Handshake {
         }
         let proof = self.proof(&self.side).finalize().into_bytes();
         self.output.extend_from_slice(&proof);
-        Ok(State::LastVerdict)
+        Ok(HandshakeState::LastVerdict)
     }
 
     /// What `prover` has to show, as soon as the other has introduced itself.
@@ -339,7 +346,7 @@ impl Handshake {
     }
 }
 
-fn take_verdict(bytes: &[u8], next: State) -> Result<State, HelloError> {
+fn take_verdict(bytes: &[u8], next: HandshakeState) -> Result<HandshakeState, HelloError> {
     let (&[version, verdict], _) = split::<VERDICT_BYTES>(bytes)?;
     here(version == VERSION, Reason::Version)?;
     if verdict == FINE {

@@ -114,12 +114,12 @@ pub enum ToNode {
         /// Of its term.
         epoch: u64,
         /// All nodes that are linked, at most [`MEMBERS_MAX`].
-        members: Vec<Member>,
+        members: Vec<CacheMember>,
     },
     Answer {
         /// To which question.
         ask: u64,
-        answer: Answer,
+        answer: CoordinatorAnswer,
     },
     /// The status of the node's replica of each segment of a tail, in its order.
     Tail {
@@ -168,7 +168,7 @@ impl ReplicaStatus {
 
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct CacheMember {
     pub id: MemberId,
     pub name: Name,
     /// Where it serves other nodes.
@@ -177,7 +177,7 @@ pub struct Member {
 
 /// Where a segment is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum CoordinatorAnswer {
     /// These hold it; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
     Have { holders: Vec<MemberId> },
     /// This node fills it; stream from it.
@@ -240,12 +240,14 @@ impl ToNode {
                 members.len() <= MEMBERS_MAX && members.iter().all(|member| is_member(member.id))
             }
             Self::Answer { answer, .. } => match answer {
-                Answer::Have { holders } => {
+                CoordinatorAnswer::Have { holders } => {
                     (1..=HOLDERS_TOLD_MAX).contains(&holders.len())
                         && holders.iter().copied().all(is_member)
                 }
-                Answer::Busy { leader, .. } => is_member(*leader),
-                Answer::Grant { .. } | Answer::Later | Answer::Refused => true,
+                CoordinatorAnswer::Busy { leader, .. } => is_member(*leader),
+                CoordinatorAnswer::Grant { .. }
+                | CoordinatorAnswer::Later
+                | CoordinatorAnswer::Refused => true,
             },
             Self::Tail { names, replica_statuses, roomiest } => {
                 names.len() <= TAIL_MAX
@@ -285,9 +287,9 @@ mod tests {
         assert!(ask.encode().len() <= 24, "{} bytes", ask.encode().len());
         let many = ToCoordinator::Tail { names: vec![name; TAIL_MAX + 1] };
         assert_eq!(ToCoordinator::decode(&many.encode()), Err(NotAMessage));
-        let nobody = ToNode::Answer { ask: 1, answer: Answer::Have { holders: vec![] } };
+        let nobody = ToNode::Answer { ask: 1, answer: CoordinatorAnswer::Have { holders: vec![] } };
         assert_eq!(ToNode::decode(&nobody.encode()), Err(NotAMessage));
-        let stranger = Answer::Busy { leader: MEMBERS_MAX as u16 };
+        let stranger = CoordinatorAnswer::Busy { leader: MEMBERS_MAX as u16 };
         let stranger = ToNode::Answer { ask: 1, answer: stranger };
         assert_eq!(ToNode::decode(&stranger.encode()), Err(NotAMessage));
         for cut in 0..ask.encode().len() {

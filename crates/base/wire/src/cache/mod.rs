@@ -20,9 +20,11 @@ pub mod part;
 pub mod peer;
 pub mod purge;
 
-pub use frame::{FrameError, FrameHead, Frames};
+pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
-pub use link::{Answer, Held, LeaseId, Member, ReplicaStatus, ToCoordinator, ToNode};
+pub use link::{
+    CacheMember, CoordinatorAnswer, Held, LeaseId, ReplicaStatus, ToCoordinator, ToNode,
+};
 pub use name::{ObjectName, SegmentName};
-pub use peer::{Origin, PeerReply, PeerRequest, Refusal};
+pub use peer::{OriginRef, PeerRefusal, PeerReply, PeerRequest};
 pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};

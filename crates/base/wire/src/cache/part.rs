@@ -19,7 +19,7 @@ const VERSION_BYTES: usize = 1 + 16 + 8;
 
 /// Which version of a file: its modification time and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version {
+pub struct FileVersion {
     /// Last modification, in nanoseconds since 1970.
     pub mtime_ns: i128,
     /// Size, in bytes; of what another node said at most [`OBJECT_BYTES_MAX`].
@@ -30,14 +30,14 @@ pub struct Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versions {
     /// The file itself.
-    pub plain: Version,
+    pub plain: FileVersion,
     /// br, zstd, gzip.
-    pub encoded: [Option<Version>; 3],
+    pub encoded: [Option<FileVersion>; 3],
 }
 
 /// What a node has at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum FileHead {
     File(Versions),
     /// A folder, asked for without its slash.
     Folder,
@@ -45,7 +45,7 @@ pub enum Head {
     Forbidden,
 }
 
-impl Head {
+impl FileHead {
     /// As it goes to another node.
     pub fn to_bytes(self) -> Vec<u8> {
         let Self::File(Versions { plain, encoded }) = self else {
@@ -53,8 +53,8 @@ impl Head {
         };
         let mut bytes = vec![FILE];
         for version in std::iter::once(Some(plain)).chain(encoded) {
-            let Version { mtime_ns, bytes: len } =
-                version.unwrap_or(Version { mtime_ns: 0, bytes: 0 });
+            let FileVersion { mtime_ns, bytes: len } =
+                version.unwrap_or(FileVersion { mtime_ns: 0, bytes: 0 });
             bytes.push(u8::from(version.is_some()));
             bytes.extend(mtime_ns.to_le_bytes());
             bytes.extend(len.to_le_bytes());
@@ -78,11 +78,11 @@ impl Head {
     }
 }
 
-fn read_version(bytes: &[u8]) -> Option<Option<Version>> {
+fn read_version(bytes: &[u8]) -> Option<Option<FileVersion>> {
     let (is_there, rest) = bytes.split_first()?;
     let (mtime_ns, rest) = rest.split_first_chunk()?;
     let mtime_ns = i128::from_le_bytes(*mtime_ns);
-    let version = Version { mtime_ns, bytes: u64::from_le_bytes(rest.try_into().ok()?) };
+    let version = FileVersion { mtime_ns, bytes: u64::from_le_bytes(rest.try_into().ok()?) };
     match is_there {
         0 => Some(None),
         1 => (version.bytes <= OBJECT_BYTES_MAX).then_some(Some(version)),
@@ -96,18 +96,19 @@ mod tests {
 
     #[test]
     fn heads_come_back_and_garbage_does_not() {
-        let version = |number: u64| Version { mtime_ns: -i128::from(number), bytes: number };
+        let version = |number: u64| FileVersion { mtime_ns: -i128::from(number), bytes: number };
         let encoded = [None, Some(version(2)), None];
-        let file = Head::File(Versions { plain: version(1), encoded });
-        for head in [file, Head::Folder, Head::Forbidden] {
+        let file = FileHead::File(Versions { plain: version(1), encoded });
+        for head in [file, FileHead::Folder, FileHead::Forbidden] {
             let bytes = head.to_bytes();
-            assert_eq!(Head::read(&bytes), Some(head));
-            assert_eq!(Head::read(&[&bytes[..], &[0]].concat()), None);
-            (0..bytes.len()).for_each(|cut| assert_eq!(Head::read(&bytes[..cut]), None, "{cut}"));
+            assert_eq!(FileHead::read(&bytes), Some(head));
+            assert_eq!(FileHead::read(&[&bytes[..], &[0]].concat()), None);
+            (0..bytes.len())
+                .for_each(|cut| assert_eq!(FileHead::read(&bytes[..cut]), None, "{cut}"));
         }
-        assert_eq!(Head::read(&[9]), None);
+        assert_eq!(FileHead::read(&[9]), None);
         let mut without_plain = file.to_bytes();
         without_plain[1] = 0;
-        assert_eq!(Head::read(&without_plain), None);
+        assert_eq!(FileHead::read(&without_plain), None);
     }
 }

@@ -28,7 +28,7 @@ pub enum PeerRequest {
         from: u32,
         /// Where the segment comes from, if the other is to fill it when it
         /// does not have it.
-        origin: Option<Origin>,
+        origin: Option<OriginRef>,
     },
     /// The head of an object, by the name that stands for it.
     Head { name: SegmentName },
@@ -43,7 +43,7 @@ pub enum PeerRequest {
 
 /// Where a segment comes from, in words that all nodes of a config share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
+pub struct OriginRef {
     /// The site's key.
     pub site: u64,
     /// The object's path at its origin.
@@ -76,12 +76,12 @@ pub enum PeerReply {
     /// The offer is taken: the other has fetched it.
     Taken,
     /// No.
-    Refused(Refusal),
+    Refused(PeerRefusal),
 }
 
 /// Why not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Refusal {
+pub enum PeerRefusal {
     /// It does not have that.
     NotThere,
     /// It has too much to send already.
@@ -106,7 +106,7 @@ impl PeerRequest {
         let is_segment = |bytes: u32| bytes > 0 && u64::from(bytes) <= skep_units::SEGMENT_BYTES;
         match self {
             Self::Fetch { bytes, from, origin, .. } => {
-                let fits = |origin: &Origin| {
+                let fits = |origin: &OriginRef| {
                     let start = u64::from(origin.index) * skep_units::SEGMENT_BYTES;
                     origin.path.len() + origin.version.len() <= ORIGIN_BYTES_MAX
                         && origin.object_bytes.checked_sub(start).is_some_and(|left| {
@@ -143,7 +143,7 @@ mod tests {
         let origin = |object_bytes, index| {
             let (path, version) = (b"/a".to_vec(), b"1".to_vec());
             let purged = PurgeStamp::NONE;
-            Some(Origin { site: 1, path, version, purged, object_bytes, index, has_lease: true })
+            Some(OriginRef { site: 1, path, version, purged, object_bytes, index, has_lease: true })
         };
         assert!(PeerRequest::decode(&fetch(10, 0, origin(10, 0))).is_ok());
         assert!(PeerRequest::decode(&fetch(10, 0, origin(11, 0))).is_err());

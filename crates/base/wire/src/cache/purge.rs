@@ -2,7 +2,7 @@
 //!
 //! A purge is told as [`PurgeNews`], and so is all that somebody knows of purges:
 //! whoever learns some joins it to what he knows, in whatever order it comes
-//! (`core/directory`, `Purges`).
+//! (`core/directory`, `PurgeTable`).
 
 use std::fmt;
 

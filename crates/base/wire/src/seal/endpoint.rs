@@ -22,7 +22,7 @@ pub struct Stamp {
 
 /// An authentic datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened<'a> {
+pub enum OpenedDatagram<'a> {
     /// Said to this very incarnation, for the first time: its body counts.
     Live {
         /// Who said it.
@@ -41,7 +41,7 @@ pub enum Opened<'a> {
 
 /// A datagram that is due to a machine since its hello was heard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct HelloReply {
     /// Whom it is for: it goes to the address known for it, not to where the
     /// hello seemed to come from.
     pub to: PeerId,
@@ -68,13 +68,13 @@ pub struct Endpoint {
     cluster: u64,
     own: PeerId,
     incarnation: u64,
-    peers: BTreeMap<PeerId, Peer>,
-    answer: Option<Answer>,
+    peers: BTreeMap<PeerId, PeerState>,
+    answer: Option<HelloReply>,
 }
 
 /// What is known of a machine.
 #[derive(Clone, Copy, Debug, Default)]
-struct Peer {
+struct PeerState {
     /// Of the last datagram to it.
     sequence: u64,
     /// The latest heard of; 0 is none.
@@ -128,7 +128,11 @@ impl Endpoint {
 
     /// Judges a datagram. Whatever comes out, look for [`Endpoint::take_answer`]
     /// afterwards.
-    pub fn open<'a>(&mut self, now: Now, datagram: &'a [u8]) -> Result<Opened<'a>, OpenError> {
+    pub fn open<'a>(
+        &mut self,
+        now: Now,
+        datagram: &'a [u8],
+    ) -> Result<OpenedDatagram<'a>, OpenError> {
         let header = Header::read(datagram)?;
         if header.cluster != self.cluster {
             return Err(OpenError::ForeignCluster);
@@ -141,18 +145,18 @@ impl Endpoint {
         let from = header.sender;
         if header.echo == self.incarnation {
             let stamp = Stamp { incarnation: header.incarnation, sequence: header.sequence };
-            return Ok(Opened::Live { from, stamp, body });
+            return Ok(OpenedDatagram::Live { from, stamp, body });
         }
         if header.echo > self.incarnation {
             // Only what we once were is echoed: our clock went back.
             self.incarnation = header.echo.saturating_add(1);
         }
         self.plan_answer(now, from);
-        Ok(Opened::Hello { from })
+        Ok(OpenedDatagram::Hello { from })
     }
 
     /// The answer that the last datagram calls for.
-    pub fn take_answer(&mut self) -> Option<Answer> {
+    pub fn take_answer(&mut self) -> Option<HelloReply> {
         self.answer.take()
     }
 
@@ -179,7 +183,7 @@ impl Endpoint {
         let is_due = peer.answered_at.is_none_or(|at| now.since_ms(at) >= HELLO_ANSWER_INTERVAL_MS);
         if is_due {
             peer.answered_at = Some(now);
-            self.answer = self.seal(to, &[]).ok().map(|datagram| Answer { to, datagram });
+            self.answer = self.seal(to, &[]).ok().map(|datagram| HelloReply { to, datagram });
         }
     }
 }

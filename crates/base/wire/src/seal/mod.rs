@@ -31,7 +31,7 @@ mod key;
 mod window;
 
 pub use datagram::{BODY_BYTES_MAX, PeerId};
-pub use endpoint::{Answer, BodyTooLong, Endpoint, Opened, Stamp};
+pub use endpoint::{BodyTooLong, Endpoint, HelloReply, OpenedDatagram, Stamp};
 pub use error::OpenError;
 pub use key::{Key, KeyError};
 

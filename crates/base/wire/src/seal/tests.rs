@@ -18,12 +18,12 @@ fn endpoint(name: &str, incarnation: u64) -> Endpoint {
     Endpoint::new(&key(), "hive", name, incarnation)
 }
 
-fn is_live(opened: Result<Opened<'_>, OpenError>) -> bool {
-    matches!(opened, Ok(Opened::Live { .. }))
+fn is_live(opened: Result<OpenedDatagram<'_>, OpenError>) -> bool {
+    matches!(opened, Ok(OpenedDatagram::Live { .. }))
 }
 
-fn is_hello(opened: Result<Opened<'_>, OpenError>) -> bool {
-    matches!(opened, Ok(Opened::Hello { .. }))
+fn is_hello(opened: Result<OpenedDatagram<'_>, OpenError>) -> bool {
+    matches!(opened, Ok(OpenedDatagram::Hello { .. }))
 }
 
 /// Says something until both know each other.
@@ -46,7 +46,7 @@ fn two_machines_meet_with_one_answer_and_then_talk() {
         let datagram = a.seal(b.own(), body).unwrap();
         assert!(datagram.len() <= DATAGRAM_BYTES_MAX);
         let stamp = Stamp { incarnation: 1_000, sequence };
-        let live = Opened::Live { from: a.own(), stamp, body };
+        let live = OpenedDatagram::Live { from: a.own(), stamp, body };
         assert_eq!(b.open(Now(1), &datagram), Ok(live));
         assert_eq!(b.open(Now(1), &datagram), Err(OpenError::Replayed));
     }

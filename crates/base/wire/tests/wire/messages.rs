@@ -13,7 +13,7 @@ use skep_wire::message::{
 use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
 use skep_wire::steer::{
-    Flow, Measure, NODES_MAX, NodeState, Protocol, ROW_NODES, SERVICES_MAX, Service,
+    DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Protocol, ROW_NODES, SERVICES_MAX,
 };
 use skep_wire::table::{Share, Table, TableNode, TableService, TableVersion};
 
@@ -79,7 +79,7 @@ fn table(nodes: u16, services: u16, is_worst: bool) -> Table {
         name: name(&format!("{index:064}")),
         address: "[2001:db8::1]:65535".parse().unwrap(),
         weight: WEIGHT_MAX,
-        state: NodeState::Up,
+        state: ForwardingState::Up,
         is_drained: false,
         mac: [255; 6],
         mtu: 9_000,
@@ -90,7 +90,7 @@ fn table(nodes: u16, services: u16, is_worst: bool) -> Table {
         (0..nodes).map(|index| Share { index, weight }).collect()
     };
     let service = |id: u16| TableService {
-        service: Service {
+        service: DatapathService {
             id,
             address: "[2001:db8::2]:443".parse().unwrap(),
             protocol: Protocol::Tcp,

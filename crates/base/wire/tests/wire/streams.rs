@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, checksum, write_frame};
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{
-    FrameError, FrameHead, Frames, Handshake, HelloError, Identity, Purpose, Reason,
+    FrameDecoder, FrameError, FrameHead, Handshake, HelloError, Identity, Purpose, Reason,
 };
 use skep_wire::limits::PEER_CHUNK_BYTES;
 use skep_wire::message::Name;
@@ -197,7 +197,7 @@ proptest! {
     ) {
         let mut stream = Vec::new();
         payloads.iter().for_each(|payload| write_frame(&mut stream, payload));
-        let (mut frames, mut found) = (Frames::new(300), Vec::new());
+        let (mut frames, mut found) = (FrameDecoder::new(300), Vec::new());
         let mut rest = stream.as_slice();
         for cut in cuts.iter().cycle() {
             let (piece, after) = rest.split_at((*cut).min(rest.len()));
@@ -224,7 +224,7 @@ proptest! {
         write_frame(&mut stream, &payload);
         let place = place % stream.len();
         stream[place] ^= 1_u8 << bit;
-        let mut frames = Frames::new(250);
+        let mut frames = FrameDecoder::new(250);
         frames.push(&stream);
         // A length that grew waits for more; all else is found out now.
         match frames.next_payload() {
@@ -238,7 +238,7 @@ proptest! {
     fn garbage_is_never_kept_beyond_a_frame(
         pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..64), 0..40),
     ) {
-        let mut frames = Frames::new(100);
+        let mut frames = FrameDecoder::new(100);
         for piece in &pieces {
             frames.push(piece);
             loop {
@@ -273,7 +273,7 @@ fn frames_are_what_the_page_says() {
     write_frame(&mut stream, &[0xff; 32]);
     assert_eq!(stream[..8], [32, 0, 0, 0, 0x43, 0xab, 0xa8, 0x62]);
     assert_eq!(FrameHead::of(b"").to_bytes(), PING);
-    let mut frames = Frames::new(31);
+    let mut frames = FrameDecoder::new(31);
     frames.push(&stream[..8]);
     let too_long = Err(FrameError::TooLong { bytes: 32, bytes_max: 31 });
     assert_eq!(frames.next_payload(), too_long);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use skep_units::Rng;
 
 use super::Item;
-use crate::{Entry, S3Fifo};
+use crate::{CacheEntry, S3Fifo};
 
 const OBJECTS: u64 = 10_000;
 const REQUESTS: u64 = 300_000;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::limits::GHOSTS_MIN;
-use crate::{Entry, FREQUENCY_MAX, S3Fifo, TooLarge};
+use crate::{CacheEntry, FREQUENCY_MAX, S3Fifo, TooLarge};
 
 /// A value of a given size.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Item {
     }
 }
 
-impl Entry for Item {
+impl CacheEntry for Item {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -212,7 +212,7 @@ fn ghosts_are_bounded_in_the_bytes_they_stand_for() {
 fn a_value_that_claims_to_be_hot_for_ever_is_evicted_all_the_same() {
     #[derive(Debug)]
     struct Hot;
-    impl Entry for Hot {
+    impl CacheEntry for Hot {
         fn bytes(&self) -> u64 {
             10
         }
@@ -288,7 +288,7 @@ fn a_cache_of_redundant_values_alone_is_bounded_too() {
 #[test]
 fn a_value_that_deserves_it_stays_longer() {
     struct First(AtomicU8);
-    impl Entry for First {
+    impl CacheEntry for First {
         fn bytes(&self) -> u64 {
             10
         }

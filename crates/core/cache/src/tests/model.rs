@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::Item;
 use crate::limits::GHOSTS_MIN;
-use crate::{Entry, S3Fifo};
+use crate::{CacheEntry, S3Fifo};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ModelEntry {

@@ -33,7 +33,7 @@
 //! nobody claims while an active one is known to live; silence counts only while this dispatcher
 //! was listening.
 
-mod output;
+mod action;
 mod peers;
 mod witness_state;
 
@@ -43,14 +43,14 @@ use skep_wire::message::{DispatcherBeat, Hears, Mac, Name, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
-pub use output::{AddressConflict, Cause, Note, Output, Why};
+pub use action::{AddressConflict, FailoverAction, FailoverNote, StepDownReason, TakeoverReason};
 pub use witness_state::WitnessState;
 
 use crate::limits::{
     ADDRESS_CONFLICT_HOLD_MS, ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS,
 };
 use crate::listening::Listening;
-use peers::{Claim, Fitness, Peers};
+use peers::{ClaimRank, Fitness, Peers};
 
 /// Settings of the failover of one dispatcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ pub struct Failover {
     /// Stepped down for the lease, and it is still another's.
     is_restrained: bool,
     beat_at: Now,
-    outputs: Vec<Output>,
+    outputs: Vec<FailoverAction>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ struct Seen {
 impl Failover {
     /// A dispatcher that starts at `now`; `epoch` is the last that was
     /// persisted, or 0. It probes the addresses and listens first.
-    pub fn new(settings: FailoverSettings, now: Now, epoch: u64) -> (Self, Vec<Output>) {
+    pub fn new(settings: FailoverSettings, now: Now, epoch: u64) -> (Self, Vec<FailoverAction>) {
         assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let mut listening = Listening::new(settings.interval_ms);
@@ -160,7 +160,7 @@ impl Failover {
             lease_lost_since: None,
             is_restrained: false,
             beat_at: now,
-            outputs: vec![Output::Probe],
+            outputs: vec![FailoverAction::Probe],
         };
         failover.beat_soon(now);
         let outputs = failover.drain();
@@ -227,7 +227,7 @@ impl Failover {
     }
 
     /// Time went on.
-    pub fn tick(&mut self, now: Now) -> Vec<Output> {
+    pub fn tick(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.expire_conflict(listened);
         match self.state {
@@ -255,7 +255,7 @@ impl Failover {
         beat: &DispatcherBeat,
         from: PeerId,
         stamp: Stamp,
-    ) -> Vec<Output> {
+    ) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         if from == self.own || self.state == State::Stopped {
             return Vec::new();
@@ -265,7 +265,7 @@ impl Failover {
         };
         let is_back = before.is_none_or(|peer| !peer.is_fresh(listened, self.takeover_ms()));
         if is_back {
-            self.log(Note::Heard(beat.name.clone()));
+            self.log(FailoverNote::Heard(beat.name.clone()));
         }
         self.note_epoch(listened, beat.epoch);
         if beat.stage == Stage::Active {
@@ -285,7 +285,12 @@ impl Failover {
     }
 
     /// A node's beat said whom it hears, and which table it has applied.
-    pub fn witness(&mut self, now: Now, hears: Option<Hears>, table: TableVersion) -> Vec<Output> {
+    pub fn witness(
+        &mut self,
+        now: Now,
+        hears: Option<Hears>,
+        table: TableVersion,
+    ) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.note_epoch(listened, table.epoch);
         if let Some(hears) = hears {
@@ -296,7 +301,7 @@ impl Failover {
 
     /// What the store says; `None` if nobody leads there or it does not answer.
     /// May be told again and again.
-    pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<Output> {
+    pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.lease = lease;
         let Some(lease) = lease else {
@@ -311,7 +316,7 @@ impl Failover {
             self.lease_lost_since.get_or_insert(listened);
             if matches!(self.state, State::Active { epoch, .. } if epoch < lease.epoch) {
                 self.is_restrained = true;
-                self.step_down(listened, Why::Lease { epoch: lease.epoch });
+                self.step_down(listened, StepDownReason::Lease { epoch: lease.epoch });
             }
         }
         self.note_epoch(listened, lease.epoch);
@@ -320,7 +325,7 @@ impl Failover {
 
     /// A machine that is not a dispatcher of this cluster holds a virtual
     /// address, or wants to.
-    pub fn conflict(&mut self, now: Now, conflict: AddressConflict) -> Vec<Output> {
+    pub fn conflict(&mut self, now: Now, conflict: AddressConflict) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         let is_ours = conflict.mac == self.settings.mac || self.peers.owns(conflict.mac);
         if is_ours || self.state == State::Stopped {
@@ -336,10 +341,10 @@ impl Failover {
     }
 
     /// The process stops: whoever stands by may take over at once.
-    pub fn stop(&mut self, now: Now) -> Vec<Output> {
+    pub fn stop(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         if matches!(self.state, State::Active { .. }) {
-            self.step_down(listened, Why::Stopping);
+            self.step_down(listened, StepDownReason::Stopping);
         }
         self.state = State::Stopped;
         self.beat_soon(now);
@@ -353,14 +358,14 @@ impl Failover {
         let State::Active { epoch, announce_at } = self.state else {
             return self.follow(listened, seen);
         };
-        let theirs: Claim = (beat.epoch, beat.priority, from);
+        let theirs: ClaimRank = (beat.epoch, beat.priority, from);
         if theirs > (epoch, self.settings.priority, self.own) {
-            self.step_down(listened, Why::Outranked { epoch: beat.epoch });
+            self.step_down(listened, StepDownReason::Outranked { epoch: beat.epoch });
             self.follow(listened, seen);
         } else if announce_at.is_none() {
             // It steps down on our next beat; what it announced is still
             // believed. Once a second is enough while it does not hear us.
-            self.log(Note::Stays { name: beat.name.clone(), epoch: beat.epoch });
+            self.log(FailoverNote::Stays { name: beat.name.clone(), epoch: beat.epoch });
             self.announce(listened);
             self.beat_soon(now);
         }
@@ -372,17 +377,15 @@ impl Failover {
         if let Some(seen) = self.active.filter(is_over) {
             self.let_go = Some((from, seen.epoch));
             self.lose_active(listened);
-            self.log(Note::LetGo(beat.name.clone()));
+            self.log(FailoverNote::LetGo(beat.name.clone()));
         }
     }
 
     fn hearsay(&mut self, listened: Now, hears: Hears) {
         self.note_epoch(listened, hears.epoch);
         let ago_ms = u64::from(hears.ago_ms);
-        let is_over = ago_ms > self.takeover_ms()
-            || self
-                .let_go
-                .is_some_and(|(id, epoch)| id == hears.dispatcher && epoch >= hears.epoch);
+        let has_ended = |(id, epoch): (PeerId, u64)| id == hears.dispatcher && epoch >= hears.epoch;
+        let is_over = ago_ms > self.takeover_ms() || self.let_go.is_some_and(has_ended);
         if hears.dispatcher == self.own || is_over {
             return;
         }
@@ -390,7 +393,7 @@ impl Failover {
         let seen = Seen { id: hears.dispatcher, epoch: hears.epoch, at };
         match self.state {
             State::Active { epoch, .. } if epoch < hears.epoch => {
-                self.step_down(listened, Why::Outranked { epoch: hears.epoch });
+                self.step_down(listened, StepDownReason::Outranked { epoch: hears.epoch });
                 self.follow(listened, seen);
             }
             State::Active { .. } | State::Stopped => {}
@@ -446,12 +449,12 @@ impl Failover {
             let ms = listened.since_ms(seen.at);
             if ms <= takeover_ms {
                 if self.would_preempt(listened, seen) {
-                    self.claim(now, listened, Cause::Priority);
+                    self.claim(now, listened, TakeoverReason::Priority);
                 }
                 return;
             }
             let name = self.peers.get(seen.id).map(|peer| peer.beat.name.clone());
-            self.log(Note::Silent { name, ms });
+            self.log(FailoverNote::Silent { name, ms });
             self.lose_active(listened);
             if self.active.is_some() {
                 return;
@@ -460,7 +463,7 @@ impl Failover {
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
         let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
         if is_turn && self.conflict.is_none() && !self.is_restrained {
-            self.claim(now, listened, Cause::Vacancy);
+            self.claim(now, listened, TakeoverReason::Vacancy);
         }
     }
 
@@ -470,26 +473,24 @@ impl Failover {
             && listened.since_ms(since) > self.settings.lease_patience_ms
         {
             self.is_restrained = true;
-            return self.step_down(listened, Why::Lease { epoch: lease.epoch });
+            return self.step_down(listened, StepDownReason::Lease { epoch: lease.epoch });
         }
         let waited = |since| listened.since_ms(since) > self.takeover_ms();
         if self.outdated_since.is_some_and(waited) {
             // Nobody who is active says so any more: it was a term that ended
             // unheard. Nodes follow its tables unless a later one comes.
-            return self.claim(now, listened, Cause::LaterEpoch);
+            return self.claim(now, listened, TakeoverReason::LaterEpoch);
         }
         if announce_at.is_some_and(|at| listened >= at) {
             self.state = State::Active { epoch, announce_at: None };
-            self.outputs.push(Output::Announce);
+            self.outputs.push(FailoverAction::Announce);
         }
     }
 
     fn would_preempt(&self, listened: Now, seen: Seen) -> bool {
         let State::Standby { since } = self.state else { return false };
-        let outranks = self
-            .peers
-            .get(seen.id)
-            .is_some_and(|peer| peer.is_active() && peer.beat.priority < self.settings.priority);
+        let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
+        let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
         let may = self.settings.preempt && self.conflict.is_none() && !self.is_restrained;
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
         may && outranks
@@ -506,13 +507,13 @@ impl Failover {
         if !matches!(self.state, State::Active { .. } | State::Stopped) && self.active.is_none() {
             // Asks again before it claims.
             self.state = State::Joining { since: listened };
-            self.outputs.push(Output::Probe);
+            self.outputs.push(FailoverAction::Probe);
         }
     }
 
     // --- what follows ---
 
-    fn claim(&mut self, now: Now, listened: Now, cause: Cause) {
+    fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
         let epoch = self.next_epoch();
         self.epoch_seen = epoch;
         self.state = State::Active { epoch, announce_at: None };
@@ -521,11 +522,11 @@ impl Failover {
         if self.lease_lost_since.is_some() {
             self.lease_lost_since = Some(listened);
         }
-        self.outputs.push(Output::PersistEpoch(epoch));
-        self.outputs.push(Output::Claim { epoch });
+        self.outputs.push(FailoverAction::PersistEpoch(epoch));
+        self.outputs.push(FailoverAction::Claim { epoch });
         self.announce(listened);
         self.beat_soon(now);
-        self.log(Note::Claimed { epoch, cause });
+        self.log(FailoverNote::Claimed { epoch, cause });
     }
 
     /// The first epoch after all that were seen whose remainder is our place.
@@ -538,19 +539,19 @@ impl Failover {
     fn announce(&mut self, listened: Now) {
         if let State::Active { announce_at, .. } = &mut self.state {
             *announce_at = Some(listened.plus_ms(ANNOUNCE_AGAIN_MS));
-            self.outputs.push(Output::Announce);
+            self.outputs.push(FailoverAction::Announce);
         }
     }
 
-    fn step_down(&mut self, listened: Now, why: Why) {
+    fn step_down(&mut self, listened: Now, why: StepDownReason) {
         self.state = State::Standby { since: listened };
         self.lose_active(listened);
         self.outdated_since = None;
         self.flows_synced = false;
         // The next beat says so without waiting for its time.
-        self.outputs.push(Output::StepDown { why: why.clone() });
-        self.outputs.push(Output::SendBeat);
-        self.log(Note::SteppedDown(why));
+        self.outputs.push(FailoverAction::StepDown { why: why.clone() });
+        self.outputs.push(FailoverAction::SendBeat);
+        self.log(FailoverNote::SteppedDown(why));
     }
 
     fn defend(&mut self, listened: Now, conflict: AddressConflict) {
@@ -558,7 +559,7 @@ impl Failover {
         if self.defended_at.is_none_or(is_due) {
             self.defended_at = Some(listened);
             self.announce(listened);
-            self.log(Note::InUse { conflict, is_defended: true });
+            self.log(FailoverNote::InUse { conflict, is_defended: true });
         }
     }
 
@@ -567,9 +568,9 @@ impl Failover {
         let is_news = self.conflict.is_none_or(|(known, _)| known != conflict);
         self.conflict = Some((conflict, until));
         if matches!(self.state, State::Active { .. }) {
-            self.step_down(listened, Why::AddressConflict(conflict));
+            self.step_down(listened, StepDownReason::AddressConflict(conflict));
         } else if is_news {
-            self.log(Note::InUse { conflict, is_defended: false });
+            self.log(FailoverNote::InUse { conflict, is_defended: false });
         }
     }
 
@@ -586,14 +587,14 @@ impl Failover {
 
     fn beat_soon(&mut self, now: Now) {
         self.beat_at = now.plus_ms(self.settings.interval_ms);
-        self.outputs.push(Output::SendBeat);
+        self.outputs.push(FailoverAction::SendBeat);
     }
 
-    fn log(&mut self, note: Note) {
-        self.outputs.push(Output::Log(note));
+    fn log(&mut self, note: FailoverNote) {
+        self.outputs.push(FailoverAction::Log(note));
     }
 
-    fn drain(&mut self) -> Vec<Output> {
+    fn drain(&mut self) -> Vec<FailoverAction> {
         std::mem::take(&mut self.outputs)
     }
 }

@@ -8,14 +8,14 @@ use skep_wire::message::{DispatcherBeat, Mac, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
 /// How good a claim to being active is: the greatest wins.
-pub(super) type Claim = (u64, u32, PeerId);
+pub(super) type ClaimRank = (u64, u32, PeerId);
 
 /// How fit a dispatcher is to take over: it has the flows, then its priority.
 pub(super) type Fitness = (bool, u32, PeerId);
 
 /// Another dispatcher.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(super) struct PeerDispatcher {
     pub(super) beat: DispatcherBeat,
     stamp: Stamp,
     /// In time spent listening.
@@ -26,7 +26,7 @@ pub(super) struct Peer {
 
 /// All that were ever heard, at most [`DISPATCHERS_MAX`].
 #[derive(Clone, Debug, Default)]
-pub(super) struct Peers(BTreeMap<PeerId, Peer>);
+pub(super) struct Peers(BTreeMap<PeerId, PeerDispatcher>);
 
 impl Peers {
     /// Keeps the beat; what was said before it, or `None` if the beat is older
@@ -37,17 +37,18 @@ impl Peers {
         beat: &DispatcherBeat,
         from: PeerId,
         stamp: Stamp,
-    ) -> Option<Option<Peer>> {
+    ) -> Option<Option<PeerDispatcher>> {
         let is_old = self.0.get(&from).is_some_and(|peer| stamp <= peer.stamp);
         let is_crowded = self.0.len() >= DISPATCHERS_MAX && !self.0.contains_key(&from);
         if is_old || is_crowded {
             return None;
         }
-        let peer = Peer { beat: beat.clone(), stamp, heard_at: listened, heard_at_real: real };
+        let peer =
+            PeerDispatcher { beat: beat.clone(), stamp, heard_at: listened, heard_at_real: real };
         Some(self.0.insert(from, peer))
     }
 
-    pub(super) fn get(&self, id: PeerId) -> Option<&Peer> {
+    pub(super) fn get(&self, id: PeerId) -> Option<&PeerDispatcher> {
         self.0.get(&id)
     }
 
@@ -66,7 +67,7 @@ impl Peers {
 
     /// Those heard within the last `ms` who would take over before `own`.
     pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
-        let is_fitter = |(id, peer): &(&PeerId, &Peer)| {
+        let is_fitter = |(id, peer): &(&PeerId, &PeerDispatcher)| {
             let would = matches!(peer.beat.stage, Stage::Standby | Stage::Joining);
             let fitness = (peer.beat.flows_synced, peer.beat.priority, **id);
             would && peer.is_fresh(listened, ms) && fitness > own
@@ -75,7 +76,7 @@ impl Peers {
     }
 }
 
-impl Peer {
+impl PeerDispatcher {
     pub(super) fn is_active(&self) -> bool {
         self.beat.stage == Stage::Active
     }

@@ -7,7 +7,8 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
 use crate::failover::{
-    AddressConflict, Cause, Failover, FailoverSettings, LeaseView, Note, Output, Why, WitnessState,
+    AddressConflict, Failover, FailoverAction, FailoverNote, FailoverSettings, LeaseView,
+    StepDownReason, TakeoverReason, WitnessState,
 };
 
 const TICK_MS: u64 = 25;
@@ -36,7 +37,7 @@ struct Bench {
 impl Bench {
     fn new(settings: FailoverSettings, epoch: u64) -> Self {
         let (failover, outputs) = Failover::new(settings, Now(1_000), epoch);
-        assert_eq!(outputs, [Output::Probe, Output::SendBeat]);
+        assert_eq!(outputs, [FailoverAction::Probe, FailoverAction::SendBeat]);
         assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
         Self { failover, now: Now(1_000), sequence: 0 }
     }
@@ -49,7 +50,7 @@ impl Bench {
     }
 
     /// Lets time go by, listening.
-    fn run(&mut self, ms: u64) -> Vec<Output> {
+    fn run(&mut self, ms: u64) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / TICK_MS {
             self.now = self.now.plus_ms(TICK_MS);
@@ -59,7 +60,7 @@ impl Bench {
     }
 
     /// The same, while another one beats.
-    fn run_with(&mut self, ms: u64, beat: &DispatcherBeat) -> Vec<Output> {
+    fn run_with(&mut self, ms: u64, beat: &DispatcherBeat) -> Vec<FailoverAction> {
         let mut outputs = Vec::new();
         for _ in 0..ms / 50 {
             outputs.extend(self.hear(beat));
@@ -68,16 +69,16 @@ impl Bench {
         outputs
     }
 
-    fn hear(&mut self, beat: &DispatcherBeat) -> Vec<Output> {
+    fn hear(&mut self, beat: &DispatcherBeat) -> Vec<FailoverAction> {
         self.sequence += 1;
         self.hear_as(beat, Stamp { incarnation: 1, sequence: self.sequence })
     }
 
-    fn hear_as(&mut self, beat: &DispatcherBeat, stamp: Stamp) -> Vec<Output> {
+    fn hear_as(&mut self, beat: &DispatcherBeat, stamp: Stamp) -> Vec<FailoverAction> {
         self.failover.heard(self.now, beat, beat.name.peer(), stamp)
     }
 
-    fn witness(&mut self, dispatcher: &str, epoch: u64, ago_ms: u32) -> Vec<Output> {
+    fn witness(&mut self, dispatcher: &str, epoch: u64, ago_ms: u32) -> Vec<FailoverAction> {
         let hears = Hears { dispatcher: PeerId::of(dispatcher), epoch, ago_ms };
         self.failover.witness(self.now, Some(hears), TableVersion::default())
     }
@@ -96,22 +97,22 @@ fn beat(name: &str, stage: Stage, epoch: u64) -> DispatcherBeat {
     }
 }
 
-fn claimed(outputs: &[Output]) -> Vec<u64> {
-    let epoch = |output: &Output| match output {
-        Output::Claim { epoch } => Some(*epoch),
+fn claimed(outputs: &[FailoverAction]) -> Vec<u64> {
+    let epoch = |output: &FailoverAction| match output {
+        FailoverAction::Claim { epoch } => Some(*epoch),
         _ => None,
     };
     outputs.iter().filter_map(epoch).collect()
 }
 
-fn stepped_down(outputs: &[Output]) -> Option<&Why> {
+fn stepped_down(outputs: &[FailoverAction]) -> Option<&StepDownReason> {
     outputs.iter().find_map(|output| match output {
-        Output::StepDown { why } => Some(why),
+        FailoverAction::StepDown { why } => Some(why),
         _ => None,
     })
 }
 
-fn count(outputs: &[Output], wanted: &Output) -> usize {
+fn count(outputs: &[FailoverAction], wanted: &FailoverAction) -> usize {
     outputs.iter().filter(|output| *output == wanted).count()
 }
 
@@ -121,17 +122,17 @@ fn alone_it_listens_persists_claims_and_announces_twice() {
     assert_eq!(claimed(&bench.run(TAKEOVER_MS)), [0; 0]);
     let outputs = bench.run(TICK_MS);
     let claim = [
-        Output::PersistEpoch(3),
-        Output::Claim { epoch: 3 },
-        Output::Announce,
-        Output::SendBeat,
-        Output::Log(Note::Claimed { epoch: 3, cause: Cause::Vacancy }),
+        FailoverAction::PersistEpoch(3),
+        FailoverAction::Claim { epoch: 3 },
+        FailoverAction::Announce,
+        FailoverAction::SendBeat,
+        FailoverAction::Log(FailoverNote::Claimed { epoch: 3, cause: TakeoverReason::Vacancy }),
     ];
     assert_eq!(outputs[..5], claim);
     assert_eq!(bench.failover.stage(), Stage::Active);
     let outputs = bench.run(3_000);
-    assert_eq!(count(&outputs, &Output::Announce), 1, "once more after a second");
-    assert_eq!(count(&outputs, &Output::SendBeat), 60);
+    assert_eq!(count(&outputs, &FailoverAction::Announce), 1, "once more after a second");
+    assert_eq!(count(&outputs, &FailoverAction::SendBeat), 60);
     assert_eq!(claimed(&outputs), [0; 0]);
 }
 
@@ -207,16 +208,23 @@ fn the_better_claim_stays_and_announces_again() {
         let other = DispatcherBeat { priority, ..beat(name, Stage::Active, epoch) };
         let outputs = bench.hear(&other);
         let why = stepped_down(&outputs);
-        assert_eq!(why, is_better.then_some(&Why::Outranked { epoch }), "{epoch} {priority}");
+        assert_eq!(
+            why,
+            is_better.then_some(&StepDownReason::Outranked { epoch }),
+            "{epoch} {priority}"
+        );
         if is_better {
-            assert!(outputs.contains(&Output::SendBeat), "says so at once");
+            assert!(outputs.contains(&FailoverAction::SendBeat), "says so at once");
             assert_eq!(bench.failover.active(), Some(PeerId::of(name)));
             continue;
         }
-        assert!(outputs.contains(&Output::Announce) && outputs.contains(&Output::SendBeat));
+        assert!(
+            outputs.contains(&FailoverAction::Announce)
+                && outputs.contains(&FailoverAction::SendBeat)
+        );
         let outputs = bench.run_with(900, &other);
-        assert_eq!(count(&outputs, &Output::Announce), 0, "once a second is enough");
-        assert_eq!(count(&bench.run(200), &Output::Announce), 1);
+        assert_eq!(count(&outputs, &FailoverAction::Announce), 0, "once a second is enough");
+        assert_eq!(count(&bench.run(200), &FailoverAction::Announce), 1);
     }
 }
 
@@ -224,12 +232,16 @@ fn the_better_claim_stays_and_announces_again() {
 fn the_active_one_announces_again_to_whoever_it_had_lost() {
     let mut bench = Bench::active();
     let standby = beat("d2", Stage::Standby, bench.failover.epoch());
-    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 1, "it may have been active");
+    assert_eq!(
+        count(&bench.hear(&standby), &FailoverAction::Announce),
+        1,
+        "it may have been active"
+    );
     bench.run_with(2_000, &standby);
-    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 0, "heard all the time");
+    assert_eq!(count(&bench.hear(&standby), &FailoverAction::Announce), 0, "heard all the time");
     bench.run(500);
-    assert_eq!(count(&bench.hear(&standby), &Output::Announce), 1, "lost and found");
-    assert_eq!(count(&bench.run(1_100), &Output::Announce), 1, "once more after a second");
+    assert_eq!(count(&bench.hear(&standby), &FailoverAction::Announce), 1, "lost and found");
+    assert_eq!(count(&bench.run(1_100), &FailoverAction::Announce), 1, "once more after a second");
 }
 
 #[test]
@@ -264,7 +276,7 @@ fn hearsay_of_a_later_reign_is_believed_and_of_one_that_ended_is_not() {
     let mut bench = Bench::active();
     assert_eq!(stepped_down(&bench.witness("d1", 9, 200)), None, "too old");
     let outputs = bench.witness("d1", 17, 20);
-    assert_eq!(stepped_down(&outputs), Some(&Why::Outranked { epoch: 17 }));
+    assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Outranked { epoch: 17 }));
     bench.hear(&beat("d1", Stage::Leaving, 17));
     bench.witness("d1", 17, 40);
     assert_eq!(claimed(&bench.run(TICK_MS)), [24], "d1 itself said that it left");
@@ -275,9 +287,10 @@ fn later_epochs_without_anybody_active_make_it_claim_anew() {
     let mut bench = Bench::active();
     bench.failover.witness(bench.now, None, TableVersion { epoch: 33, generation: 4 });
     let outputs = bench.run(TAKEOVER_MS + TICK_MS);
-    let note = Output::Log(Note::Claimed { epoch: 40, cause: Cause::LaterEpoch });
+    let note =
+        FailoverAction::Log(FailoverNote::Claimed { epoch: 40, cause: TakeoverReason::LaterEpoch });
     assert_eq!(claimed(&outputs), [40]);
-    assert!(outputs.contains(&note) && outputs.contains(&Output::PersistEpoch(40)));
+    assert!(outputs.contains(&note) && outputs.contains(&FailoverAction::PersistEpoch(40)));
     assert_eq!(stepped_down(&outputs), None);
 }
 
@@ -304,15 +317,15 @@ fn a_newcomer_claims_no_address_that_is_in_conflict() {
     let conflict =
         AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 9, 9] };
     let outputs = bench.failover.conflict(bench.now, conflict);
-    let note = Note::InUse { conflict, is_defended: false };
+    let note = FailoverNote::InUse { conflict, is_defended: false };
     assert!(note.to_string().contains("02:00:00:00:09:09"), "{note}");
     assert!(note.to_string().contains("192.0.2.1"), "{note}");
-    assert_eq!(outputs, [Output::Log(note)]);
+    assert_eq!(outputs, [FailoverAction::Log(note)]);
     assert_eq!(bench.failover.conflict(bench.now, conflict), [], "said once");
     assert_eq!(bench.failover.stage(), Stage::Leaving);
     assert_eq!(claimed(&bench.run(9_900)), [0; 0]);
     let outputs = bench.run(150);
-    assert_eq!(count(&outputs, &Output::Probe), 1, "asks again first");
+    assert_eq!(count(&outputs, &FailoverAction::Probe), 1, "asks again first");
     assert_eq!(claimed(&bench.run(250)), [8], "nobody there any more");
 }
 
@@ -325,9 +338,9 @@ fn of_two_running_clusters_the_higher_mac_steps_down() {
             AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, last] };
         let outputs = bench.failover.conflict(bench.now, conflict);
         assert_eq!(stepped_down(&outputs).is_some(), steps_down);
-        assert_eq!(count(&outputs, &Output::Announce), usize::from(!steps_down));
+        assert_eq!(count(&outputs, &FailoverAction::Announce), usize::from(!steps_down));
         let outputs = bench.failover.conflict(bench.now, conflict);
-        assert_eq!(count(&outputs, &Output::Announce), 0, "RFC 5227, 2.4 (b): no war");
+        assert_eq!(count(&outputs, &FailoverAction::Announce), 0, "RFC 5227, 2.4 (b): no war");
         let claims = claimed(&bench.run(9_000));
         assert_eq!(claims, [0; 0]);
     }
@@ -344,7 +357,7 @@ fn the_store_restrains_and_its_silence_does_not() {
     // A later epoch there: somebody took over unheard.
     let mut bench = Bench::active();
     let outputs = bench.failover.lease(bench.now, others(9));
-    assert_eq!(stepped_down(&outputs), Some(&Why::Lease { epoch: 9 }));
+    assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Lease { epoch: 9 }));
     assert_eq!(claimed(&bench.run(3_000)), [0; 0], "it leads, though unheard");
     bench.run_with(100, &beat("d1", Stage::Active, 9));
     assert_eq!(claimed(&bench.run(200)), [16], "heard, and then silent: no waiting for the lease");
@@ -362,8 +375,8 @@ fn the_store_restrains_and_its_silence_does_not() {
 fn who_stops_says_so_once() {
     let mut bench = Bench::active();
     let outputs = bench.failover.stop(bench.now);
-    assert_eq!(stepped_down(&outputs), Some(&Why::Stopping));
-    assert_eq!(outputs.last(), Some(&Output::SendBeat));
+    assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Stopping));
+    assert_eq!(outputs.last(), Some(&FailoverAction::SendBeat));
     let last = bench.failover.beat(bench.now, TableVersion::default());
     assert_eq!((last.stage, last.epoch), (Stage::Leaving, 8));
     assert_eq!(bench.run(1_000), []);

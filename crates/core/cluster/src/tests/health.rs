@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use skep_units::Now;
 
 use super::SETTINGS;
-use crate::{DownReason, Failure, HealthSettings, NodeHealth, State};
+use crate::{DownReason, Failure, HealthSettings, HealthState, NodeHealth};
 
 const OK: Result<(), Failure> = Ok(());
 const TIMED_OUT: Result<(), Failure> = Err(Failure::TimedOut);
@@ -30,11 +30,11 @@ fn down() -> NodeHealth {
 #[test]
 fn a_new_node_joins_with_its_first_good_check() {
     let mut node = joining();
-    assert_eq!((node.state(), node.eligible()), (State::Joining, false));
+    assert_eq!((node.state(), node.eligible()), (HealthState::Joining, false));
     let transition = node.on_check(Now(5), OK).unwrap();
     assert_eq!(
         (transition.at, transition.from, transition.to),
-        (Now(5), State::Joining, State::Up)
+        (Now(5), HealthState::Joining, HealthState::Up)
     );
     assert!(node.eligible());
 }
@@ -45,7 +45,7 @@ fn a_new_node_that_never_answers_goes_down_after_fall_checks() {
     assert!(node.on_check(Now(0), REFUSED).is_none() && node.on_check(Now(1), REFUSED).is_none());
     let transition = node.on_check(Now(2), REFUSED).unwrap();
     let reason = DownReason::Checks(Failure::Refused);
-    assert_eq!(transition.to, State::Down { since: Now(2), reason });
+    assert_eq!(transition.to, HealthState::Down { since: Now(2), reason });
 }
 
 #[test]
@@ -72,14 +72,14 @@ fn rise_good_checks_in_a_row_bring_a_node_back() {
         assert!(node.on_check(Now(1), TIMED_OUT).is_none());
     }
     assert!(node.on_check(Now(1), OK).is_none());
-    assert_eq!(node.on_check(Now(1), OK).unwrap().to, State::Up);
+    assert_eq!(node.on_check(Now(1), OK).unwrap().to, HealthState::Up);
 }
 
 #[test]
 fn one_refused_request_takes_a_node_out() {
     let mut node = up();
     let transition = node.on_request(Now(7), REFUSED, true).unwrap();
-    assert_eq!(transition.to, State::Down { since: Now(7), reason: DownReason::Refused });
+    assert_eq!(transition.to, HealthState::Down { since: Now(7), reason: DownReason::Refused });
     assert_eq!(transition.to_string(), "up -> down (connection refused)");
 }
 
@@ -97,7 +97,7 @@ fn passive_failures_in_a_row_take_a_node_out() {
     }
     let transition = node.on_request(Now(2), Err(Failure::Reset), true).unwrap();
     let reason = DownReason::Requests(Failure::Reset);
-    assert_eq!(transition.to, State::Down { since: Now(2), reason });
+    assert_eq!(transition.to, HealthState::Down { since: Now(2), reason });
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn requests_do_not_bring_a_node_back_nor_keep_it_down() {
         assert!(node.on_request(Now(1), OK, true).is_none());
         assert!(node.on_request(Now(1), REFUSED, true).is_none());
     }
-    assert_eq!(node.on_check(Now(1), OK).unwrap().to, State::Up);
+    assert_eq!(node.on_check(Now(1), OK).unwrap().to, HealthState::Up);
 }
 
 #[test]
@@ -153,11 +153,11 @@ fn a_node_that_came_up_grows_to_its_share_in_a_straight_line() {
 #[test]
 fn a_drained_node_comes_back_by_resume_only_and_warms_up() {
     let mut node = up();
-    assert_eq!(node.drain(Now(1)).unwrap().to, State::Draining);
+    assert_eq!(node.drain(Now(1)).unwrap().to, HealthState::Draining);
     assert!(node.drain(Now(1)).is_none() && !node.eligible());
-    assert_eq!(node.on_idle(Now(2)).unwrap().to, State::Drained);
+    assert_eq!(node.on_idle(Now(2)).unwrap().to, HealthState::Drained);
     assert!(node.on_check(Now(3), OK).is_none() && !node.eligible());
-    assert_eq!(node.resume(Now(20_000)).unwrap().to, State::Up);
+    assert_eq!(node.resume(Now(20_000)).unwrap().to, HealthState::Up);
     assert_eq!(node.slow_start_permille(Now(20_000)), 1);
 }
 
@@ -165,7 +165,7 @@ fn a_drained_node_comes_back_by_resume_only_and_warms_up() {
 fn a_drain_that_is_taken_back_in_time_costs_nothing() {
     let mut node = up();
     node.drain(Now(20_000));
-    assert_eq!(node.resume(Now(20_001)).unwrap().to, State::Up);
+    assert_eq!(node.resume(Now(20_001)).unwrap().to, HealthState::Up);
     assert_eq!(node.slow_start_permille(Now(20_001)), 1_000);
     assert!(node.resume(Now(20_002)).is_none());
 }
@@ -179,7 +179,7 @@ fn a_node_that_died_while_drained_is_down_when_it_is_resumed() {
         assert!(node.on_check(Now(ms), REFUSED).is_none(), "no news for the log");
     }
     let reason = DownReason::Checks(Failure::Refused);
-    assert_eq!(node.resume(Now(9)).unwrap().to, State::Down { since: Now(4), reason });
+    assert_eq!(node.resume(Now(9)).unwrap().to, HealthState::Down { since: Now(4), reason });
 }
 
 #[test]
@@ -319,7 +319,7 @@ proptest! {
             };
             reading.apply(input);
             prop_assert_eq!(node.eligible(), reading.up && !reading.out);
-            let out = matches!(node.state(), State::Draining | State::Drained);
+            let out = matches!(node.state(), HealthState::Draining | HealthState::Drained);
             prop_assert_eq!(out, reading.out);
             prop_assert_eq!(transition.is_some(), before != node.state());
             prop_assert!(transition.is_none_or(|t| t.from == before && t.to == node.state()));

@@ -8,8 +8,8 @@ use skep_units::{NodeId, Now};
 
 use super::SETTINGS;
 use crate::{
-    Change, Event, Failure, Membership, MembershipError, MembershipSettings, NAME_BYTES_MAX,
-    NODES_MAX, State, WEIGHT_MAX,
+    Change, Failure, HealthState, Membership, MembershipError, MembershipEvent, MembershipSettings,
+    NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX,
 };
 
 fn address(port: u16) -> SocketAddr {
@@ -60,7 +60,7 @@ fn an_added_node_joins_and_gets_requests_after_its_check() {
     let mut table = empty();
     let event = table.add(Now(1), "web-1", address(80), 3).unwrap();
     assert_eq!(event.to_string(), "node web-1: added at 127.0.0.1:80, weight 3");
-    assert_eq!(table.find("web-1").unwrap().health().state(), State::Joining);
+    assert_eq!(table.find("web-1").unwrap().health().state(), HealthState::Joining);
     assert!(eligible(&table).is_empty());
     let event = table.on_check(Now(2), event.node, Ok(())).unwrap();
     assert_eq!(event.to_string(), "node web-1: joining -> up");
@@ -237,7 +237,7 @@ fn who_gets_no_requests_is_nobody_to_fall_back_on() {
 #[test]
 fn that_a_node_is_spared_is_told_once() {
     let mut table = table(1);
-    let told: Vec<Event> = (0..20)
+    let told: Vec<MembershipEvent> = (0..20)
         .filter_map(|ms| table.on_request(Now(ms), NodeId(0), Err(Failure::Reset), all))
         .collect();
     assert_eq!(told.len(), 1);
@@ -252,7 +252,7 @@ fn the_view_tells_share_weight_and_name_hash() {
     let mut table = table(1);
     table.set_weight(Now(0), NodeId(0), 7).unwrap();
     let node = table.view(Now(5_000)).next().unwrap();
-    assert_eq!((node.weight, node.slow_start_permille, node.state), (7, 500, State::Up));
+    assert_eq!((node.weight, node.slow_start_permille, node.state), (7, 500, HealthState::Up));
     assert_eq!(node.name_hash, skep_units::stable_hash(b"n0", 0));
 }
 
@@ -282,7 +282,7 @@ fn call() -> impl Strategy<Value = Call> {
     ]
 }
 
-fn apply(table: &mut Membership, now: Now, call: Call) -> Vec<Event> {
+fn apply(table: &mut Membership, now: Now, call: Call) -> Vec<MembershipEvent> {
     let node = |id: u8| NodeId(u32::from(id));
     let result = |ok: bool| if ok { Ok(()) } else { Err(Failure::Refused) };
     match call {
@@ -340,9 +340,9 @@ proptest! {
             prop_assert!(any_up || !was_any_up || !is_request, "requests eject the last one");
             for (view, member) in table.view(Now(ms)).zip(table.members()) {
                 let may = match view.state {
-                    State::Up => true,
-                    State::Joining | State::Down { .. } => fail_open && !any_up,
-                    State::Draining | State::Drained => false,
+                    HealthState::Up => true,
+                    HealthState::Joining | HealthState::Down { .. } => fail_open && !any_up,
+                    HealthState::Draining | HealthState::Drained => false,
                 };
                 prop_assert_eq!(view.eligible, may);
                 prop_assert!(member.removal_deadline().is_none() || !view.eligible);

@@ -4,11 +4,11 @@ use skep_units::Now;
 use skep_wire::limits::HISTORY_MAX;
 use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::{Measure, NODES_MAX, NodeIndex, NodeState, Protocol, Service};
+use skep_wire::steer::{DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol};
 use skep_wire::table::{Share, Table, TableVersion};
 
 use crate::failure_detector::{FailureDetectorSettings, Life};
-use crate::table_publisher::{NodePlan, Note, Plan, ServicePlan, TablePublisher};
+use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TablePublisher};
 
 fn name(number: usize) -> Name {
     Name::new(&format!("n{number:03}")).unwrap()
@@ -20,7 +20,7 @@ fn node(number: usize, weight: u32) -> NodePlan {
 
 fn service(id: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
     ServicePlan {
-        service: Service {
+        service: DatapathService {
             id,
             address: ([192, 0, 2, 1], 80 + id).into(),
             protocol: Protocol::Tcp,
@@ -33,9 +33,9 @@ fn service(id: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
     }
 }
 
-fn plan(count: usize) -> Plan {
+fn plan(count: usize) -> TablePlan {
     let nodes = (0..count).map(|number| node(number, 1)).collect();
-    Plan { services: vec![service(0, 0..count)], nodes, dispatchers: vec![[1; 6]] }
+    TablePlan { services: vec![service(0, 0..count)], nodes, dispatchers: vec![[1; 6]] }
 }
 
 fn beat(number: usize) -> NodeBeat {
@@ -61,7 +61,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(plan: Plan) -> Self {
+    fn new(plan: TablePlan) -> Self {
         let mut publisher = TablePublisher::new(FailureDetectorSettings::default());
         publisher.set_plan(plan);
         publisher.tick(Now(0));
@@ -76,14 +76,14 @@ impl Bench {
         bench
     }
 
-    fn hear(&mut self, beat: NodeBeat) -> Vec<Note> {
+    fn hear(&mut self, beat: NodeBeat) -> Vec<TableNote> {
         self.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: self.sequence };
         self.publisher.heard(self.now, beat, stamp)
     }
 
     /// Time goes by while some nodes beat.
-    fn run(&mut self, ms: u64, beating: impl IntoIterator<Item = usize> + Clone) -> Vec<Note> {
+    fn run(&mut self, ms: u64, beating: impl IntoIterator<Item = usize> + Clone) -> Vec<TableNote> {
         let mut notes = Vec::new();
         for step in 0..ms / 25 {
             self.now = self.now.plus_ms(25);
@@ -110,7 +110,7 @@ impl Bench {
         self.table().history(&self.table().services[0]).cloned().collect()
     }
 
-    fn state(&self, number: usize) -> NodeState {
+    fn state(&self, number: usize) -> ForwardingState {
         self.table().node(name(number).as_str()).unwrap().state
     }
 
@@ -124,7 +124,7 @@ fn nodes_come_as_they_are_heard_and_generations_count_changes() {
     let mut bench = Bench::new(plan(3));
     bench.publisher.begin_term(8);
     assert_eq!(bench.table().version, TableVersion { epoch: 8, generation: 1 });
-    assert_eq!(bench.hear(beat(1)), [Note::Came(name(1))]);
+    assert_eq!(bench.hear(beat(1)), [TableNote::Came(name(1))]);
     assert_eq!(bench.table().version.generation, 2);
     assert_eq!(bench.hear(beat(1)), [], "no news");
     assert_eq!(bench.table().version.generation, 2);
@@ -141,21 +141,21 @@ fn a_node_takes_flows_once_it_has_a_table() {
     let mut bench = Bench::up(2);
     let bare = NodeBeat { table: TableVersion::default(), ..beat(1) };
     bench.hear(bare.clone());
-    assert_eq!((bench.present(), bench.state(1)), (vec![0], NodeState::Down));
+    assert_eq!((bench.present(), bench.state(1)), (vec![0], ForwardingState::Down));
     bench.hear(NodeBeat { table: bench.table().version, ..bare });
-    assert_eq!((bench.present(), bench.state(1)), (vec![0, 1], NodeState::Up));
+    assert_eq!((bench.present(), bench.state(1)), (vec![0, 1], ForwardingState::Up));
 }
 
 #[test]
 fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
     let mut bench = Bench::up(3);
     assert_eq!(bench.present(), [0, 1, 2]);
-    let dead = Note::Dead { name: name(1), ms: 525 };
+    let dead = TableNote::Dead { name: name(1), ms: 525 };
     assert_eq!(bench.run(400, [0, 2]), []);
     assert_eq!(bench.run(300, [0, 2]), [dead]);
-    assert_eq!((bench.present(), bench.state(1)), (vec![0, 2], NodeState::Down));
+    assert_eq!((bench.present(), bench.state(1)), (vec![0, 2], ForwardingState::Down));
     assert_eq!(bench.publisher.detector().life(&name(1)), Life::Dead);
-    assert_eq!(bench.run(100, [0, 1, 2]), [Note::Back(name(1))]);
+    assert_eq!(bench.run(100, [0, 1, 2]), [TableNote::Back(name(1))]);
     assert_eq!((bench.present(), bench.index(1)), (vec![0, 1, 2], Some(1)));
     // We ourselves were away.
     bench.now = bench.now.plus_ms(5_000);
@@ -203,7 +203,7 @@ fn a_standby_that_never_heard_a_node_believes_the_table_it_took_over() {
 fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
-    assert_eq!(bench.hear(leaving), [Note::Leaving(name(0))]);
+    assert_eq!(bench.hear(leaving), [TableNote::Leaving(name(0))]);
     assert!(bench.publisher.set_drained(&name(1), true));
     assert!(!bench.publisher.set_drained(&name(99), true));
     let mut smaller = plan(4);
@@ -212,10 +212,15 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     assert_eq!(bench.present(), [3]);
     assert_eq!(
         [0, 1, 2, 3].map(|it| bench.state(it)),
-        [NodeState::Draining, NodeState::Draining, NodeState::Draining, NodeState::Up]
+        [
+            ForwardingState::Draining,
+            ForwardingState::Draining,
+            ForwardingState::Draining,
+            ForwardingState::Up
+        ]
     );
     bench.run(700, [1, 3]);
-    assert_eq!((bench.state(0), bench.state(2)), (NodeState::Down, NodeState::Down));
+    assert_eq!((bench.state(0), bench.state(2)), (ForwardingState::Down, ForwardingState::Down));
     bench.publisher.set_drained(&name(1), false);
     assert_eq!(bench.present(), [1, 3]);
 }
@@ -235,7 +240,7 @@ fn weights_of_the_operator_stay_until_the_config_says_otherwise() {
     bench.publisher.set_plan(heavier);
     assert_eq!(weights(&bench), [3, 1]);
     bench.publisher.set_weight(&name(0), 0);
-    assert_eq!((bench.present(), bench.state(0)), (vec![1], NodeState::Draining));
+    assert_eq!((bench.present(), bench.state(0)), (vec![1], ForwardingState::Draining));
 }
 
 #[test]
@@ -289,10 +294,10 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     bench.run(100, [NODES_MAX]);
     assert_eq!(bench.index(NODES_MAX), Some(7), "for that the past was forgotten");
     bench.publisher.set_plan(plan(NODES_MAX + 1));
-    let notes = [Note::Came(name(7)), Note::NoIndex(name(7))];
+    let notes = [TableNote::Came(name(7)), TableNote::NoIndex(name(7))];
     assert_eq!(bench.run(300, [7]), notes, "said once");
     let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
-    assert_eq!(bench.hear(stray.clone()), [Note::Unplanned(stray.name.clone())]);
+    assert_eq!(bench.hear(stray.clone()), [TableNote::Unplanned(stray.name.clone())]);
     assert_eq!(bench.hear(stray), []);
 }
 
@@ -313,8 +318,11 @@ fn a_standby_goes_on_where_the_active_one_was() {
     assert_eq!(same, table, "nothing else has changed");
     assert!(!standby.publisher.adopt(active.table().clone()), "it is the author now");
     standby.run(700, [0, 1]);
-    assert_eq!(standby.state(2), NodeState::Down, "it listened, and n2 was not there");
-    assert_eq!((standby.state(0), standby.state(1)), (NodeState::Draining, NodeState::Up));
+    assert_eq!(standby.state(2), ForwardingState::Down, "it listened, and n2 was not there");
+    assert_eq!(
+        (standby.state(0), standby.state(1)),
+        (ForwardingState::Draining, ForwardingState::Up)
+    );
     standby.publisher.step_down();
     let later = TableVersion { epoch: 24, generation: 1 };
     assert!(standby.publisher.adopt(Table { version: later, ..table }));
@@ -341,5 +349,5 @@ fn late_beats_of_before_change_nothing() {
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
     bench.publisher.heard(bench.now, leaving, stamp(2));
     assert_eq!(bench.publisher.heard(bench.now, beat(0), stamp(1)), []);
-    assert_eq!(bench.state(0), NodeState::Draining);
+    assert_eq!(bench.state(0), ForwardingState::Draining);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use skep_wire::message::{DispatcherBeat, Message, Stage};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::NodeState;
+use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableVersion};
 
 use crate::machine::{Dispatcher, LEASE_MS};
@@ -283,7 +283,7 @@ impl Check {
         }
         for node in &world.nodes {
             let name = &node.body.name;
-            if table.node(name.as_str()).is_none_or(|node| node.state != NodeState::Up) {
+            if table.node(name.as_str()).is_none_or(|node| node.state != ForwardingState::Up) {
                 return Err(format!("{name} is not up at the end"));
             }
             if node.version() != table.version {
@@ -310,5 +310,5 @@ fn is_active(world: &World, dispatcher: &Dispatcher) -> bool {
 fn is_in(table: &Table, node: &crate::machine::Node) -> bool {
     let Some(row) = table.node(node.body.name.as_str()) else { return false };
     let present = table.services.iter().filter_map(|service| table.history(service).next());
-    row.state != NodeState::Down || present.flatten().any(|share| share.index == row.index)
+    row.state != ForwardingState::Down || present.flatten().any(|share| share.index == row.index)
 }

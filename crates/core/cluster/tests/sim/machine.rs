@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use skep_cluster::failover::{Failover, FailoverSettings, Output, WitnessState};
+use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
 use skep_cluster::failure_detector::FailureDetectorSettings;
-use skep_cluster::table_publisher::{NodePlan, Plan, ServicePlan, TablePublisher};
+use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{Measure, Protocol, Service};
+use skep_wire::steer::{DatapathService, Measure, Protocol};
 use skep_wire::table::{Table, TableVersion};
 
 use crate::net::Id;
@@ -102,7 +102,7 @@ impl Body {
 pub(crate) struct Dispatcher {
     pub(crate) body: Body,
     settings: FailoverSettings,
-    plan: Plan,
+    plan: TablePlan,
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
     /// Survives restarts.
@@ -115,7 +115,11 @@ pub(crate) struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub(crate) fn new(place: usize, scenario: &Scenario, rng: &mut Rng) -> (Self, Vec<Output>) {
+    pub(crate) fn new(
+        place: usize,
+        scenario: &Scenario,
+        rng: &mut Rng,
+    ) -> (Self, Vec<FailoverAction>) {
         let body = Body::new(&format!("d{place}"), rng);
         let settings = FailoverSettings {
             name: body.name.clone(),
@@ -144,7 +148,7 @@ impl Dispatcher {
         (dispatcher, outputs)
     }
 
-    pub(crate) fn restart(&mut self, at: u64) -> Vec<Output> {
+    pub(crate) fn restart(&mut self, at: u64) -> Vec<FailoverAction> {
         self.body.restart(at);
         let now = self.body.clock.at(at);
         let (failover, outputs) = Failover::new(self.settings.clone(), now, self.persisted);
@@ -235,11 +239,11 @@ impl Node {
 }
 
 /// Two services; the second has half of the nodes.
-fn plan(scenario: &Scenario) -> Plan {
+fn plan(scenario: &Scenario) -> TablePlan {
     let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
     let names: Vec<Name> = names.collect();
     let service = |id: u16, nodes: &[Name]| ServicePlan {
-        service: Service {
+        service: DatapathService {
             id,
             address: SocketAddr::from(([192, 0, 2, 1], 80 + id)),
             protocol: Protocol::Tcp,
@@ -255,7 +259,7 @@ fn plan(scenario: &Scenario) -> Plan {
         address: SocketAddr::from(([10, 0, 0, number as u8], 80)),
         weight: 1 + number as u32 % 3,
     });
-    Plan {
+    TablePlan {
         services: vec![service(0, &names), service(1, &names[..names.len().div_ceil(2)])],
         nodes: nodes.collect(),
         dispatchers: vec![[2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 1]],

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
-use skep_cluster::failover::{LeaseView, Output};
+use skep_cluster::failover::{FailoverAction, LeaseView};
 use skep_units::Rng;
 use skep_wire::message::{NodeBeat, Stage};
 use skep_wire::seal::PeerId;
@@ -190,17 +190,17 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, id: Id, outputs: Vec<Output>) -> Result<(), String> {
+    fn carry_out(&mut self, id: Id, outputs: Vec<FailoverAction>) -> Result<(), String> {
         for output in outputs {
             match output {
-                Output::SendBeat => self.dispatcher_beat(id),
-                Output::PersistEpoch(epoch) => {
+                FailoverAction::SendBeat => self.dispatcher_beat(id),
+                FailoverAction::PersistEpoch(epoch) => {
                     self.dispatchers[id].persisted = epoch;
                     if self.dispatchers[id].reaches_store {
                         self.store.epoch = self.store.epoch.max(epoch);
                     }
                 }
-                Output::Claim { epoch } => {
+                FailoverAction::Claim { epoch } => {
                     self.totals.claims += 1;
                     self.totals.takeovers += u64::from(self.at > 1_000);
                     let mut check = std::mem::take(&mut self.check);
@@ -210,12 +210,12 @@ impl World {
                     self.dispatchers[id].is_active = true;
                     self.dispatchers[id].publisher.begin_term(epoch);
                 }
-                Output::StepDown { .. } => {
+                FailoverAction::StepDown { .. } => {
                     self.dispatchers[id].is_active = false;
                     self.dispatchers[id].publisher.step_down();
                 }
-                Output::Log(note) => self.tell(format_args!("d{id}: {note}")),
-                Output::Probe | Output::Announce => {}
+                FailoverAction::Log(note) => self.tell(format_args!("d{id}: {note}")),
+                FailoverAction::Probe | FailoverAction::Announce => {}
             }
         }
         Ok(())

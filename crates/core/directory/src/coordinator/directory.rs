@@ -20,7 +20,7 @@ use crate::limits::SHARDS;
 pub(crate) struct Directory {
     shards: Vec<HashTable<Entry>>,
     crowds: Crowds,
-    accounts: Vec<Account>,
+    accounts: Vec<HolderUsage>,
     free: Vec<Holder>,
     /// Numbers that wait for the end of a round of sweeping, and the first
     /// shard that was swept after they were retired.
@@ -43,7 +43,7 @@ struct Entry {
 
 /// What a holder has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Account {
+pub(crate) struct HolderUsage {
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
     /// Bytes of those that others have, too.
@@ -76,10 +76,10 @@ impl Directory {
             (0..SHARDS).for_each(|_| self.sweep());
         }
         if let Some(holder) = self.free.pop() {
-            self.accounts[usize::from(holder)] = Account::default();
+            self.accounts[usize::from(holder)] = HolderUsage::default();
             return holder;
         }
-        self.accounts.push(Account::default());
+        self.accounts.push(HolderUsage::default());
         (self.accounts.len() - 1) as Holder
     }
 
@@ -90,7 +90,7 @@ impl Directory {
     }
 
     /// What a holder has.
-    pub(crate) fn account(&self, holder: Holder) -> Account {
+    pub(crate) fn account(&self, holder: Holder) -> HolderUsage {
         self.accounts[usize::from(holder)]
     }
 
@@ -202,7 +202,7 @@ impl Directory {
         let shards: usize = self.shards.iter().map(HashTable::allocation_size).sum();
         shards
             + self.crowds.memory_bytes()
-            + self.accounts.capacity() * size_of::<Account>()
+            + self.accounts.capacity() * size_of::<HolderUsage>()
             + SHARDS * size_of::<HashTable<Entry>>()
     }
 
@@ -230,21 +230,21 @@ impl Directory {
     }
 }
 
-impl Account {
+impl HolderUsage {
     fn gain(&mut self, bytes: u32) {
         self.segments += 1;
         self.bytes += u64::from(bytes);
     }
 }
 
-fn first_retired(holders: &[Holder], accounts: &[Account]) -> Option<Holder> {
+fn first_retired(holders: &[Holder], accounts: &[HolderUsage]) -> Option<Holder> {
     holders.iter().copied().find(|&holder| accounts[usize::from(holder)].is_retired)
 }
 
 /// Takes `holder`, which is one of them, out of `holders`.
 fn drop_holder(
     crowds: &mut Crowds,
-    accounts: &mut [Account],
+    accounts: &mut [HolderUsage],
     holders: &mut Holders,
     bytes: u32,
     holder: Holder,

@@ -7,14 +7,14 @@ use hashbrown::HashMap;
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, SegmentName};
 
-use super::LinkId;
+use super::NodeLinkId;
 use crate::limits::LEASE_BITS;
 
 /// The right to fill a segment.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lease {
+pub(crate) struct FillLease {
     pub(crate) id: LeaseId,
-    pub(crate) leader: LinkId,
+    pub(crate) leader: NodeLinkId,
     pub(crate) bytes: u32,
     expires_at: Now,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Lease {
 /// All leases.
 #[derive(Debug)]
 pub(crate) struct Leases {
-    by_name: HashMap<SegmentName, Lease>,
+    by_name: HashMap<SegmentName, FillLease>,
     by_id: HashMap<LeaseId, SegmentName>,
     epoch: u64,
     /// Rises with each grant. It begins anywhere, since where epochs are mere
@@ -54,7 +54,7 @@ impl Leases {
     }
 
     /// The lease of a segment, if it has not expired.
-    pub(crate) fn of(&self, name: &SegmentName, now: Now) -> Option<&Lease> {
+    pub(crate) fn of(&self, name: &SegmentName, now: Now) -> Option<&FillLease> {
         self.by_name.get(name).filter(|lease| now < lease.expires_at)
     }
 
@@ -63,13 +63,13 @@ impl Leases {
         &mut self,
         name: SegmentName,
         bytes: u32,
-        leader: LinkId,
+        leader: NodeLinkId,
         now: Now,
     ) -> LeaseId {
         self.number = self.number.wrapping_add(1);
         let id = LeaseId((self.epoch << LEASE_BITS) | (self.number & ((1 << LEASE_BITS) - 1)));
         let expires_at = now.plus_ms(self.ttl_ms);
-        let lease = Lease { id, leader, bytes, expires_at };
+        let lease = FillLease { id, leader, bytes, expires_at };
         let before = self.by_name.insert(name, lease);
         assert!(before.is_none(), "a segment has one lease at a time");
         self.by_id.insert(id, name);
@@ -77,7 +77,7 @@ impl Leases {
     }
 
     /// The lease of this leader lasts on, unless it expired.
-    pub(crate) fn renew(&mut self, id: LeaseId, leader: LinkId, now: Now) {
+    pub(crate) fn renew(&mut self, id: LeaseId, leader: NodeLinkId, now: Now) {
         let lease = self.by_id.get(&id).and_then(|name| self.by_name.get_mut(name));
         let Some(lease) = lease.filter(|it| it.leader == leader && now < it.expires_at) else {
             return;
@@ -89,29 +89,29 @@ impl Leases {
     pub(crate) fn end(
         &mut self,
         id: LeaseId,
-        leader: LinkId,
+        leader: NodeLinkId,
         now: Now,
-    ) -> Option<(SegmentName, Lease)> {
+    ) -> Option<(SegmentName, FillLease)> {
         let name = *self.by_id.get(&id)?;
         self.of(&name, now).filter(|lease| lease.leader == leader)?;
         self.remove(&name).map(|lease| (name, lease))
     }
 
     /// Ends the lease of a segment, expired or not.
-    pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<Lease> {
+    pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<FillLease> {
         let lease = self.by_name.remove(name)?;
         self.by_id.remove(&lease.id);
         Some(lease)
     }
 
     /// Ends the lease of a segment if it is this leader's.
-    pub(crate) fn remove_of(&mut self, name: &SegmentName, leader: LinkId) -> bool {
+    pub(crate) fn remove_of(&mut self, name: &SegmentName, leader: NodeLinkId) -> bool {
         let is_its = self.by_name.get(name).is_some_and(|lease| lease.leader == leader);
         is_its && self.remove(name).is_some()
     }
 
     /// Ends all leases of a leader.
-    pub(crate) fn left(&mut self, leader: LinkId) {
+    pub(crate) fn left(&mut self, leader: NodeLinkId) {
         self.retain(|lease| lease.leader != leader);
     }
 
@@ -122,7 +122,7 @@ impl Leases {
         (before - self.len()) as u64
     }
 
-    fn retain(&mut self, is_kept: impl Fn(&Lease) -> bool) {
+    fn retain(&mut self, is_kept: impl Fn(&FillLease) -> bool) {
         let by_id = &mut self.by_id;
         self.by_name.retain(|_, lease| {
             let is_kept = is_kept(lease);

@@ -5,18 +5,18 @@
 use std::net::SocketAddr;
 
 use skep_units::Now;
-use skep_wire::cache::Member;
+use skep_wire::cache::CacheMember;
 use skep_wire::cache::link::MemberId;
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
 use super::holders::Holder;
-use super::{Hello, LinkId};
+use super::{Hello, NodeLinkId};
 
 /// A linked node.
 #[derive(Debug)]
 pub(crate) struct Linked {
-    pub(crate) link: LinkId,
+    pub(crate) link: NodeLinkId,
     pub(crate) name: Name,
     pub(crate) address: SocketAddr,
     pub(crate) capacity_bytes: u64,
@@ -41,14 +41,14 @@ pub(crate) struct Members {
 
 impl Members {
     /// A node is there; `None` if there are too many.
-    pub(crate) fn add(&mut self, hello: Hello, holder: Holder) -> Option<LinkId> {
+    pub(crate) fn add(&mut self, hello: Hello, holder: Holder) -> Option<NodeLinkId> {
         let free = self.by_id.iter().position(Option::is_none);
         let place = free.unwrap_or(self.by_id.len());
         if place >= MEMBERS_MAX {
             return None;
         }
         self.links += 1;
-        let link = LinkId { member: place as MemberId, number: self.links };
+        let link = NodeLinkId { member: place as MemberId, number: self.links };
         let linked = Linked {
             link,
             name: hello.name,
@@ -68,7 +68,7 @@ impl Members {
     }
 
     /// A link is gone.
-    pub(crate) fn remove(&mut self, link: LinkId) -> Option<Linked> {
+    pub(crate) fn remove(&mut self, link: NodeLinkId) -> Option<Linked> {
         self.get(link)?;
         let linked = self.by_id[usize::from(link.member)].take()?;
         self.set_holder(linked.holder, None);
@@ -76,7 +76,7 @@ impl Members {
     }
 
     /// Its holdings have another number from now on; tells the former.
-    pub(crate) fn renumber(&mut self, link: LinkId, holder: Holder) -> Option<Holder> {
+    pub(crate) fn renumber(&mut self, link: NodeLinkId, holder: Holder) -> Option<Holder> {
         let linked = self.get_mut(link)?;
         let before = std::mem::replace(&mut linked.holder, holder);
         self.set_holder(before, None);
@@ -84,11 +84,11 @@ impl Members {
         Some(before)
     }
 
-    pub(crate) fn get(&self, link: LinkId) -> Option<&Linked> {
+    pub(crate) fn get(&self, link: NodeLinkId) -> Option<&Linked> {
         self.at(link.member).filter(|linked| linked.link == link)
     }
 
-    pub(crate) fn get_mut(&mut self, link: LinkId) -> Option<&mut Linked> {
+    pub(crate) fn get_mut(&mut self, link: NodeLinkId) -> Option<&mut Linked> {
         let linked = self.by_id.get_mut(usize::from(link.member))?.as_mut();
         linked.filter(|linked| linked.link == link)
     }
@@ -106,7 +106,7 @@ impl Members {
         self.at((*self.by_holder.get(usize::from(holder))?)?)
     }
 
-    pub(crate) fn link_of(&self, name: &Name) -> Option<LinkId> {
+    pub(crate) fn link_of(&self, name: &Name) -> Option<NodeLinkId> {
         self.iter().find(|linked| linked.name == *name).map(|linked| linked.link)
     }
 
@@ -119,8 +119,8 @@ impl Members {
     }
 
     /// As nodes are told.
-    pub(crate) fn told(&self) -> Vec<Member> {
-        let member = |linked: &Linked| Member {
+    pub(crate) fn told(&self) -> Vec<CacheMember> {
+        let member = |linked: &Linked| CacheMember {
             id: linked.link.member,
             name: linked.name.clone(),
             address: linked.address,

@@ -6,7 +6,7 @@
 //! Invariants: of one segment there is at most one lease at a time; a holder is
 //! named only once its inventory is whole and while it is linked, and never to
 //! itself; nothing is granted that a node may hold which has had no time yet to say
-//! so; memory is bounded by [`Settings`].
+//! so; memory is bounded by [`CoordinatorSettings`].
 
 pub(crate) mod directory;
 pub(crate) mod holders;
@@ -17,7 +17,9 @@ use std::net::SocketAddr;
 
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    CoordinatorAnswer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode,
+};
 use skep_wire::message::Name;
 
 use crate::limits::{
@@ -29,7 +31,7 @@ use members::{Linked, Members};
 
 /// Bounds of a coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct CoordinatorSettings {
     /// Segments times their holders that it knows.
     pub holdings_max: usize,
     /// Fills under way.
@@ -43,7 +45,7 @@ pub struct Settings {
     pub nodes: usize,
 }
 
-impl Default for Settings {
+impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             holdings_max: HOLDINGS_MAX,
@@ -57,12 +59,12 @@ impl Default for Settings {
 
 /// One link of one node; no two links in the life of a coordinator are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LinkId {
+pub struct NodeLinkId {
     number: u64,
     member: MemberId,
 }
 
-impl LinkId {
+impl NodeLinkId {
     /// The number that nodes know it by.
     pub fn member(self) -> MemberId {
         self.member
@@ -84,14 +86,14 @@ pub struct Hello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
     /// By this link.
-    pub link: LinkId,
+    pub link: NodeLinkId,
     /// It had this one, which counts no more: close it.
-    pub replaces: Option<LinkId>,
+    pub replaces: Option<NodeLinkId>,
 }
 
 /// What has happened and what there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct CoordinatorCounters {
     /// Answers that named holders.
     pub have: u64,
     /// Answers that named a leader.
@@ -122,7 +124,7 @@ pub struct Counters {
 
 /// A linked node, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberView {
+pub struct CacheMemberView {
     pub id: MemberId,
     /// Its name in the config.
     pub name: Name,
@@ -144,7 +146,7 @@ pub struct MemberView {
 /// after each call.
 #[derive(Debug)]
 pub struct Coordinator {
-    settings: Settings,
+    settings: CoordinatorSettings,
     is_active: bool,
     epoch: u64,
     /// Whether all nodes have told what they hold, or had time to.
@@ -156,14 +158,14 @@ pub struct Coordinator {
     directory: Directory,
     leases: Leases,
     rng: Rng,
-    counters: Counters,
-    outbox: Vec<(LinkId, ToNode)>,
+    counters: CoordinatorCounters,
+    outbox: Vec<(NodeLinkId, ToNode)>,
     candidates: Vec<MemberId>,
 }
 
 impl Coordinator {
     /// A standby that knows nobody. `seed`: another one at each start.
-    pub fn new(settings: Settings, seed: u64) -> Self {
+    pub fn new(settings: CoordinatorSettings, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
             settings,
@@ -175,7 +177,7 @@ impl Coordinator {
             directory: Directory::new(settings.holdings_max),
             leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
             rng,
-            counters: Counters::default(),
+            counters: CoordinatorCounters::default(),
             outbox: Vec::new(),
             candidates: Vec::new(),
         }
@@ -200,7 +202,7 @@ impl Coordinator {
     /// A link is gone, and with it what its node held and filled. Links that
     /// are not known (any more) are none of our business, here and in
     /// [`Coordinator::heard`].
-    pub fn left(&mut self, link: LinkId) {
+    pub fn left(&mut self, link: NodeLinkId) {
         if self.drop_link(link) {
             self.welcome_all();
         }
@@ -229,7 +231,7 @@ impl Coordinator {
     }
 
     /// A node says something.
-    pub fn heard(&mut self, now: Now, link: LinkId, message: ToCoordinator) {
+    pub fn heard(&mut self, now: Now, link: NodeLinkId, message: ToCoordinator) {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
         match message {
@@ -272,7 +274,7 @@ impl Coordinator {
     }
 
     /// What is to be sent, in order.
-    pub fn outbox(&mut self) -> std::vec::Drain<'_, (LinkId, ToNode)> {
+    pub fn outbox(&mut self) -> std::vec::Drain<'_, (NodeLinkId, ToNode)> {
         self.outbox.drain(..)
     }
 
@@ -283,8 +285,8 @@ impl Coordinator {
 
     /// What has happened and what there is. Takes a walk over the tables' sizes:
     /// not for every request.
-    pub fn counters(&self) -> Counters {
-        Counters {
+    pub fn counters(&self) -> CoordinatorCounters {
+        CoordinatorCounters {
             forgotten: self.directory.forgotten(),
             leases: self.leases.len() as u64,
             entries: self.directory.entries() as u64,
@@ -295,10 +297,10 @@ impl Coordinator {
     }
 
     /// Nodes that are linked.
-    pub fn members(&self) -> impl Iterator<Item = MemberView> {
+    pub fn members(&self) -> impl Iterator<Item = CacheMemberView> {
         self.members.iter().map(|member| {
             let account = self.directory.account(member.holder);
-            MemberView {
+            CacheMemberView {
                 id: member.link.member,
                 name: member.name.clone(),
                 address: member.address,
@@ -318,11 +320,11 @@ impl Coordinator {
     }
 
     /// Who fills a segment under a lease.
-    pub fn leader(&self, now: Now, name: &SegmentName) -> Option<(LinkId, LeaseId)> {
+    pub fn leader(&self, now: Now, name: &SegmentName) -> Option<(NodeLinkId, LeaseId)> {
         self.leases.of(name, now).map(|lease| (lease.leader, lease.id))
     }
 
-    fn drop_link(&mut self, link: LinkId) -> bool {
+    fn drop_link(&mut self, link: NodeLinkId) -> bool {
         let Some(member) = self.members.remove(link) else { return false };
         self.directory.retire(member.holder);
         self.leases.left(link);
@@ -353,7 +355,7 @@ impl Coordinator {
         }
     }
 
-    fn inventory(&mut self, link: LinkId, is_first: bool, is_last: bool, held: &[Held]) {
+    fn inventory(&mut self, link: NodeLinkId, is_first: bool, is_last: bool, held: &[Held]) {
         if is_first {
             let holder = self.directory.new_holder();
             if let Some(before) = self.members.renumber(link, holder) {
@@ -366,24 +368,30 @@ impl Coordinator {
         held.iter().for_each(|it| self.directory.add(it.name, it.bytes, holder));
     }
 
-    fn answer(&mut self, now: Now, link: LinkId, name: SegmentName, bytes: u32) -> Answer {
+    fn answer(
+        &mut self,
+        now: Now,
+        link: NodeLinkId,
+        name: SegmentName,
+        bytes: u32,
+    ) -> CoordinatorAnswer {
         if let Some(asker) = self.members.get(link) {
             // It would not ask if it had it still.
             self.directory.remove(&name, asker.holder);
         }
         if !self.is_active {
             self.counters.refused += 1;
-            return Answer::Refused;
+            return CoordinatorAnswer::Refused;
         }
         let holders = self.choose(&name);
         if let Some(&first) = holders.first() {
             self.counters.have += 1;
             self.assign(first, bytes);
-            return Answer::Have { holders };
+            return CoordinatorAnswer::Have { holders };
         }
         if !self.is_settled {
             self.counters.later += 1;
-            return Answer::Later;
+            return CoordinatorAnswer::Later;
         }
         self.lease(now, link, name, bytes)
     }
@@ -411,13 +419,19 @@ impl Coordinator {
     }
 
     /// Nobody holds it: who fills it, or may.
-    fn lease(&mut self, now: Now, link: LinkId, name: SegmentName, bytes: u32) -> Answer {
+    fn lease(
+        &mut self,
+        now: Now,
+        link: NodeLinkId,
+        name: SegmentName,
+        bytes: u32,
+    ) -> CoordinatorAnswer {
         let lease = self.leases.of(&name, now).copied();
         if let Some(lease) = lease.filter(|lease| lease.leader != link) {
             self.counters.busy += 1;
             let leader = lease.leader.member;
             self.assign(leader, bytes);
-            return Answer::Busy { leader };
+            return CoordinatorAnswer::Busy { leader };
         }
         // Of a leader that asks again, the fill broke or the answer was late: it
         // gets a new lease, so that what it says of the old one does no harm.
@@ -425,14 +439,14 @@ impl Coordinator {
         self.counters.expired += u64::from(is_expired);
         if self.leases.len() >= self.settings.leases_max {
             self.counters.refused += 1;
-            return Answer::Refused;
+            return CoordinatorAnswer::Refused;
         }
         self.counters.grant += 1;
         let lease = self.leases.grant(name, bytes, link, now);
-        Answer::Grant { lease }
+        CoordinatorAnswer::Grant { lease }
     }
 
-    fn ended(&mut self, now: Now, link: LinkId, lease: LeaseId, is_held: bool) {
+    fn ended(&mut self, now: Now, link: NodeLinkId, lease: LeaseId, is_held: bool) {
         let Some((name, lease)) = self.leases.end(lease, link, now) else { return };
         if let Some(leader) = self.members.get(link).filter(|_| is_held) {
             self.directory.add(name, lease.bytes, leader.holder);
@@ -448,7 +462,7 @@ impl Coordinator {
         self.counters.broken += u64::from(was_led);
     }
 
-    fn tail(&mut self, link: LinkId, names: Vec<SegmentName>) {
+    fn tail(&mut self, link: NodeLinkId, names: Vec<SegmentName>) {
         let replica_statuses = names.iter().map(|name| self.replica_status(link, name)).collect();
         let roomiest = self.roomiest(link);
         self.outbox.push((link, ToNode::Tail { names, replica_statuses, roomiest }));
@@ -457,7 +471,7 @@ impl Coordinator {
     /// The status of the replica that the node on this link holds. Of several holders the
     /// one that has held it longest has the primary one, so that they don't all let it go
     /// at once.
-    fn replica_status(&self, link: LinkId, name: &SegmentName) -> ReplicaStatus {
+    fn replica_status(&self, link: NodeLinkId, name: &SegmentName) -> ReplicaStatus {
         let mut holders = self.holders(name);
         match (holders.next().is_none_or(|first| first == link.member), holders.next()) {
             (true, None) => ReplicaStatus::Sole,
@@ -468,7 +482,7 @@ impl Coordinator {
 
     /// Who has most bytes free; if nobody has any, who has most in redundant replicas,
     /// and so can do without.
-    fn roomiest(&self, asker: LinkId) -> Option<MemberId> {
+    fn roomiest(&self, asker: NodeLinkId) -> Option<MemberId> {
         let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
         let room = |member: &&Linked| {
             let account = self.directory.account(member.holder);

@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Held, LeaseId, ReplicaStatus, ToCoordinator, ToNode};
+use skep_wire::cache::{CoordinatorAnswer, Held, LeaseId, ReplicaStatus, ToCoordinator, ToNode};
 use skep_wire::limits::MEMBERS_MAX;
 use skep_wire::message::Name;
 
 use super::{held, name, whole_inventory};
 use crate::limits::SETTLE_MS;
-use crate::{Coordinator, Hello, LinkId, Settings};
+use crate::{Coordinator, CoordinatorSettings, Hello, NodeLinkId};
 
 const TTL_MS: u64 = 1_000;
 
@@ -20,12 +20,12 @@ fn active() -> Coordinator {
 
 /// One that has just started, in a cluster of so many nodes.
 fn active_of(nodes: usize) -> Coordinator {
-    let settings = Settings {
+    let settings = CoordinatorSettings {
         holdings_max: 1_000,
         leases_max: 3,
         lease_ttl_ms: TTL_MS as u32,
         nodes,
-        ..Settings::default()
+        ..CoordinatorSettings::default()
     };
     let mut coordinator = Coordinator::new(settings, 7);
     coordinator.set_stage(Some(1));
@@ -38,7 +38,7 @@ fn hello(name: &str) -> Hello {
 }
 
 /// A node that holds these, each of 100 bytes, and has told so.
-fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> LinkId {
+fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> NodeLinkId {
     let link = coordinator.joined(hello(name)).unwrap().link;
     let holds: Vec<Held> = holds.iter().map(|&seed| held(seed, 100)).collect();
     whole_inventory(&holds).into_iter().for_each(|part| coordinator.heard(Now(0), link, part));
@@ -46,7 +46,7 @@ fn join(coordinator: &mut Coordinator, name: &str, holds: &[u64]) -> LinkId {
     link
 }
 
-fn ask(coordinator: &mut Coordinator, at: u64, link: LinkId, seed: u64) -> Answer {
+fn ask(coordinator: &mut Coordinator, at: u64, link: NodeLinkId, seed: u64) -> CoordinatorAnswer {
     let question = ToCoordinator::Ask { ask: seed, name: name(seed), bytes: 100 };
     coordinator.heard(Now(at), link, question);
     match &coordinator.outbox().collect::<Vec<_>>()[..] {
@@ -55,22 +55,22 @@ fn ask(coordinator: &mut Coordinator, at: u64, link: LinkId, seed: u64) -> Answe
     }
 }
 
-fn grant(answer: Answer) -> LeaseId {
+fn grant(answer: CoordinatorAnswer) -> LeaseId {
     match answer {
-        Answer::Grant { lease } => lease,
+        CoordinatorAnswer::Grant { lease } => lease,
         other => panic!("{other:?}"),
     }
 }
 
-fn have(answer: Answer) -> Vec<MemberId> {
+fn have(answer: CoordinatorAnswer) -> Vec<MemberId> {
     match answer {
-        Answer::Have { holders } => holders,
+        CoordinatorAnswer::Have { holders } => holders,
         other => panic!("{other:?}"),
     }
 }
 
-fn busy(leader: LinkId) -> Answer {
-    Answer::Busy { leader: leader.member() }
+fn busy(leader: NodeLinkId) -> CoordinatorAnswer {
+    CoordinatorAnswer::Busy { leader: leader.member() }
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn leases_end_when_their_leader_leaves_fails_or_asks_again() {
     // No more than the bound.
     grant(ask(&mut it, 0, a, 2));
     grant(ask(&mut it, 0, a, 3));
-    assert_eq!(ask(&mut it, 0, a, 4), Answer::Refused);
+    assert_eq!(ask(&mut it, 0, a, 4), CoordinatorAnswer::Refused);
 }
 
 #[test]
@@ -241,7 +241,7 @@ fn a_standby_knows_all_and_answers_nothing() {
     let mut it = active();
     it.set_stage(None);
     let (a, b) = (join(&mut it, "a", &[1]), join(&mut it, "b", &[]));
-    assert_eq!(ask(&mut it, 0, b, 1), Answer::Refused);
+    assert_eq!(ask(&mut it, 0, b, 1), CoordinatorAnswer::Refused);
     it.set_stage(Some(2));
     let welcomes: Vec<_> = it.outbox().collect();
     assert_eq!(welcomes.len(), 2);
@@ -312,7 +312,7 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
     };
     let mut it = active_of(2);
     let a = join(&mut it, "a", &[1]);
-    assert_eq!(ask(&mut it, 10, a, 2), Answer::Later);
+    assert_eq!(ask(&mut it, 10, a, 2), CoordinatorAnswer::Later);
     let b = it.joined(hello("b")).unwrap().link;
     assert_eq!(epochs(&mut it), [0, 0], "whoever else answers knows better");
     assert_eq!(have(ask(&mut it, 20, b, 1)), [a.member()], "what is known is told");
@@ -321,7 +321,7 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
         ToCoordinator::Inventory { is_first, is_last: !is_first, held }
     });
     it.heard(Now(30), b, first);
-    assert_eq!(ask(&mut it, 30, a, 2), Answer::Later);
+    assert_eq!(ask(&mut it, 30, a, 2), CoordinatorAnswer::Later);
     it.heard(Now(40), b, last);
     assert_eq!(epochs(&mut it), [1, 1]);
     assert_eq!(have(ask(&mut it, 40, a, 2)), [b.member()]);
@@ -335,7 +335,7 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
     it.tick(Now(100));
     let a = join(&mut it, "a", &[]);
     it.tick(Now(100 + SETTLE_MS - 1));
-    assert_eq!(ask(&mut it, 100 + SETTLE_MS - 1, a, 1), Answer::Later);
+    assert_eq!(ask(&mut it, 100 + SETTLE_MS - 1, a, 1), CoordinatorAnswer::Later);
     it.tick(Now(100 + SETTLE_MS));
     assert_eq!(epochs(&mut it), [1]);
     grant(ask(&mut it, 100 + SETTLE_MS, a, 1));

@@ -5,7 +5,7 @@ use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::limits::{PURGE_TARGET_BYTES_MAX, PURGES_PER_MESSAGE_MAX};
 
 use crate::purges::PurgeBounds;
-use crate::{Purges, Queries};
+use crate::{PurgeTable, Queries};
 
 fn place(text: &str) -> PurgePlace {
     let (host, target) = match text.strip_prefix("//") {
@@ -30,13 +30,13 @@ fn news(purges: &[(&str, u64)]) -> PurgeNews {
     PurgeNews { purges: purges.collect(), ..PurgeNews::default() }
 }
 
-fn of(purges: &Purges, target: &str) -> u64 {
+fn of(purges: &PurgeTable, target: &str) -> u64 {
     purges.of_target(target, Queries::Matter, |host| host == "own").0
 }
 
 #[test]
 fn the_latest_purge_that_hits_counts() {
-    let mut purges = Purges::default();
+    let mut purges = PurgeTable::default();
     purges.learn(&news(&[("/a", 1), ("/a/*", 2), ("//own/a/b", 3), ("//other/a/b", 9)]));
     purges.learn(&news(&[("/a", 5), ("/a", 4), ("tag:t", 7)]));
     assert_eq!((of(&purges, "/a"), of(&purges, "/a/"), of(&purges, "/a/b")), (5, 2, 3));
@@ -47,7 +47,7 @@ fn the_latest_purge_that_hits_counts() {
 
 #[test]
 fn queries_count_where_they_matter() {
-    let mut purges = Purges::default();
+    let mut purges = PurgeTable::default();
     purges.learn(&news(&[("/a?x", 1), ("/a?y*", 2), ("/b", 3), ("/a/c?x", 4)]));
     let folder = |target| purges.of_target(target, Queries::DoNot, |_| true).0;
     assert_eq!((folder("/a"), folder("/a/"), folder("/b")), (2, 0, 3));
@@ -56,7 +56,7 @@ fn queries_count_where_they_matter() {
 
 #[test]
 fn only_what_is_new_is_told_on() {
-    let mut purges = Purges::default();
+    let mut purges = PurgeTable::default();
     assert_eq!(purges.learn(&news(&[("/a", 2)])), Some(news(&[("/a", 2)])));
     assert_eq!(purges.learn(&news(&[("/a", 2)])), None);
     assert_eq!(purges.learn(&news(&[("/a", 1)])), None);
@@ -66,7 +66,7 @@ fn only_what_is_new_is_told_on() {
 #[test]
 fn old_ones_hit_more_and_never_less() {
     let bounds = PurgeBounds { purges_max: 10, prefixes_max: 3, text_bytes_max: 1000 };
-    let mut purges = Purges::new(bounds);
+    let mut purges = PurgeTable::new(bounds);
     for stamp in 1..=1000 {
         let (url, tag) = (format!("/{stamp}"), format!("tag:{stamp}"));
         purges.learn(&news(&[(&url, 2 * stamp), (&tag, 2 * stamp + 1)]));
@@ -88,7 +88,7 @@ fn old_ones_hit_more_and_never_less() {
 #[test]
 fn purges_of_long_names_get_coarse_before_they_are_many() {
     let bounds = PurgeBounds { purges_max: 100, prefixes_max: 100, text_bytes_max: 40 };
-    let mut purges = Purges::new(bounds);
+    let mut purges = PurgeTable::new(bounds);
     let names = ["a", "b", "c"].map(|it| format!("/{}", it.repeat(19)));
     for (name, stamp) in names.iter().zip(1..) {
         purges.learn(&news(&[(name, stamp)]));
@@ -100,14 +100,14 @@ fn purges_of_long_names_get_coarse_before_they_are_many() {
 
 #[test]
 fn all_that_is_known_is_told_in_messages_that_fit() {
-    let mut purges = Purges::default();
+    let mut purges = PurgeTable::default();
     let long = "/long".repeat(PURGE_TARGET_BYTES_MAX / 5);
     for stamp in 1..=5_000u64 {
         let text = format!("/{stamp}{}", &long[..long.len() - 10]);
         purges.learn(&news(&[(&text, stamp), (&format!("tag:{stamp}"), stamp)]));
     }
     purges.learn(&PurgeNews { floor: PurgeStamp(3), ..PurgeNews::default() });
-    let mut told = Purges::default();
+    let mut told = PurgeTable::default();
     for news in purges.told() {
         let message = ToNode::Purges(news.clone());
         assert_eq!(ToNode::decode(&message.encode()), Ok(message));
@@ -115,7 +115,7 @@ fn all_that_is_known_is_told_in_messages_that_fit() {
     }
     assert_eq!(told, purges);
     assert!(purges.told().len() > PURGES_PER_MESSAGE_MAX / 128);
-    assert!(Purges::default().told().is_empty());
+    assert!(PurgeTable::default().told().is_empty());
 }
 
 /// Few words, so that they meet; few of each kind known, so that they get old.
@@ -128,16 +128,16 @@ fn any_news() -> impl Strategy<Value = Vec<(String, u64)>> {
     prop::collection::vec((text, 1..100u64), 0..25)
 }
 
-fn learnt(all: &[(String, u64)]) -> Purges {
+fn learnt(all: &[(String, u64)]) -> PurgeTable {
     let bounds = PurgeBounds { purges_max: 6, prefixes_max: 3, text_bytes_max: 40 };
-    let mut purges = Purges::new(bounds);
+    let mut purges = PurgeTable::new(bounds);
     for (text, stamp) in all {
         purges.learn(&news(&[(text, *stamp)]));
     }
     purges
 }
 
-fn join(mut own: Purges, other: &Purges) -> Purges {
+fn join(mut own: PurgeTable, other: &PurgeTable) -> PurgeTable {
     let told: Vec<_> = other.told();
     let mut all = PurgeNews::default();
     for news in told {
@@ -151,7 +151,7 @@ fn join(mut own: Purges, other: &Purges) -> Purges {
 }
 
 /// Answers for all places and tags that the words could mean.
-fn answers(purges: &Purges) -> Vec<u64> {
+fn answers(purges: &PurgeTable) -> Vec<u64> {
     let words = ["a", "b", "aa", "ab", "ba", "bb"];
     let paths = words
         .iter()
@@ -177,7 +177,7 @@ proptest! {
     #[test]
     fn nothing_is_ever_unpurged(all in any_news(), later in any_news()) {
         let exact = |all: &[(String, u64)]| {
-            let mut purges = Purges::default();
+            let mut purges = PurgeTable::default();
             all.iter().for_each(|(text, stamp)| drop(purges.learn(&news(&[(text, *stamp)]))));
             answers(&purges)
         };

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, LeaseId, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{CoordinatorAnswer, LeaseId, SegmentName, ToCoordinator, ToNode};
 
 use skep_directory::limits::SETTLE_MS;
 
@@ -100,12 +100,12 @@ impl Check {
         let ToNode::Answer { ask, answer } = said else { return Ok(()) };
         let of = self.of.entry(conn.coordinator).or_default();
         let name = of.asks.remove(&(conn.id, *ask)).ok_or("an answer without a question")?;
-        if of.epoch.is_none() && *answer != Answer::Refused {
+        if of.epoch.is_none() && *answer != CoordinatorAnswer::Refused {
             return Err(format!("a standby answers {answer:?}"));
         }
         let live = of.leases.get(&name).copied().filter(|live| at < live.expires_at);
         match answer {
-            Answer::Have { holders } => {
+            CoordinatorAnswer::Have { holders } => {
                 let is_right = |holder: &MemberId| {
                     let id = of.members.get(holder);
                     id.is_some_and(|id| of.complete.contains(id) && *id != conn.id)
@@ -114,13 +114,13 @@ impl Check {
                     return Err(format!("{holders:?} can't all be named"));
                 }
             }
-            Answer::Busy { leader, .. } => {
+            CoordinatorAnswer::Busy { leader, .. } => {
                 let id = of.members.get(leader);
                 if id == Some(&conn.id) || live.map(|live| live.conn) != id.copied() {
                     return Err(format!("{leader} leads nothing: {live:?}"));
                 }
             }
-            Answer::Grant { lease } => {
+            CoordinatorAnswer::Grant { lease } => {
                 if !of.is_settled && at < of.began_at + SETTLE_MS {
                     return Err(format!("{name:?} may be held by one of whom it has not heard"));
                 }
@@ -137,10 +137,10 @@ impl Check {
                     return Err(format!("{count} leases at a time"));
                 }
             }
-            Answer::Later if of.is_settled => {
+            CoordinatorAnswer::Later if of.is_settled => {
                 return Err("it waits though all have told what they hold".to_owned());
             }
-            Answer::Later | Answer::Refused => {}
+            CoordinatorAnswer::Later | CoordinatorAnswer::Refused => {}
         }
         Ok(())
     }

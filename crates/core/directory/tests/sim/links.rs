@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use skep_directory::{Hello, Inventory, LinkId};
+use skep_directory::{Hello, Inventory, NodeLinkId};
 use skep_units::Now;
 use skep_wire::cache::{ToCoordinator, ToNode};
 use skep_wire::message::Name;
@@ -30,7 +30,7 @@ pub(crate) struct Conn {
     pub(crate) heard_until: Option<u64>,
     /// The coordinator has heard its end, or of another link of the node.
     pub(crate) is_closed: bool,
-    pub(crate) link: Option<LinkId>,
+    pub(crate) link: Option<NodeLinkId>,
     /// Purges by which its node is bound once it is welcome.
     pub(crate) owed: Vec<usize>,
     /// When the last thing said arrives, each way.
@@ -155,7 +155,7 @@ impl World {
 
     /// Sends what a coordinator has to say.
     pub(crate) fn deliver(&mut self, coordinator: usize) -> Result<(), String> {
-        let said: Vec<(LinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
+        let said: Vec<(NodeLinkId, ToNode)> = self.machines[coordinator].core.outbox().collect();
         for (link, message) in said {
             let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
             let conn = self.conns.values().find(its).ok_or("a message to nobody")?.clone();

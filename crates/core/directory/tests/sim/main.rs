@@ -4,8 +4,8 @@
 //! misfortunes: links that break, crashes, pauses, takeovers with two coordinators
 //! active, nodes that do not reach each other, an origin that fails, stalls or changes.
 //! What is decided is decided by the cores that a node and a dispatcher run:
-//! `Coordinator`, `Fetcher`, `RendezvousHash`, `Purges`, `Purger`, `keep` and S3-FIFO. What joins
-//! them is written here anew, as short as it can be. While it runs:
+//! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTable`, `Purger`, `keep` and S3-FIFO. What
+//! joins them is written here anew, as short as it can be. While it runs:
 //!
 //! - `check` holds the coordinators to their promises: one lease at a time above all;
 //! - `origin` holds all bytes that a client gets against what was there: of one version,

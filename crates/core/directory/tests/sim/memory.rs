@@ -1,5 +1,5 @@
 //! A node's memory: what stays and what leaves is decided by the cores that decide it
-//! in a node. Only what joins them stands here, as `Store` and `Leaving` do it there.
+//! in a node. Only what joins them stands here, as `SegmentStore` and `Leaving` do it there.
 //!
 //! Invariants, checked at every change: what is held is within the capacity, as counted
 //! and as added up; what is on its way out is bounded, and in no index.
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::rc::Rc;
 
-use skep_cache::{Entry, PROMOTION_HITS, S3Fifo};
+use skep_cache::{CacheEntry, PROMOTION_HITS, S3Fifo};
 use skep_directory::keep::{self, Room};
 use skep_directory::limits::CHANCES;
 use skep_wire::cache::link::MemberId;
@@ -51,7 +51,7 @@ impl Kept {
     }
 }
 
-impl Entry for Kept {
+impl CacheEntry for Kept {
     fn bytes(&self) -> u64 {
         u64::from(self.bytes)
     }

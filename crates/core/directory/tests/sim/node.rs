@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Changes, Fetcher, FillSource, Inventory, Purges};
+use skep_directory::{Changes, Fetcher, FillSource, Inventory, PurgeTable};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
 
@@ -89,7 +89,7 @@ pub(crate) struct Node {
     /// What it knows of objects, and is asking for.
     pub(crate) heads: BTreeMap<usize, Head>,
     pub(crate) seeking: BTreeMap<usize, Seeking>,
-    pub(crate) purges: Purges,
+    pub(crate) purges: PurgeTable,
     /// By coordinator.
     pub(crate) links: BTreeMap<usize, Link>,
     pub(crate) asks: BTreeMap<u64, SegmentName>,
@@ -110,7 +110,7 @@ impl Node {
             growing: BTreeMap::new(),
             heads: BTreeMap::new(),
             seeking: BTreeMap::new(),
-            purges: Purges::default(),
+            purges: PurgeTable::default(),
             links: BTreeMap::new(),
             asks: BTreeMap::new(),
             known: Vec::new(),

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use skep_directory::keep::accepts;
-use skep_wire::cache::Refusal;
+use skep_wire::cache::PeerRefusal;
 use skep_wire::cache::link::MemberId;
 
 use crate::memory::{Kept, Offered};
@@ -163,7 +163,7 @@ impl World {
     pub(crate) fn take_over_says(&mut self, id: u64, says: StreamSays) {
         let offer = self.offers.get_mut(&id).expect("an offer");
         let StreamSays::Chunk(chunk) = says else {
-            offer.has_room &= says != StreamSays::Refused(Refusal::Overloaded);
+            offer.has_room &= says != StreamSays::Refused(PeerRefusal::Overloaded);
             return self.answer_offer(id, false);
         };
         offer.chunks.push(chunk);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Purges, Queries};
+use skep_directory::{PurgeTable, Queries};
 use skep_units::Rng;
 use skep_wire::cache::{ObjectName, PurgePlace, PurgeStamp, PurgeWhat, SegmentName};
 
@@ -94,7 +94,7 @@ impl Object {
     }
 
     /// Its latest purge, as far as `purges` know.
-    pub(crate) fn purged(&self, purges: &Purges) -> PurgeStamp {
+    pub(crate) fn purged(&self, purges: &PurgeTable) -> PurgeStamp {
         purges.of_target(&self.path, Queries::Matter, |_| true).max(purges.of_tag(&self.tag))
     }
 

@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use skep_directory::limits::SETTLE_MS;
-use skep_directory::{Action, End, Event as Told, Fetcher, FillSource, RendezvousHash, Reply};
+use skep_directory::{
+    FetchAction, FetchEvent, FetchOutcome, Fetcher, FillSource, RendezvousHash, ResolvedAnswer,
+};
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Refusal, SegmentName, ToCoordinator, ToNode};
+use skep_wire::cache::{CoordinatorAnswer, PeerRefusal, SegmentName, ToCoordinator, ToNode};
 
 use crate::links::{Conn, name_of};
 use crate::memory::Kept;
@@ -53,7 +55,7 @@ pub(crate) struct Stream {
 pub(crate) enum StreamSays {
     Chunk(Chunk),
     Garbage,
-    Refused(Refusal),
+    Refused(PeerRefusal),
     Broken,
 }
 
@@ -70,7 +72,7 @@ impl World {
         let is_new = self.grow(node, name, begin);
         self.nodes[node].growing.get_mut(&name).expect("grows").clients.push(client);
         if is_new {
-            self.drive(node, name, Told::Begin);
+            self.drive(node, name, FetchEvent::Begin);
         }
     }
 
@@ -84,37 +86,37 @@ impl World {
     }
 
     /// Does what the fetch says until there is something to wait for.
-    fn drive(&mut self, node: usize, name: SegmentName, mut told: Told<Peer>) {
+    fn drive(&mut self, node: usize, name: SegmentName, mut told: FetchEvent<Peer>) {
         loop {
             let attempt = self.number();
             let growing = self.nodes[node].growing.get_mut(&name).expect("grows");
             growing.attempt = attempt;
             let filled = growing.filled();
             let action = growing.fetcher.next(told.clone(), Now(self.at));
-            growing.is_filling = matches!(action, Action::FillFromOrigin { .. });
+            growing.is_filling = matches!(action, FetchAction::FillFromOrigin { .. });
             growing.fill_source = action.fill_source().unwrap_or(growing.fill_source);
             growing.lease = match action {
-                Action::FillFromOrigin { lease, .. } => lease,
+                FetchAction::FillFromOrigin { lease, .. } => lease,
                 _ => None,
             };
             self.tell(|| format!("n{node} {name:?}: {told:?} -> {action:?}"));
             let due_ms = match action {
-                Action::Ask if self.ask(node, name, attempt) => ASK_TIMEOUT_MS,
-                Action::Ask => {
-                    told = Told::NoAnswer { owner: self.owner(node, &name) };
+                FetchAction::Ask if self.ask(node, name, attempt) => ASK_TIMEOUT_MS,
+                FetchAction::Ask => {
+                    told = FetchEvent::NoAnswer { owner: self.owner(node, &name) };
                     continue;
                 }
-                Action::FetchFrom { from, .. } if self.rng.below(1000) < CROWDED_PERMILLE => {
+                FetchAction::FetchFrom { from, .. } if self.rng.below(1000) < CROWDED_PERMILLE => {
                     assert_eq!(from, filled);
-                    told = Told::Fetched { filled, end: End::Crowded };
+                    told = FetchEvent::Fetched { filled, end: FetchOutcome::Crowded };
                     continue;
                 }
-                Action::FetchFrom { peer, from, with_origin } => {
+                FetchAction::FetchFrom { peer, from, with_origin } => {
                     assert_eq!(from, filled);
                     self.fetch(node, peer.node, name, attempt, with_origin);
                     PEER_STALL_MS
                 }
-                Action::FillFromOrigin { from, lease } => {
+                FetchAction::FillFromOrigin { from, lease } => {
                     assert_eq!(from, filled);
                     self.totals.fills += 1;
                     self.totals.resumed += u64::from(from > 0);
@@ -122,26 +124,26 @@ impl World {
                     self.read_origin(node, name, attempt);
                     ORIGIN_STALL_MS
                 }
-                Action::TellNotThere { peer } => {
+                FetchAction::TellNotThere { peer } => {
                     if let Some((conn, holder)) = peer.via {
                         self.say(conn, ToCoordinator::NotThere { name, holder });
                     }
-                    told = Told::Told;
+                    told = FetchEvent::Told;
                     continue;
                 }
-                Action::TellEnded { lease, is_whole } => {
+                FetchAction::TellEnded { lease, is_whole } => {
                     let fits = u64::from(growing_bytes(self, node, &name))
                         <= self.nodes[node].memory.capacity_bytes();
                     if let Some(conn) = self.nodes[node].growing[&name].lease_conn {
                         let is_held = is_whole && fits;
                         self.say(conn, ToCoordinator::Ended { lease, is_held });
                     }
-                    told = Told::Told;
+                    told = FetchEvent::Told;
                     continue;
                 }
-                Action::Wait { ms } => ms,
-                Action::Done => return self.over(node, name, true),
-                Action::Failed => return self.over(node, name, false),
+                FetchAction::Wait { ms } => ms,
+                FetchAction::Done => return self.over(node, name, true),
+                FetchAction::Failed => return self.over(node, name, false),
             };
             let life = self.nodes[node].life;
             self.schedule(self.at + due_ms, Event::Due { node, life, name, attempt, filled });
@@ -177,13 +179,13 @@ impl World {
             self.schedule(self.at + ORIGIN_STALL_MS, event);
         } else if is_asking {
             let owner = self.owner(node, &name);
-            self.drive(node, name, Told::NoAnswer { owner });
+            self.drive(node, name, FetchEvent::NoAnswer { owner });
         } else if self.streams.contains_key(&attempt) {
-            self.drive(node, name, Told::Fetched { filled, end: End::Lost });
+            self.drive(node, name, FetchEvent::Fetched { filled, end: FetchOutcome::Lost });
         } else {
             // Whether it was a wait or the origin, the fetch knows.
             let is_origin = self.nodes[node].growing[&name].is_filling;
-            let told = if is_origin { Told::Filled { filled } } else { Told::Waited };
+            let told = if is_origin { FetchEvent::Filled { filled } } else { FetchEvent::Waited };
             self.drive(node, name, told);
         }
     }
@@ -255,10 +257,10 @@ impl World {
         }
     }
 
-    fn answered(&mut self, node: usize, conn: u64, ask: u64, answer: Answer) {
+    fn answered(&mut self, node: usize, conn: u64, ask: u64, answer: CoordinatorAnswer) {
         let Some(name) = self.nodes[node].asks.remove(&ask) else {
             // It comes late, and nobody waits for it.
-            if let Answer::Grant { lease } = answer {
+            if let CoordinatorAnswer::Grant { lease } = answer {
                 self.say(conn, ToCoordinator::Ended { lease, is_held: false });
             }
             return;
@@ -268,22 +270,24 @@ impl World {
         let peer =
             |id: &MemberId| members.get(id).map(|&node| Peer { node, via: Some((conn, *id)) });
         let reply = match answer {
-            Answer::Have { holders } => {
+            CoordinatorAnswer::Have { holders } => {
                 let holders = holders.iter().filter_map(peer).collect();
-                Some(Reply::Have { holders })
+                Some(ResolvedAnswer::Have { holders })
             }
-            Answer::Busy { leader, .. } => peer(&leader).map(|leader| Reply::Busy { leader }),
-            Answer::Grant { lease } => {
+            CoordinatorAnswer::Busy { leader, .. } => {
+                peer(&leader).map(|leader| ResolvedAnswer::Busy { leader })
+            }
+            CoordinatorAnswer::Grant { lease } => {
                 let growing = self.nodes[node].growing.get_mut(&name).expect("asks");
                 growing.lease_conn = Some(conn);
-                Some(Reply::Grant { lease })
+                Some(ResolvedAnswer::Grant { lease })
             }
-            Answer::Later => Some(Reply::Later),
-            Answer::Refused => None,
+            CoordinatorAnswer::Later => Some(ResolvedAnswer::Later),
+            CoordinatorAnswer::Refused => None,
         };
         let told = match reply {
-            Some(reply) => Told::Answer(reply),
-            None => Told::NoAnswer { owner: self.owner(node, &name) },
+            Some(reply) => FetchEvent::Answer(reply),
+            None => FetchEvent::NoAnswer { owner: self.owner(node, &name) },
         };
         self.drive(node, name, told);
     }
@@ -305,12 +309,12 @@ impl World {
         let fails = self.at < self.origin.fails_until;
         let read = self.origin.read(&name, growing.chunks.len()).filter(|_| !fails);
         let Some(chunk) = read else {
-            return self.drive(node, name, Told::Filled { filled });
+            return self.drive(node, name, FetchEvent::Filled { filled });
         };
         self.totals.origin_chunks += 1;
         if self.append(node, name, chunk) {
             let filled = growing_bytes(self, node, &name);
-            return self.drive(node, name, Told::Filled { filled });
+            return self.drive(node, name, FetchEvent::Filled { filled });
         }
         self.read_origin(node, name, attempt);
     }
@@ -374,7 +378,7 @@ impl World {
             return self.end_stream(id, StreamSays::Broken);
         }
         if self.nodes[server].streams >= STREAMS_MAX {
-            return self.end_stream(id, StreamSays::Refused(Refusal::Overloaded));
+            return self.end_stream(id, StreamSays::Refused(PeerRefusal::Overloaded));
         }
         if let Some(chunks) = self.nodes[server].memory.find(&name) {
             return self.push(id, &chunks, true);
@@ -384,7 +388,7 @@ impl World {
         if is_growing.is_some_and(|it| !it.fill_source.may_serve(&peer))
             || (is_growing.is_none() && !with_origin)
         {
-            return self.end_stream(id, StreamSays::Refused(Refusal::NotThere));
+            return self.end_stream(id, StreamSays::Refused(PeerRefusal::NotThere));
         }
         let bytes = self.origin.names[&name].bytes;
         let begin = Fetcher::for_peer(bytes, Now(self.at));
@@ -399,7 +403,7 @@ impl World {
         self.nodes[server].streams += 1;
         self.push(id, &chunks, false);
         if is_new {
-            self.drive(server, name, Told::Begin);
+            self.drive(server, name, FetchEvent::Begin);
         }
     }
 
@@ -480,15 +484,16 @@ impl World {
                 if !self.append(client, name, chunk) {
                     return;
                 }
-                End::Whole
+                FetchOutcome::Whole
             }
-            StreamSays::Refused(refusal) => End::Refused(refusal),
-            StreamSays::Garbage | StreamSays::Broken => End::Lost,
+            StreamSays::Refused(refusal) => FetchOutcome::Refused(refusal),
+            StreamSays::Garbage | StreamSays::Broken => FetchOutcome::Lost,
         };
         let chunks = self.nodes[client].growing[&name].chunks.len() as u32;
         let bytes = growing_bytes(self, client, &name);
-        let filled = if end == End::Whole { (chunks * CHUNK_BYTES).min(bytes) } else { filled };
-        self.drive(client, name, Told::Fetched { filled, end });
+        let filled =
+            if end == FetchOutcome::Whole { (chunks * CHUNK_BYTES).min(bytes) } else { filled };
+        self.drive(client, name, FetchEvent::Fetched { filled, end });
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use skep_directory::{Coordinator, Settings};
+use skep_directory::{Coordinator, CoordinatorSettings};
 use skep_units::{Now, Rng};
 use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 
@@ -253,11 +253,17 @@ impl World {
         Machine { core, stamps, is_alive: true, life, paused_until: 0 }
     }
 
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> CoordinatorSettings {
         let lease_ttl_ms = LEASE_TTL_MS as u32;
         let (holdings_max, leases_max) = (HOLDINGS_MAX, LEASES_MAX);
         let nodes = self.scenario.nodes;
-        Settings { holdings_max, leases_max, lease_ttl_ms, nodes, ..Settings::default() }
+        CoordinatorSettings {
+            holdings_max,
+            leases_max,
+            lease_ttl_ms,
+            nodes,
+            ..CoordinatorSettings::default()
+        }
     }
 
     /// When `event` can happen, if its place does not run now.

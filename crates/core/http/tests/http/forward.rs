@@ -1,6 +1,6 @@
 //! Heads for the next hop: what is dropped, added and written anew.
 
-use skep_http::forward::{Forward, HostPolicy, Reply, write_request, write_response};
+use skep_http::forward::{Forward, ForwardReply, HostPolicy, write_request, write_response};
 use skep_http::{
     FieldSlots, HeadLimits, Method, ResponseFraming, Underscores, Version, parse_request,
     parse_response,
@@ -223,7 +223,7 @@ fn replied(method: &str, head: &str, version: Version) -> (Vec<String>, Response
     let limits = HeadLimits::default();
     let head = parse_response(&mut slots, head.as_bytes(), Method::of(method), &limits).unwrap();
     let mut out = Vec::new();
-    let reply = Reply { version, keep_alive: true, date: DATE, extra: b"X-Extra: 1\r\n" };
+    let reply = ForwardReply { version, keep_alive: true, date: DATE, extra: b"X-Extra: 1\r\n" };
     let framing = write_response(&mut out, &head, &reply);
     (lines(out), framing)
 }

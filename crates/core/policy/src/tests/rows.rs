@@ -1,15 +1,15 @@
 //! Balance, history and agreement of the rows of direct dispatch.
 
 use skep_units::stable_hash;
-use skep_wire::steer::{Member, NO_NODE, ROWS, Row};
+use skep_wire::steer::{NO_NODE, ROWS, Row, ServiceMember};
 
 use crate::rows;
 
-fn member(index: u16, weight: u32) -> Member {
-    Member { index, name_hash: stable_hash(format!("node-{index}").as_bytes(), 0), weight }
+fn member(index: u16, weight: u32) -> ServiceMember {
+    ServiceMember { index, name_hash: stable_hash(format!("node-{index}").as_bytes(), 0), weight }
 }
 
-fn members(count: u16) -> Vec<Member> {
+fn members(count: u16) -> Vec<ServiceMember> {
     (0..count).map(|index| member(index, 1)).collect()
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use crate::common::{ACK, RST, SIZES, SYN, Segment, frame, in_bed, ip, wait_until};
 use rustix::process::{Signal, getpid, kill_process};
-use skep_datapath::{Attached, DatapathError, Dispatch, How, NodeSide, Place, Sizes, attach_pass};
+use skep_datapath::{
+    Attached, DatapathError, DispatchProgram, How, NodeProgram, PinPath, Sizes, attach_pass,
+};
 use skep_wire::steer::{Count, Verdict};
 
 const WAYS: [(How, Attached); 3] = [
@@ -29,7 +31,7 @@ fn every_way_steers() {
             let is_xdp = attached != Attached::Tc;
             assert_eq!(bed.programs(), (is_xdp, usize::from(!is_xdp)), "{attached}");
             drop(dispatch);
-            Dispatch::detach(&bed.place).unwrap();
+            DispatchProgram::detach(&bed.place).unwrap();
         }
     });
 }
@@ -90,7 +92,7 @@ fn a_restart_keeps_link_and_flows_and_loses_no_packet() {
                 let steered = (Verdict::ForwardFlow, Count { packets: count, bytes: count * 54 });
                 assert!(counters.verdicts.contains(&steered), "{counters:?}");
             });
-            Dispatch::detach(&bed.place).unwrap();
+            DispatchProgram::detach(&bed.place).unwrap();
         }
     });
 }
@@ -118,8 +120,8 @@ const PINS_OF_CHILD: &str = "SKEP_TEST_PINS";
 #[ignore = "is the process that is killed"]
 fn attach_and_die() {
     let Some(pins) = std::env::var_os(PINS_OF_CHILD) else { return };
-    let place = Place { pins: PathBuf::from(pins) };
-    let mut dispatch = Dispatch::open(&place, SIZES).unwrap();
+    let place = PinPath { pins: PathBuf::from(pins) };
+    let mut dispatch = DispatchProgram::open(&place, SIZES).unwrap();
     crate::common::configure(&mut dispatch);
     dispatch.attach("skep0", How::XdpNative).unwrap();
     kill_process(getpid(), Signal::KILL).unwrap();
@@ -195,15 +197,15 @@ fn a_program_of_somebody_else_stays() {
 #[test]
 fn detach_leaves_nothing_behind() {
     in_bed(|bed| {
-        Dispatch::detach(&bed.place).unwrap();
+        DispatchProgram::detach(&bed.place).unwrap();
         for (how, _) in WAYS {
             let mut dispatch = bed.open_configured();
             dispatch.attach("skep0", how).unwrap();
             // Even while the process still has all open.
-            Dispatch::detach(&bed.place).unwrap();
+            DispatchProgram::detach(&bed.place).unwrap();
             assert_eq!(bed.programs(), (false, 0), "{how:?}");
             assert!(!Path::new("/sys/fs/bpf/skep").exists());
-            Dispatch::detach(&bed.place).unwrap();
+            DispatchProgram::detach(&bed.place).unwrap();
         }
     });
 }
@@ -235,7 +237,7 @@ fn maps_of_another_size_are_replaced_and_flows_move() {
         }
         drop(dispatch);
         let larger = Sizes { flows_max: 8192, ..SIZES };
-        let mut dispatch = Dispatch::open(&bed.place, larger).unwrap();
+        let mut dispatch = DispatchProgram::open(&bed.place, larger).unwrap();
         assert_eq!(dispatch.replaced(), ["flows"]);
         dispatch.attach("skep0", How::Auto).unwrap();
         let mut count = 0;
@@ -250,12 +252,12 @@ fn maps_of_another_size_are_replaced_and_flows_move() {
 #[test]
 fn pins_and_sizes_that_cannot_be_are_told() {
     in_bed(|bed| {
-        let place = Place { pins: PathBuf::from("/tmp/skep-no-bpffs") };
-        let error = Dispatch::open(&place, SIZES).err().unwrap().to_string();
+        let place = PinPath { pins: PathBuf::from("/tmp/skep-no-bpffs") };
+        let error = DispatchProgram::open(&place, SIZES).err().unwrap().to_string();
         assert!(error.starts_with("/tmp/skep-no-bpffs is not in a bpffs"), "{error}");
-        assert!(Dispatch::detach(&Place { pins: "/tmp".into() }).is_err());
+        assert!(DispatchProgram::detach(&PinPath { pins: "/tmp".into() }).is_err());
         let sizes = Sizes { services_max: 65, ..SIZES };
-        let error = Dispatch::open(&bed.place, sizes).err().unwrap().to_string();
+        let error = DispatchProgram::open(&bed.place, sizes).err().unwrap().to_string();
         assert_eq!(error, "number of services 65 is out of range: expected 1 to 64");
     });
 }
@@ -263,8 +265,8 @@ fn pins_and_sizes_that_cannot_be_are_told() {
 #[test]
 fn the_node_side_stands_behind_the_dispatcher() {
     in_bed(|bed| {
-        let node_place = Place { pins: PathBuf::from("/sys/fs/bpf/skep/test/node") };
-        let mut node = NodeSide::open(&node_place, SIZES).unwrap();
+        let node_place = PinPath { pins: PathBuf::from("/sys/fs/bpf/skep/test/node") };
+        let mut node = NodeProgram::open(&node_place, SIZES).unwrap();
         node.set_settings(&crate::common::SETTINGS).unwrap();
         node.set_nodes(&[crate::common::node(0)]).unwrap();
         node.set_rows(0, &crate::common::rows(&[0])).unwrap();
@@ -280,13 +282,13 @@ fn the_node_side_stands_behind_the_dispatcher() {
         };
         assert_eq!(names(), ["dispatch_tc", "node"]);
         drop(node);
-        let mut node = NodeSide::open(&node_place, SIZES).unwrap();
+        let mut node = NodeProgram::open(&node_place, SIZES).unwrap();
         node.attach("skep0").unwrap();
         assert_eq!(names(), ["dispatch_tc", "node"]);
-        Dispatch::detach(&bed.place).unwrap();
+        DispatchProgram::detach(&bed.place).unwrap();
         assert_eq!(names(), ["node"]);
         assert_eq!(node.counters().unwrap().nodes.len(), 256);
-        NodeSide::detach(&node_place).unwrap();
+        NodeProgram::detach(&node_place).unwrap();
         assert_eq!(bed.programs(), (false, 0));
         assert!(!Path::new("/sys/fs/bpf/skep").exists());
     });

@@ -5,7 +5,9 @@
 use crate::common::{SIZES, SYN, Segment, frame, in_bed};
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
-use skep_datapath::{Attached, DatapathError, Dispatch, How, NodeSide, Place, attach_pass};
+use skep_datapath::{
+    Attached, DatapathError, DispatchProgram, How, NodeProgram, PinPath, attach_pass,
+};
 
 const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
@@ -35,10 +37,10 @@ fn what_netguard_keeps_is_enough() {
             dispatch.counters().unwrap();
             dispatch.flows(|_| ()).unwrap();
         }
-        let place = Place { pins: "/sys/fs/bpf/skep/test/node".into() };
-        NodeSide::open(&place, SIZES).unwrap().attach("skep0").unwrap();
-        NodeSide::detach(&place).unwrap();
-        Dispatch::detach(&bed.place).unwrap();
+        let place = PinPath { pins: "/sys/fs/bpf/skep/test/node".into() };
+        NodeProgram::open(&place, SIZES).unwrap().attach("skep0").unwrap();
+        NodeProgram::detach(&place).unwrap();
+        DispatchProgram::detach(&bed.place).unwrap();
         // Who else is on the device it may not ask, but it does see that.
         let _other = attach_pass("skep0").unwrap();
         let mut dispatch = bed.open_configured();
@@ -52,7 +54,7 @@ fn what_is_missing_is_said() {
     in_bed(|bed| {
         unmount("/sys/fs/bpf", UnmountFlags::DETACH).unwrap();
         keep_only(NETGUARD);
-        let error = Dispatch::open(&bed.place, SIZES).err().unwrap();
+        let error = DispatchProgram::open(&bed.place, SIZES).err().unwrap();
         assert!(matches!(error, DatapathError::NoBpffs { .. }), "{error}");
         let error = error.to_string();
         assert!(error.contains("run `mount -t bpf bpf /sys/fs/bpf` as root"), "{error}");

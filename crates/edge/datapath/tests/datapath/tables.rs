@@ -13,12 +13,15 @@ use crate::common::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use skep_datapath::{Build, Dispatch, How};
-use skep_wire::guard::{Settings, Steerer};
-use skep_wire::steer::{Flow, Load, Measure, Network, Node, NodeState, Row, Service, Verdict};
+use skep_datapath::{Build, DispatchProgram, How};
+use skep_wire::guard::{ProgramSettings, Steerer};
+use skep_wire::steer::{
+    DatapathNode, DatapathService, Flow, ForwardingState, Measure, Network, Row, Verdict,
+    WeightedLoad,
+};
 
 /// Runs the program over a frame; the node that it then is for, if any.
-fn steer(dispatch: &Dispatch, frame: &[u8]) -> Option<u16> {
+fn steer(dispatch: &DispatchProgram, frame: &[u8]) -> Option<u16> {
     let mut nodes = [Build::Xdp, Build::Tc].map(|build| {
         let run = dispatch.test_run(build, frame, 1).unwrap();
         let node = u16::from(run.frame[5]);
@@ -31,7 +34,7 @@ fn steer(dispatch: &Dispatch, frame: &[u8]) -> Option<u16> {
 }
 
 /// What became of a frame: the verdict that was counted.
-fn verdict(dispatch: &Dispatch, frame: &[u8]) -> Verdict {
+fn verdict(dispatch: &DispatchProgram, frame: &[u8]) -> Verdict {
     let before = dispatch.counters().unwrap().verdicts;
     dispatch.test_run(Build::Xdp, frame, 1).unwrap();
     let after = dispatch.counters().unwrap().verdicts;
@@ -140,7 +143,7 @@ fn a_service_takes_nothing_over_from_the_one_before_it() {
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(1));
         dispatch.set_services(&[]).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::PassNotVip);
-        let wrong = Service { choices: 5, ..service(0) };
+        let wrong = DatapathService { choices: 5, ..service(0) };
         let error = dispatch.set_services(&[wrong]).unwrap_err().to_string();
         assert_eq!(error, "number of choices of a service 5 is out of range: expected 1 to 4");
     });
@@ -150,10 +153,10 @@ fn a_service_takes_nothing_over_from_the_one_before_it() {
 fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
-        let turns = Service { choices: 2, measure: Measure::Turns, ..service(0) };
+        let turns = DatapathService { choices: 2, measure: Measure::Turns, ..service(0) };
         dispatch.set_services(&[turns]).unwrap();
         let mut ports = 1..;
-        let mut flows_of = |dispatch: &Dispatch, count: usize| {
+        let mut flows_of = |dispatch: &DispatchProgram, count: usize| {
             let mut nodes = [0; 2];
             for port in ports.by_ref().take(count) {
                 nodes[usize::from(steer(dispatch, &frame(port, 80, SYN)).unwrap())] += 1;
@@ -164,18 +167,18 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
         assert_eq!(flows_of(&dispatch, 10), [10, 0]);
         dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 10), [5, 5], "what was before the table is past");
-        let loads = [(0, 3), (1, 1)].map(|(node, weight)| Load { node, weight, load: 0 });
+        let loads = [(0, 3), (1, 1)].map(|(node, weight)| WeightedLoad { node, weight, load: 0 });
         dispatch.set_loads(0, &loads).unwrap();
         dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 12), [9, 3]);
-        let load = Service { measure: Measure::Load, ..turns };
+        let load = DatapathService { measure: Measure::Load, ..turns };
         dispatch.set_services(&[load]).unwrap();
-        let loads = [(0, 100), (1, 90)].map(|(node, load)| Load { node, weight: 1, load });
+        let loads = [(0, 100), (1, 90)].map(|(node, load)| WeightedLoad { node, weight: 1, load });
         dispatch.set_loads(0, &loads).unwrap();
         // Ten to draw level, then in turns.
         assert_eq!(flows_of(&dispatch, 30), [10, 20]);
         for (node, weight) in [(256, 1), (0, 0)] {
-            assert!(dispatch.set_loads(0, &[Load { node, weight, load: 0 }]).is_err());
+            assert!(dispatch.set_loads(0, &[WeightedLoad { node, weight, load: 0 }]).is_err());
         }
     });
 }
@@ -188,12 +191,15 @@ fn nodes_that_are_not_named_are_down() {
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
         dispatch.set_nodes(&[node(1)]).unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(1));
-        dispatch.set_nodes(&[Node { state: NodeState::Draining, ..node(0) }, node(1)]).unwrap();
+        dispatch
+            .set_nodes(&[DatapathNode { state: ForwardingState::Draining, ..node(0) }, node(1)])
+            .unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0));
         assert_eq!(steer(&dispatch, &frame(4001, 80, SYN)), Some(1));
-        dispatch.set_nodes(&[Node { is_local: true, ..node(0) }]).unwrap();
+        dispatch.set_nodes(&[DatapathNode { is_local: true, ..node(0) }]).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, ACK)), Verdict::PassLocal);
-        let error = dispatch.set_nodes(&[Node { index: 256, ..node(0) }]).unwrap_err().to_string();
+        let error =
+            dispatch.set_nodes(&[DatapathNode { index: 256, ..node(0) }]).unwrap_err().to_string();
         assert_eq!(error, "place of a node 256 is out of range: expected 0 to 255");
     });
 }
@@ -252,7 +258,8 @@ fn settings_keep_what_other_calls_have_set() {
         let mut dispatch = bed.open_configured();
         let client = Network { address: CLIENT.into(), prefix_bits: 32 };
         dispatch.set_networks(&[], &[client]).unwrap();
-        let settings = Settings { new_flows_max: 1, stream: true, ..crate::common::SETTINGS };
+        let settings =
+            ProgramSettings { new_flows_max: 1, stream: true, ..crate::common::SETTINGS };
         dispatch.set_settings(&settings).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::DropDenied);
         dispatch.set_networks(&[], &[]).unwrap();
@@ -267,7 +274,7 @@ fn settings_keep_what_other_calls_have_set() {
 fn new_flows_are_told_in_their_order() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
-        let is_readable = |dispatch: &Dispatch| {
+        let is_readable = |dispatch: &DispatchProgram| {
             let fd = dispatch.events_fd();
             poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&Default::default()))
                 .unwrap()
@@ -275,7 +282,9 @@ fn new_flows_are_told_in_their_order() {
         };
         steer(&dispatch, &frame(3999, 80, SYN));
         assert!(!is_readable(&dispatch), "nobody asked");
-        dispatch.set_settings(&Settings { stream: true, ..crate::common::SETTINGS }).unwrap();
+        dispatch
+            .set_settings(&ProgramSettings { stream: true, ..crate::common::SETTINGS })
+            .unwrap();
         for port in 4000..4100 {
             steer(&dispatch, &frame(port, 80, SYN));
             steer(&dispatch, &frame(port, 80, ACK));
@@ -320,7 +329,7 @@ fn flows_of_another_dispatcher_are_followed() {
 fn more_flows_than_a_batch_has_are_listed() {
     in_bed(|bed| {
         let sizes = skep_datapath::Sizes { flows_max: 65_536, ..crate::common::SIZES };
-        let dispatch = Dispatch::open(&bed.place, sizes).unwrap();
+        let dispatch = DispatchProgram::open(&bed.place, sizes).unwrap();
         let flows: Vec<_> = (1..30_001).map(|port| flow(CLIENT, port, port % 7)).collect();
         let began = Instant::now();
         dispatch.insert_flows(&flows).unwrap();

@@ -5,7 +5,7 @@ use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use skep_guard::{Guard, GuardError, Listener};
-use skep_wire::guard::{Answer, MESSAGE_BYTES_MAX, Order, Owner};
+use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply, VipHolder};
 
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
@@ -17,15 +17,15 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn answer(order: Order) -> Answer {
+fn answer(order: Order) -> OrderReply {
     match order {
-        Order::Claim => Answer::Done,
+        Order::Claim => OrderReply::Done,
         Order::Owners { .. } => {
             let vip = "10.0.0.1".parse().unwrap();
-            Answer::Owners(vec![Owner { vip, mac: [1; 6] }])
+            OrderReply::Owners(vec![VipHolder { vip, mac: [1; 6] }])
         }
-        Order::Abort => Answer::Refused("x".repeat(MESSAGE_BYTES_MAX)),
-        _ => Answer::Refused("not here".to_owned()),
+        Order::Abort => OrderReply::Refused("x".repeat(MESSAGE_BYTES_MAX)),
+        _ => OrderReply::Refused("not here".to_owned()),
     }
 }
 
@@ -35,9 +35,9 @@ fn orders_are_answered_until_the_peer_is_gone() {
     let listener = Listener::bind(&path, vec![me()], None).unwrap();
     let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
     let client = Guard::connect(&path).unwrap();
-    assert_eq!(client.ask(&Order::Claim).unwrap(), Answer::Done);
+    assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
     let owners = client.ask(&Order::Owners { probe: false }).unwrap();
-    assert!(matches!(owners, Answer::Owners(owners) if owners[0].mac == [1; 6]));
+    assert!(matches!(owners, OrderReply::Owners(owners) if owners[0].mac == [1; 6]));
     let refused = client.ask(&Order::Hold).unwrap_err();
     assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
     let long = client.ask(&Order::Abort).unwrap_err();
@@ -60,8 +60,8 @@ fn what_is_no_order_is_refused_and_the_next_is_heard() {
         let mut buffer = [0; 256];
         let (len, _) =
             rustix::net::recv(&raw, &mut buffer, rustix::net::RecvFlags::empty()).unwrap();
-        let told: Answer = postcard::from_bytes(&buffer[..len]).unwrap();
-        assert!(matches!(told, Answer::Refused(_)), "{told:?}");
+        let told: OrderReply = postcard::from_bytes(&buffer[..len]).unwrap();
+        assert!(matches!(told, OrderReply::Refused(_)), "{told:?}");
     }
     drop(raw);
     guard.join().unwrap().unwrap();

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::CheckInput;
 use crate::claims::survey;
-use crate::device::{Device, Kind, Xdp};
+use crate::device::{Device, DeviceKind, Xdp};
 use crate::error::Error;
 use crate::frame::Claim;
 use crate::netif::Netif;
@@ -86,7 +86,7 @@ pub(super) fn is_usable(device: &Device) -> bool {
 }
 
 fn feeder_leaves_checksums(devices: &[Device], device: &Device) -> Result<Option<bool>, Error> {
-    let (Kind::Veth { peer: Some(peer) }, Xdp::Native) = (device.kind, device.xdp) else {
+    let (DeviceKind::Veth { peer: Some(peer) }, Xdp::Native) = (device.kind, device.xdp) else {
         return Ok(None);
     };
     let Some(feeder) = devices.iter().find(|feeder| feeder.index == peer) else { return Ok(None) };

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::facts::is_usable;
-use super::{CheckInput, Complaint, Dispatching, Facts, Fault, Peer};
-use crate::device::{Device, Kind, Xdp};
-use crate::mac::Mac;
+use super::{CheckInput, CheckedPeer, Complaint, ComplaintKind, Dispatching, Facts};
+use crate::device::{Device, DeviceKind, Xdp};
+use crate::mac::MacAddr;
 use crate::sysctl::{ALL, Knob};
 
 /// What is wrong, in the order in which to mend it: first what others follow
@@ -15,7 +15,7 @@ pub fn judge(input: &CheckInput, facts: &Facts) -> Vec<Complaint> {
     let Some(device) = facts.device(input) else {
         let names: Vec<_> = facts.devices.iter().map(|device| device.name.as_str()).collect();
         complaints.add(
-            Fault::NoDevice,
+            ComplaintKind::NoDevice,
             &input.device,
             "a network device of this name",
             names.join(", "),
@@ -47,7 +47,7 @@ struct Complaints(Vec<Complaint>);
 impl Complaints {
     fn add(
         &mut self,
-        fault: Fault,
+        fault: ComplaintKind,
         place: impl Into<String>,
         expected: impl Into<String>,
         found: impl Into<String>,
@@ -66,7 +66,7 @@ impl Complaints {
     /// Like [`Self::add`], for what may be right nevertheless.
     fn doubt(
         &mut self,
-        fault: Fault,
+        fault: ComplaintKind,
         place: impl Into<String>,
         expected: impl Into<String>,
         found: impl Into<String>,
@@ -82,13 +82,13 @@ impl Complaints {
         let name = &device.name;
         if device.mac.is_none() {
             let remedy = "Direct dispatch rewrites hardware addresses: name an Ethernet device.";
-            self.add(Fault::NoDevice, name, "an Ethernet device", "another kind", remedy);
+            self.add(ComplaintKind::NoDevice, name, "an Ethernet device", "another kind", remedy);
         } else if !device.is_up {
             let remedy = format!("Switch it on: ip link set {name} up");
-            self.add(Fault::DeviceDown, name, "a device that is up", "it is down", remedy);
+            self.add(ComplaintKind::DeviceDown, name, "a device that is up", "it is down", remedy);
         } else if !device.has_carrier {
             let remedy = "Look at the cable, and at the switch or bridge at its other end.";
-            self.add(Fault::NoCarrier, name, "a carrier", "none", remedy);
+            self.add(ComplaintKind::NoCarrier, name, "a carrier", "none", remedy);
         }
     }
 
@@ -99,7 +99,7 @@ impl Complaints {
         for device in &facts.devices {
             let name = &device.name;
             let is_meant = match device.kind {
-                Kind::Loopback => input.is_node,
+                DeviceKind::Loopback => input.is_node,
                 _ => is_active && device.index == segment.index,
             };
             for &vip in &input.vips {
@@ -107,12 +107,12 @@ impl Complaints {
                 if is_meant && !device.has(vip) {
                     let (expected, found) = (format!("the virtual address {vip}"), "it is missing");
                     let remedy = format!("Add it: ip address add {vip}/{bits} dev {name}");
-                    self.add(Fault::VipMissing, name, expected, found, remedy);
+                    self.add(ComplaintKind::VipMissing, name, expected, found, remedy);
                 } else if !is_meant && device.has(vip) {
                     let expected = format!("no virtual address {vip}");
                     let remedy = "It belongs on lo of nodes and on the device of the active \
                          dispatcher only. Take it away, here and where it is configured.";
-                    self.add(Fault::VipMisplaced, name, expected, "it is there", remedy);
+                    self.add(ComplaintKind::VipMisplaced, name, expected, "it is there", remedy);
                 }
             }
         }
@@ -125,13 +125,13 @@ impl Complaints {
             let place = Knob::ArpIgnore.name(&device.name);
             let found = format!("{}: this node answers ARP for them", facts.arp_ignore);
             let expected = "1, so that only the active dispatcher answers for virtual addresses";
-            self.add(Fault::AnswersArp, place, expected, found, set(Knob::ArpIgnore, 1));
+            self.add(ComplaintKind::AnswersArp, place, expected, found, set(Knob::ArpIgnore, 1));
         }
         if facts.arp_announce != 2 {
             let place = Knob::ArpAnnounce.name(&device.name);
             let found = format!("{}: routers learn this node's instead", facts.arp_announce);
             let expected = "2, so that no question of this node names a virtual address";
-            self.add(Fault::AsksWithVip, place, expected, found, set(Knob::ArpAnnounce, 2));
+            self.add(ComplaintKind::AsksWithVip, place, expected, found, set(Knob::ArpAnnounce, 2));
         }
     }
 
@@ -153,7 +153,7 @@ impl Complaints {
         );
         let remedy = format!("Loosen it: sysctl -w {}=2", Knob::RpFilter.name(name));
         let place = Knob::RpFilter.name(name);
-        self.add(Fault::StrictReversePath, place, "2 (loose) or 0", found, remedy);
+        self.add(ComplaintKind::StrictReversePath, place, "2 (loose) or 0", found, remedy);
     }
 
     fn judge_routes(&mut self, facts: &Facts) {
@@ -165,7 +165,7 @@ impl Complaints {
             );
             let expected = format!("a route to clients such as {client}");
             // Where all clients are on the segment, none is needed.
-            self.doubt(Fault::NoRouteBack, "routes", expected, "none", remedy);
+            self.doubt(ComplaintKind::NoRouteBack, "routes", expected, "none", remedy);
         }
     }
 
@@ -173,7 +173,7 @@ impl Complaints {
     /// packet program that sends frames on sends them with wrong ones: echo
     /// works and TCP does not.
     fn judge_checksums(&mut self, facts: &Facts, device: &Device) {
-        let (Kind::Veth { .. }, Xdp::Native) = (device.kind, device.xdp) else { return };
+        let (DeviceKind::Veth { .. }, Xdp::Native) = (device.kind, device.xdp) else { return };
         let name = &device.name;
         let other_end = format!("the other end of {name}");
         let expected = "tx checksum offload off, since a packet program takes its frames raw";
@@ -183,11 +183,17 @@ impl Complaints {
         match facts.feeder_leaves_checksums {
             Some(false) => {}
             Some(true) => {
-                self.add(Fault::UnfinishedChecksums, other_end, expected, "it is on", remedy);
+                self.add(
+                    ComplaintKind::UnfinishedChecksums,
+                    other_end,
+                    expected,
+                    "it is on",
+                    remedy,
+                );
             }
             None => {
                 let found = "it is in another network namespace and cannot be seen from here";
-                self.doubt(Fault::UnfinishedChecksums, other_end, expected, found, remedy);
+                self.doubt(ComplaintKind::UnfinishedChecksums, other_end, expected, found, remedy);
             }
         }
     }
@@ -209,13 +215,13 @@ impl Complaints {
                     let remedy = "If that machine is a node, set arp_ignore there and have the \
                          address on its lo only; if not, two clusters or machines use this \
                          address, and one must give it up.";
-                    self.add(Fault::WrongAnswerer, &place, &expected, found, remedy);
+                    self.add(ComplaintKind::WrongAnswerer, &place, &expected, found, remedy);
                 }
             }
             if !is_active && !is_answered {
                 let remedy = "Is the active dispatcher on the same segment and VLAN as this \
                      machine, and does a firewall or switch drop its ARP?";
-                self.add(Fault::NoAnswerer, place, expected, "none", remedy);
+                self.add(ComplaintKind::NoAnswerer, place, expected, "none", remedy);
             }
         }
     }
@@ -228,21 +234,21 @@ impl Complaints {
                 let expected = format!("an answer on the segment of {}", device.name);
                 let remedy = "Direct dispatch needs all machines in one layer-2 segment: look at \
                      cables, VLANs and whether a router stands between.";
-                self.add(Fault::PeerNotFound, &place, expected, "none", remedy);
+                self.add(ComplaintKind::PeerNotFound, &place, expected, "none", remedy);
             }
             for claim in answers().filter(|claim| claim.mac != peer.mac) {
                 let expected = format!("{}, as it says itself", peer.mac);
                 let found = who(claim.mac, &input.peers);
                 let remedy = "Two machines have this address, or a proxy answers for it: give \
                      each machine its own address on the segment.";
-                self.add(Fault::PeerDiffers, &place, expected, found, remedy);
+                self.add(ComplaintKind::PeerDiffers, &place, expected, found, remedy);
             }
             if peer.mtu != 0 && peer.mtu != device.mtu {
                 let expected = format!("an MTU of {} as on {} here", device.mtu, device.name);
                 let found = format!("{}", peer.mtu);
                 let remedy = "Larger packets than a machine's MTU are lost on the way to it: \
                      give all devices of the segment the same.";
-                self.add(Fault::MtuDiffers, place, expected, found, remedy);
+                self.add(ComplaintKind::MtuDiffers, place, expected, found, remedy);
             }
         }
     }
@@ -254,7 +260,7 @@ fn set(knob: Knob, value: i32) -> String {
 }
 
 /// A hardware address, with the machine's name if it is one of ours.
-fn who(mac: Mac, peers: &[Peer]) -> String {
+fn who(mac: MacAddr, peers: &[CheckedPeer]) -> String {
     match peers.iter().find(|peer| peer.mac == mac) {
         Some(peer) => format!("{} ({mac})", peer.name),
         None => format!("{mac}, which is no machine of this cluster that is known here"),

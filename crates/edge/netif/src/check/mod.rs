@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 use crate::netif::Netif;
 
 pub use facts::{Facts, gather};
@@ -32,9 +32,9 @@ pub struct CheckInput {
     pub dispatching: Dispatching,
     /// The active dispatcher's hardware address, as it says itself; none if
     /// it is not known, or is this machine.
-    pub active: Option<Mac>,
+    pub active: Option<MacAddr>,
     /// The other machines of the cluster that must be on the segment.
-    pub peers: Vec<Peer>,
+    pub peers: Vec<CheckedPeer>,
     /// Samples of clients' addresses; if there is none of a family, an address
     /// far away in the Internet stands for all.
     pub clients: Vec<IpAddr>,
@@ -55,19 +55,19 @@ pub enum Dispatching {
 
 /// Another machine of the cluster, as it describes itself.
 #[derive(Clone, Debug)]
-pub struct Peer {
+pub struct CheckedPeer {
     pub name: String,
     /// Its own address on the segment.
     pub address: IpAddr,
     /// The hardware address of its device there.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// The MTU of its device there, in bytes; 0 if it is not known.
     pub mtu: u32,
 }
 
 /// Kinds of complaints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fault {
+pub enum ComplaintKind {
     /// The device does not exist, or is no Ethernet.
     NoDevice,
     /// The device is switched off.
@@ -106,7 +106,7 @@ pub enum Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// What kind it is.
-    pub fault: Fault,
+    pub fault: ComplaintKind,
     /// Whether it is only suspected: this machine cannot see it, or it may be
     /// meant so.
     pub is_doubt: bool,

@@ -4,26 +4,26 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::device::{Address, Device, Kind, Xdp};
+use crate::device::{Address, Device, DeviceKind, Xdp};
 use crate::frame::Claim;
 use crate::route::Route;
 
-const OWN: Mac = Mac([2, 0, 0, 0, 0, 1]);
-const ACTIVE: Mac = Mac([2, 0, 0, 0, 0, 2]);
-const NODE: Mac = Mac([2, 0, 0, 0, 0, 3]);
-const FOREIGN: Mac = Mac([2, 0, 0, 0, 0, 9]);
+const OWN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const ACTIVE: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const NODE: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);
+const FOREIGN: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
 
 fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn device(index: u32, name: &str, kind: Kind, ips: &[&str]) -> Device {
+fn device(index: u32, name: &str, kind: DeviceKind, ips: &[&str]) -> Device {
     let address = |text: &&str| Address { ip: ip(text), prefix_bits: 24 };
     Device {
         index,
         name: name.to_owned(),
         kind,
-        mac: (kind != Kind::Loopback).then_some(OWN),
+        mac: (kind != DeviceKind::Loopback).then_some(OWN),
         mtu: 1500,
         is_up: true,
         has_carrier: true,
@@ -32,7 +32,7 @@ fn device(index: u32, name: &str, kind: Kind, ips: &[&str]) -> Device {
     }
 }
 
-fn claim(address: &str, mac: Mac) -> Claim {
+fn claim(address: &str, mac: MacAddr) -> Claim {
     Claim { address: ip(address), mac }
 }
 
@@ -42,7 +42,8 @@ fn via(device: u32) -> Option<Route> {
 
 /// A sound node: `eth0` is the segment, `eth1` another device.
 fn node() -> (CheckInput, Facts) {
-    let peer = Peer { name: "node-2".to_owned(), address: ip("10.0.0.3"), mac: NODE, mtu: 1500 };
+    let peer =
+        CheckedPeer { name: "node-2".to_owned(), address: ip("10.0.0.3"), mac: NODE, mtu: 1500 };
     let input = CheckInput {
         device: "eth0".to_owned(),
         vips: vec![ip("10.0.0.80"), ip("fd00::80")],
@@ -55,9 +56,9 @@ fn node() -> (CheckInput, Facts) {
     };
     let facts = Facts {
         devices: vec![
-            device(1, "lo", Kind::Loopback, &["127.0.0.1", "10.0.0.80", "fd00::80"]),
-            device(2, "eth0", Kind::Other, &["10.0.0.1"]),
-            device(3, "eth1", Kind::Other, &[]),
+            device(1, "lo", DeviceKind::Loopback, &["127.0.0.1", "10.0.0.80", "fd00::80"]),
+            device(2, "eth0", DeviceKind::Other, &["10.0.0.1"]),
+            device(3, "eth1", DeviceKind::Other, &[]),
         ],
         arp_ignore: 1,
         arp_announce: 2,
@@ -79,8 +80,8 @@ fn dispatcher() -> (CheckInput, Facts) {
     input.is_node = false;
     input.dispatching = Dispatching::Active;
     input.active = None;
-    facts.devices[0] = device(1, "lo", Kind::Loopback, &["127.0.0.1"]);
-    facts.devices[1] = device(2, "eth0", Kind::Other, &["10.0.0.2", "10.0.0.80", "fd00::80"]);
+    facts.devices[0] = device(1, "lo", DeviceKind::Loopback, &["127.0.0.1"]);
+    facts.devices[1] = device(2, "eth0", DeviceKind::Other, &["10.0.0.2", "10.0.0.80", "fd00::80"]);
     facts.answers.retain(|claim| claim.mac == NODE);
     facts.arp_ignore = 0;
     facts.arp_announce = 0;
@@ -95,7 +96,7 @@ fn verdict(sound: fn() -> (CheckInput, Facts), change: Change) -> Vec<Complaint>
     judge(&input, &facts)
 }
 
-fn expect(sound: fn() -> (CheckInput, Facts), cases: &[(&str, Change, &[Fault])]) {
+fn expect(sound: fn() -> (CheckInput, Facts), cases: &[(&str, Change, &[ComplaintKind])]) {
     for (what, change, expected) in cases {
         let complaints = verdict(sound, *change);
         let faults: Vec<_> = complaints.iter().map(|complaint| complaint.fault).collect();
@@ -105,24 +106,24 @@ fn expect(sound: fn() -> (CheckInput, Facts), cases: &[(&str, Change, &[Fault])]
 
 #[test]
 fn nodes() {
-    let cases: &[(&str, Change, &[Fault])] = &[
+    let cases: &[(&str, Change, &[ComplaintKind])] = &[
         ("sound", |_, _| {}, &[]),
-        ("no device", |i, _| i.device = "eth9".to_owned(), &[Fault::NoDevice]),
-        ("no Ethernet", |_, f| f.devices[1].mac = None, &[Fault::NoDevice]),
-        ("down", |_, f| f.devices[1].is_up = false, &[Fault::DeviceDown]),
-        ("no carrier", |_, f| f.devices[1].has_carrier = false, &[Fault::NoCarrier]),
-        ("one missing", |_, f| f.devices[0].addresses.truncate(2), &[Fault::VipMissing]),
-        ("all missing", |_, f| f.devices[0].addresses.clear(), &[Fault::VipMissing; 2]),
+        ("no device", |i, _| i.device = "eth9".to_owned(), &[ComplaintKind::NoDevice]),
+        ("no Ethernet", |_, f| f.devices[1].mac = None, &[ComplaintKind::NoDevice]),
+        ("down", |_, f| f.devices[1].is_up = false, &[ComplaintKind::DeviceDown]),
+        ("no carrier", |_, f| f.devices[1].has_carrier = false, &[ComplaintKind::NoCarrier]),
+        ("one missing", |_, f| f.devices[0].addresses.truncate(2), &[ComplaintKind::VipMissing]),
+        ("all missing", |_, f| f.devices[0].addresses.clear(), &[ComplaintKind::VipMissing; 2]),
         (
             "on the segment's device too",
             |_, f| f.devices[1].addresses.push(Address { ip: ip("fd00::80"), prefix_bits: 128 }),
-            &[Fault::VipMisplaced],
+            &[ComplaintKind::VipMisplaced],
         ),
-        ("arp_ignore 0", |_, f| f.arp_ignore = 0, &[Fault::AnswersArp]),
+        ("arp_ignore 0", |_, f| f.arp_ignore = 0, &[ComplaintKind::AnswersArp]),
         ("arp_ignore 2", |_, f| f.arp_ignore = 2, &[]),
-        ("arp_ignore 3", |_, f| f.arp_ignore = 3, &[Fault::AnswersArp]),
+        ("arp_ignore 3", |_, f| f.arp_ignore = 3, &[ComplaintKind::AnswersArp]),
         ("arp_ignore 8", |_, f| f.arp_ignore = 8, &[]),
-        ("arp_announce 1", |_, f| f.arp_announce = 1, &[Fault::AsksWithVip]),
+        ("arp_announce 1", |_, f| f.arp_announce = 1, &[ComplaintKind::AsksWithVip]),
         (
             "IPv6 needs no settings",
             |i, f| {
@@ -132,17 +133,17 @@ fn nodes() {
             },
             &[],
         ),
-        ("strict, other way", |_, f| f.routes[0].1 = via(3), &[Fault::StrictReversePath]),
+        ("strict, other way", |_, f| f.routes[0].1 = via(3), &[ComplaintKind::StrictReversePath]),
         ("IPv6 is not filtered", |_, f| f.routes[1].1 = via(3), &[]),
         ("loose, other way", |_, f| (f.rp_filter, f.routes[0].1) = (2, via(3)), &[]),
-        ("no route", |_, f| f.routes[1].1 = None, &[Fault::NoRouteBack]),
-        ("foreign answer", |_, f| f.answers[0].mac = FOREIGN, &[Fault::WrongAnswerer]),
+        ("no route", |_, f| f.routes[1].1 = None, &[ComplaintKind::NoRouteBack]),
+        ("foreign answer", |_, f| f.answers[0].mac = FOREIGN, &[ComplaintKind::WrongAnswerer]),
         (
             "foreign answer beside the right one",
             |_, f| f.answers.push(claim("fd00::80", FOREIGN)),
-            &[Fault::WrongAnswerer],
+            &[ComplaintKind::WrongAnswerer],
         ),
-        ("no answer", |_, f| f.answers[1] = f.answers[0], &[Fault::NoAnswerer]),
+        ("no answer", |_, f| f.answers[1] = f.answers[0], &[ComplaintKind::NoAnswerer]),
         (
             "active is not known",
             |i, f| {
@@ -151,9 +152,9 @@ fn nodes() {
             },
             &[],
         ),
-        ("peer is silent", |_, f| f.answers.truncate(2), &[Fault::PeerNotFound]),
-        ("peer elsewhere", |_, f| f.answers[2].mac = FOREIGN, &[Fault::PeerDiffers]),
-        ("peer's MTU", |i, _| i.peers[0].mtu = 9000, &[Fault::MtuDiffers]),
+        ("peer is silent", |_, f| f.answers.truncate(2), &[ComplaintKind::PeerNotFound]),
+        ("peer elsewhere", |_, f| f.answers[2].mac = FOREIGN, &[ComplaintKind::PeerDiffers]),
+        ("peer's MTU", |i, _| i.peers[0].mtu = 9000, &[ComplaintKind::MtuDiffers]),
         ("peer's MTU is not known", |i, _| i.peers[0].mtu = 0, &[]),
     ];
     expect(node, cases);
@@ -162,23 +163,23 @@ fn nodes() {
 #[test]
 fn dispatchers() {
     fn veth(facts: &mut Facts, xdp: Xdp, feeder_leaves_checksums: Option<bool>) {
-        facts.devices[1].kind = Kind::Veth { peer: None };
+        facts.devices[1].kind = DeviceKind::Veth { peer: None };
         facts.devices[1].xdp = xdp;
         facts.feeder_leaves_checksums = feeder_leaves_checksums;
     }
-    let cases: &[(&str, Change, &[Fault])] = &[
+    let cases: &[(&str, Change, &[ComplaintKind])] = &[
         ("sound", |_, _| {}, &[]),
-        ("missing", |_, f| f.devices[1].addresses.clear(), &[Fault::VipMissing; 2]),
+        ("missing", |_, f| f.devices[1].addresses.clear(), &[ComplaintKind::VipMissing; 2]),
         ("needs no routes", |_, f| f.routes[0].1 = None, &[]),
         (
             "on lo, without being a node",
             |_, f| f.devices[0].addresses.push(Address { ip: ip("fd00::80"), prefix_bits: 128 }),
-            &[Fault::VipMisplaced],
+            &[ComplaintKind::VipMisplaced],
         ),
         (
             "another answers",
             |_, f| f.answers.push(claim("10.0.0.80", NODE)),
-            &[Fault::WrongAnswerer],
+            &[ComplaintKind::WrongAnswerer],
         ),
         (
             "standby that has them",
@@ -186,7 +187,7 @@ fn dispatchers() {
                 (i.dispatching, i.active) = (Dispatching::Standby, Some(ACTIVE));
                 f.answers.extend([claim("10.0.0.80", ACTIVE), claim("fd00::80", ACTIVE)]);
             },
-            &[Fault::VipMisplaced; 2],
+            &[ComplaintKind::VipMisplaced; 2],
         ),
         (
             "also a node",
@@ -200,8 +201,12 @@ fn dispatchers() {
         ("veth, tc", |_, f| veth(f, Xdp::None, None), &[]),
         ("veth, generic", |_, f| veth(f, Xdp::Generic, None), &[]),
         ("veth, whole", |_, f| veth(f, Xdp::Native, Some(false)), &[]),
-        ("veth, not whole", |_, f| veth(f, Xdp::Native, Some(true)), &[Fault::UnfinishedChecksums]),
-        ("veth, unseen", |_, f| veth(f, Xdp::Native, None), &[Fault::UnfinishedChecksums]),
+        (
+            "veth, not whole",
+            |_, f| veth(f, Xdp::Native, Some(true)),
+            &[ComplaintKind::UnfinishedChecksums],
+        ),
+        ("veth, unseen", |_, f| veth(f, Xdp::Native, None), &[ComplaintKind::UnfinishedChecksums]),
     ];
     expect(dispatcher, cases);
     let unseen = verdict(dispatcher, |_, f| veth(f, Xdp::Native, None));

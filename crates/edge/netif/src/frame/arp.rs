@@ -3,25 +3,25 @@
 use std::net::Ipv4Addr;
 
 use super::{Claim, TYPE_ARP, ethernet};
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 
 /// Ethernet, IPv4, and the lengths of their addresses.
 const HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
 const REQUEST: u16 = 1;
 const REPLY: u16 = 2;
 
-pub(super) fn announcement_request(vip: Ipv4Addr, mac: Mac) -> Vec<u8> {
-    frame(REQUEST, (mac, vip), (Mac::UNKNOWN, vip))
+pub(super) fn announcement_request(vip: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
+    frame(REQUEST, (mac, vip), (MacAddr::UNKNOWN, vip))
 }
 
 /// Linux believes a gratuitous reply only if the target's hardware address is
 /// the sender's (`arp_is_garp`), as arping(8) -A sends it.
-pub(super) fn announcement_reply(vip: Ipv4Addr, mac: Mac) -> Vec<u8> {
+pub(super) fn announcement_reply(vip: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
     frame(REPLY, (mac, vip), (mac, vip))
 }
 
-pub(super) fn probe(address: Ipv4Addr, mac: Mac) -> Vec<u8> {
-    frame(REQUEST, (mac, Ipv4Addr::UNSPECIFIED), (Mac::UNKNOWN, address))
+pub(super) fn probe(address: Ipv4Addr, mac: MacAddr) -> Vec<u8> {
+    frame(REQUEST, (mac, Ipv4Addr::UNSPECIFIED), (MacAddr::UNKNOWN, address))
 }
 
 /// Requests claim as replies do: receivers learn from both.
@@ -31,7 +31,7 @@ pub(super) fn claim(packet: &[u8]) -> Option<Claim> {
     if packet[..6] != HEAD || ![REQUEST, REPLY].contains(&operation) {
         return None;
     }
-    let mac = Mac::try_from(&packet[8..14]).ok()?;
+    let mac = MacAddr::try_from(&packet[8..14]).ok()?;
     let address = Ipv4Addr::new(packet[14], packet[15], packet[16], packet[17]);
     if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
         return None;
@@ -39,8 +39,8 @@ pub(super) fn claim(packet: &[u8]) -> Option<Claim> {
     Some(Claim { address: address.into(), mac })
 }
 
-fn frame(operation: u16, sender: (Mac, Ipv4Addr), target: (Mac, Ipv4Addr)) -> Vec<u8> {
-    let mut frame = ethernet(Mac::BROADCAST, sender.0, TYPE_ARP);
+fn frame(operation: u16, sender: (MacAddr, Ipv4Addr), target: (MacAddr, Ipv4Addr)) -> Vec<u8> {
+    let mut frame = ethernet(MacAddr::BROADCAST, sender.0, TYPE_ARP);
     frame.extend(HEAD);
     frame.extend(operation.to_be_bytes());
     for (mac, address) in [sender, target] {

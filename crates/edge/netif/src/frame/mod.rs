@@ -9,7 +9,7 @@ mod tcp;
 
 use std::net::IpAddr;
 
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 
 pub(crate) use tcp::question as question_of_connection;
 
@@ -22,7 +22,7 @@ pub(crate) const TYPE_IPV6: u16 = 0x86dd;
 pub struct Claim {
     pub address: IpAddr,
     /// The hardware address that it is said to have.
-    pub mac: Mac,
+    pub mac: MacAddr,
 }
 
 /// The frames that tell the segment that `mac` has `vip` from now on.
@@ -30,7 +30,7 @@ pub struct Claim {
 /// IPv4: an ARP announcement as a request (RFC 5227 section 3) and as a reply,
 /// because there are receivers that believe only one of them. IPv6: an
 /// unsolicited neighbour advertisement that overrides (RFC 4861 section 7.2.6).
-pub(crate) fn announcements(vip: IpAddr, mac: Mac) -> Vec<Vec<u8>> {
+pub(crate) fn announcements(vip: IpAddr, mac: MacAddr) -> Vec<Vec<u8>> {
     match vip {
         IpAddr::V4(vip) => {
             vec![arp::announcement_request(vip, mac), arp::announcement_reply(vip, mac)]
@@ -42,7 +42,7 @@ pub(crate) fn announcements(vip: IpAddr, mac: Mac) -> Vec<Vec<u8>> {
 /// The frame that asks who has `address`, without giving one of ours: an ARP
 /// probe (RFC 5227 section 2.1.1), or a solicitation as of duplicate address
 /// detection (RFC 4862 section 5.4.2).
-pub(crate) fn question(address: IpAddr, mac: Mac) -> Vec<u8> {
+pub(crate) fn question(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => arp::probe(address, mac),
         IpAddr::V6(address) => ndp::solicitation(address, mac),
@@ -63,7 +63,7 @@ fn internet_checksum(parts: &[&[u8]]) -> u16 {
 /// kind, or is malformed. Questions without a sender's address claim nothing.
 pub(crate) fn claim(frame: &[u8]) -> Option<Claim> {
     let (header, payload) = frame.split_first_chunk::<ETHERNET_BYTES>()?;
-    let source = Mac::try_from(&header[6..12]).ok()?;
+    let source = MacAddr::try_from(&header[6..12]).ok()?;
     let claim = match u16::from_be_bytes([header[12], header[13]]) {
         TYPE_ARP => arp::claim(payload),
         TYPE_IPV6 => ndp::claim(payload, source),
@@ -72,7 +72,7 @@ pub(crate) fn claim(frame: &[u8]) -> Option<Claim> {
     claim.mac.is_single().then_some(claim)
 }
 
-fn ethernet(to: Mac, from: Mac, ether_type: u16) -> Vec<u8> {
+fn ethernet(to: MacAddr, from: MacAddr, ether_type: u16) -> Vec<u8> {
     [&to.0[..], &from.0, &ether_type.to_be_bytes()].concat()
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
 
-    const OWN: Mac = Mac([0x02, 0, 0, 0, 0, 0x0a]);
+    const OWN: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x0a]);
 
     /// Hexadecimal, with spaces for the reader.
     fn bytes(text: &str) -> Vec<u8> {

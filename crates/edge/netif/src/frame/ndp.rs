@@ -4,7 +4,7 @@ use std::net::Ipv6Addr;
 
 use super::{Claim, TYPE_IPV6, ethernet, internet_checksum};
 use crate::limits::OPTIONS_MAX;
-use crate::mac::Mac;
+use crate::mac::MacAddr;
 
 const IPV6_BYTES: usize = 40;
 /// Type, code, checksum, flags and target address.
@@ -25,7 +25,7 @@ const TARGET_MAC: u8 = 2;
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// Comes from the address itself, as the kernel's own do.
-pub(super) fn advertisement(vip: Ipv6Addr, mac: Mac) -> Vec<u8> {
+pub(super) fn advertisement(vip: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let mut message = message(ADVERTISEMENT, OVERRIDE, vip);
     message.extend([TARGET_MAC, 1]);
     message.extend(mac.0);
@@ -33,7 +33,7 @@ pub(super) fn advertisement(vip: Ipv6Addr, mac: Mac) -> Vec<u8> {
 }
 
 /// Goes to the group that whoever has `address` listens to.
-pub(super) fn solicitation(address: Ipv6Addr, mac: Mac) -> Vec<u8> {
+pub(super) fn solicitation(address: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let [.., a, b, c] = address.octets();
     let low = u16::from_be_bytes([b, c]);
     let group = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | u16::from(a), low);
@@ -42,7 +42,7 @@ pub(super) fn solicitation(address: Ipv6Addr, mac: Mac) -> Vec<u8> {
 
 /// An advertisement claims its target, a solicitation its sender's address.
 /// Checked as RFC 4861 sections 7.1.1 and 7.1.2 want. `source` is the frame's.
-pub(super) fn claim(packet: &[u8], source: Mac) -> Option<Claim> {
+pub(super) fn claim(packet: &[u8], source: MacAddr) -> Option<Claim> {
     let (head, rest) = packet.split_first_chunk::<IPV6_BYTES>()?;
     let len = u16::from_be_bytes([head[4], head[5]]);
     let message = rest.get(..usize::from(len))?;
@@ -69,7 +69,7 @@ pub(super) fn claim(packet: &[u8], source: Mac) -> Option<Claim> {
 
 /// The hardware address in the options, if it is there; none if the options
 /// are malformed.
-fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
+fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut found = None;
     for _ in 0..OPTIONS_MAX {
         let [kind, eights, ..] = *options else { break };
@@ -79,7 +79,7 @@ fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<Mac>> {
             return None;
         }
         if kind == wanted && found.is_none() {
-            found = Mac::try_from(&option[2..8]).ok();
+            found = MacAddr::try_from(&option[2..8]).ok();
         }
         options = rest;
     }
@@ -97,13 +97,13 @@ fn message(kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
 }
 
 /// Puts Ethernet and IPv6 before `message`, and its checksum into it.
-fn frame(mac: Mac, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
+fn frame(mac: MacAddr, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let sum = checksum(from, to, &message).to_be_bytes();
     message[2..4].copy_from_slice(&sum);
     // Groups have hardware addresses made of their last four bytes (RFC 2464
     // section 7).
     let [.., a, b, c, d] = to.octets();
-    let mut frame = ethernet(Mac([0x33, 0x33, a, b, c, d]), mac, TYPE_IPV6);
+    let mut frame = ethernet(MacAddr([0x33, 0x33, a, b, c, d]), mac, TYPE_IPV6);
     let len = message.len() as u16;
     frame.extend([0x60, 0, 0, 0]);
     frame.extend(len.to_be_bytes());
@@ -130,12 +130,12 @@ pub(super) mod tests {
     pub(crate) fn message(kind: u8, source: u128, target: u128, options: &[u8]) -> Vec<u8> {
         let mut message = super::message(kind, 0, target.into());
         message.extend(options);
-        frame(Mac([2, 0, 0, 0, 0, 1]), source.into(), ALL_NODES, message)
+        frame(MacAddr([2, 0, 0, 0, 0, 1]), source.into(), ALL_NODES, message)
     }
 
     #[test]
     fn options_tell_the_mac_and_malformed_ones_discard_the_message() {
-        let mac = Mac([2, 0, 0, 0, 0, 9]);
+        let mac = MacAddr([2, 0, 0, 0, 0, 9]);
         let option = [2, 1, 2, 0, 0, 0, 0, 9];
         let other = [14, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         for (options, expected) in [

@@ -27,7 +27,7 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 
 use crate::route::{family, host_prefix_bits};
-use crate::{Device, DeviceIndex, Mac, Netif, probe};
+use crate::{Device, DeviceIndex, MacAddr, Netif, probe};
 
 /// A wait that is to end by an answer, not by itself.
 pub(super) const LONG: Duration = Duration::from_secs(20);
@@ -80,7 +80,7 @@ fn unshare_network() -> rustix::io::Result<()> {
 /// A machine on the segment, by its device `eth0`.
 pub(super) struct Machine {
     pub(super) namespace: Namespace,
-    pub(super) mac: Mac,
+    pub(super) mac: MacAddr,
     pub(super) v4: IpAddr,
     pub(super) v6: IpAddr,
     /// The bridge's end of its cable.
@@ -136,7 +136,7 @@ impl<const N: usize> Lan<N> {
 
 fn machine(hub: &Namespace, bridge: DeviceIndex, number: u8) -> Machine {
     let namespace = Namespace::new().unwrap();
-    let mac = Mac([2, 0, 0, 0, 7, number]);
+    let mac = MacAddr([2, 0, 0, 0, 7, number]);
     let port = hub.run(|| {
         let mut netif = Netif::open().unwrap();
         let name = format!("port{number}");
@@ -253,7 +253,7 @@ pub(super) fn add_rule(netif: &mut Netif, source: IpAddr, table: u8) {
 }
 
 /// Has the machine believe that `ip` is at `mac`.
-pub(super) fn set_neighbour(netif: &mut Netif, device: &Device, ip: IpAddr, mac: Mac) {
+pub(super) fn set_neighbour(netif: &mut Netif, device: &Device, ip: IpAddr, mac: MacAddr) {
     let mut message = NeighbourMessage::default();
     message.header.family = family(ip);
     message.header.ifindex = device.index;
@@ -268,7 +268,7 @@ pub(super) fn set_neighbour(netif: &mut Netif, device: &Device, ip: IpAddr, mac:
 }
 
 /// Where the machine believes `ip` to be.
-pub(super) fn neighbour(netif: &mut Netif, ip: IpAddr) -> Option<Mac> {
+pub(super) fn neighbour(netif: &mut Netif, ip: IpAddr) -> Option<MacAddr> {
     let mut question = NeighbourMessage::default();
     question.header.family = family(ip);
     let question = RouteNetlinkMessage::GetNeighbour(question);
@@ -277,7 +277,7 @@ pub(super) fn neighbour(netif: &mut Netif, ip: IpAddr) -> Option<Mac> {
         let RouteNetlinkMessage::NewNeighbour(message) = message else { return None };
         message.attributes.contains(&wanted).then_some(())?;
         message.attributes.iter().find_map(|attribute| match attribute {
-            NeighbourAttribute::LinkLayerAddress(bytes) => Mac::try_from(bytes.as_slice()).ok(),
+            NeighbourAttribute::LinkLayerAddress(bytes) => MacAddr::try_from(bytes.as_slice()).ok(),
             _ => None,
         })
     })

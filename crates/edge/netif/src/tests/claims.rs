@@ -7,9 +7,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::bed::{LONG, Lan, Machine, SHORT, ip, neighbour, set_neighbour, vips, wait_until};
 use crate::frame::{self, TYPE_ARP, TYPE_IPV6};
 use crate::packet::PacketSocket;
-use crate::{Claim, ClaimWatch, Mac, Record, announce, probe, survey};
+use crate::{Claim, ClaimWatch, MacAddr, Record, announce, probe, survey};
 
-const STALE: Mac = Mac([2, 0, 0, 0, 9, 9]);
+const STALE: MacAddr = MacAddr([2, 0, 0, 0, 9, 9]);
 
 #[test]
 fn each_announcement_by_itself_turns_a_neighbour_to_us() {

@@ -6,7 +6,7 @@ use netlink_packet_route::link::LinkAttribute;
 use netlink_packet_route::route::RouteType;
 
 use super::bed::{Lan, Namespace, add_route, ip, new_second, set_link, wait_until};
-use crate::{Error, Kind, LinkWatch, Netif, Xdp, offloads, set_tx_checksum};
+use crate::{DeviceKind, Error, LinkWatch, Netif, Xdp, offloads, set_tx_checksum};
 
 #[test]
 fn a_device_is_described_and_found_by_name_and_address() {
@@ -15,10 +15,10 @@ fn a_device_is_described_and_found_by_name_and_address() {
     a.run(|netif, eth0| {
         assert_eq!((eth0.mac, eth0.mtu), (Some(a.mac), 1500));
         assert!(eth0.is_up && eth0.has_carrier);
-        assert_eq!((eth0.kind, eth0.xdp), (Kind::Veth { peer: None }, Xdp::None));
+        assert_eq!((eth0.kind, eth0.xdp), (DeviceKind::Veth { peer: None }, Xdp::None));
         assert!(eth0.has(a.v4) && eth0.has(a.v6));
         assert_eq!(netif.device_of(a.v6).unwrap().index, eth0.index);
-        assert_eq!(netif.device_of(ip("127.0.0.1")).unwrap().kind, Kind::Loopback);
+        assert_eq!(netif.device_of(ip("127.0.0.1")).unwrap().kind, DeviceKind::Loopback);
         assert_eq!(netif.device_at(eth0.index).unwrap(), netif.device("eth0").unwrap());
         let error = netif.device("eth7").unwrap_err().to_string();
         assert!(error.starts_with("no network device called eth7: this machine has lo"), "{error}");
@@ -33,8 +33,8 @@ fn a_veth_whose_other_end_is_here_names_it() {
     namespace.run(|| {
         let mut netif = Netif::open().unwrap();
         let (one, other) = (new_second(&mut netif, "one"), netif.device("one-end").unwrap());
-        assert_eq!(one.kind, Kind::Veth { peer: Some(other.index) });
-        assert_eq!(other.kind, Kind::Veth { peer: Some(one.index) });
+        assert_eq!(one.kind, DeviceKind::Veth { peer: Some(other.index) });
+        assert_eq!(other.kind, DeviceKind::Veth { peer: Some(one.index) });
     });
 }
 

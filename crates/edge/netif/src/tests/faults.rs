@@ -13,10 +13,10 @@ use super::bed::{
     Lan, Machine, Namespace, SHORT, add_address, add_route, add_route_in, add_rule, ip, new_second,
     set_link, vips,
 };
-use crate::check::Fault;
+use crate::check::ComplaintKind;
 use crate::sysctl::{self, Knob};
 use crate::{
-    CheckInput, Complaint, Device, Dispatching, Netif, Peer, Record, check, set_tx_checksum,
+    CheckInput, CheckedPeer, Complaint, Device, Dispatching, Netif, Record, check, set_tx_checksum,
 };
 
 /// A dispatcher that has the virtual addresses, and a node that holds them and
@@ -42,8 +42,8 @@ fn sound() -> Option<Lan<3>> {
     Some(lan)
 }
 
-fn peer(name: &str, machine: &Machine, address: IpAddr) -> Peer {
-    Peer { name: name.to_owned(), address, mac: machine.mac, mtu: 1500 }
+fn peer(name: &str, machine: &Machine, address: IpAddr) -> CheckedPeer {
+    CheckedPeer { name: name.to_owned(), address, mac: machine.mac, mtu: 1500 }
 }
 
 fn node_input(lan: &Lan<3>) -> CheckInput {
@@ -82,12 +82,14 @@ fn complaints(lan: &Lan<3>) -> [Vec<Complaint>; 2] {
     })
 }
 
-fn faults(lan: &Lan<3>) -> [Vec<Fault>; 2] {
+fn faults(lan: &Lan<3>) -> [Vec<ComplaintKind>; 2] {
     complaints(lan).map(|found| found.iter().map(|complaint| complaint.fault).collect())
 }
 
 /// Makes a mistake on the node and says what the dispatcher and the node find.
-fn with_mistake(mistake: impl FnOnce(&mut Netif, &Device) + Send) -> Option<[Vec<Fault>; 2]> {
+fn with_mistake(
+    mistake: impl FnOnce(&mut Netif, &Device) + Send,
+) -> Option<[Vec<ComplaintKind>; 2]> {
     let lan = sound()?;
     lan.machines[1].run(mistake);
     Some(faults(&lan))
@@ -107,7 +109,7 @@ fn a_missing_virtual_address_is_found() {
     }) else {
         return;
     };
-    assert_eq!(found, [vec![], vec![Fault::VipMissing]]);
+    assert_eq!(found, [vec![], vec![ComplaintKind::VipMissing]]);
 }
 
 #[test]
@@ -120,9 +122,9 @@ fn a_node_that_answers_arp_is_found_by_itself_and_by_the_dispatcher() {
         }
     });
     let [dispatcher, node] = complaints(&lan);
-    assert_eq!(node.iter().map(|c| c.fault).collect::<Vec<_>>(), [Fault::AnswersArp]);
+    assert_eq!(node.iter().map(|c| c.fault).collect::<Vec<_>>(), [ComplaintKind::AnswersArp]);
     assert_eq!(dispatcher.len(), 1);
-    assert_eq!(dispatcher[0].fault, Fault::WrongAnswerer);
+    assert_eq!(dispatcher[0].fault, ComplaintKind::WrongAnswerer);
     let sentence = dispatcher[0].to_string();
     let expected = "virtual address 10.7.0.80: expected no answer but from this machine, found \
          one from node-1 (02:00:00:00:07:02). If that machine is a node";
@@ -138,7 +140,7 @@ fn a_node_that_asks_with_the_virtual_address_is_found() {
     }) else {
         return;
     };
-    assert_eq!(found, [vec![], vec![Fault::AsksWithVip]]);
+    assert_eq!(found, [vec![], vec![ComplaintKind::AsksWithVip]]);
 }
 
 #[test]
@@ -148,22 +150,25 @@ fn an_address_on_the_nodes_device_is_found_on_both_sides() {
     }) else {
         return;
     };
-    assert_eq!(found[0], [Fault::WrongAnswerer]);
-    assert_eq!(found[1], [Fault::VipMisplaced]);
+    assert_eq!(found[0], [ComplaintKind::WrongAnswerer]);
+    assert_eq!(found[1], [ComplaintKind::VipMisplaced]);
 }
 
 #[test]
 fn another_machine_with_the_address_is_found_by_all() {
     let Some(lan) = sound() else { return };
     lan.machines[2].run(|netif, eth0| netif.claim(eth0, vips()[0]).unwrap());
-    assert_eq!(faults(&lan), [vec![Fault::WrongAnswerer], vec![Fault::WrongAnswerer]]);
+    assert_eq!(
+        faults(&lan),
+        [vec![ComplaintKind::WrongAnswerer], vec![ComplaintKind::WrongAnswerer]]
+    );
 }
 
 #[test]
 fn an_address_that_nobody_answers_for_is_found() {
     let Some(lan) = sound() else { return };
     lan.machines[0].run(|netif, eth0| netif.release(eth0, vips()[1]).unwrap());
-    assert_eq!(faults(&lan), [vec![Fault::VipMissing], vec![Fault::NoAnswerer]]);
+    assert_eq!(faults(&lan), [vec![ComplaintKind::VipMissing], vec![ComplaintKind::NoAnswerer]]);
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn a_strict_reverse_path_filter_is_found_where_replies_leave_elsewhere() {
     }) else {
         return;
     };
-    assert_eq!(found, [vec![], vec![Fault::StrictReversePath]]);
+    assert_eq!(found, [vec![], vec![ComplaintKind::StrictReversePath]]);
 }
 
 #[test]
@@ -190,7 +195,7 @@ fn a_node_without_a_route_to_clients_is_found() {
     }) else {
         return;
     };
-    assert_eq!(found, [vec![], vec![Fault::NoRouteBack, Fault::NoRouteBack]]);
+    assert_eq!(found, [vec![], vec![ComplaintKind::NoRouteBack, ComplaintKind::NoRouteBack]]);
 }
 
 #[test]
@@ -219,9 +224,12 @@ fn a_device_that_is_down_is_found_and_its_machine_missed() {
     let [_, node, _] = &lan.machines;
     node.run(|netif, eth0| set_link(netif, eth0.index, false, vec![]));
     let [dispatcher, node] = faults(&lan);
-    assert_eq!(dispatcher, [Fault::PeerNotFound, Fault::PeerNotFound]);
+    assert_eq!(dispatcher, [ComplaintKind::PeerNotFound, ComplaintKind::PeerNotFound]);
     // Its routes went with it.
-    assert_eq!(node, [Fault::DeviceDown, Fault::NoRouteBack, Fault::NoRouteBack]);
+    assert_eq!(
+        node,
+        [ComplaintKind::DeviceDown, ComplaintKind::NoRouteBack, ComplaintKind::NoRouteBack]
+    );
 }
 
 #[test]
@@ -230,8 +238,8 @@ fn a_pulled_cable_is_found() {
     let [_, node, _] = &lan.machines;
     lan.set_cable(node, false);
     let [dispatcher, node] = faults(&lan);
-    assert_eq!(dispatcher, [Fault::PeerNotFound, Fault::PeerNotFound]);
-    assert_eq!(node[0], Fault::NoCarrier);
+    assert_eq!(dispatcher, [ComplaintKind::PeerNotFound, ComplaintKind::PeerNotFound]);
+    assert_eq!(node[0], ComplaintKind::NoCarrier);
 }
 
 #[test]
@@ -243,7 +251,7 @@ fn a_machine_that_is_not_where_it_says_is_found() {
     dispatcher.run(|netif, _| {
         let found = check(netif, &dispatcher_input(&lan)).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].fault, Fault::PeerDiffers);
+        assert_eq!(found[0].fault, ComplaintKind::PeerDiffers);
         assert!(found[0].found.contains(&other.mac.to_string()), "{}", found[0]);
     });
 }
@@ -253,7 +261,7 @@ fn a_different_mtu_is_found() {
     let Some(lan) = sound() else { return };
     let mtu = LinkAttribute::Mtu(1400);
     lan.machines[0].run(|netif, eth0| set_link(netif, eth0.index, true, vec![mtu]));
-    assert_eq!(faults(&lan)[0], [Fault::MtuDiffers, Fault::MtuDiffers]);
+    assert_eq!(faults(&lan)[0], [ComplaintKind::MtuDiffers, ComplaintKind::MtuDiffers]);
 }
 
 #[test]
@@ -282,7 +290,7 @@ fn checksums_left_to_a_veth_before_a_packet_program_are_found() {
         }
         assert_eq!(netif.device("lan").unwrap().xdp, crate::Xdp::Native);
         let place = "the other end of lan".to_owned();
-        assert_eq!(faults(&mut netif), [(Fault::UnfinishedChecksums, false, place)]);
+        assert_eq!(faults(&mut netif), [(ComplaintKind::UnfinishedChecksums, false, place)]);
         let other = netif.device("lan-end").unwrap();
         set_tx_checksum(&other, false).unwrap();
         assert_eq!(faults(&mut netif), []);

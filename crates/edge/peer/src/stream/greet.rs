@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use skep_serve::{Cause, Conn, ConnError};
+use skep_serve::{Conn, ConnError, TimeoutCause};
 use skep_wire::cache::hello::{HELLO_BYTES_MAX, NONCE_BYTES};
 use skep_wire::cache::{Handshake, HelloError};
 use skep_wire::message::Name;
@@ -73,7 +73,7 @@ pub(super) async fn greet_conn(
                 return Ok(other.clone());
             }
             let wanted = &mut buffer[..handshake.wants()];
-            conn.expire_after(HANDSHAKE_MS, Cause::Head);
+            conn.expire_after(HANDSHAKE_MS, TimeoutCause::Head);
             recv_exact(conn, wanted).await?;
             if let Err(error) = handshake.take(wanted) {
                 send(conn, &handshake.output()).await?;

@@ -11,7 +11,7 @@ use crate::support::*;
 use skep_peer::stream::{FETCH_BUFFER_BYTES, PeerError, PeerPool, StreamCount, StreamCounts};
 use skep_wire::cache::frame::PING;
 use skep_wire::cache::{
-    FrameError, Handshake, HelloError, PeerReply, PeerRequest, Purpose, Reason, Refusal,
+    FrameError, Handshake, HelloError, PeerRefusal, PeerReply, PeerRequest, Purpose, Reason,
     SegmentName,
 };
 
@@ -89,7 +89,7 @@ fn a_thousand_exchanges_on_one_connection() {
                 2 => {
                     let (taken, why) = take_from(&rig, kind::ABSENT, 0).await.unwrap_err();
                     assert!(taken.is_empty());
-                    assert!(matches!(why, PeerError::Refused(Refusal::NotThere)), "{why}");
+                    assert!(matches!(why, PeerError::Refused(PeerRefusal::NotThere)), "{why}");
                 }
                 _ => {
                     let from = BYTES - 2_000 + number;
@@ -253,7 +253,7 @@ fn nonsense_for_an_answer_is_an_error() {
     fetch_from(answers(frame(&PeerReply::Taken.encode())), |_, why, _| {
         assert!(matches!(why, PeerError::Unexpected), "{why}");
     });
-    let refused = frame(&PeerReply::Refused(Refusal::Overloaded).encode());
+    let refused = frame(&PeerReply::Refused(PeerRefusal::Overloaded).encode());
     fetch_from(answers([refused, vec![0]].concat()), |_, why, _| {
         assert!(matches!(why, PeerError::Unexpected), "{why}");
     });

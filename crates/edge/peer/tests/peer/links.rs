@@ -193,7 +193,7 @@ fn ask(ask: u64) -> ToCoordinator {
 }
 
 fn answer(ask: u64) -> ToNode {
-    ToNode::Answer { ask, answer: skep_wire::cache::Answer::Refused }
+    ToNode::Answer { ask, answer: skep_wire::cache::CoordinatorAnswer::Refused }
 }
 
 /// Some kilobytes.

@@ -9,7 +9,7 @@ use skep_peer::{Priority, SendError, Socket, SocketSettings, beat_thread};
 use skep_units::Now;
 use skep_wire::message::{FlowsTaken, Message, Name};
 use skep_wire::seal::{Key, OpenError, PeerId};
-use skep_wire::steer::NodeState;
+use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
 /// How long a wait that must end well may take: far more than it does.
@@ -50,7 +50,7 @@ fn long_message() -> Message {
         name: Name::new(&format!("node-{index}")).unwrap(),
         address: ([10, 0, 0, 1], 80).into(),
         weight: 1,
-        state: NodeState::Up,
+        state: ForwardingState::Up,
         is_drained: false,
         mac: [2; 6],
         mtu: 1_500,

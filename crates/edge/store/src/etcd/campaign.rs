@@ -22,7 +22,7 @@ use super::{Etcd, KeyValue};
 use crate::error::StoreError;
 use crate::latest::Latest;
 use crate::limits::{LEASE_MARGIN_DIVISOR, LEASE_ROUNDS, RESIGN_TIMEOUT_MS, WATCH_RETRY_MS};
-use crate::types::{Expected, Held, Leader, LeaseView};
+use crate::types::{Expected, Held, Leader, LeadershipView};
 
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
@@ -36,12 +36,12 @@ pub(crate) struct Candidate {
     name: String,
     /// Length of a lease as it is asked for; etcd may grant a longer one.
     ttl: Duration,
-    lease: Option<Lease>,
+    lease: Option<EtcdLease>,
     latest: Latest<Held>,
 }
 
 #[derive(Clone, Copy)]
-struct Lease {
+struct EtcdLease {
     id: i64,
     /// When it may run out, counted from the question for it.
     ends: Instant,
@@ -107,7 +107,7 @@ impl Candidate {
     }
 
     /// What the leader's key means.
-    fn judge(&self, leader: Option<KeyValue>, lease: Lease, asked: Instant) -> Held {
+    fn judge(&self, leader: Option<KeyValue>, lease: EtcdLease, asked: Instant) -> Held {
         let good_until = Some(asked + self.ttl);
         let epoch = self.latest.get().view.epoch;
         match leader {
@@ -116,14 +116,14 @@ impl Candidate {
             }
             Some(KeyValue { create_revision, value, .. }) => {
                 let leader = Leader::Other(String::from_utf8_lossy(&value).into_owned());
-                Held { view: LeaseView { leader, epoch: create_revision as u64 }, good_until }
+                Held { view: LeadershipView { leader, epoch: create_revision as u64 }, good_until }
             }
-            None => Held { view: LeaseView { leader: Leader::Nobody, epoch }, good_until },
+            None => Held { view: LeadershipView { leader: Leader::Nobody, epoch }, good_until },
         }
     }
 
-    fn leading(&self, lease: Lease, epoch: u64) -> Held {
-        Held { view: LeaseView { leader: Leader::Me, epoch }, good_until: Some(lease.ends) }
+    fn leading(&self, lease: EtcdLease, epoch: u64) -> Held {
+        Held { view: LeadershipView { leader: Leader::Me, epoch }, good_until: Some(lease.ends) }
     }
 
     /// Publishes what a round has seen, or that nothing is known any more; when
@@ -166,20 +166,20 @@ impl Candidate {
     }
 
     /// Has etcd prolong the lease, or grant one.
-    async fn renew(&mut self, etcd: &Etcd, deadline: Instant) -> Result<Lease, StoreError> {
+    async fn renew(&mut self, etcd: &Etcd, deadline: Instant) -> Result<EtcdLease, StoreError> {
         let asked = Instant::now();
-        if let Some(Lease { id, .. }) = self.lease {
+        if let Some(EtcdLease { id, .. }) = self.lease {
             let request = LeaseRequest { id };
             let answer = etcd.call::<_, LeaseKeepAliveResponse>(KEEP_ALIVE, request, deadline);
             let ttl_s = answer.await?.reply.ttl_s;
-            self.lease = Lease::new(id, asked, ttl_s);
+            self.lease = EtcdLease::new(id, asked, ttl_s);
         }
         if self.lease.is_none() {
             let asked = Instant::now();
             let request = LeaseGrantRequest { ttl_s: self.ttl.as_secs() as i64 };
             let answer = etcd.call::<_, LeaseGrantResponse>(GRANT, request, deadline);
             let LeaseGrantResponse { id, ttl_s } = answer.await?.reply;
-            self.lease = Lease::new(id, asked, ttl_s);
+            self.lease = EtcdLease::new(id, asked, ttl_s);
         }
         self.lease.ok_or(StoreError::Timeout)
     }
@@ -188,7 +188,7 @@ impl Candidate {
     async fn resign(self, etcd: &Etcd) {
         let before = self.latest.get();
         self.latest.publish(Held::unknown(before.view.epoch), false);
-        let Some(Lease { id, .. }) = self.lease else { return };
+        let Some(EtcdLease { id, .. }) = self.lease else { return };
         let deadline = Instant::now() + Duration::from_millis(RESIGN_TIMEOUT_MS);
         let revoked = etcd.call::<_, Empty>(REVOKE, LeaseRequest { id }, deadline).await;
         if let Err(error) = revoked {
@@ -197,7 +197,7 @@ impl Candidate {
     }
 }
 
-impl Lease {
+impl EtcdLease {
     /// A lease of `ttl_s` seconds, at least from `asked` on; `None` for one that
     /// has run out.
     fn new(id: i64, asked: Instant, ttl_s: i64) -> Option<Self> {

@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use tonic::{Code, ConnectError, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use crate::error::OpenError;
+use crate::error::StoreOpenError;
 use crate::limits::{ATTEMPT_TIMEOUT_MS, PROBE_INTERVAL_MS, REPLY_BYTES_MAX};
 
 /// An endpoint. It is connected to when it is first asked, and again after its
@@ -26,7 +26,7 @@ pub(super) struct Endpoint {
 
 impl Endpoint {
     /// For `http://HOST:PORT`; to be called within a runtime.
-    pub(super) fn new(url: &str) -> Result<Self, OpenError> {
+    pub(super) fn new(url: &str) -> Result<Self, StoreOpenError> {
         check(url)?;
         let invalid = |error: tonic::transport::Error| bad(url, &chain_end(&error).to_string());
         let endpoint = tonic::transport::Endpoint::from_shared(url.to_owned()).map_err(invalid)?;
@@ -141,7 +141,7 @@ fn is_in_chain<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Refuses what could be connected to, but not as it was meant.
-fn check(url: &str) -> Result<(), OpenError> {
+fn check(url: &str) -> Result<(), StoreOpenError> {
     if url.starts_with("https://") {
         return Err(bad(url, "TLS to etcd is not supported"));
     }
@@ -156,6 +156,6 @@ fn check(url: &str) -> Result<(), OpenError> {
     }
 }
 
-fn bad(endpoint: &str, reason: &str) -> OpenError {
-    OpenError::Endpoint { endpoint: endpoint.to_owned(), reason: reason.to_owned() }
+fn bad(endpoint: &str, reason: &str) -> StoreOpenError {
+    StoreOpenError::Endpoint { endpoint: endpoint.to_owned(), reason: reason.to_owned() }
 }

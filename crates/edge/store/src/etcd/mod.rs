@@ -15,10 +15,10 @@ use prost::Message;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use crate::error::{OpenError, StoreError};
+use crate::error::{StoreError, StoreOpenError};
 use crate::file::Read;
 use crate::limits::{ATTEMPT_TIMEOUT_MS, ENDPOINTS_MAX, ROUND_PAUSE_MS, WATCH_RETRY_MS};
-use crate::types::{Entry, Expected, Health};
+use crate::types::{Expected, Health, StoredValue};
 use endpoint::{Endpoint, describe, is_refusal};
 use messages::{
     Compare, Empty, KeyValue, PutRequest, RangeRequest, RangeResponse, Request, RequestOp,
@@ -45,7 +45,7 @@ pub(crate) struct Etcd {
 }
 
 /// A reply, and how it came about.
-struct Answer<R> {
+struct EtcdReply<R> {
     reply: R,
     /// An earlier attempt may have been carried out as well.
     is_retry: bool,
@@ -54,10 +54,10 @@ struct Answer<R> {
 impl Etcd {
     /// For the cluster named `cluster`. Asks nobody yet. To be called within a
     /// runtime.
-    pub(crate) fn new(endpoints: &[String], cluster: &str) -> Result<Self, OpenError> {
+    pub(crate) fn new(endpoints: &[String], cluster: &str) -> Result<Self, StoreOpenError> {
         let found = endpoints.len();
         if !(1..=ENDPOINTS_MAX).contains(&found) {
-            return Err(OpenError::Endpoints { found, max: ENDPOINTS_MAX });
+            return Err(StoreOpenError::Endpoints { found, max: ENDPOINTS_MAX });
         }
         let endpoints = endpoints.iter().map(|url| Endpoint::new(url));
         Ok(Self {
@@ -165,7 +165,7 @@ impl Etcd {
         put: PutRequest,
         expected: Expected,
         deadline: Instant,
-    ) -> Result<Answer<Result<u64, Option<KeyValue>>>, StoreError> {
+    ) -> Result<EtcdReply<Result<u64, Option<KeyValue>>>, StoreError> {
         let key = put.key.clone();
         let revision = match expected {
             Expected::Any => None,
@@ -190,7 +190,7 @@ impl Etcd {
             let ranges = responses.into_iter().filter_map(|response| response.range);
             Err(ranges.flat_map(|range| range.kvs).next())
         };
-        Ok(Answer { reply, is_retry: answer.is_retry })
+        Ok(EtcdReply { reply, is_retry: answer.is_retry })
     }
 
     /// Asks one endpoint after the other until one answers or time is up.
@@ -199,7 +199,7 @@ impl Etcd {
         method: &'static str,
         request: Q,
         deadline: Instant,
-    ) -> Result<Answer<R>, StoreError>
+    ) -> Result<EtcdReply<R>, StoreError>
     where
         Q: Message + Clone + 'static,
         R: Message + Default + 'static,
@@ -213,7 +213,7 @@ impl Etcd {
             let problem = match attempt.await {
                 Ok(Ok(reply)) => {
                     self.problems.borrow_mut()[at] = None;
-                    return Ok(Answer { reply, is_retry: attempts > 0 });
+                    return Ok(EtcdReply { reply, is_retry: attempts > 0 });
                 }
                 Ok(Err(status)) if is_refusal(&status) => return Err(self.refusal(at, &status)),
                 Ok(Err(status)) => describe(&status),
@@ -263,8 +263,8 @@ impl Etcd {
     }
 }
 
-fn entry(found: KeyValue) -> Entry {
-    Entry { value: found.value, revision: found.mod_revision as u64 }
+fn entry(found: KeyValue) -> StoredValue {
+    StoredValue { value: found.value, revision: found.mod_revision as u64 }
 }
 
 /// What is wrong with a member that answers. The first one says which etcd

@@ -34,7 +34,7 @@ fn revisions_grow_with_every_write_and_guard_it() {
     assert_eq!(conflict(file.put("a", b"3", Expected::Absent)), Some(3));
     assert_eq!(conflict(file.put("a", b"3", Expected::Revision(1))), Some(3));
     assert_eq!(conflict(file.put("c", b"3", Expected::Revision(1))), None);
-    let entry = Some(Entry { value: b"2".to_vec(), revision: 3 });
+    let entry = Some(StoredValue { value: b"2".to_vec(), revision: 3 });
     assert_eq!(file.get("a").unwrap(), Read { entry, as_of: 3 });
 }
 
@@ -50,7 +50,7 @@ fn what_was_written_is_there_after_opening_again() {
 fn a_file_has_one_owner() {
     let (_dir, path) = written();
     let owner = File::open(&path).unwrap();
-    assert!(matches!(File::open(&path), Err(OpenError::InUse { .. })));
+    assert!(matches!(File::open(&path), Err(StoreOpenError::InUse { .. })));
     drop(owner);
     assert!(File::open(&path).is_ok());
 }
@@ -65,7 +65,7 @@ fn another_format_is_left_alone_and_named() {
     drop(database);
     let before = fs::read(&path).unwrap();
     let error = File::open(&path).err().unwrap();
-    assert!(matches!(error, OpenError::Version { .. }), "{error}");
+    assert!(matches!(error, StoreOpenError::Version { .. }), "{error}");
     let text = error.to_string();
     assert!(text.contains("format 2, this version reads format 1"), "{text}");
     assert!(text.contains(path.to_str().unwrap()), "{text}");
@@ -80,7 +80,7 @@ fn files_of_somebody_else_are_left_alone() {
     for bytes in [&b""[..], b"hello\n", &[0xff; 10_000], b"SQLite format 3\0 and so on", b"redb"] {
         fs::write(&path, bytes).unwrap();
         let error = File::open(&path).err().unwrap();
-        assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+        assert!(matches!(error, StoreOpenError::Corrupt { .. }), "{error:?}");
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
     fs::remove_file(&path).unwrap();
@@ -91,7 +91,7 @@ fn files_of_somebody_else_are_left_alone() {
     writing.commit().unwrap();
     drop(database);
     let error = File::open(&path).err().unwrap();
-    assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
+    assert!(matches!(error, StoreOpenError::Corrupt { .. }), "{error:?}");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn paths_that_cannot_be_files_are_named() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().join("missing/state"), dir.path().to_owned()] {
         let error = File::open(&path).err().unwrap();
-        assert!(matches!(error, OpenError::Io { .. }), "{error:?}");
+        assert!(matches!(error, StoreOpenError::Io { .. }), "{error:?}");
         assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
     }
 }
@@ -118,7 +118,10 @@ fn a_damaged_file_is_an_error_or_harmless_but_never_a_panic_or_a_lie() {
             Ok(()) => harmless += 1,
             Err(error) => {
                 assert!(
-                    matches!(error, OpenError::Corrupt { .. } | OpenError::Version { .. }),
+                    matches!(
+                        error,
+                        StoreOpenError::Corrupt { .. } | StoreOpenError::Version { .. }
+                    ),
                     "{error:?}"
                 );
                 assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
@@ -148,7 +151,7 @@ fn damage(bytes: &mut Vec<u8>, round: usize, random: &mut skep_units::Rng) {
 }
 
 /// Opens the file and reads what `written` wrote: as it was, or an error.
-fn read_all(path: &Path) -> Result<(), OpenError> {
+fn read_all(path: &Path) -> Result<(), StoreOpenError> {
     let mut file = File::open(path)?;
     for at in 0..100 {
         match file.get(&format!("kv/{at}")) {

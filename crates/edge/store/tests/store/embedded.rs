@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::common::{Twin, is_root, say, until};
 use skep_store::{
-    CONFIG_BYTES_MAX, Expected, KEY_BYTES_MAX, Leader, Settings, Store, StoreError, VALUE_BYTES_MAX,
+    CONFIG_BYTES_MAX, Expected, KEY_BYTES_MAX, Leader, Store, StoreError, StoreSettings,
+    VALUE_BYTES_MAX,
 };
 
 const CLOSING: Duration = Duration::from_secs(10);
 
 fn open(file: &Path) -> Store {
-    Store::open(&Settings::Embedded { file: file.to_owned() }).unwrap()
+    Store::open(&StoreSettings::Embedded { file: file.to_owned() }).unwrap()
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn the_file_is_free_for_the_next_once_closed() {
     let store = open(&file);
     let watch = store.watch("k", |_| ()).unwrap();
     assert!(!store.clone().close(Duration::ZERO), "others are alive");
-    let error = Store::open(&Settings::Embedded { file: file.clone() }).err().unwrap();
+    let error = Store::open(&StoreSettings::Embedded { file: file.clone() }).err().unwrap();
     assert!(error.to_string().contains("another process has it open"), "{error}");
     drop(watch);
     assert!(store.close(CLOSING));
@@ -262,7 +263,7 @@ fn fill(dir: &Path) {
     // And a file that cannot even be made.
     std::fs::remove_file(&file).unwrap();
     std::fs::write(&ballast, vec![1; 5 << 20]).expect_err("the disk is full");
-    let error = Store::open(&Settings::Embedded { file: file.clone() }).err().unwrap();
+    let error = Store::open(&StoreSettings::Embedded { file: file.clone() }).err().unwrap();
     assert!(error.to_string().contains("No space left"), "{error}");
     std::fs::remove_file(&ballast).unwrap();
     assert!(open(&file).close(CLOSING), "what the attempt left behind is no obstacle");
@@ -275,7 +276,7 @@ fn read_only(dir: &Path) {
     assert!(open(&file).close(CLOSING));
     mount_again(dir, "remount,ro");
     for file in [file, dir.join("new")] {
-        let error = Store::open(&Settings::Embedded { file: file.clone() }).err().unwrap();
+        let error = Store::open(&StoreSettings::Embedded { file: file.clone() }).err().unwrap();
         let text = error.to_string();
         assert!(text.contains("Read-only") && text.contains(file.to_str().unwrap()), "{text}");
     }

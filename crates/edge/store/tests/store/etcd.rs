@@ -9,8 +9,8 @@ use crate::common::etcd::{Cluster, is_missing};
 use crate::common::{Twin, say, until};
 use rustix::process::Signal;
 use skep_store::{
-    CONFIG_BYTES_MAX, Campaign, ENDPOINTS_MAX, Expected, Leader, LeaseView, Settings, Store,
-    StoreError, VALUE_BYTES_MAX,
+    CONFIG_BYTES_MAX, Campaign, ENDPOINTS_MAX, Expected, Leader, LeadershipView, Store, StoreError,
+    StoreSettings, VALUE_BYTES_MAX,
 };
 
 /// A lease that tests wait for the end of.
@@ -131,7 +131,7 @@ fn the_candidate_of_a_dead_process_is_succeeded() {
     let first_epoch: u64 = led.parse().unwrap();
     let store = etcd.store("a");
     let second = campaign(&store, "second");
-    let known = LeaseView { leader: Leader::Other("twin".to_owned()), epoch: first_epoch };
+    let known = LeadershipView { leader: Leader::Other("twin".to_owned()), epoch: first_epoch };
     until("the leader's name", || (second.view() == known).then_some(()));
 
     let killed = Instant::now();
@@ -144,7 +144,7 @@ fn the_candidate_of_a_dead_process_is_succeeded() {
     let others = etcd.store("a");
     let third = campaign(&others, "third");
     until("the leader's name", || {
-        (third.view() == LeaseView { leader: Leader::Other("second".to_owned()), epoch })
+        (third.view() == LeadershipView { leader: Leader::Other("second".to_owned()), epoch })
             .then_some(())
     });
     let resigned = Instant::now();
@@ -271,7 +271,7 @@ fn without_any_member_the_leader_is_unknown_and_calls_fail_until_they_are_back()
 
     let killed = Instant::now();
     etcd.kill_all();
-    let unknown = LeaseView { leader: Leader::Unknown, epoch };
+    let unknown = LeadershipView { leader: Leader::Unknown, epoch };
     until("no leader", || (leading.view() == unknown).then_some(()));
     eprintln!("all members killed: no leader any more after {:?}", killed.elapsed());
     until("no leader", || (following.view() == unknown).then_some(()));
@@ -288,7 +288,7 @@ fn without_any_member_the_leader_is_unknown_and_calls_fail_until_they_are_back()
 
     etcd.start_all();
     let next = until("a leader", || {
-        [&leading, &following].iter().map(|one| one.view()).find(LeaseView::is_leading)
+        [&leading, &following].iter().map(|one| one.view()).find(LeadershipView::is_leading)
     });
     assert!(next.epoch >= epoch);
     until("the other knows", || {
@@ -336,7 +336,7 @@ fn members_of_two_etcds_are_told_apart() {
     }
     let (one, two) = (Cluster::start(1), Cluster::start(1));
     let endpoints = [one.endpoints(), two.endpoints()].concat();
-    let store = Store::open(&Settings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
+    let store = Store::open(&StoreSettings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
     until("health", || store.health().to_string().contains("another etcd").then_some(()));
 }
 
@@ -404,7 +404,7 @@ fn impostor(reply: &'static [u8]) -> String {
 /// What a call and the health check say about `endpoints`.
 fn verdicts(endpoints: &[&str]) -> (String, String) {
     let endpoints = endpoints.iter().map(|&url| url.to_owned()).collect();
-    let store = Store::open(&Settings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
+    let store = Store::open(&StoreSettings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
     let error = store.get("k").wait().unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
     let health = until("health", || {
@@ -463,7 +463,7 @@ fn wrong_endpoints_beside_a_right_one_do_no_harm() {
     let etcd = Cluster::start(1);
     let mut endpoints = vec![impostor(b"garbage"), impostor(b""), "http://127.0.0.1:9".to_owned()];
     endpoints.extend(etcd.endpoints());
-    let store = Store::open(&Settings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
+    let store = Store::open(&StoreSettings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
     put(&store, "k", b"1");
     let leading = campaign(&store, "first");
     until_leading(&leading);
@@ -486,7 +486,7 @@ fn a_member_that_wants_tls_is_told_as_such() {
 fn endpoints_that_cannot_be_are_refused_at_once() {
     let open = |endpoints: &[&str], cluster: &str| {
         let endpoints = endpoints.iter().map(|&url| url.to_owned()).collect();
-        Store::open(&Settings::Etcd { endpoints, cluster: cluster.to_owned() }).map(drop)
+        Store::open(&StoreSettings::Etcd { endpoints, cluster: cluster.to_owned() }).map(drop)
     };
     for (url, words) in [
         ("https://127.0.0.1:2379", "TLS to etcd is not supported"),
@@ -525,11 +525,11 @@ fn child() {
     let role = std::env::var(crate::common::ROLE).unwrap_or_default();
     let Some(("lead", endpoints)) = role.split_once(' ') else { return };
     let endpoints = endpoints.split(',').map(str::to_owned).collect();
-    let store = Store::open(&Settings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
+    let store = Store::open(&StoreSettings::Etcd { endpoints, cluster: "a".to_owned() }).unwrap();
     let campaign = campaign(&store, "twin");
     let mut last = String::new();
     loop {
-        let LeaseView { leader, epoch } = campaign.view();
+        let LeadershipView { leader, epoch } = campaign.view();
         let said = match leader {
             Leader::Other(_) => format!("Other {epoch}"),
             leader => format!("{leader:?} {epoch}"),

@@ -182,7 +182,7 @@ impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let writer = Arc::new(CoreCounters::default());
-        let target = Target::Path(dir.path().join("access.log"));
+        let target = LogTarget::Path(dir.path().join("access.log"));
         let log = AccessLog::start(target, Format::Combined, Arc::clone(&writer)).unwrap();
         Self { dir, log, writer }
     }
@@ -278,7 +278,7 @@ fn nothing_is_dropped_when_the_writer_keeps_up() {
 /// in the test's hands.
 fn stuck_worker(queue_max: usize) -> (WorkerLog, Arc<CoreCounters>, Receiver<Message>) {
     let (queue, messages) = sync_channel(queue_max);
-    let handle = LogHandle { link: Some(Link { queue, control: Arc::default() }) };
+    let handle = LogHandle { link: Some(WriterHandle { queue, control: Arc::default() }) };
     let core = Arc::new(CoreCounters::default());
     (handle.worker(Arc::clone(&core)), core, messages)
 }
@@ -354,7 +354,7 @@ fn buffers_come_back_and_are_used_again() {
 
 #[test]
 fn off_keeps_nothing() {
-    let log = AccessLog::start(Target::Off, Format::Json, Arc::default()).unwrap();
+    let log = AccessLog::start(LogTarget::Off, Format::Json, Arc::default()).unwrap();
     let mut worker = log.handle().worker(Arc::default());
     assert!(!worker.is_on());
     worker.push(&RECORD);
@@ -392,7 +392,7 @@ fn when_reopening_fails_the_old_file_stays_in_use() {
     let logs = dir.path().join("logs");
     fs::create_dir(&logs).unwrap();
     let writer = Arc::new(CoreCounters::default());
-    let target = Target::Path(logs.join("access.log"));
+    let target = LogTarget::Path(logs.join("access.log"));
     let log = AccessLog::start(target, Format::Combined, Arc::clone(&writer)).unwrap();
     let moved = dir.path().join("moved");
     fs::rename(&logs, &moved).unwrap();
@@ -409,7 +409,7 @@ fn when_reopening_fails_the_old_file_stays_in_use() {
 
 #[test]
 fn a_path_that_cannot_be_opened_is_named_with_the_cause() {
-    let target = Target::Path(PathBuf::from("/nonexistent/access.log"));
+    let target = LogTarget::Path(PathBuf::from("/nonexistent/access.log"));
     let error = AccessLog::start(target, Format::Combined, Arc::default()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("/nonexistent/access.log") && text.contains("No such file"), "{text}");
@@ -418,7 +418,7 @@ fn a_path_that_cannot_be_opened_is_named_with_the_cause() {
 #[test]
 fn a_full_disk_is_counted_and_the_log_goes_on() {
     let writer = Arc::new(CoreCounters::default());
-    let target = Target::Path(PathBuf::from("/dev/full"));
+    let target = LogTarget::Path(PathBuf::from("/dev/full"));
     let log = AccessLog::start(target, Format::Combined, Arc::clone(&writer)).unwrap();
     let mut worker = log.handle().worker(Arc::default());
     for round in 1..=3 {

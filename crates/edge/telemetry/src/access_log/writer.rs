@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use super::encode::decode;
 use super::format::Formatter;
-use super::{AccessLogError, Format, Target};
+use super::{AccessLogError, Format, LogTarget};
 use crate::counters::{CoreCounters, Counter};
 use crate::limits::{LOG_SHUTDOWN_WAIT, LOG_WARNING_INTERVAL};
 
@@ -65,15 +65,15 @@ pub(super) struct Output {
 
 impl Output {
     /// `None` when the log is off.
-    pub(super) fn open(target: Target) -> Result<Option<Self>, AccessLogError> {
+    pub(super) fn open(target: LogTarget) -> Result<Option<Self>, AccessLogError> {
         match target {
-            Target::Off => Ok(None),
-            Target::Stdout => {
+            LogTarget::Off => Ok(None),
+            LogTarget::Stdout => {
                 let stdout = std::io::stdout().as_fd().try_clone_to_owned();
                 let file = File::from(stdout.map_err(AccessLogError::Stdout)?);
                 Ok(Some(Self { file, path: None }))
             }
-            Target::Path(path) => match append_to(&path) {
+            LogTarget::Path(path) => match append_to(&path) {
                 Ok(file) => Ok(Some(Self { file, path: Some(path) })),
                 Err(cause) => Err(AccessLogError::Open { path, cause }),
             },

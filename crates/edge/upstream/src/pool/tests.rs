@@ -39,20 +39,20 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-async fn recv(lease: &Lease) -> Vec<u8> {
+async fn recv(lease: &PooledConn) -> Vec<u8> {
     let mut buffer = [0; 64];
     let n = lease.conn.recv(&mut buffer).await.unwrap();
     buffer[..n].to_vec()
 }
 
-async fn send(lease: &Lease, bytes: &[u8]) {
+async fn send(lease: &PooledConn, bytes: &[u8]) {
     let mut output = Output::default();
     output.copy(bytes);
     lease.conn.send(&mut output, 5_000).await.unwrap();
 }
 
 /// Waits until the runtime knows what happened to the socket.
-async fn settle(lease: &Lease) {
+async fn settle(lease: &PooledConn) {
     std::future::poll_fn(|cx| {
         let mut nothing = [0; 1];
         match lease.conn.poll_recv(cx, &mut nothing) {

@@ -10,7 +10,7 @@ use crate::limits::{PURGE_MS, PURGE_MS_MAX, REMOVE_MS};
 use crate::model::{
     NewNode, NewPolicy, NewPurge, NewWeight, NodeStatus, Purged, Reloaded, ServiceStatus,
 };
-use crate::problem::{Kind, Problem};
+use crate::problem::{Problem, ProblemKind};
 
 type Nodes = Result<Json<Vec<NodeStatus>>, Problem>;
 
@@ -75,7 +75,7 @@ pub(crate) async fn drain_node(
 async fn beside<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
     #[expect(clippy::disallowed_methods, reason = "connections bound the threads")]
     let done = tokio::task::spawn_blocking(job);
-    done.await.map_err(|_| Problem::new(Kind::Unavailable, "the process is about to end"))
+    done.await.map_err(|_| Problem::new(ProblemKind::Unavailable, "the process is about to end"))
 }
 
 /// Gives a drained node requests again, as soon as its checks allow it.
@@ -157,7 +157,7 @@ pub(crate) async fn purge(
     let timeout_ms = purge.timeout_ms.unwrap_or(PURGE_MS);
     if !(1..=PURGE_MS_MAX).contains(&timeout_ms) {
         let detail = format!("expected timeout_ms of 1 to {PURGE_MS_MAX}, found {timeout_ms}");
-        return Err(Problem::new(Kind::Invalid, detail));
+        return Err(Problem::new(ProblemKind::Invalid, detail));
     }
     let purged = beside(move || control.purge(&purge.what, timeout_ms)).await?;
     Ok(Json(purged?))

@@ -18,7 +18,7 @@ fn connect(patience: Patience) -> DuplexStream {
     let router = Router::new().route("/", post(|body: Bytes| async { body }));
     let (ours, theirs) = duplex(PIPE_BYTES);
     let (theirs, asked) = (TokioIo::new(theirs), Asked::nowhere());
-    let served = connection(theirs, Peer::Local { uid: None }, router, patience, asked);
+    let served = connection(theirs, Caller::Local { uid: None }, router, patience, asked);
     tokio::task::spawn_local(served);
     ours
 }

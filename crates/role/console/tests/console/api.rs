@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::common::{Fake, Reply, TOKEN, Under, over_socket, over_tcp, request};
 use skep_console::{
-    Client, ClientError, ConsoleConfig, ConsoleError, NewNode, NewPolicy, NewWeight, NodeState,
-    NodeStatus, Reloaded, ServiceStatus, Token,
+    ApiClient, ApiClientError, ConsoleConfig, ConsoleError, NewNode, NewPolicy, NewWeight,
+    NodeState, NodeStatus, Reloaded, ServiceStatus, Token,
 };
 use tokio::net::TcpSocket;
 
@@ -22,7 +22,7 @@ fn send(at: &Under, method: &str, target: &str, body: &str) -> Reply {
 #[test]
 fn the_client_does_all_that_the_api_can() {
     let at = Under::test(None);
-    let client = Client::socket(&at.socket());
+    let client = ApiClient::socket(&at.socket());
     assert_eq!(client.status().unwrap().name, "gate");
     let nodes = |answer| -> Vec<NodeStatus> { client.decode(&answer).unwrap() };
     assert_eq!(nodes(client.get("/api/v1/nodes").unwrap()).len(), 2);
@@ -70,10 +70,10 @@ fn the_client_does_all_that_the_api_can() {
 fn the_client_over_tcp_needs_the_token_and_hides_it() {
     let at = Under::test(Some(TOKEN));
     let url = format!("http://localhost:{}", at.api().port());
-    let with = |token| Client::tcp(&url, token).unwrap();
+    let with = |token| ApiClient::tcp(&url, token).unwrap();
     assert_eq!(with(Token::parse(TOKEN)).status().unwrap().name, "gate");
     match with(None).status() {
-        Err(ClientError::Refused(problem)) => assert_eq!(problem.status, 401),
+        Err(ApiClientError::Refused(problem)) => assert_eq!(problem.status, 401),
         other => panic!("{other:?}"),
     }
     assert!(!format!("{:?}", with(Token::parse(TOKEN))).contains(TOKEN));
@@ -83,11 +83,11 @@ fn the_client_over_tcp_needs_the_token_and_hides_it() {
 fn the_client_says_who_did_not_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.sock");
-    let error = Client::socket(&path).status().unwrap_err();
+    let error = ApiClient::socket(&path).status().unwrap_err();
     assert!(error.to_string().contains("none.sock"), "{error}");
     for url in ["127.0.0.1:7070", "https://127.0.0.1:7070", "http://127.0.0.1", "http://"] {
-        let error = Client::tcp(url, None).unwrap_err();
-        assert!(matches!(error, ClientError::BadUrl { .. }), "{url}: {error}");
+        let error = ApiClient::tcp(url, None).unwrap_err();
+        assert!(matches!(error, ApiClientError::BadUrl { .. }), "{url}: {error}");
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -96,8 +96,8 @@ fn the_client_says_who_did_not_answer() {
         let _ = stream.read(&mut [0; 4096]);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").unwrap();
     });
-    let error = Client::tcp(&url, None).unwrap().status().unwrap_err();
-    assert!(matches!(error, ClientError::Foreign { .. }), "{error}");
+    let error = ApiClient::tcp(&url, None).unwrap().status().unwrap_err();
+    assert!(matches!(error, ApiClientError::Foreign { .. }), "{error}");
     server.join().unwrap();
 }
 

@@ -9,18 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
-use skep_cluster::failover::{AddressConflict, Failover, Output};
+use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
-use skep_cluster::table_publisher::{NodePlan, Plan, TablePublisher};
+use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_peer::{Received, Socket};
 use skep_policy::{DirectLoad, policies};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::guard::{Expectations, Peer};
+use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{DispatcherBeat, Mac, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{Load, Measure};
+use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::Table;
 
 use super::lease_observer::LeaseObserver;
@@ -29,7 +29,7 @@ use super::plan::{Address, closed, is_weighted, plan};
 use super::status::{PeerStatus, Shared, View, stage_word};
 use super::sync::Streams;
 use crate::limits::PATIENCE_AT_START_MS;
-use crate::loads::{Loads, work};
+use crate::loads::{NodeLoads, work};
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
 pub(crate) struct DirectLoop {
@@ -47,9 +47,9 @@ pub(crate) struct DirectLoop {
     pub(crate) backlog: VecDeque<Job>,
     pub(crate) news: Receiver<News>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) loads: Arc<Loads>,
+    pub(crate) loads: Arc<NodeLoads>,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) plan: Plan,
+    pub(crate) plan: TablePlan,
     pub(crate) told: Arc<Table>,
     pub(crate) applied: skep_wire::table::TableVersion,
     pub(crate) sink: FlowSink,
@@ -68,7 +68,7 @@ pub(crate) struct Other {
 
 impl DirectLoop {
     /// Runs until told to stop; then lets another take over at once.
-    pub(crate) fn run(mut self, first: Vec<Output>) {
+    pub(crate) fn run(mut self, first: Vec<FailoverAction>) {
         self.carry_out(first);
         let tick = Duration::from_millis(self.failover.tick_ms());
         let mut ticked_at = now();
@@ -97,7 +97,7 @@ impl DirectLoop {
         self.hand_over();
         self.look_at_plan();
         for note in self.publisher.tick(now) {
-            if let skep_cluster::table_publisher::Note::Dead { name, .. } = &note {
+            if let skep_cluster::table_publisher::TableNote::Dead { name, .. } = &note {
                 self.addresses.iter().for_each(|address| address.dispatcher.miss(name.as_str()));
             }
             tracing::warn!("{note}");
@@ -231,27 +231,27 @@ impl DirectLoop {
     }
 
     /// Carries out the outputs of failover, in their order.
-    fn carry_out(&mut self, outputs: Vec<Output>) {
+    fn carry_out(&mut self, outputs: Vec<FailoverAction>) {
         for output in outputs {
             match output {
-                Output::SendBeat => self.send_beat(),
-                Output::Probe => self.job(Job::Probe),
-                Output::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
-                Output::Claim { epoch } => {
+                FailoverAction::SendBeat => self.send_beat(),
+                FailoverAction::Probe => self.job(Job::Probe),
+                FailoverAction::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
+                FailoverAction::Claim { epoch } => {
                     self.publisher.begin_term(epoch);
                     self.lease_observer.iter_mut().for_each(|observer| observer.claim(epoch));
                     self.job(Job::Claim);
                 }
-                Output::Announce => self.job(Job::Announce),
-                Output::StepDown { .. } => {
+                FailoverAction::Announce => self.job(Job::Announce),
+                FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
                     self.lease_observer.iter_mut().for_each(LeaseObserver::release);
                     self.streams.clear();
                     self.job(Job::Stream(false));
                     self.job(Job::Release);
                 }
-                Output::Log(note) if note.is_trouble() => tracing::warn!("{note}"),
-                Output::Log(note) => tracing::info!("{note}"),
+                FailoverAction::Log(note) if note.is_trouble() => tracing::warn!("{note}"),
+                FailoverAction::Log(note) => tracing::info!("{note}"),
             }
         }
     }
@@ -346,7 +346,7 @@ impl DirectLoop {
             let loads = told.nodes.iter().filter_map(|node| {
                 let beat = self.publisher.detector().beat(&node.name)?;
                 let weight = if is_weighted(policy) { node.weight.max(1) } else { 1 };
-                Some(Load { node: node.index, weight, load: load_of(&beat.load) })
+                Some(WeightedLoad { node: node.index, weight, load: load_of(&beat.load) })
             });
             let loads = loads.collect();
             self.job(Job::Loads(service.service.id, loads));
@@ -395,11 +395,11 @@ impl DirectLoop {
         let dispatchers = self.others.values().filter_map(|other| {
             let (beat, _) = other.beat.as_ref()?;
             let (name, address) = (other.name.to_string(), other.address);
-            Some(Peer { name, address, mac: beat.mac, mtu: 0 })
+            Some(ExpectedPeer { name, address, mac: beat.mac, mtu: 0 })
         });
         let nodes = self.publisher.detector().living().filter_map(|beat| {
             let (name, &address) = (beat.name.to_string(), beat.addresses.first()?);
-            Some(Peer { name, address, mac: beat.mac, mtu: beat.mtu })
+            Some(ExpectedPeer { name, address, mac: beat.mac, mtu: beat.mtu })
         });
         let active = self.failover.active().and_then(|id| self.others.get(&id));
         Expectations {

@@ -27,21 +27,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use skep_cluster::failover::{Failover, FailoverSettings, Output};
+use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
-use skep_cluster::table_publisher::{Plan, TablePublisher};
+use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
 use skep_store::{Store, StoreError};
-use skep_wire::guard::{Answer, Opened, Order, Settings, Side};
+use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong};
 use skep_wire::seal::{Key, PeerId};
 
 use crate::dispatcher::Dispatcher;
 use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
-use crate::loads::Loads;
+use crate::loads::NodeLoads;
 use event_loop::{DirectLoop, Other, now};
 use lease_observer::LeaseObserver;
 use netguard_executor::{Job, NetguardExecutor};
@@ -66,7 +66,7 @@ pub struct DirectParts {
     /// process is to end, so that whoever watches it starts both anew.
     pub on_guard_gone: Box<dyn Fn() + Send>,
     /// Told what nodes have to do.
-    pub loads: Arc<Loads>,
+    pub loads: Arc<NodeLoads>,
     /// Told in which epoch this dispatcher is active.
     pub on_term: OnTerm,
     /// A store that several dispatchers share, if there is one.
@@ -144,7 +144,7 @@ impl Direct {
             shared: Arc::clone(&shared),
             loads: parts.loads,
             stop: Arc::clone(&stop),
-            plan: Plan::default(),
+            plan: TablePlan::default(),
             told: Arc::default(),
             applied: Default::default(),
             sink: FlowSink::default(),
@@ -171,7 +171,7 @@ impl Direct {
     }
 
     /// Packets by what became of them, by service and by node.
-    pub fn counters(&self) -> Arc<skep_wire::guard::Counters> {
+    pub fn counters(&self) -> Arc<skep_wire::guard::PacketCounters> {
         self.shared.counters()
     }
 
@@ -263,7 +263,7 @@ fn conversation(
 fn failover_settings(
     config: &Config,
     place: usize,
-    opened: &Opened,
+    opened: &AttachedProgram,
 ) -> Result<FailoverSettings, NameTooLong> {
     let (own, direct) = (&config.dispatchers[place], &config.direct);
     Ok(FailoverSettings {
@@ -280,13 +280,13 @@ fn failover_settings(
 
 fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
     let agent =
-        |node: &skep_config::Node| Some((Name::new(&node.name).ok()?, node.agent_address()));
+        |node: &skep_config::NodeConfig| Some((Name::new(&node.name).ok()?, node.agent_address()));
     config.nodes.iter().filter_map(agent).collect()
 }
 
 fn spawn(
     direct_loop: DirectLoop,
-    first: Vec<Output>,
+    first: Vec<FailoverAction>,
     executor: NetguardExecutor,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let direct_loop = beat_thread("skep-direct", move |priority| {
@@ -310,15 +310,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open(guard: &Guard) -> Result<Opened, DirectError> {
+fn open(guard: &Guard) -> Result<AttachedProgram, DirectError> {
     match guard.ask(&Order::Open(Side::Dispatch))? {
-        Answer::Opened(opened) => Ok(opened),
+        OrderReply::Opened(opened) => Ok(opened),
         _ => Err(GuardError::Foreign.into()),
     }
 }
 
-fn settings(config: &Config, key: &Key) -> Settings {
-    Settings {
+fn settings(config: &Config, key: &Key) -> ProgramSettings {
+    ProgramSettings {
         hash_seed: key.hash_seed(),
         new_flows_max: config.direct.new_flows_per_s_max,
         new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,

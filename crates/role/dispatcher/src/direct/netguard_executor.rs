@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
 use skep_store::StoreError;
-use skep_wire::guard::{Answer, Order, Owner, Side};
-use skep_wire::steer::{Flow, Load};
+use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
+use skep_wire::steer::{Flow, WeightedLoad};
 use skep_wire::table::Table;
 
 use super::plan::{is_weighted, networks};
@@ -36,7 +36,7 @@ pub(crate) enum Job {
     /// Steer by this table.
     Apply(Arc<Table>),
     /// Loads of the nodes of a service, by its place.
-    Loads(u16, Vec<Load>),
+    Loads(u16, Vec<WeightedLoad>),
     /// Networks that may come in, and that may not.
     Networks(Vec<String>, Vec<String>),
     /// Flows of another dispatcher.
@@ -51,7 +51,7 @@ pub(crate) enum Job {
 #[derive(Debug)]
 pub(crate) enum News {
     /// Other machines that claim the virtual addresses.
-    Owners(Vec<Owner>),
+    Owners(Vec<VipHolder>),
     /// A piece of the list of flows; an empty one is its end.
     Listed(Vec<Flow>),
     /// Flows begun since.
@@ -81,7 +81,7 @@ impl NetguardExecutor {
             Applier::new(Arc::clone(&self.guard), Side::Dispatch, self.own_mac, is_weighted);
         let mut waiting = VecDeque::new();
         let mut rounds = Rounds::default();
-        let mut claim = Claim::default();
+        let mut claim = PendingClaim::default();
         loop {
             let first = match self.jobs.recv_timeout(rounds.until_next()) {
                 Ok(job) => Some(job),
@@ -112,7 +112,7 @@ impl NetguardExecutor {
         &mut self,
         applier: &mut Applier,
         rounds: &mut Rounds,
-        claim: &mut Claim,
+        claim: &mut PendingClaim,
         job: Job,
     ) -> Result<(), GuardError> {
         match job {
@@ -151,17 +151,17 @@ impl NetguardExecutor {
     }
 
     /// Claims the addresses, and says so to the network; again soon if that fails.
-    fn claim(&self, claim: &mut Claim) -> Result<(), GuardError> {
+    fn claim(&self, claim: &mut PendingClaim) -> Result<(), GuardError> {
         claim.overdue_at = Some(Instant::now() + Duration::from_millis(CLAIM_AGAIN_MS));
         self.ask(&Order::Claim)?;
-        *claim = Claim { has_steered: true, overdue_at: None };
+        *claim = PendingClaim { has_steered: true, overdue_at: None };
         self.ask(&Order::Announce)
     }
 
     fn list(&self) -> Result<(), GuardError> {
         let mut order = Order::FirstFlows;
         loop {
-            let Answer::Flows(flows) = self.guard.ask(&order)? else { return Ok(()) };
+            let OrderReply::Flows(flows) = self.guard.ask(&order)? else { return Ok(()) };
             let is_end = flows.is_empty();
             self.tell(News::Listed(flows));
             if is_end {
@@ -176,7 +176,7 @@ impl NetguardExecutor {
         let looked = rounds.due(Instant::now()).into_iter().try_for_each(|round| match round {
             Round::Counters => {
                 let answer = self.guard.ask(&Order::Counters(Side::Dispatch))?;
-                if let Answer::Counters(counters) = answer {
+                if let OrderReply::Counters(counters) = answer {
                     self.shared.set_counters(counters);
                 }
                 Ok(())
@@ -184,7 +184,7 @@ impl NetguardExecutor {
             Round::Owners { probe } => self.look_for_owners(probe),
             Round::Check => self.check(),
             Round::Stream => {
-                if let Answer::Flows(flows) = self.guard.ask(&Order::NewFlows)?
+                if let OrderReply::Flows(flows) = self.guard.ask(&Order::NewFlows)?
                     && !flows.is_empty()
                 {
                     self.tell(News::Begun(flows));
@@ -210,14 +210,14 @@ impl NetguardExecutor {
     fn check(&self) -> Result<(), GuardError> {
         let expectations = self.shared.view().expectations.clone();
         let order = Order::Check(Side::Dispatch, expectations);
-        if let Answer::Checked { wrong, doubtful } = self.guard.ask(&order)? {
+        if let OrderReply::Checked { wrong, doubtful } = self.guard.ask(&order)? {
             self.shared.set_findings(wrong, doubtful);
         }
         Ok(())
     }
 
     fn look_for_owners(&self, probe: bool) -> Result<(), GuardError> {
-        if let Answer::Owners(owners) = self.guard.ask(&Order::Owners { probe })?
+        if let OrderReply::Owners(owners) = self.guard.ask(&Order::Owners { probe })?
             && !owners.is_empty()
         {
             self.tell(News::Owners(owners));
@@ -239,12 +239,12 @@ impl NetguardExecutor {
 /// would refuse whoever calls one, as it refuses all that nobody listens for. A cluster without
 /// such a node claims them after [`CLAIM_PATIENCE_MS`], so that its clients are told.
 #[derive(Debug, Default)]
-struct Claim {
+struct PendingClaim {
     has_steered: bool,
     overdue_at: Option<Instant>,
 }
 
-impl Claim {
+impl PendingClaim {
     /// A claim is wanted: whether it may be made at once. If not, it waits.
     fn may_come(&mut self, now: Instant) -> bool {
         if !self.has_steered {
@@ -327,7 +327,7 @@ impl Rounds {
 }
 
 /// The virtual address that a machine claims, as failover takes it.
-pub(crate) fn conflicts(owners: Vec<Owner>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
+pub(crate) fn conflicts(owners: Vec<VipHolder>) -> impl Iterator<Item = (IpAddr, [u8; 6])> {
     owners.into_iter().map(|owner| (owner.vip, owner.mac))
 }
 
@@ -342,7 +342,7 @@ mod tests {
         let share = |index| Share { index: index as u16, weight: 1 };
         let listen = std::net::SocketAddr::from(([192, 0, 2, 1], 80));
         let service = |at| TableService {
-            service: skep_wire::steer::Service {
+            service: skep_wire::steer::DatapathService {
                 id: at,
                 address: listen,
                 protocol: skep_wire::steer::Protocol::Tcp,
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn addresses_are_claimed_once_every_service_has_a_node() {
-        let (mut claim, now) = (Claim::default(), Instant::now());
+        let (mut claim, now) = (PendingClaim::default(), Instant::now());
         assert!(!claim.may_come(now) && claim.is_waiting());
         assert!(!claim.is_due_after(&table(&[0, 0])));
         assert!(!claim.is_due_after(&table(&[2, 0])));
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn without_nodes_they_are_claimed_late_so_that_clients_are_refused() {
-        let (mut claim, now) = (Claim::default(), Instant::now());
+        let (mut claim, now) = (PendingClaim::default(), Instant::now());
         let later = now + Duration::from_millis(CLAIM_PATIENCE_MS);
         assert!(!claim.may_come(now) && !claim.is_overdue(now));
         assert!(claim.is_overdue(later) && !claim.is_overdue(later));

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use skep_cluster::table_publisher::{NodePlan, Plan, ServicePlan};
+use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan};
 use skep_config::Config;
 use skep_policy::policies;
 use skep_wire::message::{Mac, Name, NameTooLong};
-use skep_wire::steer::{Network, Protocol, Service};
+use skep_wire::steer::{DatapathService, Network, Protocol};
 
 use crate::direct_view::{Candidate, Openness};
 use crate::dispatcher::Dispatcher;
@@ -36,7 +36,7 @@ pub(crate) fn addresses(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Vec
 }
 
 /// What the table is to be made of, now.
-pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<Plan, NameTooLong> {
+pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<TablePlan, NameTooLong> {
     let mut nodes: Vec<NodePlan> = Vec::new();
     let mut services = Vec::new();
     for address in addresses {
@@ -62,7 +62,7 @@ pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<Plan, NameTooL
             }
         }
     }
-    Ok(Plan { services, nodes, dispatchers: macs.to_vec() })
+    Ok(TablePlan { services, nodes, dispatchers: macs.to_vec() })
 }
 
 /// All nodes, and whether an operator (or the node itself) wants no new flows
@@ -97,12 +97,12 @@ fn network(text: &str) -> Option<Network> {
     Some(Network { address, prefix_bits })
 }
 
-fn service(address: &Address) -> Service {
+fn service(address: &Address) -> DatapathService {
     let policy = address.dispatcher.policy();
     // The config and the API let only such policies pass.
     let info = policies().iter().find(|info| info.name == policy);
     let direct = info.and_then(|info| info.direct);
-    Service {
+    DatapathService {
         id: address.id,
         address: address.listen,
         protocol: Protocol::Tcp,

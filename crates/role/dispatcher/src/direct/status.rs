@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use skep_guard::GuardError;
 use skep_store::Health;
-use skep_wire::guard::{Counters, Expectations, Opened};
+use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
 use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
 
@@ -52,10 +52,10 @@ pub type OnTerm = Box<dyn Fn(Option<u64>) + Send + Sync>;
 
 /// What the threads of direct dispatch tell everybody else.
 pub(crate) struct Shared {
-    opened: Opened,
+    opened: AttachedProgram,
     on_term: OnTerm,
     view: ArcSwap<View>,
-    counters: ArcSwap<Counters>,
+    counters: ArcSwap<PacketCounters>,
     /// The last thing that went wrong between this process and its guard.
     complaint: Mutex<Option<String>>,
     /// What is wrong on this machine.
@@ -93,7 +93,7 @@ impl View {
 }
 
 impl Shared {
-    pub(crate) fn new(opened: Opened, on_term: OnTerm) -> Self {
+    pub(crate) fn new(opened: AttachedProgram, on_term: OnTerm) -> Self {
         let view = View {
             stage: Stage::Joining,
             epoch: 0,
@@ -127,12 +127,12 @@ impl Shared {
         self.view.load_full()
     }
 
-    pub(crate) fn set_counters(&self, counters: Counters) {
+    pub(crate) fn set_counters(&self, counters: PacketCounters) {
         self.counters.store(Arc::new(counters));
         *self.complaint() = None;
     }
 
-    pub(crate) fn counters(&self) -> Arc<Counters> {
+    pub(crate) fn counters(&self) -> Arc<PacketCounters> {
         self.counters.load_full()
     }
 

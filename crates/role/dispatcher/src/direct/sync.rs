@@ -13,14 +13,14 @@ use crate::limits::FLOW_DUMP_PATIENCE_MS;
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
-    sources: BTreeMap<PeerId, Source>,
+    sources: BTreeMap<PeerId, StandbySync>,
     /// Number of the next dump; never one of an earlier process, as it begins
     /// with the time.
     dump: u64,
 }
 
 #[derive(Debug)]
-struct Source {
+struct StandbySync {
     source: FlowSource,
     began: Now,
     /// A list of the whole table is on its way to it.
@@ -47,7 +47,7 @@ impl Streams {
         }
         self.dump += 1;
         let source = FlowSource::new(now, self.dump);
-        self.sources.insert(from, Source { source, began: now, is_listing: true });
+        self.sources.insert(from, StandbySync { source, began: now, is_listing: true });
         true
     }
 
@@ -71,7 +71,7 @@ impl Streams {
     }
 
     pub(crate) fn due(&mut self, now: Now) -> Vec<(PeerId, FlowBatch)> {
-        let due = |(to, source): (&PeerId, &mut Source)| {
+        let due = |(to, source): (&PeerId, &mut StandbySync)| {
             let to = *to;
             source.source.due(now).into_iter().map(move |batch| (to, batch)).collect::<Vec<_>>()
         };

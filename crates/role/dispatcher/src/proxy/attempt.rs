@@ -5,10 +5,10 @@ use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
 
 use skep_engine::Exchange;
-use skep_serve::{Cause, Conn};
+use skep_serve::{Conn, TimeoutCause};
 
 use crate::proxy::download::{Asked, Download};
-use crate::proxy::fault::{Fault, NodeFault};
+use crate::proxy::fault::{AttemptFault, NodeFault};
 use crate::proxy::in_flight::InFlight;
 use crate::proxy::upload::Upload;
 
@@ -51,7 +51,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
 
     /// Ready when the response is complete, except for what the client has not
     /// taken of it yet.
-    pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), Fault>> {
+    pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         if !self.upload.is_over() {
             let body = &mut self.exchange.body;
             // Pending is no reason to wait: the node may answer early.
@@ -104,7 +104,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
     fn arm(&mut self) {
         if !self.is_armed && (self.upload.is_over() || self.exchange.reply.is_begun()) {
             self.is_armed = true;
-            self.conn.expire_after(self.timeout_ms, Cause::Response);
+            self.conn.expire_after(self.timeout_ms, TimeoutCause::Response);
         }
     }
 

@@ -9,7 +9,7 @@
 //! body's decoder.
 
 use skep_engine::ReplySink;
-use skep_http::forward::{Reply, write_response};
+use skep_http::forward::{ForwardReply, write_response};
 use skep_http::limits::{INTERIM_RESPONSES_MAX, NODE_RESPONSE_HEAD, RESPONSE_BODY};
 use skep_http::{
     BodyDecoder, FieldSlots, HeadScanner, Method, ResponseFraming, ResponseHead, encode,
@@ -259,7 +259,7 @@ fn write_head(
     let date = reply.write().context().date();
     let mut framing = ResponseFraming::None;
     reply.write().foreign_head(head.status, |out, keep_alive| {
-        let how = Reply { version, keep_alive, date: &date, extra };
+        let how = ForwardReply { version, keep_alive, date: &date, extra };
         framing = write_response(out, head, &how);
     });
     framing

@@ -7,7 +7,7 @@ use skep_serve::ConnError;
 
 /// Why an attempt at a node did not end well.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum AttemptFault {
     /// The client is to blame, or gone: the request is over.
     Client(ExchangeError),
     /// The node is to blame.
@@ -56,13 +56,13 @@ impl NodeFault {
     }
 }
 
-impl From<ExchangeError> for Fault {
+impl From<ExchangeError> for AttemptFault {
     fn from(error: ExchangeError) -> Self {
         Self::Client(error)
     }
 }
 
-impl From<NodeFault> for Fault {
+impl From<NodeFault> for AttemptFault {
     fn from(fault: NodeFault) -> Self {
         Self::Node(fault)
     }

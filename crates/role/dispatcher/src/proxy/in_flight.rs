@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crate::handler::DispatcherHandler;
 use crate::limits::OWED_BYTES_MAX;
-use crate::worker_balancer::Target;
+use crate::worker_balancer::PickedNode;
 
 /// An attempt at a node. Counted as load until it is dropped.
 pub(super) struct InFlight<'a> {
     handler: &'a DispatcherHandler,
-    target: Target,
+    target: PickedNode,
     began: Instant,
     /// Bytes of the announced body that did not come yet.
     owed: u64,
@@ -22,12 +22,12 @@ pub(super) struct InFlight<'a> {
 }
 
 impl<'a> InFlight<'a> {
-    pub(super) fn new(handler: &'a DispatcherHandler, target: Target, began: Instant) -> Self {
+    pub(super) fn new(handler: &'a DispatcherHandler, target: PickedNode, began: Instant) -> Self {
         target.node().load.requests.rise(1);
         Self { handler, target, began, owed: 0, received: 0, is_tunnel: false, failed: true }
     }
 
-    pub(super) fn target(&self) -> &Target {
+    pub(super) fn target(&self) -> &PickedNode {
         &self.target
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use super::rig::{Client, FakeNode, Rig, closed_port, config, wait_until};
-use crate::{ControlError, Dispatcher, NoSuchService, NodeSource};
+use crate::{Dispatcher, NoSuchService, NodeSource, ServiceControlError};
 
 fn names(rig: &Rig) -> Vec<String> {
     rig.dispatcher.status().nodes.into_iter().map(|node| node.name).collect()
@@ -25,24 +25,25 @@ fn errors_say_what_would_have_been_right() {
         error,
         "service web has no node \"alhpa\"; did you mean \"alpha\"?; its nodes: alpha, beta"
     );
-    let ControlError::UnknownNode { did_you_mean, .. } = dispatcher.resume("zzz").unwrap_err()
+    let ServiceControlError::UnknownNode { did_you_mean, .. } =
+        dispatcher.resume("zzz").unwrap_err()
     else {
         panic!("another error");
     };
     assert_eq!(did_you_mean, None);
     assert!(dispatcher.set_policy("round-robbin").unwrap_err().to_string().contains("round-robin"));
     let mut steered = config(&nodes, "");
-    steered.services[0].dispatch = skep_config::Dispatch::Direct;
+    steered.services[0].dispatch = skep_config::DispatchMode::Direct;
     let direct = Dispatcher::new(&steered, "web", 1).unwrap();
     let told = direct.set_policy("maglev-url").unwrap_err().to_string();
     assert!(told.contains("nobody reads requests") && told.contains("maglev-address"), "{told}");
     assert!(dispatcher.set_weight("beta", 0).is_err());
     let unspecified = "0.0.0.0:80".parse().unwrap();
     let unspecified = dispatcher.add_node("gamma", unspecified, 1, None);
-    assert!(matches!(unspecified, Err(ControlError::BadAddress(_))));
+    assert!(matches!(unspecified, Err(ServiceControlError::BadAddress(_))));
     for public in ["a b", "a\r\nX: y", "a:0", "http://a", ""] {
         let refused = dispatcher.add_node("gamma", closed_port(), 1, Some(public));
-        assert!(matches!(refused, Err(ControlError::BadPublicAddress(_))), "{public:?}");
+        assert!(matches!(refused, Err(ServiceControlError::BadPublicAddress(_))), "{public:?}");
     }
     let twin = dispatcher.add_node("gamma", nodes[0].1, 1, None).unwrap_err().to_string();
     assert!(twin.contains("is the address of node \"alpha\" already"), "{twin}");

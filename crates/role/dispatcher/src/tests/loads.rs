@@ -12,7 +12,7 @@ use skep_wire::message::{FlowsTaken, Message, Name, NodeLoad};
 use skep_wire::seal::{Key, OpenError, PeerId, Stamp};
 
 use super::rig::{closed_port, wait_until};
-use crate::{Dispatcher, LoadReceiver, Loads};
+use crate::{Dispatcher, LoadReceiver, NodeLoads};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -20,7 +20,7 @@ const NODES: [&str; 2] = ["n1", "n2"];
 struct Hearing {
     config: Config,
     dispatcher: Arc<Dispatcher>,
-    loads: Arc<Loads>,
+    loads: Arc<NodeLoads>,
     /// What the coordinator would have been told.
     told: Arc<Mutex<Vec<(Name, u64)>>>,
     receiver: LoadReceiver,
@@ -48,7 +48,7 @@ impl Hearing {
         let on_load = move |name: &Name, load: &NodeLoad| {
             coordinator.lock().unwrap().push((name.clone(), load.bytes_outstanding));
         };
-        let loads = Loads::new(&config, &[Arc::clone(&dispatcher)], Box::new(on_load));
+        let loads = NodeLoads::new(&config, &[Arc::clone(&dispatcher)], Box::new(on_load));
         let receiver = LoadReceiver::start(&config, "gate", &key(), &loads).unwrap();
         agents.iter_mut().for_each(|agent| agent.set_peer("gate", receiver.address()));
         Self { config, dispatcher, loads, told, receiver, agents }

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use skep_config::Config;
-use skep_engine::{Context, Engine, Settings};
+use skep_engine::{Context, Engine, EngineSettings};
 use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
-use skep_telemetry::{AccessLog, Format, Registry, Target, Totals};
+use skep_telemetry::{AccessLog, Format, LogTarget, Registry, Totals};
 use tokio::net::TcpSocket;
 
-use crate::state::Verdict;
+use crate::state::ProbeOutcome;
 use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_metrics};
 
 /// How long anything may take before a test fails instead of hanging.
@@ -59,11 +59,11 @@ impl Rig {
         let group = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = group.address();
         let socket = group.into_sockets().pop().unwrap();
-        let log = AccessLog::start(Target::Off, Format::Combined, registry.core()).unwrap();
+        let log = AccessLog::start(LogTarget::Off, Format::Combined, registry.core()).unwrap();
         let (counters, handle) = (registry.core(), log.handle());
         let served = Arc::clone(&dispatcher);
         workers.handles()[0].run(move |worker| {
-            let settings = Arc::new(ArcSwap::from_pointee(Settings::default()));
+            let settings = Arc::new(ArcSwap::from_pointee(EngineSettings::default()));
             let context = Context::new(worker, settings, counters, &handle);
             let engine =
                 Engine::new(Rc::clone(&context), DispatcherHandler::new(&served, &context));
@@ -85,7 +85,7 @@ impl Rig {
             let ids: Vec<_> = state.membership.members().iter().map(|m| m.id()).collect();
             for id in ids {
                 for _ in 0..state.settings.membership.health.rise {
-                    state.on_check(now, id, Some(Verdict::Good));
+                    state.on_check(now, id, Some(ProbeOutcome::Good));
                 }
             }
         });

@@ -5,7 +5,7 @@ use skep_telemetry::Counter;
 
 use super::client::{get, head, post, post_chunked};
 use super::rig::Rig;
-use crate::Settings;
+use crate::EngineSettings;
 use crate::limits::DRAIN_BYTES_MAX;
 
 /// A body that is a request.
@@ -140,7 +140,7 @@ fn who_gives_a_body_away_unread_or_goes_on_behind_what_was_given_away_is_stopped
 
 #[test]
 fn a_body_over_its_limit_is_refused_before_it_is_read_or_where_it_is_found() {
-    let mut settings = Settings::default();
+    let mut settings = EngineSettings::default();
     settings.body.body_bytes_max = 40;
     let chunked = |target| post_chunked(target, &[&SMUGGLED[..30], &SMUGGLED[30..], SMUGGLED]);
     let cases = [

@@ -5,11 +5,11 @@ use skep_telemetry::{CoreGauge, Counter};
 
 use super::client::{get, post};
 use super::rig::{Rig, wait_until};
-use crate::Settings;
+use crate::EngineSettings;
 
 #[test]
 fn a_connection_ends_after_its_lifetime_with_a_whole_reply() {
-    let rig = Rig::with(Settings { lifetime_ms: 1, ..Settings::default() });
+    let rig = Rig::with(EngineSettings { lifetime_ms: 1, ..EngineSettings::default() });
     for target in ["/quick:1", "/reply:1"] {
         let mut client = rig.client();
         let opened_ms = monotonic_ms();
@@ -24,7 +24,8 @@ fn a_connection_ends_after_its_lifetime_with_a_whole_reply() {
 
 #[test]
 fn who_finds_no_place_among_the_requests_in_work_is_told_when_to_come_again() {
-    let settings = Settings { slow_requests_max: 1, retry_after_s: 7, ..Settings::default() };
+    let settings =
+        EngineSettings { slow_requests_max: 1, retry_after_s: 7, ..EngineSettings::default() };
     let rig = Rig::with(settings);
     let [mut first, mut second, mut third] = [(); 3].map(|()| rig.client());
     first.send(get("/wait/reply:1"));
@@ -44,7 +45,7 @@ fn who_finds_no_place_among_the_requests_in_work_is_told_when_to_come_again() {
 
 #[test]
 fn replies_beyond_so_many_bytes_are_sent_before_more_are_made() {
-    let rig = Rig::with(Settings { connection_bytes_max: 1, ..Settings::default() });
+    let rig = Rig::with(EngineSettings { connection_bytes_max: 1, ..EngineSettings::default() });
     let mut client = rig.client();
     let request = get("/quick:1");
     client.send(request.repeat(3));

@@ -7,7 +7,7 @@ use super::bodies::SMUGGLED;
 use super::client::{get, head, post};
 use super::rig::{Rig, wait_until};
 use super::script::reply_body;
-use crate::Settings;
+use crate::EngineSettings;
 
 /// More than sockets hold.
 const LARGE: usize = 16 << 20;
@@ -87,7 +87,7 @@ fn nothing_is_answered_while_an_earlier_reply_is_not_taken() {
 fn a_client_that_takes_nothing_is_cut_and_leaves_nothing() {
     for target in ["/quick", "/reply"] {
         let pace = Pace { stall_ms: 1, bytes_per_s_min: 0, average_ms: 1 };
-        let rig = Rig::with(Settings { pace, ..Settings::default() });
+        let rig = Rig::with(EngineSettings { pace, ..EngineSettings::default() });
         let mut client = rig.client();
         client.send([&get(&format!("{target}:{LARGE}")), SMUGGLED].concat());
         rig.until_state(&client, "Closing(ClosedWriteStall)");

@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use skep_serve::{
-    AcceptEvent, Admission, AdmissionLimits, Conn, Refusal, Service, Worker, Workers, accept_loop,
-    bind,
+    AcceptEvent, Admission, AdmissionLimits, Conn, ConnectionHandler, ConnectionRefusal, Worker,
+    Workers, accept_loop, bind,
 };
-use skep_telemetry::{AccessLog, CoreCounters, CoreGauge, Counter, Format, Target};
+use skep_telemetry::{AccessLog, CoreCounters, CoreGauge, Counter, Format, LogTarget};
 
 use super::client::Client;
 use super::script::{Scripted, Seen, Shared};
 use super::traces::States;
-use crate::{Context, Engine, Settings};
+use crate::{Context, Engine, EngineSettings};
 
 /// How long anything may take before a test fails instead of hanging.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
@@ -53,25 +53,26 @@ pub(super) struct Rig {
 
 impl Rig {
     pub(super) fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(EngineSettings::default())
     }
 
-    pub(super) fn with(settings: Settings) -> Self {
+    pub(super) fn with(settings: EngineSettings) -> Self {
         Self::start(settings, true)
     }
 
     /// Whose handler says of itself that it never answers quickly, as a proxy does.
     pub(super) fn slow() -> Self {
-        Self::start(Settings::default(), false)
+        Self::start(EngineSettings::default(), false)
     }
 
-    pub(super) fn start(settings: Settings, answers_quickly: bool) -> Self {
+    pub(super) fn start(settings: EngineSettings, answers_quickly: bool) -> Self {
         let workers = Workers::start(1).unwrap();
         let group = bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let address = group.address();
         let socket = group.into_sockets().pop().unwrap();
         let counters = Arc::new(CoreCounters::default());
-        let log = AccessLog::start(Target::Off, Format::Combined, Arc::clone(&counters)).unwrap();
+        let log =
+            AccessLog::start(LogTarget::Off, Format::Combined, Arc::clone(&counters)).unwrap();
         let (shared, states) = (Arc::new(Shared::default()), States::default());
         let panics = Arc::<AtomicUsize>::default();
         let job = {
@@ -227,7 +228,7 @@ struct Watched {
     panics: Arc<AtomicUsize>,
 }
 
-impl Service for Watched {
+impl ConnectionHandler for Watched {
     fn serve(self: Rc<Self>, conn: Conn) -> impl Future<Output = ()> + 'static {
         let served = Rc::clone(&self.engine).serve(conn);
         async move {
@@ -236,7 +237,7 @@ impl Service for Watched {
         }
     }
 
-    fn refusal(&self, refusal: Refusal) -> Vec<u8> {
+    fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8> {
         self.engine.refusal(refusal)
     }
 

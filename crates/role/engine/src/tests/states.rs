@@ -1,6 +1,6 @@
 //! What a connection is, step by step, and what its deadlines are.
 
-use skep_serve::{Service, monotonic_ms};
+use skep_serve::{ConnectionHandler, monotonic_ms};
 use skep_telemetry::{CoreGauge, Counter};
 
 use super::bodies::SMUGGLED;
@@ -9,7 +9,7 @@ use super::rig::{Rig, wait_until};
 use super::script::Scripted;
 use crate::limits::TURN_REQUESTS_MAX;
 use crate::state::State;
-use crate::{Engine, Settings};
+use crate::{Engine, EngineSettings};
 
 /// Longer than any deadline.
 const LONG_MS: u64 = u64::MAX / 2;
@@ -115,7 +115,7 @@ fn a_head_that_stays_half_is_refused() {
 
 /// Ends the time of a head that was awaited at `since_ms`, and of nothing that began later.
 fn pass_head_of(rig: &Rig, since_ms: u64) {
-    let until_ms = since_ms + Settings::default().head_ms;
+    let until_ms = since_ms + EngineSettings::default().head_ms;
     rig.on_worker(move |worker| worker.deadlines().sweep(until_ms));
 }
 
@@ -254,6 +254,6 @@ fn future_bytes<A, B, F>(_serve: impl FnOnce(A, B) -> F) -> usize {
 fn a_connection_at_rest_is_small() {
     // All that it holds of its client is in its state, which at rest has only a name.
     assert!(size_of::<State>() <= 64, "{}", size_of::<State>());
-    let bytes = future_bytes(<Engine<Scripted> as Service>::serve);
+    let bytes = future_bytes(<Engine<Scripted> as ConnectionHandler>::serve);
     assert!(bytes <= 1_280, "{bytes}");
 }

@@ -18,7 +18,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use skep_config::Symlinks;
 pub(crate) use skep_segments::DiskError;
 use skep_serve::unix_ms;
-pub(crate) use skep_wire::cache::part::Version;
+pub(crate) use skep_wire::cache::part::FileVersion;
 
 use crate::limits::{UNSETTLED_COARSE_MS, UNSETTLED_MS};
 
@@ -36,7 +36,7 @@ pub(crate) enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Version, the same on every machine that has the same copy.
-    pub(crate) version: Version,
+    pub(crate) version: FileVersion,
     device: u64,
     inode: u64,
     ctime_ns: i128,
@@ -70,7 +70,7 @@ fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
 
 /// What stands at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FileKind {
     /// A regular file.
     File(Stamp),
     Directory,
@@ -78,11 +78,11 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl FileKind {
     fn of(stat: &Stat) -> Self {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Self::File(Stamp {
-                version: Version {
+                version: FileVersion {
                     mtime_ns: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
                     bytes: stat.st_size as u64,
                 },
@@ -148,7 +148,11 @@ impl Root {
     }
 
     /// Opens the file or directory at `relative` for reading.
-    pub(crate) fn open_at(&self, relative: &[u8], wait: Wait) -> Result<(File, Kind), DiskError> {
+    pub(crate) fn open_at(
+        &self,
+        relative: &[u8],
+        wait: Wait,
+    ) -> Result<(File, FileKind), DiskError> {
         // NONBLOCK: opening a pipe must not wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
         let cached = if wait == Wait::No { ResolveFlags::CACHED } else { ResolveFlags::empty() };
@@ -157,11 +161,11 @@ impl Root {
 
     /// What [`Self::open_at`] would lead to, without opening what is no file. Nothing
     /// is said of what lies outside, or may not be read.
-    pub(crate) fn look_at(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+    pub(crate) fn look_at(&self, relative: &[u8]) -> Result<FileKind, DiskError> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         match self.open_as(relative, flags, ResolveFlags::empty())?.1 {
-            Kind::Other => Ok(Kind::Other),
-            Kind::File(_) | Kind::Directory => Ok(self.open_at(relative, Wait::Yes)?.1),
+            FileKind::Other => Ok(FileKind::Other),
+            FileKind::File(_) | FileKind::Directory => Ok(self.open_at(relative, Wait::Yes)?.1),
         }
     }
 
@@ -170,19 +174,19 @@ impl Root {
         relative: &[u8],
         flags: OFlags,
         resolve: ResolveFlags,
-    ) -> Result<(File, Kind), DiskError> {
+    ) -> Result<(File, FileKind), DiskError> {
         let path = relative_path(relative);
         let resolve = self.resolve | resolve;
         let fd = rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve)?;
-        let kind = Kind::of(&rustix::fs::fstat(&fd)?);
+        let kind = FileKind::of(&rustix::fs::fstat(&fd)?);
         Ok((File::from(fd), kind))
     }
 
     /// Describes what stands at `relative`, links followed, also out of the root.
     /// For comparing with a stamp only: what it says is not to be told.
-    pub(crate) fn describe(&self, relative: &[u8]) -> Result<Kind, DiskError> {
+    pub(crate) fn describe(&self, relative: &[u8]) -> Result<FileKind, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
-        Ok(Kind::of(&stat))
+        Ok(FileKind::of(&stat))
     }
 
     /// The same for a folder (or whatever stands in its place).
@@ -198,8 +202,8 @@ fn relative_path(relative: &[u8]) -> &Path {
 }
 
 /// Describes an open file.
-pub(crate) fn describe(file: &File) -> Result<Kind, DiskError> {
-    Ok(Kind::of(&rustix::fs::fstat(file)?))
+pub(crate) fn describe(file: &File) -> Result<FileKind, DiskError> {
+    Ok(FileKind::of(&rustix::fs::fstat(file)?))
 }
 
 /// Fills `buffer` from `offset`. [`DiskError::Changed`] if the file ends first.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use skep_http::path::{self, Reading, write_encoded};
 
-use crate::disk::{DiskError, Kind, Root, Wait};
+use crate::disk::{DiskError, FileKind, Root, Wait};
 use crate::limits::{LISTING_ENTRIES_MAX, PATH_BYTES_MAX};
 use crate::model::site::Site;
 
@@ -37,7 +37,7 @@ impl Listing {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let root = Root::open(&site.root, site.symlinks)?;
         let (directory, kind) = root.open_at(relative, Wait::Yes)?;
-        if kind != Kind::Directory {
+        if kind != FileKind::Directory {
             return Err(DiskError::NotFound);
         }
         let mut entries = Vec::new();
@@ -55,13 +55,13 @@ impl Listing {
             }
             // What no request gets (a link that dangles or leads out) is not shown.
             match root.look_at(&full) {
-                Ok(Kind::File(stamp)) => entries.push(Entry {
+                Ok(FileKind::File(stamp)) => entries.push(Entry {
                     name,
                     directory: false,
                     bytes: stamp.version.bytes,
                     mtime_s: u64::try_from(stamp.version.mtime_ns / 1_000_000_000).unwrap_or(0),
                 }),
-                Ok(Kind::Directory) => {
+                Ok(FileKind::Directory) => {
                     entries.push(Entry { name, directory: true, bytes: 0, mtime_s: 0 });
                 }
                 _ => {}

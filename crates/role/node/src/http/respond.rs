@@ -14,7 +14,7 @@ use crate::model::object::{CACHE_STATUS_HIT, Object};
 use crate::model::resource::Resource;
 
 /// How a request's conditions and ranges turn out.
-pub(crate) enum Plan {
+pub(crate) enum ResponsePlan {
     /// 304.
     NotModified,
     /// 412.
@@ -29,7 +29,7 @@ pub(crate) enum Plan {
     Parts(Parts),
 }
 
-impl Plan {
+impl ResponsePlan {
     /// Whether bytes of the object are sent.
     pub(crate) fn needs_bytes(&self) -> bool {
         matches!(self, Self::Whole | Self::Part(_) | Self::Parts(_))
@@ -59,19 +59,19 @@ pub(crate) fn is_simple(request: &RequestHead<'_, '_>) -> bool {
 }
 
 /// Evaluates conditions (RFC 9110 section 13) and ranges (section 14).
-pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64) -> Plan {
+pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64) -> ResponsePlan {
     let current = object.validators();
     match conditional::evaluate(request, &current, now_unix) {
-        Precondition::NotModified => return Plan::NotModified,
-        Precondition::Failed => return Plan::Failed,
+        Precondition::NotModified => return ResponsePlan::NotModified,
+        Precondition::Failed => return ResponsePlan::Failed,
         Precondition::Proceed => {}
     }
     let made_unix = object.made_unix_s().unwrap_or(now_unix);
     match range::ranges(request, &current, made_unix, object.bytes(), RANGES_MAX) {
-        RangeVerdict::Whole => Plan::Whole,
-        RangeVerdict::Unsatisfiable => Plan::Unsatisfiable,
-        RangeVerdict::Parts(parts) if parts.len() == 1 => Plan::Part(parts[0].clone()),
-        RangeVerdict::Parts(parts) => Plan::Parts(parts),
+        RangeVerdict::Whole => ResponsePlan::Whole,
+        RangeVerdict::Unsatisfiable => ResponsePlan::Unsatisfiable,
+        RangeVerdict::Parts(parts) if parts.len() == 1 => ResponsePlan::Part(parts[0].clone()),
+        RangeVerdict::Parts(parts) => ResponsePlan::Parts(parts),
     }
 }
 
@@ -81,31 +81,31 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
 pub(crate) fn write_head(
     reply: &mut Reply<'_>,
     object: &Object,
-    plan: &Plan,
+    plan: &ResponsePlan,
     status: u16,
     cache_lines: &[u8],
 ) -> Option<Boundary> {
     let mut boundary = None;
     match plan {
-        Plan::NotModified => {
+        ResponsePlan::NotModified => {
             reply.start(304);
             reply.lines(&object.lines);
         }
-        Plan::Failed => {
+        ResponsePlan::Failed => {
             reply.plain(412, b"");
             return None;
         }
-        Plan::Unsatisfiable => {
+        ResponsePlan::Unsatisfiable => {
             let line = format!("Content-Range: bytes */{}\r\n", object.bytes());
             reply.plain(416, line.as_bytes());
             return None;
         }
-        Plan::Whole => {
+        ResponsePlan::Whole => {
             reply.start(status);
             reply.field_number("Content-Length", object.bytes());
             reply.lines(&object.lines);
         }
-        Plan::Part(part) => {
+        ResponsePlan::Part(part) => {
             reply.start(206);
             reply.field_number("Content-Length", part.end - part.start);
             let (first, last) = (part.start, part.end - 1);
@@ -113,7 +113,7 @@ pub(crate) fn write_head(
             reply.lines(line.as_bytes());
             reply.lines(&object.lines);
         }
-        Plan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
+        ResponsePlan::Parts(parts) => boundary = Some(write_multipart_head(reply, object, parts)),
     }
     reply.lines(cache_lines);
     end_head(reply, object);

@@ -20,7 +20,9 @@ use std::time::Duration;
 use skep_directory::keep::{Reader, prefetch};
 use skep_engine::{ExchangeError, ReplySink};
 use skep_origin::{Body, FaultKind};
-use skep_segments::{Acquired, Buffer, FetchError, Filler, Fills, Pin, Pins, Segment, Store};
+use skep_segments::{
+    Acquired, Buffer, FetchError, Filler, Fills, Pin, Pins, Segment, SegmentStore,
+};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
@@ -67,8 +69,8 @@ impl From<DiskError> for SendError {
 }
 
 /// The bytes of one object for one request.
-pub(crate) struct Source<'a> {
-    pub(crate) store: &'a Arc<Store>,
+pub(crate) struct ObjectStream<'a> {
+    pub(crate) store: &'a Arc<SegmentStore>,
     pub(crate) site: &'a Arc<Site>,
     pub(crate) object: &'a Arc<Object>,
     pub(crate) counters: &'a Arc<CoreCounters>,
@@ -80,7 +82,7 @@ pub(crate) struct Source<'a> {
     pub(crate) cache_result: CacheResult,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
-    /// The segment that [`Source::prepare`] got.
+    /// The segment that [`ObjectStream::prepare`] got.
     pub(crate) prepared: Option<(u32, Arc<Segment>)>,
     pub(crate) client: Client<'a>,
     /// How fast it is.
@@ -98,7 +100,7 @@ pub(crate) struct Client<'a> {
     pub(crate) pins: &'a Arc<Pins>,
 }
 
-impl Source<'_> {
+impl ObjectStream<'_> {
     /// Whether the object passes the cache by because it is larger. Together nodes keep
     /// what one alone could not; and to ask an origin again costs more than to go
     /// through the cache.

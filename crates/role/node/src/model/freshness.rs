@@ -1,6 +1,6 @@
 //! What an origin said of an object, and how long that may be used.
 
-use skep_directory::Purges as Known;
+use skep_directory::PurgeTable;
 use skep_origin::{Head, freshness};
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
@@ -42,13 +42,13 @@ impl Remote {
     }
 
     /// The latest purge of it.
-    pub(crate) fn purged(&self, site: &Site, known: &Known) -> PurgeStamp {
+    pub(crate) fn purged(&self, site: &Site, known: &PurgeTable) -> PurgeStamp {
         purged(site, known, &self.target, &self.head)
     }
 }
 
 /// The latest purge of what an origin has at `target` under `head`.
-pub(crate) fn purged(site: &Site, known: &Known, target: &[u8], head: &Head) -> PurgeStamp {
+pub(crate) fn purged(site: &Site, known: &PurgeTable, target: &[u8], head: &Head) -> PurgeStamp {
     let tags = head.tags().map(|tag| known.of_tag(tag)).max();
     tags.unwrap_or_default().max(site.purged(known, target))
 }

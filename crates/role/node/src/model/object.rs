@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skep_directory::Purges as Known;
+use skep_directory::PurgeTable;
 use skep_directory::keep::Reader;
 use skep_http::negotiate::{Encoding, EncodingSet};
 use skep_http::{HttpDate, Validators, encode, mime};
@@ -12,9 +12,9 @@ use skep_segments::Wanted;
 use skep_wire::cache::part::Versions;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
-use crate::disk::{Stamp, Version};
+use crate::disk::{FileVersion, Stamp};
 use crate::model::freshness::Remote;
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 use crate::model::site::Site;
 
 /// What the cache says of a reply that it answered from memory (RFC 9211).
@@ -35,7 +35,7 @@ pub(crate) enum ObjectSource {
         /// Path below the root.
         relative: Box<[u8]>,
         /// Which node had it last.
-        home: Peer,
+        home: PeerNode,
     },
 }
 
@@ -74,10 +74,10 @@ impl Object {
         (relative, plain): (&[u8], &[u8]),
         encoding: Option<Encoding>,
         varies: bool,
-        (version, purged): (Version, PurgeStamp),
+        (version, purged): (FileVersion, PurgeStamp),
         source: ObjectSource,
     ) -> Self {
-        let Version { mtime_ns, bytes } = version;
+        let FileVersion { mtime_ns, bytes } = version;
         let last_modified = u64::try_from(mtime_ns / 1_000_000_000).unwrap_or(0);
         let is_settled = match &source {
             ObjectSource::File { stamp, .. } => stamp.is_settled(),
@@ -171,7 +171,7 @@ impl Object {
     }
 
     /// Path below the root, and who has it, if it is another node's file.
-    pub(crate) fn elsewhere(&self) -> Option<(&[u8], Peer)> {
+    pub(crate) fn elsewhere(&self) -> Option<(&[u8], PeerNode)> {
         match &self.source {
             ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
             ObjectSource::Origin(_) | ObjectSource::File { .. } => None,
@@ -269,7 +269,7 @@ fn hit_head(status: u16, bytes: u64, lines: &[u8]) -> Box<[u8]> {
 
 /// Strong tag of modification time and size, the same on every node that has
 /// the same copy. Encodings differ in bytes, so they differ in tag.
-fn etag(version: Version, encoding: Option<Encoding>) -> String {
+fn etag(version: FileVersion, encoding: Option<Encoding>) -> String {
     let suffix = match encoding {
         None => "",
         Some(Encoding::Br) => "-br",
@@ -280,7 +280,7 @@ fn etag(version: Version, encoding: Option<Encoding>) -> String {
 }
 
 /// Whether `tag` is that of a file in this version, in whatever encoding.
-pub(crate) fn is_tag_of(version: Version, tag: &[u8]) -> bool {
+pub(crate) fn is_tag_of(version: FileVersion, tag: &[u8]) -> bool {
     let encodings = [None, Some(Encoding::Br), Some(Encoding::Zstd), Some(Encoding::Gzip)];
     encodings.iter().any(|&encoding| etag(version, encoding).as_bytes() == tag)
 }
@@ -306,8 +306,8 @@ impl Variants {
         site: &Site,
         relative: &[u8],
         versions: &Versions,
-        home: Peer,
-        known: &Known,
+        home: PeerNode,
+        known: &PurgeTable,
     ) -> Self {
         let Versions { plain, encoded: [br, zstd, gzip] } = *versions;
         let varies = versions.encoded.iter().any(Option::is_some);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use skep_config::Site as SiteConfig;
+use skep_config::SiteConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 use skep_segments::Fills;
 

@@ -8,7 +8,7 @@ use skep_wire::seal::PeerId;
 
 /// Another node, as a coordinator named it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer {
+pub(crate) struct PeerNode {
     pub(crate) id: PeerId,
     pub(crate) address: SocketAddr,
     /// By whose numbering, and its number there.
@@ -17,7 +17,7 @@ pub(crate) struct Peer {
 }
 
 /// A node is the same whoever names it.
-impl PartialEq for Peer {
+impl PartialEq for PeerNode {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use skep_directory::Purges as Known;
+use skep_directory::PurgeTable;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::{PurgeNews, PurgeStamp};
 use tokio::sync::Notify;
@@ -55,7 +55,7 @@ impl Default for Step {
 /// What is known at a moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) known: Known,
+    pub(crate) known: PurgeTable,
     /// Grows with each piece of news.
     pub(crate) generation: u64,
 }

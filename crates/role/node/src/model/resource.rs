@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use skep_segments::Store;
+use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 
 use crate::disk::watch::Directory;
-use crate::disk::{Kind, Root};
+use crate::disk::{FileKind, Root};
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
 use crate::model::freshness::{Freshness, Remote};
 use crate::model::object::{ObjectSource, Variants};
@@ -213,21 +213,21 @@ impl Resource {
     }
 
     /// Takes it out of use, and its bytes, because it was purged.
-    pub(crate) fn drop_purged(&self, store: &Store) {
+    pub(crate) fn drop_purged(&self, store: &SegmentStore) {
         if self.take_out(store) {
             self.site.purges.count_dropped();
         }
     }
 
     /// Takes it out of use, and its bytes, because there is another version, or none.
-    pub(crate) fn retire(&self, store: &Store) {
+    pub(crate) fn retire(&self, store: &SegmentStore) {
         if self.take_out(store) {
             store.count_stale();
         }
     }
 
     /// False if that was done before.
-    fn take_out(&self, store: &Store) -> bool {
+    fn take_out(&self, store: &SegmentStore) -> bool {
         if self.retired.swap(true, Ordering::AcqRel) {
             return false;
         }
@@ -290,7 +290,7 @@ impl Resource {
         self.variants
             .iter()
             .filter_map(|object| object.file())
-            .all(|(relative, stamp)| root.describe(relative) == Ok(Kind::File(stamp)))
+            .all(|(relative, stamp)| root.describe(relative) == Ok(FileKind::File(stamp)))
     }
 
     fn checks(&self) -> Option<&Checks> {

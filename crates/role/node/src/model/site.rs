@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use skep_config::{Content, Redirect, Site as SiteConfig, Symlinks};
-use skep_directory::{Purges as Known, Queries};
+use skep_config::{ContentPlacement, RedirectConfig, SiteConfig, Symlinks};
+use skep_directory::{PurgeTable, Queries};
 use skep_http::Host;
 use skep_http::path::{self, Path, Reading};
 use skep_units::stable_hash;
@@ -99,7 +99,7 @@ impl Site {
         let error_pages = config.error_pages.iter();
         let error_pages = error_pages.map(|(status, path)| Ok((*status, page(path)?)));
         let root = config.root.clone().unwrap_or_default();
-        let is_part = config.content == Content::Partition;
+        let is_part = config.content == ContentPlacement::Partition;
         let key = match &remote {
             Some(remote) => remote.key().to_vec(),
             None if is_part => part_key(config),
@@ -126,7 +126,7 @@ impl Site {
             dotfiles: config.dotfiles,
             symlinks: config.symlinks,
             precompressed: config.precompressed,
-            is_shared: config.content == Content::Shared,
+            is_shared: config.content == ContentPlacement::Shared,
             is_part,
             short_key: stable_hash(&key, SHORT_KEY_SEED),
             key: key.into(),
@@ -165,7 +165,7 @@ impl Site {
 
     /// The latest purge of what is at `target`: an encoded path, and a query if
     /// the site has origins.
-    pub(crate) fn purged(&self, known: &Known, target: &[u8]) -> PurgeStamp {
+    pub(crate) fn purged(&self, known: &PurgeTable, target: &[u8]) -> PurgeStamp {
         if known.newest() == PurgeStamp::NONE {
             return PurgeStamp::NONE;
         }
@@ -180,7 +180,7 @@ impl Site {
     /// or of a folder whose index it is.
     pub(crate) fn purged_files<'a>(
         &self,
-        known: &Known,
+        known: &PurgeTable,
         relatives: impl Iterator<Item = &'a [u8]>,
     ) -> PurgeStamp {
         if known.newest() == PurgeStamp::NONE {
@@ -233,7 +233,7 @@ struct Moved {
 }
 
 impl Moved {
-    fn new(config: &Redirect) -> Self {
+    fn new(config: &RedirectConfig) -> Self {
         let cut = |text: &str| text.strip_suffix('*').map(str::to_owned);
         let (prefix, to) = (cut(&config.from), cut(&config.to));
         Self {
@@ -402,7 +402,7 @@ mod tests {
         let hit = |host: Option<&str>| {
             let place = PurgePlace { target: "/x".into(), host: host.map(str::to_owned) };
             let purges = vec![(PurgeWhat::Url(place), PurgeStamp(1))];
-            let mut known = Known::default();
+            let mut known = PurgeTable::default();
             known.learn(&PurgeNews { purges, ..PurgeNews::default() });
             let hit = set.iter().filter(|site| site.purged(&known, b"/x") == PurgeStamp(1));
             hit.map(|site| site.index).collect::<Vec<_>>()
@@ -433,8 +433,12 @@ mod tests {
     #[test]
     fn moved_paths_keep_their_rest_and_cannot_inject() {
         let mut config = site(&[]);
-        config.redirects.push(Redirect { from: "/old/*".into(), to: "/new/*".into(), status: 301 });
-        config.redirects.push(Redirect { from: "/x".into(), to: "/y".into(), status: 302 });
+        config.redirects.push(RedirectConfig {
+            from: "/old/*".into(),
+            to: "/new/*".into(),
+            status: 301,
+        });
+        config.redirects.push(RedirectConfig { from: "/x".into(), to: "/y".into(), status: 302 });
         let set = set_of(&[config]);
         let site = &set.sites[0];
         let moved =

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
-use skep_segments::{Segment, Store, allocated};
+use skep_segments::{Segment, SegmentStore, allocated};
 
 use crate::limits::{WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEXES_PART};
 use crate::model::resource::Resource;
@@ -30,7 +30,7 @@ pub(crate) struct WorkerIndexes {
 
 /// The index of what one worker served last, by site and path.
 pub(crate) struct WorkerIndex {
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
     worker_indexes: Arc<WorkerIndexes>,
     sites: RefCell<Vec<Paths>>,
     entries: Cell<usize>,
@@ -41,7 +41,7 @@ impl WorkerIndex {
     /// An empty one, of so many sites.
     pub(crate) fn new(
         sites: usize,
-        store: &Arc<Store>,
+        store: &Arc<SegmentStore>,
         worker_indexes: &Arc<WorkerIndexes>,
     ) -> Self {
         worker_indexes.count.fetch_add(1, Ordering::Relaxed);

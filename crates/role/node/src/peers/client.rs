@@ -11,20 +11,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_directory::keep::prefers_remote_fill;
-use skep_directory::{Action, End, Event, Fetcher};
+use skep_directory::{FetchAction, FetchEvent, FetchOutcome, Fetcher};
 use skep_origin::FaultKind;
 use skep_peer::stream::{PeerError, PeerPool};
-use skep_segments::{Buffer, FetchError, FillSource, Filler, Segment};
+use skep_segments::{Buffer, FetchError, Filler, PeerFillSource, Segment};
 use skep_serve::{Worker, monotonic_ms};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::Now;
-use skep_wire::cache::{LeaseId, Origin, PeerRequest, Refusal};
+use skep_wire::cache::{LeaseId, OriginRef, PeerRefusal, PeerRequest};
 use tokio::sync::oneshot;
 
 use super::Cluster;
 use crate::backend::origin::fetch_error;
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 
 /// What fills a segment from where it comes from.
 pub(crate) trait SegmentOrigin: 'static {
@@ -33,7 +33,7 @@ pub(crate) trait SegmentOrigin: 'static {
 
     /// In words that all nodes share, for one that is to fill in our stead; `None`: it
     /// can't. `has_lease`: this node has the lease.
-    fn described(&self, has_lease: bool) -> Option<Origin>;
+    fn described(&self, has_lease: bool) -> Option<OriginRef>;
 }
 
 /// Reads all of a segment: on where its origin broke off, as long as each attempt
@@ -156,38 +156,40 @@ async fn run<O: SegmentOrigin>(running: Running<O>, known: oneshot::Sender<()>) 
         true => Fetcher::for_peer(bytes, now()),
         false => Fetcher::new(bytes, now()),
     };
-    let mut event = Event::Begin;
+    let mut event = FetchEvent::Begin;
     loop {
         let action = fetcher.next(event, now());
         // What it was at last tells whether another node keeps the bytes, too.
         if let Some(source) = action.fill_source() {
-            running.segment().set_fill_source(source.map(|peer: Peer| peer.id));
+            running.segment().set_fill_source(source.map(|peer: PeerNode| peer.id));
         }
         event = match action {
-            Action::Ask => {
+            FetchAction::Ask => {
                 let event = running.ask().await;
                 // Whoever waited may be gone.
                 known.take().map(|known| known.send(()));
                 event
             }
-            Action::FetchFrom { peer, with_origin, .. } => running.fetch(peer, with_origin).await,
-            Action::FillFromOrigin { lease, .. } => running.fill_from_origin(lease).await,
-            Action::TellNotThere { peer } => {
+            FetchAction::FetchFrom { peer, with_origin, .. } => {
+                running.fetch(peer, with_origin).await
+            }
+            FetchAction::FillFromOrigin { lease, .. } => running.fill_from_origin(lease).await,
+            FetchAction::TellNotThere { peer } => {
                 running.counters.inc(Counter::ClusterDirectoryError);
                 running.cluster.tell_not_there(running.filler.name(), peer);
-                Event::Told
+                FetchEvent::Told
             }
-            Action::TellEnded { lease, is_whole } => {
+            FetchAction::TellEnded { lease, is_whole } => {
                 let is_held = is_whole && running.filler.is_kept();
                 running.cluster.tell_ended(lease, is_held);
-                Event::Told
+                FetchEvent::Told
             }
-            Action::Wait { ms } => {
+            FetchAction::Wait { ms } => {
                 tokio::time::sleep(Duration::from_millis(ms)).await;
-                Event::Waited
+                FetchEvent::Waited
             }
-            Action::Done => return,
-            Action::Failed => {
+            FetchAction::Done => return,
+            FetchAction::Failed => {
                 running.counters.inc(Counter::ClusterFailed);
                 return running.filler.fail(running.error.get());
             }
@@ -216,15 +218,15 @@ impl<O: SegmentOrigin> Running<O> {
         self.filler.segment()
     }
 
-    async fn ask(&self) -> Event<Peer> {
+    async fn ask(&self) -> FetchEvent<PeerNode> {
         let event = self.cluster.ask(self.filler.name(), self.segment().len()).await;
-        if matches!(event, Event::NoAnswer { .. }) {
+        if matches!(event, FetchEvent::NoAnswer { .. }) {
             self.counters.inc(Counter::ClusterSilent);
         }
         event
     }
 
-    async fn fetch(&self, peer: Peer, with_origin: bool) -> Event<Peer> {
+    async fn fetch(&self, peer: PeerNode, with_origin: bool) -> FetchEvent<PeerNode> {
         let from = self.segment().filled();
         let request = PeerRequest::Fetch {
             name: self.filler.name(),
@@ -237,7 +239,7 @@ impl<O: SegmentOrigin> Running<O> {
             self.cluster.owners.asked(peer.id, bytes);
         }
         let end = match fetch_chunks(&self.pool, peer.address, &request, self.segment()).await {
-            Ok(()) => End::Whole,
+            Ok(()) => FetchOutcome::Whole,
             Err(error) => {
                 tracing::debug!(%error, "a segment was not fetched from another node");
                 self.error.set(error_of(&error));
@@ -245,31 +247,31 @@ impl<O: SegmentOrigin> Running<O> {
             }
         };
         if with_origin {
-            self.cluster.owners.ended(peer.id, bytes, end == End::Lost, now());
+            self.cluster.owners.ended(peer.id, bytes, end == FetchOutcome::Lost, now());
         }
         let counter = match end {
-            End::Whole if with_origin => Some(Counter::ClusterOwner),
-            End::Whole => Some(Counter::ClusterPeerHit),
+            FetchOutcome::Whole if with_origin => Some(Counter::ClusterOwner),
+            FetchOutcome::Whole => Some(Counter::ClusterPeerHit),
             end => counter_of(end),
         };
         counter.into_iter().for_each(|counter| self.counters.inc(counter));
         let filled = self.segment().filled();
         self.counters.add(Counter::ClusterPeerBytes, u64::from(filled - from));
-        Event::Fetched { filled, end }
+        FetchEvent::Fetched { filled, end }
     }
 
-    async fn fill_from_origin(&self, lease: Option<LeaseId>) -> Event<Peer> {
+    async fn fill_from_origin(&self, lease: Option<LeaseId>) -> FetchEvent<PeerNode> {
         match lease {
             Some(lease) => renewing(self.lead(), || self.cluster.tell_renewed(lease)).await,
             None => self.read_origin().await,
         }
-        Event::Filled { filled: self.segment().filled() }
+        FetchEvent::Filled { filled: self.segment().filled() }
     }
 
     /// Fills under a lease: here, or remotely, where there is more room.
     async fn lead(&self) {
         if let Some((peer, request)) = self.remote_fill() {
-            self.segment().set_fill_source(FillSource::RemoteFill { id: peer.id });
+            self.segment().set_fill_source(PeerFillSource::RemoteFill { id: peer.id });
             let fetched = fetch_chunks(&self.pool, peer.address, &request, self.segment()).await;
             match fetched {
                 Ok(()) => return self.counters.inc(Counter::ClusterRemoteFill),
@@ -278,14 +280,14 @@ impl<O: SegmentOrigin> Running<O> {
                     counter_of(end_of(&error)).into_iter().for_each(|it| self.counters.inc(it));
                 }
             }
-            self.segment().set_fill_source(FillSource::Local);
+            self.segment().set_fill_source(PeerFillSource::Local);
         }
         self.read_origin().await;
     }
 
     /// The node that is to fill the segment instead of this one, if it prefers a remote
     /// fill; and what to ask that node for.
-    fn remote_fill(&self) -> Option<(Peer, PeerRequest)> {
+    fn remote_fill(&self) -> Option<(PeerNode, PeerRequest)> {
         let (room, bytes) = (self.filler.store().room(), self.segment().len());
         // Who fills for others is where it is to be.
         if self.is_for_peer || !prefers_remote_fill(room, bytes) {
@@ -317,28 +319,28 @@ async fn read_counted(
 }
 
 /// How an exchange with another node has failed.
-pub(super) fn end_of(error: &PeerError) -> End {
+pub(super) fn end_of(error: &PeerError) -> FetchOutcome {
     match error {
-        PeerError::Refused(refusal) => End::Refused(*refusal),
-        error if !error.blames_node() => End::Crowded,
-        _ => End::Lost,
+        PeerError::Refused(refusal) => FetchOutcome::Refused(*refusal),
+        error if !error.blames_node() => FetchOutcome::Crowded,
+        _ => FetchOutcome::Lost,
     }
 }
 
 /// What a reply hears of an exchange with another node that has failed.
 fn error_of(error: &PeerError) -> FetchError {
     match error {
-        PeerError::Refused(Refusal::OriginFailed) => fetch_error(FaultKind::Status),
+        PeerError::Refused(PeerRefusal::OriginFailed) => fetch_error(FaultKind::Status),
         _ => FetchError::Peer,
     }
 }
 
 /// What counts a fetch that has failed; `None`: the other node had no part in it.
-pub(super) fn counter_of(end: End) -> Option<Counter> {
+pub(super) fn counter_of(end: FetchOutcome) -> Option<Counter> {
     match end {
-        End::Refused(_) => Some(Counter::ClusterRefused),
-        End::Lost => Some(Counter::ClusterLost),
-        End::Whole | End::Crowded => None,
+        FetchOutcome::Refused(_) => Some(Counter::ClusterRefused),
+        FetchOutcome::Lost => Some(Counter::ClusterLost),
+        FetchOutcome::Whole | FetchOutcome::Crowded => None,
     }
 }
 

@@ -9,31 +9,31 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use skep_directory::{Inventory, RendezvousHash, Reply};
+use skep_directory::{Inventory, RendezvousHash, ResolvedAnswer};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
-use skep_segments::Store;
+use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{Answer, Member, ToCoordinator, ToNode};
+use skep_wire::cache::{CacheMember, CoordinatorAnswer, ToCoordinator, ToNode};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 use tokio::sync::oneshot;
 
 use super::{ClusterParts, Command, View};
 use crate::backend::partition::Announced;
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
 use pause::Pause;
 
 /// The state machine of this node's links to all coordinators.
 pub(super) struct CoordinatorLinks {
     parts: ClusterParts,
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
     pause: Pause,
     view: Arc<ArcSwap<View>>,
-    roomiest: Arc<ArcSwapOption<Peer>>,
+    roomiest: Arc<ArcSwapOption<PeerNode>>,
     pub(super) links: HashMap<LinkId, Coordinator>,
     /// Questions that wait for an answer.
     asks: HashMap<u64, Question>,
@@ -45,7 +45,7 @@ pub(super) struct CoordinatorLinks {
 pub(super) struct Coordinator {
     /// Its epoch if it answers.
     active_in: Option<u64>,
-    members: HashMap<MemberId, Peer>,
+    members: HashMap<MemberId, PeerNode>,
     /// Since when it is linked, in milliseconds of the monotonic clock.
     since_ms: u64,
     /// What it has still to be told of what was held when it was linked.
@@ -55,17 +55,17 @@ pub(super) struct Coordinator {
 /// A worker waits.
 struct Question {
     link: LinkId,
-    answer: oneshot::Sender<Option<Reply<Peer>>>,
+    answer: oneshot::Sender<Option<ResolvedAnswer<PeerNode>>>,
 }
 
 impl CoordinatorLinks {
     pub(super) fn new(
         parts: ClusterParts,
-        store: Arc<Store>,
+        store: Arc<SegmentStore>,
         announced: &Arc<Announced>,
         purges: &Arc<Purges>,
         view: &Arc<ArcSwap<View>>,
-        roomiest: &Arc<ArcSwapOption<Peer>>,
+        roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
         Self {
             parts,
@@ -143,11 +143,11 @@ impl CoordinatorLinks {
         }
     }
 
-    fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[Member]) {
+    fn welcomed(&mut self, link: LinkId, active_in: Option<u64>, members: &[CacheMember]) {
         self.pause.welcomed(link);
-        let peer = |member: &Member| {
+        let peer = |member: &CacheMember| {
             let (id, address) = (member.name.peer(), member.address);
-            (member.id, Peer { id, address, link, member: member.id })
+            (member.id, PeerNode { id, address, link, member: member.id })
         };
         let known = members.iter().map(peer).collect::<HashMap<_, _>>();
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone()));
@@ -211,11 +211,11 @@ impl CoordinatorLinks {
         &mut self,
         link: LinkId,
         ask: u64,
-        answer: Answer,
+        answer: CoordinatorAnswer,
         outbox: &mut Outbox<ToCoordinator>,
     ) {
         let granted = match answer {
-            Answer::Grant { lease } => Some(lease),
+            CoordinatorAnswer::Grant { lease } => Some(lease),
             _ => None,
         };
         let reply = self.reply(link, answer);
@@ -227,17 +227,19 @@ impl CoordinatorLinks {
     }
 
     /// An answer in the words of a fetcher; `None`: as good as silence.
-    fn reply(&self, link: LinkId, answer: Answer) -> Option<Reply<Peer>> {
+    fn reply(&self, link: LinkId, answer: CoordinatorAnswer) -> Option<ResolvedAnswer<PeerNode>> {
         let members = &self.links.get(&link)?.members;
         Some(match answer {
-            Answer::Have { holders } => {
+            CoordinatorAnswer::Have { holders } => {
                 let holders = holders.iter().filter_map(|id| members.get(id).copied());
-                Reply::Have { holders: holders.collect() }
+                ResolvedAnswer::Have { holders: holders.collect() }
             }
-            Answer::Busy { leader, .. } => Reply::Busy { leader: *members.get(&leader)? },
-            Answer::Grant { lease } => Reply::Grant { lease },
-            Answer::Later => Reply::Later,
-            Answer::Refused => return None,
+            CoordinatorAnswer::Busy { leader, .. } => {
+                ResolvedAnswer::Busy { leader: *members.get(&leader)? }
+            }
+            CoordinatorAnswer::Grant { lease } => ResolvedAnswer::Grant { lease },
+            CoordinatorAnswer::Later => ResolvedAnswer::Later,
+            CoordinatorAnswer::Refused => return None,
         })
     }
 

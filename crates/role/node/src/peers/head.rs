@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_directory::limits::{LATER_MS, LATERS_MAX};
-use skep_directory::{End, Event, Reply};
+use skep_directory::{FetchEvent, FetchOutcome, ResolvedAnswer};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_telemetry::Counter;
-use skep_wire::cache::{LeaseId, PeerReply, PeerRequest, Refusal, SegmentName};
+use skep_wire::cache::{LeaseId, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 
 use super::client::end_of;
 use super::{Cluster, PeerClient};
 use crate::backend::origin::PeerHead;
 use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 
 /// What came of asking for a head.
 pub(crate) enum HeadSought<T> {
@@ -75,14 +75,16 @@ impl PeerClient {
     ) -> HeadSought<T> {
         for _ in 0..HEAD_ASKS_MAX {
             let tried = match self.ask_for_head(name).await {
-                Event::Answer(Reply::Grant { lease }) => {
+                FetchEvent::Answer(ResolvedAnswer::Grant { lease }) => {
                     let cluster = Arc::clone(&self.cluster);
                     return HeadSought::Granted(HeadLease { cluster, lease, is_held: false });
                 }
-                Event::Answer(Reply::Have { holders }) => {
+                FetchEvent::Answer(ResolvedAnswer::Have { holders }) => {
                     self.try_holders(holders, name, &read).await
                 }
-                Event::Answer(Reply::Busy { leader }) => self.try_leader(leader, name, &read).await,
+                FetchEvent::Answer(ResolvedAnswer::Busy { leader }) => {
+                    self.try_leader(leader, name, &read).await
+                }
                 _ => {
                     self.counters.inc(Counter::ClusterSilent);
                     return HeadSought::Nowhere;
@@ -101,7 +103,7 @@ impl PeerClient {
     /// One after the other. Who can't be reached may be by others: nothing is told.
     async fn try_holders<T>(
         &self,
-        holders: Vec<Peer>,
+        holders: Vec<PeerNode>,
         name: SegmentName,
         read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
@@ -122,7 +124,7 @@ impl PeerClient {
     /// Whoever tells first that a leader is gone gets its lease.
     async fn try_leader<T>(
         &self,
-        leader: Peer,
+        leader: PeerNode,
         name: SegmentName,
         read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
@@ -137,7 +139,7 @@ impl PeerClient {
 
     async fn try_peer<T>(
         &self,
-        peer: Peer,
+        peer: PeerNode,
         name: SegmentName,
         read: impl Fn(&PeerHead) -> Option<T>,
     ) -> Tried<T> {
@@ -147,8 +149,9 @@ impl PeerClient {
         };
         tracing::debug!(%error, "a head was not fetched from another node");
         match end_of(&error) {
-            End::Refused(Refusal::NotThere) => Tried::NotThere,
-            End::Refused(Refusal::OriginFailed | Refusal::Mismatch) | End::Crowded => Tried::Alone,
+            FetchOutcome::Refused(PeerRefusal::NotThere) => Tried::NotThere,
+            FetchOutcome::Refused(PeerRefusal::OriginFailed | PeerRefusal::Mismatch)
+            | FetchOutcome::Crowded => Tried::Alone,
             _ => {
                 self.counters.inc(Counter::ClusterLost);
                 Tried::Lost
@@ -156,16 +159,16 @@ impl PeerClient {
         }
     }
 
-    fn tell_head_not_there(&self, name: SegmentName, peer: Peer) {
+    fn tell_head_not_there(&self, name: SegmentName, peer: PeerNode) {
         self.counters.inc(Counter::ClusterDirectoryError);
         self.cluster.tell_not_there(name, peer);
     }
 
     /// Asks a coordinator that has just started for as long as it takes.
-    async fn ask_for_head(&self, name: SegmentName) -> Event<Peer> {
+    async fn ask_for_head(&self, name: SegmentName) -> FetchEvent<PeerNode> {
         for _ in 0..LATERS_MAX {
             match self.cluster.ask(name, 0).await {
-                Event::Answer(Reply::Later) => {
+                FetchEvent::Answer(ResolvedAnswer::Later) => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
                 event => return event,
@@ -175,14 +178,14 @@ impl PeerClient {
     }
 
     /// Waits for a node that waits for an origin.
-    async fn head_of(&self, peer: Peer, name: SegmentName) -> Result<PeerHead, PeerError> {
+    async fn head_of(&self, peer: PeerNode, name: SegmentName) -> Result<PeerHead, PeerError> {
         let mut waits = 0;
         loop {
             let asked = ask_head(&self.pool, peer, name).await;
             match asked.as_ref().map_err(end_of) {
                 // It has waited for us.
-                Err(End::Refused(Refusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
-                Err(End::Crowded) if waits < HEAD_WAITS_MAX => {
+                Err(FetchOutcome::Refused(PeerRefusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
+                Err(FetchOutcome::Crowded) if waits < HEAD_WAITS_MAX => {
                     tokio::time::sleep(Duration::from_millis(LATER_MS)).await;
                 }
                 _ => return asked,
@@ -195,7 +198,7 @@ impl PeerClient {
 /// What `peer` says of the object or file of this head name.
 pub(super) async fn ask_head(
     pool: &PeerPool,
-    peer: Peer,
+    peer: PeerNode,
     name: SegmentName,
 ) -> Result<PeerHead, PeerError> {
     match pool.ask(peer.address, &PeerRequest::Head { name }).await? {

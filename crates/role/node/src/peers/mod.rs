@@ -29,9 +29,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
-use skep_directory::{Event, RendezvousHash, Reply};
+use skep_directory::{FetchEvent, RendezvousHash, ResolvedAnswer};
 use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
-use skep_segments::Store;
+use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::link::MemberId;
@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 
 use crate::backend::partition::Announced;
 use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
 use coordinator_links::CoordinatorLinks;
@@ -63,9 +63,9 @@ pub struct ClusterParts {
 #[derive(Default)]
 pub(crate) struct View {
     /// All, this one included.
-    rendezvous: Option<RendezvousHash<Peer>>,
+    rendezvous: Option<RendezvousHash<PeerNode>>,
     /// The same.
-    peers: Vec<Peer>,
+    peers: Vec<PeerNode>,
     is_linked: bool,
     /// Since when it is linked with who answers, in milliseconds of the
     /// monotonic clock.
@@ -84,11 +84,11 @@ pub struct Cluster {
     me: PeerId,
     view: Arc<ArcSwap<View>>,
     /// The nodes of the config.
-    configured: ArcSwap<Vec<Peer>>,
+    configured: ArcSwap<Vec<PeerNode>>,
     /// What this node says that it has on its disk.
     announced: Arc<Announced>,
     /// Who has most room for sole replicas, as a coordinator told last.
-    roomiest: Arc<ArcSwapOption<Peer>>,
+    roomiest: Arc<ArcSwapOption<PeerNode>>,
     counts: Arc<StreamCounts>,
     owners: Owners,
     /// Bytes that other nodes are being sent.
@@ -103,11 +103,11 @@ enum Command {
     Ask {
         name: SegmentName,
         bytes: u32,
-        answer: oneshot::Sender<Option<Reply<Peer>>>,
+        answer: oneshot::Sender<Option<ResolvedAnswer<PeerNode>>>,
     },
     NotThere {
         name: SegmentName,
-        holder: Peer,
+        holder: PeerNode,
     },
     Renew {
         lease: LeaseId,
@@ -130,13 +130,13 @@ impl Cluster {
     pub(crate) fn start(
         config: &Config,
         parts: ClusterParts,
-        store: &Arc<Store>,
+        store: &Arc<SegmentStore>,
         announced: &Arc<Announced>,
         purges: &Arc<Purges>,
     ) -> std::io::Result<Arc<Self>> {
         let view = Arc::<ArcSwap<View>>::default();
         let identity = parts.identity.clone();
-        let roomiest = Arc::<ArcSwapOption<Peer>>::default();
+        let roomiest = Arc::<ArcSwapOption<PeerNode>>::default();
         let mut coordinators =
             CoordinatorLinks::new(parts, Arc::clone(store), announced, purges, &view, &roomiest);
         let settings = LinkSettings::new(identity.clone(), LINK_TICK_MS);
@@ -186,7 +186,7 @@ impl Cluster {
     }
 
     /// Asks where a segment is; silence is answered by its owner.
-    async fn ask(&self, name: SegmentName, bytes: u32) -> Event<Peer> {
+    async fn ask(&self, name: SegmentName, bytes: u32) -> FetchEvent<PeerNode> {
         self.await_first_link().await;
         let (answer, mut answered) = oneshot::channel();
         if self.teller.tell(Command::Ask { name, bytes, answer }).is_ok() {
@@ -196,10 +196,10 @@ impl Cluster {
             answered.close();
             let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
             if let Some(Ok(Some(reply))) = reply {
-                return Event::Answer(reply);
+                return FetchEvent::Answer(reply);
             }
         }
-        Event::NoAnswer { owner: self.owner(&name) }
+        FetchEvent::NoAnswer { owner: self.owner(&name) }
     }
 
     /// Lets requests that come as soon as the node serves wait until it is linked:
@@ -212,7 +212,7 @@ impl Cluster {
     }
 
     /// Who owns a segment, if it is not this node.
-    fn owner(&self, name: &SegmentName) -> Option<Peer> {
+    fn owner(&self, name: &SegmentName) -> Option<PeerNode> {
         let view = self.view.load();
         let loads = self.owners.loads(Now(monotonic_ms()));
         let owner = view.rendezvous.as_ref()?.owner(name, |peer| loads(peer.id))?;
@@ -220,17 +220,17 @@ impl Cluster {
     }
 
     /// The node called `name`, if it is known.
-    fn peer(&self, name: &Name) -> Option<Peer> {
+    fn peer(&self, name: &Name) -> Option<PeerNode> {
         self.view.load().peers.iter().find(|peer| peer.id == name.peer()).copied()
     }
 
     /// The node with this number at the coordinator that answers.
-    fn member(&self, id: MemberId) -> Option<Peer> {
+    fn member(&self, id: MemberId) -> Option<PeerNode> {
         self.view.load().peers.iter().find(|peer| peer.member == id).copied()
     }
 
     /// Says that `peer` does not have what it was said to have.
-    fn tell_not_there(&self, name: SegmentName, peer: Peer) {
+    fn tell_not_there(&self, name: SegmentName, peer: PeerNode) {
         self.tell(Command::NotThere { name, holder: peer });
     }
 
@@ -258,7 +258,7 @@ impl Cluster {
 
 /// The coordinators of a config, the first of which counts most.
 fn targets(config: &Config) -> Vec<LinkTarget> {
-    let target = |dispatcher: &skep_config::Dispatcher| {
+    let target = |dispatcher: &skep_config::DispatcherConfig| {
         let name = Name::new(&dispatcher.name).ok()?;
         Some(LinkTarget { name, address: dispatcher.address? })
     };
@@ -266,10 +266,10 @@ fn targets(config: &Config) -> Vec<LinkTarget> {
 }
 
 /// The nodes of a config, this one included. No coordinator has numbered them.
-fn configured(config: &Config) -> Vec<Peer> {
-    let peer = |node: &skep_config::Node| {
+fn configured(config: &Config) -> Vec<PeerNode> {
+    let peer = |node: &skep_config::NodeConfig| {
         let (id, address) = (Name::new(&node.name).ok()?.peer(), node.agent_address());
-        Some(Peer { id, address, link: LinkId(u64::MAX), member: MemberId::MAX })
+        Some(PeerNode { id, address, link: LinkId(u64::MAX), member: MemberId::MAX })
     };
     config.nodes.iter().filter_map(peer).collect()
 }

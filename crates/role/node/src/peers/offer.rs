@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_peer::stream::{PeerError, PeerPool};
-use skep_segments::{Offered, Segment, Store};
+use skep_segments::{Offered, Segment, SegmentStore};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::{PeerReply, PeerRequest, SegmentName};
 
 use super::client::fetch_chunks;
 use super::{Cluster, PeerClient};
 use crate::limits::OFFER_PAUSE_MS;
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 
 impl PeerClient {
     /// Begins to offer what has just been evicted, unless somebody does.
-    pub(super) fn offer_if_wanted(&self, store: &Arc<Store>) {
+    pub(super) fn offer_if_wanted(&self, store: &Arc<SegmentStore>) {
         if store.wants_offering() {
             let offering = Offering {
                 cluster: Arc::clone(&self.cluster),
@@ -31,7 +31,12 @@ impl PeerClient {
     }
 
     /// Gets a segment that `peer` has offered; tells whether all of it came.
-    pub(super) async fn take_over(&self, name: SegmentName, segment: &Segment, peer: Peer) -> bool {
+    pub(super) async fn take_over(
+        &self,
+        name: SegmentName,
+        segment: &Segment,
+        peer: PeerNode,
+    ) -> bool {
         let request = PeerRequest::Fetch { name, bytes: segment.len(), from: 0, origin: None };
         let fetched = fetch_chunks(&self.pool, peer.address, &request, segment).await;
         if let Err(error) = &fetched {
@@ -46,7 +51,7 @@ struct Offering {
     cluster: Arc<Cluster>,
     pool: Rc<PeerPool>,
     counters: Arc<CoreCounters>,
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
 }
 
 impl Offering {
@@ -79,7 +84,7 @@ impl Offering {
         false
     }
 
-    async fn offer(&self, peer: Peer, offered: &Offered) -> bool {
+    async fn offer(&self, peer: PeerNode, offered: &Offered) -> bool {
         let &Offered { name, bytes, chances, .. } = offered;
         let offer = PeerRequest::Offer { name, bytes, chances };
         match self.pool.ask(peer.address, &offer).await {

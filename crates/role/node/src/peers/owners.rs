@@ -12,10 +12,10 @@ use crate::limits::OWNER_LOST_MS;
 
 /// See the module. Bounded by the number of nodes.
 #[derive(Debug, Default)]
-pub(super) struct Owners(Mutex<HashMap<PeerId, Owner>>);
+pub(super) struct Owners(Mutex<HashMap<PeerId, OwnerState>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Owner {
+struct OwnerState {
     outstanding_bytes: u64,
     lost_until: Option<Now>,
 }
@@ -44,7 +44,7 @@ impl Owners {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, Owner>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, OwnerState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use skep_directory::limits::OVERLOADED_WAIT_MS;
-use skep_directory::{End, Event, Reply};
+use skep_directory::{FetchEvent, FetchOutcome, ResolvedAnswer};
 use skep_peer::stream::{PeerError, PeerPool};
-use skep_segments::{FetchError, FillSource, Segment};
+use skep_segments::{FetchError, PeerFillSource, Segment};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
-use skep_wire::cache::part::Head;
-use skep_wire::cache::{Origin, PeerRequest, Refusal, SegmentName};
+use skep_wire::cache::part::FileHead;
+use skep_wire::cache::{OriginRef, PeerRefusal, PeerRequest, SegmentName};
 use tokio::task::JoinSet;
 
 use super::client::{SegmentOrigin, counter_of, end_of, fetch_chunks};
@@ -22,7 +22,7 @@ use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
 };
 use crate::model::object::Object;
-use crate::model::peer::Peer;
+use crate::model::peer::PeerNode;
 use crate::model::site::Site;
 
 /// What came of asking who has a file.
@@ -30,8 +30,8 @@ use crate::model::site::Site;
 pub(crate) enum PartSought {
     /// This node, and what it has.
     Found {
-        home: Peer,
-        head: Head,
+        home: PeerNode,
+        head: FileHead,
         /// For how long that may be used, in milliseconds.
         fresh_ms: u64,
     },
@@ -43,7 +43,7 @@ pub(crate) enum PartSought {
 
 /// Who has a file, as a coordinator told.
 enum Homes {
-    These(Vec<Peer>),
+    These(Vec<PeerNode>),
     Nobody,
     /// No coordinator answers, or it has not heard of all nodes' files yet.
     Unknown,
@@ -67,7 +67,7 @@ impl PeerClient {
             for home in homes {
                 match part_of(&self.pool, home, name).await {
                     Ok((head, fresh_ms)) => return PartSought::Found { home, head, fresh_ms },
-                    Err(PeerError::Refused(Refusal::NotThere)) => {
+                    Err(PeerError::Refused(PeerRefusal::NotThere)) => {
                         self.counters.inc(Counter::ClusterDirectoryError);
                         self.cluster.tell_not_there(name, home);
                     }
@@ -93,7 +93,7 @@ impl PeerClient {
                 Ok((home, Ok((head, fresh_ms)))) => {
                     return PartSought::Found { home, head, fresh_ms };
                 }
-                Ok((_, Err(PeerError::Refused(Refusal::NotThere)))) => {}
+                Ok((_, Err(PeerError::Refused(PeerRefusal::NotThere)))) => {}
                 Ok(_) | Err(_) => sought = PartSought::Unreachable,
             }
         }
@@ -109,7 +109,7 @@ impl PeerClient {
             counters: Arc::clone(&self.counters),
             name: object.segment_name(index),
             head: site.part_head_name(relative),
-            origin: Origin {
+            origin: OriginRef {
                 site: site.short_key,
                 path: relative.to_vec(),
                 version: object.tag().to_vec(),
@@ -124,9 +124,13 @@ impl PeerClient {
 }
 
 /// What `home` has under a head name, and for how long that may be used.
-async fn part_of(pool: &PeerPool, home: Peer, name: SegmentName) -> Result<(Head, u64), PeerError> {
+async fn part_of(
+    pool: &PeerPool,
+    home: PeerNode,
+    name: SegmentName,
+) -> Result<(FileHead, u64), PeerError> {
     let PeerHead { fresh_ms, head } = ask_head(pool, home, name).await?;
-    let head = Head::read(&head).ok_or(PeerError::Unexpected)?;
+    let head = FileHead::read(&head).ok_or(PeerError::Unexpected)?;
     Ok((head, fresh_ms))
 }
 
@@ -136,13 +140,13 @@ impl Cluster {
         // By asking, this node says that it has nothing of that name.
         self.announced.doubt(name);
         let homes = match self.ask(name, 0).await {
-            Event::Answer(Reply::Have { holders }) => return Homes::These(holders),
-            Event::Answer(Reply::Grant { lease }) => {
+            FetchEvent::Answer(ResolvedAnswer::Have { holders }) => return Homes::These(holders),
+            FetchEvent::Answer(ResolvedAnswer::Grant { lease }) => {
                 self.tell_ended(lease, false);
                 Homes::Nobody
             }
             // Another one is just being told that nobody has it.
-            Event::Answer(Reply::Busy { .. }) => Homes::Nobody,
+            FetchEvent::Answer(ResolvedAnswer::Busy { .. }) => Homes::Nobody,
             _ => return Homes::Unknown,
         };
         let settled_ms = self.view.load().linked_since_ms + PART_SETTLED_MS;
@@ -150,7 +154,7 @@ impl Cluster {
     }
 
     /// All other nodes that are known: by a coordinator or from the config.
-    fn everybody(&self) -> Vec<Peer> {
+    fn everybody(&self) -> Vec<PeerNode> {
         let mut all: Vec<_> = self.view.load().peers.clone();
         for peer in &**self.configured.load() {
             if !all.contains(peer) {
@@ -170,15 +174,15 @@ pub(crate) struct HomeFile {
     name: SegmentName,
     /// The file's head name.
     head: SegmentName,
-    origin: Origin,
+    origin: OriginRef,
     /// Who had it when its head was asked for.
-    home: Peer,
+    home: PeerNode,
 }
 
 impl HomeFile {
     /// Gets from `home` what the segment lacks, in the version that its name says.
-    async fn read_from(&self, home: Peer, segment: &Segment) -> Result<(), PeerError> {
-        segment.set_fill_source(FillSource::RemoteFill { id: home.id });
+    async fn read_from(&self, home: PeerNode, segment: &Segment) -> Result<(), PeerError> {
+        segment.set_fill_source(PeerFillSource::RemoteFill { id: home.id });
         let mut waits = 0;
         loop {
             let request = PeerRequest::Fetch {
@@ -199,7 +203,7 @@ impl HomeFile {
     }
 
     /// Another node that says that it has the file.
-    async fn another_home(&self, tried: &[Peer]) -> Option<Peer> {
+    async fn another_home(&self, tried: &[PeerNode]) -> Option<PeerNode> {
         let homes = match self.cluster.homes(self.head).await {
             Homes::These(homes) => homes,
             Homes::Nobody => return None,
@@ -211,7 +215,7 @@ impl HomeFile {
 
 /// Whether it may go better in a moment.
 fn is_of_load(error: &PeerError) -> bool {
-    matches!(end_of(error), End::Refused(Refusal::Overloaded) | End::Crowded)
+    matches!(end_of(error), FetchOutcome::Refused(PeerRefusal::Overloaded) | FetchOutcome::Crowded)
 }
 
 impl SegmentOrigin for HomeFile {
@@ -234,7 +238,7 @@ impl SegmentOrigin for HomeFile {
         Err(FetchError::Peer)
     }
 
-    fn described(&self, _: bool) -> Option<Origin> {
+    fn described(&self, _: bool) -> Option<OriginRef> {
         // Only a node that has the file could make use of it.
         None
     }

@@ -10,18 +10,18 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use skep_directory::keep::accepts;
 use skep_peer::stream::{Chunk, ChunkSource, PeerAnswer, PeerHandler, SourceFailed};
-use skep_segments::{Acquired, Segment, Store, Wanted};
+use skep_segments::{Acquired, Segment, SegmentStore, Wanted};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
-use skep_wire::cache::part::Head;
-use skep_wire::cache::{Origin, PeerReply, PeerRequest, Refusal, SegmentName};
+use skep_wire::cache::part::FileHead;
+use skep_wire::cache::{OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 use skep_wire::message::Name;
 
 use super::{Cluster, Outstanding, PeerClient, SegmentOrigin};
 use crate::backend::files::catalog::{Catalog, Located};
 use crate::backend::files::file::SharedFile;
 use crate::backend::origin::{PeerHead, RemoteSegment};
-use crate::backend::partition::{Announced, Place, head_of};
+use crate::backend::partition::{Announced, AnnouncedPath, head_of};
 use crate::disk::DiskError;
 use crate::disk::pool::pool;
 use crate::http::handler::NodeHandler;
@@ -30,7 +30,7 @@ use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
 /// Answers requests of other nodes on one worker.
 pub struct PeerServer {
     pub(crate) cluster: Arc<Cluster>,
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<SegmentStore>,
     pub(crate) catalog: Arc<ArcSwap<Catalog>>,
     pub(crate) announced: Arc<Announced>,
     pub(crate) peer_client: PeerClient,
@@ -46,12 +46,12 @@ impl PeerServer {
         &self,
         peer: &Name,
         (name, bytes, from): (SegmentName, u32, u32),
-        origin: Option<Origin>,
-    ) -> Result<Serving, Refusal> {
+        origin: Option<OriginRef>,
+    ) -> Result<OutgoingSegment, PeerRefusal> {
         let is_here = origin.as_ref().is_some_and(|origin| self.is_of_part(origin));
         if self.is_overloaded(is_here) {
             self.counters.inc(Counter::PeerOverloaded);
-            return Err(Refusal::Overloaded);
+            return Err(PeerRefusal::Overloaded);
         }
         let found = match (self.store.find(name), origin) {
             // Who asks for what is on this disk must not wait for what this node
@@ -59,20 +59,20 @@ impl PeerServer {
             (Some(segment), Some(_)) if is_here && !segment.grows_from_here() => None,
             (Some(segment), _) => Some(segment).filter(|segment| segment.may_serve(peer.peer())),
             (None, Some(origin)) if origin.has_lease && !self.accepts(bytes) => {
-                return Err(Refusal::NotWanted);
+                return Err(PeerRefusal::NotWanted);
             }
             (None, Some(origin)) => self.fill(name, bytes, origin).await,
             (None, None) => None,
         };
         let Some(segment) = found else {
             self.counters.inc(Counter::PeerNotThere);
-            return Err(Refusal::NotThere);
+            return Err(PeerRefusal::NotThere);
         };
         if segment.len() != bytes || segment.checksum(0).is_none() {
-            return Err(Refusal::Mismatch);
+            return Err(PeerRefusal::Mismatch);
         }
         self.counters.inc(Counter::PeerServed);
-        Ok(Serving::new(segment, self, u64::from(bytes - from)))
+        Ok(OutgoingSegment::new(segment, self, u64::from(bytes - from)))
     }
 
     /// Whether there is room for a remote fill of so many bytes, for a node that has none.
@@ -107,9 +107,9 @@ impl PeerServer {
         &self,
         catalog: &Arc<Catalog>,
         name: SegmentName,
-        place: &Place,
+        place: &AnnouncedPath,
     ) -> PeerReply {
-        let not_there = PeerReply::Refused(Refusal::NotThere);
+        let not_there = PeerReply::Refused(PeerRefusal::NotThere);
         let Some(site) = catalog.sites().by_key(place.site) else { return not_there };
         let path = [b"/", &*place.relative].concat();
         let head = match catalog.locate_or_wait(site, &path).await {
@@ -120,8 +120,8 @@ impl PeerServer {
                 let fresh_ms = resource.fresh_ms(monotonic_ms(), catalog.interval_ms());
                 head_of(&resource.variants).map(|head| (head, fresh_ms))
             }
-            Ok(Located::NeedsSlash | Located::Directory) => Some((Head::Folder, 0)),
-            Err(DiskError::Forbidden) => Some((Head::Forbidden, 0)),
+            Ok(Located::NeedsSlash | Located::Directory) => Some((FileHead::Folder, 0)),
+            Err(DiskError::Forbidden) => Some((FileHead::Forbidden, 0)),
             Err(DiskError::NotFound) => {
                 self.announced.doubt(name);
                 return not_there;
@@ -130,12 +130,12 @@ impl PeerServer {
         };
         match head {
             Some((head, fresh_ms)) => PeerReply::Head { fresh_ms, head: head.to_bytes() },
-            None => PeerReply::Refused(Refusal::OriginFailed),
+            None => PeerReply::Refused(PeerRefusal::OriginFailed),
         }
     }
 
     /// Whether that is of a site of which each node has a part.
-    fn is_of_part(&self, origin: &Origin) -> bool {
+    fn is_of_part(&self, origin: &OriginRef) -> bool {
         let catalog = self.catalog.load();
         catalog.sites().by_key(origin.site).is_some_and(|site| site.is_part)
     }
@@ -145,7 +145,7 @@ impl PeerServer {
         let limit = Duration::from_millis(OFFER_WAIT_MS);
         let taken = tokio::time::timeout(limit, self.takes(peer, name, bytes, chances)).await;
         if taken != Ok(true) {
-            return PeerReply::Refused(Refusal::NotWanted);
+            return PeerReply::Refused(PeerRefusal::NotWanted);
         }
         // Before who offered it says that it has it no more.
         self.cluster.tell_changes().await;
@@ -184,7 +184,7 @@ impl PeerServer {
     }
 
     /// Fills a segment for another node.
-    async fn fill(&self, name: SegmentName, bytes: u32, origin: Origin) -> Option<Arc<Segment>> {
+    async fn fill(&self, name: SegmentName, bytes: u32, origin: OriginRef) -> Option<Arc<Segment>> {
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
         let catalog = self.catalog.load_full();
@@ -200,7 +200,7 @@ impl PeerServer {
         Some(self.begin(wanted, file, why))
     }
 
-    fn why(&self, origin: &Origin) -> Why {
+    fn why(&self, origin: &OriginRef) -> Why {
         match origin.has_lease {
             true => Why::HasRoom,
             false if self.is_of_part(origin) => Why::HasFile,
@@ -235,9 +235,9 @@ enum Why {
 }
 
 impl PeerHandler for PeerServer {
-    type Source = Serving;
+    type Source = OutgoingSegment;
 
-    async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<Serving> {
+    async fn answer(&self, peer: &Name, request: PeerRequest) -> PeerAnswer<OutgoingSegment> {
         let served = match request {
             PeerRequest::Fetch { name, bytes, from, origin } => {
                 self.fetch(peer, (name, bytes, from), origin).await
@@ -255,14 +255,14 @@ impl PeerHandler for PeerServer {
 }
 
 /// A segment on its way to another node.
-pub struct Serving {
+pub struct OutgoingSegment {
     segment: Arc<Segment>,
     sending: Arc<Outstanding>,
     counters: Arc<CoreCounters>,
     bytes: u64,
 }
 
-impl Serving {
+impl OutgoingSegment {
     fn new(segment: Arc<Segment>, server: &PeerServer, bytes: u64) -> Self {
         let sending = Arc::clone(&server.cluster.sending);
         sending.add(bytes);
@@ -270,13 +270,13 @@ impl Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for OutgoingSegment {
     fn drop(&mut self) {
         self.sending.sub(self.bytes);
     }
 }
 
-impl ChunkSource for Serving {
+impl ChunkSource for OutgoingSegment {
     fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,

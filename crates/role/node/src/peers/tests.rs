@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use skep_directory::{Coordinator, Hello, Settings};
+use skep_directory::{Coordinator, CoordinatorSettings, Hello};
 use skep_peer::stream::{
     LinkEvent, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox, StreamCount,
 };
-use skep_segments::Store;
+use skep_segments::SegmentStore;
 use skep_units::Now;
 use skep_wire::cache::{
     Identity, PurgeNews, PurgeStamp, PurgeWhat, SegmentName, ToCoordinator, ToNode,
@@ -22,7 +22,7 @@ use skep_wire::seal::Key;
 use tokio::sync::{Notify, oneshot};
 
 use super::{ClusterParts, Command, renewing};
-use crate::backend::partition::{Announced, Place};
+use crate::backend::partition::{Announced, AnnouncedPath};
 use crate::limits::LINK_TICK_MS;
 use crate::model::purges::Purges;
 use crate::peers::coordinator_links::CoordinatorLinks;
@@ -41,13 +41,13 @@ fn settings(own: &str) -> LinkSettings {
     LinkSettings { silence_ms: 20_000, ..usual }
 }
 
-fn place(number: u32) -> (SegmentName, Place) {
+fn place(number: u32) -> (SegmentName, AnnouncedPath) {
     let mut name = [0; 16];
     name[..4].copy_from_slice(&number.to_le_bytes());
     // The directory takes them for random.
     name[8..]
         .copy_from_slice(&(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
-    (SegmentName(name), Place { site: 1, relative: Box::default() })
+    (SegmentName(name), AnnouncedPath { site: 1, relative: Box::default() })
 }
 
 /// A coordinator that nodes link with.
@@ -69,7 +69,7 @@ enum Heard {
 impl Gate {
     fn start() -> Self {
         let (tell, heard) = sync_channel(100_000);
-        let mut core = Coordinator::new(Settings::default(), 1);
+        let mut core = Coordinator::new(CoordinatorSettings::default(), 1);
         core.set_stage(Some(1));
         let mut member = None;
         let handle = move |event, outbox: &mut Outbox<ToNode>| {
@@ -125,7 +125,7 @@ impl Linked {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let parts = ClusterParts { identity: settings.identity.clone(), address };
         let (view, roomiest) = (Arc::default(), Arc::default());
-        let store = Store::new(1 << 20, usize::MAX, true);
+        let store = SegmentStore::new(1 << 20, usize::MAX, true);
         let mut coordinators =
             CoordinatorLinks::new(parts, store, &announced, &purges, &view, &roomiest);
         let targets = vec![LinkTarget { name: name("gate"), address: gate.server.address() }];

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skep_config::{Content, Site as SiteConfig};
+use skep_config::{ContentPlacement, SiteConfig};
 use tempfile::TempDir;
 
 use crate::backend::partition::{Announced, Walker};
@@ -27,7 +27,7 @@ impl Walked {
         let folder = tempfile::tempdir().unwrap();
         files.iter().for_each(|file| write(folder.path(), file));
         let (announced, watcher) = (Arc::default(), Watcher::start());
-        let sites = sites(folder.path(), Content::Partition);
+        let sites = sites(folder.path(), ContentPlacement::Partition);
         let mut walked = Self { folder, sites, announced, watcher, walker: None };
         walked.walk();
         walked
@@ -58,7 +58,7 @@ impl Walked {
     }
 }
 
-fn sites(root: &Path, content: Content) -> SiteSet {
+fn sites(root: &Path, content: ContentPlacement) -> SiteSet {
     let config = SiteConfig { root: Some(root.into()), content, ..SiteConfig::default() };
     SiteSet::new(&[config], &Arc::default()).unwrap()
 }
@@ -114,7 +114,7 @@ fn a_site_that_is_no_part_any_more_is_withdrawn() {
     walked.wait_for(&["a", "b", "b/c"]);
     walked.walk();
     walked.wait_for(&["a", "b", "b/c"]);
-    walked.sites = sites(walked.folder.path(), Content::Local);
+    walked.sites = sites(walked.folder.path(), ContentPlacement::Local);
     walked.walk();
     walked.wait_for(&[]);
 }

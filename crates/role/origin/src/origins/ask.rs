@@ -13,8 +13,8 @@ use std::task::ready;
 
 use skep_http::limits::{INTERIM_RESPONSES_MAX, RESPONSE_HEAD};
 use skep_http::{FieldSlots, HeadScanner, Method, parse_response};
-use skep_serve::{Cause, Conn, ConnError, unix_ms};
-use skep_upstream::Lease;
+use skep_serve::{Conn, ConnError, TimeoutCause, unix_ms};
+use skep_upstream::PooledConn;
 
 use super::{Origin, Origins};
 use crate::avoid;
@@ -123,13 +123,13 @@ impl Origins {
     async fn exchange(
         self: &Rc<Self>,
         place: usize,
-        lease: Lease,
+        lease: PooledConn,
         ask: &Ask<'_>,
     ) -> Result<OriginReply, Failed> {
         let url = &self.origins[place].url;
         let requested_unix_ms = unix_ms();
         self.send(&lease.conn, url, ask).await.map_err(|error| Failed::silent(&error))?;
-        lease.conn.expire_after(self.limits.first_byte_timeout_ms, Cause::Response);
+        lease.conn.expire_after(self.limits.first_byte_timeout_ms, TimeoutCause::Response);
         let (mut received, head_len) = read_head(&lease.conn).await?;
         let times = (requested_unix_ms, unix_ms());
         let carry = received.split_off(head_len);

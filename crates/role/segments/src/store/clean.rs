@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use super::{Inner, Store};
+use super::{Inner, SegmentStore};
 use crate::arena::{Arena, Region};
 use crate::buffer::Buffer;
 use crate::limits::{PINNED_BYTES_MAX, REGION_BYTES, THIN_PERMILLE_MAX};
@@ -22,7 +22,7 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
-    fn start(store: &Arc<Store>) -> io::Result<Self> {
+    fn start(store: &Arc<SegmentStore>) -> io::Result<Self> {
         let (calls, called) = sync_channel(1);
         let store = Arc::downgrade(store);
         let run = move || {
@@ -36,7 +36,7 @@ impl Cleaner {
     }
 }
 
-impl Store {
+impl SegmentStore {
     /// Has the store cleaned whenever that is necessary; once.
     pub fn start_cleaner(self: &Arc<Self>) -> io::Result<()> {
         let cleaner = Cleaner::start(self)?;

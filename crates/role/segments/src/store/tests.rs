@@ -15,11 +15,11 @@ fn wanted(name: SegmentName, bytes: u32) -> Wanted {
     Wanted { name, bytes, has_more: false }
 }
 
-fn fill(store: &Arc<Store>, key: SegmentName, bytes: u32) {
+fn fill(store: &Arc<SegmentStore>, key: SegmentName, bytes: u32) {
     fill_wanted(store, wanted(key, bytes));
 }
 
-fn fill_wanted(store: &Arc<Store>, wanted: Wanted) {
+fn fill_wanted(store: &Arc<SegmentStore>, wanted: Wanted) {
     match store.acquire(wanted) {
         Acquired::Fill(filler) => {
             let chunk = vec![0; filler.segment().next_chunk_bytes()];
@@ -31,7 +31,7 @@ fn fill_wanted(store: &Arc<Store>, wanted: Wanted) {
 
 #[test]
 fn many_askers_one_filler() {
-    let store = Store::new(1 << 20, usize::MAX, false);
+    let store = SegmentStore::new(1 << 20, usize::MAX, false);
     let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 10)) else {
         panic!("empty store")
     };
@@ -45,7 +45,7 @@ fn many_askers_one_filler() {
 
 #[test]
 fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
-    let store = Store::new(1 << 20, usize::MAX, false);
+    let store = SegmentStore::new(1 << 20, usize::MAX, false);
     drop(store.acquire(wanted(key("a", 0), 10)));
     assert_eq!(store.stats().segments, 0);
     assert!(matches!(store.acquire(wanted(key("a", 0), 10)), Acquired::Fill(_)));
@@ -53,7 +53,7 @@ fn a_dropped_filler_leaves_nothing_and_the_next_may_try() {
 
 #[test]
 fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
-    let store = Store::new(10 * SMALL_COST, usize::MAX, false);
+    let store = SegmentStore::new(10 * SMALL_COST, usize::MAX, false);
     for i in 0..50 {
         fill(&store, key("a", i), 100);
     }
@@ -73,7 +73,7 @@ fn eviction_bounds_the_index_and_pins_keep_bytes_alive() {
 
 #[test]
 fn a_version_of_many_segments_is_forgotten_to_its_last_one() {
-    let store = Store::new(1 << 20, usize::MAX, false);
+    let store = SegmentStore::new(1 << 20, usize::MAX, false);
     let names = || (0..2 * FORGOTTEN_AT_ONCE_MAX as u32 + 1).map(|index| key("a", index));
     names().for_each(|name| fill(&store, name, 10));
     fill(&store, key("b", 0), 10);
@@ -83,7 +83,7 @@ fn a_version_of_many_segments_is_forgotten_to_its_last_one() {
 
 #[test]
 fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_often() {
-    let store = Store::new(10 * SMALL_COST, usize::MAX, false);
+    let store = SegmentStore::new(10 * SMALL_COST, usize::MAX, false);
     let first = Wanted { has_more: true, ..wanted(key("film", 0), 100) };
     fill_wanted(&store, first);
     fill(&store, key("song", 0), 100);
@@ -101,7 +101,7 @@ fn the_first_segment_of_an_object_that_has_more_outlives_others_asked_for_as_oft
 #[test]
 fn cleaning_bounds_memory_and_keeps_bytes() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
-    let store = Store::new(CAPACITY, usize::MAX, false);
+    let store = SegmentStore::new(CAPACITY, usize::MAX, false);
     let mut rng = skep_units::Rng::new(7);
     for index in 0..2_000u32 {
         let bytes = 10_000 + rng.below(300_000) as u32;
@@ -138,7 +138,7 @@ fn cleaning_bounds_memory_and_keeps_bytes() {
 #[test]
 fn the_cleaner_is_called_by_all_who_take_memory() {
     const CAPACITY: u64 = REGIONS_CAPACITY_MIN;
-    let store = Store::new(CAPACITY, usize::MAX, false);
+    let store = SegmentStore::new(CAPACITY, usize::MAX, false);
     store.start_cleaner().unwrap();
     for index in 0..200 {
         let name = key("a", index);
@@ -158,7 +158,7 @@ fn the_cleaner_is_called_by_all_who_take_memory() {
 #[test]
 fn a_copy_of_another_length_is_no_copy() {
     for (bytes, other) in [(100, 150), (150, 100)] {
-        let store = Store::new(1 << 20, 10_000, true);
+        let store = SegmentStore::new(1 << 20, 10_000, true);
         let segment = store.room_for(wanted(key("a", 0), other)).unwrap();
         segment.publish(&vec![1; other as usize]).unwrap();
         assert!(store.take_in(key("a", 0), &segment));
@@ -176,7 +176,7 @@ fn a_copy_of_another_length_is_no_copy() {
 
 #[test]
 fn larger_than_the_store_is_filled_but_not_kept() {
-    let store = Store::new(50, usize::MAX, false);
+    let store = SegmentStore::new(50, usize::MAX, false);
     let Acquired::Fill(filler) = store.acquire(wanted(key("a", 0), 100)) else { panic!("empty") };
     assert!(!filler.is_kept());
     filler.segment().publish(&[1; 100]).unwrap();
@@ -186,7 +186,7 @@ fn larger_than_the_store_is_filled_but_not_kept() {
 
 #[test]
 fn tiny_segments_are_charged_what_they_take_and_counted() {
-    let store = Store::new(1 << 20, 1024, false);
+    let store = SegmentStore::new(1 << 20, 1024, false);
     (0..10_000).for_each(|index| fill(&store, key("a", index), 1));
     let stats = store.stats();
     let evicted = 10_000 - stats.segments as u64;
@@ -196,7 +196,7 @@ fn tiny_segments_are_charged_what_they_take_and_counted() {
 
 #[test]
 fn segments_leave_room_for_heads_and_take_it_again() {
-    let store = Store::new(1 << 20, usize::MAX, false);
+    let store = SegmentStore::new(1 << 20, usize::MAX, false);
     let full = || {
         (0..4_000).for_each(|index| fill(&store, key("a", index), 1));
         store.forget((0..4_000).step_by(2).map(|index| key("a", index)));

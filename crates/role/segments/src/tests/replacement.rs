@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use skep_directory::keep::accepts;
-use skep_directory::{Coordinator, Hello, LinkId, Settings};
+use skep_directory::{Coordinator, CoordinatorSettings, Hello, NodeLinkId};
 use skep_units::{Now, Rng};
-use skep_wire::cache::{Answer, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
+use skep_wire::cache::{CoordinatorAnswer, LeaseId, ObjectName, PurgeStamp, ToCoordinator, ToNode};
 use skep_wire::message::Name;
 
 use crate::limits::SEGMENT_COST_BYTES;
-use crate::segment::FillSource;
-use crate::store::{Acquired, Filler, Store, Wanted};
+use crate::segment::PeerFillSource;
+use crate::store::{Acquired, Filler, SegmentStore, Wanted};
 
 const OBJECTS: u32 = 2_000;
 
@@ -24,7 +24,7 @@ const TICK_REQUESTS: u32 = 20;
 
 struct Cluster {
     coordinator: Coordinator,
-    nodes: Vec<(LinkId, Name, Arc<Store>)>,
+    nodes: Vec<(NodeLinkId, Name, Arc<SegmentStore>)>,
     counts: Counts,
 }
 
@@ -60,7 +60,7 @@ fn publish(filler: &Filler) {
 
 impl Cluster {
     fn new(capacities: &[u64]) -> Self {
-        let mut coordinator = Coordinator::new(Settings::default(), 7);
+        let mut coordinator = Coordinator::new(CoordinatorSettings::default(), 7);
         coordinator.set_stage(Some(1));
         let node = |(index, &capacity_bytes): (usize, &u64)| {
             let name = Name::new(&format!("node-{index}")).unwrap();
@@ -70,7 +70,7 @@ impl Cluster {
             let inventory =
                 ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() };
             coordinator.heard(Now(0), link, inventory);
-            (link, name, Store::new(capacity_bytes, usize::MAX, true))
+            (link, name, SegmentStore::new(capacity_bytes, usize::MAX, true))
         };
         let nodes = capacities.iter().enumerate().map(node).collect();
         coordinator.outbox().for_each(drop);
@@ -81,7 +81,7 @@ impl Cluster {
     fn request(&mut self, node: usize, object: u32) {
         match self.nodes[node].2.acquire(wanted(object)) {
             Acquired::Ready(segment) => {
-                skep_cache::Entry::touch(&*segment);
+                skep_cache::CacheEntry::touch(&*segment);
                 self.counts.local += 1;
             }
             Acquired::Growing(_) => panic!("nothing grows between requests"),
@@ -100,13 +100,14 @@ impl Cluster {
                 _ => None,
             });
             match answer.unwrap() {
-                Answer::Have { holders } => {
+                CoordinatorAnswer::Have { holders } => {
                     let holder = self.nodes.iter().position(|it| it.0.member() == holders[0]);
                     let (_, peer, store) = &self.nodes[holder.unwrap()];
                     if store.find(name).is_some() {
-                        filler
-                            .segment()
-                            .set_fill_source(FillSource::Peer { id: peer.peer(), is_owner: false });
+                        filler.segment().set_fill_source(PeerFillSource::Peer {
+                            id: peer.peer(),
+                            is_owner: false,
+                        });
                         publish(filler);
                         self.counts.peer += 1;
                         return;
@@ -114,13 +115,15 @@ impl Cluster {
                     let gone = ToCoordinator::NotThere { name, holder: holders[0] };
                     self.coordinator.heard(Now(0), link, gone);
                 }
-                Answer::Grant { lease } => return self.fill_from_origin(link, lease, filler),
+                CoordinatorAnswer::Grant { lease } => {
+                    return self.fill_from_origin(link, lease, filler);
+                }
                 other => panic!("{other:?}"),
             }
         }
     }
 
-    fn fill_from_origin(&mut self, link: LinkId, lease: LeaseId, filler: &Filler) {
+    fn fill_from_origin(&mut self, link: NodeLinkId, lease: LeaseId, filler: &Filler) {
         publish(filler);
         self.counts.origin += 1;
         let ended = ToCoordinator::Ended { lease, is_held: filler.is_kept() };

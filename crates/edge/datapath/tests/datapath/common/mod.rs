@@ -17,10 +17,11 @@ use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::UnshareFlags;
-use skep_datapath::{Dispatch, Place, Sizes, attach_pass};
-use skep_wire::guard::Settings;
+use skep_datapath::{DispatchProgram, PinPath, Sizes, attach_pass};
+use skep_wire::guard::ProgramSettings;
 use skep_wire::steer::{
-    Load, Measure, NO_NODE, Node, NodeState, Protocol, ROW_NODES, ROWS, Row, Service,
+    DatapathNode, DatapathService, ForwardingState, Measure, NO_NODE, Protocol, ROW_NODES, ROWS,
+    Row, WeightedLoad,
 };
 
 /// Hardware addresses of the device and of the segment's end.
@@ -88,7 +89,7 @@ fn leave_namespaces() -> bool {
 }
 
 pub(crate) struct Bed {
-    pub(crate) place: Place,
+    pub(crate) place: PinPath,
 }
 
 impl Bed {
@@ -96,7 +97,7 @@ impl Bed {
         // The kernel would send packets of its own.
         let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let bed = Self { place: Place { pins: PathBuf::from("/sys/fs/bpf/skep/test/dispatch") } };
+        let bed = Self { place: PinPath { pins: PathBuf::from("/sys/fs/bpf/skep/test/dispatch") } };
         bed.make_devices();
         bed
     }
@@ -109,12 +110,12 @@ impl Bed {
         ip("link set lo up");
     }
 
-    pub(crate) fn open(&self) -> Dispatch {
-        Dispatch::open(&self.place, SIZES).unwrap()
+    pub(crate) fn open(&self) -> DispatchProgram {
+        DispatchProgram::open(&self.place, SIZES).unwrap()
     }
 
     /// Open, and all packets to the service go to node 0.
-    pub(crate) fn open_configured(&self) -> Dispatch {
+    pub(crate) fn open_configured(&self) -> DispatchProgram {
         let mut dispatch = self.open();
         configure(&mut dispatch);
         dispatch
@@ -136,17 +137,17 @@ impl Bed {
     }
 }
 
-pub(crate) fn configure(dispatch: &mut Dispatch) {
+pub(crate) fn configure(dispatch: &mut DispatchProgram) {
     dispatch.set_settings(&SETTINGS).unwrap();
     dispatch.set_own(device_index("skep0"), OWN_MAC).unwrap();
     dispatch.set_nodes(&[node(0), node(1)]).unwrap();
-    let loads = [0, 1].map(|node| Load { node, weight: 1, load: 0 });
+    let loads = [0, 1].map(|node| WeightedLoad { node, weight: 1, load: 0 });
     dispatch.set_loads(0, &loads).unwrap();
     dispatch.set_rows(0, &rows(&[0])).unwrap();
     dispatch.set_services(&[service(0)]).unwrap();
 }
 
-pub(crate) const SETTINGS: Settings = Settings {
+pub(crate) const SETTINGS: ProgramSettings = ProgramSettings {
     hash_seed: 0x5ee1,
     new_flows_max: 0,
     new_flows_per_source_max: 0,
@@ -155,8 +156,8 @@ pub(crate) const SETTINGS: Settings = Settings {
 };
 
 /// The service at that place: port 80, 81, ...
-pub(crate) fn service(id: u16) -> Service {
-    Service {
+pub(crate) fn service(id: u16) -> DatapathService {
+    DatapathService {
         id,
         address: SocketAddr::from((VIP, 80 + id)),
         protocol: Protocol::Tcp,
@@ -166,13 +167,13 @@ pub(crate) fn service(id: u16) -> Service {
     }
 }
 
-pub(crate) fn node(index: u16) -> Node {
-    Node {
+pub(crate) fn node(index: u16) -> DatapathNode {
+    DatapathNode {
         index,
         mac: node_mac(index),
         device_index: device_index("skep0"),
         mtu: 0,
-        state: NodeState::Up,
+        state: ForwardingState::Up,
         is_local: false,
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use skep_serve::ConnError;
 use skep_upstream::UpstreamError;
-use skep_wire::cache::{FrameError, HelloError, Refusal};
+use skep_wire::cache::{FrameError, HelloError, PeerRefusal};
 use skep_wire::message::NotAMessage;
 
 use crate::stream::counts::{StreamCount, StreamCounts};
@@ -15,7 +15,7 @@ use crate::stream::greet::GreetError;
 pub enum PeerError {
     /// It says no.
     #[error("the node refuses: {0:?}")]
-    Refused(Refusal),
+    Refused(PeerRefusal),
     /// There is no connection to it.
     #[error(transparent)]
     Connect(#[from] UpstreamError),

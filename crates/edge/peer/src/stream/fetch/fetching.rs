@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_serve::{Cause, Conn};
-use skep_upstream::{Lease, Pool};
+use skep_serve::{Conn, TimeoutCause};
+use skep_upstream::{Pool, PooledConn};
 use skep_wire::cache::frame::FRAME_HEAD_BYTES;
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{FrameError, FrameHead};
@@ -25,7 +25,7 @@ pub struct Fetching {
     connections: Rc<Pool>,
     counts: Arc<StreamCounts>,
     /// Gone when the exchange is complete or has failed.
-    lease: Option<Lease>,
+    lease: Option<PooledConn>,
     /// What was read with the reply.
     rest: Vec<u8>,
     rest_done: usize,
@@ -39,7 +39,7 @@ impl Fetching {
     pub(super) fn new(
         connections: &Rc<Pool>,
         counts: &Arc<StreamCounts>,
-        lease: Lease,
+        lease: PooledConn,
         rest: Vec<u8>,
         left: Range<u32>,
     ) -> Self {
@@ -107,7 +107,7 @@ impl Fetching {
     async fn read_head(&mut self, conn: &Conn, buffer: &mut [u8]) -> Result<FrameHead, PeerError> {
         let began_ms = conn.worker().now_ms();
         loop {
-            conn.expire_after(PEER_CHUNK_MS, Cause::Response);
+            conn.expire_after(PEER_CHUNK_MS, TimeoutCause::Response);
             let missing = FRAME_HEAD_BYTES - self.head_bytes;
             if missing > 0 {
                 self.read(conn, &mut buffer[..missing], missing).await?;

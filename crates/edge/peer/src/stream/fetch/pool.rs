@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use skep_serve::{Cause, Conn, Worker};
-use skep_upstream::{Lease, Pool, PoolLimits};
+use skep_serve::{Conn, TimeoutCause, Worker};
+use skep_upstream::{Pool, PoolLimits, PooledConn};
 use skep_wire::cache::frame::write_frame;
 use skep_wire::cache::{
-    Frames, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose, Reason,
+    FrameDecoder, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose, Reason,
 };
 use skep_wire::limits::PEER_REPLY_BYTES_MAX;
 
@@ -30,7 +30,7 @@ pub struct PeerPool {
 
 /// A connection with its reply.
 struct Exchange {
-    lease: Lease,
+    lease: PooledConn,
     reply: PeerReply,
     /// What came behind the reply.
     rest: Vec<u8>,
@@ -115,7 +115,7 @@ impl PeerPool {
     }
 
     /// Ends an exchange that has no chunks.
-    fn finish(&self, lease: Lease, rest: &[u8]) -> Result<(), PeerError> {
+    fn finish(&self, lease: PooledConn, rest: &[u8]) -> Result<(), PeerError> {
         if !rest.is_empty() {
             return Err(PeerError::Unexpected.counted(&self.counts));
         }
@@ -143,7 +143,7 @@ impl PeerPool {
         self.say(lease, &frame).await
     }
 
-    async fn dial(&self, address: SocketAddr) -> Result<Lease, PeerError> {
+    async fn dial(&self, address: SocketAddr) -> Result<PooledConn, PeerError> {
         let lease = self.connections.dial(address).await?;
         let nonce = nonce().map_err(PeerError::Io)?;
         // Names of segments say what their bytes must be; whose they are is all
@@ -158,15 +158,15 @@ impl PeerPool {
         Ok(lease)
     }
 
-    async fn say(&self, lease: Lease, frame: &[u8]) -> Result<Exchange, PeerError> {
+    async fn say(&self, lease: PooledConn, frame: &[u8]) -> Result<Exchange, PeerError> {
         let conn = &lease.conn;
         let mut output = conn.worker().take_output();
         output.copy(frame);
-        conn.expire_after(PEER_REQUEST_MS, Cause::WriteStall);
+        conn.expire_after(PEER_REQUEST_MS, TimeoutCause::WriteStall);
         let sent = conn.send(&mut output, PEER_REQUEST_MS).await;
         conn.worker().put_output(output);
         sent?;
-        conn.expire_after(PEER_REPLY_MS, Cause::Response);
+        conn.expire_after(PEER_REPLY_MS, TimeoutCause::Response);
         let (reply, rest) = hear(conn).await.map_err(|error| error.counted(&self.counts))?;
         Ok(Exchange { lease, reply, rest })
     }
@@ -174,7 +174,7 @@ impl PeerPool {
 
 /// Reads a reply, and returns it with what came behind it.
 async fn hear(conn: &Conn) -> Result<(PeerReply, Vec<u8>), PeerError> {
-    let mut frames = Frames::new(PEER_REPLY_BYTES_MAX);
+    let mut frames = FrameDecoder::new(PEER_REPLY_BYTES_MAX);
     loop {
         let bytes = std::future::poll_fn(|cx| {
             conn.worker().with_input(|input| {

@@ -5,11 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use skep_serve::{AcceptEvent, Cause, Conn, Output, Refusal, Service, SharedSlice};
+use skep_serve::{
+    AcceptEvent, Conn, ConnectionHandler, ConnectionRefusal, Output, SharedSlice, TimeoutCause,
+};
 use skep_wire::cache::frame::{PING, write_frame};
 use skep_wire::cache::peer::chunk_end;
 use skep_wire::cache::{
-    FrameHead, Frames, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose, Reason,
+    FrameDecoder, FrameHead, Handshake, HelloError, Identity, PeerReply, PeerRequest, Purpose,
+    Reason,
 };
 use skep_wire::limits::PEER_REQUEST_BYTES_MAX;
 use skep_wire::message::Name;
@@ -109,7 +112,7 @@ impl<H: PeerHandler> PeerService<H> {
         let mut output = Output::default();
         output.copy(&Handshake::welcome());
         conn.send(&mut output, PEER_REQUEST_MS).await?;
-        let mut frames = Frames::new(PEER_REQUEST_BYTES_MAX);
+        let mut frames = FrameDecoder::new(PEER_REQUEST_BYTES_MAX);
         while let Some(request) = next_request(conn, &mut frames).await? {
             conn.timer().clear();
             let range = match &request {
@@ -176,7 +179,7 @@ impl<H: PeerHandler> PeerService<H> {
     }
 }
 
-impl<H: PeerHandler> Service for PeerService<H> {
+impl<H: PeerHandler> ConnectionHandler for PeerService<H> {
     async fn serve(self: Rc<Self>, conn: Conn) {
         let Some((conn, peer)) = self.greet(conn).await else { return };
         if let Err(error) = self.converse(&conn, &peer).await {
@@ -185,7 +188,7 @@ impl<H: PeerHandler> Service for PeerService<H> {
         }
     }
 
-    fn refusal(&self, _: Refusal) -> Vec<u8> {
+    fn refusal(&self, _: ConnectionRefusal) -> Vec<u8> {
         self.counts.count_refused(HelloError::Here(Reason::Full));
         Handshake::refusal(Reason::Full).to_vec()
     }
@@ -194,8 +197,11 @@ impl<H: PeerHandler> Service for PeerService<H> {
 }
 
 /// The next request; `None` at the end of the stream.
-async fn next_request(conn: &Conn, frames: &mut Frames) -> Result<Option<PeerRequest>, PeerError> {
-    conn.expire_after(PEER_SERVE_IDLE_MS, Cause::Idle);
+async fn next_request(
+    conn: &Conn,
+    frames: &mut FrameDecoder,
+) -> Result<Option<PeerRequest>, PeerError> {
+    conn.expire_after(PEER_SERVE_IDLE_MS, TimeoutCause::Idle);
     loop {
         if let Some(payload) = frames.next_payload()? {
             return Ok(Some(PeerRequest::decode(payload)?));
@@ -213,7 +219,7 @@ async fn next_request(conn: &Conn, frames: &mut Frames) -> Result<Option<PeerReq
             return if was_idle { Ok(None) } else { Err(PeerError::Closed) };
         }
         if was_idle {
-            conn.expire_after(PEER_REQUEST_MS, Cause::Head);
+            conn.expire_after(PEER_REQUEST_MS, TimeoutCause::Head);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use skep_wire::cache::Frames;
+use skep_wire::cache::FrameDecoder;
 use skep_wire::cache::frame::PING;
 use skep_wire::limits::LINK_MESSAGE_BYTES_MAX;
 use tokio::net::TcpStream;
@@ -45,7 +45,7 @@ async fn read<In: LinkMessage, Out, C>(
     (link, line): (LinkId, &Line),
     heard: &Cell<Instant>,
 ) -> Lost {
-    let mut frames = Frames::new(LINK_MESSAGE_BYTES_MAX);
+    let mut frames = FrameDecoder::new(LINK_MESSAGE_BYTES_MAX);
     loop {
         if let Err(error) = stream.readable().await {
             return Lost::Failed(error.kind());
@@ -70,7 +70,7 @@ async fn read<In: LinkMessage, Out, C>(
 /// Gives what has come to the handler.
 fn hear<In: LinkMessage, Out, C>(
     hub: &Shared<In, Out, C>,
-    frames: &mut Frames,
+    frames: &mut FrameDecoder,
     (link, line): (LinkId, &Line),
 ) -> Result<(), Lost> {
     let mut hub = hub.borrow_mut();

@@ -14,9 +14,9 @@
 //! link whose buffer is full is lost.
 
 mod carry;
+mod handshake_permits;
 mod hub;
 mod node;
-mod places;
 mod server;
 mod thread;
 

@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::carry::carry;
+use super::handshake_permits::{HandshakePermit, HandshakePermits};
 use super::hub::{Hub, Outbox, Shared};
-use super::places::{Place, Places};
 use super::thread::{LinkThread, Teller};
 use super::{LinkEvent, LinkSettings};
 use crate::limits::BACKOFF_MS;
@@ -74,7 +74,7 @@ async fn accept<C: 'static>(
     settings: Rc<LinkSettings>,
     listener: tokio::net::TcpListener,
 ) {
-    let places = Places::new(&settings.members);
+    let places = HandshakePermits::new(&settings.members);
     loop {
         match listener.accept().await {
             Ok((stream, from)) => match places.take(from.ip()) {
@@ -97,7 +97,7 @@ async fn serve<C>(
     hub: ServerHub<C>,
     settings: Rc<LinkSettings>,
     mut stream: TcpStream,
-    place: Place,
+    place: HandshakePermit,
 ) {
     let counts = Arc::clone(hub.borrow().counts());
     let Ok(nonce) = nonce() else { return };

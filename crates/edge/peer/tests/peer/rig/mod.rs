@@ -18,7 +18,7 @@ use skep_peer::stream::{
 use skep_serve::{Admission, FilePart, SharedBytes, SharedSlice, Worker, Workers, accept_loop};
 use skep_units::Rng;
 use skep_wire::cache::frame::checksum;
-use skep_wire::cache::{PeerReply, PeerRequest, Refusal};
+use skep_wire::cache::{PeerRefusal, PeerReply, PeerRequest};
 use skep_wire::limits::PEER_CHUNK_BYTES;
 use skep_wire::message::Name;
 use tokio::sync::Notify;
@@ -174,7 +174,7 @@ impl PeerHandler for Keeper {
             PeerRequest::Offer { .. } => return PeerAnswer::Reply(PeerReply::Taken),
         };
         match kind {
-            kind::ABSENT => return PeerAnswer::Reply(PeerReply::Refused(Refusal::NotThere)),
+            kind::ABSENT => return PeerAnswer::Reply(PeerReply::Refused(PeerRefusal::NotThere)),
             kind::STUCK => std::future::pending().await,
             _ => {}
         }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use skep_store::{Settings, Store};
+use skep_store::{Store, StoreSettings};
 use tempfile::TempDir;
 
 use super::{Process, until};
@@ -132,8 +132,8 @@ impl Cluster {
         Store::open(&self.settings(name)).unwrap()
     }
 
-    pub(crate) fn settings(&self, name: &str) -> Settings {
-        Settings::Etcd { endpoints: self.endpoints(), cluster: name.to_owned() }
+    pub(crate) fn settings(&self, name: &str) -> StoreSettings {
+        StoreSettings::Etcd { endpoints: self.endpoints(), cluster: name.to_owned() }
     }
 
     fn log(&self, at: usize) -> PathBuf {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use skep_segments::{Account, Charge, Store};
+use skep_segments::{Charge, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 
 use crate::backend::files::look_up::{Found, look_up, parent};
@@ -46,11 +46,11 @@ struct Kept {
 /// See the module.
 pub(crate) struct Catalog {
     sites: SiteSet,
-    store: Arc<Store>,
+    store: Arc<SegmentStore>,
     origin_heads: Arc<OriginHeadCache>,
     heads: Arc<Heads>,
     watcher: Arc<Watcher>,
-    account: Arc<Account>,
+    account: Arc<HeadAccount>,
     entries: Mutex<HashMap<Key, Kept>>,
     entries_max: usize,
     interval_ms: u64,
@@ -63,7 +63,7 @@ impl Catalog {
     /// thread ends when the catalog is dropped.
     pub(crate) fn start(
         sites: SiteSet,
-        store: Arc<Store>,
+        store: Arc<SegmentStore>,
         watcher: Arc<Watcher>,
         entries_max: usize,
         interval_ms: u64,
@@ -247,7 +247,7 @@ impl Catalog {
 }
 
 /// Makes room: first of what was not used since the last check, then of anything.
-fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: &Account) {
+fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: &HeadAccount) {
     let mut surplus = (entries.len() + 1).saturating_sub(entries_max * 7 / 8);
     for spares_used in [true, false] {
         let is_to_go = |kept: &Kept, surplus| {

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use skep_segments::{Buffer, FetchError, Segment};
 use skep_telemetry::{CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::{Origin, PurgeStamp, SegmentName};
+use skep_wire::cache::{OriginRef, PurgeStamp, SegmentName};
 
 use crate::disk::pool::pool;
-use crate::disk::{DiskError, Kind, Root, Stamp, Wait, describe, read_at};
+use crate::disk::{DiskError, FileKind, Root, Stamp, Wait, describe, read_at};
 use crate::model::object::{Object, is_tag_of};
 use crate::model::site::Site;
 use crate::peers::SegmentOrigin;
@@ -51,16 +51,18 @@ impl SharedFile {
     /// That which another node describes, if it is there and in that version.
     /// May wait for the disk.
     pub(crate) fn described_by(
-        origin: &Origin,
+        origin: &OriginRef,
         name: SegmentName,
         site: &Arc<Site>,
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
         // It is read now, so after any purge that the other knows of.
-        let Origin { path, version, object_bytes, purged, .. } = origin;
+        let OriginRef { path, version, object_bytes, purged, .. } = origin;
         let own = site.object_name(path, version, *object_bytes, *purged).segment(origin.index);
         let root = Root::open(&site.root, site.symlinks).ok()?;
-        let Ok((_, Kind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else { return None };
+        let Ok((_, FileKind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else {
+            return None;
+        };
         let is_it = own == name
             && stamp.is_settled()
             && is_tag_of(stamp.version, &origin.version)
@@ -89,8 +91,8 @@ impl SegmentOrigin for SharedFile {
         Ok(read.await?)
     }
 
-    fn described(&self, has_lease: bool) -> Option<Origin> {
-        Some(Origin {
+    fn described(&self, has_lease: bool) -> Option<OriginRef> {
+        Some(OriginRef {
             site: self.site.short_key,
             path: self.relative.to_vec(),
             version: self.tag.to_vec(),
@@ -111,7 +113,7 @@ pub(crate) fn open(
 ) -> Result<File, DiskError> {
     let root = Root::open(&site.root, site.symlinks)?;
     match root.open_at(relative, wait)? {
-        (file, kind) if kind == Kind::File(stamp) => Ok(file),
+        (file, kind) if kind == FileKind::File(stamp) => Ok(file),
         _ => Err(DiskError::Changed),
     }
 }
@@ -150,7 +152,7 @@ pub(crate) fn read_version(
     if read_at(file, buffer, at, wait)? < buffer.len() {
         return Err(DiskError::WouldBlock);
     }
-    if describe(file)? != Kind::File(stamp) {
+    if describe(file)? != FileKind::File(stamp) {
         return Err(DiskError::Changed);
     }
     Ok(())

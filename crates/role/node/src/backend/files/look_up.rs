@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-use skep_directory::Purges as Known;
+use skep_directory::PurgeTable;
 use skep_http::negotiate::Encoding;
 
-use crate::disk::{DiskError, Kind, Root, Stamp, Wait};
+use crate::disk::{DiskError, FileKind, Root, Stamp, Wait};
 use crate::limits::PATH_BYTES_MAX;
 use crate::model::object::{Object, ObjectSource, Variants};
 use crate::model::site::Site;
@@ -28,7 +28,7 @@ pub(crate) fn look_up(
     site: &Site,
     path: &[u8],
     wait: Wait,
-    known: &Known,
+    known: &PurgeTable,
 ) -> Result<Found, DiskError> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
     if !site.shows(path) || relative.len() > PATH_BYTES_MAX {
@@ -39,9 +39,11 @@ pub(crate) fn look_up(
         return look_up_index(site, &root, relative, wait, known);
     }
     match root.open_at(relative, wait)? {
-        (file, Kind::File(stamp)) => found_file(site, &root, relative, (file, stamp), wait, known),
-        (_, Kind::Directory) => Ok(Found::NeedsSlash),
-        (_, Kind::Other) => Err(DiskError::Forbidden),
+        (file, FileKind::File(stamp)) => {
+            found_file(site, &root, relative, (file, stamp), wait, known)
+        }
+        (_, FileKind::Directory) => Ok(Found::NeedsSlash),
+        (_, FileKind::Other) => Err(DiskError::Forbidden),
     }
 }
 
@@ -50,12 +52,12 @@ fn look_up_index(
     root: &Root,
     relative: &[u8],
     wait: Wait,
-    known: &Known,
+    known: &PurgeTable,
 ) -> Result<Found, DiskError> {
     for name in &site.index_files {
         let index = [relative, name.as_bytes()].concat();
         match root.open_at(&index, wait) {
-            Ok((file, Kind::File(stamp))) => {
+            Ok((file, FileKind::File(stamp))) => {
                 return found_file(site, root, &index, (file, stamp), wait, known);
             }
             Ok(_) | Err(DiskError::NotFound) => {}
@@ -63,7 +65,7 @@ fn look_up_index(
         }
     }
     match root.open_at(relative, wait)? {
-        (_, Kind::Directory) if site.listing => Ok(Found::Directory),
+        (_, FileKind::Directory) if site.listing => Ok(Found::Directory),
         // An unlisted directory does not even say that it is there.
         _ => Err(DiskError::NotFound),
     }
@@ -75,14 +77,14 @@ fn found_file(
     relative: &[u8],
     (file, stamp): (File, Stamp),
     wait: Wait,
-    known: &Known,
+    known: &PurgeTable,
 ) -> Result<Found, DiskError> {
     let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
     if site.precompressed {
         for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
             let name = [relative, suffix.as_bytes()].concat();
             *sibling = match root.open_at(&name, wait) {
-                Ok((_, Kind::File(stamp))) => Some((name, stamp)),
+                Ok((_, FileKind::File(stamp))) => Some((name, stamp)),
                 Err(DiskError::WouldBlock) => return Err(DiskError::WouldBlock),
                 _ => None,
             };

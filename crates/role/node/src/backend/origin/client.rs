@@ -12,7 +12,7 @@ use skep_origin::Origins;
 use skep_origin::{
     Ask, Condition, FaultKind, OriginCounters, OriginError, OriginReply, OriginTotals,
 };
-use skep_segments::Store;
+use skep_segments::SegmentStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::fault::fetch_error;
@@ -30,18 +30,18 @@ pub(crate) struct Passed {
 
 /// A place among the connections to a site's origins that slow clients may hold.
 pub(crate) struct PassPlace {
-    client: Rc<Client>,
+    client: Rc<OriginClient>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// The place of a client that is slow, among those that its address may have.
 pub(crate) struct SlowPlace {
-    client: Rc<Client>,
+    client: Rc<OriginClient>,
     address: IpAddr,
 }
 
 /// The client of one site's origins.
-struct Client {
+struct OriginClient {
     origins: Rc<Origins>,
     /// Half of its connections: the others are for what all wait for.
     passing: Arc<Semaphore>,
@@ -107,18 +107,18 @@ impl Tally {
 /// See the module.
 pub(crate) struct Remotes {
     pub(super) context: Rc<Context>,
-    pub(super) store: Arc<Store>,
+    pub(super) store: Arc<SegmentStore>,
     pub(super) peer_client: Option<Rc<PeerClient>>,
     pub(super) origin_heads: Arc<OriginHeadCache>,
     tally: Arc<Tally>,
     /// By the number of the site.
-    clients: RefCell<HashMap<usize, Rc<Client>>>,
+    clients: RefCell<HashMap<usize, Rc<OriginClient>>>,
 }
 
 impl Remotes {
     pub(crate) fn new(
         context: &Rc<Context>,
-        store: &Arc<Store>,
+        store: &Arc<SegmentStore>,
         peer_client: Option<&Rc<PeerClient>>,
         origin_heads: &Arc<OriginHeadCache>,
         tally: &Arc<Tally>,
@@ -192,14 +192,14 @@ impl Remotes {
         self.client(site, remote).origins.open(&ask).await
     }
 
-    fn client(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<Client> {
+    fn client(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<OriginClient> {
         let mut clients = self.clients.borrow_mut();
         let made = clients.entry(site.index).or_insert_with(|| {
             let worker = self.context.worker();
             let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
             self.tally.add(origins.counters());
             let places = (remote.limits.connections_max / 2).max(1);
-            Rc::new(Client {
+            Rc::new(OriginClient {
                 origins,
                 passing: Arc::new(Semaphore::new(places)),
                 slow: RefCell::default(),

@@ -25,7 +25,7 @@ use crate::model::site::Site;
 use crate::peers::{HeadLease, HeadSought, renewing};
 
 /// What an origin made of an ask.
-enum Answer {
+enum AskOutcome {
     /// This may be served from now on, or still; with what the cache did for it.
     Resource(Arc<Resource>, CacheResult),
     /// It is not to be kept.
@@ -126,7 +126,7 @@ pub(super) async fn run_flight(
     };
     flight.asks_origin();
     let answer = answer_under(lease.as_ref(), remotes, site, remote, &flight).await;
-    let is_held = matches!(&answer, Answer::Resource(..));
+    let is_held = matches!(&answer, AskOutcome::Resource(..));
     let outcome = complete(remotes, site, remote, &target, flight, answer).await;
     if let Some(lease) = lease {
         lease.end(is_held);
@@ -167,7 +167,7 @@ async fn answer_under(
     site: &Arc<Site>,
     remote: &RemoteSite,
     flight: &SingleFlight,
-) -> Answer {
+) -> AskOutcome {
     let answer = answer(remotes, site, remote, flight);
     match lease {
         Some(lease) => renewing(answer, || lease.renew()).await,
@@ -181,22 +181,22 @@ async fn complete(
     remote: &RemoteSite,
     target: &[u8],
     flight: SingleFlight,
-    answer: Answer,
+    answer: AskOutcome,
 ) -> HeadOutcome<Box<Passed>> {
     match answer {
-        Answer::Resource(resource, cache_result) => {
+        AskOutcome::Resource(resource, cache_result) => {
             flight.complete(HeadOutcome::Resource(Arc::clone(&resource), cache_result));
             HeadOutcome::Resource(resource, cache_result)
         }
-        Answer::Failed(error) => {
+        AskOutcome::Failed(error) => {
             flight.complete(HeadOutcome::Failed(error));
             HeadOutcome::Failed(error)
         }
-        Answer::NoRoom(reply) => {
+        AskOutcome::NoRoom(reply) => {
             flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
             remotes.pass_on(site, remote, *reply).await
         }
-        Answer::Passed(reply) => {
+        AskOutcome::Passed(reply) => {
             let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
             let status = reply.head.status;
             match status {
@@ -222,7 +222,7 @@ async fn answer(
     site: &Arc<Site>,
     remote: &RemoteSite,
     flight: &SingleFlight,
-) -> Answer {
+) -> AskOutcome {
     let target = flight.target();
     let mut kept = flight.kept().filter(|kept| !kept.is_retired());
     loop {
@@ -239,12 +239,12 @@ async fn answer(
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
-            return Answer::Failed(fetch_error(FaultKind::Malformed));
+            return AskOutcome::Failed(fetch_error(FaultKind::Malformed));
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
                 let renewed = renewed(site, remote, kept_resource, *head, flight.purges());
-                return Answer::Resource(renewed, CacheResult::Revalidated);
+                return AskOutcome::Resource(renewed, CacheResult::Revalidated);
             }
             // Without conditions there is no further 304.
             Revalidated::AskAgain | Revalidated::Replaced => kept = None,
@@ -254,7 +254,7 @@ async fn answer(
 
 /// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
 /// for the same failure again, unless the origin has something to say to each.
-fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> Answer {
+fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
     let error = match &failed {
         Ok(reply) => FetchError::OriginStatus(reply.head.status),
         Err(error) => fetch_error(error.fault.kind()),
@@ -262,15 +262,15 @@ fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -
     let usable = |kept: &&Arc<Resource>| !kept.is_retired() && kept.may_do_on_error();
     if let Some(kept) = flight.kept().filter(usable) {
         flight.pause(error);
-        return Answer::Resource(Arc::clone(kept), CacheResult::Hit);
+        return AskOutcome::Resource(Arc::clone(kept), CacheResult::Hit);
     }
     match failed {
-        Ok(reply) => Answer::Passed(Box::new(reply)),
+        Ok(reply) => AskOutcome::Passed(Box::new(reply)),
         Err(OriginError { fault, .. }) => {
             if fault.blames_origin() {
                 flight.pause(error);
             }
-            Answer::Failed(error)
+            AskOutcome::Failed(error)
         }
     }
 }
@@ -300,9 +300,9 @@ async fn judge(
     remote: &RemoteSite,
     flight: &SingleFlight,
     reply: OriginReply,
-) -> Answer {
+) -> AskOutcome {
     let Some((bytes, version)) = kept::version(&reply.head) else {
-        return Answer::Passed(Box::new(reply));
+        return AskOutcome::Passed(Box::new(reply));
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, remote);
@@ -315,7 +315,7 @@ async fn judge(
         let is_here = remotes.store.has(&object.segment_name(0));
         if !may_fill && !is_here && reply.head.end == Some(bytes) {
             // All of it is on its way, and may not come a second time.
-            return Answer::NoRoom(Box::new(reply));
+            return AskOutcome::NoRoom(Box::new(reply));
         }
         // Before anybody hears of the object: who asks next joins this.
         let may_acquire = may_fill || is_here;
@@ -329,5 +329,5 @@ async fn judge(
             }
         }
     }
-    Answer::Resource(resource, CacheResult::Fill)
+    AskOutcome::Resource(resource, CacheResult::Fill)
 }

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use skep_directory::Purges as Known;
-use skep_segments::{Account, Charge, FetchError, Store};
+use skep_directory::PurgeTable;
+use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
-use skep_wire::cache::{ObjectName, Refusal, SegmentName};
+use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
 use tokio::sync::watch;
 
 use super::peer_head::{self, PeerHead};
@@ -70,8 +70,8 @@ pub(crate) enum HeadLookup {
 /// each of them.
 #[derive(Debug)]
 pub(crate) struct OriginHeadCache {
-    store: Arc<Store>,
-    account: Arc<Account>,
+    store: Arc<SegmentStore>,
+    account: Arc<HeadAccount>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
 }
@@ -96,18 +96,18 @@ enum Pause {
 }
 
 impl Slot {
-    fn new(account: &Arc<Account>) -> Self {
+    fn new(account: &Arc<HeadAccount>) -> Self {
         Self { charge: Self::charge(account, 0), kept: None, pause: None, flight: None }
     }
 
-    fn charge(account: &Arc<Account>, kept_bytes: usize) -> Charge {
+    fn charge(account: &Arc<HeadAccount>, kept_bytes: usize) -> Charge {
         account.charge(HEAD_SLOT_BYTES + kept_bytes)
     }
 }
 
 impl OriginHeadCache {
     /// An empty cache for at most `slots_max` paths.
-    pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
+    pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
@@ -164,28 +164,28 @@ impl OriginHeadCache {
 
     /// What another node is told of the head of this name: waits a little for an
     /// origin that is being asked, but for no other node, which may wait for us.
-    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, Refusal> {
+    pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
         let mut flight = {
             let slots = self.lock();
-            let slot = slots.get(&name).ok_or(Refusal::NotThere)?;
+            let slot = slots.get(&name).ok_or(PeerRefusal::NotThere)?;
             let unpurged = slot.kept.as_ref().filter(|kept| !kept.is_purged());
             if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
-                return peer_head::of(kept).ok_or(Refusal::Mismatch);
+                return peer_head::of(kept).ok_or(PeerRefusal::Mismatch);
             }
-            slot.flight.as_ref().ok_or(Refusal::NotThere)?.clone()
+            slot.flight.as_ref().ok_or(PeerRefusal::NotThere)?.clone()
         };
         // The lease that the other has heard of may still be on its way to us.
         let asks = flight.wait_for(|state| !matches!(state, FlightState::AskingPeers));
         let asks = tokio::time::timeout(Duration::from_millis(LEASE_WAIT_MS), asks).await;
-        drop(asks.ok().and_then(Result::ok).ok_or(Refusal::NotThere)?);
+        drop(asks.ok().and_then(Result::ok).ok_or(PeerRefusal::NotThere)?);
         let limit = Duration::from_millis(HEAD_WAIT_MS);
         match tokio::time::timeout(limit, wait_for_outcome(&mut flight)).await {
-            Err(_) => Err(Refusal::Overloaded),
-            Ok(None) => Err(Refusal::NotThere),
+            Err(_) => Err(PeerRefusal::Overloaded),
+            Ok(None) => Err(PeerRefusal::NotThere),
             Ok(Some(HeadOutcome::Resource(resource, _))) => {
-                peer_head::of(&resource).ok_or(Refusal::Mismatch)
+                peer_head::of(&resource).ok_or(PeerRefusal::Mismatch)
             }
-            Ok(Some(_)) => Err(Refusal::OriginFailed),
+            Ok(Some(_)) => Err(PeerRefusal::OriginFailed),
         }
     }
 
@@ -315,7 +315,7 @@ impl Drop for SingleFlight {
 /// What the head of a target is called: as a segment that no object has. A purge
 /// of the target gives it another name; one by tag, which only the head tells,
 /// does not.
-fn head_name(site: &Site, target: &[u8], known: &Known) -> SegmentName {
+fn head_name(site: &Site, target: &[u8], known: &PurgeTable) -> SegmentName {
     let kind = format!("head of site {}", site.index);
     let purged = site.purged(known, target);
     ObjectName::head(site.key(), target, kind.as_bytes(), purged)
@@ -326,7 +326,7 @@ fn head_name(site: &Site, target: &[u8], known: &Known) -> SegmentName {
 fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,
-    account: &Account,
+    account: &HeadAccount,
 ) -> Vec<SegmentName> {
     let is_unused = |slot: &Slot| slot.kept.as_ref().is_none_or(|kept| !kept.take_used());
     let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn heads_that_leave_are_not_said_to_be_here_any_longer() {
-        let (site, store) = (node(), Store::new(1 << 20, usize::MAX, true));
+        let (site, store) = (node(), SegmentStore::new(1 << 20, usize::MAX, true));
         let cache = OriginHeadCache::new(&store, 8);
         let completed = |target: &[u8]| {
             let HeadLookup::Lead(flight) = cache.look_up(&site, target) else {
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn behind_a_failure_nobody_asks_for_a_time() {
         let (site, cache) =
-            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
+            (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
         let flight = lead(&cache, &site);
         let late = fetch_error(FaultKind::Late);
         flight.pause(late);
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn behind_a_failure_what_is_stale_may_do() {
         let (site, cache) =
-            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
+            (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
         let words = "ETag: \"v\"\r\nCache-Control: max-age=0";
         for (more, may_do) in [(", stale-if-error=60\r\n", true), ("\r\n", false)] {
             let kept = resource(&site, 5, &format!("{words}{more}"));
@@ -428,7 +428,7 @@ mod tests {
     #[test]
     fn a_single_flight_knows_what_is_gone() {
         let (site, cache) =
-            (node(), OriginHeadCache::new(&Store::new(1 << 20, usize::MAX, false), 10));
+            (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
         let fresh = "ETag: \"v\"\r\nCache-Control: max-age=60\r\n";
         let kept = resource(&site, 5, fresh);
         lead(&cache, &site).complete(HeadOutcome::Resource(Arc::clone(&kept), CacheResult::Fill));

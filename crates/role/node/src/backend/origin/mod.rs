@@ -44,7 +44,7 @@ mod rig {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use std::sync::Arc;
 
-    use skep_config::Site as SiteConfig;
+    use skep_config::SiteConfig;
     use skep_origin::Head;
     use skep_serve::unix_ms;
 

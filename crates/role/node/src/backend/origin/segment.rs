@@ -13,7 +13,7 @@ use skep_origin::{Body, Condition, FaultKind, OriginError, OriginReply, freshnes
 use skep_segments::{Buffer, FetchError, Filler, Filling, Segment};
 use skep_telemetry::Counter;
 use skep_units::SEGMENT_BYTES;
-use skep_wire::cache::{Origin, SegmentName};
+use skep_wire::cache::{OriginRef, SegmentName};
 use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
@@ -134,7 +134,7 @@ impl RemoteSegment {
     /// What another node describes, if this one knows the object in that version, or
     /// gets to know it.
     pub(crate) async fn described_by(
-        origin: &Origin,
+        origin: &OriginRef,
         name: SegmentName,
         site: &Arc<Site>,
         remotes: &Rc<Remotes>,
@@ -216,7 +216,7 @@ impl SegmentOrigin for RemoteSegment {
         })
     }
 
-    fn described(&self, has_lease: bool) -> Option<Origin> {
+    fn described(&self, has_lease: bool) -> Option<OriginRef> {
         // Without a coordinator nobody tells the other who has the object's head. And
         // bytes that are on their way here had better come here.
         if !has_lease || self.opened.borrow().is_some() {
@@ -225,7 +225,7 @@ impl SegmentOrigin for RemoteSegment {
         let object = &self.resource.variants.plain;
         let known = self.resource.remote().filter(|known| !is_once(&known.version))?;
         let is_short = known.target.len() + known.version.len() <= ORIGIN_BYTES_MAX;
-        is_short.then(|| Origin {
+        is_short.then(|| OriginRef {
             site: self.resource.site.short_key,
             path: known.target.to_vec(),
             version: known.version.to_vec(),

@@ -9,7 +9,7 @@ use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 
 /// Where a file or folder is that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct AnnouncedPath {
     /// The site's key.
     pub(crate) site: u64,
     /// Path below its root.
@@ -30,7 +30,7 @@ pub(crate) struct Announced {
 struct Inner {
     term: u64,
     /// With the term in which each was found last.
-    places: HashMap<SegmentName, (Place, u64)>,
+    places: HashMap<SegmentName, (AnnouncedPath, u64)>,
     changes: Changes,
     /// What coordinators may have been told is not here.
     doubted: Vec<SegmentName>,
@@ -45,7 +45,11 @@ impl Announced {
     }
 
     /// These are there.
-    pub(crate) fn add(&self, term: Term, found: impl Iterator<Item = (SegmentName, Place)>) {
+    pub(crate) fn add(
+        &self,
+        term: Term,
+        found: impl Iterator<Item = (SegmentName, AnnouncedPath)>,
+    ) {
         let mut inner = self.lock();
         if inner.term != term.0 {
             return;
@@ -77,7 +81,7 @@ impl Announced {
     }
 
     /// Where that is, if it was announced.
-    pub(crate) fn find(&self, name: SegmentName) -> Option<Place> {
+    pub(crate) fn find(&self, name: SegmentName) -> Option<AnnouncedPath> {
         self.lock().places.get(&name).map(|(place, _)| place.clone())
     }
 
@@ -91,7 +95,7 @@ impl Announced {
     }
 
     /// What was doubted since the last call, to be looked at again.
-    pub(crate) fn take_doubted(&self) -> Vec<(SegmentName, Place)> {
+    pub(crate) fn take_doubted(&self) -> Vec<(SegmentName, AnnouncedPath)> {
         let mut inner = self.lock();
         let doubted = std::mem::take(&mut inner.doubted);
         let place = |name| Some((name, inner.places.get(&name)?.0.clone()));
@@ -152,8 +156,8 @@ mod tests {
         SegmentName([number; 16])
     }
 
-    fn found(numbers: std::ops::Range<u8>) -> impl Iterator<Item = (SegmentName, Place)> {
-        numbers.map(|number| (name(number), Place { site: 1, relative: [number].into() }))
+    fn found(numbers: std::ops::Range<u8>) -> impl Iterator<Item = (SegmentName, AnnouncedPath)> {
+        numbers.map(|number| (name(number), AnnouncedPath { site: 1, relative: [number].into() }))
     }
 
     fn told(announced: &Announced) -> (Vec<u8>, Vec<u8>) {

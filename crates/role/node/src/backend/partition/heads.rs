@@ -7,10 +7,10 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use skep_segments::{Account, Charge, FetchError, Store};
+use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
-use skep_wire::cache::part::Head;
+use skep_wire::cache::part::FileHead;
 use tokio::sync::watch;
 
 use crate::disk::DiskError;
@@ -37,8 +37,8 @@ type PartOutcome = Option<Result<Elsewhere, FetchError>>;
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Heads {
-    store: Arc<Store>,
-    account: Arc<Account>,
+    store: Arc<SegmentStore>,
+    account: Arc<HeadAccount>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
 }
@@ -61,14 +61,14 @@ enum PartLookup {
 }
 
 impl Slot {
-    fn new(account: &Arc<Account>) -> Self {
+    fn new(account: &Arc<HeadAccount>) -> Self {
         Self { charge: account.charge(HEAD_SLOT_BYTES), known: None, look_up: None }
     }
 }
 
 impl Heads {
     /// Nothing known yet, of at most `slots_max` paths.
-    pub(crate) fn new(store: &Arc<Store>, slots_max: usize) -> Arc<Self> {
+    pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
@@ -151,13 +151,15 @@ impl LookUp {
     async fn run(self, peer_client: &PeerClient, site: &Arc<Site>, relative: &[u8]) {
         let (began_ms, purges) = (monotonic_ms(), site.purges.load());
         let (found, fresh_ms) = match peer_client.seek_part(self.name).await {
-            PartSought::Found { head: Head::File(versions), home, fresh_ms } => {
+            PartSought::Found { head: FileHead::File(versions), home, fresh_ms } => {
                 let known = &purges.known;
                 let variants = Variants::elsewhere(site, relative, &versions, home, known);
                 (Ok(self.file(site, variants, began_ms + fresh_ms, &purges)), fresh_ms)
             }
-            PartSought::Found { head: Head::Folder, .. } => (Ok(Elsewhere::Folder), PART_ABSENT_MS),
-            PartSought::Found { head: Head::Forbidden, .. } => {
+            PartSought::Found { head: FileHead::Folder, .. } => {
+                (Ok(Elsewhere::Folder), PART_ABSENT_MS)
+            }
+            PartSought::Found { head: FileHead::Forbidden, .. } => {
                 (Err(DiskError::Forbidden.into()), 0)
             }
             PartSought::Nobody => (Ok(Elsewhere::Nothing), PART_ABSENT_MS),
@@ -232,7 +234,7 @@ impl Elsewhere {
     }
 
     /// Whether it was purged; then it is out of use.
-    fn is_purged(&self, store: &Store) -> bool {
+    fn is_purged(&self, store: &SegmentStore) -> bool {
         match self {
             Self::File(resource) if resource.is_purged() => {
                 resource.drop_purged(store);
@@ -249,7 +251,7 @@ fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,
     now_ms: u64,
-    account: &Account,
+    account: &HeadAccount,
 ) {
     let is_known =
         |slot: &Slot| slot.known.as_ref().is_some_and(|(_, until_ms)| now_ms < *until_ms);

@@ -22,18 +22,18 @@ mod announced;
 mod heads;
 mod walk;
 
-use skep_wire::cache::part::{Head, Versions};
+use skep_wire::cache::part::{FileHead, Versions};
 
 use crate::model::object::{Object, Variants};
 
-pub(crate) use announced::{Announced, Place};
+pub(crate) use announced::{Announced, AnnouncedPath};
 pub(crate) use heads::{Elsewhere, Heads};
 pub(crate) use walk::Walker;
 
 /// What another node is told of files on this one's disk; `None`: they are elsewhere.
-pub(crate) fn head_of(variants: &Variants) -> Option<Head> {
+pub(crate) fn head_of(variants: &Variants) -> Option<FileHead> {
     let version = |object: &Object| Some(object.file()?.1.version);
     let sibling = |object: &Option<_>| object.as_deref().and_then(version);
     let encoded = [&variants.br, &variants.zstd, &variants.gzip].map(sibling);
-    Some(Head::File(Versions { plain: version(&variants.plain)?, encoded }))
+    Some(FileHead::File(Versions { plain: version(&variants.plain)?, encoded }))
 }

@@ -18,9 +18,9 @@ use rustix::fs::FileType;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_wire::cache::SegmentName;
 
-use super::announced::{Announced, Place, Term};
+use super::announced::{Announced, AnnouncedPath, Term};
 use crate::disk::watch::{Directory, Watcher};
-use crate::disk::{FolderStamp, Kind, Root, Wait};
+use crate::disk::{FileKind, FolderStamp, Root, Wait};
 use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
 use crate::model::site::{Site, SiteSet};
 
@@ -231,10 +231,10 @@ impl Part {
         walk.announced.remove(walk.term, std::iter::once(self.site.part_head_name(relative)));
     }
 
-    fn announcement(&self, relative: Vec<u8>) -> (SegmentName, Place) {
+    fn announcement(&self, relative: Vec<u8>) -> (SegmentName, AnnouncedPath) {
         (
             self.site.part_head_name(&relative),
-            Place { site: self.site.short_key, relative: relative.into() },
+            AnnouncedPath { site: self.site.short_key, relative: relative.into() },
         )
     }
 
@@ -250,7 +250,7 @@ impl Part {
     fn read(&self, path: &[u8]) -> Option<Read> {
         let root = Root::open(&self.site.root, self.site.symlinks).ok()?;
         let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
-        let stamp = FolderStamp::of(&folder).ok().filter(|_| kind == Kind::Directory)?;
+        let stamp = FolderStamp::of(&folder).ok().filter(|_| kind == FileKind::Directory)?;
         let mut entries = HashMap::new();
         for entry in rustix::fs::Dir::read_from(&folder).ok()? {
             let entry = entry.ok()?;
@@ -277,10 +277,10 @@ impl Part {
             FileType::Symlink | FileType::Unknown => {
                 let (file, kind) = root.open_at(&relative, Wait::Yes).ok()?;
                 match kind {
-                    Kind::File(_) => false,
-                    Kind::Directory if self.leads_back(path, &file) => return None,
-                    Kind::Directory => true,
-                    Kind::Other => return None,
+                    FileKind::File(_) => false,
+                    FileKind::Directory if self.leads_back(path, &file) => return None,
+                    FileKind::Directory => true,
+                    FileKind::Other => return None,
                 }
             }
             _ => return None,

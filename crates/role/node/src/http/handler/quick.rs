@@ -10,7 +10,7 @@ use skep_serve::unix_ms;
 use skep_telemetry::{CacheResult, Counter};
 use skep_units::SEGMENT_BYTES;
 
-use crate::http::respond::{Plan, cache_lines, end_head, is_simple, plan, write_head};
+use crate::http::respond::{ResponsePlan, cache_lines, end_head, is_simple, plan, write_head};
 use crate::limits::{COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::model::resource::Resource;
 use crate::model::site::Site;
@@ -31,13 +31,13 @@ pub(super) fn answer_from_memory(
     let (slot, object) = variants.get(encoding);
     let status = object.status();
     let plan = match is_simple(request) || status != 200 {
-        true => Plan::Whole,
+        true => ResponsePlan::Whole,
         false => plan(request, object, unix_ms() / 1000),
     };
     let range = match &plan {
-        Plan::Whole => 0..object.bytes(),
-        Plan::Part(part) => part.clone(),
-        Plan::Parts(_) => return Quick::Later,
+        ResponsePlan::Whole => 0..object.bytes(),
+        ResponsePlan::Part(part) => part.clone(),
+        ResponsePlan::Parts(_) => return Quick::Later,
         _ => 0..0,
     };
     let mut segment = None;
@@ -56,7 +56,7 @@ pub(super) fn answer_from_memory(
     reply.context().counters().inc(Counter::CacheHit);
     reply.summary().cache = CacheResult::Hit;
     match plan {
-        Plan::Whole => {
+        ResponsePlan::Whole => {
             reply.prebuilt(status, &object.hit_head);
             if let Some(freshness) = resource.freshness() {
                 reply.field_number("Age", freshness.age_s(now_ms));
@@ -69,7 +69,7 @@ pub(super) fn answer_from_memory(
         }
     }
     if let Some(segment) = segment {
-        skep_cache::Entry::touch(&*segment);
+        skep_cache::CacheEntry::touch(&*segment);
         write_body(reply, &segment, range.start as u32, range.end as u32);
     }
     Quick::Done

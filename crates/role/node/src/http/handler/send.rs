@@ -15,8 +15,8 @@ use skep_units::SEGMENT_BYTES;
 
 use super::SlowRequest;
 use crate::disk::DiskError;
-use crate::http::respond::{Plan, cache_lines, plan, write_head};
-use crate::http::stream::{Client, SendError, Source};
+use crate::http::respond::{ResponsePlan, cache_lines, plan, write_head};
+use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::taker::Taker;
 use crate::model::object::Object;
 use crate::model::resource::Resource;
@@ -76,7 +76,7 @@ impl SlowRequest<'_> {
         };
         let plan = match status {
             200 => plan(request, object, unix_ms() / 1000),
-            _ => Plan::Whole,
+            _ => ResponsePlan::Whole,
         };
         let file = file.filter(|_| slot == 0).map(Arc::new);
         let client = self.client(request, exchange);
@@ -129,8 +129,8 @@ impl SlowRequest<'_> {
         file: Option<Arc<File>>,
         cache_result: CacheResult,
         address: IpAddr,
-    ) -> Source<'a> {
-        Source {
+    ) -> ObjectStream<'a> {
+        ObjectStream {
             store: &self.handler.node.store,
             site: &self.site,
             object,
@@ -177,16 +177,16 @@ impl SlowRequest<'_> {
 }
 
 async fn send_body(
-    source: &mut Source<'_>,
+    source: &mut ObjectStream<'_>,
     reply: &mut ReplySink<'_>,
     object: &Object,
-    plan: &Plan,
+    plan: &ResponsePlan,
     boundary: Option<multipart::Boundary>,
 ) -> Result<(), SendError> {
     match (plan, boundary) {
-        (Plan::Whole, _) => source.send(reply, 0..object.bytes()).await,
-        (Plan::Part(part), _) => source.send(reply, part.clone()).await,
-        (Plan::Parts(parts), Some(boundary)) if reply.body_wanted() => {
+        (ResponsePlan::Whole, _) => source.send(reply, 0..object.bytes()).await,
+        (ResponsePlan::Part(part), _) => source.send(reply, part.clone()).await,
+        (ResponsePlan::Parts(parts), Some(boundary)) if reply.body_wanted() => {
             let mut head = Vec::with_capacity(256);
             for part in parts {
                 head.clear();

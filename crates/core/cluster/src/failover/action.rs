@@ -7,7 +7,7 @@ use skep_wire::message::{Mac, Name};
 
 /// What is to be done, in the order in which it comes out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum FailoverAction {
     /// Send `Failover::beat` to all dispatchers and nodes, now.
     SendBeat,
     /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
@@ -24,14 +24,14 @@ pub enum Output {
     /// unsolicited neighbour advertisements).
     Announce,
     /// Let the virtual addresses go.
-    StepDown { why: Why },
+    StepDown { why: StepDownReason },
     /// Say this in the log.
-    Log(Note),
+    Log(FailoverNote),
 }
 
 /// Why a dispatcher steps down.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum StepDownReason {
     /// Another dispatcher of the cluster is active by a better claim.
     Outranked { epoch: u64 },
     /// The store says for long that another one leads.
@@ -56,7 +56,7 @@ pub struct AddressConflict {
 
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
+pub enum FailoverNote {
     /// A dispatcher is heard (again).
     Heard(Name),
     /// An active dispatcher is not heard any more.
@@ -73,7 +73,7 @@ pub enum Note {
         /// Its new epoch.
         epoch: u64,
         /// What for.
-        cause: Cause,
+        cause: TakeoverReason,
     },
     /// This one stays active although another one is, too.
     Stays {
@@ -82,7 +82,7 @@ pub enum Note {
         epoch: u64,
     },
     /// This one stops being active.
-    SteppedDown(Why),
+    SteppedDown(StepDownReason),
     /// A machine outside the cluster holds an address that this one wanted, or has.
     InUse {
         /// Which machine, and which address.
@@ -94,7 +94,7 @@ pub enum Note {
 
 /// Why a dispatcher takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum TakeoverReason {
     /// Nobody is active.
     Vacancy,
     /// The active one has a lower priority, and this one is asked to preempt.
@@ -103,7 +103,7 @@ pub enum Cause {
     LaterEpoch,
 }
 
-impl Note {
+impl FailoverNote {
     /// Whether an operator should look at it.
     pub fn is_trouble(&self) -> bool {
         matches!(
@@ -113,7 +113,7 @@ impl Note {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for StepDownReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Outranked { epoch } => {
@@ -140,7 +140,7 @@ impl fmt::Display for AddressConflict {
     }
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for FailoverNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Heard(name) => write!(f, "heartbeat from dispatcher {name}"),
@@ -166,7 +166,7 @@ impl fmt::Display for Note {
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for TakeoverReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Vacancy => "no other dispatcher is",

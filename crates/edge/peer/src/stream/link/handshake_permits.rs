@@ -21,7 +21,7 @@ use crate::stream::greet::linger;
 const STRANGER_IPV6_BITS: u8 = 64;
 
 /// All places of a server of links.
-pub(super) struct Places {
+pub(super) struct HandshakePermits {
     members: Box<[IpAddr]>,
     /// Handshakes under way, by machine.
     taken: RefCell<HashMap<IpAddr, usize>>,
@@ -31,13 +31,13 @@ pub(super) struct Places {
 }
 
 /// A place; given back when it is dropped.
-pub(super) struct Place {
-    places: Rc<Places>,
+pub(super) struct HandshakePermit {
+    places: Rc<HandshakePermits>,
     of: IpAddr,
     is_member: bool,
 }
 
-impl Places {
+impl HandshakePermits {
     /// All free; `members` have places of their own.
     pub(super) fn new(members: &[IpAddr]) -> Rc<Self> {
         Rc::new(Self {
@@ -49,7 +49,7 @@ impl Places {
     }
 
     /// A place for who comes from there, if there is one.
-    pub(super) fn take(self: &Rc<Self>, from: IpAddr) -> Option<Place> {
+    pub(super) fn take(self: &Rc<Self>, from: IpAddr) -> Option<HandshakePermit> {
         let from = from.to_canonical();
         let is_member = self.members.contains(&from);
         let (of, taken_max) = match is_member {
@@ -63,11 +63,11 @@ impl Places {
         }
         all.insert(of, taken + 1);
         self.strangers.set(self.strangers.get() + usize::from(!is_member));
-        Some(Place { places: Rc::clone(self), of, is_member })
+        Some(HandshakePermit { places: Rc::clone(self), of, is_member })
     }
 }
 
-impl Place {
+impl HandshakePermit {
     /// Gives the place back, and closes `stream` so that a refusal arrives, if not
     /// too many are closing.
     pub(super) async fn linger(self, stream: TcpStream) {
@@ -81,7 +81,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakePermit {
     fn drop(&mut self) {
         let mut all = self.places.taken.borrow_mut();
         if let Some(taken) = all.get_mut(&self.of) {
@@ -104,13 +104,13 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn take_all(places: &Rc<Places>, from: &str) -> Vec<Place> {
+    fn take_all(places: &Rc<HandshakePermits>, from: &str) -> Vec<HandshakePermit> {
         std::iter::from_fn(|| places.take(ip(from))).collect()
     }
 
     #[test]
     fn members_have_their_own_and_no_stranger_has_all() {
-        let places = Places::new(&[ip("10.0.0.1"), ip("2001:db8::1")]);
+        let places = HandshakePermits::new(&[ip("10.0.0.1"), ip("2001:db8::1")]);
         let mut held = Vec::new();
         for number in 0..=255 {
             let some = take_all(&places, &format!("10.9.9.{number}"));
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_strangers_ipv6_network_is_one_address() {
-        let places = Places::new(&[]);
+        let places = HandshakePermits::new(&[]);
         let mut held = take_all(&places, "2001:db8::1");
         held.extend(take_all(&places, "2001:db8::2"));
         assert_eq!(held.len(), HANDSHAKES_PER_ADDRESS_MAX);

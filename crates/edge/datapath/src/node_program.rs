@@ -1,7 +1,7 @@
 //! The node's program: hands on what belongs to another node.
 
-use skep_wire::guard::{Counters, Settings, Steerer};
-use skep_wire::steer::{Node, Row, Service};
+use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
+use skep_wire::steer::{DatapathNode, DatapathService, Row};
 
 use crate::device::Device;
 use crate::dispatch::table_sizes;
@@ -11,20 +11,20 @@ use crate::object::{self, Loaded, Loader};
 use crate::removal;
 use crate::sys::Hook;
 use crate::tables::Tables;
-use crate::{DatapathError, Place, Sizes, pass};
+use crate::{DatapathError, PinPath, Sizes, pass};
 
 /// The node's program. What its calls do is told at those of
-/// [`crate::Dispatch`].
-pub struct NodeSide {
-    place: Place,
+/// [`crate::DispatchProgram`].
+pub struct NodeProgram {
+    place: PinPath,
     program: Loaded,
     tables: Tables,
     replaced: Vec<String>,
 }
 
-impl NodeSide {
-    /// See [`crate::Dispatch::open`]; of the sizes the number of services counts.
-    pub fn open(place: &Place, sizes: Sizes) -> Result<Self, DatapathError> {
+impl NodeProgram {
+    /// See [`crate::DispatchProgram::open`]; of the sizes the number of services counts.
+    pub fn open(place: &PinPath, sizes: Sizes) -> Result<Self, DatapathError> {
         let services_max = sizes.services_max;
         pass::prepare()?;
         let sizes = table_sizes(services_max)?;
@@ -46,7 +46,7 @@ impl NodeSide {
     }
 
     /// Puts the program on a device, at tc's ingress after all other programs,
-    /// and takes it off every other; see [`crate::Dispatch::attach`].
+    /// and takes it off every other; see [`crate::DispatchProgram::attach`].
     pub fn attach(&mut self, device: &str) -> Result<(), DatapathError> {
         let programs = Programs { xdp: None, tc: self.program.tc_fd()?, tc_hook: Hook::TcLast };
         let device = Device::named(device)?;
@@ -59,29 +59,29 @@ impl NodeSide {
         attached.map(drop)
     }
 
-    /// See [`crate::Dispatch::detach`].
-    pub fn detach(place: &Place) -> Result<(), DatapathError> {
+    /// See [`crate::DispatchProgram::detach`].
+    pub fn detach(place: &PinPath) -> Result<(), DatapathError> {
         removal::remove(place)
     }
 
-    /// See [`crate::Dispatch::set_settings`].
-    pub fn set_settings(&mut self, settings: &Settings) -> Result<(), DatapathError> {
+    /// See [`crate::DispatchProgram::set_settings`].
+    pub fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
         self.tables.set_settings(settings)
     }
 
-    /// See [`crate::Dispatch::set_services`].
-    pub fn set_services(&mut self, services: &[Service]) -> Result<(), DatapathError> {
+    /// See [`crate::DispatchProgram::set_services`].
+    pub fn set_services(&mut self, services: &[DatapathService]) -> Result<(), DatapathError> {
         self.tables.set_services(services)
     }
 
-    /// See [`crate::Dispatch::set_rows`].
+    /// See [`crate::DispatchProgram::set_rows`].
     pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
         self.tables.write_rows(service, rows)?;
         self.tables.flip(service)
     }
 
-    /// See [`crate::Dispatch::set_nodes`].
-    pub fn set_nodes(&mut self, nodes: &[Node]) -> Result<(), DatapathError> {
+    /// See [`crate::DispatchProgram::set_nodes`].
+    pub fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), DatapathError> {
         self.tables.set_nodes(nodes)
     }
 
@@ -91,8 +91,8 @@ impl NodeSide {
         self.tables.set_steerers(steerers)
     }
 
-    /// See [`crate::Dispatch::counters`].
-    pub fn counters(&self) -> Result<Counters, DatapathError> {
+    /// See [`crate::DispatchProgram::counters`].
+    pub fn counters(&self) -> Result<PacketCounters, DatapathError> {
         self.tables.counters()
     }
 }
