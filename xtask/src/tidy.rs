@@ -7,6 +7,7 @@
 mod absences;
 mod circles;
 mod escapes;
+mod homonyms;
 mod layers;
 mod links;
 mod manifest;
@@ -84,6 +85,7 @@ fn findings(repo: &Repo) -> Result<Vec<Finding>> {
     findings.extend(sizes::check(&repo.sources, &ratchet)?);
     findings.extend(circles::check(&repo.sources, &test_only));
     findings.extend(metrics::check(&repo.sources, &repo.pages, &test_only));
+    findings.extend(homonyms::check(&repo.sources, &test_only));
     for page in &repo.pages {
         findings.extend(links::check(page, &repo.pages, |target| repo.root.join(target).exists()));
         findings.extend(samples::check(page));

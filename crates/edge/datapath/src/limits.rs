@@ -20,6 +20,10 @@ pub const NETWORKS_MAX: usize = 32_768;
 /// machine itself.
 pub const STEERERS_MAX: usize = 511;
 
+/// Attempts to load a program whose verification signals interrupt, as many as libbpf makes
+/// (`PROG_LOAD_ATTEMPTS`).
+pub(crate) const LOAD_ATTEMPTS_MAX: u32 = 5;
+
 /// Bytes that one reading of a netlink socket takes: the kernel packs at most
 /// 32 KiB into one message.
 pub(crate) const NETLINK_BYTES: usize = 64 * 1024;

@@ -7,7 +7,9 @@ use aya::maps::{Map, MapData, MapError};
 use aya::programs::{ProgramError, SchedClassifier, Xdp};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use aya_obj::Object;
+use rustix::io::Errno;
 
+use crate::limits::LOAD_ATTEMPTS_MAX;
 use crate::{DatapathError, PinPath};
 
 /// A program as clang made it.
@@ -93,14 +95,31 @@ impl<'a> Loader<'a> {
         let failed = |error| DatapathError::load(name, error);
         let mut object = self.library.load(compiled.bytes).map_err(failed)?;
         for (_, program) in object.programs_mut() {
-            match program {
-                aya::programs::Program::Xdp(program) => program.load(),
-                aya::programs::Program::SchedClassifier(program) => program.load(),
-                _ => Err(ProgramError::UnexpectedProgramType),
-            }
-            .map_err(|error| DatapathError::verify(name, error))?;
+            load_program(program).map_err(|error| DatapathError::verify(name, error))?;
         }
         Ok(Loaded { name, object })
+    }
+}
+
+/// Loads a program. The kernel stops verifying one when its thread gets a signal
+/// (`EAGAIN`); it is then asked again, as libbpf does.
+fn load_program(program: &mut aya::programs::Program) -> Result<(), ProgramError> {
+    let mut attempts = 1;
+    loop {
+        let loaded = match program {
+            aya::programs::Program::Xdp(program) => program.load(),
+            aya::programs::Program::SchedClassifier(program) => program.load(),
+            _ => Err(ProgramError::UnexpectedProgramType),
+        };
+        let is_interrupted = matches!(
+            &loaded,
+            Err(ProgramError::LoadError { io_error, .. })
+                if Errno::from_io_error(io_error) == Some(Errno::AGAIN)
+        );
+        if !is_interrupted || attempts == LOAD_ATTEMPTS_MAX {
+            return loaded;
+        }
+        attempts += 1;
     }
 }
 

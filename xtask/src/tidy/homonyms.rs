@@ -1,0 +1,220 @@
+//! A public type name is defined by one crate only; exceptions are listed with a reason.
+//!
+//! `Plan` can be the plan of anything, `NetguardPlan` cannot. `ALLOWED` lists the names that two
+//! crates define for the same thing, with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Finding, escapes};
+use crate::source::Source;
+
+const PATH: &str = "xtask/src/tidy/homonyms.rs";
+
+/// Not checked: no crate imports the fuzz targets and the tests of the packet programs.
+const BUT_BELOW: &[&str] = &["fuzz/", "bpf/tests/"];
+
+const ITEMS: &[&str] = &["struct", "enum", "trait", "type", "union"];
+
+/// Names that two crates define, and why.
+const ALLOWED: &[(&str, &str)] = &[
+    ("DirectStatus", "value of the dispatcher, and its API schema: roles do not import roles"),
+    ("NodeReport", "value of the dispatcher, and its API schema"),
+    ("NodeSource", "value of the dispatcher, and its API schema"),
+    ("NodeStatus", "value of the dispatcher, and its API schema"),
+    ("ServiceStatus", "value of the dispatcher, and its API schema"),
+    ("Steerer", "wire type of an order, and its mirror in the model of the packet programs"),
+];
+
+/// By name and crate: a file and a line that define it.
+type Names = BTreeMap<String, BTreeMap<String, (String, usize)>>;
+
+/// Finds public types of two crates that have one name without a reason, and reasons for names
+/// that no two crates define.
+pub(crate) fn check(sources: &[Source], test_only: &BTreeSet<String>) -> Vec<Finding> {
+    check_but(ALLOWED, sources, test_only)
+}
+
+fn check_but(
+    allowed: &[(&str, &str)],
+    sources: &[Source],
+    test_only: &BTreeSet<String>,
+) -> Vec<Finding> {
+    let mut names = public_types(sources, test_only);
+    names.retain(|_, crates| crates.len() > 1);
+    let is_allowed = |name: &str| allowed.iter().any(|(it, _)| *it == name);
+    let mut findings = Vec::new();
+    for (name, crates) in names.iter().filter(|(name, _)| !is_allowed(name)) {
+        for (here, (path, line)) in crates {
+            let others: Vec<_> =
+                crates.keys().filter(|it| *it != here).map(String::as_str).collect();
+            let what = format!(
+                "`{name}` is a public type of {}, too: name one of them by what it is, or give a \
+                 reason in {PATH}",
+                others.join(" and ")
+            );
+            findings.push(Finding::new(path, *line, "homonym", what));
+        }
+    }
+    for (name, _) in allowed.iter().filter(|(name, _)| !names.contains_key(*name)) {
+        let what = format!("no two crates define `{name}`: remove it from the table");
+        findings.push(Finding::new(PATH, line_of_entry(sources, name), "homonym", what));
+    }
+    findings
+}
+
+/// Public types of all crates: those defined with `pub`, and those that a macro defines and the
+/// crate exports with `pub use`.
+fn public_types(sources: &[Source], test_only: &BTreeSet<String>) -> Names {
+    let mut names = Names::new();
+    let mut made = Vec::new();
+    let mut passed_on = BTreeSet::new();
+    for source in sources {
+        let Some(crate_name) = crate_of(&source.path) else { continue };
+        // The library of the black-box tests is used together with `lab`: it counts.
+        let in_tests = match crate_name {
+            "tests" => source.test_ranges(),
+            _ => escapes::test_ranges(source, test_only),
+        };
+        for at in source.find("pub") {
+            if in_tests.iter().any(|range| range.contains(&at)) {
+                continue;
+            }
+            let behind = &source.code[at + "pub".len()..];
+            let place = (source.path.clone(), source.line_of(at));
+            if let Some(name) = defined(behind) {
+                let crates = names.entry(name.to_owned()).or_default();
+                crates.entry(crate_name.to_owned()).or_insert(place);
+            } else if let Some((first, exported)) = exported(behind) {
+                let is_own =
+                    ["crate", "self", "super"].contains(&first) || has_module(source, first);
+                for name in exported {
+                    if is_own {
+                        made.push((name, crate_name, place.clone()));
+                    } else {
+                        passed_on.insert((name, crate_name));
+                    }
+                }
+            }
+        }
+    }
+    for (name, crate_name, place) in made {
+        if !passed_on.contains(&(name, crate_name)) {
+            let crates = names.entry(name.to_owned()).or_default();
+            crates.entry(crate_name.to_owned()).or_insert(place);
+        }
+    }
+    names
+}
+
+/// The folder of the crate that a file of `src/` belongs to.
+fn crate_of(path: &str) -> Option<&str> {
+    let is_looked_at = !BUT_BELOW.iter().any(|folder| path.starts_with(folder));
+    path.split_once("/src/").map(|(folder, _)| folder).filter(|_| is_looked_at)
+}
+
+/// The type that the code behind a `pub` defines.
+fn defined(behind: &str) -> Option<&str> {
+    let mut words = words(behind.strip_prefix(char::is_whitespace)?);
+    let item = words.find(|word| !["unsafe", "auto"].contains(word))?;
+    words.next().filter(|_| ITEMS.contains(&item))
+}
+
+/// Of a `use` behind a `pub`: the first segment of its path, and the types that it names.
+fn exported(behind: &str) -> Option<(&str, Vec<&str>)> {
+    let path = behind.trim_start().strip_prefix("use ")?;
+    let path = path.split(';').next()?.trim_start().trim_start_matches("::");
+    let is_type =
+        |name: &&str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    // Of `a::B as C` the last word counts, of `a::B::C` too; groups end at `,` and braces.
+    let last = |part| words(part).last().filter(is_type);
+    Some((words(path).next()?, path.split([',', '{', '}']).filter_map(last).collect()))
+}
+
+/// Whether a file has a module of that name.
+fn has_module(source: &Source, name: &str) -> bool {
+    source.find("mod").into_iter().any(|at| words(&source.code[at..]).nth(1) == Some(name))
+}
+
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Line of the entry for a name in `ALLOWED`.
+fn line_of_entry(sources: &[Source], name: &str) -> usize {
+    let entry = format!("(\"{name}\",");
+    let table = sources.iter().find(|source| source.path == PATH);
+    table.and_then(|it| it.text.find(&entry).map(|at| it.line_of(at))).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "crates/core/one/src/lib.rs";
+    const TWO: &str = "crates/role/two/src/lib.rs";
+
+    fn found(allowed: &[(&str, &str)], files: &[(&str, &str)]) -> Vec<String> {
+        let sources: Vec<_> = files.iter().map(|(path, text)| Source::new(*path, *text)).collect();
+        let test_only = escapes::test_only_files(&sources);
+        let findings = check_but(allowed, &sources, &test_only);
+        findings.into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn a_public_name_of_two_crates_is_found_in_both() {
+        for (one, two) in [
+            ("pub struct Plan;", "\npub enum Plan {}"),
+            ("pub trait Plan {}", "\npub type Plan = u8;"),
+            ("pub unsafe trait Plan {}", "\npub union Plan { a: u8 }"),
+            ("mod plan;\npub use plan::{Other, Plan};", "\npub struct Plan;"),
+            ("mod plan;\npub use plan::Old as Plan;", "\npub struct Plan;"),
+        ] {
+            let findings = found(&[], &[(ONE, one), (TWO, two)]);
+            assert_eq!(findings.len(), 2, "{one} {findings:?}");
+            assert!(findings[0].starts_with(ONE) && findings[0].contains("crates/role/two, too"));
+            assert!(findings[1].starts_with(&format!("{TWO}:2: homonym: `Plan`")));
+        }
+    }
+
+    #[test]
+    fn one_crate_private_types_tests_and_words_of_others_do_not_count() {
+        let public = "pub struct Plan;";
+        for (path, text) in [
+            ("crates/core/one/src/plan.rs", public),
+            (TWO, "struct Plan;"),
+            (TWO, "pub(crate) struct Plan;"),
+            (TWO, "pub fn plan() -> Plan {}"),
+            (TWO, "pub struct Planner; // pub struct Plan;"),
+            (TWO, "const X: &str = \"pub struct Plan;\";"),
+            (TWO, "use skep_one::Plan;"),
+            (TWO, "pub use skep_one::Plan;"),
+            (TWO, "mod a { pub use skep_one::Plan; }\npub use a::Plan;"),
+            (TWO, "mod plan;\npub use plan::{PLAN, plan};"),
+            (TWO, "#[cfg(test)] mod tests { pub struct Plan; }"),
+            ("crates/role/two/tests/two/main.rs", public),
+            ("fuzz/src/lib.rs", public),
+        ] {
+            assert!(found(&[], &[(ONE, public), (path, text)]).is_empty(), "{path} {text}");
+        }
+    }
+
+    #[test]
+    fn the_library_of_the_black_box_tests_counts_and_its_tests_do_not() {
+        let public = "pub struct Plan;";
+        assert_eq!(
+            found(&[], &[("lab/src/lib.rs", public), ("tests/src/lib.rs", public)]).len(),
+            2
+        );
+        assert!(found(&[], &[(ONE, public), ("tests/tests/http/main.rs", public)]).is_empty());
+    }
+
+    #[test]
+    fn a_reason_excuses_a_name_as_long_as_two_crates_have_it() {
+        let (public, allowed) = ("pub struct Plan;", [("Plan", "a mirror")]);
+        assert!(found(&allowed, &[(ONE, public), (TWO, public)]).is_empty());
+        let table = "\n    (\"Plan\", \"a mirror\"),\n";
+        let stale = found(&allowed, &[(ONE, public), (PATH, table)]);
+        assert_eq!(stale.len(), 1, "{stale:?}");
+        assert!(stale[0].starts_with(&format!("{PATH}:2: homonym: no two crates define `Plan`")));
+    }
+}
