@@ -182,7 +182,9 @@ fn netguard_beside_it_takes_orders_of_the_configured_user_and_of_no_other() {
     fs::set_permissions(cluster.path("key"), fs::Permissions::from_mode(0o644)).unwrap();
     let stranger = run_as("70001").finish();
     assert_eq!(stranger.code, Some(1), "{}", stranger.stderr);
-    poll_until(PATIENCE, "a refusal", || guard.stderr_text().contains("refuses a stranger"));
+    poll_until(PATIENCE, "a refusal", || {
+        guard.stderr_text().contains("refused a client of another user")
+    });
     assert!(guard.stderr_text().contains("70001"), "{}", guard.stderr_text());
 
     let node = run_as(&user);
