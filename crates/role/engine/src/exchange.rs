@@ -246,8 +246,8 @@ impl RequestBody<'_> {
             }
             self.received += n as u64;
             self.context.counters().add(Counter::ReceivedBytes, n as u64);
-            self.set_deadline();
             let behind = decode(&mut self.decoder, &input[..n], sink)?;
+            self.set_deadline();
             assert!(behind == n || self.is_done(), "what is kept stands behind the body");
             self.rest.extend_from_slice(&input[behind..n]);
             Poll::Ready(Ok(()))
@@ -275,8 +275,12 @@ impl RequestBody<'_> {
         }
     }
 
-    /// The moment at which the body so far will have been slower than allowed.
+    /// The moment at which the body so far will have been slower than allowed. Whoever
+    /// sent all of it waits for us from then on.
     fn set_deadline(&self) {
+        if self.is_done() {
+            return self.conn.timer().clear();
+        }
         let rate = self.settings.body_min_bytes_per_s;
         let Rate::Since(started) = self.rate else {
             unreachable!("a rate counts while somebody waits, not {:?}", self.rate)

@@ -118,6 +118,34 @@ fn an_answer_may_begin_before_the_body_has_ended() {
 }
 
 #[test]
+fn a_client_that_sent_its_body_in_time_waits_for_its_node_as_long_as_that_takes() {
+    let ((saw, all_there), (go_on, waiting)) = (seen(), seen::<()>());
+    let waiting = std::sync::Mutex::new(waiting);
+    let node = FakeNode::new(move |_, mut wire| {
+        let Some(_) = wire.head() else { return };
+        saw.send(wire.exactly(4).unwrap()).unwrap();
+        saw.send(wire.exactly(1).unwrap()).unwrap();
+        next(&waiting.lock().unwrap());
+        wire.send(ok("done"));
+    });
+    let rig = Rig::new(&[&node], "");
+    let mut client = rig.client();
+    assert!(client.wire.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nbody"));
+    assert_eq!(next(&all_there), b"body");
+    assert!(client.wire.send("!"));
+    assert_eq!(next(&all_there), b"!");
+    // More than a body has, and less than a node.
+    let (passed, is_later) = seen();
+    rig.workers.as_ref().unwrap().handles()[0].run(move |worker| {
+        worker.deadlines().sweep(worker.now_ms() + 10_000);
+        passed.send(()).unwrap();
+    });
+    next(&is_later);
+    go_on.send(()).unwrap();
+    assert_eq!(client.reply(false).status, 200);
+}
+
+#[test]
 fn a_client_that_gives_up_in_its_body_is_not_the_nodes_fault() {
     let (saw, ended) = seen();
     let node = FakeNode::new(move |_, mut wire| {

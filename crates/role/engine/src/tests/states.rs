@@ -204,6 +204,21 @@ fn a_body_that_does_not_come_is_408_if_it_is_read_and_the_end_if_it_is_drained()
 }
 
 #[test]
+fn who_sent_its_body_in_time_is_not_late_any_more() {
+    for target in ["/read/late/reply:1", "/head:1/flush/read/late/body:1", "/read/late/fail"] {
+        let rig = Rig::new();
+        let mut client = rig.client();
+        let request = post(target, SMUGGLED);
+        client.send(&request[..request.len() - 1]);
+        rig.until_step("read");
+        rig.until_received(request.len() as u64 - 1);
+        client.send(&request[request.len() - 1..]);
+        let status = if target.contains("fail") { 502 } else { 200 };
+        assert_eq!(client.reply().unwrap().status, status, "{target}");
+    }
+}
+
+#[test]
 fn a_panic_ends_its_connection_and_no_other() {
     let mut rig = Rig::new();
     rig.panics_expected = 2;
