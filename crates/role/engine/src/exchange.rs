@@ -72,6 +72,7 @@ impl<'c> Exchange<'c> {
             continue_owed: request.expect_continue,
             stage,
             rate: Rate::Unasked,
+            deadline_max_ms: u64::MAX,
             received: 0,
         };
         let output = context.worker().take_output();
@@ -118,6 +119,8 @@ pub struct RequestBody<'c> {
     /// How far the reply is.
     stage: &'c Cell<Stage>,
     rate: Rate,
+    /// The latest deadline that it gets, however much of it comes.
+    deadline_max_ms: u64,
     received: u64,
 }
 
@@ -207,6 +210,7 @@ impl RequestBody<'_> {
             return false;
         }
         let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
+        self.deadline_max_ms = deadline_ms;
         self.conn.timer().set(deadline_ms, TimeoutCause::Body);
         let mut sink = Vec::new();
         let mut thrown_away = 0;
@@ -292,7 +296,7 @@ impl RequestBody<'_> {
         };
         let deadline =
             started.saturating_add(self.settings.body_grace_ms).saturating_add(earned_ms);
-        self.conn.timer().set(deadline, TimeoutCause::Body);
+        self.conn.timer().set(deadline.min(self.deadline_max_ms), TimeoutCause::Body);
     }
 }
 

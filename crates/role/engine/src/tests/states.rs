@@ -7,7 +7,7 @@ use super::bodies::SMUGGLED;
 use super::client::{get, head, post};
 use super::rig::{Rig, wait_until};
 use super::script::Scripted;
-use crate::limits::TURN_REQUESTS_MAX;
+use crate::limits::{DRAIN_MS_MAX, TURN_REQUESTS_MAX};
 use crate::state::State;
 use crate::{Engine, EngineSettings};
 
@@ -216,6 +216,21 @@ fn who_sent_its_body_in_time_is_not_late_any_more() {
         let status = if target.contains("fail") { 502 } else { 200 };
         assert_eq!(client.reply().unwrap().status, status, "{target}");
     }
+}
+
+#[test]
+fn a_body_is_drained_for_so_long_however_much_of_it_comes() {
+    let hour_ms = 3_600_000;
+    let rig = Rig::with(Settings { body_grace_ms: hour_ms, ..Settings::default() });
+    let mut client = rig.client();
+    let request = post("/reply:1", SMUGGLED);
+    client.send(&request[..70]);
+    assert_eq!(client.reply().unwrap().status, 200);
+    rig.until_state(&client, "Draining");
+    client.send(&request[70..71]);
+    rig.until_received(71);
+    rig.pass(DRAIN_MS_MAX);
+    client.assert_closed();
 }
 
 #[test]
