@@ -2,7 +2,7 @@
 //!
 //! Invariants: bytes that came behind a body are given away only once the body was read
 //! to its end, and only once; a byte of a body is never among them. The kernel gets no
-//! byte of a reply before its head is whole.
+//! byte of a reply before its head is whole, and no `100 Continue` behind one.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -271,7 +271,9 @@ impl RequestBody<'_> {
                 self.set_deadline();
             }
         }
-        if std::mem::take(&mut self.continue_owed) && self.received == 0 {
+        // Behind the beginning of a reply it would be a part of that.
+        let is_answered = self.stage.get() >= Stage::Out;
+        if std::mem::take(&mut self.continue_owed) && self.received == 0 && !is_answered {
             // A few bytes into an empty socket buffer; if they do not fit the
             // client sends its body after its own timeout.
             let _ = self.conn.send_now(b"HTTP/1.1 100 Continue\r\n\r\n");

@@ -11,6 +11,10 @@ use crate::limits::DRAIN_BYTES_MAX;
 /// A body that is a request.
 pub(super) const SMUGGLED: &[u8] = b"GET /quick:9 HTTP/1.1\r\nHost: smuggled\r\n\r\n";
 
+/// Lines of a request that asks first, and has [`SMUGGLED`] for a body.
+const EXPECT: &str = "Expect: 100-continue\r\nContent-Length: 41\r\n";
+const _: () = assert!(SMUGGLED.len() == 41);
+
 /// A request for a target, with a body.
 type Framing = fn(&str, &[u8]) -> Vec<u8>;
 
@@ -87,8 +91,6 @@ fn a_body_too_long_to_be_thrown_away_ends_the_connection() {
 
 #[test]
 fn a_client_that_asks_whether_to_send_its_body_is_told_and_then_no_more() {
-    const EXPECT: &str = "Expect: 100-continue\r\nContent-Length: 41\r\n";
-    assert_eq!(SMUGGLED.len(), 41);
     let rig = Rig::new();
     let mut told = rig.client();
     told.send(head("POST", "/read/reply:1", EXPECT));
@@ -107,6 +109,18 @@ fn a_client_that_asks_whether_to_send_its_body_is_told_and_then_no_more() {
     assert_eq!(not_told.rest(), (b"ab".to_vec(), true));
     assert_eq!(rig.states(&not_told)[2..], ["Answering", "Closing(ClosedClient)"]);
     assert_eq!(rig.targets(), ["/read/reply:1", "/reply:2"]);
+}
+
+#[test]
+fn nobody_is_told_to_go_on_in_the_middle_of_an_answer() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    client.send(head("POST", "/head:2/flush/read/body:2", EXPECT));
+    assert!(client.head().unwrap().starts_with("HTTP/1.1 200 "));
+    rig.until_step("read");
+    client.send(SMUGGLED);
+    assert_eq!(client.rest(), (b"ab".to_vec(), true));
+    assert_eq!(rig.seen()[0].body, SMUGGLED);
 }
 
 #[test]
