@@ -330,7 +330,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         ControlFlow::Continue(())
     }
 
-    /// Whether another request may follow this one.
+    /// Whether another request may follow this one, which is not counted yet.
     pub(crate) fn may_go_on(&self, request: &RequestHead<'_, '_>) -> bool {
         let settings = self.engine.context.settings();
         let worker = self.engine.context.worker();

@@ -40,11 +40,11 @@ impl<H: Handler> Connection<'_, H> {
             Ok(request) => request,
             Err(reject) => return Err(self.reject_now(reject).await),
         };
+        let keep_alive = self.may_go_on(&request);
         self.requests += 1;
         let Some(place) = context.begin_slow() else {
             return Err(self.overloaded().await);
         };
-        let keep_alive = self.may_go_on(&request);
         let stage = Cell::new(Stage::Silent);
         let made = Exchange::new(conn, context, &request, rest, keep_alive, self.pace(), &stage);
         let mut exchange = match made {

@@ -8,6 +8,23 @@ use super::rig::{Rig, wait_until};
 use crate::EngineSettings;
 
 #[test]
+fn a_connection_carries_so_many_requests_however_they_are_answered() {
+    for (first, second) in [("/quick:1", "/reply:1"), ("/reply:1", "/quick:1")] {
+        let mixed = [first, second, first, second];
+        for targets in [mixed, [first; 4]] {
+            let settings = Settings { requests_per_connection_max: 3, ..Settings::default() };
+            let rig = Rig::with(settings);
+            let mut client = rig.client();
+            client.send(targets.map(get).concat());
+            let closes = [(); 3].map(|()| client.reply().unwrap().says_close());
+            assert_eq!(closes, [false, false, true], "{targets:?}");
+            client.assert_closed();
+            assert_eq!(rig.targets(), targets[..3]);
+        }
+    }
+}
+
+#[test]
 fn a_connection_ends_after_its_lifetime_with_a_whole_reply() {
     let rig = Rig::with(EngineSettings { lifetime_ms: 1, ..EngineSettings::default() });
     for target in ["/quick:1", "/reply:1"] {
