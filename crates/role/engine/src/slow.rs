@@ -91,7 +91,7 @@ impl<H: Handler> Connection<'_, H> {
         error: &ExchangeError,
         began: Instant,
     ) -> End {
-        let (status, end) = match error {
+        let (status, mut end) = match error {
             ExchangeError::Client(ConnError::Expired(TimeoutCause::Body)) => {
                 (408, End { counter: Counter::ClosedBodySlow, linger: true })
             }
@@ -110,6 +110,8 @@ impl<H: Handler> Connection<'_, H> {
             reply.close();
             reply.plain(status, b"");
             let _ = exchange.reply.flush().await;
+            // A reset for what the client still sends would take this away from it.
+            end.linger = true;
         }
         self.finished(request, &exchange.reply.state.summary, began);
         end

@@ -28,6 +28,19 @@ fn a_handler_that_fails_before_anything_was_sent_is_a_502() {
 }
 
 #[test]
+fn a_failure_is_told_though_the_client_goes_on_sending() {
+    let rig = Rig::new();
+    let mut client = rig.client();
+    let request = post("/wait/fail", &[b'x'; 100_000]);
+    client.send(&request[..100]);
+    rig.until_step("wait");
+    client.send(&request[100..]);
+    rig.shared.gate.add_permits(1);
+    assert_eq!(client.reply().unwrap().status, 502);
+    client.assert_closed();
+}
+
+#[test]
 fn a_reply_that_was_begun_is_cut_so_that_its_client_can_tell() {
     let rig = Rig::new();
     let mut framed = rig.client();
