@@ -7,6 +7,7 @@
 mod bodies;
 mod client;
 mod limits;
+mod model;
 mod replies;
 mod rig;
 mod script;

@@ -139,6 +139,7 @@ impl Scripted {
             // Whatever is timed now runs out of time.
             "late" => exchange.context().worker().deadlines().sweep(u64::MAX - 1),
             "fail" => return Err(ExchangeError::ReplyCutShort("it is in the script")),
+            "pause" => exchange.body.pause(),
             "take" => drop(exchange.body.take_rest()),
             "panic" => panic!("it is in the script"),
             "flush" => exchange.reply.flush().await?,

@@ -219,6 +219,25 @@ fn who_sent_its_body_in_time_is_not_late_any_more() {
 }
 
 #[test]
+fn a_client_is_late_with_its_body_only_while_somebody_reads() {
+    let rig = Rig::new();
+    let cases = [("/read:40/pause/late/wait/read/reply:1", 200), ("/read:40/late/wait/read", 408)];
+    for (target, status) in cases {
+        let mut client = rig.client();
+        let request = post(target, SMUGGLED);
+        let (begin, end) = request.split_at(request.len() - 1);
+        let (head, begin) = begin.split_at(begin.len() - 40);
+        client.send(head);
+        rig.until_step("read");
+        client.send(begin);
+        rig.until_step("wait");
+        client.send(end);
+        rig.shared.gate.add_permits(1);
+        assert_eq!(client.reply().unwrap().status, status, "{target}");
+    }
+}
+
+#[test]
 fn a_body_is_drained_for_so_long_however_much_of_it_comes() {
     let hour_ms = 3_600_000;
     let rig = Rig::with(Settings { body_grace_ms: hour_ms, ..Settings::default() });
