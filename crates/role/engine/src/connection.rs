@@ -168,7 +168,8 @@ impl<'e, H: Handler> Connection<'e, H> {
     /// nothing else is read.
     async fn turn(&mut self) -> Result<(), ConnError> {
         if let Some(unsent) = poll_fn(|cx| self.poll_turn(cx)).await? {
-            self.send(unsent).await?;
+            // Boxed: it is rare, and large beside a connection at rest.
+            Box::pin(self.send(unsent)).await?;
             self.set_deadline();
         }
         Ok(())
