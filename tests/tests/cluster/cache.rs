@@ -1,6 +1,5 @@
 //! Nodes that share their memories: one fill for all, right bytes whatever dies.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::TcpStream;
 
@@ -185,11 +184,8 @@ fn garbage_and_strangers_get_nothing_and_harm_nobody() {
         assert_same(&cluster.get(node, "/file").body, &version(1, 100_000));
     }
     cluster.wait_asked(1);
-    let mut links = BTreeMap::new();
-    for node in cluster.coordinator("dispatcher-1")["nodes"].as_array().unwrap() {
-        links.insert(node["name"].as_str().unwrap().to_owned(), node["address"].clone());
-    }
-    assert_eq!(links.len(), 2);
+    // Both are, or are again: a link ends where a machine is too busy for a word.
+    cluster.wait_linked(2);
 }
 
 #[test]

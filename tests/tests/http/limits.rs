@@ -294,7 +294,9 @@ fn ten_thousand_idle_connections_cost_8_kib_each_at_most() {
     const CLIENTS: usize = 10_000;
     let Some(_crowd) = Crowd::of(CLIENTS as u64) else { return };
     let site = site();
-    let settings = "[limits]\nconnections_per_address_max = 20000\n[timeouts]\nidle_ms = \"10m\"";
+    // For the first request, too, until all are connected.
+    let settings = "[limits]\nconnections_per_address_max = 20000\n\
+                    [timeouts]\nidle_ms = \"10m\"\nhead_ms = \"10m\"";
     let skep = Skep::node(site.root(), settings);
     for _ in 0..100 {
         skep.connect().get("/a.txt").assert_status(200);

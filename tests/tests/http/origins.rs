@@ -437,8 +437,10 @@ fn through_a_dispatcher_nodes_share_what_they_got() {
     let asked = origin.asked();
     let sent = "skep_origin_requests_total{kind=\"sent\"}";
     assert_eq!(cluster.sum(sent), asked.len() as u64);
-    let wanted = asked.iter().map(|asked| asked.range(bytes.len()).unwrap().len() as u64);
-    assert_eq!(cluster.sum("skep_origin_bytes_total"), wanted.sum::<u64>());
+    let wanted: usize = asked.iter().map(|asked| asked.range(bytes.len()).unwrap().len()).sum();
+    // Who was asked in vain by another may have left what it was sent.
+    let got = cluster.sum("skep_origin_bytes_total") as usize;
+    assert!((bytes.len()..=wanted).contains(&got), "{got} of {wanted} bytes");
 }
 
 #[test]
@@ -534,13 +536,14 @@ fn slow_clients_of_what_is_not_kept_leave_connections_for_what_is() {
         true => Answer::new(200, "Cache-Control: private\r\n", vec![7; 16 * SEGMENT]),
         false => Answer::of(asked, b"for all", "\"v\"", FRESH),
     });
-    let settings = format!("[site.fetch]\nconnections_max = {CONNECTIONS}");
-    let skep = Skep::node_of(&format!("{}{settings}\n[machine]\nthreads = 1", origin.line()));
-    let slow = |n: usize| {
-        let mut client = skep.connect();
-        client.send(format!("GET /private/{n} HTTP/1.1\r\nHost: test\r\n\r\n"));
-        client
-    };
+    // Nothing else ends them, nor makes room for one more.
+    let patient = "[timeouts]\nwrite_stall_ms = \"1h\"\nsend_min_bytes_per_s = 0";
+    let settings = format!(
+        "{}[site.fetch]\nconnections_max = {CONNECTIONS}\n[machine]\nthreads = 1\n{patient}",
+        origin.line()
+    );
+    let skep = Skep::node_of(&settings);
+    let slow = |n: usize| Source::new().ask(skep.address(), "test", &format!("/private/{n}"));
     let mut held: Vec<RawClient> = (0..CONNECTIONS / 2).map(slow).collect();
     held.iter_mut().for_each(|client| assert_eq!(client.try_head().unwrap().status, 200));
     // One more finds no place in time.
