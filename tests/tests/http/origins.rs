@@ -543,7 +543,8 @@ fn slow_clients_of_what_is_not_kept_leave_connections_for_what_is() {
         origin.line()
     );
     let skep = Skep::node_of(&settings);
-    let slow = |n: usize| Source::new().ask(skep.address(), "test", &format!("/private/{n}"));
+    let slow =
+        |n: usize| SourceAddress::new().ask(skep.address(), "test", &format!("/private/{n}"));
     let mut held: Vec<RawClient> = (0..CONNECTIONS / 2).map(slow).collect();
     held.iter_mut().for_each(|client| assert_eq!(client.try_head().unwrap().status, 200));
     // One more finds no place in time.

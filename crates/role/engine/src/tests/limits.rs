@@ -12,7 +12,8 @@ fn a_connection_carries_so_many_requests_however_they_are_answered() {
     for (first, second) in [("/quick:1", "/reply:1"), ("/reply:1", "/quick:1")] {
         let mixed = [first, second, first, second];
         for targets in [mixed, [first; 4]] {
-            let settings = Settings { requests_per_connection_max: 3, ..Settings::default() };
+            let settings =
+                EngineSettings { requests_per_connection_max: 3, ..EngineSettings::default() };
             let rig = Rig::with(settings);
             let mut client = rig.client();
             client.send(targets.map(get).concat());

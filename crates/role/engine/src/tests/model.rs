@@ -15,7 +15,7 @@ use super::bodies::SMUGGLED;
 use super::client::{Client, Reply};
 use super::rig::{Rig, wait_until};
 use super::script::{Seen, reply_body};
-use crate::Settings;
+use crate::EngineSettings;
 
 /// What a client sends next.
 #[derive(Clone, Debug)]
@@ -355,7 +355,10 @@ fn so_it_is_if_nothing_is_answered_quickly() {
 
 #[test]
 fn so_it_is_if_turns_and_connections_are_short() {
-    let settings =
-        Settings { requests_per_connection_max: 3, connection_bytes_max: 1, ..Settings::default() };
+    let settings = EngineSettings {
+        requests_per_connection_max: 3,
+        connection_bytes_max: 1,
+        ..EngineSettings::default()
+    };
     check(&Rig::with(settings), 3);
 }

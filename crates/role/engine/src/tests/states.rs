@@ -240,7 +240,7 @@ fn a_client_is_late_with_its_body_only_while_somebody_reads() {
 #[test]
 fn a_body_is_drained_for_so_long_however_much_of_it_comes() {
     let hour_ms = 3_600_000;
-    let rig = Rig::with(Settings { body_grace_ms: hour_ms, ..Settings::default() });
+    let rig = Rig::with(EngineSettings { body_grace_ms: hour_ms, ..EngineSettings::default() });
     let mut client = rig.client();
     let request = post("/reply:1", SMUGGLED);
     client.send(&request[..70]);
