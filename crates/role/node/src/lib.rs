@@ -9,10 +9,10 @@
 //!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
 //!               |   ^-- another node's file (Heads): as that node says
 //!               v
-//!            Store: segments in memory, S3-FIFO in bytes, one fill each
+//!            SegmentStore (skep-segments): S3-FIFO in bytes, one fill each
 //!               | fill
-//!               +--> other nodes' memories first, where they cooperate (cluster)
-//!               +--> origin (remote): ranges pinned to the version
+//!               +--> other nodes' memories first, where they cooperate (peers)
+//!               +--> origin (backend/origin): ranges pinned to the version
 //!               '--> disk: openat2 beneath the root; preadv2 that never waits, or the pool
 //! ```
 //!
