@@ -8,6 +8,8 @@
 //! the report came, **plus** what it has sent there since without seeing its end
 //! (redirects). A report that is [stale](is_stale) says nothing any more.
 
+use skep_wire::message::NodeLoad;
+
 use crate::limits::{REPLY_BYTES, REPORTS_MISSED_MAX};
 
 /// What is to be done, as somebody sees it.
@@ -20,6 +22,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// What a node has to do, as it says.
+    pub fn of(load: &NodeLoad) -> Self {
+        Self { requests: load.requests_in_flight, bytes: load.bytes_outstanding }
+    }
+
     /// What a report says beyond `own_most`, the most that the dispatcher had
     /// there itself since the report before. The most, and not what it has now:
     /// the report was made a moment ago, and what has ended since is no work of

@@ -151,14 +151,9 @@ impl Dispatcher {
                 let idle = load.connections.saturating_sub(load.requests_in_flight);
                 own.tunnels.store(u32::try_from(idle).unwrap_or(u32::MAX), Relaxed);
             }
-            details.node.hear(now, work(load));
+            details.node.hear(now, Work::of(load));
         });
     }
-}
-
-/// What a node has to do, in the words of policies.
-pub(crate) fn work(load: &NodeLoad) -> Work {
-    Work { requests: load.requests_in_flight, bytes: load.bytes_outstanding }
 }
 
 fn now() -> Now {

@@ -14,7 +14,7 @@ use skep_cluster::flows::FlowSink;
 use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_peer::{Received, Socket};
-use skep_policy::{DirectLoad, policies};
+use skep_policy::{DirectLoad, Work, policies};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
@@ -29,7 +29,7 @@ use super::plan::{Address, closed, is_weighted, plan};
 use super::status::{PeerStatus, Shared, View, stage_word};
 use super::sync::Streams;
 use crate::limits::PATIENCE_AT_START_MS;
-use crate::loads::{NodeLoads, work};
+use crate::loads::NodeLoads;
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
 pub(crate) struct DirectLoop {
@@ -340,7 +340,7 @@ impl DirectLoop {
             let measured = measured.and_then(|info| info.direct).map(|direct| direct.load);
             let load_of = |load: &NodeLoad| match measured {
                 Some(DirectLoad::Requests) => load.requests_in_flight,
-                Some(DirectLoad::Bytes) => work(load).replies(),
+                Some(DirectLoad::Bytes) => Work::of(load).replies(),
                 Some(DirectLoad::Connections) | None => load.connections,
             };
             let loads = told.nodes.iter().filter_map(|node| {
