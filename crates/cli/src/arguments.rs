@@ -377,7 +377,7 @@ fn interval(text: &str) -> Result<u64, String> {
 
 /// As it was typed, once it is known to make sense.
 fn purge(text: &str) -> Result<String, String> {
-    skep_dispatcher::parse_purge(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+    skep_coordinator::parse_purge(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn purge_time(text: &str) -> Result<u64, String> {

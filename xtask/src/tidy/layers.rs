@@ -215,6 +215,7 @@ mod tests {
             ("crates/role/node", "crates/role/engine", 0),
             ("crates/role/node", "crates/role/origin", 0),
             ("crates/role/dispatcher", "crates/role/origin", 1),
+            ("crates/role/dispatcher", "crates/role/coordinator", 1),
             ("crates/role/node", "crates/role/dispatcher", 1),
             ("crates/skep", "crates/role/node", 0),
             ("crates/role/node", "crates/skep", 1),

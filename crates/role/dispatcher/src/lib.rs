@@ -27,7 +27,6 @@
 
 mod checks;
 mod control;
-mod coordinate;
 mod direct;
 mod direct_view;
 mod dispatcher;
@@ -40,7 +39,6 @@ mod node;
 mod probe;
 mod proxy;
 mod published;
-mod purge;
 mod redirect;
 mod reload;
 mod reported;
@@ -52,7 +50,6 @@ mod tests;
 mod worker_balancer;
 
 pub use control::ServiceControlError;
-pub use coordinate::{CacheView, Coordination, CoordinatorLoads, CoordinatorStage, NoCoordinator};
 pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnTerm, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
@@ -60,5 +57,4 @@ pub use handler::DispatcherHandler;
 pub use load_receiver::{LoadReceiver, LoadReceiverError};
 pub use loads::{NodeLoads, NodeReport, OnLoad};
 pub use metrics::{register_metrics, register_reports};
-pub use purge::{PurgeCounts, PurgeTextError, parse_purge};
 pub use status::{NodeSource, NodeStatus, ServiceStatus};

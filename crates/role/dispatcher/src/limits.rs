@@ -88,18 +88,6 @@ pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 /// in milliseconds: a store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;
 
-/// Time from one look of the coordinator at its leases to the next, in
-/// milliseconds.
-pub(crate) const COORDINATOR_TICK_MS: u64 = 100;
-
-/// Looks after which what is shown of the coordinator is made anew: walking all
-/// its tables is not for every look.
-pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;
-
-/// How long the thread of the links may take to say that the time of a purge is
-/// over, in milliseconds: some looks.
-pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;
-
 /// Bytes of one reply that count as load, at most: 1 TiB. A node may announce 2^64, and
 /// a million of these must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;

@@ -3,8 +3,8 @@
 
 use skep_config::{Config, SiteConfig};
 use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
+use skep_coordinator::{Coordination, parse_purge};
 use skep_directory::{PurgeFate, PurgeOrder, PurgeReport};
-use skep_dispatcher::{Coordination, parse_purge};
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 

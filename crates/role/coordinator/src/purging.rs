@@ -1,8 +1,6 @@
 //! Purges in the thread of the links: from a command to all nodes, and what is
 //! known of them to whoever comes.
 
-mod text;
-
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -14,8 +12,6 @@ use skep_serve::unix_ms;
 use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::message::Name;
-
-pub use text::{PurgeTextError, parse_purge};
 
 /// What purges came to, since the start.
 #[derive(Debug, Default)]

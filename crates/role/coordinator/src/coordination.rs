@@ -1,11 +1,4 @@
-//! The coordinator of the cluster cache in this process: links in, answers out.
-//!
-//! ```text
-//!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
-//!                                   |   { Purging }     <-- purges of operators
-//!                                   v every so often
-//!                                 CacheView (status, metrics)
-//! ```
+//! A coordinator of this process and its thread: what it is told, and what is shown of it.
 //!
 //! Where packets are steered the active dispatcher coordinates, in its epoch.
 //! Elsewhere all dispatchers are at work, and nodes take the first of the config
@@ -32,7 +25,7 @@ use skep_wire::cache::{Identity, ToCoordinator, ToNode};
 use skep_wire::message::{Name, NodeLoad};
 
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_MARGIN_MS};
-use crate::purge::{PurgeCounts, Purging};
+use crate::purging::{PurgeCounts, Purging};
 
 /// What is shown of a coordinator.
 #[derive(Clone, Debug, Default)]
@@ -151,6 +144,7 @@ impl Coordination {
         self.purge_counts.count(&report, began.elapsed());
         Ok(report)
     }
+
     /// What purges came to.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts
