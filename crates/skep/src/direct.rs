@@ -11,7 +11,8 @@ use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
-use skep_dispatcher::{Direct, DirectParts, Dispatcher, NodeLoads, OnTerm};
+use skep_dispatcher::{Dispatcher, NodeLoads};
+use skep_steering::{Direct, DirectParts, OnTerm};
 use skep_telemetry::Registry;
 use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::{Key, OpenError};
@@ -174,7 +175,7 @@ impl DirectDispatch {
     pub(crate) fn status(&self) -> Option<DirectStatus> {
         if let Some(direct) = &self.direct {
             let shown = direct.status();
-            let peer = |peer: skep_dispatcher::PeerStatus| DirectPeer {
+            let peer = |peer: skep_steering::PeerStatus| DirectPeer {
                 name: peer.name,
                 stage: peer.stage,
                 silent_ms: peer.silent_ms,

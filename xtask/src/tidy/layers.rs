@@ -86,6 +86,12 @@ const LAYERS: &[Layer] = &[
         ],
         banned: OUTERMOST,
     },
+    // Nodes, drains, weights and policies of a service are the same in all modes of dispatch.
+    Layer {
+        folder: "crates/role/steering",
+        may_use: &["crates/base", "crates/core", "crates/edge", "crates/role/dispatcher"],
+        banned: OUTERMOST,
+    },
     Layer {
         folder: "crates/role/segments",
         may_use: &["crates/base", "crates/core", "crates/edge"],
@@ -216,6 +222,9 @@ mod tests {
             ("crates/role/node", "crates/role/origin", 0),
             ("crates/role/dispatcher", "crates/role/origin", 1),
             ("crates/role/dispatcher", "crates/role/coordinator", 1),
+            ("crates/role/dispatcher", "crates/role/steering", 1),
+            ("crates/role/steering", "crates/role/dispatcher", 0),
+            ("crates/role/steering", "crates/role/coordinator", 1),
             ("crates/role/node", "crates/role/dispatcher", 1),
             ("crates/skep", "crates/role/node", 0),
             ("crates/role/node", "crates/skep", 1),

@@ -27,7 +27,6 @@
 
 mod checks;
 mod control;
-mod direct;
 mod direct_view;
 mod dispatcher;
 mod handler;
@@ -50,7 +49,6 @@ mod tests;
 mod worker_balancer;
 
 pub use control::ServiceControlError;
-pub use direct::{Direct, DirectError, DirectParts, DirectStatus, OnTerm, PeerStatus};
 pub use direct_view::{Candidate, Openness};
 pub use dispatcher::{Dispatcher, NoSuchService};
 pub use handler::DispatcherHandler;

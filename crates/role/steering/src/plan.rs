@@ -5,12 +5,10 @@ use std::sync::Arc;
 
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan};
 use skep_config::Config;
+use skep_dispatcher::{Candidate, Dispatcher, Openness};
 use skep_policy::policies;
 use skep_wire::message::{Mac, Name, NameTooLong};
 use skep_wire::steer::{DatapathService, Network, Protocol};
-
-use crate::direct_view::{Candidate, Openness};
-use crate::dispatcher::Dispatcher;
 
 /// One address of a service in direct dispatch, and the state behind it.
 pub(crate) struct Address {

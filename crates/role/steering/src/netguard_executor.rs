@@ -16,12 +16,12 @@ use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
 use skep_wire::steer::{Flow, WeightedLoad};
 use skep_wire::table::Table;
 
-use super::plan::{is_weighted, networks};
-use super::status::Shared;
 use crate::limits::{
     CHECK_MS, CLAIM_AGAIN_MS, CLAIM_PATIENCE_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS,
-    PROBE_OWNERS_MS,
+    PROBE_OWNERS_MS, STREAM_MS,
 };
+use crate::plan::{is_weighted, networks};
+use crate::status::Shared;
 
 /// Something to do.
 #[derive(Debug)]
@@ -295,7 +295,7 @@ enum Round {
 
 impl Rounds {
     fn until_next(&self) -> Duration {
-        Duration::from_millis(if self.streams { crate::limits::STREAM_MS } else { OWNERS_MS })
+        Duration::from_millis(if self.streams { STREAM_MS } else { OWNERS_MS })
     }
 
     fn due(&mut self, now: Instant) -> Vec<Round> {

@@ -13,6 +13,7 @@ use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
 use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
+use skep_dispatcher::NodeLoads;
 use skep_peer::{Received, Socket};
 use skep_policy::{DirectLoad, Work, policies};
 use skep_serve::monotonic_ms;
@@ -23,13 +24,12 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::Table;
 
-use super::lease_observer::LeaseObserver;
-use super::netguard_executor::{Job, News, conflicts};
-use super::plan::{Address, closed, is_weighted, plan};
-use super::status::{PeerStatus, Shared, View, stage_word};
-use super::sync::Streams;
+use crate::flow_streams::FlowStreams;
+use crate::lease_observer::LeaseObserver;
 use crate::limits::PATIENCE_AT_START_MS;
-use crate::loads::NodeLoads;
+use crate::netguard_executor::{Job, News, conflicts};
+use crate::plan::{Address, closed, is_weighted, plan};
+use crate::status::{PeerStatus, Shared, View, stage_word};
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
 pub(crate) struct DirectLoop {
@@ -53,7 +53,7 @@ pub(crate) struct DirectLoop {
     pub(crate) told: Arc<Table>,
     pub(crate) applied: skep_wire::table::TableVersion,
     pub(crate) sink: FlowSink,
-    pub(crate) streams: Streams,
+    pub(crate) streams: FlowStreams,
     pub(crate) lease_observer: Option<LeaseObserver>,
     /// An earlier process may have left the virtual addresses on this machine.
     pub(crate) has_remains: bool,

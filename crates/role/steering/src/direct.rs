@@ -1,22 +1,5 @@
-//! Direct dispatch: packets are steered by a program in the kernel; this keeps
-//! the program's table, and says which dispatcher is the active one.
-//!
-//! ```text
-//!   nodes, dispatchers --datagrams--> DirectLoop (own thread, high priority)
-//!                                      failover, table |  ^
-//!   services' states --plan------------^          jobs v  | news
-//!                                          NetguardExecutor --orders--> netguard
-//! ```
-//!
-//! Invariants: the event loop waits for nothing but datagrams. When this
-//! process or its guard is gone, packets are steered by the last table.
-
-mod event_loop;
-mod lease_observer;
-mod netguard_executor;
-mod plan;
-mod status;
-mod sync;
+//! Direct dispatch of one process, from its start to its end: the socket, the program and the
+//! two threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -32,6 +15,7 @@ use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
+use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
 use skep_store::{Store, StoreError};
@@ -39,15 +23,13 @@ use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side
 use skep_wire::message::{Name, NameTooLong};
 use skep_wire::seal::{Key, PeerId};
 
-use crate::dispatcher::Dispatcher;
+use crate::event_loop::{DirectLoop, Other, now};
+use crate::flow_streams::FlowStreams;
+use crate::lease_observer::LeaseObserver;
 use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
-use crate::loads::NodeLoads;
-use event_loop::{DirectLoop, Other, now};
-use lease_observer::LeaseObserver;
-use netguard_executor::{Job, NetguardExecutor};
-use status::Shared;
-pub use status::{DirectStatus, OnTerm, PeerStatus};
-use sync::Streams;
+use crate::netguard_executor::{Job, NetguardExecutor};
+use crate::plan;
+use crate::status::{DirectStatus, OnTerm, Shared};
 
 /// What direct dispatch needs to begin.
 pub struct DirectParts {
@@ -148,7 +130,7 @@ impl Direct {
             told: Arc::default(),
             applied: Default::default(),
             sink: FlowSink::default(),
-            streams: Streams::new(wall_clock_ms()),
+            streams: FlowStreams::new(wall_clock_ms()),
             lease_observer,
             has_remains: true,
         };

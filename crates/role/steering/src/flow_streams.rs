@@ -12,7 +12,7 @@ use crate::limits::FLOW_DUMP_PATIENCE_MS;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct FlowStreams {
     sources: BTreeMap<PeerId, StandbySync>,
     /// Number of the next dump; never one of an earlier process, as it begins
     /// with the time.
@@ -27,7 +27,7 @@ struct StandbySync {
     is_listing: bool,
 }
 
-impl Streams {
+impl FlowStreams {
     /// No standby yet; `seed` differs from process to process and grows.
     pub(crate) fn new(seed: u64) -> Self {
         Self { sources: BTreeMap::new(), dump: seed }

@@ -1,0 +1,59 @@
+//! Every bound of this crate, with unit and reason.
+
+/// How long a dispatcher that starts waits for all nodes' heartbeats before it
+/// steers by a table without those that it has not heard, in milliseconds: twenty
+/// heartbeats.
+pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
+
+/// How long a dispatcher that has become active waits for nodes that take new flows before it
+/// claims the virtual addresses without them, in milliseconds: what heartbeats may take at the
+/// start, and as much again for nodes to say that they have the table.
+pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
+
+/// When a claim that netguard could not make is made again, in milliseconds.
+pub(crate) const CLAIM_AGAIN_MS: u64 = 500;
+
+/// How often the packet programs' counters are read, in milliseconds.
+pub(crate) const COUNTERS_MS: u64 = 500;
+
+/// How often others' claims of the virtual addresses are looked for, in
+/// milliseconds.
+pub(crate) const OWNERS_MS: u64 = 100;
+
+/// How often the network is asked for them, in milliseconds: two clusters with
+/// one address may both be silent.
+pub(crate) const PROBE_OWNERS_MS: u64 = 5000;
+
+/// How often new flows are fetched for a standby, in milliseconds: what began
+/// since is found by its row if the dispatcher dies.
+pub(crate) const STREAM_MS: u64 = 20;
+
+/// Time in which a standby must have taken the flow table, in milliseconds;
+/// after it the table is sent anew.
+pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
+
+/// Jobs for the guard that wait: tables, claims, batches of flows. More is the
+/// sign of a guard that is stuck, and waits in the event loop.
+pub(crate) const JOBS_MAX: usize = 1024;
+
+/// How long an operator waits until packets are steered by his order, in
+/// milliseconds: as long as the guard has for an order, on a machine that is
+/// overloaded.
+pub(crate) const ORDER_MS: u64 = 10_000;
+
+/// How often it is looked whether they are, in milliseconds.
+pub(crate) const ORDER_POLL_MS: u64 = 5;
+
+/// News of jobs that wait for the event loop.
+pub(crate) const NEWS_MAX: usize = 64;
+
+/// How often a dispatcher's machine is looked over, in milliseconds: what is
+/// wrong there is wrong for minutes.
+pub(crate) const CHECK_MS: u64 = 30_000;
+
+/// When it is looked over first, in milliseconds after the start.
+pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
+
+/// Pause before an epoch is written again that the shared store did not take,
+/// in milliseconds: a store that refuses at once is not to be flooded.
+pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;
