@@ -29,7 +29,7 @@ use crate::lease_observer::LeaseObserver;
 use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
 use crate::netguard_executor::{Job, NetguardExecutor};
 use crate::plan;
-use crate::status::{DirectStatus, OnTerm, Shared};
+use crate::status::{OnTerm, Shared, SteeringStatus};
 
 /// What direct dispatch needs to begin.
 pub struct DirectParts {
@@ -148,7 +148,7 @@ impl Direct {
     }
 
     /// What is shown of it.
-    pub fn status(&self) -> DirectStatus {
+    pub fn status(&self) -> SteeringStatus {
         self.shared.status()
     }
 

@@ -26,4 +26,4 @@ mod plan;
 mod status;
 
 pub use direct::{Direct, DirectError, DirectParts};
-pub use status::{DirectStatus, OnTerm, PeerStatus};
+pub use status::{OnTerm, PeerStatus, SteeringStatus};

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use serde::{Deserialize, Serialize};
 use skep_guard::GuardError;
 use skep_store::Health;
 use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
@@ -11,8 +10,8 @@ use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
 
 /// A dispatcher at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DirectStatus {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SteeringStatus {
     /// `joining`, `standby`, `active` or `leaving`.
     pub stage: String,
     /// Of its own term, or the latest that it has heard of.
@@ -37,10 +36,10 @@ pub struct DirectStatus {
 }
 
 /// Another dispatcher.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
     pub name: String,
-    /// As [`DirectStatus::stage`], or `silent`.
+    /// As [`SteeringStatus::stage`], or `silent`.
     pub stage: String,
     /// Time since it was heard, in milliseconds.
     pub silent_ms: u64,
@@ -161,9 +160,9 @@ impl Shared {
         }
     }
 
-    pub(crate) fn status(&self) -> DirectStatus {
+    pub(crate) fn status(&self) -> SteeringStatus {
         let view = self.view.load();
-        DirectStatus {
+        SteeringStatus {
             stage: stage_word(view.stage).to_owned(),
             epoch: view.epoch,
             active: view.active.clone(),
