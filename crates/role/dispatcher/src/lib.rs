@@ -13,6 +13,10 @@
 //!                           ^-- NodeLoads: what nodes say of themselves
 //! ```
 //!
+//! `http` has the path of requests, `loads` what nodes report, `service` the rest: the
+//! state of a service, by which packets are steered, too (`skep-steering`). Both use it, and
+//! it uses neither.
+//!
 //! Invariants:
 //! - A request takes no lock and, in steady state, waits for nobody but its
 //!   client and its node.
@@ -25,34 +29,19 @@
 
 #![forbid(unsafe_code)]
 
-mod checks;
-mod control;
-mod direct_view;
-mod dispatcher;
-mod handler;
+mod http;
 mod limits;
-mod load_receiver;
 mod loads;
-mod metrics;
-mod node;
-mod probe;
-mod proxy;
-mod published;
-mod redirect;
-mod reload;
-mod reported;
-mod settings;
-mod state;
-mod status;
+mod service;
 #[cfg(test)]
 mod tests;
-mod worker_balancer;
 
-pub use control::ServiceControlError;
-pub use direct_view::{Candidate, Openness};
-pub use dispatcher::{Dispatcher, NoSuchService};
-pub use handler::DispatcherHandler;
-pub use load_receiver::{LoadReceiver, LoadReceiverError};
-pub use loads::{NodeLoads, NodeReport, OnLoad};
-pub use metrics::{register_metrics, register_reports};
-pub use status::{NodeSource, NodeStatus, ServiceStatus};
+pub use http::handler::DispatcherHandler;
+pub use loads::metrics::register_reports;
+pub use loads::node_loads::{NodeLoads, NodeReport, OnLoad};
+pub use loads::receiver::{LoadReceiver, LoadReceiverError};
+pub use service::candidates::{Candidate, Openness};
+pub use service::control::ServiceControlError;
+pub use service::dispatcher::{Dispatcher, NoSuchService};
+pub use service::metrics::register_metrics;
+pub use service::status::{NodeSource, NodeStatus, ServiceStatus};

@@ -16,7 +16,7 @@ use skep_serve::{Admission, AdmissionLimits, Workers, accept_loop, bind};
 use skep_telemetry::{AccessLog, Format, LogTarget, Registry, Totals};
 use tokio::net::TcpSocket;
 
-use crate::state::ProbeOutcome;
+use crate::service::state::ProbeOutcome;
 use crate::{Dispatcher, DispatcherHandler, NodeStatus, register_metrics};
 
 /// How long anything may take before a test fails instead of hanging.

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use crate::handler::DispatcherHandler;
+use crate::http::handler::DispatcherHandler;
+use crate::http::worker_balancer::PickedNode;
 use crate::limits::OWED_BYTES_MAX;
-use crate::worker_balancer::PickedNode;
 
 /// An attempt at a node. Counted as load until it is dropped.
 pub(super) struct InFlight<'a> {

@@ -15,10 +15,10 @@ use skep_cluster::{
 };
 use skep_units::{NodeId, Now};
 
-use crate::node::Node;
-use crate::published::{Entry, Published};
-use crate::settings::ServiceSettings;
-use crate::status::{NodeSource, NodeStatus};
+use crate::service::node::Node;
+use crate::service::published::{Entry, Published};
+use crate::service::settings::ServiceSettings;
+use crate::service::status::{NodeSource, NodeStatus};
 
 /// The state of one service.
 pub(crate) struct ServiceState {

@@ -8,10 +8,10 @@ use skep_http::Host;
 use skep_policy::UnknownPolicy;
 use skep_units::NodeId;
 
-use crate::dispatcher::Dispatcher;
-use crate::settings::ServiceSettings;
-use crate::state::{NewNode, ServiceState};
-use crate::status::NodeSource;
+use crate::service::dispatcher::Dispatcher;
+use crate::service::settings::ServiceSettings;
+use crate::service::state::{NewNode, ServiceState};
+use crate::service::status::NodeSource;
 
 /// The operator asked for something that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,7 +10,7 @@ use skep_engine::Reply;
 use skep_http::RequestHead;
 use skep_telemetry::Counter;
 
-use crate::handler::DispatcherHandler;
+use crate::http::handler::DispatcherHandler;
 
 impl DispatcherHandler {
     /// Answers `request` with the address of a node.

@@ -9,10 +9,10 @@ use skep_config::{Config, ServiceConfig};
 use skep_serve::monotonic_ms;
 use skep_units::{NodeId, Now};
 
-use crate::published::Published;
-use crate::settings::ServiceSettings;
-use crate::state::{NewNode, ServiceState};
-use crate::status::{NodeSource, ServiceStatus};
+use crate::service::published::Published;
+use crate::service::settings::ServiceSettings;
+use crate::service::state::{NewNode, ServiceState};
+use crate::service::status::{NodeSource, ServiceStatus};
 
 /// The config has no service of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

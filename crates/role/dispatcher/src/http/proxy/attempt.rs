@@ -7,10 +7,10 @@ use std::time::Instant;
 use skep_engine::Exchange;
 use skep_serve::{Conn, TimeoutCause};
 
-use crate::proxy::download::{Asked, Download};
-use crate::proxy::fault::{AttemptFault, NodeFault};
-use crate::proxy::in_flight::InFlight;
-use crate::proxy::upload::Upload;
+use crate::http::proxy::download::{Asked, Download};
+use crate::http::proxy::fault::{AttemptFault, NodeFault};
+use crate::http::proxy::in_flight::InFlight;
+use crate::http::proxy::upload::Upload;
 
 /// A request and its response, on one connection to a node.
 pub(super) struct Attempt<'a, 'c, 'h> {

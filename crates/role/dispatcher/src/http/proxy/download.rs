@@ -16,8 +16,8 @@ use skep_http::{
     parse_response,
 };
 
-use crate::proxy::fault::NodeFault;
-use crate::proxy::in_flight::InFlight;
+use crate::http::proxy::fault::NodeFault;
+use crate::http::proxy::in_flight::InFlight;
 
 /// What the response answers.
 pub(super) struct Asked<'b> {

@@ -18,8 +18,9 @@ use skep_policy::{ClusterView, NodeView, Policy, RequestKey, policies};
 use skep_units::{NodeId, Now};
 use skep_upstream::Pool;
 
-use crate::node::Node;
-use crate::published::{Entry, Published};
+use crate::service::node::Node;
+use crate::service::published::{Entry, Published};
+use crate::service::settings::ServiceSettings;
 
 /// Chooses the nodes for the requests of one worker: by its own instance of the policy, its own
 /// view of the nodes, and its own budget of retries.
@@ -183,7 +184,7 @@ impl PickedNode {
     }
 
     /// The settings the node was picked under.
-    pub(crate) fn settings(&self) -> &crate::settings::ServiceSettings {
+    pub(crate) fn settings(&self) -> &ServiceSettings {
         &self.in_force.settings
     }
 }

@@ -31,10 +31,10 @@ use skep_units::NodeId;
 use skep_upstream::{PooledConn, UpstreamError};
 use smallvec::SmallVec;
 
-use crate::handler::DispatcherHandler;
+use crate::http::handler::DispatcherHandler;
+use crate::http::worker_balancer::PickedNode;
 use crate::limits::TUNNEL_IDLE_MS;
-use crate::probe::failure_of;
-use crate::worker_balancer::PickedNode;
+use crate::service::probe::failure_of;
 use attempt::Attempt;
 use download::Asked;
 use fault::{AttemptFault, NodeFault};

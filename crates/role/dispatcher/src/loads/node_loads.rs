@@ -24,7 +24,7 @@ use skep_wire::limits::PEERS_MAX;
 use skep_wire::message::{Name, NodeLoad};
 use skep_wire::seal::Stamp;
 
-use crate::dispatcher::Dispatcher;
+use crate::service::dispatcher::Dispatcher;
 
 /// See the module. All methods may be called from any thread.
 pub struct NodeLoads {

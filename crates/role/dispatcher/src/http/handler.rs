@@ -12,8 +12,8 @@ use skep_telemetry::{CoreCounters, Counter};
 use skep_units::{NodeId, Now, Rng};
 use skep_upstream::Pool;
 
-use crate::dispatcher::Dispatcher;
-use crate::worker_balancer::{PickedNode, WorkerBalancer};
+use crate::http::worker_balancer::{PickedNode, WorkerBalancer};
+use crate::service::dispatcher::Dispatcher;
 
 /// Answers a service's requests on one worker.
 pub struct DispatcherHandler {

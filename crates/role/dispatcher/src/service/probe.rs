@@ -12,8 +12,8 @@ use skep_serve::{Conn, ConnError, Output, TimeoutCause, Worker};
 use skep_upstream::UpstreamError;
 
 use crate::limits::CHECK_BODY_BYTES_MAX;
-use crate::settings::ServiceSettings;
-use crate::state::ProbeOutcome;
+use crate::service::settings::ServiceSettings;
+use crate::service::state::ProbeOutcome;
 
 /// Asks the node at `address` how it is. `None`: the check could not be made,
 /// for want of something here.

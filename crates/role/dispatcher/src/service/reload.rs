@@ -9,11 +9,11 @@ use std::sync::Arc;
 use skep_config::{Config, NodeConfig, ServiceConfig};
 use skep_units::{NodeId, Now};
 
-use crate::dispatcher::{add_or_log, filed_node};
 use crate::limits::RELOAD_REMOVE_MS;
-use crate::settings::ServiceSettings;
-use crate::state::ServiceState;
-use crate::status::NodeSource;
+use crate::service::dispatcher::{add_or_log, filed_node};
+use crate::service::settings::ServiceSettings;
+use crate::service::state::ServiceState;
+use crate::service::status::NodeSource;
 
 impl ServiceState {
     /// Brings in what `config` says of `service`.

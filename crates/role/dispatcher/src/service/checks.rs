@@ -9,10 +9,10 @@ use std::time::Duration;
 use skep_serve::{Worker, WorkerHandle};
 use skep_units::{NodeId, Now};
 
-use crate::dispatcher::Dispatcher;
 use crate::limits::HOUSEKEEPING_MS;
-use crate::probe::probe;
-use crate::settings::ServiceSettings;
+use crate::service::dispatcher::Dispatcher;
+use crate::service::probe::probe;
+use crate::service::settings::ServiceSettings;
 
 impl Dispatcher {
     /// Starts to watch the nodes, on `worker`; ends with the dispatcher or the

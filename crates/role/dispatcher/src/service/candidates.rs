@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use skep_cluster::HealthState;
 
-use crate::dispatcher::Dispatcher;
+use crate::service::dispatcher::Dispatcher;
 
 /// A node of a service, as far as packets to it are concerned.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use skep_policy::{NodeView, Work};
 use skep_units::{NodeId, Now, stable_hash};
 
 use crate::limits::LATENCY_SMOOTHING;
-use crate::reported::Reported;
+use crate::service::reported::Reported;
 
 /// One node, shared by all workers. On cache lines of its own.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use skep_wire::message::{Message, Name};
 use skep_wire::seal::{Key, PeerId};
 
 use crate::limits::LOAD_RECEIVER_WAIT_MS;
-use crate::loads::NodeLoads;
+use crate::loads::node_loads::NodeLoads;
 
 /// Receives the load reports of nodes, on a thread of its own, until it is dropped.
 pub struct LoadReceiver {

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use crate::node::Node;
-use crate::settings::ServiceSettings;
+use crate::service::node::Node;
+use crate::service::settings::ServiceSettings;
 
 /// One state of a service, as workers see it.
 #[derive(Debug)]

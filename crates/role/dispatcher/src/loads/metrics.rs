@@ -1,0 +1,68 @@
+//! What nodes say of themselves as Prometheus metrics.
+
+use std::sync::Arc;
+
+use skep_telemetry::Registry;
+
+use crate::loads::node_loads::{NodeLoads, NodeReport};
+
+type Said = fn(&NodeReport) -> f64;
+
+/// What nodes say of themselves.
+const REPORTS: &[(&str, &str, Said)] = &[
+    ("skep_report_age_seconds", "Age of a node's last load report.", |it| it.age_ms as f64 / 1e3),
+    (
+        "skep_report_cpu_ratio",
+        "Use of a node's processors by its process, by its load report.",
+        |it| f64::from(it.load.cpu_permille) / 1e3,
+    ),
+    ("skep_report_memory_bytes", "Memory of a node's process, by its load report.", |it| {
+        it.load.memory_bytes as f64
+    }),
+    ("skep_report_connections", "Connections of a node's clients, by its load report.", |it| {
+        it.load.connections as f64
+    }),
+    (
+        "skep_report_requests_in_flight",
+        "Requests that a node is answering, by its load report.",
+        |it| it.load.requests_in_flight as f64,
+    ),
+    ("skep_report_bytes_outstanding", "Bytes that a node has to send, by its load report.", |it| {
+        it.load.bytes_outstanding as f64
+    }),
+    ("skep_report_sent_bytes_per_second", "Bytes that a node sends, by its load report.", |it| {
+        it.load.sent_bytes_s as f64
+    }),
+    (
+        "skep_report_filled_bytes_per_second",
+        "Bytes that come from origins, by its load report.",
+        |it| it.load.filled_bytes_s as f64,
+    ),
+    (
+        "skep_report_hit_ratio",
+        "Requests that a node's memory answered, by its load report.",
+        |it| f64::from(it.load.hit_permille) / 1e3,
+    ),
+];
+
+/// Registers the metrics of what nodes say of themselves, each with the label
+/// `node`, and what became of their reports.
+pub fn register_reports(registry: &Registry, loads: &Arc<NodeLoads>) {
+    for &(name, help, said) in REPORTS {
+        let loads = Arc::clone(loads);
+        let sample = move |report: NodeReport| {
+            (vec![("node".to_owned(), report.name.to_string())], said(&report))
+        };
+        let read = move || loads.reports().into_iter().map(sample).collect();
+        registry.register_samples(name, help, Box::new(read));
+    }
+    let loads = Arc::clone(loads);
+    let read = move || {
+        let sample = |(outcome, reports): (&str, u64)| {
+            (vec![("outcome".to_owned(), outcome.to_owned())], reports as f64)
+        };
+        loads.counts().map(sample).to_vec()
+    };
+    let help = "Load reports of nodes, by what became of them.";
+    registry.register_samples("skep_load_reports_total", help, Box::new(read));
+}
