@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use skep_testclient::RawClient;
 use socket2::{Domain, Socket, Type};
 
 use crate::check;
@@ -87,10 +88,11 @@ fn open(server_port: u16, count: u32) -> Result<Vec<TcpStream>> {
         let port = IDLE_PORT_MIN + u16::try_from(port)?;
         socket.bind(&SocketAddrV4::new(from, port).into())?;
         socket.connect(&server.into()).with_context(|| format!("connection {number}"))?;
-        let mut stream = TcpStream::from(socket);
-        let answer = check::get_on(&mut stream, SMALL.0)
+        let mut client = RawClient::over(socket.into())?;
+        let answer = check::get_on(&mut client, SMALL.0)
             .with_context(|| format!("on connection {number}"))?;
         ensure!(answer.status == 200, "status {} on connection {number}", answer.status);
+        let stream = client.into_stream();
         stream.set_nonblocking(true)?;
         streams.push(stream);
     }

@@ -25,9 +25,6 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// wrk counts an answer that takes longer as an error, in seconds.
 pub(crate) const WRK_TIMEOUT_SECONDS: u32 = 5;
 
-/// A head that is longer is not one of a server under test.
-pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
-
 /// Idle connections held, as issue 2 asks.
 pub(crate) const IDLE_CONNECTIONS: u32 = 10_000;
 /// Idle connections from one loopback address: below any server's limit for

@@ -263,7 +263,7 @@ impl MeasuredServer {
         for path in paths {
             if role == ServerRole::Redirect {
                 let answer = check::get(port, path)?;
-                let to = answer.field("location").unwrap_or_default();
+                let to = answer.header("location").unwrap_or_default();
                 ensure!(answer.status == 302, "GET {path}: status {}", answer.status);
                 ensure!(to.ends_with(path.as_str()), "GET {path}: sent to {to}");
                 continue;
@@ -271,7 +271,7 @@ impl MeasuredServer {
             check::same_file(port, &places.root, path)?;
             if role == ServerRole::Files && self.caches {
                 let again = check::same_file(port, &places.root, path)?;
-                ensure!(again.field("age").is_some(), "GET {path}: not from the cache");
+                ensure!(again.header("age").is_some(), "GET {path}: not from the cache");
             }
         }
         Ok(())

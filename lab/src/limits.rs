@@ -3,9 +3,6 @@
 /// Longest head of a response that a load client reads, in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
 
-/// Fields in a response's head that a load client reads.
-pub(crate) const FIELDS_MAX: usize = 64;
-
 /// Connections or requests in flight that one load may ask for: below the
 /// 64,512 ports that a client machine has.
 pub const IN_FLIGHT_MAX: usize = 60_000;

@@ -3,21 +3,18 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::Value;
 use skep_testbed::{Bed, Machine};
+use skep_testclient::{RawClient, Response, request_bytes, request_with_body};
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
-use crate::client::RawClient;
 use crate::port::FreePort;
 use crate::process::{Finished, Skep, run_to_end};
-use crate::response::Response;
 use crate::site::Site;
 use crate::sought::{DOUBTS, ORIGIN};
 use crate::wait::{PATIENCE, poll_until, skip};
@@ -27,6 +24,9 @@ const BED_PORTS: [u16; 2] = [8080, 7071];
 
 /// Bytes of a whole segment.
 pub const SEGMENT: usize = skep_units::SEGMENT_BYTES as usize;
+
+/// Of requests to the management API.
+const API_FIELDS: [(&str, &str); 2] = [("Host", "skep"), ("Connection", "close")];
 
 /// Stands for the name of the process that reads it, in lines of `[[site]]`.
 pub const OWN_NAME: &str = "$NAME";
@@ -349,15 +349,9 @@ impl CacheCluster {
     /// The same, ordered in these words.
     #[track_caller]
     pub fn order_purge(&self, name: &str, order: &Value) -> Value {
-        let body = order.to_string();
-        let text = self.exchange(
-            name,
-            &format!(
-                "POST /api/v1/purge HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\
-                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-                body.len()
-            ),
-        );
+        let fields = [&API_FIELDS[..], &[("Content-Type", "application/json")]].concat();
+        let order = order.to_string();
+        let text = self.exchange(name, &request_with_body("POST", "/api/v1/purge", &fields, order));
         serde_json::from_str(&text).expect("JSON of ours")
     }
 
@@ -366,16 +360,14 @@ impl CacheCluster {
     }
 
     fn ask_socket(&self, name: &str, path: &str) -> String {
-        let end = "HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\r\n";
-        self.exchange(name, &format!("GET {path} {end}"))
+        self.exchange(name, &request_bytes("GET", path, &API_FIELDS))
     }
 
-    fn exchange(&self, name: &str, request: &str) -> String {
-        let mut stream = UnixStream::connect(self.socket(name)).expect("the process has a socket");
-        stream.write_all(request.as_bytes()).expect("the process takes requests");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("the process answers");
-        text.split_once("\r\n\r\n").expect("a head").1.to_owned()
+    fn exchange(&self, name: &str, request: &[u8]) -> String {
+        let client = RawClient::try_connect_local(&self.socket(name));
+        let mut client = client.expect("the process has a socket");
+        client.try_send(request).expect("the process takes requests");
+        client.response().text()
     }
 
     /// The config of all, but for the service: here dispatchers have one machine.

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
 use skep_testbed::{Bed, Machine, Topology};
+use skep_testclient::{HOST, RawClient, request_bytes};
 
-use crate::client::RawClient;
 use crate::process::{Finished, Skep};
 use crate::site::Site;
 use crate::turn::Turn;
@@ -387,7 +387,7 @@ impl DirectCluster {
     /// One request by a client, on a connection of its own: the node that has
     /// answered it.
     pub fn ask(&self, client: &str, address: SocketAddr, path: &str) -> Result<String, String> {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let request = request_bytes("GET", path, &[HOST, ("Connection", "close")]);
         let asked = self.machine(client).run(|| {
             let mut client = RawClient::try_connect(address)?;
             client.send(request);

@@ -30,7 +30,6 @@
 
 mod acceptor;
 pub mod cache;
-mod client;
 pub mod content;
 pub mod direct;
 pub mod fake;
@@ -43,7 +42,6 @@ mod port;
 pub mod privileges;
 mod process;
 pub mod promtool;
-mod response;
 pub mod rewrite;
 mod seen;
 mod site;
@@ -53,12 +51,11 @@ mod steady;
 mod turn;
 mod wait;
 
-pub use client::{ClientError, RawClient};
 pub use load::{Load, LoadReport, RunningLoad};
 pub use port::FreePort;
 pub use process::{Finished, Skep, run_to_end};
-pub use response::Response;
 pub use site::{NOBODY, Site, server};
+pub use skep_testclient::{ClientError, RawClient, Response};
 pub use source::SourceAddress;
 pub use steady::Steady;
 pub use wait::{Crowd, End, PATIENCE, poll_until, skip};

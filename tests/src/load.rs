@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::client::{ClientError, RawClient, request_bytes};
-use crate::response::Response;
+use skep_testclient::{ClientError, HOST, RawClient, Response, request_bytes};
+
 use crate::source::SourceAddress;
 use crate::wait::{PATIENCE, poll_until};
 
@@ -88,7 +88,7 @@ impl Load {
         target: &str,
         check: impl Fn(&Response) -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
-        self.targets.push((request_bytes("GET", target, &[]), Arc::new(check)));
+        self.targets.push((request_bytes("GET", target, &[HOST]), Arc::new(check)));
         self
     }
 
@@ -192,7 +192,7 @@ fn follow(response: &Response) -> Result<Response, ClientError> {
     let (authority, _) = rest.and_then(|rest| rest.split_once('/')).ok_or_else(bad)?;
     let target = rest.and_then(|rest| rest.get(authority.len()..)).ok_or_else(bad)?;
     let mut client = RawClient::try_connect(authority.parse().map_err(|_| bad())?)?;
-    client.send(request_bytes("GET", target, &[("Connection", "close")]));
+    client.send(request_bytes("GET", target, &[HOST, ("Connection", "close")]));
     client.try_response()
 }
 

@@ -15,8 +15,8 @@ use rustix::process::{
     Gid, Pid, Resource, Rlimit, Signal, Uid, kill_process, kill_process_group, prlimit,
 };
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+use skep_testclient::RawClient;
 
-use crate::client::RawClient;
 use crate::node::NodeFolder;
 use crate::wait::{PATIENCE, poll_until};
 

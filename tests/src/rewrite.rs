@@ -4,8 +4,9 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
 
+use skep_testclient::Response;
+
 use crate::content::version_of;
-use crate::response::Response;
 
 /// Bytes of one `write` call: the file is half old and half new for a while.
 const PIECE: usize = 16 * 1024;

@@ -7,9 +7,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
+use skep_testclient::{ClientError, RawClient, request_bytes};
 use socket2::{Domain, Socket, Type};
 
-use crate::client::{ClientError, RawClient};
 use crate::wait::PATIENCE;
 
 /// Below the ports that [`crate::FreePort`] hands out, and below the kernel's
@@ -47,7 +47,7 @@ impl SourceAddress {
     #[track_caller]
     pub fn ask(&self, server: SocketAddr, host: &str, target: &str) -> RawClient {
         let mut client = self.connect(server);
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        client.send(request_bytes("GET", target, &[("Host", host)]));
         client
     }
 

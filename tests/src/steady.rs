@@ -5,8 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::client::{ClientError, RawClient};
-use crate::response::Response;
+use skep_testclient::{ClientError, RawClient, Response};
 
 /// Reads in a second.
 const READS_PER_S: u64 = 20;
@@ -26,7 +25,7 @@ impl Steady {
     #[track_caller]
     pub fn get(address: SocketAddr, target: &str, rate_bytes_s: u64) -> (Self, Response) {
         let mut client = RawClient::connect(address);
-        client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        client.ask(target);
         let head = client.try_head().expect("a head");
         (Self { client, rate_bytes_s }, head)
     }

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// The deadline of whatever should happen soon: so long that a loaded machine
 /// makes no failure of it.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = skep_testclient::PATIENCE;
 
 /// How often a condition is looked at. Waiting ends with the condition; this only
 /// bounds how late that is noticed.

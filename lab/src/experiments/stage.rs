@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use skep_lab::load::Mix;
 use skep_testbed::{Bed, Frames, Limits, Machine, Topology};
+use skep_testclient::{RawClient, request_bytes};
 
 use super::data::DataSet;
 use super::limits::{ASK_MS, POLL_MS, READY_MS};
@@ -24,9 +25,6 @@ use super::origin::{Counts, Speed};
 use super::rows::{NODE_PORT, Names, Program, Row, node_name};
 use super::settings::Settings;
 use super::{Failure, interrupted};
-
-/// How a node is asked for its metrics.
-const METRICS: &str = "GET /api/v1/metrics HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n";
 
 /// How the lines begin that tell what became of segments sought in the cluster.
 const OUTCOME: &str = "skep_cluster_cache_total{outcome=\"";
@@ -156,8 +154,9 @@ impl Stage {
         for index in 0..self.names.in_use {
             let name = node_name(index);
             let socket = self.names.folder(&name).join("state").join(format!("{name}.sock"));
-            let metrics = ask_socket(&socket, METRICS)?;
-            for line in metrics.lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
+            let metrics =
+                RawClient::try_connect_local(&socket)?.ask("/api/v1/metrics").try_response()?;
+            for line in metrics.text().lines().filter_map(|line| line.strip_prefix(OUTCOME)) {
                 let (outcome, count) = line.split_once("\"} ").ok_or("not a metric")?;
                 *outcomes.entry(outcome.to_owned()).or_default() += count.parse::<u64>()?;
             }
@@ -378,18 +377,16 @@ fn poll(mut is_so: impl FnMut() -> Result<bool, Failure>) -> Result<(), Failure>
 }
 
 /// The body of a good answer.
-fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
-    let limit = Duration::from_millis(ASK_MS);
-    let mut stream = TcpStream::connect_timeout(&address, limit)?;
-    stream.set_read_timeout(Some(limit))?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    match text.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
-        _ => Err(std::io::Error::other(text.lines().next().unwrap_or("no answer").to_owned())),
+fn get(address: SocketAddr, path: &str) -> Result<String, String> {
+    let host = address.to_string();
+    let fields = [("Host", host.as_str()), ("Connection", "close")];
+    let client = RawClient::try_connect_within(address, Duration::from_millis(ASK_MS));
+    let response =
+        client.and_then(|mut it| it.send(request_bytes("GET", path, &fields)).try_response());
+    match response {
+        Ok(response) if response.status == 200 => Ok(response.text()),
+        Ok(response) => Err(format!("status {}", response.status)),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -1,16 +1,17 @@
-//! A client that asks for one path and forgives nothing: requests, heads and
+//! A client that asks for one path, and reads bodies as fast as it is told: requests, heads and
 //! bodies with a length. Not for chunked bodies, which files do not have.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
+use skep_testclient::{Framing, parse_head, request_bytes};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 use super::Target;
 use super::pattern::Pattern;
 use super::report::Failure;
-use crate::limits::{FIELDS_MAX, HEAD_BYTES_MAX};
+use crate::limits::HEAD_BYTES_MAX;
 
 /// A connection to a server.
 pub(super) struct Connection {
@@ -87,12 +88,12 @@ impl Connection {
         part: Option<&Range<u64>>,
         is_last: bool,
     ) -> Result<Head, Failure> {
-        let Target { host, path, .. } = target;
-        let close = if is_last { "Connection: close\r\n" } else { "" };
-        let range = |part: &Range<u64>| format!("Range: bytes={}-{}\r\n", part.start, part.end - 1);
-        let range = part.map(range).unwrap_or_default();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{range}{close}\r\n");
-        self.stream.write_all(request.as_bytes()).await?;
+        let range = part.map(|part| format!("bytes={}-{}", part.start, part.end - 1));
+        let range = range.as_ref().map(|range| ("Range", range.as_str()));
+        let close = is_last.then_some(("Connection", "close"));
+        let host = Some(("Host", target.host.as_str()));
+        let fields: Vec<_> = [host, range, close].into_iter().flatten().collect();
+        self.stream.write_all(&request_bytes("GET", &target.path, &fields)).await?;
         let mut buffer = std::mem::take(&mut self.ahead);
         loop {
             if let Some((head, len)) = parse(&buffer, part)? {
@@ -172,20 +173,17 @@ impl Body {
 /// The head at the beginning of `bytes`, of an answer with `part`, and its length;
 /// `None` if it has not come to its end.
 fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)>, Failure> {
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-    let mut response = httparse::Response::new(&mut fields);
-    let parsed = response.parse(bytes).map_err(|_| Failure::Malformed("this is no HTTP"))?;
-    let httparse::Status::Complete(len) = parsed else { return Ok(None) };
-    match (response.code, part) {
-        (Some(200), None) | (Some(206), Some(_)) => {}
-        (code, _) => return Err(Failure::Status(code.unwrap_or_default())),
+    let parsed = parse_head(bytes, "GET").map_err(|_| Failure::Malformed("this is no HTTP"))?;
+    let Some((response, framing)) = parsed else { return Ok(None) };
+    match (response.status, part) {
+        (200, None) | (206, Some(_)) => {}
+        (status, _) => return Err(Failure::Status(status)),
     }
-    let field = |name: &str| {
-        let found = response.headers.iter().find(|it| it.name.eq_ignore_ascii_case(name));
-        found.and_then(|it| std::str::from_utf8(it.value).ok())
+    let Framing::Length(body_bytes) = framing else {
+        return Err(Failure::Malformed("a response without Content-Length"));
     };
-    let length = field("content-length").and_then(|it| it.trim().parse().ok());
-    let body_bytes = length.ok_or(Failure::Malformed("a response without Content-Length"))?;
+    let body_bytes = body_bytes as u64;
+    let field = |name: &str| response.header_all(name).next();
     if let Some(part) = part {
         let said = format!("bytes {}-{}/", part.start, part.end - 1);
         let is_it = field("content-range").is_some_and(|it| it.starts_with(&said));
@@ -197,7 +195,7 @@ fn parse(bytes: &[u8], part: Option<&Range<u64>>) -> Result<Option<(Head, usize)
     let source = BodySource::said_by(field("cache-status").or(field("x-cache")));
     let node = field("x-skep-node").map(str::to_owned);
     let etag = field("etag").map(str::to_owned);
-    Ok(Some((Head { body_bytes, node, closes, source, etag }, len)))
+    Ok(Some((Head { body_bytes, node, closes, source, etag }, response.raw.len())))
 }
 
 impl BodySource {

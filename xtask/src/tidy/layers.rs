@@ -114,15 +114,25 @@ const LAYERS: &[Layer] = &[
         banned: &["clap", "crossterm", "ratatui"],
     },
     Layer { folder: "xtask", may_use: &["crates/base", "crates/role/console"], banned: &[] },
-    Layer { folder: "bench", may_use: &["crates/base", "crates/core", "testbed"], banned: &[] },
-    Layer { folder: "tests", may_use: &["crates/base", "testbed", "lab"], banned: &[] },
+    Layer {
+        folder: "bench",
+        may_use: &["crates/base", "crates/core", "testbed", "testclient"],
+        banned: &[],
+    },
+    Layer {
+        folder: "tests",
+        may_use: &["crates/base", "testbed", "testclient", "lab"],
+        banned: &[],
+    },
     // The model of the packet programs: as pure as a core.
     Layer { folder: "bpf/steer", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "bpf", may_use: &["crates/base", "bpf/steer"], banned: &[] },
     // No layer of the product: what serves must not be able to want it. The one who may is
     // whoever starts clusters on one machine.
     Layer { folder: "testbed", may_use: &["crates/base"], banned: OUTERMOST },
-    Layer { folder: "lab", may_use: &["crates/base", "testbed"], banned: &[] },
+    // It judges what Skep sends, so nothing of Skep may help it.
+    Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },
+    Layer { folder: "lab", may_use: &["crates/base", "testbed", "testclient"], banned: &[] },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 
@@ -238,6 +248,9 @@ mod tests {
             ("crates/cli", "lab", 1),
             ("crates/skep", "testbed", 1),
             ("lab", "testbed", 0),
+            ("lab", "testclient", 0),
+            ("testclient", "crates/core/http", 1),
+            ("crates/skep", "testclient", 1),
             ("tests", "crates/role/node", 1),
         ] {
             assert_eq!(arrow(folder, on), count, "{folder} on {on}");

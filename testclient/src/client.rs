@@ -1,16 +1,16 @@
-//! A client that sends what it is told, byte for byte.
+//! A blocking client that sends what it is told, byte for byte.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
-use crate::response::{Framing, Response, find, malformed, parse_chunk_size, parse_head};
-use crate::wait::PATIENCE;
-
-/// Bytes of one read.
-const READ_BYTES: usize = 64 * 1024;
-/// A head longer than this is an error, in bytes.
-const HEAD_BYTES_MAX: usize = 256 * 1024;
+use crate::body::BodyReader;
+use crate::head::{Framing, Malformed, parse_head};
+use crate::limits::{PATIENCE, READ_BYTES};
+use crate::request::{HOST, request_bytes};
+use crate::response::Response;
 
 /// Why there was no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,11 +51,19 @@ impl std::fmt::Display for ClientError {
     }
 }
 
+impl std::error::Error for ClientError {}
+
+impl From<Malformed> for ClientError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed.to_string())
+    }
+}
+
 /// One connection to a server. Reads end with [`ClientError::Timeout`] after
 /// [`PATIENCE`] unless told otherwise.
 #[derive(Debug)]
-pub struct RawClient {
-    stream: TcpStream,
+pub struct RawClient<S = TcpStream> {
+    stream: S,
     /// Received, not yet part of a response.
     buffer: Vec<u8>,
 }
@@ -75,15 +83,23 @@ impl RawClient {
 
     /// Connects, or tells why not.
     pub fn try_connect(address: SocketAddr) -> Result<Self, ClientError> {
-        let failed = |error: io::Error| ClientError::Connect(error.kind());
-        Self::over(TcpStream::connect_timeout(&address, PATIENCE).map_err(failed)?)
+        Self::try_connect_within(address, PATIENCE)
     }
 
-    pub(crate) fn over(stream: TcpStream) -> Result<Self, ClientError> {
-        let set = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-        let set = set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
-        set.map_err(|error| ClientError::Connect(error.kind()))?;
-        Ok(Self { stream, buffer: Vec::new() })
+    /// The same with another limit for the connection, and for each read and write on it.
+    pub fn try_connect_within(address: SocketAddr, limit: Duration) -> Result<Self, ClientError> {
+        let stream = TcpStream::connect_timeout(&address, limit).map_err(not_connected)?;
+        let client = Self::over(stream)?;
+        client.limit(limit).map_err(not_connected)?;
+        Ok(client)
+    }
+
+    /// Over a connection that somebody made.
+    pub fn over(stream: TcpStream) -> Result<Self, ClientError> {
+        let client = Self { stream, buffer: Vec::new() };
+        let set = client.stream.set_nodelay(true).and_then(|()| client.limit(PATIENCE));
+        set.map_err(not_connected)?;
+        Ok(client)
     }
 
     /// Sets how long a read waits.
@@ -91,6 +107,39 @@ impl RawClient {
         self.stream.set_read_timeout(Some(timeout)).expect("a timeout above zero");
     }
 
+    /// Whether the server has closed or reset the connection; doesn't wait.
+    pub fn is_closed(&mut self) -> bool {
+        self.stream.set_nonblocking(true).expect("a socket");
+        let filled = self.fill();
+        self.stream.set_nonblocking(false).expect("a socket");
+        matches!(filled, Ok(0) | Err(ClientError::Failed(_)))
+    }
+
+    /// Tells the server that no more bytes will come.
+    pub fn finish_sending(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    fn limit(&self, limit: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))?;
+        self.stream.set_write_timeout(Some(limit))
+    }
+}
+
+impl RawClient<UnixStream> {
+    /// Connects to a local socket, or tells why not.
+    pub fn try_connect_local(socket: &Path) -> Result<Self, ClientError> {
+        let connect = || -> io::Result<_> {
+            let stream = UnixStream::connect(socket)?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        };
+        Ok(Self { stream: connect().map_err(not_connected)?, buffer: Vec::new() })
+    }
+}
+
+impl<S: Read + Write> RawClient<S> {
     /// Sends `bytes`. A server may refuse before it took all; so a failure to
     /// send is left for the read to find.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
@@ -113,11 +162,26 @@ impl RawClient {
         self
     }
 
-    /// Sends a request without a body and reads its response. `fields` come
+    /// Sends a request without a body, and reads nothing yet. `fields` come
     /// after `Host: test`.
+    pub fn send_request(
+        &mut self,
+        method: &str,
+        target: &str,
+        fields: &[(&str, &str)],
+    ) -> &mut Self {
+        self.send(request_bytes(method, target, &[&[HOST], fields].concat()))
+    }
+
+    /// [`Self::send_request`] with GET and no fields.
+    pub fn ask(&mut self, target: &str) -> &mut Self {
+        self.send_request("GET", target, &[])
+    }
+
+    /// [`Self::send_request`], and its response.
     #[track_caller]
     pub fn request(&mut self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
-        self.send(request_bytes(method, target, fields));
+        self.send_request(method, target, fields);
         match self.try_response_to(method) {
             Ok(response) => response,
             Err(error) => panic!("{method} {target}: {error}"),
@@ -146,29 +210,25 @@ impl RawClient {
 
     /// Reads one response to `method`, interim ones (1xx) included.
     pub fn try_response_to(&mut self, method: &str) -> Result<Response, ClientError> {
-        let head = self.take_head()?;
-        let (mut response, framing) = parse_head(&head, method)?;
-        match framing {
-            Framing::Length(len) => {
-                let body = self.take(len, head.len())?;
-                response.raw.extend_from_slice(&body);
-                response.body = body;
+        let (mut response, framing) = self.take_head(method)?;
+        let mut reader = BodyReader::new(framing);
+        loop {
+            let taken = reader.read(&self.buffer, &mut response.body)?;
+            response.raw.append(&mut self.take_first(taken));
+            if reader.is_done() {
+                return Ok(response);
             }
-            Framing::Chunked => self.take_chunks(&mut response)?,
-            Framing::Close => {
-                while self.fill()? > 0 {}
-                response.body = std::mem::take(&mut self.buffer);
-                response.raw.extend_from_slice(&response.body);
+            if self.fill()? == 0 {
+                let closed = Err(ClientError::Closed(response.raw.len()));
+                return if reader.may_end_here() { Ok(response) } else { closed };
             }
         }
-        Ok(response)
     }
 
     /// Reads the head of a response to a GET and leaves its body for
     /// [`Self::try_read_some`]: for clients that stop or dawdle half-way.
     pub fn try_head(&mut self) -> Result<Response, ClientError> {
-        let head = self.take_head()?;
-        parse_head(&head, "GET").map(|(response, _)| response)
+        self.take_head("GET").map(|(head, _)| head)
     }
 
     /// Reads what is there, waiting for at least a byte; nothing at the end.
@@ -181,7 +241,7 @@ impl RawClient {
 
     /// Of what was received and belongs to no response yet the first bytes, at
     /// most `bytes`.
-    pub(crate) fn take_buffered(&mut self, bytes: usize) -> Vec<u8> {
+    pub fn take_buffered(&mut self, bytes: usize) -> Vec<u8> {
         self.take_first(bytes.min(self.buffer.len()))
     }
 
@@ -220,31 +280,21 @@ impl RawClient {
         assert!(rest.is_empty(), "before the close: {:?}", String::from_utf8_lossy(&rest));
     }
 
-    /// Whether the server has closed or reset the connection; doesn't wait.
-    pub fn is_closed(&mut self) -> bool {
-        self.stream.set_nonblocking(true).expect("a socket");
-        let filled = self.fill();
-        self.stream.set_nonblocking(false).expect("a socket");
-        matches!(filled, Ok(0) | Err(ClientError::Failed(_)))
-    }
-
-    /// Tells the server that no more bytes will come.
-    pub fn finish_sending(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
     /// The connection, for what this client can't do.
-    pub fn stream(&self) -> &TcpStream {
+    pub fn stream(&self) -> &S {
         &self.stream
     }
 
-    fn take_head(&mut self) -> Result<Vec<u8>, ClientError> {
+    /// The connection, for somebody else. What was received and not taken is gone.
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+
+    fn take_head(&mut self, method: &str) -> Result<(Response, Framing), ClientError> {
         loop {
-            if let Some(at) = find(&self.buffer, b"\r\n\r\n") {
-                return Ok(self.take_first(at + 4));
-            }
-            if self.buffer.len() > HEAD_BYTES_MAX {
-                return Err(malformed("endless head", &self.buffer));
+            if let Some((head, framing)) = parse_head(&self.buffer, method)? {
+                self.take_first(head.raw.len());
+                return Ok((head, framing));
             }
             if self.fill()? == 0 {
                 return Err(ClientError::Closed(self.buffer.len()));
@@ -252,52 +302,11 @@ impl RawClient {
         }
     }
 
-    /// The next `len` bytes; `before` bytes of the response came earlier.
-    fn take(&mut self, len: usize, before: usize) -> Result<Vec<u8>, ClientError> {
-        while self.buffer.len() < len {
-            if self.fill()? == 0 {
-                return Err(ClientError::Closed(before + self.buffer.len()));
-            }
-        }
-        Ok(self.take_first(len))
-    }
-
     /// The first `len` bytes of the buffer, copied as a whole: byte by byte takes long in a
     /// build that is not optimised.
     fn take_first(&mut self, len: usize) -> Vec<u8> {
         let behind = self.buffer.split_off(len);
         std::mem::replace(&mut self.buffer, behind)
-    }
-
-    fn take_line(&mut self, response: &mut Response) -> Result<Vec<u8>, ClientError> {
-        loop {
-            if let Some(at) = find(&self.buffer, b"\r\n") {
-                let line = self.take(at + 2, response.raw.len())?;
-                response.raw.extend_from_slice(&line);
-                return Ok(line[..at].to_vec());
-            }
-            if self.fill()? == 0 {
-                return Err(ClientError::Closed(response.raw.len() + self.buffer.len()));
-            }
-        }
-    }
-
-    fn take_chunks(&mut self, response: &mut Response) -> Result<(), ClientError> {
-        loop {
-            let line = self.take_line(response)?;
-            let size = parse_chunk_size(&line).ok_or_else(|| malformed("chunk size", &line))?;
-            if size == 0 {
-                while !self.take_line(response)?.is_empty() {}
-                return Ok(());
-            }
-            let data = self.take(size, response.raw.len())?;
-            response.raw.extend_from_slice(&data);
-            response.body.extend_from_slice(&data);
-            let end = self.take_line(response)?;
-            if !end.is_empty() {
-                return Err(malformed("chunk end", &end));
-            }
-        }
     }
 
     /// Reads once into the buffer: the number of bytes, 0 at the end.
@@ -317,14 +326,8 @@ impl RawClient {
     }
 }
 
-/// The bytes of a request without a body.
-pub(crate) fn request_bytes(method: &str, target: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: test\r\n");
-    for (name, value) in fields {
-        bytes.push_str(&format!("{name}: {value}\r\n"));
-    }
-    bytes.push_str("\r\n");
-    bytes.into_bytes()
+fn not_connected(error: io::Error) -> ClientError {
+    ClientError::Connect(error.kind())
 }
 
 #[cfg(test)]
@@ -333,6 +336,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::response::find;
 
     /// A client of a server that reads a head, says `answer` and closes.
     fn client_of(answer: &'static [u8]) -> RawClient {
@@ -349,7 +353,7 @@ mod tests {
             stream.write_all(answer).unwrap();
         });
         let mut client = RawClient::connect(address);
-        client.send(request_bytes("GET", "/", &[]));
+        client.ask("/");
         client
     }
 
