@@ -137,8 +137,12 @@ const LAYERS: &[Layer] = &[
 ];
 
 /// What the tests of a crate, and they alone, may use besides: a simulation joins
-/// cores, as roles do.
-const IN_TESTS: &[(&str, &str)] = &[("crates/core/directory", "crates/core/cache")];
+/// cores, as roles do, and servers are asked by the client of all tests.
+const IN_TESTS: &[(&str, &str)] = &[
+    ("crates/core/directory", "crates/core/cache"),
+    ("crates/role/console", "testclient"),
+    ("crates/role/engine", "testclient"),
+];
 
 /// Finds arrows that the table does not have.
 pub(crate) fn check(pages: &[Page]) -> Result<Vec<Finding>> {

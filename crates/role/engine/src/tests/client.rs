@@ -1,16 +1,17 @@
 //! A client that sends bytes as it likes, and reads replies by their own framing.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::{Shutdown, SocketAddr};
+
+use skep_testclient::{ClientError, RawClient};
 
 use super::rig::PATIENCE;
 
 /// One connection.
 pub(super) struct Client {
-    stream: TcpStream,
+    wire: RawClient,
     /// How the server names it.
     pub(super) name: String,
-    received: Vec<u8>,
 }
 
 /// One reply, interim ones left out.
@@ -35,80 +36,41 @@ impl Reply {
 
 impl Client {
     pub(super) fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let name = stream.local_addr().unwrap().to_string();
-        Self { stream, name, received: Vec::new() }
+        let wire = RawClient::try_connect_within(address, PATIENCE).unwrap();
+        let name = wire.stream().local_addr().unwrap().to_string();
+        Self { wire, name }
     }
 
     /// Sends all of it; false if the server is gone.
     pub(super) fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
-        self.stream.write_all(bytes.as_ref()).is_ok()
+        self.wire.try_send(bytes).is_ok()
     }
 
     pub(super) fn finish_sending(&self) {
-        self.stream.shutdown(Shutdown::Write).unwrap();
-    }
-
-    /// Reads once; false at the end of the stream, however it came.
-    fn fill(&mut self) -> bool {
-        let mut buffer = [0; 16 * 1024];
-        match self.stream.read(&mut buffer) {
-            Ok(n) => {
-                self.received.extend_from_slice(&buffer[..n]);
-                n > 0
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
-            Err(error) => panic!("read: {error}"),
-        }
+        self.wire.stream().shutdown(Shutdown::Write).unwrap();
     }
 
     /// A head, its empty line included; `None`: the stream ended before its end.
     pub(super) fn head(&mut self) -> Option<String> {
-        loop {
-            let end = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n");
-            if let Some(end) = end {
-                let head = self.received.drain(..end + 4).collect();
-                return Some(String::from_utf8(head).unwrap());
-            }
-            if !self.fill() {
-                return None;
-            }
-        }
+        let head = unless_ended(self.wire.try_head())?;
+        Some(String::from_utf8(head.raw).unwrap())
     }
 
     /// The next reply that is not an interim one. `None`: the stream ended before it was
-    /// whole; what there is of it stays to be read.
+    /// whole.
     pub(super) fn reply(&mut self) -> Option<Reply> {
         self.reply_to("GET")
     }
 
     /// The same for a request with this method.
     pub(super) fn reply_to(&mut self, method: &str) -> Option<Reply> {
-        let mut head = self.head()?;
-        while head.starts_with("HTTP/1.1 100 ") {
-            head = self.head()?;
-        }
-        let status = head.strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
-        let mut reply = Reply { status, head, body: Vec::new() };
-        if method == "HEAD" || matches!(status, 101 | 204 | 304) {
-            return Some(reply);
-        }
-        let Some(bytes) = reply.field("Content-Length") else {
-            while self.fill() {}
-            reply.body = std::mem::take(&mut self.received);
-            return Some(reply);
-        };
-        let bytes = bytes.parse().unwrap();
-        while self.received.len() < bytes {
-            if !self.fill() {
-                return None;
+        loop {
+            let reply = unless_ended(self.wire.try_response_to(method))?;
+            if reply.status != 100 {
+                let head = reply.head_text();
+                return Some(Reply { status: reply.status, head, body: reply.body });
             }
         }
-        reply.body = self.received.drain(..bytes).collect();
-        Some(reply)
     }
 
     /// Sends a request and reads its reply, which must be whole.
@@ -119,22 +81,22 @@ impl Client {
 
     /// All that comes to the end of the stream; whether that was orderly.
     pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
-        loop {
-            let mut buffer = [0; 64 * 1024];
-            match self.stream.read(&mut buffer) {
-                Ok(0) => return (std::mem::take(&mut self.received), true),
-                Ok(n) => self.received.extend_from_slice(&buffer[..n]),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => {
-                    return (std::mem::take(&mut self.received), false);
-                }
-                Err(error) => panic!("read: {error}"),
-            }
-        }
+        let (bytes, ended) = self.wire.read_to_end();
+        (bytes, unless_ended(ended).is_some())
     }
 
     /// Nothing came any more, and the server ended the stream in good order.
     pub(super) fn assert_closed(&mut self) {
         assert_eq!(self.rest(), (Vec::new(), true));
+    }
+}
+
+/// What came before the end of the stream, in whatever way it ended.
+fn unless_ended<T>(came: Result<T, ClientError>) -> Option<T> {
+    match came {
+        Ok(it) => Some(it),
+        Err(ClientError::Closed(_) | ClientError::Failed(ErrorKind::ConnectionReset)) => None,
+        Err(error) => panic!("read: {error}"),
     }
 }
 

@@ -4,21 +4,18 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use skep_console::{
     Console, ConsoleConfig, ConsoleError, ConsoleHandle, Control, ControlError, NewNode,
     NodeLocalStatus, NodeSource, NodeState, NodeStatus, ProcessStatus, PurgeOutcome, Purged,
     PurgedNode, Role, ServiceStatus, Token, Traffic,
 };
+use skep_testclient::{RawClient, request_bytes, request_with_body};
 
 pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
-
-/// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process with one service and two nodes, which does what it is told and
 /// remembers it.
@@ -262,40 +259,31 @@ impl Reply {
 
 /// A request with `Connection: close` and the given fields.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &str) -> String {
-    let mut text = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\n");
-    for (name, value) in fields {
-        text.push_str(&format!("{name}: {value}\r\n"));
-    }
-    if !body.is_empty() {
-        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
-    }
-    text + "\r\n" + body
+    let fields = [&[("Connection", "close")], fields].concat();
+    let bytes = match body {
+        "" => request_bytes(method, target, &fields),
+        body => request_with_body(method, target, &fields, body),
+    };
+    String::from_utf8(bytes).unwrap()
 }
 
-/// Sends bytes over TCP and reads to the end.
+/// Sends bytes over TCP, and reads the reply and the close.
 pub fn over_tcp(address: SocketAddr, bytes: &str) -> Reply {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    exchange(stream, bytes)
+    exchange(RawClient::connect(address), bytes)
 }
 
-/// Sends bytes over a unix socket and reads to the end.
+/// The same over a unix socket.
 pub fn over_socket(path: &Path, bytes: &str) -> Reply {
-    let stream = std::os::unix::net::UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    exchange(stream, bytes)
+    exchange(RawClient::try_connect_local(path).unwrap(), bytes)
 }
 
-fn exchange(mut stream: impl Read + Write, bytes: &str) -> Reply {
+fn exchange<S: Read + Write>(mut client: RawClient<S>, bytes: &str) -> Reply {
     // The server may refuse and close before it has all.
-    let _ = stream.write_all(bytes.as_bytes());
-    let mut reply = Vec::new();
-    let _ = stream.read_to_end(&mut reply);
-    let reply = String::from_utf8(reply).unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap_or_else(|| panic!("reply {reply:?}"));
-    let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-    let fields = lines.map(|line| line.split_once(": ").unwrap());
-    let fields = fields.map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()));
-    Reply { status, fields: fields.collect(), body: body.to_owned() }
+    client.send(bytes);
+    let method = bytes.split(' ').next().unwrap_or_default();
+    let reply = client.try_response_to(method).unwrap_or_else(|error| panic!("{bytes}: {error}"));
+    client.assert_closed();
+    let fields = reply.headers.into_iter().map(|(name, value)| (name.to_ascii_lowercase(), value));
+    let body = String::from_utf8(reply.body).unwrap();
+    Reply { status: reply.status, fields: fields.collect(), body }
 }
