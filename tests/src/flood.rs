@@ -1,13 +1,12 @@
 //! Requests for millions of objects, and the origin that has them: neither
 //! remembers anything of them.
 
-use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::thread;
 
-use crate::wait::PATIENCE;
+use skep_testclient::{HOST, RawClient, Response, request_bytes};
 
 /// Requests that one connection has under way.
 const PIPELINED: usize = 32;
@@ -77,23 +76,19 @@ pub fn get_all(
             let (numbers, target) = (numbers.clone(), &target);
             scope.spawn(move || {
                 let mut own = numbers.skip(connection as usize).step_by(connections as usize);
-                let stream = TcpStream::connect(address).expect("it listens");
-                stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-                let mut reader = BufReader::with_capacity(64 * 1024, &stream);
+                let mut client = RawClient::connect(address);
+                let mut stream = client.stream().try_clone().expect("a descriptor");
                 loop {
-                    let mut requests = String::new();
-                    let some = own.by_ref().take(PIPELINED).map(|number| {
-                        let target = target(number);
-                        write!(requests, "GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
-                    });
-                    let count = some.flatten().count();
-                    if count == 0 {
+                    let some = own.by_ref().take(PIPELINED);
+                    let requests: Vec<_> =
+                        some.map(|number| request_bytes("GET", &target(number), &[HOST])).collect();
+                    if requests.is_empty() {
                         return;
                     }
                     // Written by another thread: neither side may wait for the other.
                     thread::scope(|scope| {
-                        scope.spawn(|| (&stream).write_all(requests.as_bytes()).expect("it reads"));
-                        (0..count).for_each(|_| read_answer(&mut reader));
+                        scope.spawn(|| stream.write_all(&requests.concat()).expect("it reads"));
+                        requests.iter().for_each(|_| assert_tiny(&client.response()));
                     });
                 }
             });
@@ -101,16 +96,7 @@ pub fn get_all(
     });
 }
 
-fn read_answer(reader: &mut BufReader<&TcpStream>) {
-    let mut line = String::new();
-    reader.read_line(&mut line).expect("an answer");
-    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
-    while line != "\r\n" {
-        line.clear();
-        let read = reader.read_line(&mut line).expect("a head");
-        assert!(read > 0, "closed within a head");
-    }
-    let mut body = [0; BODY.len()];
-    reader.read_exact(&mut body).expect("a body");
-    assert_eq!(&body, BODY.as_bytes());
+fn assert_tiny(response: &Response) {
+    assert!(response.raw.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", response.head_text());
+    assert_eq!(response.body, BODY.as_bytes());
 }

@@ -217,7 +217,7 @@ fn a_dispatcher_that_dies_is_started_again_with_the_same_address() {
     kill_process(cluster.pid_of("dispatcher").unwrap(), Signal::KILL).unwrap();
     poll_until(PATIENCE, "it serves again", || {
         let reply = RawClient::try_connect(cluster.address).and_then(|mut client| {
-            client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/a.txt");
             client.try_response()
         });
         reply.is_ok_and(|reply| reply.status == 200)
@@ -247,7 +247,7 @@ fn the_end_waits_for_replies_under_way_unless_told_twice() {
     for twice in [false, true] {
         let mut cluster = Cluster::up(&["--nodes", "1"]);
         let mut client = RawClient::connect(cluster.address);
-        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/large");
         client.try_head().unwrap().assert_status(200);
         cluster.skep.signal(Signal::INT);
         poll_until(PATIENCE, "new clients are refused", || {

@@ -380,7 +380,7 @@ fn who_offers_a_sole_replica_and_does_not_give_it_keeps_nobody_waiting() {
 /// Asks for `/a` and leaves the answer.
 fn begin(cluster: &CacheCluster, node: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(node));
-    client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/a");
     client
 }
 

@@ -12,7 +12,7 @@ const TO_SEND: &str = "skep_bytes_outstanding";
 
 fn begin(cluster: &CacheCluster, node: &str, path: &str) -> RawClient {
     let mut client = RawClient::connect(cluster.outer(node));
-    client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    client.ask(path);
     client
 }
 

@@ -47,7 +47,7 @@ fn a_file_that_grows_while_it_is_sent_takes_no_node_out() {
     let mut cut = 0;
     for _ in 0..ROUNDS {
         let mut client = RawClient::connect(cluster.outer(GATE));
-        client.send("GET /log HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        client.send_request("GET", "/log", &[("Connection", "close")]);
         let head = client.try_head().unwrap();
         head.assert_status(200);
         log.write_all(b"a line\n").unwrap();
@@ -72,7 +72,7 @@ fn an_object_that_its_origin_breaks_off_takes_no_node_out() {
     // Nodes that are told by others that it is not to be had say so.
     poll_until(PATIENCE, "many replies were cut", || {
         let mut client = RawClient::connect(cluster.outer(GATE));
-        client.send("GET /bad HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        client.send_request("GET", "/bad", &[("Connection", "close")]);
         let status = client.try_head().unwrap().status;
         assert!(matches!(status, 200 | 502), "{status}");
         cut += usize::from(status == 200 && client.read_to_close().len() < 3 * SEGMENT);

@@ -34,8 +34,8 @@ fn occupy(cluster: &CacheCluster, node: &str) -> Vec<RawClient> {
     // From anywhere in a segment, so that they do not all stop at the end of one.
     for start in (0..4 << 20).step_by(128 << 10) {
         let mut client = RawClient::connect(cluster.outer(node));
-        let range = format!("Range: bytes={start}-");
-        client.send(format!("GET /big HTTP/1.1\r\nHost: test\r\n{range}\r\n\r\n"));
+        let range = format!("bytes={start}-");
+        client.send_request("GET", "/big", &[("Range", &range)]);
         client.try_head().unwrap().assert_status(206);
         clients.push(client);
     }
@@ -175,7 +175,7 @@ fn clients_of_a_dispatcher_are_not_one_client_of_its_nodes() {
     let asked: Vec<RawClient> = (0..CLIENTS)
         .map(|number| {
             let mut client = SourceAddress::new().connect(gate);
-            client.send(format!("GET /{number} HTTP/1.1\r\nHost: test\r\n\r\n"));
+            client.ask(&format!("/{number}"));
             client
         })
         .collect();

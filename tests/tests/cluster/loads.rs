@@ -151,7 +151,7 @@ impl Cluster {
     fn slow_readers(&self, name: &str) -> Vec<RawClient> {
         let reader = |_| {
             let mut client = RawClient::connect(self.outer(name));
-            client.send("GET /big HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/big");
             client.try_head().unwrap().assert_status(200);
             client
         };
@@ -160,13 +160,7 @@ impl Cluster {
 }
 
 fn metrics(socket: &std::path::Path) -> String {
-    use std::io::{Read, Write};
-    let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
-    let request = "GET /api/v1/metrics HTTP/1.1\r\nHost: skep\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
-    text
+    RawClient::try_connect_local(socket).unwrap().get("/api/v1/metrics").text()
 }
 
 #[test]
@@ -224,7 +218,7 @@ fn of_a_node_that_tells_no_more_the_dispatcher_goes_by_its_own_count() {
     let mut asked = Vec::new();
     poll_until(PATIENCE, "node-1 gets a request", || {
         let mut client = RawClient::connect(cluster.outer("gate"));
-        client.send("GET /small HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/small");
         asked.push(client);
         cluster.seen("node-1", "outstanding_requests") > 0
     });

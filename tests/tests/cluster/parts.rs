@@ -277,8 +277,8 @@ fn slow_readers_of_files_from_afar_do_not_take_all_memory() {
     let slow = |number: usize| {
         let begin = number % 32;
         let mut client = RawClient::connect(cluster.outer("node-2"));
-        let range = format!("Range: bytes={}-\r\n", begin * SEGMENT);
-        client.send(format!("GET /film.mp4 HTTP/1.1\r\nHost: test\r\n{range}\r\n"));
+        let range = format!("bytes={}-", begin * SEGMENT);
+        client.send_request("GET", "/film.mp4", &[("Range", &range)]);
         client.try_head().unwrap().assert_status(206);
         (begin, client)
     };

@@ -180,7 +180,7 @@ fn a_fill_under_way_is_not_taken_for_what_comes_after_the_purge() {
         Origin::start(move |asked| Answer::of(asked, &first, "\"v1\"", FRESH).halt(SEGMENT / 2));
     let cluster = CacheCluster::start_of(1, 2, Site::new(), &origin.line(), "");
     let mut waiting = RawClient::connect(cluster.outer("node-1"));
-    waiting.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    waiting.ask("/a");
     poll_until(PATIENCE, "half of it is there", || {
         cluster.metric("node-1", "skep_origin_bytes_total") >= SEGMENT as u64 / 2
     });
@@ -209,7 +209,7 @@ fn under_load_no_reply_that_begins_after_a_purge_has_old_bytes() {
     let look = |place: usize| {
         let known = purged.load(Ordering::SeqCst);
         let mut client = RawClient::connect(cluster.outer(NODES[place]));
-        client.send("GET /film HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/film");
         let reply = client.try_response();
         // Changed under it: it may have been cut, or been put together of both.
         if writing.load(Ordering::SeqCst) != known {
@@ -305,7 +305,7 @@ fn a_node_that_stood_still_serves_nothing_that_was_purged_meanwhile() {
         // Both ways wait for it: that of a new connection and that of one it has.
         let mut new = RawClient::connect(cluster.outer("node-2"));
         for client in [&mut kept, &mut new] {
-            client.send("GET /f HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/f");
         }
         cluster.daemon("node-2").resume();
         for client in [&mut kept, &mut new] {

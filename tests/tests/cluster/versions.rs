@@ -71,7 +71,7 @@ fn what_was_caught_half_written_is_passed_on_to_no_node() {
         let end = End::default();
         let get = |node: &str| {
             let mut client = RawClient::connect(cluster.outer(node));
-            client.send("GET /f HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/f");
             client.try_response().ok().filter(|reply| reply.status == 200)
         };
         thread::scope(|scope| {

@@ -143,7 +143,7 @@ fn ask_held(held: Vec<Held>, may_close: bool) -> u128 {
     let mut held = held;
     assert!(held.iter().any(|it| it.node == VICTIM), "no connection to {VICTIM}");
     for Held { client, .. } in &mut held {
-        client.send(format!("GET {} HTTP/1.1\r\nHost: test\r\n\r\n", SHORT.0));
+        client.ask(SHORT.0);
     }
     for Held { mut client, node } in held {
         let answer = client.try_response().map(|response| response.status);

@@ -92,7 +92,7 @@ impl Kept {
     fn ask_and_count_lost(&mut self) -> usize {
         let before = self.0.len();
         self.0.retain_mut(|(node, client)| {
-            client.send(format!("GET {} HTTP/1.1\r\nHost: test\r\n\r\n", SHORT.0));
+            client.ask(SHORT.0);
             let response = client.try_response();
             response.is_ok_and(|it| it.header("x-skep-node") == Some(node.as_str()))
         });

@@ -293,7 +293,7 @@ fn networks_that_may_not_come_in_do_not() {
         assert!(is_let_in(&cluster, "client-2", cluster.vip()), "{direct}");
         // What was open stands still until it is let in again.
         one.0.set_timeout(IN_VAIN);
-        one.0.send("GET /short HTTP/1.1\r\nHost: test\r\n\r\n");
+        one.0.ask("/short");
         assert!(one.0.try_response().is_err(), "{direct}");
         two.0.get(SHORT.0).assert_status(200);
         let before = denied(&cluster);

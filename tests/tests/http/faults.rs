@@ -34,7 +34,7 @@ fn site_with_large() -> (Site, Skep) {
 /// A client that has seen the head of `/large` and no more.
 fn begin_large(skep: &Skep) -> RawClient {
     let mut client = skep.connect();
-    client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/large");
     client.try_head().unwrap().assert_status(200);
     client
 }
@@ -209,7 +209,7 @@ fn a_cached_file_cut_on_disk_is_never_mixed() {
         site.write("f", content::version(version, LEN));
         poll_until(PATIENCE, "the new version shows", || {
             let mut client = skep.connect();
-            client.send("GET /f HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/f");
             match client.try_response() {
                 Ok(response) if response.body.len() >= 16 => {
                     let shown = content::version_of(&response.body).unwrap();
@@ -270,7 +270,7 @@ fn at_the_descriptor_limit_all_workers_tell_everybody_at_once() {
             scope.spawn(|| {
                 for _ in 0..CALLS {
                     let mut client = RawClient::connect(skep.address());
-                    client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+                    client.ask("/a.txt");
                     match client.try_response() {
                         Ok(response) if response.status == 200 => held.lock().unwrap().push(client),
                         Ok(response) => assert_eq!(response.status, 503),
@@ -298,7 +298,7 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
         first.get("/a.txt").assert_status(200);
     }
     for client in &mut crowd {
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         client.set_timeout(Duration::from_millis(50));
     }
     // Of the crowd each is answered, refused with 503, closed, or waits.
@@ -321,7 +321,7 @@ fn at_the_descriptor_limit_it_refuses_and_recovers() {
     poll_until(PATIENCE, "new clients are served", || {
         let mut client = skep.connect();
         client.set_timeout(Duration::from_secs(1));
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         client.try_response().is_ok_and(|response| response.status == 200)
     });
     first.get("/a.txt").assert_status(200);

@@ -172,7 +172,7 @@ fn a_client_that_stops_reading_is_cut_off() {
     let settings = "[timeouts]\nwrite_stall_ms = \"300ms\"\nsend_average_ms = \"300ms\"";
     let skep = Skep::node(site.root(), settings);
     let mut client = skep.connect();
-    client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/large");
     client.try_head().unwrap().assert_status(200);
     poll_until(PATIENCE, "the server closes the connection", || skep.connections() == 0);
     // What was sent is right; the rest is missing, and that can be seen.
@@ -187,7 +187,7 @@ fn a_slow_reader_gets_all_of_it() {
     let site = site().with_large("large", SIZE);
     let skep = Skep::node(site.root(), "[timeouts]\nwrite_stall_ms = \"5s\"");
     let mut client = skep.connect();
-    client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/large");
     client.try_head().unwrap();
     let mut received = Vec::new();
     while received.len() < SIZE {
@@ -219,7 +219,7 @@ fn connections_over_their_number_get_503_and_room_comes_back() {
     let mut held = Vec::new();
     poll_until(PATIENCE, "all places are ours", || {
         let mut client = skep.connect();
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         if client.try_response().is_ok_and(|response| response.status == 200) {
             held.push(client);
         }
@@ -236,7 +236,7 @@ fn connections_over_their_number_get_503_and_room_comes_back() {
     drop(held);
     poll_until(PATIENCE, "there is room again", || {
         let mut client = skep.connect();
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         client.try_response().is_ok_and(|response| response.status == 200)
     });
 }
@@ -261,7 +261,7 @@ fn connections_of_one_address_over_their_number_get_429() {
     held.pop();
     poll_until(PATIENCE, "the address has room again", || {
         let mut client = connect(&greedy);
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         client.try_response().is_ok_and(|response| response.status == 200)
     });
 }
@@ -275,7 +275,7 @@ fn requests_over_their_number_get_503_and_small_ones_still_pass() {
     skep.connect().get("/a.txt").assert_status(200);
     let mut held: Vec<_> = (0..2).map(|_| skep.connect()).collect();
     for client in &mut held {
-        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/large");
         client.try_head().unwrap().assert_status(200);
     }
     let response = skep.connect().get("/large");
@@ -284,7 +284,7 @@ fn requests_over_their_number_get_503_and_small_ones_still_pass() {
     drop(held);
     poll_until(PATIENCE, "there is room again", || {
         let mut client = skep.connect();
-        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/large");
         client.try_head().is_ok_and(|head| head.status == 200)
     });
 }

@@ -10,7 +10,7 @@ use skep_tests::cache::{CacheCluster, SEGMENT, wait_count};
 use skep_tests::content::{assert_same, version};
 use skep_tests::origin::{Answer, Asked, FRESH, Origin, Then};
 use skep_tests::sought::{FAILED, ORIGIN, OWNER, PEER};
-use skep_tests::{Crowd, PATIENCE, RawClient, Site, SourceAddress, poll_until};
+use skep_tests::{ClientError, Crowd, PATIENCE, RawClient, Site, SourceAddress, poll_until};
 
 const NODES: [&str; 3] = ["node-1", "node-2", "node-3"];
 
@@ -51,17 +51,13 @@ struct Seen {
 impl Seen {
     fn at(cluster: &CacheCluster, node: &str, path: &str) -> Self {
         let mut client = RawClient::connect(cluster.outer(node));
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
-        let received = client.read_to_close();
-        let end = received.windows(4).position(|end| end == b"\r\n\r\n");
-        let (head, body) = received.split_at(end.map_or(0, |at| at + 4));
-        let head = String::from_utf8_lossy(head).into_owned();
-        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
-        Self {
-            status: head.get(9..12).map_or(0, |status| status.parse().unwrap()),
-            tag: field("ETag: ").unwrap_or_default().to_owned(),
-            body: body.to_vec(),
-        }
+        client.send_request("GET", path, &[("Connection", "close")]);
+        let (status, tag) = match client.try_head() {
+            Ok(head) => (head.status, head.header("etag").unwrap_or_default().to_owned()),
+            Err(ClientError::Closed(_) | ClientError::Failed(_)) => (0, String::new()),
+            Err(error) => panic!("{path}: {error}"),
+        };
+        Self { status, tag, body: client.read_to_close() }
     }
 
     /// Whether it is all of an object; if it is a part, it must be one of one
@@ -245,7 +241,7 @@ fn ten_thousand_clients_of_one_cold_object_at_four_nodes_are_one_request() {
         .map(|number| source.connect(cluster.outer(&format!("node-{}", 1 + number % 4))))
         .collect();
     for client in &mut clients {
-        client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a");
     }
     poll_until(PATIENCE, "a request", || !origin.asked().is_empty());
     origin.open();

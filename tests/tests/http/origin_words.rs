@@ -158,7 +158,7 @@ fn an_origin_that_gives_a_little_each_time_is_asked_so_often_and_no_more() {
         });
         let skep = origin.node("");
         let mut client = skep.connect();
-        client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a");
         let received = client.read_to_close();
         assert!(received.len() < SEGMENT, "{} bytes", received.len());
         assert_eq!(origin.asked().len(), asks);

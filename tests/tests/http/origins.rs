@@ -126,7 +126,7 @@ fn an_object_that_changes_on_the_way_is_never_mixed() {
     });
     let skep = origin.node("");
     let mut client = skep.connect();
-    client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/a");
     // Cut off somewhere in the first segment, be it before anything was sent.
     let received = client.read_to_close();
     let head_len = received.windows(4).position(|end| end == b"\r\n\r\n").map_or(0, |at| at + 4);
@@ -342,7 +342,7 @@ fn a_thousand_clients_of_one_cold_object_are_one_request() {
     let mut clients: Vec<RawClient> =
         (0..CLIENTS).map(|_| source.connect(skep.address())).collect();
     for client in &mut clients {
-        client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a");
     }
     poll_until(skep_tests::PATIENCE, "a request", || !origin.asked().is_empty());
     origin.open();
@@ -358,10 +358,10 @@ fn who_waits_for_one_that_gives_up_gets_an_answer() {
     let skep = origin.node("");
     origin.close();
     let mut first = skep.connect();
-    first.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    first.ask("/a");
     poll_until(skep_tests::PATIENCE, "a request", || !origin.asked().is_empty());
     let mut second = skep.connect();
-    second.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+    second.ask("/a");
     drop(first);
     origin.open();
     assert_eq!(second.response().text(), "here");
@@ -412,7 +412,7 @@ fn cold_objects_asked_for_at_once_on_three_nodes_are_got_once() {
     let mut clients: Vec<RawClient> =
         nodes.iter().map(|node| RawClient::connect(cluster.outer(node))).collect();
     for client in &mut clients {
-        client.send("GET /a HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a");
     }
     poll_until(skep_tests::PATIENCE, "a request", || !origin.asked().is_empty());
     origin.open();

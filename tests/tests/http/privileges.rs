@@ -32,7 +32,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 fn answers(address: SocketAddr) -> bool {
     RawClient::try_connect(address).is_ok_and(|mut client| {
-        client.send("GET /a.txt HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/a.txt");
         client.try_response().is_ok()
     })
 }

@@ -16,7 +16,7 @@ use skep_tests::{End, PATIENCE, RawClient, Response, Site, Skep, poll_until};
 /// The reply to a GET, if it is whole.
 fn try_get(skep: &Skep, target: &str) -> Option<Response> {
     let mut client = RawClient::try_connect(skep.address()).ok()?;
-    client.send(format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n"));
+    client.ask(target);
     client.try_response().ok().filter(|reply| reply.status == 200)
 }
 
@@ -79,7 +79,7 @@ fn a_file_caught_empty_between_cutting_and_writing_is_waited_for() {
         let mut client = skep.connect();
         let begun = Instant::now();
         let mut file = File::create(site.path(&name)).unwrap();
-        client.send(format!("GET /{name} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        client.ask(&format!("/{name}"));
         // Time enough to be caught.
         let caught = client.stream().set_read_timeout(Some(Duration::from_millis(10)));
         caught.and_then(|()| client.stream().peek(&mut [0])).err();
@@ -178,7 +178,7 @@ fn a_file_rewritten_within_a_tick_of_its_file_system_is_not_mistaken_for_the_old
         let path = folder.join(format!("f{number}"));
         std::fs::write(&path, &old).unwrap();
         let before = stamp(&path);
-        client.send(format!("GET /f{number} HTTP/1.1\r\nHost: test\r\n\r\n"));
+        client.ask(&format!("/f{number}"));
         // Whatever has come after a while that differs from file to file.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_micros(60 * number as u64) {

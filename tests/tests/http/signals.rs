@@ -53,7 +53,7 @@ fn term_lets_replies_under_way_end_and_takes_no_new_ones() {
     let site = site();
     let mut skep = Skep::serve(site.root(), &["--cache-size", "8MiB"]);
     let mut client = skep.connect();
-    client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/large");
     client.try_head().unwrap().assert_status(200);
     skep.signal(Signal::TERM);
     poll_until(PATIENCE, "new clients are refused", || is_refused(&skep));
@@ -74,7 +74,7 @@ fn term_waits_for_a_stalled_client_no_longer_than_configured() {
     let site = site();
     let mut skep = Skep::node(site.root(), "[timeouts]\ndrain_ms = \"300ms\"");
     let mut client = skep.connect();
-    client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+    client.ask("/large");
     client.try_head().unwrap().assert_status(200);
     skep.signal(Signal::TERM);
     assert!(skep.wait_exit(PATIENCE).code().is_some(), "ended by itself, not by a signal");
@@ -87,7 +87,7 @@ fn what_a_drain_waits_for_is_said() {
     let source = SourceAddress::new();
     let mut clients = [source.connect(skep.address()), source.connect(skep.address())];
     for client in &mut clients {
-        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/large");
         client.try_head().unwrap().assert_status(200);
     }
     let address = source.address();

@@ -156,7 +156,7 @@ fn slow_clients_of_one_address_leave_the_origins_connections_to_others() {
     let held: Vec<_> = (0..PLACES)
         .map(|_| {
             let mut client = greedy.connect(skep.address());
-            client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+            client.ask("/large");
             client.try_head().unwrap().assert_status(200);
             client
         })

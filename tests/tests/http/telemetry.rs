@@ -133,7 +133,7 @@ fn a_reply_cut_short_is_counted_by_what_cut_it() {
     };
     let begin = |skep: &Skep| {
         let mut client = skep.connect();
-        client.send("GET /large HTTP/1.1\r\nHost: test\r\n\r\n");
+        client.ask("/large");
         client.try_head().unwrap().assert_status(200);
         client
     };
