@@ -133,13 +133,16 @@ const LAYERS: &[Layer] = &[
     // It judges what Skep sends, so nothing of Skep may help it.
     Layer { folder: "testclient", may_use: &[], banned: OUTERMOST },
     Layer { folder: "lab", may_use: &["crates/base", "testbed", "testclient"], banned: &[] },
+    Layer { folder: "sim", may_use: &["crates/base"], banned: IMPURE },
     Layer { folder: "fuzz", may_use: &["crates/base", "crates/core"], banned: &[] },
 ];
 
 /// What the tests of a crate, and they alone, may use besides: a simulation joins
-/// cores, as roles do, and servers are asked by the client of all tests.
+/// cores, as roles do, and stands on what all simulations share; servers are asked by the client of all tests.
 const IN_TESTS: &[(&str, &str)] = &[
+    ("crates/core/cluster", "sim"),
     ("crates/core/directory", "crates/core/cache"),
+    ("crates/core/directory", "sim"),
     ("crates/role/console", "testclient"),
     ("crates/role/engine", "testclient"),
 ];
@@ -255,6 +258,8 @@ mod tests {
             ("lab", "testclient", 0),
             ("testclient", "crates/core/http", 1),
             ("crates/skep", "testclient", 1),
+            ("crates/core/cluster", "sim", 1),
+            ("sim", "crates/core/cluster", 1),
             ("tests", "crates/role/node", 1),
         ] {
             assert_eq!(arrow(folder, on), count, "{folder} on {on}");

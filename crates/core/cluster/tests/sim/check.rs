@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use skep_sim::SeedTotals;
 use skep_wire::message::{DispatcherBeat, Message, Stage};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::ForwardingState;

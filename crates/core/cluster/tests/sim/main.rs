@@ -15,57 +15,14 @@ mod net;
 mod scenario;
 mod world;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use skep_sim::Simulation;
+use world::World;
 
-use world::{Totals, World};
-
-/// Seeds that `cargo test` runs.
-const SEEDS: u64 = 2_400;
+const SIMULATION: Simulation = Simulation { package: "skep-cluster", test: "sim", seeds: 2_400 };
 
 #[test]
 fn promises_are_kept_whatever_happens() {
-    if let Some(seed) = number("SKEP_SIM_SEED") {
-        World::new(seed, true).run().unwrap();
-        return;
-    }
-    let seeds = number("SKEP_SIM_SEEDS").unwrap_or(SEEDS);
-    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let totals = std::thread::scope(|scope| {
-        let run = |first: u64| move || run_all((first..seeds).step_by(threads as usize));
-        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(run(first))).collect();
-        let mut totals = Totals::default();
-        for thread in threads {
-            totals.add(
-                &thread.join().expect("its panics are caught").unwrap_or_else(|e| panic!("{e}")),
-            );
-        }
-        totals
-    });
-    eprintln!("{totals}");
-    assert!(totals.claims > 0 && totals.takeovers > 0, "nothing happened");
-}
-
-/// Runs seeds up to the first that breaks a promise.
-fn run_all(seeds: impl Iterator<Item = u64>) -> Result<Totals, String> {
-    let mut totals = Totals::default();
-    for seed in seeds {
-        let result = catch_unwind(AssertUnwindSafe(|| World::new(seed, false).run()));
-        let broken = match result {
-            Ok(Ok(of_seed)) => {
-                totals.add(&of_seed);
-                continue;
-            }
-            Ok(Err(broken)) => broken,
-            Err(_) => "panic, see above".to_owned(),
-        };
-        return Err(format!(
-            "seed {seed}: {broken}\nagain, with its story:\n  \
-             SKEP_SIM_SEED={seed} cargo test -p skep-cluster --test sim -- --nocapture"
-        ));
-    }
-    Ok(totals)
-}
-
-fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|value| value.parse().expect("a number"))
+    let totals = SIMULATION.run(|seed, tells| World::new(seed, tells).run());
+    let has_happened = totals.is_none_or(|it| it.claims > 0 && it.takeovers > 0);
+    assert!(has_happened, "nothing happened");
 }

@@ -1,11 +1,10 @@
 //! The world: events in the order of time, machines, network, store.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
 
 use skep_cluster::failover::{FailoverAction, LeaseView};
+use skep_sim::{Agenda, SeedTotals};
 use skep_units::Rng;
 use skep_wire::message::{NodeBeat, Stage};
 use skep_wire::seal::PeerId;
@@ -54,10 +53,7 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     store: Store,
     rng: Rng,
-    queue: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    events: Vec<Option<Event>>,
-    free: Vec<usize>,
-    scheduled: u64,
+    agenda: Agenda<Event>,
     check: Check,
     totals: Totals,
     tells: bool,
@@ -80,10 +76,7 @@ impl World {
             nodes,
             store: Store::default(),
             rng,
-            queue: BinaryHeap::new(),
-            events: Vec::new(),
-            free: Vec::new(),
-            scheduled: 0,
+            agenda: Agenda::default(),
             totals: Totals { seeds: 1, ..Totals::default() },
             tells,
             scenario,
@@ -95,13 +88,12 @@ impl World {
     /// Runs to the end; what promise was broken.
     pub(crate) fn run(mut self) -> Result<Totals, String> {
         let mut checked_at = 0;
-        while let Some(Reverse((at, _, slot))) = self.queue.pop() {
+        while let Some((due, event)) = self.agenda.pop() {
+            let at = due.at_ms;
             if at > END_MS {
                 break;
             }
             self.at = at;
-            let event = self.events[slot].take().expect("scheduled");
-            self.free.push(slot);
             self.totals.events += 1;
             self.happen(event)?;
             if at == checked_at {
@@ -146,13 +138,7 @@ impl World {
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
-        self.scheduled += 1;
-        let slot = self.free.pop().unwrap_or_else(|| {
-            self.events.push(None);
-            self.events.len() - 1
-        });
-        self.events[slot] = Some(event);
-        self.queue.push(Reverse((at, self.scheduled, slot)));
+        self.agenda.schedule(at, event);
     }
 
     fn happen(&mut self, event: Event) -> Result<(), String> {
@@ -468,8 +454,8 @@ impl World {
     }
 }
 
-impl Totals {
-    pub(crate) fn add(&mut self, other: &Self) {
+impl SeedTotals for Totals {
+    fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.events += other.events;
         self.claims += other.claims;

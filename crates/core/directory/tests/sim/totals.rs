@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use skep_sim::SeedTotals;
+
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
@@ -54,8 +56,10 @@ impl Totals {
         ];
         counts.iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
     }
+}
 
-    pub(crate) fn add(&mut self, other: &Self) {
+impl SeedTotals for Totals {
+    fn add(&mut self, other: &Self) {
         self.seeds += other.seeds;
         self.events += other.events;
         self.served += other.served;

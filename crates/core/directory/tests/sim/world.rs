@@ -1,9 +1,9 @@
 //! The clock, what there is, and what happens when.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 
 use skep_directory::{Coordinator, CoordinatorSettings};
+use skep_sim::Agenda;
 use skep_units::{Now, Rng};
 use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 
@@ -134,9 +134,7 @@ pub(crate) struct World {
     pub(crate) cuts: Vec<(usize, usize)>,
     pub(crate) totals: Totals,
     pub(crate) parts: Vec<(usize, usize)>,
-    queue: BinaryHeap<Reverse<(u64, u64)>>,
-    events: BTreeMap<u64, Event>,
-    scheduled: u64,
+    agenda: Agenda<Event>,
     numbers: u64,
     pub(crate) active: usize,
     epoch: u64,
@@ -169,9 +167,7 @@ impl World {
             cuts: Vec::new(),
             totals: Totals { seeds: 1, ..Totals::default() },
             parts: Vec::new(),
-            queue: BinaryHeap::new(),
-            events: BTreeMap::new(),
-            scheduled: 0,
+            agenda: Agenda::default(),
             numbers: 0,
             active: 0,
             epoch: 0,
@@ -182,17 +178,15 @@ impl World {
 
     pub(crate) fn run(mut self) -> Result<Totals, String> {
         self.start();
-        while let Some(Reverse((at, number))) = self.queue.pop() {
+        while let Some((due, event)) = self.agenda.pop() {
+            let at = due.at_ms;
             if at > END_MS {
                 break;
             }
             self.at = at;
-            let event = self.events.remove(&number).expect("scheduled");
             let until = self.paused_until(&event);
             if until > at {
-                // By its number it stays behind what came before it.
-                self.events.insert(number, event);
-                self.queue.push(Reverse((until, number)));
+                self.agenda.put_off(due, until, event);
                 continue;
             }
             self.totals.events += 1;
@@ -214,9 +208,7 @@ impl World {
     }
 
     pub(crate) fn schedule(&mut self, at: u64, event: Event) {
-        self.scheduled += 1;
-        self.events.insert(self.scheduled, event);
-        self.queue.push(Reverse((at, self.scheduled)));
+        self.agenda.schedule(at, event);
     }
 
     pub(crate) fn number(&mut self) -> u64 {
