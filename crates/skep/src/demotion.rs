@@ -41,8 +41,8 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
 
 /// Sites that the user who serves cannot read.
 pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Closed>> {
-    let sites = config.sites.iter().filter(|_| roles.node.is_some());
-    let mut roots = sites.filter_map(|site| site.root.as_deref());
+    let backends = config.backends().filter(|_| roles.node.is_some());
+    let mut roots = backends.filter_map(|backend| backend.root.as_deref());
     roots.try_for_each(|root| access::check("the site's folder", root, Need::Enter))
 }
 

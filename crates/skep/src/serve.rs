@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use skep_cli::{ServeArgs, check_options};
-use skep_config::{AccessLogTarget, Config, NodeConfig, SiteConfig};
+use skep_config::{AccessLogTarget, BackendConfig, Config, NodeConfig, SiteConfig};
 
 use crate::compose::Process;
 use crate::logging;
@@ -31,12 +31,12 @@ pub(crate) fn serve(args: ServeArgs) -> anyhow::Result<()> {
     };
     let root = std::path::absolute(&args.dir)
         .with_context(|| format!("cannot serve {}", args.dir.display()))?;
-    config.sites.push(SiteConfig {
+    config.sites.push(SiteConfig::of(BackendConfig {
         root: Some(root),
         listing: args.listing,
         spa_fallback: args.spa,
-        ..SiteConfig::default()
-    });
+        ..BackendConfig::default()
+    }));
     config.nodes.push(NodeConfig {
         name: "local".into(),
         address: args.listen,

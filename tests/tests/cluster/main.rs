@@ -12,6 +12,7 @@ mod limits;
 mod loads;
 mod parts;
 mod purge;
+mod routes;
 mod slow;
 mod split;
 mod versions;

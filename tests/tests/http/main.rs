@@ -16,6 +16,7 @@ mod privileges;
 mod ranges_conditions;
 mod rewritten;
 mod room;
+mod routes;
 mod signals;
 mod sites;
 mod slow;

@@ -10,9 +10,9 @@ use skep_units::did_you_mean;
 use crate::error::{ErrorKind, Fault};
 use crate::number::{Unit, plain};
 use crate::raw::{Raw, RawValue, Span};
-use crate::schema::{AGENT_PORT, Config, ServiceConfig, SiteConfig};
+use crate::schema::{AGENT_PORT, Config, ServiceConfig};
 use crate::section::Row;
-use crate::words::{ContentPlacement, DIRECT_POLICY_NAMES, DispatchMode, StoreKind};
+use crate::words::{DIRECT_POLICY_NAMES, DispatchMode, StoreKind};
 
 /// Adds the contradictions of `config`, which was read from `raw`.
 pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
@@ -28,16 +28,33 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
     faults.extend(placed);
 }
 
+mod sites;
+
 const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
 
 type Check = fn(&Config, &mut Vec<Clash>);
 
+/// Settings of a backend that tell where its bytes come from.
+const SOURCES: &[&str] = &[
+    "site.root",
+    "site.origins",
+    "site.content",
+    "site.listing",
+    "site.spa_fallback",
+    "site.route.root",
+    "site.route.origins",
+    "site.route.content",
+    "site.route.listing",
+    "site.route.spa_fallback",
+];
+
 /// The settings or tables that a check looks at, and the check.
 const CHECKS: &[(&[&str], Check)] = &[
     (&["node.name"], nodes_exist),
-    (&["site.root", "site.origins"], sites_exist),
-    (&["site.root", "site.origins"], sites_have_one_source),
-    (&["site.origins", "site.content", "site.listing", "site.spa_fallback"], origins_have_no_files),
+    (&["site.root", "site.origins"], sites::sites_exist),
+    (SOURCES, sites::backends_have_one_source),
+    (SOURCES, sites::origins_have_no_files),
+    (&["site.route.path"], sites::routes_can_be_reached),
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
     (&["node.name", "service.nodes"], services_know_their_nodes),
@@ -59,19 +76,16 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["service.dispatch", "key_file"], direct_needs_a_key),
     (&["service.dispatch", "dispatcher.address"], direct_dispatchers_can_be_reached),
     (&["store", "etcd.endpoints"], etcd_has_endpoints),
-    (&["site.content", "site.origins", "cache.cooperate", "key_file"], cooperation_needs_a_key),
-    (
-        &["site.content", "site.origins", "cache.cooperate", "dispatcher.address"],
-        cooperation_needs_addresses,
-    ),
-    (&["site.content", "cache.cooperate", "dispatcher.name"], parts_need_each_other),
-    (&["site.content", "site.listing"], parts_are_not_listed),
+    (&["site", "cache.cooperate", "key_file"], sites::cooperation_needs_a_key),
+    (&["site", "cache.cooperate", "dispatcher.address"], sites::cooperation_needs_addresses),
+    (&["site", "cache.cooperate", "dispatcher.name"], sites::partitions_need_each_other),
+    (&["site"], sites::partitions_are_not_listed),
     (&["admin.listen", "admin.token_file"], open_admin_needs_token),
     (&["service.upstream_idle_ms", "timeouts.idle_ms"], dispatcher_closes_first),
     (&["service.health.timeout_ms", "service.health.interval_ms"], checks_do_not_overlap),
-    (&["site.hosts"], hosts_are_unique),
-    (&["site.listing", "site.spa_fallback"], one_answer_for_folders),
-    (&["site.redirect.from", "site.redirect.to"], redirects_lead_elsewhere),
+    (&["site.hosts"], sites::hosts_are_unique),
+    (&["site"], sites::one_answer_for_folders),
+    (&["site.redirect.from", "site.redirect.to"], sites::redirects_lead_elsewhere),
     (&["limits.target_bytes_max", "limits.head_bytes_max"], target_fits_head),
     (&["limits.head_bytes_max", "limits.connection_bytes_max"], head_fits_connection),
 ];
@@ -152,50 +166,6 @@ fn nodes_exist(config: &Config, clashes: &mut Vec<Clash>) {
     }
 }
 
-fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
-    if config.sites.is_empty() {
-        let clash = Clash::new(&[Key("site")], "at least one [[site]]", "none");
-        let how = "a site needs a `root`, the folder of its files, or `origins`";
-        clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
-    }
-}
-
-fn sites_have_one_source(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, site) in config.sites.iter().enumerate() {
-        let (at, expected) = ([Key("site"), Nth(i)], "a `root` or `origins`");
-        match (&site.root, site.origins.is_empty()) {
-            (None, true) => {
-                let how = "root = \"/srv/www\" is a folder of files, origins = \
-                           [\"http://10.0.0.9:8080\"] are servers to get them from";
-                let clash = Clash::new(&at, expected, "neither").kind(ErrorKind::Missing);
-                clashes.push(clash.hint(how.to_owned()));
-            }
-            (Some(_), false) => {
-                let at = [Key("site"), Nth(i), Key("origins")];
-                let how = "two sites with hosts of their own can have one each";
-                clashes.push(Clash::new(&at, expected, "both").hint(how.to_owned()));
-            }
-            _ => {}
-        }
-    }
-}
-
-/// What only folders have.
-fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, site) in config.sites.iter().enumerate().filter(|(_, it)| !it.origins.is_empty()) {
-        let of_folders = [
-            ("content", site.content != ContentPlacement::Local),
-            ("listing", site.listing),
-            ("spa_fallback", site.spa_fallback.is_some()),
-        ];
-        for (key, _) in of_folders.into_iter().filter(|(_, is_set)| *is_set) {
-            let at = [Key("site"), Nth(i), Key(key)];
-            let expected = format!("no `{key}`, because the site has `origins`");
-            clashes.push(Clash::new(&at, expected, "one").hint("it is for folders".to_owned()));
-        }
-    }
-}
-
 fn dispatchers_and_services_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
     if config.dispatchers.is_empty() && !config.services.is_empty() {
         let at = [Key("service"), Nth(0)];
@@ -223,8 +193,8 @@ fn unique_rows<T: Row>(rows: &[T], clashes: &mut Vec<Clash>) {
     for (i, row) in rows.iter().enumerate() {
         let name = row.row_name();
         if rows[..i].iter().any(|earlier| earlier.row_name() == name) {
-            let at = [Key(T::PATH), Nth(i), Key("name")];
-            let expected = format!("each {} with a name of its own", T::PATH);
+            let at = [Key(T::NAME), Nth(i), Key("name")];
+            let expected = format!("each {} with a name of its own", T::NAME);
             let found = format!("a second {name:?}");
             clashes.push(Clash::new(&at, expected, found).kind(ErrorKind::Duplicate));
         }
@@ -390,55 +360,6 @@ fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
     }
 }
 
-/// The first site whose bytes nodes get from each other.
-fn cooperating(config: &Config) -> Option<usize> {
-    config.sites.iter().position(|site| config.cooperates() && site.is_shared())
-}
-
-fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
-    if let (Some(i), None) = (cooperating(config), &config.key_file) {
-        let at = [Key("site"), Nth(i), Key("content")];
-        let expected = "a `key_file` at the top of the file, because nodes share their memories";
-        let how = format!("{KEY_HINT}; or `cooperate = false` in [cache]");
-        clashes.push(Clash::new(&at, expected, "none").hint(how));
-    }
-}
-
-fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
-    if cooperating(config).is_none() || config.direct_services().next().is_some() {
-        return;
-    }
-    for (i, _) in config.dispatchers.iter().enumerate().filter(|(_, it)| it.address.is_none()) {
-        let at = [Key("dispatcher"), Nth(i), Key("address")];
-        let expected = "an `address` \"IP:PORT\" for nodes, because they share their memories";
-        let how = "the machine's own IP address and a port such as 7071; \
-                   or `cooperate = false` in [cache]";
-        clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
-    }
-}
-
-fn parts(config: &Config) -> impl Iterator<Item = (usize, &SiteConfig)> {
-    config.sites.iter().enumerate().filter(|(_, site)| site.content == ContentPlacement::Partition)
-}
-
-fn parts_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, _) in parts(config).filter(|_| !config.cooperates()) {
-        let at = [Key("site"), Nth(i), Key("content")];
-        let expected = "a [[dispatcher]], and not `cooperate = false` in [cache], because each \
-                        node has only a part";
-        let how = "nodes find each other's files by way of a dispatcher";
-        clashes.push(Clash::new(&at, expected, "no cooperation").hint(how.to_owned()));
-    }
-}
-
-fn parts_are_not_listed(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, _) in parts(config).filter(|(_, site)| site.listing) {
-        let at = [Key("site"), Nth(i), Key("listing")];
-        let expected = "no `listing`, because each node has only a part of the folder";
-        clashes.push(Clash::new(&at, expected, "one"));
-    }
-}
-
 fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
     if config.direct_services().next().is_none() {
         return;
@@ -493,59 +414,6 @@ fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
             let at = [Key("service"), Nth(i), Key("health"), Key("timeout_ms")];
             let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
             clashes.push(Clash::new(&at, expected, ms(health.timeout_ms)));
-        }
-    }
-}
-
-fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
-    let mut taken: Vec<&str> = Vec::new();
-    for (i, site) in config.sites.iter().enumerate() {
-        let default = [String::from("*")];
-        let hosts = if site.hosts.is_empty() { &default } else { site.hosts.as_slice() };
-        for (j, host) in hosts.iter().enumerate() {
-            if taken.contains(&host.as_str()) {
-                let at = [Key("site"), Nth(i), Key("hosts"), Nth(j)];
-                let found = match host.as_str() {
-                    "*" => "a second site for every other host".to_owned(),
-                    host => format!("{host:?} in a second site"),
-                };
-                let clash = Clash::new(&at, "each host in one site", found);
-                clashes.push(clash.kind(ErrorKind::Duplicate));
-            }
-        }
-        let own = site.hosts.iter().map(String::as_str);
-        taken.extend(own.chain(site.hosts.is_empty().then_some("*")));
-    }
-}
-
-fn one_answer_for_folders(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, site) in config.sites.iter().enumerate() {
-        if site.listing && site.spa_fallback.is_some() {
-            let at = [Key("site"), Nth(i), Key("spa_fallback")];
-            let expected = "`listing` or `spa_fallback`";
-            let found = "both, for folders without an index file";
-            clashes.push(Clash::new(&at, expected, found));
-        }
-    }
-}
-
-fn redirects_lead_elsewhere(config: &Config, clashes: &mut Vec<Clash>) {
-    for (i, site) in config.sites.iter().enumerate() {
-        for (j, redirect) in site.redirects.iter().enumerate() {
-            let at = [Key("site"), Nth(i), Key("redirect"), Nth(j)];
-            let to = [at[0], at[1], at[2], at[3], Key("to")];
-            let from = [at[0], at[1], at[2], at[3], Key("from")];
-            if redirect.to == redirect.from {
-                clashes.push(Clash::new(&to, "another path than `from`", "the same"));
-            }
-            if redirect.to.ends_with('*') && !redirect.from.ends_with('*') {
-                clashes.push(Clash::new(&to, "no `*`, as `from` has none", "one"));
-            }
-            if site.redirects[..j].iter().any(|earlier| earlier.from == redirect.from) {
-                let clash =
-                    Clash::new(&from, "each path once", format!("{:?} twice", redirect.from));
-                clashes.push(clash.kind(ErrorKind::Duplicate));
-            }
         }
     }
 }

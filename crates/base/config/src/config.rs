@@ -8,8 +8,8 @@ use crate::error::{ConfigErrors, ErrorKind, Fault};
 use crate::limits::TEXT_BYTES_MAX;
 use crate::raw::Raw;
 use crate::schema::{
-    AGENT_PORT, Config, DispatcherConfig, NodeConfig, RedirectConfig, ServiceConfig, SiteConfig,
-    settings, tables,
+    AGENT_PORT, BackendConfig, Config, DispatcherConfig, NodeConfig, RedirectConfig, RouteConfig,
+    ServiceConfig, SiteConfig, settings, tables,
 };
 use crate::section::{Row, Section, last_part};
 use crate::words::{AccessLogTarget, ContentPlacement, DispatchMode};
@@ -33,7 +33,7 @@ impl Config {
             Err(error) => return refuse(vec![syntax_fault(text, &error)]),
         };
         let mut faults = Vec::new();
-        let config = Self::read(&raw, &mut faults);
+        let config = Self::read("", &raw, &mut faults);
         faults.iter_mut().for_each(belongs_elsewhere);
         check(&config, &raw, &mut faults);
         if faults.is_empty() { Ok(config) } else { refuse(faults) }
@@ -58,7 +58,7 @@ impl Config {
 
     fn written(&self, full: bool) -> String {
         let mut out = Writer::new(full);
-        self.write(false, &mut out);
+        self.write("", false, &mut out);
         out.finish()
     }
 
@@ -67,7 +67,7 @@ impl Config {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.state_dir);
         resolve(&mut self.direct.guard_dir);
-        self.sites.iter_mut().filter_map(|site| site.root.as_mut()).for_each(resolve);
+        self.backends_mut().filter_map(|backend| backend.root.as_mut()).for_each(resolve);
         if let AccessLogTarget::File(path) = &mut self.log.access {
             resolve(path);
         }
@@ -101,6 +101,19 @@ impl Config {
         services.filter(|(_, service)| service.dispatch == DispatchMode::Direct)
     }
 
+    /// What the bytes of all sites come from.
+    pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
+        self.sites.iter().flat_map(SiteConfig::backends)
+    }
+
+    /// The same, to be changed.
+    pub fn backends_mut(&mut self) -> impl Iterator<Item = &mut BackendConfig> {
+        self.sites.iter_mut().flat_map(|site| {
+            let routes = site.routes.iter_mut().map(|route| &mut route.backend);
+            routes.chain([&mut site.backend])
+        })
+    }
+
     /// Whether clients come to nodes by way of a dispatcher, which asks for them.
     pub fn is_proxied(&self) -> bool {
         self.services.iter().any(|service| service.dispatch == DispatchMode::Proxy)
@@ -111,7 +124,7 @@ impl Config {
     pub fn cooperates(&self) -> bool {
         self.cache.cooperate
             && !self.dispatchers.is_empty()
-            && self.sites.iter().any(SiteConfig::is_shared)
+            && self.backends().any(BackendConfig::is_shared)
     }
 
     /// Whether nodes tell dispatchers of their load: they share a key, and some
@@ -135,6 +148,18 @@ impl Config {
 }
 
 impl SiteConfig {
+    /// One for all hosts, with this backend and no routes.
+    pub fn of(backend: BackendConfig) -> Self {
+        Self { backend, ..Self::default() }
+    }
+
+    /// What its bytes come from: by its routes, then where none matches.
+    pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
+        self.routes.iter().map(|route| &route.backend).chain([&self.backend])
+    }
+}
+
+impl BackendConfig {
     /// Whether its bytes are of use to all nodes: read once is enough.
     pub fn is_shared(&self) -> bool {
         self.content != ContentPlacement::Local || !self.origins.is_empty()
@@ -157,7 +182,7 @@ impl NodeConfig {
 /// which a reload does not change. Rows are compared by name.
 pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut paths = Vec::new();
-    old.restarts(new, true, &mut paths);
+    old.restarts(new, "", true, &mut paths);
     paths.sort_unstable();
     paths.dedup();
     paths
@@ -184,6 +209,12 @@ impl Row for ServiceConfig {
 impl Row for SiteConfig {
     fn row_name(&self) -> &str {
         self.hosts.first().map_or("*", String::as_str)
+    }
+}
+
+impl Row for RouteConfig {
+    fn row_name(&self) -> &str {
+        &self.path
     }
 }
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::kind::Form;
-use crate::limits::{NAME_BYTES_MAX, STRING_BYTES_MAX};
+use crate::limits::{NAME_BYTES_MAX, STRING_BYTES_MAX, WILDCARDS_MAX};
 
 impl Form {
     /// The string as it is kept (host names in lower case), or a hint why it
@@ -21,6 +21,7 @@ impl Form {
             Self::FileName => file_name(text)?,
             Self::UrlPath => url_path(text)?,
             Self::UrlPattern => url_path(text.strip_suffix('*').unwrap_or(text))?,
+            Self::RoutePattern => route_pattern(text)?,
             Self::UrlTarget => url_target(text)?,
             Self::Authority => return authority(text),
             Self::HostPattern => return host_pattern(text),
@@ -39,6 +40,7 @@ impl Form {
             Self::FileName => "a file name",
             Self::UrlPath => "a URL path such as \"/a/b.html\"",
             Self::UrlPattern => "a URL path such as \"/a.html\" or \"/a/*\"",
+            Self::RoutePattern => "a URL path such as \"/a.html\", \"/a/*\" or \"*.php\"",
             Self::UrlTarget => "a URL or URL path such as \"/b.html\" or \"https://example.org/*\"",
             Self::Authority => "a host and port such as \"www1.example.org:8080\"",
             Self::HostPattern => "a host name such as \"example.org\" or \"*.example.org\"",
@@ -77,9 +79,21 @@ fn file_name(text: &str) -> FormResult {
 /// A path in the form that requests are compared with: no query, no `..`.
 fn url_path(text: &str) -> FormResult {
     require(text.starts_with('/'), "it must begin with `/`")?;
+    require(!text.contains('*'), "`*` can only be its end")?;
+    path_bytes(text)
+}
+
+fn route_pattern(text: &str) -> FormResult {
+    require(text.starts_with(['/', '*']), "it must begin with `/` or `*`")?;
+    require(!text.contains("**"), "one `*` stands for any number of characters")?;
+    let wildcards = text.matches('*').count();
+    require(wildcards <= WILDCARDS_MAX, &format!("at most {WILDCARDS_MAX} `*`"))?;
+    path_bytes(text)
+}
+
+fn path_bytes(text: &str) -> FormResult {
     url_bytes(text)?;
     require(!text.contains(['?', '#']), "without `?` and `#`")?;
-    require(!text.contains('*'), "`*` can only be its end")?;
     require(!text.split('/').any(|part| part == "." || part == ".."), "without `.` and `..`")
 }
 

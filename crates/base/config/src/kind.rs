@@ -59,6 +59,8 @@ pub enum Form {
     UrlPath,
     /// Path of a URL; a `*` at its end stands for any rest.
     UrlPattern,
+    /// Path of a URL in which each `*` stands for any characters.
+    RoutePattern,
     /// URL or path of a URL; a `*` at its end stands for the matched rest.
     UrlTarget,
     /// `HOST`, `HOST:PORT` or `IP:PORT`.

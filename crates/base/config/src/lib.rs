@@ -28,6 +28,7 @@ mod read;
 mod reference;
 mod schema;
 mod section;
+mod settings;
 mod table;
 mod value;
 mod words;
@@ -39,10 +40,10 @@ pub use kind::{Form, Kind};
 pub use number::{Unit, parse_duration_ms, parse_size};
 pub use reference::{reference_markdown, settings_help};
 pub use schema::{
-    AGENT_PORT, AdminConfig, AgentConfig, CacheConfig, Config, DirectConfig, DispatcherConfig,
-    EtcdConfig, FetchConfig, HealthConfig, LimitsConfig, LogConfig, MachineConfig, MetricsConfig,
-    NodeConfig, RedirectConfig, ServiceConfig, SiteConfig, TimeoutsConfig, setting, settings,
-    tables,
+    AGENT_PORT, AdminConfig, AgentConfig, BackendConfig, CacheConfig, Config, DirectConfig,
+    DispatcherConfig, EtcdConfig, FetchConfig, HealthConfig, LimitsConfig, LogConfig,
+    MachineConfig, MetricsConfig, NodeConfig, RedirectConfig, RouteConfig, ServiceConfig,
+    SiteConfig, TimeoutsConfig, setting, settings, tables,
 };
 pub use section::{Setting, TableDoc};
 pub use words::{

@@ -22,3 +22,6 @@ pub const STRING_BYTES_MAX: usize = 4096;
 
 /// Characters of a source line that a message shows around the fault.
 pub const EXCERPT_CHARS_MAX: usize = 100;
+
+/// `*` in the path of a route: each may cost one pass over a path.
+pub const WILDCARDS_MAX: usize = 4;

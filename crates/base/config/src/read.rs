@@ -4,9 +4,8 @@ use skep_units::nearest;
 
 use crate::error::{ErrorKind, Fault};
 use crate::kind::Kind;
-use crate::limits::ROWS_MAX;
 use crate::raw::{Raw, RawEntry, RawValue};
-use crate::section::{Row, Section, TableDoc, last_part};
+use crate::section::{Section, last_part, path_in};
 use crate::value::{Entry, Field};
 
 /// Reads the settings of one table and notices what is left over.
@@ -38,13 +37,14 @@ impl<'a> Reader<'a> {
     /// The value of a setting, or `default` when it is absent or at fault.
     pub(crate) fn setting<T: Field>(
         &mut self,
-        path: &'static str,
+        name: &'static str,
         kind: Kind,
         required: bool,
         default: T,
     ) -> T {
+        let path = path_in(self.path, name);
         self.known.push(path);
-        let Some(entry) = self.raw.get(last_part(path)) else {
+        let Some(entry) = self.raw.get(name) else {
             if required {
                 self.faults.push(missing(path, kind, self.raw));
             }
@@ -55,9 +55,10 @@ impl<'a> Reader<'a> {
 
     /// The table or rows inside this one, or its default when absent.
     pub(crate) fn section<S: Section>(&mut self) -> S {
-        self.known.push(S::PATH);
-        match self.raw.get(last_part(S::PATH)) {
-            Some(entry) => S::read(&entry.raw, self.faults),
+        let path = path_in(self.path, S::NAME);
+        self.known.push(path);
+        match self.raw.get(S::NAME) {
+            Some(entry) => S::read(path, &entry.raw, self.faults),
             None => S::default(),
         }
     }
@@ -72,53 +73,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Rows of a table, `[[path]]`.
-impl<T: Row> Section for Vec<T> {
-    const PATH: &'static str = T::PATH;
-
-    fn describe(out: &mut Vec<TableDoc>) {
-        let first = out.len();
-        T::describe(out);
-        out[first].rows = true;
-    }
-
-    fn read(raw: &Raw, faults: &mut Vec<Fault>) -> Self {
-        let path = T::PATH;
-        let RawValue::List(rows) = &raw.value else {
-            let fault = wrong_table(path, raw, format!("rows of [[{path}]]"));
-            faults.push(fault.hint(format!("write [[{path}]]")));
-            return Self::new();
-        };
-        if rows.len() > ROWS_MAX {
-            let expected = format!("at most {ROWS_MAX} rows");
-            let found = rows.len().to_string();
-            faults.push(Fault::new(ErrorKind::OutOfRange, raw.span.clone(), path, expected, found));
-        }
-        rows.iter().take(ROWS_MAX).map(|row| T::read(row, faults)).collect()
-    }
-
-    fn write(&self, _row: bool, out: &mut crate::write::Writer) {
-        for row in self {
-            row.write(true, out);
-        }
-    }
-
-    fn restarts(&self, new: &Self, live: bool, paths: &mut Vec<&'static str>) {
-        let same = |old: &&T| new.iter().find(|row| row.row_name() == old.row_name());
-        let mut paired = 0;
-        for old in self {
-            if let Some(new) = same(&old) {
-                paired += 1;
-                old.restarts(new, live, paths);
-            }
-        }
-        if !live && (paired != self.len() || paired != new.len()) {
-            paths.push(T::PATH);
-        }
-    }
-}
-
-fn wrong_table(path: &str, raw: &Raw, expected: String) -> Fault {
+/// A fault: something else stands where a table or rows should.
+pub(crate) fn wrong_table(path: &str, raw: &Raw, expected: String) -> Fault {
     let found = match &raw.value {
         RawValue::List(_) => format!("[[{path}]]"),
         RawValue::Table(_) => format!("[{path}]"),

@@ -31,7 +31,7 @@ pub const AGENT_PORT: u16 = 7071;
 pub fn tables() -> &'static [TableDoc] {
     static TABLES: LazyLock<Vec<TableDoc>> = LazyLock::new(|| {
         let mut tables = Vec::new();
-        Config::describe(&mut tables);
+        Config::describe("", &mut tables);
         tables
     });
     &TABLES
@@ -280,7 +280,7 @@ table! {
 
 table! {
     /// How the dispatchers watch the nodes of a service.
-    HealthConfig at "service.health" {
+    HealthConfig at "health" {
         /// Path that checks ask for; nodes answer the default one themselves.
         path: String = "/.well-known/skep/health".into() => Kind::Text(Form::UrlPath), live;
         /// Time from the start of one check of a node to that of the next, at
@@ -311,14 +311,56 @@ table! {
 }
 
 table! {
-    /// A site: host names and what is served under them.
+    /// A site: host names and what is served under them. Its `root` or `origins` answer for
+    /// all paths that none of its routes is for.
     SiteConfig at "site" {
         /// Host names of the site: `example.org`, `*.example.org` (any name
         /// below it), `*` or an empty list (every host without a site).
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
-        /// Folder of the files; a site has either this or `origins`.
+        /// Header fields added to every response.
+        headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
+        /// Pages that are the body of responses with a status, such as
+        /// `{ "404" = "/404.html" }`. Each comes from the route that its path has.
+        error_pages: BTreeMap<u16, String> = BTreeMap::new() => Kind::ErrorPages, live;
+    }
+    shared {
+        /// What answers where no route does.
+        backend: BackendConfig,
+    }
+    tables {
+        /// Paths that are served from elsewhere; the first that matches answers.
+        routes: Vec<RouteConfig>, live;
+        /// Paths that moved; the first that matches answers, before any route.
+        redirects: Vec<RedirectConfig>, live;
+    }
+}
+
+table! {
+    /// A route: paths of a site that have a folder or origins of their own, with their own
+    /// cache rules. Routes are tried in the order of the file. A route inherits nothing of its
+    /// site but `headers`. The whole path is looked up below its `root`, or requested of its
+    /// `origins`: `/api/*` does not cut `/api` off.
+    RouteConfig at "route" {
+        /// The paths: exactly this one, or, with `*`, all in which any characters, slashes too,
+        /// stand in its place, such as `/api/*` or `*.php`. All spellings of a path are one:
+        /// `/%61pi//x` is `/api/x`. Queries do not count.
+        path: String => Kind::Text(Form::RoutePattern), live;
+        /// Header fields added to every response of the route, in place of those of the same
+        /// name that the site adds.
+        headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
+    }
+    shared {
+        /// What answers.
+        backend: BackendConfig,
+    }
+}
+
+table! {
+    /// Where the bytes of a site or route come from, and how they may be cached.
+    BackendConfig {
+        /// Folder of the files; either this or `origins` is set.
         root: Option<PathBuf> = None => Kind::Text(Form::Path), live;
-        /// Web servers that the site's bytes come from in place of a folder,
+        /// Web servers that the bytes come from in place of a folder,
         /// such as `["http://10.0.0.9:8080/base"]`: the first that is healthy
         /// is used, by plain HTTP, without the clients' cookies and credentials.
         /// What they let caches keep is fetched once by the cluster.
@@ -348,23 +390,16 @@ table! {
         precompressed: bool = true => Kind::Switch, live;
         /// `Cache-Control` of successful responses; unset sends none.
         cache_control: Option<String> = None => Kind::Text(Form::FieldValue), live;
-        /// Header fields added to every response.
-        headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
-        /// Pages that are the body of responses with a status, such as
-        /// `{ "404" = "/404.html" }`.
-        error_pages: BTreeMap<u16, String> = BTreeMap::new() => Kind::ErrorPages, live;
     }
     tables {
         /// How bytes come from `origins`.
         fetch: FetchConfig, live;
-        /// Paths that moved; the first that matches answers.
-        redirects: Vec<RedirectConfig>, live;
     }
 }
 
 table! {
-    /// How a site's bytes come from its `origins`.
-    FetchConfig at "site.fetch" {
+    /// How bytes come from `origins`.
+    FetchConfig at "fetch" {
         /// Field Host of requests to origins; unset, it is the site's first
         /// host if that is a whole name, else the origin's own.
         host: Option<String> = None => Kind::Text(Form::Authority), live;
@@ -390,7 +425,7 @@ table! {
 
 table! {
     /// A path that moved.
-    RedirectConfig at "site.redirect" {
+    RedirectConfig at "redirect" {
         /// The path: exactly this one, or all that begin so when it ends in
         /// `*`.
         from: String => Kind::Text(Form::UrlPattern), live;

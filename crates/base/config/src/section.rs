@@ -1,5 +1,8 @@
 //! What a table of the file and a setting are, and what the crate does with them.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
 use serde::Serialize;
 
 use crate::error::Fault;
@@ -37,29 +40,41 @@ pub struct Setting {
     pub reloadable: bool,
 }
 
-/// What the crate does with a table, or with the rows of one.
+/// What the crate does with a table, or with the rows of one. `path` is where it stands
+/// in the file, such as `service.health`.
 pub(crate) trait Section: Default {
-    /// Path of the table, such as `service.health`.
-    const PATH: &'static str;
+    /// Last part of its path, such as `health`.
+    const NAME: &'static str;
 
     /// Adds this table and those inside it.
-    fn describe(tables: &mut Vec<TableDoc>);
+    fn describe(path: &'static str, tables: &mut Vec<TableDoc>);
 
     /// Reads it; what is wrong goes to `faults` and has its default here.
-    fn read(raw: &Raw, faults: &mut Vec<Fault>) -> Self;
+    fn read(path: &'static str, raw: &Raw, faults: &mut Vec<Fault>) -> Self;
 
     /// Writes it as TOML; `row` is whether it is one of several.
-    fn write(&self, row: bool, out: &mut Writer);
+    fn write(&self, path: &'static str, row: bool, out: &mut Writer);
 
     /// Adds the paths of changed settings that a reload does not change.
     /// `live` is whether rows may come and go by reload.
-    fn restarts(&self, new: &Self, live: bool, paths: &mut Vec<&'static str>);
+    fn restarts(&self, new: &Self, path: &'static str, live: bool, paths: &mut Vec<&'static str>);
 }
 
 /// A table that there can be several of.
 pub(crate) trait Row: Section {
     /// What tells it from the others.
     fn row_name(&self) -> &str;
+}
+
+/// The path of what is called `name` in the table at `parent`.
+pub(crate) fn path_in(parent: &'static str, name: &'static str) -> &'static str {
+    // As many as the settings table has, made once each: messages and `Setting` hold them.
+    static PATHS: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());
+    if parent.is_empty() {
+        return name;
+    }
+    let mut paths = PATHS.lock().unwrap_or_else(PoisonError::into_inner);
+    paths.entry((parent, name)).or_insert_with(|| format!("{parent}.{name}").leak())
 }
 
 /// The last key of a path, such as `listen` of `service.listen`.

@@ -1,21 +1,23 @@
 //! The macro that makes entries of the settings table.
 //!
-//! `table!` turns one list of entries into a struct with its defaults and a
-//! [`Section`](crate::section::Section), so that no setting is named a second time anywhere.
+//! `table!` turns one list of entries into a struct with its defaults and its
+//! [`Settings`](crate::settings::Settings), so that no setting is named a second time anywhere.
 
 /// Makes the struct of one table of the file and all that is derived from it.
 ///
-/// An entry reads `name: type = default => kind, live|restart;`. Without a
-/// default the setting is required. Tables inside this one follow in
-/// `tables { field: Type, live|restart; }`, where the word tells whether a
-/// reload may add and remove rows.
+/// An entry reads `name: type = default => kind, live|restart;`. Without a default the
+/// setting is required. What several tables have in common is made without `at` and stands in
+/// each of them by `shared { field: Type, }`. Tables inside this one follow in
+/// `tables { field: Type, live|restart; }`, where the word tells whether a reload may add and
+/// remove rows.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
-        $name:ident at $path:literal {
+        $name:ident $(at $at:literal)? {
             $($(#[doc = $sdoc:literal])+
             $field:ident : $type:ty $(= $default:expr)? => $kind:expr, $reload:ident;)*
         }
+        $(shared { $($(#[doc = $cdoc:literal])+ $cfield:ident : $ctype:ty,)* })?
         $(tables {
             $($(#[doc = $tdoc:literal])+ $tfield:ident : $ttype:ty, $treload:ident;)*
         })?
@@ -24,6 +26,7 @@ macro_rules! table {
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize)]
         pub struct $name {
             $($(#[doc = $sdoc])+ pub $field: $type,)*
+            $($($(#[doc = $cdoc])+ #[serde(flatten)] pub $cfield: $ctype,)*)?
             $($($(#[doc = $tdoc])+ pub $tfield: $ttype,)*)?
         }
 
@@ -31,73 +34,91 @@ macro_rules! table {
             fn default() -> Self {
                 Self {
                     $($field: $crate::table::entry!(default $($default)?),)*
+                    $($($cfield: Default::default(),)*)?
                     $($($tfield: Default::default(),)*)?
                 }
             }
         }
 
-        impl $crate::section::Section for $name {
-            const PATH: &'static str = $path;
+        $(impl $crate::settings::Table for $name {
+            const NAME: &'static str = $at;
+        })?
 
-            fn describe(tables: &mut Vec<$crate::section::TableDoc>) {
+        #[allow(unused_imports, unused_variables, reason = "some have no settings, some no tables")]
+        impl $crate::settings::Settings for $name {
+            const DOC: &'static str = concat!($($doc, "\n"),+);
+
+            fn settings(path: &'static str, settings: &mut Vec<$crate::section::Setting>) {
                 let defaults = Self::default();
-                tables.push($crate::section::TableDoc {
-                    path: $path,
-                    rows: false,
-                    doc: $crate::section::paragraph(concat!($($doc, "\n"),+)),
-                    settings: vec![$({
-                        let required = $crate::table::entry!(required $($default)?);
-                        let default = $crate::value::Field::write(&defaults.$field, $kind);
-                        $crate::section::Setting {
-                            path: $crate::table::entry!(path $path, $field),
-                            kind: $kind,
-                            default: default.filter(|_| !required),
-                            required,
-                            doc: $crate::section::paragraph(concat!($($sdoc, "\n"),+)),
-                            reloadable: $crate::table::entry!(reload $reload),
-                        }
-                    }),*],
-                });
-                $($(<$ttype as $crate::section::Section>::describe(tables);)*)?
+                $({
+                    let required = $crate::table::entry!(required $($default)?);
+                    let default = $crate::value::Field::write(&defaults.$field, $kind);
+                    settings.push($crate::section::Setting {
+                        path: $crate::section::path_in(path, stringify!($field)),
+                        kind: $kind,
+                        default: default.filter(|_| !required),
+                        required,
+                        doc: $crate::section::paragraph(concat!($($sdoc, "\n"),+)),
+                        reloadable: $crate::table::entry!(reload $reload),
+                    });
+                })*
+                $($(<$ctype as $crate::settings::Settings>::settings(path, settings);)*)?
             }
 
-            fn read(raw: &$crate::raw::Raw, faults: &mut Vec<$crate::error::Fault>) -> Self {
-                let Some(mut reader) = $crate::read::Reader::open($path, raw, faults) else {
-                    return Self::default();
-                };
+            fn tables(path: &'static str, tables: &mut Vec<$crate::section::TableDoc>) {
+                use $crate::section::{Section, path_in};
+                use $crate::settings::Settings;
+                $($(<$ctype as Settings>::tables(path, tables);)*)?
+                $($(
+                    <$ttype as Section>::describe(path_in(path, <$ttype as Section>::NAME), tables);
+                )*)?
+            }
+
+            fn read_from(reader: &mut $crate::read::Reader<'_>) -> Self {
                 let defaults = Self::default();
-                let read = Self {
+                Self {
                     $($field: {
-                        let path = $crate::table::entry!(path $path, $field);
                         let required = $crate::table::entry!(required $($default)?);
-                        reader.setting(path, $kind, required, defaults.$field)
+                        reader.setting(stringify!($field), $kind, required, defaults.$field)
                     },)*
+                    $($($cfield: $crate::settings::Settings::read_from(reader),)*)?
                     $($($tfield: reader.section(),)*)?
-                };
-                reader.close();
-                read
+                }
             }
 
-            fn write(&self, row: bool, out: &mut $crate::write::Writer) {
+            fn write_settings(&self, out: &mut $crate::write::Writer) {
                 use $crate::value::Field;
                 let defaults = Self::default();
-                out.table($path, row);
                 $(
                     let (value, default) = (self.$field.write($kind), defaults.$field.write($kind));
                     let required = $crate::table::entry!(required $($default)?);
                     out.setting(stringify!($field), value, default.filter(|_| !required));
                 )*
-                $($($crate::section::Section::write(&self.$tfield, false, out);)*)?
+                $($($crate::settings::Settings::write_settings(&self.$cfield, out);)*)?
             }
 
-            fn restarts(&self, new: &Self, _live: bool, paths: &mut Vec<&'static str>) {
+            fn write_tables(&self, path: &'static str, out: &mut $crate::write::Writer) {
+                use $crate::section::{Section, path_in};
+                use $crate::settings::Settings;
+                $($(Settings::write_tables(&self.$cfield, path, out);)*)?
+                $($({
+                    let path = path_in(path, <$ttype as Section>::NAME);
+                    Section::write(&self.$tfield, path, false, out);
+                })*)?
+            }
+
+            fn restarts_of(&self, new: &Self, path: &'static str, paths: &mut Vec<&'static str>) {
+                use $crate::section::{Section, path_in};
+                use $crate::settings::Settings;
                 $(if !$crate::table::entry!(reload $reload) && self.$field != new.$field {
-                    paths.push($crate::table::entry!(path $path, $field));
+                    paths.push(path_in(path, stringify!($field)));
                 })*
-                $($(
+                $($(Settings::restarts_of(&self.$cfield, &new.$cfield, path, paths);)*)?
+                $($({
+                    let path = path_in(path, <$ttype as Section>::NAME);
                     let live = $crate::table::entry!(reload $treload);
-                    $crate::section::Section::restarts(&self.$tfield, &new.$tfield, live, paths);
-                )*)?
+                    Section::restarts(&self.$tfield, &new.$tfield, path, live, paths);
+                })*)?
             }
         }
     };
@@ -122,9 +143,6 @@ macro_rules! entry {
     };
     (reload restart) => {
         false
-    };
-    (path $path:literal, $field:ident) => {
-        if $path.is_empty() { stringify!($field) } else { concat!($path, ".", stringify!($field)) }
     };
 }
 

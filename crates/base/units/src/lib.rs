@@ -9,11 +9,13 @@ mod hash;
 mod rng;
 mod suggest;
 mod time;
+mod wildcard;
 
 pub use hash::stable_hash;
 pub use rng::Rng;
 pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
+pub use wildcard::matches_wildcard;
 
 /// One kibibyte, in bytes.
 pub const KIB: u64 = 1024;

@@ -237,7 +237,7 @@ fn read_config(folder: &Path) -> Option<Config> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_config::{NodeConfig, SiteConfig};
+    use skep_config::{BackendConfig, NodeConfig, SiteConfig};
 
     use super::*;
 
@@ -253,7 +253,8 @@ mod tests {
             address: ([127, 0, 0, 1], 1).into(),
             ..NodeConfig::default()
         };
-        let site = SiteConfig { root: Some("/srv".into()), ..SiteConfig::default() };
+        let site =
+            SiteConfig::of(BackendConfig { root: Some("/srv".into()), ..BackendConfig::default() });
         let config = Config { nodes: vec![node], sites: vec![site], ..Config::default() };
         fs::write(alive.config(), config.to_toml()).unwrap();
         let expected = if geteuid().is_root() { 0o750 } else { 0o700 };

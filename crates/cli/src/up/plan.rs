@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use skep_config::{
-    AGENT_PORT, AccessLogTarget, Config, ContentPlacement, DispatchMode, DispatcherConfig, Level,
-    NodeConfig, ServiceConfig, SiteConfig,
+    AGENT_PORT, AccessLogTarget, BackendConfig, Config, ContentPlacement, DispatchMode,
+    DispatcherConfig, Level, NodeConfig, ServiceConfig, SiteConfig,
 };
 
 use super::folder::state_of;
@@ -140,11 +140,11 @@ fn config(
         nodes,
         services: vec![service],
         // All nodes are on this machine, and see the one folder.
-        sites: vec![SiteConfig {
+        sites: vec![SiteConfig::of(BackendConfig {
             root: Some(absolute(&args.dir)?),
             content: ContentPlacement::Shared,
-            ..SiteConfig::default()
-        }],
+            ..BackendConfig::default()
+        })],
         key_file: Some(folder.join("key")),
         ..Config::default()
     };

@@ -19,6 +19,8 @@
 
 use std::borrow::Cow;
 
+use skep_units::matches_wildcard;
+
 use crate::Reject;
 use crate::bytes::{self, PATH, PCHAR};
 
@@ -63,6 +65,11 @@ impl<'b> Path<'b> {
     }
 
     /// Its [`place`].
+    pub fn place(&self) -> Cow<'_, [u8]> {
+        place_of(&self.target)
+    }
+
+    /// The same.
     pub fn into_place(self) -> Cow<'b, [u8]> {
         match self.target {
             Cow::Borrowed(target) => place_of(target),
@@ -77,6 +84,23 @@ impl<'b> Path<'b> {
             units(prefix).for_each(|_| _ = next_unit(&mut rest));
             rest
         })
+    }
+}
+
+/// Which paths a route is for: a [`place`] in which each `*` stands for any characters,
+/// slashes too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPattern(Box<[u8]>);
+
+impl PathPattern {
+    /// That of the config, in any spelling.
+    pub fn new(text: &str) -> Self {
+        Self(place_of(text.as_bytes()).into())
+    }
+
+    /// Whether it is for a path with this [`place`].
+    pub fn matches(&self, place: &[u8]) -> bool {
+        matches_wildcard(&self.0, place)
     }
 }
 

@@ -49,7 +49,7 @@ use backend::partition::{Announced, Walker};
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
 use model::purges::Purges;
-pub use model::site::SiteError;
+pub use model::route::SiteError;
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
 use peers::PeerClient;
@@ -61,9 +61,9 @@ pub const HEALTH_PATH: &str = "/.well-known/skep/health";
 /// A node can't be started or reconfigured.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// A site can't be served.
+    /// A route can't be served.
     #[error(transparent)]
-    Site(#[from] SiteError),
+    Route(#[from] SiteError),
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),

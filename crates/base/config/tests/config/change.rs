@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use skep_config::{
-    Config, DispatcherConfig, NodeConfig, ServiceConfig, SiteConfig, changes_needing_restart,
+    BackendConfig, Config, DispatcherConfig, NodeConfig, ServiceConfig, SiteConfig,
+    changes_needing_restart,
 };
 
 fn built() -> Config {
@@ -20,7 +21,10 @@ fn built() -> Config {
             listen: vec![([127, 0, 0, 1], 8000).into()],
             ..ServiceConfig::default()
         }],
-        sites: vec![SiteConfig { root: Some("/srv".into()), ..SiteConfig::default() }],
+        sites: vec![SiteConfig::of(BackendConfig {
+            root: Some("/srv".into()),
+            ..BackendConfig::default()
+        })],
         ..Config::default()
     }
 }
@@ -98,10 +102,10 @@ fn other_changes_are_named_once() {
 #[test]
 fn relative_paths_begin_at_the_folder_of_the_file() {
     let mut config = built();
-    config.sites[0].root = Some("www".into());
+    config.sites[0].backend.root = Some("www".into());
     config.admin.token_file = Some("token".into());
     config.resolve_paths(Path::new("/etc/skep"));
-    assert_eq!(config.sites[0].root.as_deref(), Some(Path::new("/etc/skep/www")));
+    assert_eq!(config.sites[0].backend.root.as_deref(), Some(Path::new("/etc/skep/www")));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("/etc/skep/token")));
     assert_eq!(config.state_dir, Path::new("/var/lib/skep"));
 }

@@ -230,7 +230,7 @@ fn a_site_comes_from_a_folder_or_from_origins() {
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\nroot = '/b'\norigins = ['http://a.org']",
-            "16:11 Contradiction site.origins / a `root` or `origins` / both / two sites with hosts of their own can have one each",
+            "16:11 Contradiction site.origins / a `root` or `origins` / both / a [[site.route]] of its own can have the other",
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'",
@@ -238,7 +238,7 @@ fn a_site_comes_from_a_folder_or_from_origins() {
         ),
         (
             "[cache]\ncooperate = false\n[[site]]\nhosts = 'b'\norigins = 'http://a'\nlisting = true",
-            "16:11 Contradiction site.listing / no `listing`, because the site has `origins` / one / it is for folders",
+            "16:11 Contradiction site.listing / no `listing`, because there are `origins` / one / it is for folders",
         ),
     ];
     for (lines, told) in cases {
@@ -359,4 +359,61 @@ fn errors_texts_and_rows_are_bounded() {
     let site = |i| format!("[[site]]\nroot = '/{i}'\nhosts = 'h{i}'\n");
     let sites: String = (0..limits::ROWS_MAX).map(site).collect();
     assert!(only(&format!("{BASE}{sites}")).contains("at most 1024 rows / 1025"));
+}
+
+#[test]
+fn routes_that_could_not_answer_are_refused() {
+    let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");
+    let told = |paths: &[&str]| {
+        let routes: String = paths.iter().map(|path| route(path)).collect();
+        only(&format!("{BASE}{routes}"))
+    };
+    assert_eq!(
+        told(&["/a/*", "/a/b"]),
+        "10:8 Duplicate site.route.path / a path that no earlier route matches / \"/a/b\" behind \
+         \"/a/*\" / the first route that matches answers: move this one up"
+    );
+    assert_eq!(
+        told(&["/a", "/a"]),
+        "10:8 Duplicate site.route.path / a path that no earlier route matches / \"/a\" behind \
+         \"/a\" / -"
+    );
+    assert_eq!(
+        told(&["/*"]),
+        "7:8 Contradiction site.route.path / a share of the paths / all of them / `root` or \
+         `origins` of the [[site]] are for all that no route matches"
+    );
+    let pattern = "a URL path such as \"/a.html\", \"/a/*\" or \"*.php\"";
+    for (path, why) in [
+        ("api/", "it must begin with `/` or `*`"),
+        ("/a/**", "one `*` stands for any number of characters"),
+        ("/*a*b*c*d*e", "at most 4 `*`"),
+        ("/a?b", "without `?` and `#`"),
+        ("/a/../b", "without `.` and `..`"),
+    ] {
+        let expected = format!("7:8 WrongType site.route.path / {pattern} / \"{path}\" / {why}");
+        assert_eq!(told(&[path]), expected);
+    }
+    assert_eq!(
+        only(&format!("{BASE}[[site.route]]\npath = '/a/*'\n")),
+        "6:1 Missing site.route / a `root` or `origins` / neither / root = \"/srv/www\" is a \
+         folder of files, origins = [\"http://10.0.0.9:8080\"] are servers to get them from"
+    );
+    let both = format!("{BASE}{}origins = ['http://127.0.0.1:1']\n", route("/a/*"));
+    assert_eq!(
+        only(&both),
+        "9:11 Contradiction site.route.origins / a `root` or `origins` / both / a [[site.route]] \
+         of its own can have the other"
+    );
+    let typo = format!("{BASE}{}[site.route.fetch]\nfresh = 1\n", route("/a/*"));
+    assert_eq!(
+        only(&typo),
+        "10:1 UnknownKey site.route.fetch.fresh / a setting of [site.route.fetch] / the unknown \
+         setting `fresh` / did you mean `fresh_ms`?"
+    );
+    // Narrower ones first.
+    let routes = ["/a/b", "/a/*.php", "/a/*", "*.php"].map(route).concat();
+    let config = Config::parse("skep.toml", &format!("{BASE}{routes}")).unwrap();
+    assert_eq!(config.sites[0].routes.len(), 4);
+    assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
 }

@@ -16,6 +16,9 @@ listen = '127.0.0.1:8000'
 [service.health]
 [[site]]
 root = '/srv'
+[[site.route]]
+path = '/a/*'
+root = '/srv/a'
 [[site.redirect]]
 from = '/a'
 to = '/b'
@@ -35,7 +38,7 @@ fn with(path: &str, value: &str) -> String {
         };
     }
     table[key] = Item::Value(value.parse::<Value>().unwrap());
-    if path == "site.origins" {
+    if path.ends_with(".origins") {
         // In place of the root; nodes would share what they get there.
         table.remove("root");
         document["cache"]["cooperate"] = toml_edit::value(false);

@@ -1,4 +1,4 @@
-//! Where the bytes of a site come from.
+//! Where the bytes of a route come from.
 //!
 //! - [`files`]: a folder on this node's disk, or on all nodes' alike;
 //! - [`partition`]: a folder of which each node has a part;

@@ -7,22 +7,22 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::Cache;
 use skep_engine::{Context, Exchange, ExchangeError, Handler, Quick, Reply};
-use skep_http::path;
 use skep_http::{Method, RequestHead};
 use skep_serve::monotonic_ms;
 
 use crate::backend::files::catalog::Catalog;
 use crate::backend::origin::Remotes;
+use crate::model::route::Route;
 use crate::model::site::Site;
 use crate::model::worker_index::WorkerIndex;
 use crate::peers::PeerClient;
 use crate::{HEALTH_PATH, Node};
 
 mod client;
+mod files;
 mod get;
 mod origin;
 mod pages;
-mod partition;
 mod quick;
 mod send;
 
@@ -51,8 +51,11 @@ impl NodeHandler {
     pub(crate) fn new(node: &Arc<Node>, context: &Rc<Context>) -> Rc<Self> {
         let mut cache = Cache::new(Arc::clone(&node.catalog));
         let catalog = Arc::clone(cache.load());
-        let worker_index =
-            Rc::new(WorkerIndex::new(catalog.sites().len(), &node.store, &node.worker_indexes));
+        let worker_index = Rc::new(WorkerIndex::new(
+            catalog.sites().routes_len(),
+            &node.store,
+            &node.worker_indexes,
+        ));
         let peer_client = node
             .cluster
             .get()
@@ -74,7 +77,7 @@ impl NodeHandler {
         if current != Arc::as_ptr(&view.catalog) {
             let catalog = Arc::clone(view.cache.load());
             view.worker_index = Rc::new(WorkerIndex::new(
-                catalog.sites().len(),
+                catalog.sites().routes_len(),
                 &self.node.store,
                 &self.node.worker_indexes,
             ));
@@ -108,11 +111,11 @@ impl Handler for NodeHandler {
         let Some(site) = view.catalog.sites().find(&request.authority) else {
             return Quick::Later;
         };
-        let Ok(read) = path::read(request.path, site.reading()) else { return Quick::Later };
+        let Ok((route, read)) = site.route(request.path) else { return Quick::Later };
         let Some(path) = read.key_as_sent() else { return Quick::Later };
         let interval_ms = view.catalog.interval_ms();
-        let Some(key) = borrowed_key(site, request, path) else { return Quick::Later };
-        let hit = view.worker_index.with(site.index, key, |resource, entry| {
+        let Some(key) = borrowed_key(route, request, path) else { return Quick::Later };
+        let hit = view.worker_index.with(route.index, key, |resource, entry| {
             let now_ms = self.context.worker().now_ms();
             if !resource.is_current(now_ms, interval_ms) {
                 return Quick::Later;
@@ -145,14 +148,17 @@ impl Handler for NodeHandler {
         if !site.purges.is_in_step(monotonic_ms()) {
             site.purges.until_in_step().await;
         }
-        let slow = SlowRequest { handler: self, catalog, worker_index, remotes, site };
+        let found = site.route(request.path).map(|(route, path)| (Arc::clone(route), path));
+        let route = found.as_ref().map_or_else(|_| site.default_route(), |(route, _)| route);
+        let route = Arc::clone(route);
+        let slow = SlowRequest { handler: self, catalog, worker_index, remotes, site, route };
         match request.method {
-            Method::Get | Method::Head => slow.get(request, exchange).await,
+            Method::Get | Method::Head => slow.get(request, exchange, &found?.1).await,
             Method::Options => {
                 let mut reply = exchange.reply.write();
                 reply.start(204);
                 reply.lines(ALLOW);
-                reply.lines(&slow.site.lines);
+                reply.lines(&slow.route.lines);
                 reply.end_head();
                 Ok(())
             }
@@ -168,4 +174,6 @@ struct SlowRequest<'a> {
     worker_index: Rc<WorkerIndex>,
     remotes: Rc<Remotes>,
     site: Arc<Site>,
+    /// The one that its path has.
+    route: Arc<Route>,
 }

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use skep_http::path::{self, Reading, write_encoded};
 
-use crate::disk::{DiskError, FileKind, Root, Wait};
+use crate::disk::{DiskError, FileKind, Wait};
 use crate::limits::{LISTING_ENTRIES_MAX, PATH_BYTES_MAX};
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;\
 padding:0 1rem;color:#222;background:#fffdf7}h1{font-size:1.3rem;word-break:break-all}\
@@ -33,9 +33,9 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// Reads the directory at a normalised path. Waits for the disk.
-    pub(crate) fn read(site: &Site, path: &[u8]) -> Result<Self, DiskError> {
+    pub(crate) fn read(route: &Route, path: &[u8]) -> Result<Self, DiskError> {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
-        let root = Root::open(&site.root, site.symlinks)?;
+        let (folder, root) = (route.folder().ok_or(DiskError::NotFound)?, route.open_root()?);
         let (directory, kind) = root.open_at(relative, Wait::Yes)?;
         if kind != FileKind::Directory {
             return Err(DiskError::NotFound);
@@ -45,7 +45,7 @@ impl Listing {
         for entry in rustix::fs::Dir::read_from(&directory)? {
             let name = entry?.file_name().to_bytes().to_vec();
             let full = [relative, &name].concat();
-            let hidden = name == b"." || name == b".." || !site.shows(&[b"/", &*name].concat());
+            let hidden = name == b"." || name == b".." || !folder.shows(&[b"/", &*name].concat());
             if hidden || !can_be_asked_for(&full) {
                 continue;
             }

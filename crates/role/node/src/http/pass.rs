@@ -10,7 +10,7 @@ use skep_telemetry::{CacheResult, Counter};
 
 use crate::backend::origin::{PassPlace, Passed, SlowPlace, fetch_error, lines};
 use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// How the body of a passed answer is delimited.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -26,13 +26,13 @@ enum Framing {
 /// Passes an answer on as it comes in, to a client at `address`.
 pub(crate) async fn pass(
     reply: &mut ReplySink<'_>,
-    site: &Site,
+    route: &Route,
     passed: Passed,
     address: IpAddr,
 ) -> Result<(), ExchangeError> {
     let Passed { reply: mut answer, place } = passed;
     let mut taker = PassedClient { place, address, behind_ms: 0, slow: None };
-    let framing = write_head(reply, site, &answer);
+    let framing = write_head(reply, route, &answer);
     if framing == Framing::None || !reply.body_wanted() {
         return Ok(());
     }
@@ -100,7 +100,7 @@ impl PassedClient {
     }
 }
 
-fn write_head(reply: &mut ReplySink<'_>, site: &Site, answer: &OriginReply) -> Framing {
+fn write_head(reply: &mut ReplySink<'_>, route: &Route, answer: &OriginReply) -> Framing {
     let head = &answer.head;
     let status = head.whole_status();
     let framing = match (status, answer.body.left_bytes(), reply.version()) {
@@ -121,10 +121,10 @@ fn write_head(reply: &mut ReplySink<'_>, site: &Site, answer: &OriginReply) -> F
         Framing::Chunks => out.lines(b"Transfer-Encoding: chunked\r\n"),
         Framing::Close | Framing::None => {}
     }
-    let says = site.remote.as_ref().is_some_and(|remote| remote.sets_cache_control);
+    let says = route.origin().is_some_and(|remote| remote.sets_cache_control);
     let is_success = (200..300).contains(&status);
     out.lines(&lines(head, says && is_success));
-    out.lines(if is_success { &site.lines_success } else { &site.lines });
+    out.lines(if is_success { &route.lines_success } else { &route.lines });
     if let Some(age_s) = head.age_s {
         out.field_number("Age", age_s);
     }

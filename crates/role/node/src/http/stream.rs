@@ -39,7 +39,7 @@ use crate::limits::{
 use crate::model::freshness::Remote;
 use crate::model::object::Object;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 use crate::peers::PeerClient;
 
 /// Why bytes could not be sent.
@@ -71,13 +71,10 @@ impl From<DiskError> for SendError {
 /// The bytes of one object for one request.
 pub(crate) struct ObjectStream<'a> {
     pub(crate) store: &'a Arc<SegmentStore>,
-    pub(crate) site: &'a Arc<Site>,
+    pub(crate) route: &'a Arc<Route>,
     pub(crate) object: &'a Arc<Object>,
     pub(crate) counters: &'a Arc<CoreCounters>,
-    /// The client of other nodes, if they are asked before the disk is.
-    pub(crate) peer_client: Option<&'a PeerClient>,
-    /// Where it comes from, if that is no file.
-    pub(crate) remote: Option<(&'a Rc<Remotes>, &'a Arc<Resource>)>,
+    pub(crate) upstream: Upstream<'a>,
     /// What the cache did to find the object.
     pub(crate) cache_result: CacheResult,
     /// The open file, once it was needed.
@@ -93,6 +90,19 @@ pub(crate) struct ObjectStream<'a> {
     pub(crate) entered: Option<u32>,
 }
 
+/// Where bytes come from that are not in memory.
+#[derive(Clone, Copy)]
+pub(crate) enum Upstream<'a> {
+    /// This node's disk.
+    Disk,
+    /// A disk that all nodes see, after their memories.
+    SharedDisk(&'a PeerClient),
+    /// Another node's disk, after the memories of all.
+    PeerDisk(&'a PeerClient),
+    /// Origins of this resource, after the memories of other nodes.
+    Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
+}
+
 /// Who is sent the bytes.
 pub(crate) struct Client<'a> {
     /// Whom it is held to account by.
@@ -105,8 +115,20 @@ impl ObjectStream<'_> {
     /// what one alone could not; and to ask an origin again costs more than to go
     /// through the cache.
     fn is_too_large(&self) -> bool {
-        let is_alone = self.peer_client.is_none() && self.remote.is_none();
-        is_alone && self.object.bytes() > self.store.capacity_bytes()
+        self.is_alone() && self.object.bytes() > self.store.capacity_bytes()
+    }
+
+    /// Whether nobody but this node's disk has the bytes.
+    fn is_alone(&self) -> bool {
+        matches!(self.upstream, Upstream::Disk)
+    }
+
+    fn is_of_origin(&self) -> bool {
+        matches!(self.upstream, Upstream::Origin(..))
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        matches!(self.upstream, Upstream::PeerDisk(_))
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
@@ -118,11 +140,11 @@ impl ObjectStream<'_> {
     ) -> Result<(Option<Weak<Segment>>, CacheResult), FetchError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.finds_no_room(index) || self.bypasses_cache(index).await {
-            if self.object.elsewhere().is_some() || !self.does_without_pin() {
+            if self.is_elsewhere() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(FetchError::NoMemory);
             }
-            if self.remote.is_none() {
+            if !self.is_of_origin() {
                 self.open().await?;
             }
             self.counters.inc(Counter::CacheStreamed);
@@ -130,7 +152,7 @@ impl ObjectStream<'_> {
         }
         let (segment, found) = self.segment(index).await?;
         self.prepared = Some((index, Arc::clone(&segment)));
-        if self.object.segments() > 1 && self.peer_client.is_none() && self.remote.is_none() {
+        if self.object.segments() > 1 && self.is_alone() {
             self.open().await?;
         }
         if !self.does_without_pin() {
@@ -301,14 +323,14 @@ impl ObjectStream<'_> {
         part: Range<u64>,
     ) -> Result<u64, SendError> {
         let index = (part.start / SEGMENT_BYTES) as u32;
-        let piece_bytes = match self.object.elsewhere() {
-            Some(_) => PIECE_BYTES_MAX,
-            None => self.taker.piece_bytes(),
+        let piece_bytes = match self.is_elsewhere() {
+            true => PIECE_BYTES_MAX,
+            false => self.taker.piece_bytes(),
         };
         let wanted = part.start..part.end.min(part.start + piece_bytes);
         let bytes = match self.in_memory(index).await? {
             Some(segment) => copy(reply, &segment, wanted).await?,
-            None if self.remote.is_some() => self.piece_of_origin(reply, part).await?,
+            None if self.is_of_origin() => self.piece_of_origin(reply, part).await?,
             None => self.piece_of_file(reply, wanted).await?,
         };
         let began_ms = monotonic_ms();
@@ -324,7 +346,7 @@ impl ObjectStream<'_> {
             self.entered = Some(index);
             return Ok(Some(segment));
         }
-        let is_elsewhere = self.object.elsewhere().is_some();
+        let is_elsewhere = self.is_elsewhere();
         if !self.object.is_settled && !is_elsewhere {
             return Ok(None);
         }
@@ -375,7 +397,9 @@ impl ObjectStream<'_> {
         reply: &mut ReplySink<'_>,
         part: Range<u64>,
     ) -> Result<u64, SendError> {
-        let (remotes, resource) = self.remote.ok_or(FetchError::Abandoned)?;
+        let Upstream::Origin(remotes, resource) = self.upstream else {
+            return Err(FetchError::Abandoned.into());
+        };
         let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
         let end = part.end.min(part.start + wanted);
         let (mut at, began_ms) = (part.start, monotonic_ms());
@@ -404,7 +428,10 @@ impl ObjectStream<'_> {
     fn does_without_pin(&self) -> bool {
         let has_parts = |remote: &Remote| remote.has_parts(self.object.bytes());
         self.object.bytes() <= PIECE_BYTES_MAX
-            || self.remote.is_none_or(|(_, it)| it.remote().is_some_and(has_parts))
+            || match self.upstream {
+                Upstream::Origin(_, resource) => resource.remote().is_some_and(has_parts),
+                Upstream::Disk | Upstream::SharedDisk(_) | Upstream::PeerDisk(_) => true,
+            }
     }
 
     /// Whether segment `index` bypasses the cache. Waits up to [`ROOM_WAIT_MS`] for room.
@@ -419,15 +446,15 @@ impl ObjectStream<'_> {
 
     /// Whether there is still no room for what was waited for when the object came.
     fn finds_no_room(&self, index: u32) -> bool {
-        self.remote.is_some()
+        self.is_of_origin()
             && self.cache_result == CacheResult::Fill
             && !self.store.may_fill_beside(self.fills())
             && !self.store.has(&self.object.segment_name(index))
     }
 
-    /// What the site's origins are filling.
+    /// What the route's origins are filling.
     fn fills(&self) -> Option<&Fills> {
-        self.remote.and_then(|(_, it)| it.site.remote.as_ref()).map(|it| &*it.fills)
+        self.route.origin().map(|origin| &*origin.fills)
     }
 
     /// Segments to read ahead while `index` is sent, the last of this reply being
@@ -436,8 +463,7 @@ impl ObjectStream<'_> {
         if !self.store.may_pin() {
             return 0..0;
         }
-        let is_far = self.peer_client.is_some() || self.remote.is_some();
-        let reader = if is_far { self.object.reads(index) } else { Reader::default() };
+        let reader = if self.is_alone() { Reader::default() } else { self.object.reads(index) };
         prefetch(index, last, self.object.segments() - 1, reader)
     }
 
@@ -451,28 +477,37 @@ impl ObjectStream<'_> {
                 if !filler.is_kept() {
                     self.counters.inc(Counter::CacheTooLarge);
                 }
-                if let Some((remotes, resource)) = self.remote {
-                    remotes.fill_segment(filler, resource, index);
-                    return Ok((segment, CacheResult::Fill));
-                }
-                if let Some(peer_client) = self.peer_client {
-                    if let Some(home) = peer_client.home_file(self.site, self.object, index) {
-                        drop(peer_client.fill(filler, home));
-                        return Ok((segment, CacheResult::Fill));
-                    }
-                    let origin = SharedFile::of(self.site, self.object, index, self.counters);
-                    let origin = origin.ok_or(DiskError::Changed)?;
-                    drop(peer_client.fill(filler, origin));
-                    return Ok((segment, CacheResult::Fill));
-                }
-                let file = self.open().await?;
-                self.fill(file, filler, index)?;
+                self.fill(filler, index).await?;
                 Ok((segment, CacheResult::Fill))
             }
         }
     }
 
-    fn fill(&self, file: Arc<File>, filler: Filler, index: u32) -> Result<(), FetchError> {
+    async fn fill(&mut self, filler: Filler, index: u32) -> Result<(), FetchError> {
+        match self.upstream {
+            Upstream::Origin(remotes, resource) => remotes.fill_segment(filler, resource, index),
+            Upstream::PeerDisk(peer_client) => {
+                let file = peer_client.home_file(self.route, self.object, index);
+                drop(peer_client.fill(filler, file.ok_or(DiskError::Changed)?));
+            }
+            Upstream::SharedDisk(peer_client) => {
+                let file = SharedFile::of(self.route, self.object, index, self.counters);
+                drop(peer_client.fill(filler, file.ok_or(DiskError::Changed)?));
+            }
+            Upstream::Disk => {
+                let file = self.open().await?;
+                self.fill_from_disk(file, filler, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_from_disk(
+        &self,
+        file: Arc<File>,
+        filler: Filler,
+        index: u32,
+    ) -> Result<(), FetchError> {
         let (_, stamp) = self.object.file().ok_or(DiskError::Changed)?;
         let base = u64::from(index) * SEGMENT_BYTES;
         // Few reads fail.
@@ -508,10 +543,10 @@ impl ObjectStream<'_> {
             return Ok(Arc::clone(file));
         }
         let (relative, stamp) = self.object.file().ok_or(DiskError::Changed)?;
-        let file = match open(self.site, relative, stamp, Wait::No) {
+        let file = match open(self.route, relative, stamp, Wait::No) {
             Err(DiskError::WouldBlock) => {
-                let (site, relative) = (Arc::clone(self.site), Box::<[u8]>::from(relative));
-                pool(move || open(&site, &relative, stamp, Wait::Yes)).await?
+                let (route, relative) = (Arc::clone(self.route), Box::<[u8]>::from(relative));
+                pool(move || open(&route, &relative, stamp, Wait::Yes)).await?
             }
             opened => opened?,
         };

@@ -6,8 +6,8 @@ use skep_serve::{monotonic_ms, unix_ms};
 use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::PurgeStamp;
 
-use crate::model::origin_site::RemoteSite;
-use crate::model::site::Site;
+use crate::model::origin_backend::OriginBackend;
+use crate::model::route::Route;
 
 /// An object's place at its origins.
 #[derive(Debug)]
@@ -42,15 +42,15 @@ impl Remote {
     }
 
     /// The latest purge of it.
-    pub(crate) fn purged(&self, site: &Site, known: &PurgeTable) -> PurgeStamp {
-        purged(site, known, &self.target, &self.head)
+    pub(crate) fn purged(&self, route: &Route, known: &PurgeTable) -> PurgeStamp {
+        purged(route, known, &self.target, &self.head)
     }
 }
 
 /// The latest purge of what an origin has at `target` under `head`.
-pub(crate) fn purged(site: &Site, known: &PurgeTable, target: &[u8], head: &Head) -> PurgeStamp {
+pub(crate) fn purged(route: &Route, known: &PurgeTable, target: &[u8], head: &Head) -> PurgeStamp {
     let tags = head.tags().map(|tag| known.of_tag(tag)).max();
-    tags.unwrap_or_default().max(site.purged(known, target))
+    tags.unwrap_or_default().max(route.purged(known, target))
 }
 
 /// How long a resource may be used, by the monotonic clock.
@@ -66,10 +66,10 @@ pub(crate) struct Freshness {
 
 impl Freshness {
     /// That of `head`, which came just now.
-    pub(crate) fn of(head: &Head, site: &RemoteSite) -> Self {
+    pub(crate) fn of(head: &Head, route: &OriginBackend) -> Self {
         let said = freshness::freshness(head);
         let is_said = head.cache_control.no_cache || head.says_how_long();
-        let default_ms = site.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
+        let default_ms = route.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
         let more_ms = if is_said { 0 } else { default_ms };
         let since_ms = unix_ms().saturating_sub(head.received_unix_ms);
         let received_ms = monotonic_ms().saturating_sub(since_ms);

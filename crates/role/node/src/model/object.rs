@@ -15,7 +15,7 @@ use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 use crate::disk::{FileVersion, Stamp};
 use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// What the cache says of a reply that it answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
@@ -70,7 +70,7 @@ impl Object {
     /// The file at `relative`, wherever its disk is. `plain` is the path of the
     /// file that it is an encoding of, or its own.
     pub(crate) fn new(
-        site: &Site,
+        route: &Route,
         (relative, plain): (&[u8], &[u8]),
         encoding: Option<Encoding>,
         varies: bool,
@@ -100,11 +100,11 @@ impl Object {
         if varies {
             lines.extend_from_slice(b"Vary: Accept-Encoding\r\n");
         }
-        lines.extend_from_slice(if is_settled { &site.lines_success } else { &site.lines });
+        lines.extend_from_slice(if is_settled { &route.lines_success } else { &route.lines });
         Self {
             source,
             content_type: Cow::Borrowed(content_type),
-            name: site.object_name(relative, etag.as_bytes(), bytes, purged),
+            name: route.object_name(relative, etag.as_bytes(), bytes, purged),
             purged,
             etag: if is_settled { etag.into() } else { Box::default() },
             last_modified: is_settled.then_some(last_modified),
@@ -118,7 +118,7 @@ impl Object {
     /// What an origin has. `origin_lines` begin with Content-Type, if there is
     /// one.
     pub(crate) fn of_origin(
-        site: &Site,
+        route: &Route,
         content_type: String,
         origin_lines: &[u8],
         bytes: u64,
@@ -127,13 +127,13 @@ impl Object {
     ) -> Self {
         let status = origin.head.whole_status();
         let mut lines = match status {
-            200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &site.lines_success].concat(),
-            _ => [origin_lines, &site.lines].concat(),
+            200 => [origin_lines, b"Accept-Ranges: bytes\r\n", &route.lines_success].concat(),
+            _ => [origin_lines, &route.lines].concat(),
         };
         encode::write_field(&mut lines, "Date", &HttpDate(origin.head.made_unix_s()).format());
         Self {
             content_type: Cow::Owned(content_type),
-            name: site.object_name(&origin.target, &origin.version, bytes, purged),
+            name: route.object_name(&origin.target, &origin.version, bytes, purged),
             purged,
             etag: origin.head.etag.clone().unwrap_or_default().into(),
             last_modified: origin.head.last_modified,
@@ -303,7 +303,7 @@ impl Variants {
     /// What `home` has at `relative`. `known`: purges that were known before it
     /// was asked.
     pub(crate) fn elsewhere(
-        site: &Site,
+        route: &Route,
         relative: &[u8],
         versions: &Versions,
         home: PeerNode,
@@ -315,12 +315,12 @@ impl Variants {
         let siblings = [(br, ".br"), (zstd, ".zst"), (gzip, ".gz")];
         let there = siblings.into_iter().filter(|(version, _)| version.is_some());
         let names: Vec<_> = there.map(|(_, suffix)| named(suffix)).collect();
-        let purged = site.purged_files(known, names.iter().map(Vec::as_slice).chain([relative]));
+        let purged = route.purged_files(known, names.iter().map(Vec::as_slice).chain([relative]));
         let object = |suffix: &str, encoding, version| {
             let own = named(suffix);
             let source = ObjectSource::Elsewhere { relative: own.as_slice().into(), home };
             let version = (version, purged);
-            Arc::new(Object::new(site, (&own, relative), encoding, varies, version, source))
+            Arc::new(Object::new(route, (&own, relative), encoding, varies, version, source))
         };
         Self {
             plain: object("", None, plain),

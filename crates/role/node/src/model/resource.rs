@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 
+use crate::disk::FileKind;
 use crate::disk::watch::Directory;
-use crate::disk::{FileKind, Root};
 use crate::limits::FORGOTTEN_SEGMENTS_MAX;
 use crate::model::freshness::{Freshness, Remote};
 use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::Snapshot;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// What a path leads to: a file in one version, with its siblings; or what an
 /// origin has.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    pub(crate) site: Arc<Site>,
+    pub(crate) route: Arc<Route>,
     pub(crate) variants: Variants,
     validity: Validity,
     used: AtomicBool,
@@ -66,7 +66,7 @@ impl Resource {
     /// Files that were looked up at `began_ms`; `directory` was at `generation` before,
     /// and `purges` are those known then.
     pub(crate) fn of_files(
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         variants: Variants,
         directory: Arc<Directory>,
         (generation, began_ms): (u64, u64),
@@ -74,13 +74,13 @@ impl Resource {
     ) -> Self {
         let (generation, verified_ms) = (AtomicU64::new(generation), AtomicU64::new(began_ms));
         let checks = Checks { directory, generation, verified_ms };
-        Self::new(site, variants, Validity::Checked(checks), purges)
+        Self::new(route, variants, Validity::Checked(checks), purges)
     }
 
-    fn new(site: &Arc<Site>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
+    fn new(route: &Arc<Route>, variants: Variants, validity: Validity, purges: &Snapshot) -> Self {
         let (used, retired) = (AtomicBool::new(true), AtomicBool::new(false));
         let compared = AtomicU64::new(purges.generation);
-        Self { site: Arc::clone(site), variants, validity, used, retired, compared }
+        Self { route: Arc::clone(route), variants, validity, used, retired, compared }
     }
 
     /// Bytes that it takes in memory.
@@ -91,22 +91,22 @@ impl Resource {
 
     /// What an origin has; `purges` are those known before it was asked.
     pub(crate) fn of_origin(
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         variants: Variants,
         freshness: Freshness,
         purges: &Snapshot,
     ) -> Self {
-        Self::new(site, variants, Validity::Fresh(freshness), purges)
+        Self::new(route, variants, Validity::Fresh(freshness), purges)
     }
 
     /// What another node has; `purges` are those known before it was asked.
     pub(crate) fn elsewhere(
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         variants: Variants,
         until_ms: u64,
         purges: &Snapshot,
     ) -> Self {
-        Self::new(site, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
+        Self::new(route, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
     }
 
     /// Whether this may be served at `now_ms`. False while it is not known
@@ -116,8 +116,8 @@ impl Resource {
     /// [`Purges::until_in_step`]: crate::model::purges::Purges::until_in_step
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
         !self.is_retired()
-            && self.compared.load(Ordering::Acquire) == self.site.purges.generation()
-            && self.site.purges.is_in_step(now_ms)
+            && self.compared.load(Ordering::Acquire) == self.route.purges.generation()
+            && self.route.purges.is_in_step(now_ms)
             && match &self.validity {
                 Validity::Checked(checks) => checks.is_current(now_ms, interval_ms),
                 Validity::Fresh(freshness) => freshness.is_fresh(now_ms),
@@ -181,11 +181,6 @@ impl Resource {
         }
     }
 
-    /// Whether another node has it.
-    pub(crate) fn is_elsewhere(&self) -> bool {
-        matches!(self.validity, Validity::Until(_))
-    }
-
     /// Whether it was taken out of use: replaced, gone, or purged.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
@@ -194,15 +189,15 @@ impl Resource {
     /// Whether it was purged after it was looked up. Looks only if there were
     /// purges since the last call.
     pub(crate) fn is_purged(&self) -> bool {
-        if self.compared.load(Ordering::Acquire) == self.site.purges.generation() {
+        if self.compared.load(Ordering::Acquire) == self.route.purges.generation() {
             return false;
         }
-        let purges = self.site.purges.load();
+        let purges = self.route.purges.load();
         let latest = match self.remote() {
-            Some(remote) => remote.purged(&self.site, &purges.known),
+            Some(remote) => remote.purged(&self.route, &purges.known),
             None => {
                 let files = self.variants.iter().filter_map(|object| object.relative());
-                self.site.purged_files(&purges.known, files)
+                self.route.purged_files(&purges.known, files)
             }
         };
         if latest > self.variants.plain.purged() {
@@ -215,7 +210,7 @@ impl Resource {
     /// Takes it out of use, and its bytes, because it was purged.
     pub(crate) fn drop_purged(&self, store: &SegmentStore) {
         if self.take_out(store) {
-            self.site.purges.count_dropped();
+            self.route.purges.count_dropped();
         }
     }
 
@@ -286,7 +281,7 @@ impl Resource {
 
     /// Whether the files at the paths are those that this was made of.
     fn matches_disk(&self) -> bool {
-        let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return false };
+        let Ok(root) = self.route.open_root() else { return false };
         self.variants
             .iter()
             .filter_map(|object| object.file())

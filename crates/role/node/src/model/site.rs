@@ -1,217 +1,120 @@
-//! Sites: which one a request is for, and what its operator has decided.
+//! Sites: what host names stand for, and which route a path of theirs has.
 
-use std::collections::{BTreeMap, HashMap};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use skep_config::{ContentPlacement, RedirectConfig, SiteConfig, Symlinks};
-use skep_directory::{PurgeTable, Queries};
-use skep_http::Host;
-use skep_http::path::{self, Path, Reading};
-use skep_units::stable_hash;
-use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
-use skep_wire::limits::HOST_BYTES_MAX;
+use skep_config::{RedirectConfig, SiteConfig};
+use skep_http::path::{self, Path, PathPattern, Reading};
+use skep_http::{Host, Reject};
 
-use crate::disk::check_root;
-use crate::model::origin_site::RemoteSite;
+use crate::model::hosts::Hosts;
 use crate::model::purges::Purges;
-
-/// All nodes hash with it.
-const SHORT_KEY_SEED: u64 = 0x7369_7465;
-
-/// The word in place of a version that makes a name stand for the head of a file of
-/// which one node has the bytes.
-const PART_HEAD: &[u8] = b"head of a part";
-
-/// A site can't be served.
-#[derive(Debug, thiserror::Error)]
-pub enum SiteError {
-    /// The root is missing or may not be read.
-    #[error(
-        "cannot serve {}: {cause}. Expected a directory that this user may read",
-        root.display()
-    )]
-    Root {
-        /// The root as configured.
-        root: PathBuf,
-        /// What the kernel said.
-        cause: io::Error,
-    },
-    /// The path of a page can't be asked for.
-    #[error("no page can be at {page:?} ({reason}). Expected a path as it stands in a request")]
-    Page {
-        /// As configured.
-        page: String,
-        /// Why it would be refused.
-        reason: &'static str,
-    },
-    /// An origin is none.
-    #[error(transparent)]
-    Origin(#[from] skep_origin::OriginUrlError),
-}
+use crate::model::route::{Route, RouteOf, SiteError};
 
 /// One site, ready to serve.
 #[derive(Debug)]
 pub(crate) struct Site {
-    pub(crate) index: usize,
-    /// Empty if the bytes come from origins.
-    pub(crate) root: PathBuf,
-    pub(crate) remote: Option<RemoteSite>,
-    pub(crate) index_files: Vec<String>,
-    pub(crate) spa_fallback: Option<Box<[u8]>>,
-    pub(crate) listing: bool,
-    pub(crate) dotfiles: bool,
-    pub(crate) symlinks: Symlinks,
-    pub(crate) precompressed: bool,
-    /// Whether all nodes see the same folder.
-    pub(crate) is_shared: bool,
-    /// Whether each node has a part of the folder.
-    pub(crate) is_part: bool,
-    /// Stands for the site in names.
-    key: Box<[u8]>,
-    /// Stands for the key in messages.
-    pub(crate) short_key: u64,
-    /// Field lines of every reply of the site.
-    pub(crate) lines: Box<[u8]>,
-    /// Those, and `Cache-Control`, for replies that succeeded.
-    pub(crate) lines_success: Box<[u8]>,
-    /// Keys of paths.
-    pub(crate) error_pages: BTreeMap<u16, Box<[u8]>>,
-    /// What was purged, here and elsewhere.
-    pub(crate) purges: Arc<Purges>,
+    /// In the order in which they are tried.
+    routes: Vec<(PathPattern, Arc<Route>)>,
+    /// For all paths that none of them matches.
+    default_route: Arc<Route>,
+    /// Whether some routes read paths in another way than others.
+    is_mixed: bool,
+    error_pages: BTreeMap<u16, Page>,
     redirects: Vec<Moved>,
-    /// Of all sites.
-    hosts: Arc<Hosts>,
+    pub(crate) purges: Arc<Purges>,
+}
+
+/// The body of replies with some status.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    /// The route that its path has.
+    pub(crate) route: Arc<Route>,
+    /// Key of its path.
+    pub(crate) key: Box<[u8]>,
 }
 
 impl Site {
     fn new(
-        index: usize,
         config: &SiteConfig,
-        hosts: &Arc<Hosts>,
+        (routes, default_route): (Vec<Arc<Route>>, Arc<Route>),
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
-        let remote = RemoteSite::new(config, hosts.sites_of_origins == 1)?;
-        let reading = if remote.is_some() { Reading::Origins } else { Reading::Files };
-        let page = |page: &String| key_of(page, reading);
-        let error_pages = config.error_pages.iter();
-        let error_pages = error_pages.map(|(status, path)| Ok((*status, page(path)?)));
-        let root = config.root.clone().unwrap_or_default();
-        let is_part = config.content == ContentPlacement::Partition;
-        let key = match &remote {
-            Some(remote) => remote.key().to_vec(),
-            None if is_part => part_key(config),
-            None => root.as_os_str().as_bytes().to_vec(),
-        };
-        if remote.is_none() {
-            check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
-        }
-        let mut lines = Vec::new();
-        for (name, value) in &config.headers {
-            skep_http::encode::write_field(&mut lines, name, value.as_bytes());
-        }
-        let mut lines_success = lines.clone();
-        if let Some(value) = &config.cache_control {
-            skep_http::encode::write_field(&mut lines_success, "Cache-Control", value.as_bytes());
-        }
-        Ok(Self {
-            index,
-            root,
-            remote,
-            index_files: config.index.clone(),
-            spa_fallback: config.spa_fallback.as_ref().map(page).transpose()?,
-            listing: config.listing,
-            dotfiles: config.dotfiles,
-            symlinks: config.symlinks,
-            precompressed: config.precompressed,
-            is_shared: config.content == ContentPlacement::Shared,
-            is_part,
-            short_key: stable_hash(&key, SHORT_KEY_SEED),
-            key: key.into(),
-            lines: lines.into(),
-            lines_success: lines_success.into(),
-            error_pages: error_pages.collect::<Result<_, SiteError>>()?,
-            purges: Arc::clone(purges),
+        let is_mixed = routes.iter().any(|route| route.reading() != default_route.reading());
+        let patterns = config.routes.iter().map(|route| PathPattern::new(&route.path));
+        let mut site = Self {
+            routes: patterns.zip(routes).collect(),
+            default_route,
+            is_mixed,
+            error_pages: BTreeMap::new(),
             redirects: config.redirects.iter().map(Moved::new).collect(),
-            hosts: Arc::clone(hosts),
-        })
+            purges: Arc::clone(purges),
+        };
+        for (status, path) in &config.error_pages {
+            let page = site.page_at(path)?;
+            site.error_pages.insert(*status, page);
+        }
+        Ok(site)
     }
 
-    /// Name of a version of the object at `relative` that was got after a purge,
-    /// unique among all sites: sites that share a root share its bytes in memory.
-    /// So do sites of the same origins.
-    pub(crate) fn object_name(
-        &self,
-        relative: &[u8],
-        version: &[u8],
-        bytes: u64,
-        purged: PurgeStamp,
-    ) -> ObjectName {
-        ObjectName::new(&self.key, relative, version, bytes, purged)
-    }
-
-    /// Stands for the site in names, the same on all nodes of a config.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// How paths of the site are read.
+    /// The route that a path has as it stands in a request, and how that route reads it.
+    ///
+    /// # Errors
+    /// One of the `PATH_…` reasons. What a folder's route and an origin's would read as two
+    /// paths with two routes is refused: each of them would be a way around the other.
     #[inline]
-    pub(crate) fn reading(&self) -> Reading {
-        if self.remote.is_some() { Reading::Origins } else { Reading::Files }
-    }
-
-    /// The latest purge of what is at `target`: an encoded path, and a query if
-    /// the site has origins.
-    pub(crate) fn purged(&self, known: &PurgeTable, target: &[u8]) -> PurgeStamp {
-        if known.newest() == PurgeStamp::NONE {
-            return PurgeStamp::NONE;
+    pub(crate) fn route<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
+        let route = &self.default_route;
+        if self.routes.is_empty() {
+            return Ok((route, path::read(sent, route.reading())?));
         }
-        let queries = if self.remote.is_some() { Queries::Matter } else { Queries::DoNot };
-        let place = path::place(target);
-        known.of_target(&String::from_utf8_lossy(&place), queries, |host| {
-            self.hosts.find(host.as_bytes()) == Some(self.index)
-        })
-    }
-
-    /// The latest purge of files that are served as one: of the place of any of them,
-    /// or of a folder whose index it is.
-    pub(crate) fn purged_files<'a>(
-        &self,
-        known: &PurgeTable,
-        relatives: impl Iterator<Item = &'a [u8]>,
-    ) -> PurgeStamp {
-        if known.newest() == PurgeStamp::NONE {
-            return PurgeStamp::NONE;
+        if self.is_mixed {
+            return self.route_of_mixed(sent);
         }
-        let at = |relative: &[u8]| {
-            let mut target = vec![b'/'];
-            path::write_encoded(&mut target, relative);
-            self.purged(known, &target)
-        };
-        let folder = |relative: &'a [u8]| {
-            let name_at = relative.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
-            let (folder, name) = relative.split_at(name_at);
-            self.index_files.iter().any(|index| index.as_bytes() == name).then_some(folder)
-        };
-        let all = relatives.flat_map(|relative| [Some(relative), folder(relative)]).flatten();
-        all.map(at).max().unwrap_or_default()
+        let path = path::read(sent, route.reading())?;
+        Ok((self.route_of(&path), path))
     }
 
-    /// What the head of the file or folder at `relative` is called in the cluster, where
-    /// each node has a part of the site.
-    pub(crate) fn part_head_name(&self, relative: &[u8]) -> SegmentName {
-        // Who has a file is not cached, so it is not purged.
-        ObjectName::head(self.key(), relative, PART_HEAD, PurgeStamp::NONE)
+    fn route_of_mixed<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
+        let read = |reading| path::read(sent, reading).map(|path| (self.route_of(&path), path));
+        match (read(Reading::Origins), read(Reading::Files)) {
+            (Ok((one, _)), Ok((other, _))) if !Arc::ptr_eq(one, other) => {
+                Err(Reject::PATH_TWO_ROUTES)
+            }
+            (Ok(found), _) if found.0.reading() == Reading::Origins => Ok(found),
+            (_, Ok(found)) if found.0.reading() == Reading::Files => Ok(found),
+            // Its route reads it in the way in which it is refused.
+            (Err(reject), _) | (_, Err(reject)) => Err(reject),
+            (Ok(_), Ok(_)) => unreachable!("the one route of both reads in one of both ways"),
+        }
     }
 
-    /// Whether the operator lets `path` be served at all: a segment that
-    /// begins with a dot is hidden, but for `/.well-known/` (RFC 8615).
-    pub(crate) fn shows(&self, path: &[u8]) -> bool {
-        let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
-        self.dotfiles || !visible.split(|&b| b == b'/').any(|segment| segment.starts_with(b"."))
+    fn route_of(&self, path: &Path<'_>) -> &Arc<Route> {
+        let place = path.place();
+        let matching = self.routes.iter().find(|(pattern, _)| pattern.matches(&place));
+        matching.map_or(&self.default_route, |(_, route)| route)
+    }
+
+    /// The route of all paths that have no other.
+    pub(crate) fn default_route(&self) -> &Arc<Route> {
+        &self.default_route
+    }
+
+    /// All routes; the default is the last.
+    fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.routes.iter().map(|(_, route)| route).chain([&self.default_route])
+    }
+
+    /// The page for replies with this status, if the operator has named one.
+    pub(crate) fn error_page(&self, status: u16) -> Option<&Page> {
+        self.error_pages.get(&status)
+    }
+
+    fn page_at(&self, page: &str) -> Result<Page, SiteError> {
+        let refused =
+            |reject: Reject| SiteError::Page { page: page.to_owned(), reason: reject.reason };
+        let (route, path) = self.route(page.as_bytes()).map_err(refused)?;
+        Ok(Page { route: Arc::clone(route), key: path.key().into() })
     }
 
     /// Status and Location for a path that moved.
@@ -262,58 +165,47 @@ impl Moved {
     }
 }
 
-/// The key of a path that the config names.
-/// What stands for a site in names of which each node has a part: its folder may be
-/// elsewhere on each node, its hosts are the same.
-fn part_key(config: &SiteConfig) -> Vec<u8> {
-    format!("part of {}", config.hosts.join(" ")).into_bytes()
-}
-
-fn key_of(page: &str, reading: Reading) -> Result<Box<[u8]>, SiteError> {
-    let read = path::read(page.as_bytes(), reading);
-    read.map(|path| path.key().into())
-        .map_err(|reject| SiteError::Page { page: page.to_owned(), reason: reject.reason })
-}
-
 /// All sites of a node, by host.
 #[derive(Debug)]
 pub(crate) struct SiteSet {
     sites: Vec<Arc<Site>>,
     hosts: Arc<Hosts>,
-}
-
-/// Which site a host name stands for, by number.
-#[derive(Debug, Default)]
-struct Hosts {
-    exact: HashMap<Box<[u8]>, usize>,
-    /// Suffixes with their dot: `.example.org`; the longest first.
-    wildcards: Vec<(Box<[u8]>, usize)>,
-    default: Option<usize>,
-    sites_of_origins: usize,
+    routes: usize,
 }
 
 impl SiteSet {
     /// Compiles the sites of a config, and looks whether their roots are there.
     pub(crate) fn new(configs: &[SiteConfig], purges: &Arc<Purges>) -> Result<Self, SiteError> {
         let hosts = Arc::new(Hosts::new(configs));
-        let site = |(index, config)| Ok(Arc::new(Site::new(index, config, &hosts, purges)?));
-        let sites = configs.iter().enumerate().map(site).collect::<Result<_, SiteError>>()?;
-        Ok(Self { sites, hosts })
+        let backends = configs.iter().flat_map(SiteConfig::backends);
+        let is_alone = backends.filter(|backend| !backend.origins.is_empty()).count() == 1;
+        let mut count = 0;
+        let mut route = |of: RouteOf<'_>| {
+            count += 1;
+            Ok(Arc::new(Route::new(count - 1, of, &hosts, purges)?))
+        };
+        let mut sites = Vec::with_capacity(configs.len());
+        for (site_index, site) in configs.iter().enumerate() {
+            let (routes, default) = routes_of(site, site_index, is_alone);
+            let routes = routes.map(&mut route).collect::<Result<_, SiteError>>()?;
+            sites.push(Arc::new(Site::new(site, (routes, route(default)?), purges)?));
+        }
+        Ok(Self { sites, hosts, routes: count })
     }
 
-    /// Number of sites.
-    pub(crate) fn len(&self) -> usize {
-        self.sites.len()
+    /// Number of routes of all sites.
+    pub(crate) fn routes_len(&self) -> usize {
+        self.routes
     }
 
-    /// All of them.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Site>> {
-        self.sites.iter()
+    /// The routes of all sites.
+    pub(crate) fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.sites.iter().flat_map(|site| site.routes())
     }
 
-    /// The site that other nodes mean by a key of messages.
-    pub(crate) fn by_key(&self, short_key: u64) -> Option<&Arc<Site>> {
-        self.sites.iter().find(|site| site.short_key == short_key)
+    /// The route that other nodes mean by a key of messages.
+    pub(crate) fn by_key(&self, short_key: u64) -> Option<&Arc<Route>> {
+        self.routes().find(|route| route.short_key == short_key)
     }
 
     /// The site for a host; exact names before wildcards before the default.
@@ -322,57 +214,51 @@ impl SiteSet {
     }
 }
 
-impl Hosts {
-    fn new(configs: &[SiteConfig]) -> Self {
-        let sites_of_origins = configs.iter().filter(|config| !config.origins.is_empty()).count();
-        let mut hosts = Self { sites_of_origins, ..Self::default() };
-        for (index, config) in configs.iter().enumerate() {
-            if config.hosts.is_empty() {
-                hosts.default.get_or_insert(index);
-            }
-            for host in &config.hosts {
-                hosts.add(&host.to_ascii_lowercase(), index);
-            }
-        }
-        hosts.wildcards.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.len()));
-        hosts
-    }
-
-    fn find(&self, host: &[u8]) -> Option<usize> {
-        if self.exact.is_empty() && self.wildcards.is_empty() {
-            return self.default;
-        }
-        let mut buffer = [0u8; HOST_BYTES_MAX];
-        let name = buffer.get_mut(..host.len())?;
-        name.copy_from_slice(host);
-        name.make_ascii_lowercase();
-        self.exact.get(&*name).copied().or_else(|| {
-            let wild = self.wildcards.iter().find(|(suffix, _)| name.ends_with(suffix));
-            wild.map(|&(_, index)| index).or(self.default)
-        })
-    }
-
-    fn add(&mut self, host: &str, index: usize) {
-        if host == "*" {
-            self.default.get_or_insert(index);
-        } else if let Some(suffix) = host.strip_prefix('*') {
-            self.wildcards.push((suffix.as_bytes().into(), index));
-        } else {
-            self.exact.entry(host.as_bytes().into()).or_insert(index);
-        }
-    }
+/// Routes of a site as the config has them, and the default one.
+fn routes_of(
+    site: &SiteConfig,
+    site_index: usize,
+    is_alone: bool,
+) -> (impl Iterator<Item = RouteOf<'_>>, RouteOf<'_>) {
+    let backend = &site.backend;
+    let default = RouteOf { site, site_index, path: None, headers: &[], backend, is_alone };
+    let routes = site.routes.iter().map(move |route| RouteOf {
+        path: Some(&route.path),
+        headers: &route.headers,
+        backend: &route.backend,
+        ..default
+    });
+    (routes, default)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
-    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeWhat};
+    use skep_config::{BackendConfig, ContentPlacement, RouteConfig};
+    use skep_directory::PurgeTable;
+    use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};
 
     use super::*;
 
     fn site(hosts: &[&str]) -> SiteConfig {
-        let hosts = hosts.iter().map(|h| (*h).to_string()).collect();
-        SiteConfig { hosts, root: Some("/".into()), ..SiteConfig::default() }
+        SiteConfig { hosts: hosts.iter().map(|h| (*h).to_string()).collect(), ..of("/") }
+    }
+
+    fn of(root: &str) -> SiteConfig {
+        SiteConfig::of(folder(root))
+    }
+
+    fn folder(root: &str) -> BackendConfig {
+        BackendConfig { root: Some(root.into()), ..BackendConfig::default() }
+    }
+
+    fn origin() -> BackendConfig {
+        let origins = vec!["http://127.0.0.1:1".to_owned()];
+        BackendConfig { origins, ..BackendConfig::default() }
+    }
+
+    fn route(path: &str, backend: BackendConfig) -> RouteConfig {
+        RouteConfig { path: path.to_owned(), backend, ..RouteConfig::default() }
     }
 
     fn set_of(configs: &[SiteConfig]) -> SiteSet {
@@ -380,7 +266,93 @@ mod tests {
     }
 
     fn found(set: &SiteSet, host: &str) -> Option<usize> {
-        set.find(&Host { name: host.as_bytes(), port: None }).map(|site| site.index)
+        set.find(&Host { name: host.as_bytes(), port: None }).map(|it| it.default_route().index)
+    }
+
+    /// Number of the route and key of a path of the first site, or why it is refused.
+    fn routed(set: &SiteSet, path: &str) -> Result<(usize, String), Reject> {
+        let (route, path) = set.sites[0].route(path.as_bytes())?;
+        Ok((route.index, String::from_utf8(path.key().to_vec()).unwrap()))
+    }
+
+    #[test]
+    fn the_first_route_that_matches_answers_in_whatever_spelling() {
+        let routes = vec![
+            route("/api/v1/*", origin()),
+            route("/api/*", folder("/usr")),
+            route("*.php", origin()),
+            route("/one", folder("/usr")),
+        ];
+        let set = set_of(&[SiteConfig { routes, ..of("/") }]);
+        for (sent, index, key) in [
+            ("/api/v1/x", 0, "/api/v1/x"),
+            ("/%61pi//v1/x%2By", 0, "/api//v1/x%2By"),
+            ("/x/../api/v1/./y", 0, "/api/v1/y"),
+            ("/api/v2/x%20y", 1, "/api/v2/x y"),
+            ("//api//", 1, "/api/"),
+            ("/api/x.php", 1, "/api/x.php"),
+            ("/x/y.php", 2, "/x/y.php"),
+            ("/one", 3, "/one"),
+            ("/one/", 4, "/one/"),
+            ("/api", 4, "/api"),
+            ("/", 4, "/"),
+        ] {
+            assert_eq!(routed(&set, sent).unwrap(), (index, key.to_owned()), "{sent}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_two_routes_would_read_in_two_ways_is_refused() {
+        let routes = vec![route("/api/*", origin())];
+        let set = set_of(&[SiteConfig { routes, ..of("/") }]);
+        // A file's path is /secret, an origin's /api/secret.
+        assert_eq!(routed(&set, "/api//../secret").unwrap_err(), Reject::PATH_TWO_ROUTES);
+        assert_eq!(routed(&set, "/x//../y").unwrap().1, "/y");
+        // Each route refuses what is not of its kind, and only that.
+        assert_eq!(routed(&set, "/api/a%2Fb").unwrap().1, "/api/a%2Fb");
+        assert_eq!(routed(&set, "/x/a%2Fb").unwrap_err(), Reject::PATH_ENCODED_SLASH);
+        assert_eq!(routed(&set, "/x/..;y").unwrap().1, "/x/..;y");
+        assert_eq!(routed(&set, "/api/..;y").unwrap_err(), Reject::PATH_DOT_PARAMETERS);
+        assert_eq!(routed(&set, "x").unwrap_err(), Reject::PATH_FORM);
+    }
+
+    #[test]
+    fn an_error_page_comes_from_the_route_that_its_path_has() {
+        let routes = vec![route("/pages/*", folder("/usr"))];
+        let error_pages = [(404, "/pages/404.html".to_owned()), (500, "/500.html".to_owned())];
+        let site = SiteConfig { routes, error_pages: error_pages.into(), ..of("/") };
+        let set = set_of(&[site]);
+        let page = |status| set.sites[0].error_page(status).map(|page| page.route.index);
+        assert_eq!((page(404), page(500), page(403)), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn headers_of_a_route_stand_in_place_of_its_sites() {
+        let fields = |fields: &[(&str, &str)]| {
+            fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
+        };
+        let mut own = route("/a/*", folder("/usr"));
+        own.headers = fields(&[("x-one", "route")]);
+        own.backend.cache_control = Some("no-store".into());
+        let headers = fields(&[("X-One", "site"), ("X-Two", "site")]);
+        let set = set_of(&[SiteConfig { routes: vec![own], headers, ..of("/") }]);
+        let lines = |index: usize| {
+            let route = set.routes().nth(index).unwrap();
+            String::from_utf8(route.lines_success.to_vec()).unwrap()
+        };
+        assert_eq!(lines(0), "X-Two: site\r\nx-one: route\r\nCache-Control: no-store\r\n");
+        assert_eq!(lines(1), "X-One: site\r\nX-Two: site\r\n");
+    }
+
+    #[test]
+    fn partitions_of_one_site_have_names_of_their_own() {
+        let partition = || BackendConfig { content: ContentPlacement::Partition, ..folder("/") };
+        let routes = vec![route("/a/*", partition()), route("/b/*", partition())];
+        let set = set_of(&[SiteConfig { routes, ..SiteConfig::of(partition()) }]);
+        let mut keys: Vec<_> = set.routes().map(|route| route.short_key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), 3);
     }
 
     #[test]
@@ -404,8 +376,8 @@ mod tests {
             let purges = vec![(PurgeWhat::Url(place), PurgeStamp(1))];
             let mut known = PurgeTable::default();
             known.learn(&PurgeNews { purges, ..PurgeNews::default() });
-            let hit = set.iter().filter(|site| site.purged(&known, b"/x") == PurgeStamp(1));
-            hit.map(|site| site.index).collect::<Vec<_>>()
+            let hit = set.routes().filter(|route| route.purged(&known, b"/x") == PurgeStamp(1));
+            hit.map(|route| route.index).collect::<Vec<_>>()
         };
         assert_eq!(hit(None), [0, 1, 2]);
         assert_eq!((hit(Some("a.org")), hit(Some("x.a.org"))), (vec![0], vec![0]));
@@ -415,18 +387,18 @@ mod tests {
     #[test]
     fn hidden_files_are_hidden_except_well_known() {
         let set = set_of(&[site(&[])]);
-        let site = &set.sites[0];
-        assert!(site.shows(b"/a/b.html"));
-        assert!(!site.shows(b"/.git/config"));
-        assert!(!site.shows(b"/a/.env"));
-        assert!(site.shows(b"/.well-known/security.txt"));
-        assert!(!site.shows(b"/.well-known/.secret"));
+        let route = set.sites[0].default_route().folder().unwrap();
+        assert!(route.shows(b"/a/b.html"));
+        assert!(!route.shows(b"/.git/config"));
+        assert!(!route.shows(b"/a/.env"));
+        assert!(route.shows(b"/.well-known/security.txt"));
+        assert!(!route.shows(b"/.well-known/.secret"));
     }
 
     #[test]
     fn a_missing_root_is_named() {
-        let config = SiteConfig { root: Some("/no/such/root".into()), ..SiteConfig::default() };
-        let message = SiteSet::new(&[config], &Arc::default()).unwrap_err().to_string();
+        let message =
+            SiteSet::new(&[of("/no/such/root")], &Arc::default()).unwrap_err().to_string();
         assert!(message.contains("/no/such/root"), "{message}");
     }
 

@@ -28,19 +28,19 @@ pub(crate) struct WorkerIndexes {
     count: AtomicUsize,
 }
 
-/// The index of what one worker served last, by site and path.
+/// The index of what one worker served last, by route and path.
 pub(crate) struct WorkerIndex {
     store: Arc<SegmentStore>,
     worker_indexes: Arc<WorkerIndexes>,
-    sites: RefCell<Vec<Paths>>,
+    routes: RefCell<Vec<Paths>>,
     entries: Cell<usize>,
     bytes: Cell<u64>,
 }
 
 impl WorkerIndex {
-    /// An empty one, of so many sites.
+    /// An empty one, of so many routes.
     pub(crate) fn new(
-        sites: usize,
+        routes: usize,
         store: &Arc<SegmentStore>,
         worker_indexes: &Arc<WorkerIndexes>,
     ) -> Self {
@@ -48,7 +48,7 @@ impl WorkerIndex {
         Self {
             store: Arc::clone(store),
             worker_indexes: Arc::clone(worker_indexes),
-            sites: RefCell::new((0..sites).map(|_| HashMap::default()).collect()),
+            routes: RefCell::new((0..routes).map(|_| HashMap::default()).collect()),
             entries: Cell::new(0),
             bytes: Cell::new(0),
         }
@@ -57,12 +57,12 @@ impl WorkerIndex {
     /// Calls `job` with what is known of a path, if there is something.
     pub(crate) fn with<R>(
         &self,
-        site: usize,
+        route: usize,
         path: &[u8],
         job: impl FnOnce(&Arc<Resource>, &Entry) -> R,
     ) -> Option<R> {
-        let sites = self.sites.borrow();
-        let entry = sites[site].get(path)?;
+        let routes = self.routes.borrow();
+        let entry = routes[route].get(path)?;
         Some(job(&entry.resource.upgrade()?, entry))
     }
 
@@ -75,8 +75,8 @@ impl WorkerIndex {
         slot: usize,
         segment: Weak<Segment>,
     ) {
-        let index = resource.site.index;
-        if let Some(entry) = self.sites.borrow_mut()[index].get_mut(path) {
+        let index = resource.route.index;
+        if let Some(entry) = self.routes.borrow_mut()[index].get_mut(path) {
             if !std::ptr::eq(entry.resource.as_ptr(), Arc::as_ptr(resource)) {
                 *entry = Entry::new(resource);
             }
@@ -87,7 +87,7 @@ impl WorkerIndex {
         let mut entry = Entry::new(resource);
         entry.segments[slot] = segment;
         self.count(1, entry_bytes(path));
-        self.sites.borrow_mut()[index].insert(path.into(), entry);
+        self.routes.borrow_mut()[index].insert(path.into(), entry);
         self.store.fit();
     }
 
@@ -98,17 +98,17 @@ impl WorkerIndex {
         if self.entries.get() < WORKER_INDEX_ENTRIES_MAX && self.bytes.get() < bytes_max {
             return;
         }
-        let mut sites = self.sites.borrow_mut();
-        self.forget(&mut sites, |entry| entry.resource.strong_count() == 0);
+        let mut routes = self.routes.borrow_mut();
+        self.forget(&mut routes, |entry| entry.resource.strong_count() == 0);
         let is_roomy = || {
             self.entries.get() <= WORKER_INDEX_ENTRIES_MAX / 8 * 7
                 && self.bytes.get() <= bytes_max / 8 * 7
         };
-        self.forget(&mut sites, |_| !is_roomy());
+        self.forget(&mut routes, |_| !is_roomy());
     }
 
-    fn forget(&self, sites: &mut [Paths], is_to_go: impl Fn(&Entry) -> bool) {
-        for paths in sites {
+    fn forget(&self, routes: &mut [Paths], is_to_go: impl Fn(&Entry) -> bool) {
+        for paths in routes {
             for (path, _) in paths.extract_if(|_, entry| is_to_go(entry)) {
                 self.count(-1, -entry_bytes(&path));
             }

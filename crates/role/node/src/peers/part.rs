@@ -23,7 +23,7 @@ use crate::limits::{
 };
 use crate::model::object::Object;
 use crate::model::peer::PeerNode;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// What came of asking who has a file.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and never kept")]
@@ -101,16 +101,16 @@ impl PeerClient {
     }
 
     /// What fills segment `index` of a file that another node has.
-    pub(crate) fn home_file(&self, site: &Site, object: &Object, index: u32) -> Option<HomeFile> {
+    pub(crate) fn home_file(&self, route: &Route, object: &Object, index: u32) -> Option<HomeFile> {
         let (relative, home) = object.elsewhere()?;
         Some(HomeFile {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),
             counters: Arc::clone(&self.counters),
             name: object.segment_name(index),
-            head: site.part_head_name(relative),
+            head: route.part_head_name(relative),
             origin: OriginRef {
-                site: site.short_key,
+                site: route.short_key,
                 path: relative.to_vec(),
                 version: object.tag().to_vec(),
                 purged: object.purged(),

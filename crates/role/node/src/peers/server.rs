@@ -110,9 +110,9 @@ impl PeerServer {
         place: &AnnouncedPath,
     ) -> PeerReply {
         let not_there = PeerReply::Refused(PeerRefusal::NotThere);
-        let Some(site) = catalog.sites().by_key(place.site) else { return not_there };
+        let Some(route) = catalog.sites().by_key(place.route) else { return not_there };
         let path = [b"/", &*place.relative].concat();
-        let head = match catalog.locate_or_wait(site, &path).await {
+        let head = match catalog.locate_or_wait(route, &path).await {
             // Others would keep it.
             Ok(Located::Resource(resource, _)) if !resource.is_settled() => None,
             Ok(Located::Resource(resource, _)) => {
@@ -134,10 +134,10 @@ impl PeerServer {
         }
     }
 
-    /// Whether that is of a site of which each node has a part.
+    /// Whether that is of a route of which each node has a part.
     fn is_of_part(&self, origin: &OriginRef) -> bool {
         let catalog = self.catalog.load();
-        catalog.sites().by_key(origin.site).is_some_and(|site| site.is_part)
+        catalog.sites().by_key(origin.site).is_some_and(|route| route.is_partition())
     }
 
     /// Takes a sole replica over from `peer`, where it would be lost.
@@ -188,14 +188,14 @@ impl PeerServer {
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
         let catalog = self.catalog.load_full();
-        let site = catalog.sites().by_key(origin.site)?;
-        if site.remote.is_some() {
+        let route = catalog.sites().by_key(origin.site)?;
+        if route.origin().is_some() {
             let remotes = self.handler.remotes();
-            let segment = RemoteSegment::described_by(&origin, name, site, &remotes).await?;
+            let segment = RemoteSegment::described_by(&origin, name, route, &remotes).await?;
             return Some(self.begin(wanted, segment, why));
         }
-        let (site, counters) = (Arc::clone(site), Arc::clone(&self.counters));
-        let look = move || SharedFile::described_by(&origin, name, &site, &counters);
+        let (route, counters) = (Arc::clone(route), Arc::clone(&self.counters));
+        let look = move || SharedFile::described_by(&origin, name, &route, &counters);
         let file = pool(move || Ok(look())).await.ok().flatten()?;
         Some(self.begin(wanted, file, why))
     }

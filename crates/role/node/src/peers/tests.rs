@@ -47,7 +47,7 @@ fn place(number: u32) -> (SegmentName, AnnouncedPath) {
     // The directory takes them for random.
     name[8..]
         .copy_from_slice(&(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes());
-    (SegmentName(name), AnnouncedPath { site: 1, relative: Box::default() })
+    (SegmentName(name), AnnouncedPath { route: 1, relative: Box::default() })
 }
 
 /// A coordinator that nodes link with.

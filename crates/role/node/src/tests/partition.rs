@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skep_config::{ContentPlacement, SiteConfig};
+use skep_config::{BackendConfig, ContentPlacement, SiteConfig};
 use tempfile::TempDir;
 
 use crate::backend::partition::{Announced, Walker};
@@ -39,8 +39,8 @@ impl Walked {
     }
 
     fn has(&self, relative: &str) -> bool {
-        let site = self.sites.iter().next().unwrap();
-        self.announced.find(site.part_head_name(relative.as_bytes())).is_some()
+        let route = self.sites.routes().next().unwrap();
+        self.announced.find(route.part_head_name(relative.as_bytes())).is_some()
     }
 
     /// Waits until exactly these are announced.
@@ -59,8 +59,8 @@ impl Walked {
 }
 
 fn sites(root: &Path, content: ContentPlacement) -> SiteSet {
-    let config = SiteConfig { root: Some(root.into()), content, ..SiteConfig::default() };
-    SiteSet::new(&[config], &Arc::default()).unwrap()
+    let backend = BackendConfig { root: Some(root.into()), content, ..BackendConfig::default() };
+    SiteSet::new(&[SiteConfig::of(backend)], &Arc::default()).unwrap()
 }
 
 fn write(root: &Path, relative: &str) {

@@ -23,7 +23,8 @@ use crate::disk::watch::{Directory, Watcher};
 use crate::disk::{DiskError, Wait};
 use crate::limits::{HEAD_SLOT_BYTES, SETTLE_WAIT_MS};
 use crate::model::resource::Resource;
-use crate::model::site::{Site, SiteSet};
+use crate::model::route::Route;
+use crate::model::site::SiteSet;
 
 /// What the catalog gives for a path.
 pub(crate) enum Located {
@@ -108,15 +109,15 @@ impl Catalog {
         self.interval_ms
     }
 
-    /// What `path` of `site` leads to. [`DiskError::WouldBlock`] only with
+    /// What `path` of `route` leads to. [`DiskError::WouldBlock`] only with
     /// [`Wait::No`].
     pub(crate) fn locate(
         &self,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         path: &[u8],
         wait: Wait,
     ) -> Result<Located, DiskError> {
-        let key = (site.index, Box::<[u8]>::from(path));
+        let key = (route.index, Box::<[u8]>::from(path));
         let began_ms = monotonic_ms();
         let known = self.lock().get(&key).map(|kept| Arc::clone(&kept.resource));
         if let Some(resource) = known {
@@ -129,10 +130,10 @@ impl Catalog {
         }
         // Known before the disk is looked at, as is the generation: what is
         // purged or changed in between shows as a difference.
-        let purges = site.purges.load();
-        let directory = self.directory(site, path, wait)?;
+        let purges = route.purges.load();
+        let directory = self.directory(route, path, wait)?;
         let generation = directory.generation();
-        let (variants, file) = match look_up(site, path, wait, &purges.known) {
+        let (variants, file) = match look_up(route, path, wait, &purges.known) {
             Ok(Found::File(variants, file)) => (variants, file),
             Ok(Found::NeedsSlash) => return self.lost(&key, Ok(Located::NeedsSlash)),
             Ok(Found::Directory) => return self.lost(&key, Ok(Located::Directory)),
@@ -140,7 +141,7 @@ impl Catalog {
             Err(error) => return self.lost(&key, Err(error)),
         };
         let times = (generation, began_ms);
-        let found = Resource::of_files(site, variants, directory, times, &purges);
+        let found = Resource::of_files(route, variants, directory, times, &purges);
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
@@ -148,12 +149,12 @@ impl Catalog {
     /// written just now may be written still: it is looked at again, a few times.
     pub(crate) async fn locate_or_wait(
         self: &Arc<Self>,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         path: &[u8],
     ) -> Result<Located, DiskError> {
         let mut left_ms = SETTLE_WAIT_MS;
         loop {
-            let located = self.locate_on_pool(site, path).await?;
+            let located = self.locate_on_pool(route, path).await?;
             let pause_ms = match &located {
                 Located::Resource(found, _) if !found.is_settled() => found.settles_in_ms(),
                 _ => 0,
@@ -170,13 +171,13 @@ impl Catalog {
 
     async fn locate_on_pool(
         self: &Arc<Self>,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         path: &[u8],
     ) -> Result<Located, DiskError> {
-        match self.locate(site, path, Wait::No) {
+        match self.locate(route, path, Wait::No) {
             Err(DiskError::WouldBlock) => {
-                let (catalog, site, path) = (Arc::clone(self), Arc::clone(site), path.to_vec());
-                pool(move || catalog.locate(&site, &path, Wait::Yes)).await
+                let (catalog, route, path) = (Arc::clone(self), Arc::clone(route), path.to_vec());
+                pool(move || catalog.locate(&route, &path, Wait::Yes)).await
             }
             located => located,
         }
@@ -232,8 +233,13 @@ impl Catalog {
         result
     }
 
-    fn directory(&self, site: &Site, path: &[u8], wait: Wait) -> Result<Arc<Directory>, DiskError> {
-        let parent = parent(site, path);
+    fn directory(
+        &self,
+        route: &Route,
+        path: &[u8],
+        wait: Wait,
+    ) -> Result<Arc<Directory>, DiskError> {
+        let parent = parent(route.folder().ok_or(DiskError::NotFound)?, path);
         match (self.watcher.known(&parent), wait) {
             (Some(directory), _) => Ok(directory),
             (None, Wait::No) => Err(DiskError::WouldBlock),

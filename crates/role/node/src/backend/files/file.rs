@@ -12,14 +12,14 @@ use skep_units::SEGMENT_BYTES;
 use skep_wire::cache::{OriginRef, PurgeStamp, SegmentName};
 
 use crate::disk::pool::pool;
-use crate::disk::{DiskError, FileKind, Root, Stamp, Wait, describe, read_at};
+use crate::disk::{DiskError, FileKind, Stamp, Wait, describe, read_at};
 use crate::model::object::{Object, is_tag_of};
-use crate::model::site::Site;
+use crate::model::route::Route;
 use crate::peers::SegmentOrigin;
 
 /// The file behind a segment, on a disk that all nodes see.
 pub(crate) struct SharedFile {
-    site: Arc<Site>,
+    route: Arc<Route>,
     relative: Box<[u8]>,
     tag: Box<[u8]>,
     purged: PurgeStamp,
@@ -31,14 +31,14 @@ pub(crate) struct SharedFile {
 impl SharedFile {
     /// That of segment `index` of an object that is a file.
     pub(crate) fn of(
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         object: &Object,
         index: u32,
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
         let (relative, stamp) = object.file()?;
         Some(Self {
-            site: Arc::clone(site),
+            route: Arc::clone(route),
             relative: relative.into(),
             tag: object.tag().into(),
             purged: object.purged(),
@@ -53,13 +53,13 @@ impl SharedFile {
     pub(crate) fn described_by(
         origin: &OriginRef,
         name: SegmentName,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         counters: &Arc<CoreCounters>,
     ) -> Option<Self> {
         // It is read now, so after any purge that the other knows of.
         let OriginRef { path, version, object_bytes, purged, .. } = origin;
-        let own = site.object_name(path, version, *object_bytes, *purged).segment(origin.index);
-        let root = Root::open(&site.root, site.symlinks).ok()?;
+        let own = route.object_name(path, version, *object_bytes, *purged).segment(origin.index);
+        let root = route.open_root().ok()?;
         let Ok((_, FileKind::File(stamp))) = root.open_at(&origin.path, Wait::Yes) else {
             return None;
         };
@@ -68,7 +68,7 @@ impl SharedFile {
             && is_tag_of(stamp.version, &origin.version)
             && stamp.version.bytes == origin.object_bytes;
         is_it.then(|| Self {
-            site: Arc::clone(site),
+            route: Arc::clone(route),
             relative: origin.path.as_slice().into(),
             tag: origin.version.as_slice().into(),
             purged: origin.purged,
@@ -81,11 +81,11 @@ impl SharedFile {
 
 impl SegmentOrigin for SharedFile {
     async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
-        let (site, relative, stamp) = (Arc::clone(&self.site), self.relative.clone(), self.stamp);
+        let (route, relative, stamp) = (Arc::clone(&self.route), self.relative.clone(), self.stamp);
         let base = u64::from(self.index) * SEGMENT_BYTES;
         self.counters.inc(Counter::DiskReadPool);
         let read = pool(move || {
-            let file = open(&site, &relative, stamp, Wait::Yes)?;
+            let file = open(&route, &relative, stamp, Wait::Yes)?;
             fill(&file, &segment, base, stamp, Wait::Yes)
         });
         Ok(read.await?)
@@ -93,7 +93,7 @@ impl SegmentOrigin for SharedFile {
 
     fn described(&self, has_lease: bool) -> Option<OriginRef> {
         Some(OriginRef {
-            site: self.site.short_key,
+            site: self.route.short_key,
             path: self.relative.to_vec(),
             version: self.tag.to_vec(),
             purged: self.purged,
@@ -106,12 +106,12 @@ impl SegmentOrigin for SharedFile {
 
 /// Opens a file if it is what `stamp` says.
 pub(crate) fn open(
-    site: &Site,
+    route: &Route,
     relative: &[u8],
     stamp: Stamp,
     wait: Wait,
 ) -> Result<File, DiskError> {
-    let root = Root::open(&site.root, site.symlinks)?;
+    let root = route.open_root()?;
     match root.open_at(relative, wait)? {
         (file, kind) if kind == FileKind::File(stamp) => Ok(file),
         _ => Err(DiskError::Changed),

@@ -10,7 +10,7 @@ use skep_http::negotiate::Encoding;
 use crate::disk::{DiskError, FileKind, Root, Stamp, Wait};
 use crate::limits::PATH_BYTES_MAX;
 use crate::model::object::{Object, ObjectSource, Variants};
-use crate::model::site::Site;
+use crate::model::route::{FolderBackend, Route};
 
 /// What a normalised path leads to.
 pub(crate) enum Found {
@@ -25,22 +25,23 @@ pub(crate) enum Found {
 /// Looks a normalised path up on the disk. `known`: purges that were known
 /// before, so that what is found was there after them.
 pub(crate) fn look_up(
-    site: &Site,
+    route: &Route,
     path: &[u8],
     wait: Wait,
     known: &PurgeTable,
 ) -> Result<Found, DiskError> {
     let relative = path.strip_prefix(b"/").unwrap_or(path);
-    if !site.shows(path) || relative.len() > PATH_BYTES_MAX {
+    let folder = route.folder().ok_or(DiskError::NotFound)?;
+    if !folder.shows(path) || relative.len() > PATH_BYTES_MAX {
         return Err(DiskError::NotFound);
     }
-    let root = Root::open(&site.root, site.symlinks)?;
+    let root = route.open_root()?;
     if relative.is_empty() || relative.ends_with(b"/") {
-        return look_up_index(site, &root, relative, wait, known);
+        return look_up_index((route, folder), &root, relative, wait, known);
     }
     match root.open_at(relative, wait)? {
         (file, FileKind::File(stamp)) => {
-            found_file(site, &root, relative, (file, stamp), wait, known)
+            found_file((route, folder), &root, relative, (file, stamp), wait, known)
         }
         (_, FileKind::Directory) => Ok(Found::NeedsSlash),
         (_, FileKind::Other) => Err(DiskError::Forbidden),
@@ -48,31 +49,31 @@ pub(crate) fn look_up(
 }
 
 fn look_up_index(
-    site: &Site,
+    (route, folder): (&Route, &FolderBackend),
     root: &Root,
     relative: &[u8],
     wait: Wait,
     known: &PurgeTable,
 ) -> Result<Found, DiskError> {
-    for name in &site.index_files {
+    for name in &folder.index_files {
         let index = [relative, name.as_bytes()].concat();
         match root.open_at(&index, wait) {
             Ok((file, FileKind::File(stamp))) => {
-                return found_file(site, root, &index, (file, stamp), wait, known);
+                return found_file((route, folder), root, &index, (file, stamp), wait, known);
             }
             Ok(_) | Err(DiskError::NotFound) => {}
             Err(error) => return Err(error),
         }
     }
     match root.open_at(relative, wait)? {
-        (_, FileKind::Directory) if site.listing => Ok(Found::Directory),
+        (_, FileKind::Directory) if folder.listing => Ok(Found::Directory),
         // An unlisted directory does not even say that it is there.
         _ => Err(DiskError::NotFound),
     }
 }
 
 fn found_file(
-    site: &Site,
+    (route, folder): (&Route, &FolderBackend),
     root: &Root,
     relative: &[u8],
     (file, stamp): (File, Stamp),
@@ -80,7 +81,7 @@ fn found_file(
     known: &PurgeTable,
 ) -> Result<Found, DiskError> {
     let mut siblings: [Option<(Vec<u8>, Stamp)>; 3] = [const { None }; 3];
-    if site.precompressed {
+    if folder.precompressed {
         for (sibling, suffix) in siblings.iter_mut().zip([".br", ".zst", ".gz"]) {
             let name = [relative, suffix.as_bytes()].concat();
             *sibling = match root.open_at(&name, wait) {
@@ -92,12 +93,12 @@ fn found_file(
     }
     let varies = siblings.iter().any(Option::is_some);
     let names = siblings.iter().flatten().map(|(name, _)| name.as_slice());
-    let purged = site.purged_files(known, names.chain([relative]));
+    let purged = route.purged_files(known, names.chain([relative]));
     let [br, zstd, gzip] = siblings;
     let object = |own: &[u8], encoding, stamp: Stamp| {
         let source = ObjectSource::File { relative: own.into(), stamp };
         let version = (stamp.version, purged);
-        Arc::new(Object::new(site, (own, relative), encoding, varies, version, source))
+        Arc::new(Object::new(route, (own, relative), encoding, varies, version, source))
     };
     let encoded = |sibling: Option<(Vec<u8>, Stamp)>, encoding| {
         sibling.map(|(name, stamp)| object(&name, Some(encoding), stamp))
@@ -112,9 +113,9 @@ fn found_file(
 }
 
 /// The directory that a path's file lies in, for watching.
-pub(crate) fn parent(site: &Site, path: &[u8]) -> std::path::PathBuf {
+pub(crate) fn parent(folder: &FolderBackend, path: &[u8]) -> std::path::PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);
     let relative = path[..end].strip_prefix(b"/").unwrap_or(&path[..end]);
-    site.root.join(Path::new(std::ffi::OsStr::from_bytes(relative)))
+    folder.root.join(Path::new(std::ffi::OsStr::from_bytes(relative)))
 }

@@ -18,8 +18,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::fault::fetch_error;
 use super::head_cache::{HeadOutcome, OriginHeadCache};
 use crate::limits::PASS_SLOW_SHARE;
-use crate::model::origin_site::RemoteSite;
-use crate::model::site::Site;
+use crate::model::origin_backend::OriginBackend;
+use crate::model::route::Route;
 use crate::peers::PeerClient;
 
 /// An answer for one client, who may be slow to take it.
@@ -28,7 +28,7 @@ pub(crate) struct Passed {
     pub(crate) place: PassPlace,
 }
 
-/// A place among the connections to a site's origins that slow clients may hold.
+/// A place among the connections to a route's origins that slow clients may hold.
 pub(crate) struct PassPlace {
     client: Rc<OriginClient>,
     _permit: OwnedSemaphorePermit,
@@ -40,7 +40,7 @@ pub(crate) struct SlowPlace {
     address: IpAddr,
 }
 
-/// The client of one site's origins.
+/// The client of one route's origins.
 struct OriginClient {
     origins: Rc<Origins>,
     /// Half of its connections: the others are for what all wait for.
@@ -111,7 +111,7 @@ pub(crate) struct Remotes {
     pub(super) peer_client: Option<Rc<PeerClient>>,
     pub(super) origin_heads: Arc<OriginHeadCache>,
     tally: Arc<Tally>,
-    /// By the number of the site.
+    /// By the number of the route.
     clients: RefCell<HashMap<usize, Rc<OriginClient>>>,
 }
 
@@ -136,15 +136,15 @@ impl Remotes {
     /// Asks for all of `target`, for one client.
     pub(super) async fn pass(
         &self,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
         target: &[u8],
     ) -> HeadOutcome<Box<Passed>> {
-        let Some(place) = self.pass_place(site, remote).await else {
+        let Some(place) = self.pass_place(route, remote).await else {
             return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
         };
         let asked = Asked { target, range: None, condition: Condition::None };
-        match self.ask(site, remote, asked).await {
+        match self.ask(route, remote, asked).await {
             Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
             Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
         }
@@ -153,11 +153,11 @@ impl Remotes {
     /// Passes on what was asked for all, and is for one.
     pub(super) async fn pass_on(
         &self,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
         reply: OriginReply,
     ) -> HeadOutcome<Box<Passed>> {
-        match self.pass_place(site, remote).await {
+        match self.pass_place(route, remote).await {
             Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
             None => HeadOutcome::Failed(fetch_error(FaultKind::Busy)),
         }
@@ -166,21 +166,21 @@ impl Remotes {
     /// Waits a little for a place.
     pub(super) async fn pass_place(
         &self,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
     ) -> Option<PassPlace> {
-        let client = self.client(site, remote);
+        let client = self.client(route, remote);
         let passing = Arc::clone(&client.passing);
         let limit = Duration::from_millis(remote.limits.busy_wait_ms);
         let permit = tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()?;
         Some(PassPlace { client, _permit: permit })
     }
 
-    /// Asks an origin of a site.
+    /// Asks an origin of a route.
     pub(super) async fn ask(
         &self,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
         asked: Asked<'_>,
     ) -> Result<OriginReply, OriginError> {
         let ask = Ask {
@@ -189,12 +189,12 @@ impl Remotes {
             range: asked.range,
             condition: asked.condition,
         };
-        self.client(site, remote).origins.open(&ask).await
+        self.client(route, remote).origins.open(&ask).await
     }
 
-    fn client(&self, site: &Arc<Site>, remote: &RemoteSite) -> Rc<OriginClient> {
+    fn client(&self, route: &Arc<Route>, remote: &OriginBackend) -> Rc<OriginClient> {
         let mut clients = self.clients.borrow_mut();
-        let made = clients.entry(site.index).or_insert_with(|| {
+        let made = clients.entry(route.index).or_insert_with(|| {
             let worker = self.context.worker();
             let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
             self.tally.add(origins.counters());

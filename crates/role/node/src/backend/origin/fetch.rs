@@ -18,10 +18,10 @@ use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
 use crate::model::freshness::{self, Freshness};
-use crate::model::origin_site::RemoteSite;
+use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 use crate::peers::{HeadLease, HeadSought, renewing};
 
 /// What an origin made of an ask.
@@ -39,19 +39,19 @@ impl Remotes {
     /// What `target`, a path and query, leads to. Waits for at most one head.
     pub(crate) async fn find(
         self: &Rc<Self>,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
         target: &[u8],
     ) -> HeadOutcome<Box<Passed>> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.origin_heads.look_up(site, target) {
+            match self.origin_heads.look_up(route, target) {
                 HeadLookup::Hit(resource) => {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
-                HeadLookup::HitForPass => return self.pass(site, remote, target).await,
+                HeadLookup::HitForPass => return self.pass(route, remote, target).await,
                 HeadLookup::Stale(resource, flight) => {
-                    drop(self.start_flight(site, flight));
+                    drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Wait(mut flight) => match wait_for_outcome(&mut flight).await {
@@ -61,11 +61,11 @@ impl Remotes {
                         return HeadOutcome::Resource(resource, cache_result);
                     }
                     Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
-                    Some(HeadOutcome::Passed(_)) => return self.pass(site, remote, target).await,
+                    Some(HeadOutcome::Passed(_)) => return self.pass(route, remote, target).await,
                     None => {}
                 },
                 HeadLookup::Lead(flight) => {
-                    if let Ok(outcome) = self.start_flight(site, flight).await {
+                    if let Ok(outcome) = self.start_flight(route, flight).await {
                         return outcome;
                     }
                 }
@@ -77,14 +77,14 @@ impl Remotes {
     /// What is kept of `target` here, or comes to be; nothing that is for one client.
     pub(super) async fn kept(
         self: &Rc<Self>,
-        site: &Arc<Site>,
-        remote: &RemoteSite,
+        route: &Arc<Route>,
+        remote: &OriginBackend,
         target: &[u8],
     ) -> Option<Arc<Resource>> {
-        if matches!(self.origin_heads.look_up(site, target), HeadLookup::HitForPass) {
+        if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass) {
             return None;
         }
-        match self.find(site, remote, target).await {
+        match self.find(route, remote, target).await {
             HeadOutcome::Resource(resource, _) => Some(resource),
             _ => None,
         }
@@ -94,13 +94,13 @@ impl Remotes {
     /// depend on the one client that came first.
     fn start_flight(
         self: &Rc<Self>,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         flight: SingleFlight,
     ) -> oneshot::Receiver<HeadOutcome<Box<Passed>>> {
         let (sender, receiver) = oneshot::channel();
-        let (remotes, site) = (Rc::clone(self), Arc::clone(site));
+        let (remotes, route) = (Rc::clone(self), Arc::clone(route));
         tokio::task::spawn_local(async move {
-            let outcome = run_flight(&remotes, &site, flight).await;
+            let outcome = run_flight(&remotes, &route, flight).await;
             // Whoever asked may be gone.
             drop(sender.send(outcome));
         });
@@ -111,12 +111,14 @@ impl Remotes {
 /// Asks for what the flight is for, and completes it.
 pub(super) async fn run_flight(
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
+    route: &Arc<Route>,
     flight: SingleFlight,
 ) -> HeadOutcome<Box<Passed>> {
-    let Some(remote) = &site.remote else { return HeadOutcome::Failed(FetchError::OriginChanged) };
+    let Some(remote) = route.origin() else {
+        return HeadOutcome::Failed(FetchError::OriginChanged);
+    };
     let target = flight.target().to_vec();
-    let lease = match seek(remotes, site, remote, &flight).await {
+    let lease = match seek(remotes, route, remote, &flight).await {
         Sought::Found(resource) => {
             flight.complete(HeadOutcome::Resource(Arc::clone(&resource), CacheResult::Peer));
             return HeadOutcome::Resource(resource, CacheResult::Peer);
@@ -125,9 +127,9 @@ pub(super) async fn run_flight(
         Sought::Nothing => None,
     };
     flight.asks_origin();
-    let answer = answer_under(lease.as_ref(), remotes, site, remote, &flight).await;
+    let answer = answer_under(lease.as_ref(), remotes, route, remote, &flight).await;
     let is_held = matches!(&answer, AskOutcome::Resource(..));
-    let outcome = complete(remotes, site, remote, &target, flight, answer).await;
+    let outcome = complete(remotes, route, remote, &target, flight, answer).await;
     if let Some(lease) = lease {
         lease.end(is_held);
     }
@@ -144,13 +146,13 @@ enum Sought {
 
 async fn seek(
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     flight: &SingleFlight,
 ) -> Sought {
     let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
     let read = |peer_head: &_| {
-        let read = peer_head::read(site, remote, flight.target(), peer_head, flight.purges());
+        let read = peer_head::read(route, remote, flight.target(), peer_head, flight.purges());
         read.filter(|resource| !flight.is_gone(resource))
     };
     match peer_client.seek_head(flight.name(), read).await {
@@ -164,11 +166,11 @@ async fn seek(
 async fn answer_under(
     lease: Option<&HeadLease>,
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     flight: &SingleFlight,
 ) -> AskOutcome {
-    let answer = answer(remotes, site, remote, flight);
+    let answer = answer(remotes, route, remote, flight);
     match lease {
         Some(lease) => renewing(answer, || lease.renew()).await,
         None => answer.await,
@@ -177,8 +179,8 @@ async fn answer_under(
 
 async fn complete(
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     target: &[u8],
     flight: SingleFlight,
     answer: AskOutcome,
@@ -194,7 +196,7 @@ async fn complete(
         }
         AskOutcome::NoRoom(reply) => {
             flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
-            remotes.pass_on(site, remote, *reply).await
+            remotes.pass_on(route, remote, *reply).await
         }
         AskOutcome::Passed(reply) => {
             let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
@@ -209,18 +211,18 @@ async fn complete(
                 _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
             }
             if !is_part {
-                return remotes.pass_on(site, remote, *reply).await;
+                return remotes.pass_on(route, remote, *reply).await;
             }
             drop(reply);
-            remotes.pass(site, remote, target).await
+            remotes.pass(route, remote, target).await
         }
     }
 }
 
 async fn answer(
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     flight: &SingleFlight,
 ) -> AskOutcome {
     let target = flight.target();
@@ -230,12 +232,12 @@ async fn answer(
         let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
         // The head and the first segment by one exchange.
         let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
-        let reply = match remotes.ask(site, remote, asked).await {
+        let reply = match remotes.ask(route, remote, asked).await {
             Ok(reply) if !is_trouble(reply.head.status) => reply,
             failed => return on_failure(flight, failed),
         };
         if reply.head.status != 304 {
-            return judge(remotes, site, remote, flight, reply).await;
+            return judge(remotes, route, remote, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
@@ -243,7 +245,7 @@ async fn answer(
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
-                let renewed = renewed(site, remote, kept_resource, *head, flight.purges());
+                let renewed = renewed(route, remote, kept_resource, *head, flight.purges());
                 return AskOutcome::Resource(renewed, CacheResult::Revalidated);
             }
             // Without conditions there is no further 304.
@@ -277,8 +279,8 @@ fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -
 
 /// The same version under a newer head.
 fn renewed(
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     kept: &Arc<Resource>,
     head: skep_origin::Head,
     purges: &Snapshot,
@@ -288,16 +290,16 @@ fn renewed(
         .remote()
         .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
     // It may have come from a node that knew more.
-    let purged = freshness::purged(site, &purges.known, &target, &head).max(got_after);
+    let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
     let freshness = Freshness::of(&head, remote);
-    kept::resource(site, remote, Got { target, version, bytes, head, purged }, freshness, purges)
+    kept::resource(route, remote, Got { target, version, bytes, head, purged }, freshness, purges)
 }
 
 /// Keeps an answer, if it may be kept, and begins to read its body.
 async fn judge(
     remotes: &Rc<Remotes>,
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     flight: &SingleFlight,
     reply: OriginReply,
 ) -> AskOutcome {
@@ -306,9 +308,9 @@ async fn judge(
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, remote);
-    let purged = freshness::purged(site, &purges.known, target, &head);
+    let purged = freshness::purged(route, &purges.known, target, &head);
     let got = Got { target: target.to_vec(), version, bytes, head, purged };
-    let resource = kept::resource(site, remote, got, freshness, purges);
+    let resource = kept::resource(route, remote, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {
         let may_fill = remotes.store.room_to_fill(Some(&remote.fills)).await;

@@ -20,7 +20,7 @@ use super::peer_head::{self, PeerHead};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// The outcome of a request for a head. `P` describes an answer that is not cached.
 #[derive(Clone, Debug)]
@@ -112,10 +112,10 @@ impl OriginHeadCache {
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
 
-    /// What is known of `target` of a site.
-    pub(crate) fn look_up(self: &Arc<Self>, site: &Site, target: &[u8]) -> HeadLookup {
-        let purges = site.purges.load();
-        let name = head_name(site, target, &purges.known);
+    /// What is known of `target` of a route.
+    pub(crate) fn look_up(self: &Arc<Self>, route: &Route, target: &[u8]) -> HeadLookup {
+        let purges = route.purges.load();
+        let name = head_name(route, target, &purges.known);
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
         let is_full = slots.len() >= self.slots_max || self.account.is_full();
@@ -315,10 +315,10 @@ impl Drop for SingleFlight {
 /// What the head of a target is called: as a segment that no object has. A purge
 /// of the target gives it another name; one by tag, which only the head tells,
 /// does not.
-fn head_name(site: &Site, target: &[u8], known: &PurgeTable) -> SegmentName {
-    let kind = format!("head of site {}", site.index);
-    let purged = site.purged(known, target);
-    ObjectName::head(site.key(), target, kind.as_bytes(), purged)
+fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
+    let kind = format!("head of route {}", route.index);
+    let purged = route.purged(known, target);
+    ObjectName::head(route.key(), target, kind.as_bytes(), purged)
 }
 
 /// Forgets some of what was not used since the last time, then of anything; but no
@@ -359,20 +359,20 @@ mod tests {
     use super::super::rig::{node, resource};
     use super::*;
 
-    fn lead(cache: &Arc<OriginHeadCache>, site: &Site) -> SingleFlight {
-        let HeadLookup::Lead(flight) = cache.look_up(site, b"/a") else { panic!("nobody asks") };
+    fn lead(cache: &Arc<OriginHeadCache>, route: &Route) -> SingleFlight {
+        let HeadLookup::Lead(flight) = cache.look_up(route, b"/a") else { panic!("nobody asks") };
         flight
     }
 
     #[test]
     fn heads_that_leave_are_not_said_to_be_here_any_longer() {
-        let (site, store) = (node(), SegmentStore::new(1 << 20, usize::MAX, true));
+        let (route, store) = (node(), SegmentStore::new(1 << 20, usize::MAX, true));
         let cache = OriginHeadCache::new(&store, 8);
         let completed = |target: &[u8]| {
-            let HeadLookup::Lead(flight) = cache.look_up(&site, target) else {
+            let HeadLookup::Lead(flight) = cache.look_up(&route, target) else {
                 panic!("nobody asks")
             };
-            let kept = resource(&site, 5, "ETag: \"v\"\r\nCache-Control: max-age=9\r\n");
+            let kept = resource(&route, 5, "ETag: \"v\"\r\nCache-Control: max-age=9\r\n");
             let name = flight.name();
             flight.complete(HeadOutcome::Resource(kept, CacheResult::Fill));
             name
@@ -389,34 +389,34 @@ mod tests {
 
     #[test]
     fn behind_a_failure_nobody_asks_for_a_time() {
-        let (site, cache) =
+        let (route, cache) =
             (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
-        let flight = lead(&cache, &site);
+        let flight = lead(&cache, &route);
         let late = fetch_error(FaultKind::Late);
         flight.pause(late);
         flight.complete(HeadOutcome::Failed(late));
-        assert!(matches!(cache.look_up(&site, b"/a"), HeadLookup::Failed(error) if error == late));
-        assert!(matches!(cache.look_up(&site, b"/b"), HeadLookup::Lead(_)));
+        assert!(matches!(cache.look_up(&route, b"/a"), HeadLookup::Failed(error) if error == late));
+        assert!(matches!(cache.look_up(&route, b"/b"), HeadLookup::Lead(_)));
     }
 
     #[test]
     fn behind_a_failure_what_is_stale_may_do() {
-        let (site, cache) =
+        let (route, cache) =
             (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
         let words = "ETag: \"v\"\r\nCache-Control: max-age=0";
         for (more, may_do) in [(", stale-if-error=60\r\n", true), ("\r\n", false)] {
-            let kept = resource(&site, 5, &format!("{words}{more}"));
-            let flight = match cache.look_up(&site, b"/a") {
+            let kept = resource(&route, 5, &format!("{words}{more}"));
+            let flight = match cache.look_up(&route, b"/a") {
                 HeadLookup::Lead(flight) => flight,
                 _ => panic!("nobody asks"),
             };
             flight.complete(HeadOutcome::Resource(kept, CacheResult::Fill));
-            let flight = lead(&cache, &site);
+            let flight = lead(&cache, &route);
             assert!(flight.kept().is_some());
             let failed = FetchError::OriginStatus(502);
             flight.pause(failed);
             flight.complete(HeadOutcome::Failed(failed));
-            match cache.look_up(&site, b"/a") {
+            match cache.look_up(&route, b"/a") {
                 HeadLookup::Hit(_) => assert!(may_do),
                 HeadLookup::Failed(error) => assert!(!may_do && error == failed),
                 _ => panic!("somebody asks"),
@@ -427,14 +427,14 @@ mod tests {
 
     #[test]
     fn a_single_flight_knows_what_is_gone() {
-        let (site, cache) =
+        let (route, cache) =
             (node(), OriginHeadCache::new(&SegmentStore::new(1 << 20, usize::MAX, false), 10));
         let fresh = "ETag: \"v\"\r\nCache-Control: max-age=60\r\n";
-        let kept = resource(&site, 5, fresh);
-        lead(&cache, &site).complete(HeadOutcome::Resource(Arc::clone(&kept), CacheResult::Fill));
+        let kept = resource(&route, 5, fresh);
+        lead(&cache, &route).complete(HeadOutcome::Resource(Arc::clone(&kept), CacheResult::Fill));
         cache.retire(&kept);
-        let flight = lead(&cache, &site);
-        assert!(flight.is_gone(&resource(&site, 5, fresh)));
-        assert!(!flight.is_gone(&resource(&site, 6, fresh)));
+        let flight = lead(&cache, &route);
+        assert!(flight.is_gone(&resource(&route, 5, fresh)));
+        assert!(!flight.is_gone(&resource(&route, 6, fresh)));
     }
 }

@@ -13,10 +13,10 @@ use skep_wire::limits::OBJECT_BYTES_MAX;
 
 use crate::model::freshness::{Freshness, Remote};
 use crate::model::object::{Object, Variants};
-use crate::model::origin_site::RemoteSite;
+use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// Length of an object that may be kept: it is known, its segments can be counted,
 /// and its head does not forbid it. What is no object may be kept if it is small.
@@ -83,8 +83,8 @@ pub(super) struct Got {
 /// What is served from now on, for as long as `freshness` says. `purges` are
 /// those known before it was asked for.
 pub(super) fn resource(
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     got: Got,
     freshness: Freshness,
     purges: &Snapshot,
@@ -96,8 +96,8 @@ pub(super) fn resource(
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
     let origin = Remote { target: target.into(), version: version.into(), head };
-    let object = Object::of_origin(site, content_type, &lines, bytes, origin, purged);
-    Arc::new(Resource::of_origin(site, Variants::of_one(object), freshness, purges))
+    let object = Object::of_origin(route, content_type, &lines, bytes, origin, purged);
+    Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
 /// Lines for clients, Content-Type first: without those that are ours to say.

@@ -44,7 +44,7 @@ mod rig {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use std::sync::Arc;
 
-    use skep_config::SiteConfig;
+    use skep_config::{BackendConfig, SiteConfig};
     use skep_origin::Head;
     use skep_serve::unix_ms;
 
@@ -52,24 +52,25 @@ mod rig {
     use crate::model::freshness::{self, Freshness};
     use crate::model::purges::Purges;
     use crate::model::resource::Resource;
-    use crate::model::site::{Site, SiteSet};
+    use crate::model::route::Route;
+    use crate::model::site::SiteSet;
 
-    /// A node with a site of an origin.
-    pub(super) fn node() -> Arc<Site> {
+    /// A node with a route of an origin.
+    pub(super) fn node() -> Arc<Route> {
         let origins = vec!["http://127.0.0.1:1".to_owned()];
-        let config = SiteConfig { origins, ..SiteConfig::default() };
+        let config = SiteConfig::of(BackendConfig { origins, ..BackendConfig::default() });
         let set = SiteSet::new(&[config], &Arc::<Purges>::default()).unwrap();
-        Arc::clone(set.iter().next().unwrap())
+        Arc::clone(set.routes().next().unwrap())
     }
 
     /// What came just now from `/a`, of so many bytes and with these fields.
-    pub(super) fn resource(site: &Arc<Site>, bytes: u64, fields: &str) -> Arc<Resource> {
+    pub(super) fn resource(route: &Arc<Route>, bytes: u64, fields: &str) -> Arc<Resource> {
         let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n{fields}\r\n");
         let head = Head::from_text(text.as_bytes(), unix_ms()).unwrap();
-        let remote = site.remote.as_ref().unwrap();
-        let (purges, freshness) = (site.purges.load(), Freshness::of(&head, remote));
-        let purged = freshness::purged(site, &purges.known, b"/a", &head);
+        let remote = route.origin().unwrap();
+        let (purges, freshness) = (route.purges.load(), Freshness::of(&head, remote));
+        let purged = freshness::purged(route, &purges.known, b"/a", &head);
         let got = Got { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
-        kept::resource(site, remote, got, freshness, &purges)
+        kept::resource(route, remote, got, freshness, &purges)
     }
 }

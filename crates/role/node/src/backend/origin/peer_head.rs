@@ -17,10 +17,10 @@ use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 
 use super::kept::{self, Got};
 use crate::model::freshness::{self, Freshness};
-use crate::model::origin_site::RemoteSite;
+use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 
 /// The head of an origin's object, as one node tells another.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
 /// The resource that another node's head of `target` tells of; `None`: the head makes no
 /// sense, or was got before one of `purges`, which the other does not know of yet.
 pub(super) fn read(
-    site: &Arc<Site>,
-    remote: &RemoteSite,
+    route: &Arc<Route>,
+    remote: &OriginBackend,
     target: &[u8],
     peer_head: &PeerHead,
     purges: &Snapshot,
@@ -62,13 +62,13 @@ pub(super) fn read(
     if kept::keepable_bytes(&head) != Some(bytes) {
         return None;
     }
-    if purged < freshness::purged(site, &purges.known, target, &head) {
+    if purged < freshness::purged(route, &purges.known, target, &head) {
         return None;
     }
     let freshness = Freshness::of(&head, remote).for_ms(peer_head.fresh_ms);
     let (target, version) = (target.to_vec(), version.to_vec());
     let got = Got { target, version, bytes, head, purged };
-    Some(kept::resource(site, remote, got, freshness, purges))
+    Some(kept::resource(route, remote, got, freshness, purges))
 }
 
 #[cfg(test)]
@@ -80,23 +80,23 @@ mod tests {
     use super::super::rig::{node, resource};
     use super::*;
 
-    fn purge(site: &Site, what: PurgeWhat, stamp: u64) {
+    fn purge(route: &Route, what: PurgeWhat, stamp: u64) {
         let purges = vec![(what, PurgeStamp(stamp))];
-        site.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
+        route.purges.learn(&PurgeNews { purges, ..PurgeNews::default() });
     }
 
     /// What a node got just now, for another.
-    fn got(site: &Arc<Site>) -> PeerHead {
-        got_with(site, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
+    fn got(route: &Arc<Route>) -> PeerHead {
+        got_with(route, 5, "Cache-Tag: t\r\nETag: \"v\"\r\nCache-Control: max-age=60\r\n")
     }
 
     /// The same with another length and other fields.
-    fn got_with(site: &Arc<Site>, bytes: u64, fields: &str) -> PeerHead {
-        of(&resource(site, bytes, fields)).unwrap()
+    fn got_with(route: &Arc<Route>, bytes: u64, fields: &str) -> PeerHead {
+        of(&resource(route, bytes, fields)).unwrap()
     }
 
-    fn taken(site: &Arc<Site>, peer_head: &PeerHead) -> Option<Arc<Resource>> {
-        read(site, site.remote.as_ref().unwrap(), b"/a", peer_head, &site.purges.load())
+    fn taken(route: &Arc<Route>, peer_head: &PeerHead) -> Option<Arc<Resource>> {
+        read(route, route.origin().unwrap(), b"/a", peer_head, &route.purges.load())
     }
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn what_no_node_may_keep_is_refused() {
-        let site = node();
-        let of = |bytes, fields: &str| taken(&site, &got_with(&site, bytes, fields)).is_some();
+        let route = node();
+        let of = |bytes, fields: &str| taken(&route, &got_with(&route, bytes, fields)).is_some();
         let fresh = "Cache-Control: max-age=60\r\n";
         assert!(of(OBJECT_BYTES_MAX, fresh));
         assert!(!of(OBJECT_BYTES_MAX + 1, fresh));
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn cut_heads_make_no_sense() {
-        let site = node();
-        let PeerHead { fresh_ms, head } = got(&site);
+        let route = node();
+        let PeerHead { fresh_ms, head } = got(&route);
         for cut in 0..head.len() {
-            assert!(taken(&site, &PeerHead { fresh_ms, head: head[..cut].to_vec() }).is_none());
+            assert!(taken(&route, &PeerHead { fresh_ms, head: head[..cut].to_vec() }).is_none());
         }
     }
 }

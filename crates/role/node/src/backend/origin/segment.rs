@@ -22,7 +22,7 @@ use super::fault::fetch_error;
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::model::freshness::is_once;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 use crate::peers::{SegmentOrigin, read_all};
 
 /// Why a segment gets no further.
@@ -105,8 +105,8 @@ impl Remotes {
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
     ) -> Result<(Body, PassPlace), FetchError> {
-        let remote = resource.site.remote.as_ref().ok_or(FetchError::OriginChanged)?;
-        let place = self.pass_place(&resource.site, remote).await;
+        let remote = resource.route.origin().ok_or(FetchError::OriginChanged)?;
+        let place = self.pass_place(&resource.route, remote).await;
         let place = place.ok_or(fetch_error(FaultKind::Busy))?;
         let opened = RemoteSegment::new(self, resource, 0).open(range).await;
         let body = opened.map_err(|error| {
@@ -123,10 +123,10 @@ impl RemoteSegment {
         Self { remotes, resource, index, opened: RefCell::default(), filling: None }
     }
 
-    /// The same, counted as a fill of its site.
+    /// The same, counted as a fill of its route.
     fn filling(mut self) -> Self {
         let bytes = self.resource.variants.plain.wanted(self.index).bytes.into();
-        let remote = self.resource.site.remote.as_ref();
+        let remote = self.resource.route.origin();
         self.filling = remote.map(|remote| remote.fills.begin(bytes));
         self
     }
@@ -136,10 +136,10 @@ impl RemoteSegment {
     pub(crate) async fn described_by(
         origin: &OriginRef,
         name: SegmentName,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         remotes: &Rc<Remotes>,
     ) -> Option<Self> {
-        let resource = remotes.kept(site, site.remote.as_ref()?, &origin.path).await?;
+        let resource = remotes.kept(route, route.origin()?, &origin.path).await?;
         let object = &resource.variants.plain;
         let is_it =
             object.bytes() == origin.object_bytes && object.wanted(origin.index).name == name;
@@ -174,7 +174,7 @@ impl RemoteSegment {
 
     /// Asks for bytes `range` in the version that they have to be of.
     async fn open(&self, range: std::ops::Range<u64>) -> Result<Body, Stopped> {
-        let (Some(known), Some(remote)) = (self.resource.remote(), &self.resource.site.remote)
+        let (Some(known), Some(remote)) = (self.resource.remote(), self.resource.route.origin())
         else {
             return Err(Stopped::Changed);
         };
@@ -185,7 +185,7 @@ impl RemoteSegment {
         let at = range.start;
         let condition = Condition::Pinned(known.head.validators());
         let asked = Asked { target: &known.target, range: Some(range), condition };
-        let reply = self.remotes.ask(&self.resource.site, remote, asked).await?;
+        let reply = self.remotes.ask(&self.resource.route, remote, asked).await?;
         let head = &reply.head;
         if !matches!(head.status, 200 | 206) {
             // Or the object is not there any more.
@@ -226,7 +226,7 @@ impl SegmentOrigin for RemoteSegment {
         let known = self.resource.remote().filter(|known| !is_once(&known.version))?;
         let is_short = known.target.len() + known.version.len() <= ORIGIN_BYTES_MAX;
         is_short.then(|| OriginRef {
-            site: self.resource.site.short_key,
+            site: self.resource.route.short_key,
             path: known.target.to_vec(),
             version: known.version.to_vec(),
             purged: object.purged(),

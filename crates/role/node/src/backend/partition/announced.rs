@@ -10,8 +10,8 @@ use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 /// Where a file or folder is that was announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnouncedPath {
-    /// The site's key.
-    pub(crate) site: u64,
+    /// The route's key.
+    pub(crate) route: u64,
     /// Path below its root.
     pub(crate) relative: Box<[u8]>,
 }
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn found(numbers: std::ops::Range<u8>) -> impl Iterator<Item = (SegmentName, AnnouncedPath)> {
-        numbers.map(|number| (name(number), AnnouncedPath { site: 1, relative: [number].into() }))
+        numbers.map(|number| (name(number), AnnouncedPath { route: 1, relative: [number].into() }))
     }
 
     fn told(announced: &Announced) -> (Vec<u8>, Vec<u8>) {

@@ -18,7 +18,7 @@ use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::model::object::Variants;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::Route;
 use crate::peers::{PartSought, PeerClient};
 
 /// What another node has at a path.
@@ -73,24 +73,24 @@ impl Heads {
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
     }
 
-    /// What other nodes have at `relative` of a site.
+    /// What other nodes have at `relative` of a route.
     pub(crate) async fn find(
         self: &Arc<Self>,
         peer_client: &Rc<PeerClient>,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         relative: &[u8],
     ) -> Result<Elsewhere, FetchError> {
-        let name = site.part_head_name(relative);
+        let name = route.part_head_name(relative);
         for _ in 0..ATTEMPTS_MAX {
             let mut receiver = match self.look(name) {
                 PartLookup::Known(known) => return Ok(known),
                 PartLookup::Wait(receiver) => receiver,
                 PartLookup::Lead(look_up) => {
                     let receiver = look_up.sender.subscribe();
-                    let (peer_client, site) = (Rc::clone(peer_client), Arc::clone(site));
+                    let (peer_client, route) = (Rc::clone(peer_client), Arc::clone(route));
                     let relative = relative.to_vec();
                     tokio::task::spawn_local(async move {
-                        look_up.run(&peer_client, &site, &relative).await;
+                        look_up.run(&peer_client, &route, &relative).await;
                     });
                     receiver
                 }
@@ -148,13 +148,13 @@ struct LookUp {
 }
 
 impl LookUp {
-    async fn run(self, peer_client: &PeerClient, site: &Arc<Site>, relative: &[u8]) {
-        let (began_ms, purges) = (monotonic_ms(), site.purges.load());
+    async fn run(self, peer_client: &PeerClient, route: &Arc<Route>, relative: &[u8]) {
+        let (began_ms, purges) = (monotonic_ms(), route.purges.load());
         let (found, fresh_ms) = match peer_client.seek_part(self.name).await {
             PartSought::Found { head: FileHead::File(versions), home, fresh_ms } => {
                 let known = &purges.known;
-                let variants = Variants::elsewhere(site, relative, &versions, home, known);
-                (Ok(self.file(site, variants, began_ms + fresh_ms, &purges)), fresh_ms)
+                let variants = Variants::elsewhere(route, relative, &versions, home, known);
+                (Ok(self.file(route, variants, began_ms + fresh_ms, &purges)), fresh_ms)
             }
             PartSought::Found { head: FileHead::Folder, .. } => {
                 (Ok(Elsewhere::Folder), PART_ABSENT_MS)
@@ -175,7 +175,7 @@ impl LookUp {
     /// points to it remains useful.
     fn file(
         &self,
-        site: &Arc<Site>,
+        route: &Arc<Route>,
         variants: Variants,
         until_ms: u64,
         purges: &Snapshot,
@@ -191,7 +191,7 @@ impl LookUp {
                 known.renew(until_ms);
                 Elsewhere::File(Arc::clone(known))
             }
-            _ => Elsewhere::File(Arc::new(Resource::elsewhere(site, variants, until_ms, purges))),
+            _ => Elsewhere::File(Arc::new(Resource::elsewhere(route, variants, until_ms, purges))),
         }
     }
 

@@ -22,7 +22,8 @@ use super::announced::{Announced, AnnouncedPath, Term};
 use crate::disk::watch::{Directory, Watcher};
 use crate::disk::{FileKind, FolderStamp, Root, Wait};
 use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
-use crate::model::site::{Site, SiteSet};
+use crate::model::route::{FolderBackend, Route};
+use crate::model::site::SiteSet;
 
 /// Walks the parts of a config for as long as it is kept.
 #[derive(Debug)]
@@ -41,7 +42,8 @@ impl Walker {
         interval_ms: u64,
     ) -> std::io::Result<Self> {
         let (alive, ended) = sync_channel(0);
-        let parts = sites.iter().filter(|site| site.is_part).map(Part::new).collect::<Vec<_>>();
+        let parts =
+            sites.routes().filter(|route| route.is_partition()).map(Part::new).collect::<Vec<_>>();
         let mut walk = Walk {
             term: announced.begin(),
             announced: Arc::clone(announced),
@@ -58,9 +60,9 @@ impl Walker {
     }
 }
 
-/// A site of which this node has a part, and what was found of it.
+/// A route of which this node has a part, and what was found of it.
 struct Part {
-    site: Arc<Site>,
+    route: Arc<Route>,
     /// Folders by their path below the root, without a slash at the end. A name
     /// with a slash behind it begins the paths of all that is in it.
     folders: BTreeMap<Vec<u8>, Folder>,
@@ -106,7 +108,7 @@ impl Walk {
             for part in &mut parts {
                 let mut changed = part.changed(is_by_time);
                 changed.extend(if is_by_time { part.take_unread() } else { Vec::new() });
-                let own = doubted.iter().filter(|(_, place)| place.site == part.site.short_key);
+                let own = doubted.iter().filter(|(_, place)| place.route == part.route.short_key);
                 changed.extend(own.map(|(_, place)| parent(&place.relative).to_vec()));
                 changed.into_iter().for_each(|folder| part.visit(self, folder));
             }
@@ -116,13 +118,18 @@ impl Walk {
 }
 
 impl Part {
-    fn new(site: &Arc<Site>) -> Self {
-        Self { site: Arc::clone(site), folders: BTreeMap::new(), unread: Vec::new() }
+    fn new(route: &Arc<Route>) -> Self {
+        Self { route: Arc::clone(route), folders: BTreeMap::new(), unread: Vec::new() }
+    }
+
+    fn folder(&self) -> &FolderBackend {
+        #[expect(clippy::expect_used, reason = "the walker takes partitions, which are folders")]
+        self.route.folder().expect("a partition is a folder")
     }
 
     /// Folders that may differ from what was read of them.
     fn changed(&self, is_by_time: bool) -> Vec<Vec<u8>> {
-        let root = is_by_time.then(|| Root::open(&self.site.root, self.site.symlinks));
+        let root = is_by_time.then(|| self.route.open_root());
         let is_changed = |(path, folder): &(&Vec<u8>, &Folder)| {
             folder.watched.generation() != folder.generation
                 || root.as_ref().is_some_and(|root| {
@@ -228,27 +235,28 @@ impl Part {
 
     fn withdraw(&self, walk: &mut Walk, relative: &[u8]) {
         walk.left += 1;
-        walk.announced.remove(walk.term, std::iter::once(self.site.part_head_name(relative)));
+        walk.announced.remove(walk.term, std::iter::once(self.route.part_head_name(relative)));
     }
 
     fn announcement(&self, relative: Vec<u8>) -> (SegmentName, AnnouncedPath) {
         (
-            self.site.part_head_name(&relative),
-            AnnouncedPath { site: self.site.short_key, relative: relative.into() },
+            self.route.part_head_name(&relative),
+            AnnouncedPath { route: self.route.short_key, relative: relative.into() },
         )
     }
 
     fn on_disk(&self, path: &[u8]) -> PathBuf {
+        let root = &self.folder().root;
         if path.is_empty() {
-            return self.site.root.clone();
+            return root.clone();
         }
-        self.site.root.join(Path::new(std::ffi::OsStr::from_bytes(path)))
+        root.join(Path::new(std::ffi::OsStr::from_bytes(path)))
     }
 
     /// What is in a folder now and would be served; `None`: it would not itself,
     /// or is none.
     fn read(&self, path: &[u8]) -> Option<Read> {
-        let root = Root::open(&self.site.root, self.site.symlinks).ok()?;
+        let root = self.route.open_root().ok()?;
         let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
         let stamp = FolderStamp::of(&folder).ok().filter(|_| kind == FileKind::Directory)?;
         let mut entries = HashMap::new();
@@ -287,14 +295,14 @@ impl Part {
         };
         let end: &[u8] = if is_folder { b"/" } else { b"" };
         let shown = [b"/", &*relative, end].concat();
-        self.site.shows(&shown).then_some(is_folder)
+        self.folder().shows(&shown).then_some(is_folder)
     }
 
     /// Whether a link in the folder at `path` leads to a folder around it:
     /// walking would never end.
     fn leads_back(&self, path: &[u8], linked: &std::fs::File) -> bool {
         let Ok(stamp) = FolderStamp::of(linked) else { return true };
-        let Ok(root) = Root::open(&self.site.root, self.site.symlinks) else { return true };
+        let Ok(root) = self.route.open_root() else { return true };
         let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         let ends = slashes.map(|(at, _)| at).chain([0, path.len()]);
         let mut around = ends.map(|end| &path[..end]);

@@ -1,9 +1,10 @@
-//! Requests for sites whose bytes come from origins.
+//! Requests for routes whose bytes come from origins.
 
 use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::RequestHead;
+use skep_http::path::Path;
 use skep_segments::FetchError;
 
 use super::SlowRequest;
@@ -11,24 +12,24 @@ use super::send::{As, Ready, Sent};
 use crate::backend::origin::HeadOutcome;
 use crate::http::pass::pass;
 use crate::limits::ATTEMPTS_MAX;
-use crate::model::origin_site::RemoteSite;
+use crate::model::origin_backend::OriginBackend;
 use crate::model::resource::Resource;
+use crate::model::route::Route;
 
 impl SlowRequest<'_> {
-    /// Serves a path of a site of origins, as it goes into a target.
-    pub(super) async fn get_remote(
+    pub(super) async fn get_of_origin(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        remote: &RemoteSite,
-        path: &[u8],
+        origin: &OriginBackend,
+        path: &Path<'_>,
     ) -> Result<(), ExchangeError> {
-        let target = target(path, request.query);
+        let target = target(path.key(), request.query);
         for _ in 0..ATTEMPTS_MAX {
-            match self.remotes.find(&self.site, remote, &target).await {
+            match self.remotes.find(&self.route, origin, &target).await {
                 HeadOutcome::Resource(resource, cache_result) => {
                     let status = resource.variants.plain.status();
-                    if self.site.error_pages.contains_key(&status) {
+                    if self.site.error_page(status).is_some() {
                         return self.error(request, exchange, status, b"").await;
                     }
                     let ready = Ready { resource, file: None, cache_result };
@@ -40,11 +41,11 @@ impl SlowRequest<'_> {
                 }
                 HeadOutcome::Passed(passed) => {
                     let status = passed.reply.head.status;
-                    if self.site.error_pages.contains_key(&status) {
+                    if self.site.error_page(status).is_some() {
                         return self.error(request, exchange, status, b"").await;
                     }
                     let client = self.client(request, exchange);
-                    return pass(&mut exchange.reply, &self.site, *passed, client).await;
+                    return pass(&mut exchange.reply, &self.route, *passed, client).await;
                 }
                 HeadOutcome::Failed(error) => return self.failed(request, exchange, error).await,
             }
@@ -53,8 +54,13 @@ impl SlowRequest<'_> {
     }
 
     /// The object at a target, if it is one that may be kept.
-    pub(super) async fn kept(&self, remote: &RemoteSite, target: &[u8]) -> Option<Arc<Resource>> {
-        match self.remotes.find(&self.site, remote, target).await {
+    pub(super) async fn kept(
+        &self,
+        route: &Arc<Route>,
+        origin: &OriginBackend,
+        target: &[u8],
+    ) -> Option<Arc<Resource>> {
+        match self.remotes.find(route, origin, target).await {
             HeadOutcome::Resource(resource, _) => {
                 Some(resource).filter(|resource| resource.variants.plain.status() == 200)
             }

@@ -1,5 +1,6 @@
 //! Replies that are no resource: errors, listings, redirects.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use skep_engine::{Exchange, ExchangeError, Reply};
@@ -12,11 +13,13 @@ use skep_telemetry::{CacheResult, Counter};
 use super::SlowRequest;
 use super::send::{As, Ready, Sent};
 use crate::backend::files::catalog::Located;
-use crate::disk::DiskError;
 use crate::disk::pool::pool;
 use crate::http::listing::Listing;
 use crate::http::taker::Taker;
 use crate::limits::ATTEMPTS_MAX;
+use crate::model::resource::Resource;
+use crate::model::route::{Backend, Route};
+use crate::model::site::Page;
 
 impl SlowRequest<'_> {
     pub(super) async fn failed(
@@ -25,11 +28,6 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         error: FetchError,
     ) -> Result<(), ExchangeError> {
-        if error == DiskError::NotFound.into()
-            && let Some(page) = self.site.spa_fallback.clone()
-        {
-            return self.page(request, exchange, 200, 404, &page, b"").await;
-        }
         if !error.is_answer() {
             self.handler.context.counters().inc(error.counter());
         }
@@ -52,27 +50,26 @@ impl SlowRequest<'_> {
         status: u16,
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
-        if let Some(page) = self.site.error_pages.get(&status).cloned() {
-            return self.page(request, exchange, status, status, &page, extra_lines).await;
+        if let Some(Page { route, key }) = self.site.error_page(status) {
+            return self.page(request, exchange, (status, status), (route, key), extra_lines).await;
         }
-        let lines = [extra_lines, &*self.site.lines].concat();
+        let lines = [extra_lines, &*self.route.lines].concat();
         exchange.reply.write().plain(status, &lines);
         Ok(())
     }
 
-    /// Sends the file at `page` with `status`; if it can't be had, a line that
-    /// says `missing`.
+    /// Sends what a route has at the key `page`, with `status`; if it can't be had, a line
+    /// that says `missing`.
     pub(super) async fn page(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        status: u16,
-        missing: u16,
-        page: &[u8],
+        (status, missing): (u16, u16),
+        (route, page): (&Arc<Route>, &[u8]),
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
-            let Ok(Located::Resource(resource, file)) = self.locate(page).await else { break };
+            let Some((resource, file)) = self.page_of(route, page).await else { break };
             let ready = Ready { resource, file, cache_result: CacheResult::Hit };
             match self.send(request, exchange, ready, As::Page(status)).await? {
                 Sent::Done => return Ok(()),
@@ -80,9 +77,23 @@ impl SlowRequest<'_> {
                 Sent::Failed(_) => break,
             }
         }
-        let lines = [extra_lines, &*self.site.lines].concat();
+        let lines = [extra_lines, &*self.route.lines].concat();
         exchange.reply.write().plain(missing, &lines);
         Ok(())
+    }
+
+    async fn page_of(
+        &self,
+        route: &Arc<Route>,
+        page: &[u8],
+    ) -> Option<(Arc<Resource>, Option<File>)> {
+        match &route.backend {
+            Backend::Origin(origin) => Some((self.kept(route, origin, page).await?, None)),
+            Backend::Folder(folder) => match self.located(route, folder, page).await.ok()? {
+                Located::Resource(resource, file) => Some((resource, file)),
+                Located::NeedsSlash | Located::Directory => None,
+            },
+        }
     }
 
     pub(super) async fn list(
@@ -91,8 +102,8 @@ impl SlowRequest<'_> {
         exchange: &mut Exchange<'_>,
         path: &[u8],
     ) -> Result<(), ExchangeError> {
-        let (site, listed) = (Arc::clone(&self.site), path.to_vec());
-        let listing = match pool(move || Listing::read(&site, &listed)).await {
+        let (route, listed) = (Arc::clone(&self.route), path.to_vec());
+        let listing = match pool(move || Listing::read(&route, &listed)).await {
             Ok(listing) => listing,
             Err(error) => return self.failed(request, exchange, error.into()).await,
         };
@@ -125,7 +136,7 @@ impl SlowRequest<'_> {
         reply.field("Content-Type", content_type.as_bytes());
         reply.field_number("Content-Length", bytes);
         reply.lines(b"Cache-Control: no-cache\r\nVary: Accept\r\n");
-        reply.lines(&self.site.lines);
+        reply.lines(&self.route.lines);
         reply.end_head();
         reply.body_copy(&body);
         drop(body);
@@ -154,7 +165,7 @@ impl SlowRequest<'_> {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        redirect(&mut exchange.reply.write(), 301, &location, &self.site.lines);
+        redirect(&mut exchange.reply.write(), 301, &location, &self.route.lines);
         Ok(())
     }
 

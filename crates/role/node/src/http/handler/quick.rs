@@ -13,7 +13,7 @@ use skep_units::SEGMENT_BYTES;
 use crate::http::respond::{ResponsePlan, cache_lines, end_head, is_simple, plan, write_head};
 use crate::limits::{COPY_BYTES_MAX, QUICK_BYTES_MAX};
 use crate::model::resource::Resource;
-use crate::model::site::Site;
+use crate::model::route::{Backend, Route};
 use crate::model::worker_index::Entry;
 
 /// Answers out of memory, if all that the reply needs is there.
@@ -91,12 +91,12 @@ fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u3
 /// The key of a request in the worker index, if that is at hand. `path` is the key of
 /// its path, as the client sent it.
 pub(super) fn borrowed_key<'a>(
-    site: &Site,
+    route: &Route,
     request: &RequestHead<'_, 'a>,
     path: &'a [u8],
 ) -> Option<&'a [u8]> {
-    match (&site.remote, request.query) {
-        (Some(_), Some(_)) => {
+    match (&route.backend, request.query) {
+        (Backend::Origin(_), Some(_)) => {
             let target = request.target.as_bytes();
             target.starts_with(b"/").then_some(target)
         }

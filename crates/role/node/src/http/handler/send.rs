@@ -16,11 +16,10 @@ use skep_units::SEGMENT_BYTES;
 use super::SlowRequest;
 use crate::disk::DiskError;
 use crate::http::respond::{ResponsePlan, cache_lines, plan, write_head};
-use crate::http::stream::{Client, ObjectStream, SendError};
+use crate::http::stream::{Client, ObjectStream, SendError, Upstream};
 use crate::http::taker::Taker;
-use crate::model::object::Object;
+use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
-use crate::peers::PeerClient;
 
 /// What a request is answered with.
 pub(super) struct Ready {
@@ -132,11 +131,10 @@ impl SlowRequest<'_> {
     ) -> ObjectStream<'a> {
         ObjectStream {
             store: &self.handler.node.store,
-            site: &self.site,
+            route: &resource.route,
             object,
             counters: self.handler.context.counters(),
-            peer_client: self.peer_client(resource),
-            remote: resource.remote().map(|_| (&self.remotes, resource)),
+            upstream: self.upstream(resource),
             cache_result,
             file,
             prepared: None,
@@ -147,11 +145,13 @@ impl SlowRequest<'_> {
         }
     }
 
-    /// The client of other nodes, if a resource may come from them instead of its
-    /// origin.
-    fn peer_client(&self, resource: &Resource) -> Option<&PeerClient> {
-        let is_theirs = self.site.is_shared || resource.is_elsewhere();
-        self.handler.peer_client.as_deref().filter(|_| is_theirs)
+    fn upstream<'a>(&'a self, resource: &'a Arc<Resource>) -> Upstream<'a> {
+        match (&resource.variants.plain.source, self.handler.peer_client.as_deref()) {
+            (ObjectSource::Origin(_), _) => Upstream::Origin(&self.remotes, resource),
+            (ObjectSource::Elsewhere { .. }, Some(peers)) => Upstream::PeerDisk(peers),
+            (_, Some(peers)) if resource.route.is_shared() => Upstream::SharedDisk(peers),
+            _ => Upstream::Disk,
+        }
     }
 
     fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> Sent {

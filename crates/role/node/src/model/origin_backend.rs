@@ -1,14 +1,14 @@
-//! A site whose bytes come from web servers, as its operator configured it.
+//! Web servers that a route's bytes come from, as its operator configured it.
 
 use std::sync::Arc;
 
-use skep_config::SiteConfig;
+use skep_config::BackendConfig;
 use skep_origin::{OriginLimits, OriginUrl, OriginUrlError};
 use skep_segments::Fills;
 
-/// Where the bytes of a site come from.
+/// The origins of a route.
 #[derive(Debug)]
-pub(crate) struct RemoteSite {
+pub(crate) struct OriginBackend {
     pub(crate) urls: Vec<OriginUrl>,
     /// Field Host; `None`: the origin's own name.
     pub(crate) host: Option<String>,
@@ -16,24 +16,26 @@ pub(crate) struct RemoteSite {
     pub(crate) fresh_ms: u64,
     /// What its origins are filling.
     pub(crate) fills: Arc<Fills>,
-    /// Stands for the site in names: the same on all nodes of a config.
+    /// Stands for the route in names: the same on all nodes of a config.
     key: Vec<u8>,
-    /// Whether the site says itself how clients may keep it.
+    /// Whether the route says itself how clients may keep it.
     pub(crate) sets_cache_control: bool,
 }
 
-impl RemoteSite {
-    /// That of a config; `None`: it has a folder. It `is_alone` if no other site has origins.
-    pub(crate) fn new(config: &SiteConfig, is_alone: bool) -> Result<Option<Self>, OriginUrlError> {
-        if config.origins.is_empty() {
-            return Ok(None);
-        }
+impl OriginBackend {
+    /// That of a config, for a site with these host names. It `is_alone` if no other route
+    /// has origins.
+    pub(crate) fn new(
+        config: &BackendConfig,
+        hosts: &[String],
+        is_alone: bool,
+    ) -> Result<Self, OriginUrlError> {
         let urls = config.origins.iter().map(|text| OriginUrl::parse(text));
-        let whole_name = config.hosts.first().filter(|host| !host.starts_with('*'));
+        let whole_name = hosts.first().filter(|host| !host.starts_with('*'));
         let fetch = &config.fetch;
         let host = fetch.host.as_ref().or(whole_name).cloned();
         let key = format!("origins {} as {host:?}", config.origins.join(" "));
-        Ok(Some(Self {
+        Ok(Self {
             urls: urls.collect::<Result<_, _>>()?,
             host,
             limits: OriginLimits {
@@ -47,10 +49,10 @@ impl RemoteSite {
             fills: Fills::new(is_alone),
             key: key.into_bytes(),
             sets_cache_control: config.cache_control.is_some(),
-        }))
+        })
     }
 
-    /// Stands for the site in names.
+    /// Stands for the route in names.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }

@@ -1,0 +1,193 @@
+//! Contradictions of sites, their routes and what those come from.
+
+use skep_units::matches_wildcard;
+
+use super::Step::{Key, Nth};
+use super::{Clash, KEY_HINT, Step};
+use crate::error::ErrorKind;
+use crate::schema::{BackendConfig, Config, RouteConfig};
+use crate::words::ContentPlacement;
+
+pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
+    if config.sites.is_empty() {
+        let clash = Clash::new(&[Key("site")], "at least one [[site]]", "none");
+        let how = "a site needs a `root`, the folder of its files, or `origins`";
+        clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
+    }
+}
+
+/// Each backend, and where it stands: those of a site's routes, then its own.
+fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)> {
+    config.sites.iter().enumerate().flat_map(|(i, site)| {
+        let at = vec![Key("site"), Nth(i)];
+        let of_route = |j| [&*at, &[Key("route"), Nth(j)]].concat();
+        let routes = site.routes.iter().enumerate();
+        let routes = routes.map(|(j, route)| (of_route(j), &route.backend)).collect::<Vec<_>>();
+        routes.into_iter().chain([(at, &site.backend)])
+    })
+}
+
+pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Clash>) {
+    for (at, backend) in backends(config) {
+        let expected = "a `root` or `origins`";
+        match (&backend.root, backend.origins.is_empty()) {
+            (None, true) => {
+                let how = "root = \"/srv/www\" is a folder of files, origins = \
+                           [\"http://10.0.0.9:8080\"] are servers to get them from";
+                let clash = Clash::new(&at, expected, "neither").kind(ErrorKind::Missing);
+                clashes.push(clash.hint(how.to_owned()));
+            }
+            (Some(_), false) => {
+                let at = [&*at, &[Key("origins")]].concat();
+                let how = "a [[site.route]] of its own can have the other";
+                clashes.push(Clash::new(&at, expected, "both").hint(how.to_owned()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What only folders have.
+pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
+    for (at, backend) in backends(config).filter(|(_, it)| !it.origins.is_empty()) {
+        let of_folders = [
+            ("content", backend.content != ContentPlacement::Local),
+            ("listing", backend.listing),
+            ("spa_fallback", backend.spa_fallback.is_some()),
+        ];
+        for (key, _) in of_folders.into_iter().filter(|(_, is_set)| *is_set) {
+            let at = [&*at, &[Key(key)]].concat();
+            let expected = format!("no `{key}`, because there are `origins`");
+            clashes.push(Clash::new(&at, expected, "one").hint("it is for folders".to_owned()));
+        }
+    }
+}
+
+/// Routes are tried in order, so that one may hide a later one.
+pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        for (j, route) in site.routes.iter().enumerate() {
+            let at = [Key("site"), Nth(i), Key("route"), Nth(j), Key("path")];
+            let hides = |earlier: &&RouteConfig| hides(&earlier.path, &route.path);
+            if route.path == "*" || route.path == "/*" {
+                let clash = Clash::new(&at, "a share of the paths", "all of them");
+                let how = "`root` or `origins` of the [[site]] are for all that no route matches";
+                clashes.push(clash.hint(how.to_owned()));
+            } else if let Some(earlier) = site.routes[..j].iter().find(hides) {
+                let found = format!("{:?} behind {:?}", route.path, earlier.path);
+                let clash = Clash::new(&at, "a path that no earlier route matches", found);
+                let how = "the first route that matches answers: move this one up";
+                let how = (earlier.path != route.path).then(|| how.to_owned());
+                clashes.push(clash.kind(ErrorKind::Duplicate).hint(how));
+            }
+        }
+    }
+}
+
+/// Whether one pattern matches all that another does.
+fn hides(earlier: &str, later: &str) -> bool {
+    matches_wildcard(earlier.as_bytes(), later.as_bytes())
+}
+
+/// Where the first backend stands whose bytes nodes get from each other.
+fn cooperating(config: &Config) -> Option<Vec<Step>> {
+    let mut shared = backends(config).filter(|(_, backend)| backend.is_shared());
+    shared.next().map(|(at, _)| at).filter(|_| config.cooperates())
+}
+
+pub(super) fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
+    if let (Some(at), None) = (cooperating(config), &config.key_file) {
+        let at = [&*at, &[Key("content")]].concat();
+        let expected = "a `key_file` at the top of the file, because nodes share their memories";
+        let how = format!("{KEY_HINT}; or `cooperate = false` in [cache]");
+        clashes.push(Clash::new(&at, expected, "none").hint(how));
+    }
+}
+
+pub(super) fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
+    if cooperating(config).is_none() || config.direct_services().next().is_some() {
+        return;
+    }
+    for (i, _) in config.dispatchers.iter().enumerate().filter(|(_, it)| it.address.is_none()) {
+        let at = [Key("dispatcher"), Nth(i), Key("address")];
+        let expected = "an `address` \"IP:PORT\" for nodes, because they share their memories";
+        let how = "the machine's own IP address and a port such as 7071; \
+                   or `cooperate = false` in [cache]";
+        clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
+    }
+}
+
+fn partitions(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)> {
+    backends(config).filter(|(_, backend)| backend.content == ContentPlacement::Partition)
+}
+
+pub(super) fn partitions_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
+    for (at, _) in partitions(config).filter(|_| !config.cooperates()) {
+        let at = [&*at, &[Key("content")]].concat();
+        let expected = "a [[dispatcher]], and not `cooperate = false` in [cache], because each \
+                        node has only a part";
+        let how = "nodes find each other's files by way of a dispatcher";
+        clashes.push(Clash::new(&at, expected, "no cooperation").hint(how.to_owned()));
+    }
+}
+
+pub(super) fn partitions_are_not_listed(config: &Config, clashes: &mut Vec<Clash>) {
+    for (at, _) in partitions(config).filter(|(_, backend)| backend.listing) {
+        let at = [&*at, &[Key("listing")]].concat();
+        let expected = "no `listing`, because each node has only a part of the folder";
+        clashes.push(Clash::new(&at, expected, "one"));
+    }
+}
+
+pub(super) fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
+    let mut taken: Vec<&str> = Vec::new();
+    for (i, site) in config.sites.iter().enumerate() {
+        let default = [String::from("*")];
+        let hosts = if site.hosts.is_empty() { &default } else { site.hosts.as_slice() };
+        for (j, host) in hosts.iter().enumerate() {
+            if taken.contains(&host.as_str()) {
+                let at = [Key("site"), Nth(i), Key("hosts"), Nth(j)];
+                let found = match host.as_str() {
+                    "*" => "a second site for every other host".to_owned(),
+                    host => format!("{host:?} in a second site"),
+                };
+                let clash = Clash::new(&at, "each host in one site", found);
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+        }
+        let own = site.hosts.iter().map(String::as_str);
+        taken.extend(own.chain(site.hosts.is_empty().then_some("*")));
+    }
+}
+
+pub(super) fn one_answer_for_folders(config: &Config, clashes: &mut Vec<Clash>) {
+    for (at, backend) in backends(config) {
+        if backend.listing && backend.spa_fallback.is_some() {
+            let at = [&*at, &[Key("spa_fallback")]].concat();
+            let expected = "`listing` or `spa_fallback`";
+            let found = "both, for folders without an index file";
+            clashes.push(Clash::new(&at, expected, found));
+        }
+    }
+}
+
+pub(super) fn redirects_lead_elsewhere(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        for (j, redirect) in site.redirects.iter().enumerate() {
+            let at = [Key("site"), Nth(i), Key("redirect"), Nth(j)];
+            let to = [at[0], at[1], at[2], at[3], Key("to")];
+            let from = [at[0], at[1], at[2], at[3], Key("from")];
+            if redirect.to == redirect.from {
+                clashes.push(Clash::new(&to, "another path than `from`", "the same"));
+            }
+            if redirect.to.ends_with('*') && !redirect.from.ends_with('*') {
+                clashes.push(Clash::new(&to, "no `*`, as `from` has none", "one"));
+            }
+            if site.redirects[..j].iter().any(|earlier| earlier.from == redirect.from) {
+                let clash =
+                    Clash::new(&from, "each path once", format!("{:?} twice", redirect.from));
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+        }
+    }
+}

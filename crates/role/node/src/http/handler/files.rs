@@ -1,0 +1,94 @@
+//! Requests for routes whose bytes are files: on this node's disk, or, in a partition, on
+//! another's.
+
+use std::sync::Arc;
+
+use skep_engine::{Exchange, ExchangeError};
+use skep_http::RequestHead;
+use skep_http::path::Path;
+use skep_segments::FetchError;
+use skep_telemetry::CacheResult;
+
+use super::SlowRequest;
+use super::send::{As, Ready, Sent};
+use crate::backend::files::catalog::Located;
+use crate::backend::partition::Elsewhere;
+use crate::disk::DiskError;
+use crate::limits::{ATTEMPTS_MAX, PATH_BYTES_MAX};
+use crate::model::route::{FolderBackend, Route};
+
+impl SlowRequest<'_> {
+    pub(super) async fn get_file(
+        &self,
+        request: &RequestHead<'_, '_>,
+        exchange: &mut Exchange<'_>,
+        folder: &FolderBackend,
+        path: &Path<'_>,
+    ) -> Result<(), ExchangeError> {
+        let key = path.key();
+        // It may change faster than it can be read.
+        let mut failed = DiskError::Changed.into();
+        for _ in 0..ATTEMPTS_MAX {
+            let error = match self.located(&self.route, folder, key).await {
+                Ok(Located::Resource(resource, file)) => {
+                    let ready = Ready { resource, file, cache_result: CacheResult::Hit };
+                    match self.send(request, exchange, ready, As::Asked(key)).await? {
+                        Sent::Done => return Ok(()),
+                        Sent::Changed => continue,
+                        Sent::Failed(error) => error,
+                    }
+                }
+                Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, path),
+                Ok(Located::Directory) => return self.list(request, exchange, key).await,
+                Err(error) => error,
+            };
+            if error != failed {
+                failed = error;
+                break;
+            }
+        }
+        if failed == DiskError::NotFound.into()
+            && let Some(page) = folder.spa_fallback.as_deref()
+        {
+            return self.page(request, exchange, (200, 404), (&self.route, page), b"").await;
+        }
+        self.failed(request, exchange, failed).await
+    }
+
+    /// What a normalised path leads to: on this node's disk or, if that is nothing and others
+    /// may have it, on theirs.
+    pub(super) async fn located(
+        &self,
+        route: &Arc<Route>,
+        folder: &FolderBackend,
+        path: &[u8],
+    ) -> Result<Located, FetchError> {
+        let own = self.catalog.locate_or_wait(route, path).await;
+        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        let is_sought = route.is_partition() && matches!(own, Err(DiskError::NotFound));
+        if !is_sought || !folder.shows(path) || relative.len() > PATH_BYTES_MAX {
+            return Ok(own?);
+        }
+        if !relative.is_empty() && !relative.ends_with(b"/") {
+            return Ok(match self.sought(route, relative).await? {
+                Elsewhere::File(resource) => Located::Resource(resource, None),
+                Elsewhere::Folder => Located::NeedsSlash,
+                Elsewhere::Nothing => return Ok(own?),
+            });
+        }
+        for name in &folder.index_files {
+            let index = [relative, name.as_bytes()].concat();
+            if let Elsewhere::File(resource) = self.sought(route, &index).await? {
+                return Ok(Located::Resource(resource, None));
+            }
+        }
+        Ok(own?)
+    }
+
+    async fn sought(&self, route: &Arc<Route>, relative: &[u8]) -> Result<Elsewhere, FetchError> {
+        match &self.handler.peer_client {
+            Some(peer_client) => self.catalog.heads().find(peer_client, route, relative).await,
+            None => Ok(Elsewhere::Nothing),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Routes: where the bytes of paths come from, and what the operator has decided of them.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use skep_config::{BackendConfig, ContentPlacement, SiteConfig, Symlinks};
+use skep_directory::{PurgeTable, Queries};
+use skep_http::path::{self, Reading};
+use skep_units::stable_hash;
+use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
+
+use crate::disk::{DiskError, Root, check_root};
+use crate::model::hosts::Hosts;
+use crate::model::origin_backend::OriginBackend;
+use crate::model::purges::Purges;
+
+/// All nodes hash with it.
+const SHORT_KEY_SEED: u64 = 0x7369_7465;
+
+/// The word in place of a version that makes a name stand for the head of a file of
+/// which one node has the bytes.
+const PART_HEAD: &[u8] = b"head of a part";
+
+/// A site can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// The root is missing or may not be read.
+    #[error(
+        "cannot serve {}: {cause}. Expected a directory that this user may read",
+        root.display()
+    )]
+    Root {
+        /// The root as configured.
+        root: PathBuf,
+        /// What the kernel said.
+        cause: io::Error,
+    },
+    /// The path of a page can't be asked for.
+    #[error("no page can be at {page:?} ({reason}). Expected a path as it stands in a request")]
+    Page {
+        /// As configured.
+        page: String,
+        /// Why it would be refused.
+        reason: &'static str,
+    },
+    /// An origin is none.
+    #[error(transparent)]
+    Origin(#[from] skep_origin::OriginUrlError),
+}
+
+/// Paths of a site that one backend answers for, by its own cache rules.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Among the routes of all sites.
+    pub(crate) index: usize,
+    /// Of the site that it belongs to.
+    site_index: usize,
+    pub(crate) backend: Backend,
+    /// Stands for the route in names.
+    key: Box<[u8]>,
+    /// Stands for the key in messages.
+    pub(crate) short_key: u64,
+    /// Field lines of every reply.
+    pub(crate) lines: Box<[u8]>,
+    /// Those, and `Cache-Control`, for replies that succeeded.
+    pub(crate) lines_success: Box<[u8]>,
+    /// What was purged, here and elsewhere.
+    pub(crate) purges: Arc<Purges>,
+    /// Of all sites.
+    hosts: Arc<Hosts>,
+}
+
+/// Where the bytes of a route come from.
+#[derive(Debug)]
+pub(crate) enum Backend {
+    Folder(FolderBackend),
+    Origin(OriginBackend),
+}
+
+/// A folder of files, as its operator configured it.
+#[derive(Debug)]
+pub(crate) struct FolderBackend {
+    pub(crate) root: PathBuf,
+    /// Who has it: each node a whole one, all the same, or each a part.
+    pub(crate) placement: ContentPlacement,
+    pub(crate) index_files: Vec<String>,
+    /// Key of a path.
+    pub(crate) spa_fallback: Option<Box<[u8]>>,
+    pub(crate) listing: bool,
+    dotfiles: bool,
+    pub(crate) symlinks: Symlinks,
+    pub(crate) precompressed: bool,
+}
+
+/// A route as the config has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteOf<'a> {
+    pub(crate) site: &'a SiteConfig,
+    pub(crate) site_index: usize,
+    /// As in the config; `None`: all paths that no other route is for.
+    pub(crate) path: Option<&'a str>,
+    pub(crate) headers: &'a [(String, String)],
+    pub(crate) backend: &'a BackendConfig,
+    /// Whether no other route has origins.
+    pub(crate) is_alone: bool,
+}
+
+impl Route {
+    pub(crate) fn new(
+        index: usize,
+        of: RouteOf<'_>,
+        hosts: &Arc<Hosts>,
+        purges: &Arc<Purges>,
+    ) -> Result<Self, SiteError> {
+        let backend = Backend::new(of)?;
+        let key = backend.key(of);
+        let mut lines = Vec::new();
+        for (name, value) in fields(&of.site.headers, of.headers) {
+            skep_http::encode::write_field(&mut lines, name, value.as_bytes());
+        }
+        let mut lines_success = lines.clone();
+        if let Some(value) = &of.backend.cache_control {
+            skep_http::encode::write_field(&mut lines_success, "Cache-Control", value.as_bytes());
+        }
+        Ok(Self {
+            index,
+            site_index: of.site_index,
+            backend,
+            short_key: stable_hash(&key, SHORT_KEY_SEED),
+            key: key.into(),
+            lines: lines.into(),
+            lines_success: lines_success.into(),
+            purges: Arc::clone(purges),
+            hosts: Arc::clone(hosts),
+        })
+    }
+
+    /// Opens the folder; there is nothing where there is none.
+    pub(crate) fn open_root(&self) -> Result<Root, DiskError> {
+        let folder = self.folder().ok_or(DiskError::NotFound)?;
+        Root::open(&folder.root, folder.symlinks)
+    }
+
+    /// The folder, if it has one.
+    pub(crate) fn folder(&self) -> Option<&FolderBackend> {
+        match &self.backend {
+            Backend::Folder(folder) => Some(folder),
+            Backend::Origin(_) => None,
+        }
+    }
+
+    /// The origins, if it has some.
+    pub(crate) fn origin(&self) -> Option<&OriginBackend> {
+        match &self.backend {
+            Backend::Origin(origin) => Some(origin),
+            Backend::Folder(_) => None,
+        }
+    }
+
+    /// Whether each node has a part of the folder.
+    pub(crate) fn is_partition(&self) -> bool {
+        self.is_placed(ContentPlacement::Partition)
+    }
+
+    /// Whether all nodes see the same folder.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.is_placed(ContentPlacement::Shared)
+    }
+
+    fn is_placed(&self, placement: ContentPlacement) -> bool {
+        self.folder().is_some_and(|folder| folder.placement == placement)
+    }
+
+    /// Name of a version of the object at `relative` that was got after a purge,
+    /// unique among all routes: those that share a root share its bytes in memory.
+    /// So do those of the same origins.
+    pub(crate) fn object_name(
+        &self,
+        relative: &[u8],
+        version: &[u8],
+        bytes: u64,
+        purged: PurgeStamp,
+    ) -> ObjectName {
+        ObjectName::new(&self.key, relative, version, bytes, purged)
+    }
+
+    /// Stands for the route in names, the same on all nodes of a config.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// How its paths are read.
+    #[inline]
+    pub(crate) fn reading(&self) -> Reading {
+        match &self.backend {
+            Backend::Folder(_) => Reading::Files,
+            Backend::Origin(_) => Reading::Origins,
+        }
+    }
+
+    /// The latest purge of what is at `target`: an encoded path, and a query if
+    /// the route has origins.
+    pub(crate) fn purged(&self, known: &PurgeTable, target: &[u8]) -> PurgeStamp {
+        if known.newest() == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
+        let queries = match &self.backend {
+            Backend::Folder(_) => Queries::DoNot,
+            Backend::Origin(_) => Queries::Matter,
+        };
+        let place = path::place(target);
+        known.of_target(&String::from_utf8_lossy(&place), queries, |host| {
+            self.hosts.find(host.as_bytes()) == Some(self.site_index)
+        })
+    }
+
+    /// The latest purge of files that are served as one: of the place of any of them,
+    /// or of a folder whose index it is.
+    pub(crate) fn purged_files<'a>(
+        &self,
+        known: &PurgeTable,
+        relatives: impl Iterator<Item = &'a [u8]>,
+    ) -> PurgeStamp {
+        if known.newest() == PurgeStamp::NONE {
+            return PurgeStamp::NONE;
+        }
+        let at = |relative: &[u8]| {
+            let mut target = vec![b'/'];
+            path::write_encoded(&mut target, relative);
+            self.purged(known, &target)
+        };
+        let folder = |relative: &'a [u8]| {
+            let name_at = relative.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+            let (folder, name) = relative.split_at(name_at);
+            self.folder().is_some_and(|it| it.is_index(name)).then_some(folder)
+        };
+        let all = relatives.flat_map(|relative| [Some(relative), folder(relative)]).flatten();
+        all.map(at).max().unwrap_or_default()
+    }
+
+    /// What the head of the file or folder at `relative` is called in the cluster, where
+    /// each node has a part of the folder.
+    pub(crate) fn part_head_name(&self, relative: &[u8]) -> SegmentName {
+        // Who has a file is not cached, so it is not purged.
+        ObjectName::head(self.key(), relative, PART_HEAD, PurgeStamp::NONE)
+    }
+}
+
+/// Header fields of a route: its own in place of the site's of the same name.
+fn fields<'a>(
+    site: &'a [(String, String)],
+    own: &'a [(String, String)],
+) -> impl Iterator<Item = &'a (String, String)> {
+    let is_replaced = |name: &str| own.iter().any(|(it, _)| it.eq_ignore_ascii_case(name));
+    site.iter().filter(move |(name, _)| !is_replaced(name)).chain(own)
+}
+
+impl Backend {
+    fn new(of: RouteOf<'_>) -> Result<Self, SiteError> {
+        Ok(match of.backend.origins.is_empty() {
+            true => Self::Folder(FolderBackend::new(of.backend)?),
+            false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
+        })
+    }
+
+    /// What stands for it in names: the same on all nodes of a config. The folder of a
+    /// partition may be elsewhere on each node.
+    fn key(&self, RouteOf { site, path, .. }: RouteOf<'_>) -> Vec<u8> {
+        match self {
+            Self::Origin(origin) => origin.key().to_vec(),
+            Self::Folder(folder) if folder.placement == ContentPlacement::Partition => {
+                let at = path.map(|path| format!(" at {path}")).unwrap_or_default();
+                format!("part of {}{at}", site.hosts.join(" ")).into_bytes()
+            }
+            Self::Folder(folder) => folder.root.as_os_str().as_bytes().to_vec(),
+        }
+    }
+}
+
+impl FolderBackend {
+    fn new(config: &BackendConfig) -> Result<Self, SiteError> {
+        let root = config.root.clone().unwrap_or_default();
+        check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
+        let page = |page: &String| page_key(page, Reading::Files);
+        Ok(Self {
+            root,
+            placement: config.content,
+            index_files: config.index.clone(),
+            spa_fallback: config.spa_fallback.as_ref().map(page).transpose()?,
+            listing: config.listing,
+            dotfiles: config.dotfiles,
+            symlinks: config.symlinks,
+            precompressed: config.precompressed,
+        })
+    }
+
+    /// Whether the operator lets `path` be served at all: a segment that
+    /// begins with a dot is hidden, but for `/.well-known/` (RFC 8615).
+    pub(crate) fn shows(&self, path: &[u8]) -> bool {
+        let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
+        self.dotfiles || !visible.split(|&b| b == b'/').any(|segment| segment.starts_with(b"."))
+    }
+
+    fn is_index(&self, name: &[u8]) -> bool {
+        self.index_files.iter().any(|index| index.as_bytes() == name)
+    }
+}
+
+/// The key of a page that the config names.
+pub(crate) fn page_key(page: &str, reading: Reading) -> Result<Box<[u8]>, SiteError> {
+    let read = path::read(page.as_bytes(), reading);
+    read.map(|path| path.key().into())
+        .map_err(|reject| SiteError::Page { page: page.to_owned(), reason: reject.reason })
+}
