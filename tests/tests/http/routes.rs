@@ -42,7 +42,8 @@ fn a_folder_and_an_origin_are_one_site() {
     let reply = client.get("/api/x?q=1");
     reply.assert_header("cache-control", "max-age=100").assert_header("cache-status", "skep; hit");
     assert_eq!(origin.asked().len(), 5);
-    client.get("/api").assert_status(404);
+    // A folder of that name is not below it.
+    client.get("/api").assert_status(301).assert_header("location", "/api/");
     client.get("/apiary").assert_status(404);
 }
 

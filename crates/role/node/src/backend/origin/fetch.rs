@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Asked, Passed, Remotes, is_trouble};
 use super::fault::fetch_error;
-use super::head_cache::{HeadLookup, HeadOutcome, PassFor, SingleFlight, wait_for_outcome};
+use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
 use super::kept::Got;
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
@@ -54,7 +54,7 @@ impl Remotes {
                     drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
-                HeadLookup::Wait(mut flight) => match wait_for_outcome(&mut flight).await {
+                HeadLookup::Wait(mut flight) => match flight.landed().await {
                     Some(HeadOutcome::Resource(resource, cache_result)) => {
                         let is_fill = cache_result == CacheResult::Fill;
                         let cache_result = if is_fill { CacheResult::Miss } else { cache_result };
@@ -95,7 +95,7 @@ impl Remotes {
     fn start_flight(
         self: &Rc<Self>,
         route: &Arc<Route>,
-        flight: SingleFlight,
+        flight: HeadFlight,
     ) -> oneshot::Receiver<HeadOutcome<Box<Passed>>> {
         let (sender, receiver) = oneshot::channel();
         let (remotes, route) = (Rc::clone(self), Arc::clone(route));
@@ -112,7 +112,7 @@ impl Remotes {
 pub(super) async fn run_flight(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    flight: SingleFlight,
+    flight: HeadFlight,
 ) -> HeadOutcome<Box<Passed>> {
     let Some(remote) = route.origin() else {
         return HeadOutcome::Failed(FetchError::OriginChanged);
@@ -148,7 +148,7 @@ async fn seek(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
     remote: &OriginBackend,
-    flight: &SingleFlight,
+    flight: &HeadFlight,
 ) -> Sought {
     let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
     let read = |peer_head: &_| {
@@ -168,7 +168,7 @@ async fn answer_under(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
     remote: &OriginBackend,
-    flight: &SingleFlight,
+    flight: &HeadFlight,
 ) -> AskOutcome {
     let answer = answer(remotes, route, remote, flight);
     match lease {
@@ -182,7 +182,7 @@ async fn complete(
     route: &Arc<Route>,
     remote: &OriginBackend,
     target: &[u8],
-    flight: SingleFlight,
+    flight: HeadFlight,
     answer: AskOutcome,
 ) -> HeadOutcome<Box<Passed>> {
     match answer {
@@ -223,7 +223,7 @@ async fn answer(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
     remote: &OriginBackend,
-    flight: &SingleFlight,
+    flight: &HeadFlight,
 ) -> AskOutcome {
     let target = flight.target();
     let mut kept = flight.kept().filter(|kept| !kept.is_retired());
@@ -256,7 +256,7 @@ async fn answer(
 
 /// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
 /// for the same failure again, unless the origin has something to say to each.
-fn on_failure(flight: &SingleFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
+fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
     let error = match &failed {
         Ok(reply) => FetchError::OriginStatus(reply.head.status),
         Err(error) => fetch_error(error.fault.kind()),
@@ -300,7 +300,7 @@ async fn judge(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
     remote: &OriginBackend,
-    flight: &SingleFlight,
+    flight: &HeadFlight,
     reply: OriginReply,
 ) -> AskOutcome {
     let Some((bytes, version)) = kept::version(&reply.head) else {

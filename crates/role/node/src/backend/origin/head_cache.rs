@@ -1,9 +1,8 @@
-//! The cache of heads that origins sent, for all workers: what each path of the sites
+//! The cache of heads that origins sent, for all workers: what each path of the routes
 //! with origins leads to.
 //!
-//! A single flight is the one request to an origin for a head. While it is under way all
-//! other requests for that head wait for its outcome; if it is dropped without one, they
-//! are told. After some outcomes nobody asks for a time: the last one holds.
+//! One request at a time asks for a head, in a [`SingleFlight`]. After some outcomes nobody
+//! asks for a time: the last one holds.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,9 +13,9 @@ use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
-use tokio::sync::watch;
 
 use super::peer_head::{self, PeerHead};
+use crate::backend::single_flight::{Flight, Flights, Joined, SingleFlight};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -40,30 +39,20 @@ pub(crate) struct PassFor {
     pub(crate) ms: u64,
 }
 
-/// The progress of a single flight, as those see it who wait for it.
-#[derive(Clone, Debug)]
-pub(crate) enum FlightState {
-    /// It may wait for another node.
-    AskingPeers,
-    /// It waits for an origin alone.
-    AskingOrigin,
-    Done(HeadOutcome<PassFor>),
-}
-
 /// What the cache knows of a path.
 pub(crate) enum HeadLookup {
     /// The resource may be served.
     Hit(Arc<Resource>),
     /// The resource may be served, but the caller must ask as well.
-    Stale(Arc<Resource>, SingleFlight),
+    Stale(Arc<Resource>, HeadFlight),
     /// Answers for the path are not cached (Varnish: hit-for-pass).
     HitForPass,
     /// The origin has just failed.
     Failed(FetchError),
-    /// A single flight is under way.
-    Wait(watch::Receiver<FlightState>),
+    /// Somebody asks.
+    Wait(Flight<HeadOutcome<PassFor>>),
     /// The caller must ask.
-    Lead(SingleFlight),
+    Lead(HeadFlight),
 }
 
 /// Caches the heads that origins sent, by path, and lets one request at a time ask for
@@ -74,6 +63,7 @@ pub(crate) struct OriginHeadCache {
     account: Arc<HeadAccount>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
+    flights: Arc<Flights<SegmentName, HeadOutcome<PassFor>>>,
 }
 
 #[derive(Debug)]
@@ -83,7 +73,6 @@ struct Slot {
     kept: Option<Arc<Resource>>,
     /// Until then nobody asks, by the monotonic clock in milliseconds, and why.
     pause: Option<(u64, Pause)>,
-    flight: Option<watch::Receiver<FlightState>>,
 }
 
 /// Why nobody asks for all.
@@ -97,7 +86,7 @@ enum Pause {
 
 impl Slot {
     fn new(account: &Arc<HeadAccount>) -> Self {
-        Self { charge: Self::charge(account, 0), kept: None, pause: None, flight: None }
+        Self { charge: Self::charge(account, 0), kept: None, pause: None }
     }
 
     fn charge(account: &Arc<HeadAccount>, kept_bytes: usize) -> Charge {
@@ -109,7 +98,8 @@ impl OriginHeadCache {
     /// An empty cache for at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
-        Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
+        let flights = Flights::new();
+        Arc::new(Self { store, account, slots: Mutex::default(), slots_max, flights })
     }
 
     /// What is known of `target` of a route.
@@ -118,68 +108,63 @@ impl OriginHeadCache {
         let name = head_name(route, target, &purges.known);
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        let is_full = slots.len() >= self.slots_max || self.account.is_full();
-        if is_full && !slots.contains_key(&name) {
-            let gone = make_room(&mut slots, self.slots_max, &self.account);
-            self.store.withdraw(gone.into_iter());
-        }
-        let slot = slots.entry(name).or_insert_with(|| Slot::new(&self.account));
-        let gone = slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged());
+        let gone = slots
+            .get_mut(&name)
+            .and_then(|slot| slot.kept.take_if(|kept| kept.is_retired() || kept.is_purged()));
         if let Some(kept) = &gone {
             kept.drop_purged(&self.store);
         }
-        if let Some(kept) = slot.kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
+        if slots.get(&name).is_some_and(|slot| slot.kept.is_none() && slot.pause.is_none()) {
+            slots.remove(&name);
+        }
+        let slot = slots.get(&name);
+        let kept = slot.and_then(|slot| slot.kept.clone());
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_current(now_ms, 0)) {
             kept.mark_used();
             return HeadLookup::Hit(Arc::clone(kept));
         }
-        let usable = |kept: &&Arc<Resource>| {
+        let is_usable = |kept: &Arc<Resource>| {
             kept.freshness().is_some_and(|fresh| fresh.is_usable_while_asking(now_ms))
         };
-        let usable = slot.kept.as_ref().filter(usable).map(Arc::clone);
-        match slot.pause.filter(|(until_ms, _)| now_ms < *until_ms) {
+        let usable = kept.clone().filter(is_usable);
+        let pause = slot.and_then(|slot| slot.pause.filter(|(until_ms, _)| now_ms < *until_ms));
+        match pause {
             Some((_, Pause::Passed)) => return HeadLookup::HitForPass,
             Some((_, Pause::Failed(error))) => {
-                let may_do = slot.kept.as_ref().filter(|kept| kept.may_do_on_error());
-                let may_do = usable.or_else(|| may_do.map(Arc::clone));
+                let may_do = usable.or_else(|| kept.filter(|kept| kept.may_do_on_error()));
                 return may_do.map_or(HeadLookup::Failed(error), HeadLookup::Hit);
             }
             None => {}
         }
-        match (&slot.flight, usable) {
-            (Some(_), Some(kept)) => HeadLookup::Hit(kept),
-            (Some(flight), None) => HeadLookup::Wait(flight.clone()),
-            (None, usable) => {
-                let (sender, receiver) = watch::channel(FlightState::AskingPeers);
-                slot.flight = Some(receiver);
-                let (cache, kept) = (Arc::clone(self), slot.kept.clone());
-                let target = target.into();
-                let flight = SingleFlight { cache, name, target, kept, gone, purges, sender };
-                match usable {
-                    Some(kept) => HeadLookup::Stale(kept, flight),
-                    None => HeadLookup::Lead(flight),
-                }
-            }
+        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        let flight = match (self.flights.join(&name), &usable) {
+            (Joined::Lead(flight), _) => flight,
+            (Joined::Wait(_), Some(kept)) => return HeadLookup::Hit(Arc::clone(kept)),
+            (Joined::Wait(flight), None) => return HeadLookup::Wait(flight),
+        };
+        let (cache, target) = (Arc::clone(self), target.into());
+        let flight = HeadFlight { cache, target, kept, gone, purges, flight };
+        match usable {
+            Some(kept) => HeadLookup::Stale(kept, flight),
+            None => HeadLookup::Lead(flight),
         }
     }
 
     /// What another node is told of the head of this name: waits a little for an
     /// origin that is being asked, but for no other node, which may wait for us.
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
-        let mut flight = {
-            let slots = self.lock();
-            let slot = slots.get(&name).ok_or(PeerRefusal::NotThere)?;
-            let unpurged = slot.kept.as_ref().filter(|kept| !kept.is_purged());
-            if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
-                return peer_head::of(kept).ok_or(PeerRefusal::Mismatch);
-            }
-            slot.flight.as_ref().ok_or(PeerRefusal::NotThere)?.clone()
-        };
+        let kept = self.lock().get(&name).and_then(|slot| slot.kept.clone());
+        let unpurged = kept.filter(|kept| !kept.is_purged());
+        if let Some(kept) = unpurged.filter(|kept| kept.is_current(monotonic_ms(), 0)) {
+            return peer_head::of(&kept).ok_or(PeerRefusal::Mismatch);
+        }
+        let mut flight = self.flights.find(&name).ok_or(PeerRefusal::NotThere)?;
         // The lease that the other has heard of may still be on its way to us.
-        let asks = flight.wait_for(|state| !matches!(state, FlightState::AskingPeers));
-        let asks = tokio::time::timeout(Duration::from_millis(LEASE_WAIT_MS), asks).await;
-        drop(asks.ok().and_then(Result::ok).ok_or(PeerRefusal::NotThere)?);
+        let asks = Duration::from_millis(LEASE_WAIT_MS);
+        let asks = tokio::time::timeout(asks, flight.past_peers()).await;
+        asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
         let limit = Duration::from_millis(HEAD_WAIT_MS);
-        match tokio::time::timeout(limit, wait_for_outcome(&mut flight)).await {
+        match tokio::time::timeout(limit, flight.landed()).await {
             Err(_) => Err(PeerRefusal::Overloaded),
             Ok(None) => Err(PeerRefusal::NotThere),
             Ok(Some(HeadOutcome::Resource(resource, _))) => {
@@ -189,12 +174,10 @@ impl OriginHeadCache {
         }
     }
 
-    /// Forgets all but who is asking.
+    /// Forgets all. Who is asking goes on.
     pub(crate) fn forget_all(&self) {
-        let mut slots = self.lock();
-        let gone = slots.extract_if(|_, slot| slot.flight.is_none()).map(|(name, _)| name);
-        self.store.withdraw(gone.collect::<Vec<_>>().into_iter());
-        slots.shrink_to_fit();
+        let gone = std::mem::take(&mut *self.lock());
+        self.store.withdraw(gone.into_keys());
     }
 
     /// Takes a resource out because the origin has another by now, or none.
@@ -207,33 +190,21 @@ impl OriginHeadCache {
     }
 }
 
-/// Waits for the outcome of a flight; `None`: it was dropped without one.
-pub(crate) async fn wait_for_outcome(
-    flight: &mut watch::Receiver<FlightState>,
-) -> Option<HeadOutcome<PassFor>> {
-    let state = flight.wait_for(|state| matches!(state, FlightState::Done(_))).await.ok()?;
-    match &*state {
-        FlightState::Done(outcome) => Some(outcome.clone()),
-        FlightState::AskingPeers | FlightState::AskingOrigin => None,
-    }
-}
-
 /// The one request under way for the head of a path. Its holder has to ask, and to
-/// complete it; all others wait for it.
+/// complete it.
 #[derive(Debug)]
-pub(crate) struct SingleFlight {
+pub(crate) struct HeadFlight {
     cache: Arc<OriginHeadCache>,
-    name: SegmentName,
     target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
     /// What was kept and can't be had any more.
     gone: Option<Arc<Resource>>,
     /// Known when it began.
     purges: Arc<Snapshot>,
-    sender: watch::Sender<FlightState>,
+    flight: SingleFlight<SegmentName, HeadOutcome<PassFor>>,
 }
 
-impl SingleFlight {
+impl HeadFlight {
     /// Path and query.
     pub(crate) fn target(&self) -> &[u8] {
         &self.target
@@ -241,7 +212,7 @@ impl SingleFlight {
 
     /// What the head is called in the cluster.
     pub(crate) fn name(&self) -> SegmentName {
-        self.name
+        *self.flight.key()
     }
 
     /// Purges that what it brings is later than.
@@ -251,7 +222,7 @@ impl SingleFlight {
 
     /// Says that from now on it waits for an origin alone.
     pub(crate) fn asks_origin(&self) {
-        self.sender.send_replace(FlightState::AskingOrigin);
+        self.flight.asks_origin();
     }
 
     /// What is there, to be asked about.
@@ -267,48 +238,41 @@ impl SingleFlight {
 
     /// Nobody is to ask again soon: the origin failed.
     pub(crate) fn pause(&self, error: FetchError) {
-        let mut slots = self.cache.lock();
-        let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.cache.account));
-        slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(error)));
+        self.change(|slot| slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(error))));
     }
 
     /// Keeps what the flight brought, and tells those who wait.
     pub(crate) fn complete(self, outcome: HeadOutcome<PassFor>) {
-        let mut replaced = None;
-        {
-            let mut slots = self.cache.lock();
-            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.cache.account));
-            match &outcome {
-                HeadOutcome::Resource(resource, _) => {
-                    slot.charge = Slot::charge(&self.cache.account, resource.memory_bytes());
-                    replaced = slot.kept.replace(Arc::clone(resource));
-                }
-                HeadOutcome::Passed(PassFor { ms }) => {
-                    replaced = slot.kept.take();
-                    slot.pause = Some((monotonic_ms() + ms, Pause::Passed));
-                }
-                HeadOutcome::Failed(_) => {}
-            }
-        }
+        let replaced = match &outcome {
+            HeadOutcome::Resource(resource, _) => self.change(|slot| {
+                slot.charge = Slot::charge(&self.cache.account, resource.memory_bytes());
+                slot.kept.replace(Arc::clone(resource))
+            }),
+            HeadOutcome::Passed(PassFor { ms }) => self.change(|slot| {
+                slot.pause = Some((monotonic_ms() + ms, Pause::Passed));
+                slot.kept.take()
+            }),
+            HeadOutcome::Failed(_) => None,
+        };
         if let Some(replaced) = replaced
             && !matches!(&outcome, HeadOutcome::Resource(new, _) if new.is_same_version(&replaced))
         {
             self.cache.retire(&replaced);
         }
         self.cache.store.fit();
-        self.sender.send_replace(FlightState::Done(outcome));
+        self.flight.land(outcome);
     }
-}
 
-impl Drop for SingleFlight {
-    fn drop(&mut self) {
-        let mut slots = self.cache.lock();
-        if let Some(slot) = slots.get_mut(&self.name) {
-            slot.flight = None;
-            if slot.kept.is_none() && slot.pause.is_none() {
-                slots.remove(&self.name);
-            }
+    /// Changes what is known of the path, in a slot of its own.
+    fn change<R>(&self, change: impl FnOnce(&mut Slot) -> R) -> R {
+        let cache = &self.cache;
+        let mut slots = cache.lock();
+        let is_full = slots.len() >= cache.slots_max || cache.account.is_full();
+        if is_full && !slots.contains_key(self.flight.key()) {
+            let gone = make_room(&mut slots, cache.slots_max, &cache.account);
+            cache.store.withdraw(gone.into_iter());
         }
+        change(slots.entry(self.name()).or_insert_with(|| Slot::new(&cache.account)))
     }
 }
 
@@ -316,13 +280,15 @@ impl Drop for SingleFlight {
 /// of the target gives it another name; one by tag, which only the head tells,
 /// does not.
 fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
-    let kind = format!("head of route {}", route.index);
+    // Routes of the same origins may keep by other rules. (The word is older than routes, and
+    // the same on all nodes while some are upgraded.)
+    let kind = format!("head of site {}", route.index);
     let purged = route.purged(known, target);
     ObjectName::head(route.key(), target, kind.as_bytes(), purged)
 }
 
-/// Forgets some of what was not used since the last time, then of anything; but no
-/// flight. Tells what is gone.
+/// Forgets some of what was not used since the last time, then of anything. Tells what is
+/// gone.
 fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,
@@ -334,7 +300,7 @@ fn make_room(
     for spares_used in [true, false] {
         let is_to_go = |slot: &Slot, surplus| {
             let is_crowded = surplus > 0 || !account.is_roomy();
-            is_crowded && slot.flight.is_none() && (!spares_used || is_unused(slot))
+            is_crowded && (!spares_used || is_unused(slot))
         };
         slots.retain(|name, slot| {
             let goes = is_to_go(slot, surplus);
@@ -359,7 +325,7 @@ mod tests {
     use super::super::rig::{node, resource};
     use super::*;
 
-    fn lead(cache: &Arc<OriginHeadCache>, route: &Route) -> SingleFlight {
+    fn lead(cache: &Arc<OriginHeadCache>, route: &Route) -> HeadFlight {
         let HeadLookup::Lead(flight) = cache.look_up(route, b"/a") else { panic!("nobody asks") };
         flight
     }

@@ -1,7 +1,7 @@
 //! What other nodes have at the paths that this one does not, for all workers.
 //!
-//! One look-up at a time for a name; it runs in a task of its own, so that those
-//! who wait do not depend on the client that came first.
+//! One look-up at a time for a name, in a [`SingleFlight`]; it runs in a task of its own, so
+//! that those who wait do not depend on the client that came first.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
 use skep_wire::cache::part::FileHead;
-use tokio::sync::watch;
 
+use crate::backend::single_flight::{Flight, Flights, Joined, SingleFlight};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::model::object::Variants;
@@ -31,8 +31,8 @@ pub(crate) enum Elsewhere {
     Nothing,
 }
 
-/// The outcome of a look-up; `None`: there is none yet.
-type PartOutcome = Option<Result<Elsewhere, FetchError>>;
+/// The outcome of a look-up.
+type PartOutcome = Result<Elsewhere, FetchError>;
 
 /// See the module.
 #[derive(Debug)]
@@ -41,36 +41,33 @@ pub(crate) struct Heads {
     account: Arc<HeadAccount>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
     slots_max: usize,
+    flights: Arc<Flights<SegmentName, PartOutcome>>,
 }
 
 #[derive(Debug)]
 struct Slot {
     /// For the slot and what is known.
-    charge: Charge,
-    /// What was found last, and until when it may be used without asking.
-    known: Option<(Elsewhere, u64)>,
-    look_up: Option<watch::Receiver<PartOutcome>>,
+    _charge: Charge,
+    /// What was found last.
+    known: Elsewhere,
+    /// Until when it may be used without asking.
+    until_ms: u64,
 }
 
 /// What is known of a name.
 enum PartLookup {
     Known(Elsewhere),
-    Wait(watch::Receiver<PartOutcome>),
+    Wait(Flight<PartOutcome>),
     /// The caller must look.
     Lead(LookUp),
-}
-
-impl Slot {
-    fn new(account: &Arc<HeadAccount>) -> Self {
-        Self { charge: account.charge(HEAD_SLOT_BYTES), known: None, look_up: None }
-    }
 }
 
 impl Heads {
     /// Nothing known yet, of at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
-        Arc::new(Self { store, account, slots: Mutex::default(), slots_max })
+        let flights = Flights::new();
+        Arc::new(Self { store, account, slots: Mutex::default(), slots_max, flights })
     }
 
     /// What other nodes have at `relative` of a route.
@@ -82,24 +79,22 @@ impl Heads {
     ) -> Result<Elsewhere, FetchError> {
         let name = route.part_head_name(relative);
         for _ in 0..ATTEMPTS_MAX {
-            let mut receiver = match self.look(name) {
+            let mut flight = match self.look(name) {
                 PartLookup::Known(known) => return Ok(known),
-                PartLookup::Wait(receiver) => receiver,
+                PartLookup::Wait(flight) => flight,
                 PartLookup::Lead(look_up) => {
-                    let receiver = look_up.sender.subscribe();
+                    let waiter = look_up.flight.waiter();
                     let (peer_client, route) = (Rc::clone(peer_client), Arc::clone(route));
                     let relative = relative.to_vec();
                     tokio::task::spawn_local(async move {
                         look_up.run(&peer_client, &route, &relative).await;
                     });
-                    receiver
+                    waiter
                 }
             };
             // Its worker may have ended.
-            if let Ok(outcome) = receiver.wait_for(Option::is_some).await
-                && let Some(outcome) = &*outcome
-            {
-                return outcome.clone();
+            if let Some(outcome) = flight.landed().await {
+                return outcome;
             }
         }
         Err(FetchError::Peer)
@@ -108,29 +103,27 @@ impl Heads {
     fn look(self: &Arc<Self>, name: SegmentName) -> PartLookup {
         let now_ms = monotonic_ms();
         let mut slots = self.lock();
-        let is_full = slots.len() >= self.slots_max || self.account.is_full();
-        if is_full && !slots.contains_key(&name) {
-            make_room(&mut slots, self.slots_max, now_ms, &self.account);
+        let is_out = |slot: &Slot| slot.known.is_retired() || slot.known.is_purged(&self.store);
+        if slots.get(&name).is_some_and(is_out) {
+            slots.remove(&name);
         }
-        let slot = slots.entry(name).or_insert_with(|| Slot::new(&self.account));
-        slot.known.take_if(|(known, _)| known.is_retired() || known.is_purged(&self.store));
-        if let Some((known, _)) = slot.known.as_ref().filter(|(_, until_ms)| now_ms < *until_ms) {
-            return PartLookup::Known(known.clone());
+        let slot = slots.get(&name);
+        if let Some(slot) = slot.filter(|slot| now_ms < slot.until_ms) {
+            return PartLookup::Known(slot.known.clone());
         }
-        if let Some(receiver) = &slot.look_up {
-            return PartLookup::Wait(receiver.clone());
+        // While the slots are locked: nobody may have an outcome that is not in its slot.
+        match self.flights.join(&name) {
+            Joined::Wait(flight) => PartLookup::Wait(flight),
+            Joined::Lead(flight) => {
+                let known = slot.map(|slot| slot.known.clone());
+                PartLookup::Lead(LookUp { heads: Arc::clone(self), known, flight })
+            }
         }
-        let (sender, receiver) = watch::channel(None);
-        slot.look_up = Some(receiver);
-        let known = slot.known.as_ref().map(|(known, _)| known.clone());
-        PartLookup::Lead(LookUp { heads: Arc::clone(self), name, known, sender })
     }
 
-    /// Forgets all but who is looking.
+    /// Forgets all. Who is looking goes on.
     pub(crate) fn forget_all(&self) {
-        let mut slots = self.lock();
-        slots.retain(|_, slot| slot.look_up.is_some());
-        slots.shrink_to_fit();
+        drop(std::mem::take(&mut *self.lock()));
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SegmentName, Slot>> {
@@ -141,16 +134,15 @@ impl Heads {
 /// The right and the duty to look one name up.
 struct LookUp {
     heads: Arc<Heads>,
-    name: SegmentName,
     /// What was found the last time.
     known: Option<Elsewhere>,
-    sender: watch::Sender<PartOutcome>,
+    flight: SingleFlight<SegmentName, PartOutcome>,
 }
 
 impl LookUp {
     async fn run(self, peer_client: &PeerClient, route: &Arc<Route>, relative: &[u8]) {
         let (began_ms, purges) = (monotonic_ms(), route.purges.load());
-        let (found, fresh_ms) = match peer_client.seek_part(self.name).await {
+        let (found, fresh_ms) = match peer_client.seek_part(*self.flight.key()).await {
             PartSought::Found { head: FileHead::File(versions), home, fresh_ms } => {
                 let known = &purges.known;
                 let variants = Variants::elsewhere(route, relative, &versions, home, known);
@@ -168,7 +160,7 @@ impl LookUp {
         if let Ok(found) = &found {
             self.keep(found, began_ms + fresh_ms);
         }
-        self.sender.send_replace(Some(found));
+        self.flight.land(found);
     }
 
     /// The file in this version: that of before if it was the same, so that what
@@ -197,33 +189,26 @@ impl LookUp {
 
     /// Keeps what was found; what it takes the place of is not served any more.
     fn keep(&self, found: &Elsewhere, until_ms: u64) {
+        let heads = &self.heads;
+        let known_bytes = match found {
+            Elsewhere::File(file) => file.memory_bytes(),
+            Elsewhere::Folder | Elsewhere::Nothing => 0,
+        };
+        let _charge = heads.account.charge(HEAD_SLOT_BYTES + known_bytes);
         let replaced = {
-            let known_bytes = match found {
-                Elsewhere::File(file) => file.memory_bytes(),
-                Elsewhere::Folder | Elsewhere::Nothing => 0,
-            };
-            let mut slots = self.heads.lock();
-            let slot = slots.entry(self.name).or_insert_with(|| Slot::new(&self.heads.account));
-            slot.charge = self.heads.account.charge(HEAD_SLOT_BYTES + known_bytes);
-            slot.known.replace((found.clone(), until_ms))
+            let mut slots = heads.lock();
+            let is_full = slots.len() >= heads.slots_max || heads.account.is_full();
+            if is_full && !slots.contains_key(self.flight.key()) {
+                make_room(&mut slots, heads.slots_max, monotonic_ms(), &heads.account);
+            }
+            let slot = Slot { _charge, known: found.clone(), until_ms };
+            slots.insert(*self.flight.key(), slot)
         };
         self.heads.store.fit();
-        if let Some((Elsewhere::File(old), _)) = replaced
+        if let Some(Slot { known: Elsewhere::File(old), .. }) = replaced
             && !matches!(found, Elsewhere::File(new) if Arc::ptr_eq(new, &old))
         {
             old.retire(&self.heads.store);
-        }
-    }
-}
-
-impl Drop for LookUp {
-    fn drop(&mut self) {
-        let mut slots = self.heads.lock();
-        if let Some(slot) = slots.get_mut(&self.name) {
-            slot.look_up = None;
-            if slot.known.is_none() {
-                slots.remove(&self.name);
-            }
         }
     }
 }
@@ -245,20 +230,17 @@ impl Elsewhere {
     }
 }
 
-/// Forgets what would have to be asked for anyway, then anything; but no look-up
-/// that somebody waits for.
+/// Forgets what would have to be asked for anyway, then anything.
 fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,
     now_ms: u64,
     account: &HeadAccount,
 ) {
-    let is_known =
-        |slot: &Slot| slot.known.as_ref().is_some_and(|(_, until_ms)| now_ms < *until_ms);
-    slots.retain(|_, slot| slot.look_up.is_some() || is_known(slot));
+    slots.retain(|_, slot| now_ms < slot.until_ms);
     let mut surplus = (slots.len() + 1).saturating_sub(slots_max * 7 / 8);
-    slots.retain(|_, slot| {
-        let keep = (surplus == 0 && account.is_roomy()) || slot.look_up.is_some();
+    slots.retain(|_, _| {
+        let keep = surplus == 0 && account.is_roomy();
         surplus = surplus.saturating_sub(usize::from(!keep));
         keep
     });

@@ -1,0 +1,175 @@
+//! Single flights: for each key one request at a time asks, and all others who need the same
+//! wait for its outcome.
+//!
+//! ```text
+//!  join(key) --first--> SingleFlight: asks, then lands with an outcome -----.
+//!        '---others--> Flight: waits <-----------------outcome, or none----'
+//! ```
+//!
+//! Invariant: a flight ends. If it is dropped without an outcome, those who wait are told, and
+//! the next to join leads.
+
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use tokio::sync::watch;
+
+/// The flights under way, by key.
+#[derive(Debug)]
+pub(crate) struct Flights<K, V> {
+    under_way: Mutex<HashMap<K, watch::Receiver<FlightState<V>>>>,
+}
+
+#[derive(Debug)]
+enum FlightState<V> {
+    /// It may wait for another node.
+    AskingPeers,
+    /// It waits for an origin alone.
+    AskingOrigin,
+    Landed(V),
+}
+
+/// What it is to need what somebody may be asking for.
+pub(crate) enum Joined<K: Hash + Eq, V> {
+    /// Nobody is: the caller has to.
+    Lead(SingleFlight<K, V>),
+    Wait(Flight<V>),
+}
+
+/// The one request under way for a key. Its holder has to ask.
+#[derive(Debug)]
+pub(crate) struct SingleFlight<K: Hash + Eq, V> {
+    flights: Arc<Flights<K, V>>,
+    key: K,
+    sender: watch::Sender<FlightState<V>>,
+}
+
+/// The flight of somebody else.
+#[derive(Debug)]
+pub(crate) struct Flight<V>(watch::Receiver<FlightState<V>>);
+
+impl<K: Hash + Eq + Clone, V> Flights<K, V> {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { under_way: Mutex::default() })
+    }
+
+    /// Joins the flight for `key`, or begins it.
+    pub(crate) fn join(self: &Arc<Self>, key: &K) -> Joined<K, V> {
+        let mut under_way = self.lock();
+        if let Some(flight) = under_way.get(key) {
+            return Joined::Wait(Flight(flight.clone()));
+        }
+        let (sender, receiver) = watch::channel(FlightState::AskingPeers);
+        under_way.insert(key.clone(), receiver);
+        Joined::Lead(SingleFlight { flights: Arc::clone(self), key: key.clone(), sender })
+    }
+
+    /// The flight for `key`, if one is under way.
+    pub(crate) fn find(&self, key: &K) -> Option<Flight<V>> {
+        self.lock().get(key).map(|flight| Flight(flight.clone()))
+    }
+}
+
+impl<K: Hash + Eq, V> Flights<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, watch::Receiver<FlightState<V>>>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Hash + Eq, V> SingleFlight<K, V> {
+    pub(crate) fn key(&self) -> &K {
+        &self.key
+    }
+
+    /// Says that from now on it waits for an origin alone.
+    pub(crate) fn asks_origin(&self) {
+        self.sender.send_replace(FlightState::AskingOrigin);
+    }
+
+    /// Tells those who wait.
+    pub(crate) fn land(self, outcome: V) {
+        self.sender.send_replace(FlightState::Landed(outcome));
+    }
+
+    /// The same flight, to wait for.
+    pub(crate) fn waiter(&self) -> Flight<V> {
+        Flight(self.sender.subscribe())
+    }
+}
+
+impl<K: Hash + Eq, V> Drop for SingleFlight<K, V> {
+    fn drop(&mut self) {
+        let mut under_way = self.flights.lock();
+        under_way.remove(&self.key);
+        if under_way.capacity() / 8 > under_way.len() {
+            under_way.shrink_to_fit();
+        }
+    }
+}
+
+impl<V: Clone> Flight<V> {
+    /// Waits for the outcome; `None`: it was dropped without one.
+    pub(crate) async fn landed(&mut self) -> Option<V> {
+        let is_over = |state: &FlightState<V>| matches!(state, FlightState::Landed(_));
+        match &*self.0.wait_for(is_over).await.ok()? {
+            FlightState::Landed(outcome) => Some(outcome.clone()),
+            FlightState::AskingPeers | FlightState::AskingOrigin => None,
+        }
+    }
+
+    /// Waits until it waits for no other node; `None`: it was dropped before.
+    pub(crate) async fn past_peers(&mut self) -> Option<()> {
+        let is_past = |state: &FlightState<V>| !matches!(state, FlightState::AskingPeers);
+        self.0.wait_for(is_past).await.ok().map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::panic, reason = "tests")]
+    use super::*;
+
+    fn lead(flights: &Arc<Flights<u8, u8>>) -> SingleFlight<u8, u8> {
+        let Joined::Lead(flight) = flights.join(&1) else { panic!("somebody leads") };
+        flight
+    }
+
+    fn wait(flights: &Arc<Flights<u8, u8>>) -> Flight<u8> {
+        let Joined::Wait(flight) = flights.join(&1) else { panic!("nobody leads") };
+        flight
+    }
+
+    #[tokio::test]
+    async fn one_leads_and_all_others_have_its_outcome() {
+        let flights = Flights::new();
+        let flight = lead(&flights);
+        let (mut one, mut other) = (wait(&flights), wait(&flights));
+        assert!(matches!(flights.join(&2), Joined::Lead(_)));
+        flight.land(7);
+        assert_eq!((one.landed().await, other.landed().await), (Some(7), Some(7)));
+        assert!(flights.find(&1).is_none());
+        drop(lead(&flights));
+    }
+
+    #[tokio::test]
+    async fn a_flight_that_is_dropped_ends_for_all() {
+        let flights = Flights::new();
+        let flight = lead(&flights);
+        let (mut one, mut other) = (wait(&flights), wait(&flights));
+        drop(flight);
+        assert_eq!((one.landed().await, other.past_peers().await), (None, None));
+        drop(lead(&flights));
+    }
+
+    #[tokio::test]
+    async fn who_may_not_wait_for_peers_waits_for_the_origin() {
+        let flights = Flights::new();
+        let flight = lead(&flights);
+        let mut waiter = wait(&flights);
+        flight.asks_origin();
+        assert_eq!(waiter.past_peers().await, Some(()));
+        flight.land(3);
+        assert_eq!((waiter.past_peers().await, waiter.landed().await), (Some(()), Some(3)));
+    }
+}
