@@ -306,7 +306,7 @@ fn a_leader_that_lies_or_falls_silent_is_followed_by_the_next_one_at_the_offset(
 fn head_name(origin: &Origin, target: &str) -> SegmentName {
     let site = format!("origins {} as None", origin.url());
     let (site, target) = (site.as_bytes(), target.as_bytes());
-    ObjectName::head(site, target, b"head of site 0", PurgeStamp::NONE)
+    ObjectName::head(site, target, b"head of *, fresh for 1000 ms", PurgeStamp::NONE)
 }
 
 #[test]

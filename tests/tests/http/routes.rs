@@ -109,6 +109,37 @@ fn each_route_has_rules_of_its_own() {
     client.request("DELETE", "/app/x", &[]).assert_status(405).assert_header("x-both", "site");
 }
 
+/// The source of a page that an application makes must not be shown as the index of a folder.
+#[test]
+fn index_files_and_listings_keep_to_their_route() {
+    let site = Site::new()
+        .with("sub/index.php", "<?php secret")
+        .with("sub/index.txt", "text")
+        .with("list/page.php", "<?php secret")
+        .with("list/file", "file");
+    let origin = Origin::start(|_| Answer::new(200, "", "made"));
+    let settings = format!(
+        "index = [\"index.php\", \"index.txt\"]\nlisting = true\n\
+         [[site.route]]\npath = \"*.php\"\n{}\n",
+        origin.line()
+    );
+    let skep = Skep::node(site.root(), &settings);
+    for _ in 0..2 {
+        assert_eq!(skep.connect().get("/sub/index.php").text(), "made");
+        assert_eq!(skep.connect().get("/sub/").text(), "text");
+        let listing = skep.connect().get("/list/").text();
+        assert!(listing.contains("file") && !listing.contains("page.php"), "{listing}");
+    }
+}
+
+#[test]
+fn a_fallback_that_is_missing_is_a_404_with_its_page() {
+    let site = Site::new().with("404.html", "not here");
+    let settings = "spa_fallback = \"/none.html\"\nerror_pages = { \"404\" = \"/404.html\" }";
+    let skep = Skep::node(site.root(), settings);
+    assert_eq!(skep.connect().get("/any/where").assert_status(404).text(), "not here");
+}
+
 #[test]
 fn error_pages_and_redirects_are_the_sites() {
     let site = Site::new().with("www/404.html", "not here").with("pages/pages/5.html", "sorry");

@@ -54,6 +54,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     (&["site.root", "site.origins"], sites::sites_exist),
     (SOURCES, sites::backends_have_one_source),
     (SOURCES, sites::origins_have_no_files),
+    (&["site"], sites::folders_are_not_fetched),
     (&["site.route.path"], sites::routes_can_be_reached),
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),

@@ -183,6 +183,10 @@ impl NodeConfig {
 pub fn changes_needing_restart(old: &Config, new: &Config) -> Vec<&'static str> {
     let mut paths = Vec::new();
     old.restarts(new, "", true, &mut paths);
+    // Nodes join the cluster's cache when they start.
+    if new.cooperates() && !old.cooperates() {
+        paths.push("site.content");
+    }
     paths.sort_unstable();
     paths.dedup();
     paths

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::kind::Form;
-use crate::limits::{NAME_BYTES_MAX, STRING_BYTES_MAX, WILDCARDS_MAX};
+use crate::limits::{NAME_BYTES_MAX, ROUTE_PATH_BYTES_MAX, STRING_BYTES_MAX, WILDCARDS_MAX};
 
 impl Form {
     /// The string as it is kept (host names in lower case), or a hint why it
@@ -88,7 +88,39 @@ fn route_pattern(text: &str) -> FormResult {
     require(!text.contains("**"), "one `*` stands for any number of characters")?;
     let wildcards = text.matches('*').count();
     require(wildcards <= WILDCARDS_MAX, &format!("at most {WILDCARDS_MAX} `*`"))?;
-    path_bytes(text)
+    let len = text.len();
+    require(len <= ROUTE_PATH_BYTES_MAX, &format!("at most {ROUTE_PATH_BYTES_MAX} bytes"))?;
+    path_bytes(text)?;
+    require(!text.contains("//"), "with single slashes: requests are compared so")?;
+    plain_spelling(text)
+}
+
+/// Escapes of what has to be escaped, and of nothing else: requests are compared so.
+fn plain_spelling(text: &str) -> FormResult {
+    let hint = "only what can't stand in a path is written as `%` and two digits, such as `%20`";
+    let may_be_plain =
+        |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);
+    let mut rest = text.as_bytes();
+    while let [byte, tail @ ..] = rest {
+        rest = match (byte, tail) {
+            (b'%', [high, low, tail @ ..]) => {
+                let digit = |digit: u8| {
+                    let value = char::from(digit).to_digit(16);
+                    value.filter(|_| !digit.is_ascii_lowercase())
+                };
+                let byte = digit(*high).zip(digit(*low)).map(|(high, low)| (high * 16 + low) as u8);
+                require(byte.is_some_and(|byte| !may_be_plain(byte)), hint)?;
+                tail
+            }
+            (b'%', _) => return Err(Some(hint.to_owned())),
+            (b'/', _) => tail,
+            (byte, _) => {
+                require(may_be_plain(*byte), hint)?;
+                tail
+            }
+        };
+    }
+    Ok(())
 }
 
 fn path_bytes(text: &str) -> FormResult {

@@ -23,5 +23,8 @@ pub const STRING_BYTES_MAX: usize = 4096;
 /// Characters of a source line that a message shows around the fault.
 pub const EXCERPT_CHARS_MAX: usize = 100;
 
-/// `*` in the path of a route: each may cost one pass over a path.
+/// `*` in the path of a route, and its length in bytes: what stands between two of them is looked
+/// for in each path.
 pub const WILDCARDS_MAX: usize = 4;
+/// See [`WILDCARDS_MAX`].
+pub const ROUTE_PATH_BYTES_MAX: usize = 256;

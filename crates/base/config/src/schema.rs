@@ -342,8 +342,8 @@ table! {
     /// `origins`: `/api/*` does not cut `/api` off.
     RouteConfig at "route" {
         /// The paths: exactly this one, or, with `*`, all in which any characters, slashes too,
-        /// stand in its place, such as `/api/*` or `*.php`. All spellings of a path are one:
-        /// `/%61pi//x` is `/api/x`. Queries do not count.
+        /// stand in its place, such as `/api/*` or `*.php`. However a request spells its path, it
+        /// has one route: `/%61pi//x` is `/api/x`. Queries do not count.
         path: String => Kind::Text(Form::RoutePattern), live;
         /// Header fields added to every response of the route, in place of those of the same
         /// name that the site adds.
@@ -372,7 +372,7 @@ table! {
         /// What is not local is read once by the cluster: nodes get it out of
         /// each other's memory.
         content: ContentPlacement = ContentPlacement::Local => word(ContentPlacement::WORDS), live;
-        /// Files that answer for a folder; the first that exists does.
+        /// Files that answer for a folder; the first that exists, and has no other route, does.
         index: Vec<String> = vec!["index.html".into()] => Kind::Texts(Form::FileName), live;
         /// Page that answers for paths without a file, with status 200, for
         /// applications that route in the browser.

@@ -1,34 +1,24 @@
 //! Patterns in which `*` stands for any bytes.
 
 /// Whether `text` is what `pattern` says: each `*` in it stands for any bytes, also none.
-/// Costs at most as many comparisons as both lengths multiplied.
+/// What is before the first `*` and behind the last is compared at once; what is between two is
+/// looked for, which costs at most as many comparisons as both lengths multiplied.
 ///
 /// A pattern that matches another pattern as a text matches all that the other matches.
 pub fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut read) = (0, 0);
-    // The last `*` so far, and where what follows it is tried.
-    let mut retry: Option<(usize, usize)> = None;
-    while read < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                retry = Some((at + 1, read));
-                at += 1;
-            }
-            Some(byte) if *byte == text[read] => {
-                at += 1;
-                read += 1;
-            }
-            // The earlier `*` need not take more: whatever they left, the last one can take.
-            _ => match &mut retry {
-                Some((behind, from)) => {
-                    *from += 1;
-                    (at, read) = (*behind, *from);
-                }
-                None => return false,
-            },
-        }
+    let is_wild = |byte: &u8| *byte == b'*';
+    let Some(first) = pattern.iter().position(is_wild) else { return pattern == text };
+    let last = pattern.iter().rposition(is_wild).unwrap_or(first);
+    let (head, tail) = (&pattern[..first], &pattern[last + 1..]);
+    let Some(mut rest) = text.strip_prefix(head).and_then(|rest| rest.strip_suffix(tail)) else {
+        return false;
+    };
+    // Each piece as early as may be leaves most for those behind it.
+    for piece in pattern[first..last].split(is_wild).filter(|piece| !piece.is_empty()) {
+        let Some(at) = rest.windows(piece.len()).position(|it| it == piece) else { return false };
+        rest = &rest[at + piece.len()..];
     }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+    true
 }
 
 #[cfg(test)]

@@ -69,7 +69,15 @@ impl<'b> Path<'b> {
         place_of(&self.target)
     }
 
-    /// The same.
+    /// The [`place`] that it has for servers that decode `%2F` before they look for slashes, and
+    /// cut off what is behind a `;` in each segment. `None`: the same as for all others.
+    pub fn loosest_place(&self) -> Option<Vec<u8>> {
+        let is_plain = !self.target.contains(&b';')
+            && !self.target.windows(3).any(|it| matches!(it, b"%2F" | b"%3B"));
+        (!is_plain).then(|| loosest_place_of(&self.target))
+    }
+
+    /// Its [`place`].
     pub fn into_place(self) -> Cow<'b, [u8]> {
         match self.target {
             Cow::Borrowed(target) => place_of(target),
@@ -88,14 +96,14 @@ impl<'b> Path<'b> {
 }
 
 /// Which paths a route is for: a [`place`] in which each `*` stands for any characters,
-/// slashes too.
+/// slashes too. The config has it in this spelling only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[u8]>);
 
 impl PathPattern {
-    /// That of the config, in any spelling.
+    /// That of the config.
     pub fn new(text: &str) -> Self {
-        Self(place_of(text.as_bytes()).into())
+        Self(text.as_bytes().into())
     }
 
     /// Whether it is for a path with this [`place`].
@@ -145,6 +153,31 @@ fn place_of(path: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(out)
+}
+
+fn loosest_place_of(target: &[u8]) -> Vec<u8> {
+    let decoded: Vec<u8> = units(target).map(|unit| unit.byte).collect();
+    let mut segments: Vec<&[u8]> = Vec::new();
+    let mut is_folder = true;
+    for segment in decoded.split(|byte| *byte == b'/') {
+        let segment = segment.split(|byte| *byte == b';').next().unwrap_or_default();
+        is_folder = matches!(segment, b"" | b"." | b"..");
+        match segment {
+            b"" | b"." => {}
+            // Above the root some servers stay at it.
+            b".." => _ = segments.pop(),
+            name => segments.push(name),
+        }
+    }
+    let mut out = Vec::with_capacity(target.len());
+    for segment in &segments {
+        out.push(b'/');
+        write_encoded(&mut out, segment);
+    }
+    if is_folder || out.is_empty() {
+        out.push(b'/');
+    }
+    out
 }
 
 /// Appends the name of a file as it may stand in a target or a Location.
@@ -375,6 +408,24 @@ mod tests {
             ("//?a//%2b", "/?a//%2b"),
         ] {
             assert_eq!(*place(target.as_bytes()), *expected.as_bytes(), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_loosest_place_is_what_the_loosest_server_reads() {
+        for (path, expected) in [
+            ("/a/b", None),
+            ("/a%20b/", None),
+            ("/a%2Fb", Some("/a/b")),
+            ("/a;x/b", Some("/a/b")),
+            ("/a/..%2fb%3Bv", Some("/b")),
+            ("/..%2F..%2Fb/;x", Some("/b/")),
+            ("/%2F", Some("/")),
+            ("/a%252F;", Some("/a%252F")),
+        ] {
+            let path = read(path.as_bytes(), Reading::Origins).unwrap();
+            let expected = expected.map(|it| it.as_bytes().to_vec());
+            assert_eq!(path.loosest_place(), expected, "{path:?}");
         }
     }
 

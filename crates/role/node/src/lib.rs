@@ -63,7 +63,7 @@ pub const HEALTH_PATH: &str = "/.well-known/skep/health";
 pub enum NodeError {
     /// A route can't be served.
     #[error(transparent)]
-    Route(#[from] SiteError),
+    Site(#[from] SiteError),
     /// A thread could not be started.
     #[error("cannot start a thread of the node: {0}")]
     Thread(#[from] std::io::Error),

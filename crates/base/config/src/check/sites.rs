@@ -5,7 +5,7 @@ use skep_units::matches_wildcard;
 use super::Step::{Key, Nth};
 use super::{Clash, KEY_HINT, Step};
 use crate::error::ErrorKind;
-use crate::schema::{BackendConfig, Config, RouteConfig};
+use crate::schema::{BackendConfig, Config, FetchConfig, RouteConfig};
 use crate::words::ContentPlacement;
 
 pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
@@ -47,11 +47,30 @@ pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Clash>
     }
 }
 
+/// What only origins have.
+pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Clash>) {
+    let is_idle = |it: &BackendConfig| it.origins.is_empty() && it.fetch != FetchConfig::default();
+    for (at, _) in backends(config).filter(|(_, backend)| is_idle(backend)) {
+        let how = match at.len() {
+            2 => "it is for this site's own `origins`; those of a route have [site.route.fetch]",
+            _ => "it is for `origins` of this route",
+        };
+        let at = [&*at, &[Key("fetch")]].concat();
+        let clash = Clash::new(&at, "no `fetch`, because there are no `origins`", "one");
+        clashes.push(clash.hint(how.to_owned()));
+    }
+}
+
 /// What only folders have.
 pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
+    let folder = BackendConfig::default();
     for (at, backend) in backends(config).filter(|(_, it)| !it.origins.is_empty()) {
         let of_folders = [
             ("content", backend.content != ContentPlacement::Local),
+            ("index", backend.index != folder.index),
+            ("dotfiles", backend.dotfiles),
+            ("symlinks", backend.symlinks != folder.symlinks),
+            ("precompressed", backend.precompressed != folder.precompressed),
             ("listing", backend.listing),
             ("spa_fallback", backend.spa_fallback.is_some()),
         ];

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use skep_config::{
-    BackendConfig, Config, DispatcherConfig, NodeConfig, ServiceConfig, SiteConfig,
-    changes_needing_restart,
+    BackendConfig, Config, ContentPlacement, DispatcherConfig, NodeConfig, ServiceConfig,
+    SiteConfig, changes_needing_restart,
 };
 
 fn built() -> Config {
@@ -108,4 +108,13 @@ fn relative_paths_begin_at_the_folder_of_the_file() {
     assert_eq!(config.sites[0].backend.root.as_deref(), Some(Path::new("/etc/skep/www")));
     assert_eq!(config.admin.token_file.as_deref(), Some(Path::new("/etc/skep/token")));
     assert_eq!(config.state_dir, Path::new("/var/lib/skep"));
+}
+
+#[test]
+fn nodes_begin_to_cooperate_when_they_start() {
+    let (local, mut shared) = (built(), built());
+    shared.sites[0].backend.content = ContentPlacement::Shared;
+    let needs = changes_needing_restart(&local, &shared);
+    assert_eq!(needs, ["site.content"]);
+    assert!(changes_needing_restart(&shared, &local).is_empty());
 }

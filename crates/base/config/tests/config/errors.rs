@@ -383,6 +383,8 @@ fn routes_that_could_not_answer_are_refused() {
         "7:8 Contradiction site.route.path / a share of the paths / all of them / `root` or \
          `origins` of the [[site]] are for all that no route matches"
     );
+    let spelling =
+        "only what can't stand in a path is written as `%` and two digits, such as `%20`";
     let pattern = "a URL path such as \"/a.html\", \"/a/*\" or \"*.php\"";
     for (path, why) in [
         ("api/", "it must begin with `/` or `*`"),
@@ -390,6 +392,12 @@ fn routes_that_could_not_answer_are_refused() {
         ("/*a*b*c*d*e", "at most 4 `*`"),
         ("/a?b", "without `?` and `#`"),
         ("/a/../b", "without `.` and `..`"),
+        ("/a//b", "with single slashes: requests are compared so"),
+        ("/%61", spelling),
+        ("/%2A", spelling),
+        ("/a%2fb", spelling),
+        ("/a%zz", spelling),
+        ("/a|b", spelling),
     ] {
         let expected = format!("7:8 WrongType site.route.path / {pattern} / \"{path}\" / {why}");
         assert_eq!(told(&[path]), expected);
@@ -411,9 +419,15 @@ fn routes_that_could_not_answer_are_refused() {
         "10:1 UnknownKey site.route.fetch.fresh / a setting of [site.route.fetch] / the unknown \
          setting `fresh` / did you mean `fresh_ms`?"
     );
+    let idle = format!("{BASE}[site.fetch]\nfresh_ms = 0\n{}", route("/a/*"));
+    assert_eq!(
+        only(&idle),
+        "6:1 Contradiction site.fetch / no `fetch`, because there are no `origins` / one / it is for \
+         this site's own `origins`; those of a route have [site.route.fetch]"
+    );
     // Narrower ones first.
-    let routes = ["/a/b", "/a/*.php", "/a/*", "*.php"].map(route).concat();
+    let routes = ["/a/b", "/a%20b/%2F*", "/a/*.php", "/a/*", "*.php"].map(route).concat();
     let config = Config::parse("skep.toml", &format!("{BASE}{routes}")).unwrap();
-    assert_eq!(config.sites[0].routes.len(), 4);
+    assert_eq!(config.sites[0].routes.len(), 5);
     assert_eq!(Config::parse("written", &config.to_toml()).unwrap(), config);
 }

@@ -2,8 +2,8 @@
 //! wait for its outcome.
 //!
 //! ```text
-//!  join(key) --first--> SingleFlight: asks, then lands with an outcome -----.
-//!        '---others--> Flight: waits <-----------------outcome, or none----'
+//!  join(key) --first--> SingleFlight: asks, then lands with an outcome --.
+//!        '---others--> FlightWaiter: waits <-----outcome, or none--------'
 //! ```
 //!
 //! Invariant: a flight ends. If it is dropped without an outcome, those who wait are told, and
@@ -27,14 +27,14 @@ enum FlightState<V> {
     AskingPeers,
     /// It waits for an origin alone.
     AskingOrigin,
-    Landed(V),
+    Done(V),
 }
 
 /// What it is to need what somebody may be asking for.
 pub(crate) enum Joined<K: Hash + Eq, V> {
     /// Nobody is: the caller has to.
     Lead(SingleFlight<K, V>),
-    Wait(Flight<V>),
+    Wait(FlightWaiter<V>),
 }
 
 /// The one request under way for a key. Its holder has to ask.
@@ -47,7 +47,7 @@ pub(crate) struct SingleFlight<K: Hash + Eq, V> {
 
 /// The flight of somebody else.
 #[derive(Debug)]
-pub(crate) struct Flight<V>(watch::Receiver<FlightState<V>>);
+pub(crate) struct FlightWaiter<V>(watch::Receiver<FlightState<V>>);
 
 impl<K: Hash + Eq + Clone, V> Flights<K, V> {
     pub(crate) fn new() -> Arc<Self> {
@@ -58,7 +58,7 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
     pub(crate) fn join(self: &Arc<Self>, key: &K) -> Joined<K, V> {
         let mut under_way = self.lock();
         if let Some(flight) = under_way.get(key) {
-            return Joined::Wait(Flight(flight.clone()));
+            return Joined::Wait(FlightWaiter(flight.clone()));
         }
         let (sender, receiver) = watch::channel(FlightState::AskingPeers);
         under_way.insert(key.clone(), receiver);
@@ -66,8 +66,8 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
     }
 
     /// The flight for `key`, if one is under way.
-    pub(crate) fn find(&self, key: &K) -> Option<Flight<V>> {
-        self.lock().get(key).map(|flight| Flight(flight.clone()))
+    pub(crate) fn find(&self, key: &K) -> Option<FlightWaiter<V>> {
+        self.lock().get(key).map(|flight| FlightWaiter(flight.clone()))
     }
 }
 
@@ -89,12 +89,12 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
 
     /// Tells those who wait.
     pub(crate) fn land(self, outcome: V) {
-        self.sender.send_replace(FlightState::Landed(outcome));
+        self.sender.send_replace(FlightState::Done(outcome));
     }
 
     /// The same flight, to wait for.
-    pub(crate) fn waiter(&self) -> Flight<V> {
-        Flight(self.sender.subscribe())
+    pub(crate) fn waiter(&self) -> FlightWaiter<V> {
+        FlightWaiter(self.sender.subscribe())
     }
 }
 
@@ -108,12 +108,12 @@ impl<K: Hash + Eq, V> Drop for SingleFlight<K, V> {
     }
 }
 
-impl<V: Clone> Flight<V> {
+impl<V: Clone> FlightWaiter<V> {
     /// Waits for the outcome; `None`: it was dropped without one.
-    pub(crate) async fn landed(&mut self) -> Option<V> {
-        let is_over = |state: &FlightState<V>| matches!(state, FlightState::Landed(_));
+    pub(crate) async fn outcome(&mut self) -> Option<V> {
+        let is_over = |state: &FlightState<V>| matches!(state, FlightState::Done(_));
         match &*self.0.wait_for(is_over).await.ok()? {
-            FlightState::Landed(outcome) => Some(outcome.clone()),
+            FlightState::Done(outcome) => Some(outcome.clone()),
             FlightState::AskingPeers | FlightState::AskingOrigin => None,
         }
     }
@@ -135,7 +135,7 @@ mod tests {
         flight
     }
 
-    fn wait(flights: &Arc<Flights<u8, u8>>) -> Flight<u8> {
+    fn wait(flights: &Arc<Flights<u8, u8>>) -> FlightWaiter<u8> {
         let Joined::Wait(flight) = flights.join(&1) else { panic!("nobody leads") };
         flight
     }
@@ -147,7 +147,7 @@ mod tests {
         let (mut one, mut other) = (wait(&flights), wait(&flights));
         assert!(matches!(flights.join(&2), Joined::Lead(_)));
         flight.land(7);
-        assert_eq!((one.landed().await, other.landed().await), (Some(7), Some(7)));
+        assert_eq!((one.outcome().await, other.outcome().await), (Some(7), Some(7)));
         assert!(flights.find(&1).is_none());
         drop(lead(&flights));
     }
@@ -158,7 +158,7 @@ mod tests {
         let flight = lead(&flights);
         let (mut one, mut other) = (wait(&flights), wait(&flights));
         drop(flight);
-        assert_eq!((one.landed().await, other.past_peers().await), (None, None));
+        assert_eq!((one.outcome().await, other.past_peers().await), (None, None));
         drop(lead(&flights));
     }
 
@@ -170,6 +170,6 @@ mod tests {
         flight.asks_origin();
         assert_eq!(waiter.past_peers().await, Some(()));
         flight.land(3);
-        assert_eq!((waiter.past_peers().await, waiter.landed().await), (Some(()), Some(3)));
+        assert_eq!((waiter.past_peers().await, waiter.outcome().await), (Some(()), Some(3)));
     }
 }

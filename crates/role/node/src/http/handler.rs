@@ -65,9 +65,10 @@ impl NodeHandler {
         Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
     }
 
-    /// The way to the origins of the sites in force.
-    pub(crate) fn remotes(&self) -> Rc<Remotes> {
-        Rc::clone(&self.view().remotes)
+    /// The catalog in force, and the way to the origins of its routes.
+    pub(crate) fn in_force(&self) -> (Arc<Catalog>, Rc<Remotes>) {
+        let view = self.view();
+        (Arc::clone(&view.catalog), Rc::clone(&view.remotes))
     }
 
     /// The view in force: one atomic load when there was no reload.

@@ -115,11 +115,11 @@ impl ObjectStream<'_> {
     /// what one alone could not; and to ask an origin again costs more than to go
     /// through the cache.
     fn is_too_large(&self) -> bool {
-        self.is_alone() && self.object.bytes() > self.store.capacity_bytes()
+        self.is_local() && self.object.bytes() > self.store.capacity_bytes()
     }
 
     /// Whether nobody but this node's disk has the bytes.
-    fn is_alone(&self) -> bool {
+    fn is_local(&self) -> bool {
         matches!(self.upstream, Upstream::Disk)
     }
 
@@ -152,7 +152,7 @@ impl ObjectStream<'_> {
         }
         let (segment, found) = self.segment(index).await?;
         self.prepared = Some((index, Arc::clone(&segment)));
-        if self.object.segments() > 1 && self.is_alone() {
+        if self.object.segments() > 1 && self.is_local() {
             self.open().await?;
         }
         if !self.does_without_pin() {
@@ -463,7 +463,7 @@ impl ObjectStream<'_> {
         if !self.store.may_pin() {
             return 0..0;
         }
-        let reader = if self.is_alone() { Reader::default() } else { self.object.reads(index) };
+        let reader = if self.is_local() { Reader::default() } else { self.object.reads(index) };
         prefetch(index, last, self.object.segments() - 1, reader)
     }
 

@@ -66,10 +66,10 @@ pub(crate) struct Freshness {
 
 impl Freshness {
     /// That of `head`, which came just now.
-    pub(crate) fn of(head: &Head, route: &OriginBackend) -> Self {
+    pub(crate) fn of(head: &Head, origin: &OriginBackend) -> Self {
         let said = freshness::freshness(head);
         let is_said = head.cache_control.no_cache || head.says_how_long();
-        let default_ms = route.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
+        let default_ms = origin.fresh_ms.saturating_sub(head.age_s.unwrap_or(0) * 1000);
         let more_ms = if is_said { 0 } else { default_ms };
         let since_ms = unix_ms().saturating_sub(head.received_unix_ms);
         let received_ms = monotonic_ms().saturating_sub(since_ms);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use skep_config::{BackendConfig, ContentPlacement, SiteConfig, Symlinks};
 use skep_directory::{PurgeTable, Queries};
-use skep_http::path::{self, Reading};
+use skep_http::Reject;
+use skep_http::path::{self, PathPattern, Reading};
 use skep_units::stable_hash;
 use skep_wire::cache::{ObjectName, PurgeStamp, SegmentName};
 
@@ -50,6 +51,12 @@ pub enum SiteError {
     Origin(#[from] skep_origin::OriginUrlError),
 }
 
+impl SiteError {
+    pub(crate) fn page(page: &str, reject: Reject) -> Self {
+        Self::Page { page: page.to_owned(), reason: reject.reason }
+    }
+}
+
 /// Paths of a site that one backend answers for, by its own cache rules.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -58,10 +65,14 @@ pub(crate) struct Route {
     /// Of the site that it belongs to.
     site_index: usize,
     pub(crate) backend: Backend,
-    /// Stands for the route in names.
+    /// Stands for the route in names of bytes.
     key: Box<[u8]>,
-    /// Stands for the key in messages.
+    /// Stands for the route in messages.
     pub(crate) short_key: u64,
+    /// Stands for the route and its rules in names of heads of its origins.
+    pub(crate) head_kind: Box<[u8]>,
+    /// Which route of its site it is.
+    place: RoutePlace,
     /// Field lines of every reply.
     pub(crate) lines: Box<[u8]>,
     /// Those, and `Cache-Control`, for replies that succeeded.
@@ -94,13 +105,28 @@ pub(crate) struct FolderBackend {
     pub(crate) precompressed: bool,
 }
 
+/// The paths of a site's routes, in the order in which they are tried.
+#[derive(Debug, Default)]
+pub(crate) struct RoutePaths(Vec<PathPattern>);
+
+/// Which of a site's routes one is.
+#[derive(Clone, Debug)]
+struct RoutePlace {
+    paths: Arc<RoutePaths>,
+    /// In `paths`; behind the last of them: the default.
+    index: usize,
+}
+
 /// A route as the config has it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RouteOf<'a> {
     pub(crate) site: &'a SiteConfig,
     pub(crate) site_index: usize,
     /// As in the config; `None`: all paths that no other route is for.
     pub(crate) path: Option<&'a str>,
+    pub(crate) paths: Arc<RoutePaths>,
+    /// In `paths`.
+    pub(crate) index: usize,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) backend: &'a BackendConfig,
     /// Whether no other route has origins.
@@ -110,12 +136,18 @@ pub(crate) struct RouteOf<'a> {
 impl Route {
     pub(crate) fn new(
         index: usize,
-        of: RouteOf<'_>,
+        of: &RouteOf<'_>,
         hosts: &Arc<Hosts>,
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
         let backend = Backend::new(of)?;
         let key = backend.key(of);
+        let identity = of.identity();
+        // Others of the same origins, or the same folder, have the same key.
+        let short_key = match of.path {
+            Some(_) => stable_hash(&[&*key, identity.as_bytes()].concat(), SHORT_KEY_SEED),
+            None => stable_hash(&key, SHORT_KEY_SEED),
+        };
         let mut lines = Vec::new();
         for (name, value) in fields(&of.site.headers, of.headers) {
             skep_http::encode::write_field(&mut lines, name, value.as_bytes());
@@ -128,8 +160,12 @@ impl Route {
             index,
             site_index: of.site_index,
             backend,
-            short_key: stable_hash(&key, SHORT_KEY_SEED),
+            short_key,
             key: key.into(),
+            head_kind: format!("head of {identity}, fresh for {} ms", of.backend.fetch.fresh_ms)
+                .into_bytes()
+                .into(),
+            place: of.place(),
             lines: lines.into(),
             lines_success: lines_success.into(),
             purges: Arc::clone(purges),
@@ -189,6 +225,18 @@ impl Route {
     /// Stands for the route in names, the same on all nodes of a config.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
+    }
+
+    /// Whether requests for the file at `relative` come to this route: not to another one of
+    /// its site.
+    pub(crate) fn answers_for(&self, relative: &[u8]) -> bool {
+        let RoutePlace { paths, index } = &self.place;
+        if paths.is_empty() {
+            return true;
+        }
+        let mut place = vec![b'/'];
+        path::write_encoded(&mut place, relative);
+        paths.find(&place) == *index
     }
 
     /// How its paths are read.
@@ -257,8 +305,43 @@ fn fields<'a>(
     site.iter().filter(move |(name, _)| !is_replaced(name)).chain(own)
 }
 
+impl RoutePaths {
+    pub(crate) fn new(site: &SiteConfig) -> Arc<Self> {
+        Arc::new(Self(site.routes.iter().map(|route| PathPattern::new(&route.path)).collect()))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Number of the first route that is for this [`path::place`]; as many as there are: none.
+    pub(crate) fn find(&self, place: &[u8]) -> usize {
+        let mut paths = self.0.iter();
+        paths.position(|path| path.matches(place)).unwrap_or(self.0.len())
+    }
+}
+
+impl RouteOf<'_> {
+    /// The same on all nodes of a config, whatever other routes there are.
+    fn identity(&self) -> String {
+        let hosts = match self.site.hosts.is_empty() {
+            true => "*".to_owned(),
+            false => self.site.hosts.join(" "),
+        };
+        format!("{hosts}{}", self.at())
+    }
+
+    fn at(&self) -> String {
+        self.path.map(|path| format!(" at {path}")).unwrap_or_default()
+    }
+
+    fn place(&self) -> RoutePlace {
+        RoutePlace { paths: Arc::clone(&self.paths), index: self.index }
+    }
+}
+
 impl Backend {
-    fn new(of: RouteOf<'_>) -> Result<Self, SiteError> {
+    fn new(of: &RouteOf<'_>) -> Result<Self, SiteError> {
         Ok(match of.backend.origins.is_empty() {
             true => Self::Folder(FolderBackend::new(of.backend)?),
             false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
@@ -267,12 +350,11 @@ impl Backend {
 
     /// What stands for it in names: the same on all nodes of a config. The folder of a
     /// partition may be elsewhere on each node.
-    fn key(&self, RouteOf { site, path, .. }: RouteOf<'_>) -> Vec<u8> {
+    fn key(&self, of: &RouteOf<'_>) -> Vec<u8> {
         match self {
             Self::Origin(origin) => origin.key().to_vec(),
             Self::Folder(folder) if folder.placement == ContentPlacement::Partition => {
-                let at = path.map(|path| format!(" at {path}")).unwrap_or_default();
-                format!("part of {}{at}", site.hosts.join(" ")).into_bytes()
+                format!("part of {}{}", of.site.hosts.join(" "), of.at()).into_bytes()
             }
             Self::Folder(folder) => folder.root.as_os_str().as_bytes().to_vec(),
         }
@@ -283,7 +365,10 @@ impl FolderBackend {
     fn new(config: &BackendConfig) -> Result<Self, SiteError> {
         let root = config.root.clone().unwrap_or_default();
         check_root(&root).map_err(|cause| SiteError::Root { root: root.clone(), cause })?;
-        let page = |page: &String| page_key(page, Reading::Files);
+        let page = |page: &String| {
+            let read = path::read(page.as_bytes(), Reading::Files);
+            read.map(|path| path.key().into()).map_err(|reject| SiteError::page(page, reject))
+        };
         Ok(Self {
             root,
             placement: config.content,
@@ -306,11 +391,4 @@ impl FolderBackend {
     fn is_index(&self, name: &[u8]) -> bool {
         self.index_files.iter().any(|index| index.as_bytes() == name)
     }
-}
-
-/// The key of a page that the config names.
-pub(crate) fn page_key(page: &str, reading: Reading) -> Result<Box<[u8]>, SiteError> {
-    let read = path::read(page.as_bytes(), reading);
-    read.map(|path| path.key().into())
-        .map_err(|reject| SiteError::Page { page: page.to_owned(), reason: reject.reason })
 }

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use skep_config::{RedirectConfig, SiteConfig};
-use skep_http::path::{self, Path, PathPattern, Reading};
+use skep_http::path::{self, Path, Reading};
 use skep_http::{Host, Reject};
 
 use crate::model::hosts::Hosts;
 use crate::model::purges::Purges;
-use crate::model::route::{Route, RouteOf, SiteError};
+use crate::model::route::{Route, RouteOf, RoutePaths, SiteError};
 
 /// One site, ready to serve.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// In the order in which they are tried.
-    routes: Vec<(PathPattern, Arc<Route>)>,
-    /// For all paths that none of them matches.
+    paths: Arc<RoutePaths>,
+    /// One for each of `paths`, in the order in which they are tried.
+    routes: Vec<Arc<Route>>,
+    /// For all paths that none of them is for.
     default_route: Arc<Route>,
     /// Whether some routes read paths in another way than others.
     is_mixed: bool,
@@ -37,13 +38,14 @@ pub(crate) struct Page {
 impl Site {
     fn new(
         config: &SiteConfig,
+        paths: Arc<RoutePaths>,
         (routes, default_route): (Vec<Arc<Route>>, Arc<Route>),
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
         let is_mixed = routes.iter().any(|route| route.reading() != default_route.reading());
-        let patterns = config.routes.iter().map(|route| PathPattern::new(&route.path));
         let mut site = Self {
-            routes: patterns.zip(routes).collect(),
+            paths,
+            routes,
             default_route,
             is_mixed,
             error_pages: BTreeMap::new(),
@@ -61,38 +63,51 @@ impl Site {
     ///
     /// # Errors
     /// One of the `PATH_…` reasons. What a folder's route and an origin's would read as two
-    /// paths with two routes is refused: each of them would be a way around the other.
+    /// paths with two routes is refused, and what an origin that decodes `%2F`, or cuts off
+    /// parameters behind `;`, would take for a path with another route: a way around that one.
     #[inline]
     pub(crate) fn route<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
         let route = &self.default_route;
         if self.routes.is_empty() {
             return Ok((route, path::read(sent, route.reading())?));
         }
-        if self.is_mixed {
-            return self.route_of_mixed(sent);
+        let found = match self.is_mixed {
+            true => self.route_of_mixed(sent)?,
+            false => {
+                let path = path::read(sent, route.reading())?;
+                (self.route_of(&path.place()), path)
+            }
+        };
+        let (route, path) = found;
+        // A folder reads names as they are.
+        let is_loose = route.reading() == Reading::Origins;
+        match path.loosest_place().filter(|_| is_loose) {
+            Some(loosest) if !Arc::ptr_eq(route, self.route_of(&loosest)) => {
+                Err(Reject::PATH_TWO_ROUTES)
+            }
+            _ => Ok((route, path)),
         }
-        let path = path::read(sent, route.reading())?;
-        Ok((self.route_of(&path), path))
     }
 
     fn route_of_mixed<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
-        let read = |reading| path::read(sent, reading).map(|path| (self.route_of(&path), path));
-        match (read(Reading::Origins), read(Reading::Files)) {
-            (Ok((one, _)), Ok((other, _))) if !Arc::ptr_eq(one, other) => {
-                Err(Reject::PATH_TWO_ROUTES)
-            }
-            (Ok(found), _) if found.0.reading() == Reading::Origins => Ok(found),
-            (_, Ok(found)) if found.0.reading() == Reading::Files => Ok(found),
-            // Its route reads it in the way in which it is refused.
-            (Err(reject), _) | (_, Err(reject)) => Err(reject),
-            (Ok(_), Ok(_)) => unreachable!("the one route of both reads in one of both ways"),
+        let (origins, files) =
+            (path::read(sent, Reading::Origins), path::read(sent, Reading::Files));
+        let (one, other) = (origins.as_ref().ok(), files.as_ref().ok());
+        let route = self.route_of(&one.or(other).map(Path::place).unwrap_or_default());
+        if let (Some(one), Some(other)) = (one, other)
+            && one.target() != other.target()
+            && !Arc::ptr_eq(route, self.route_of(&other.place()))
+        {
+            return Err(Reject::PATH_TWO_ROUTES);
+        }
+        match route.reading() {
+            Reading::Origins => Ok((route, origins?)),
+            Reading::Files => Ok((route, files?)),
         }
     }
 
-    fn route_of(&self, path: &Path<'_>) -> &Arc<Route> {
-        let place = path.place();
-        let matching = self.routes.iter().find(|(pattern, _)| pattern.matches(&place));
-        matching.map_or(&self.default_route, |(_, route)| route)
+    fn route_of(&self, place: &[u8]) -> &Arc<Route> {
+        self.routes.get(self.paths.find(place)).unwrap_or(&self.default_route)
     }
 
     /// The route of all paths that have no other.
@@ -102,7 +117,7 @@ impl Site {
 
     /// All routes; the default is the last.
     fn routes(&self) -> impl Iterator<Item = &Arc<Route>> {
-        self.routes.iter().map(|(_, route)| route).chain([&self.default_route])
+        self.routes.iter().chain([&self.default_route])
     }
 
     /// The page for replies with this status, if the operator has named one.
@@ -111,9 +126,8 @@ impl Site {
     }
 
     fn page_at(&self, page: &str) -> Result<Page, SiteError> {
-        let refused =
-            |reject: Reject| SiteError::Page { page: page.to_owned(), reason: reject.reason };
-        let (route, path) = self.route(page.as_bytes()).map_err(refused)?;
+        let found = self.route(page.as_bytes());
+        let (route, path) = found.map_err(|reject| SiteError::page(page, reject))?;
         Ok(Page { route: Arc::clone(route), key: path.key().into() })
     }
 
@@ -170,7 +184,7 @@ impl Moved {
 pub(crate) struct SiteSet {
     sites: Vec<Arc<Site>>,
     hosts: Arc<Hosts>,
-    routes: usize,
+    routes_len: usize,
 }
 
 impl SiteSet {
@@ -182,20 +196,22 @@ impl SiteSet {
         let mut count = 0;
         let mut route = |of: RouteOf<'_>| {
             count += 1;
-            Ok(Arc::new(Route::new(count - 1, of, &hosts, purges)?))
+            Ok(Arc::new(Route::new(count - 1, &of, &hosts, purges)?))
         };
         let mut sites = Vec::with_capacity(configs.len());
         for (site_index, site) in configs.iter().enumerate() {
-            let (routes, default) = routes_of(site, site_index, is_alone);
+            let paths = RoutePaths::new(site);
+            let (routes, default) = routes_of((site_index, site), &paths, is_alone);
             let routes = routes.map(&mut route).collect::<Result<_, SiteError>>()?;
-            sites.push(Arc::new(Site::new(site, (routes, route(default)?), purges)?));
+            let routes = (routes, route(default)?);
+            sites.push(Arc::new(Site::new(site, paths, routes, purges)?));
         }
-        Ok(Self { sites, hosts, routes: count })
+        Ok(Self { sites, hosts, routes_len: count })
     }
 
     /// Number of routes of all sites.
     pub(crate) fn routes_len(&self) -> usize {
-        self.routes
+        self.routes_len
     }
 
     /// The routes of all sites.
@@ -215,18 +231,21 @@ impl SiteSet {
 }
 
 /// Routes of a site as the config has them, and the default one.
-fn routes_of(
-    site: &SiteConfig,
-    site_index: usize,
+fn routes_of<'a>(
+    (site_index, site): (usize, &'a SiteConfig),
+    paths: &Arc<RoutePaths>,
     is_alone: bool,
-) -> (impl Iterator<Item = RouteOf<'_>>, RouteOf<'_>) {
-    let backend = &site.backend;
-    let default = RouteOf { site, site_index, path: None, headers: &[], backend, is_alone };
-    let routes = site.routes.iter().map(move |route| RouteOf {
+) -> (impl Iterator<Item = RouteOf<'a>>, RouteOf<'a>) {
+    let (paths, index, backend) = (Arc::clone(paths), site.routes.len(), &site.backend);
+    let default =
+        RouteOf { site, site_index, path: None, paths, index, headers: &[], backend, is_alone };
+    let template = default.clone();
+    let routes = site.routes.iter().enumerate().map(move |(index, route)| RouteOf {
         path: Some(&route.path),
+        index,
         headers: &route.headers,
         backend: &route.backend,
-        ..default
+        ..template.clone()
     });
     (routes, default)
 }
@@ -314,6 +333,50 @@ mod tests {
         assert_eq!(routed(&set, "/x/..;y").unwrap().1, "/x/..;y");
         assert_eq!(routed(&set, "/api/..;y").unwrap_err(), Reject::PATH_DOT_PARAMETERS);
         assert_eq!(routed(&set, "x").unwrap_err(), Reject::PATH_FORM);
+    }
+
+    #[test]
+    fn what_an_origin_may_decode_leads_around_no_route() {
+        let routes = vec![route("/internal/*", folder("/usr")), route("/o2/*", origin())];
+        let set = set_of(&[SiteConfig { routes, ..SiteConfig::of(origin()) }]);
+        for around in [
+            "/internal%2Fx",
+            "/internal;a/x",
+            "/a/..%2finternal/x",
+            "/..%2F..%2Finternal%2Fx",
+            "/o2%2Fx",
+            "/o2;/x",
+            "/o2/..%2fx",
+            "/o2%3Ba/x",
+        ] {
+            assert_eq!(routed(&set, around), Err(Reject::PATH_TWO_ROUTES), "{around}");
+        }
+        for (sent, index) in [("/a%2Fb", 2), ("/a;b/c", 2), ("/o2/a%2Fb;c", 1), ("/internal/;x", 0)]
+        {
+            assert_eq!(routed(&set, sent).unwrap().0, index, "{sent}");
+        }
+    }
+
+    #[test]
+    fn names_in_the_cluster_do_not_depend_on_other_routes() {
+        let fresh = |fresh_ms| {
+            let mut backend = origin();
+            backend.fetch.fresh_ms = fresh_ms;
+            backend
+        };
+        let names = |routes: Vec<RouteConfig>| {
+            let set = set_of(&[SiteConfig { routes, ..SiteConfig::of(fresh(1000)) }]);
+            let names = set.routes().map(|route| (route.short_key, route.head_kind.clone()));
+            names.collect::<Vec<_>>()
+        };
+        let alone = names(vec![]);
+        let beside = names(vec![route("/b/*", fresh(0)), route("/a/*", fresh(1000))]);
+        assert_eq!(alone[0], beside[2]);
+        assert_eq!(names(vec![route("/a/*", fresh(1000))])[0], beside[1]);
+        // Each has its own, and another one by another rule.
+        assert!(beside[0].0 != beside[1].0 && beside[1].0 != beside[2].0);
+        assert!(beside[0].1 != beside[1].1 && beside[1].1 != beside[2].1);
+        assert_ne!(names(vec![route("/a/*", fresh(0))])[0].1, beside[1].1);
     }
 
     #[test]

@@ -187,10 +187,10 @@ impl PeerServer {
     async fn fill(&self, name: SegmentName, bytes: u32, origin: OriginRef) -> Option<Arc<Segment>> {
         let has_more = origin.index == 0 && origin.object_bytes > u64::from(bytes);
         let (wanted, why) = (Wanted { name, bytes, has_more }, self.why(&origin));
-        let catalog = self.catalog.load_full();
+        // Both of one config: routes have other numbers in another.
+        let (catalog, remotes) = self.handler.in_force();
         let route = catalog.sites().by_key(origin.site)?;
         if route.origin().is_some() {
-            let remotes = self.handler.remotes();
             let segment = RemoteSegment::described_by(&origin, name, route, &remotes).await?;
             return Some(self.begin(wanted, segment, why));
         }

@@ -57,6 +57,9 @@ fn look_up_index(
 ) -> Result<Found, DiskError> {
     for name in &folder.index_files {
         let index = [relative, name.as_bytes()].concat();
+        if !route.answers_for(&index) {
+            continue;
+        }
         match root.open_at(&index, wait) {
             Ok((file, FileKind::File(stamp))) => {
                 return found_file((route, folder), root, &index, (file, stamp), wait, known);

@@ -54,7 +54,7 @@ impl Remotes {
                     drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
-                HeadLookup::Wait(mut flight) => match flight.landed().await {
+                HeadLookup::Wait(mut flight) => match flight.outcome().await {
                     Some(HeadOutcome::Resource(resource, cache_result)) => {
                         let is_fill = cache_result == CacheResult::Fill;
                         let cache_result = if is_fill { CacheResult::Miss } else { cache_result };

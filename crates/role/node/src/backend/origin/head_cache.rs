@@ -15,7 +15,7 @@ use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
 
 use super::peer_head::{self, PeerHead};
-use crate::backend::single_flight::{Flight, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
@@ -50,7 +50,7 @@ pub(crate) enum HeadLookup {
     /// The origin has just failed.
     Failed(FetchError),
     /// Somebody asks.
-    Wait(Flight<HeadOutcome<PassFor>>),
+    Wait(FlightWaiter<HeadOutcome<PassFor>>),
     /// The caller must ask.
     Lead(HeadFlight),
 }
@@ -164,7 +164,7 @@ impl OriginHeadCache {
         let asks = tokio::time::timeout(asks, flight.past_peers()).await;
         asks.ok().flatten().ok_or(PeerRefusal::NotThere)?;
         let limit = Duration::from_millis(HEAD_WAIT_MS);
-        match tokio::time::timeout(limit, flight.landed()).await {
+        match tokio::time::timeout(limit, flight.outcome()).await {
             Err(_) => Err(PeerRefusal::Overloaded),
             Ok(None) => Err(PeerRefusal::NotThere),
             Ok(Some(HeadOutcome::Resource(resource, _))) => {
@@ -280,11 +280,8 @@ impl HeadFlight {
 /// of the target gives it another name; one by tag, which only the head tells,
 /// does not.
 fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
-    // Routes of the same origins may keep by other rules. (The word is older than routes, and
-    // the same on all nodes while some are upgraded.)
-    let kind = format!("head of site {}", route.index);
     let purged = route.purged(known, target);
-    ObjectName::head(route.key(), target, kind.as_bytes(), purged)
+    ObjectName::head(route.key(), target, &route.head_kind, purged)
 }
 
 /// Forgets some of what was not used since the last time, then of anything. Tells what is

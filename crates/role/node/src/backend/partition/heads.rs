@@ -12,7 +12,7 @@ use skep_serve::monotonic_ms;
 use skep_wire::cache::SegmentName;
 use skep_wire::cache::part::FileHead;
 
-use crate::backend::single_flight::{Flight, Flights, Joined, SingleFlight};
+use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::disk::DiskError;
 use crate::limits::{ATTEMPTS_MAX, HEAD_SLOT_BYTES, PART_ABSENT_MS};
 use crate::model::object::Variants;
@@ -57,7 +57,7 @@ struct Slot {
 /// What is known of a name.
 enum PartLookup {
     Known(Elsewhere),
-    Wait(Flight<PartOutcome>),
+    Wait(FlightWaiter<PartOutcome>),
     /// The caller must look.
     Lead(LookUp),
 }
@@ -93,7 +93,7 @@ impl Heads {
                 }
             };
             // Its worker may have ended.
-            if let Some(outcome) = flight.landed().await {
+            if let Some(outcome) = flight.outcome().await {
                 return outcome;
             }
         }

@@ -49,8 +49,9 @@ impl SlowRequest<'_> {
         }
         if failed == DiskError::NotFound.into()
             && let Some(page) = folder.spa_fallback.as_deref()
+            && self.page(request, exchange, 200, (&self.route, page)).await?
         {
-            return self.page(request, exchange, (200, 404), (&self.route, page), b"").await;
+            return Ok(());
         }
         self.failed(request, exchange, failed).await
     }
@@ -78,6 +79,9 @@ impl SlowRequest<'_> {
         }
         for name in &folder.index_files {
             let index = [relative, name.as_bytes()].concat();
+            if !route.answers_for(&index) {
+                continue;
+            }
             if let Elsewhere::File(resource) = self.sought(route, &index).await? {
                 return Ok(Located::Resource(resource, None));
             }

@@ -50,36 +50,34 @@ impl SlowRequest<'_> {
         status: u16,
         extra_lines: &[u8],
     ) -> Result<(), ExchangeError> {
-        if let Some(Page { route, key }) = self.site.error_page(status) {
-            return self.page(request, exchange, (status, status), (route, key), extra_lines).await;
+        if let Some(Page { route, key }) = self.site.error_page(status)
+            && self.page(request, exchange, status, (route, key)).await?
+        {
+            return Ok(());
         }
         let lines = [extra_lines, &*self.route.lines].concat();
         exchange.reply.write().plain(status, &lines);
         Ok(())
     }
 
-    /// Sends what a route has at the key `page`, with `status`; if it can't be had, a line
-    /// that says `missing`.
+    /// Sends what a route has at the key `page`, with `status`; false: it can't be had.
     pub(super) async fn page(
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        (status, missing): (u16, u16),
+        status: u16,
         (route, page): (&Arc<Route>, &[u8]),
-        extra_lines: &[u8],
-    ) -> Result<(), ExchangeError> {
+    ) -> Result<bool, ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
             let Some((resource, file)) = self.page_of(route, page).await else { break };
             let ready = Ready { resource, file, cache_result: CacheResult::Hit };
             match self.send(request, exchange, ready, As::Page(status)).await? {
-                Sent::Done => return Ok(()),
+                Sent::Done => return Ok(true),
                 Sent::Changed => {}
                 Sent::Failed(_) => break,
             }
         }
-        let lines = [extra_lines, &*self.route.lines].concat();
-        exchange.reply.write().plain(missing, &lines);
-        Ok(())
+        Ok(false)
     }
 
     async fn page_of(
