@@ -37,6 +37,21 @@ pub enum ExchangeError {
     ReplyCutShort(&'static str),
 }
 
+/// What the two halves of an exchange know of each other.
+pub(crate) struct Shared {
+    /// How far the reply is.
+    stage: Cell<Stage>,
+    /// Until when more of the body has to come, by the worker's clock in milliseconds: in force
+    /// whenever the client need not take something first.
+    body_deadline_ms: Cell<u64>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { stage: Cell::new(Stage::Silent), body_deadline_ms: Cell::new(u64::MAX) }
+    }
+}
+
 /// The two halves of a request in work. They are apart so that a proxy can
 /// read the one while it writes the other.
 pub struct Exchange<'c> {
@@ -47,7 +62,7 @@ pub struct Exchange<'c> {
 }
 
 impl<'c> Exchange<'c> {
-    /// `rest` came behind the head of `request`. `stage` is the reply's: nothing was said.
+    /// `rest` came behind the head of `request`. `shared` is of a reply that says nothing yet.
     pub(crate) fn new(
         conn: &'c Conn,
         context: &'c Rc<Context>,
@@ -55,8 +70,9 @@ impl<'c> Exchange<'c> {
         rest: Vec<u8>,
         keep_alive: bool,
         pace: Pace,
-        stage: &'c Cell<Stage>,
+        shared: &'c Shared,
     ) -> Result<Self, Reject> {
+        let Shared { stage, body_deadline_ms } = shared;
         assert_eq!(stage.get(), Stage::Silent, "a request is answered once");
         let settings = context.settings();
         let decoder = BodyDecoder::new(request.framing, &settings.body)?;
@@ -71,6 +87,7 @@ impl<'c> Exchange<'c> {
             is_rest_taken: false,
             continue_owed: request.expect_continue,
             stage,
+            deadline_ms: body_deadline_ms,
             rate: Rate::Unasked,
             deadline_max_ms: u64::MAX,
             received: 0,
@@ -88,6 +105,7 @@ impl<'c> Exchange<'c> {
             owed: Owed::new(context.counters()),
             state: ReplyState::new(request, keep_alive),
             stage,
+            body_deadline_ms,
             is_until_close: false,
         };
         Ok(Self { body, reply })
@@ -118,6 +136,8 @@ pub struct RequestBody<'c> {
     continue_owed: bool,
     /// How far the reply is.
     stage: &'c Cell<Stage>,
+    /// Of [`Shared`].
+    deadline_ms: &'c Cell<u64>,
     rate: Rate,
     /// The latest deadline that it gets, however much of it comes.
     deadline_max_ms: u64,
@@ -185,7 +205,7 @@ impl RequestBody<'_> {
             && !self.is_done()
         {
             self.rate = Rate::Paused { since_ms, at_ms: self.context.worker().now_ms() };
-            self.conn.timer().clear();
+            self.wait_until(u64::MAX);
         }
     }
 
@@ -211,7 +231,7 @@ impl RequestBody<'_> {
         }
         let deadline_ms = self.context.worker().now_ms() + DRAIN_MS_MAX;
         self.deadline_max_ms = deadline_ms;
-        self.conn.timer().set(deadline_ms, TimeoutCause::Body);
+        self.wait_until(deadline_ms);
         let mut sink = Vec::new();
         let mut thrown_away = 0;
         while thrown_away < DRAIN_BYTES_MAX && self.context.worker().now_ms() < deadline_ms {
@@ -285,7 +305,7 @@ impl RequestBody<'_> {
     /// sent all of it waits for us from then on.
     fn set_deadline(&self) {
         if self.is_done() {
-            return self.conn.timer().clear();
+            return self.wait_until(u64::MAX);
         }
         let rate = self.settings.body_min_bytes_per_s;
         let Rate::Since(started) = self.rate else {
@@ -298,7 +318,21 @@ impl RequestBody<'_> {
         };
         let deadline =
             started.saturating_add(self.settings.body_grace_ms).saturating_add(earned_ms);
-        self.conn.timer().set(deadline.min(self.deadline_max_ms), TimeoutCause::Body);
+        self.wait_until(deadline.min(self.deadline_max_ms));
+    }
+
+    /// Ends the connection then if no more has come.
+    fn wait_until(&self, deadline_ms: u64) {
+        self.deadline_ms.set(deadline_ms);
+        set_body_deadline(self.conn, deadline_ms);
+    }
+}
+
+/// `u64::MAX` is none.
+fn set_body_deadline(conn: &Conn, deadline_ms: u64) {
+    match deadline_ms {
+        u64::MAX => conn.timer().clear(),
+        _ => conn.timer().set(deadline_ms, TimeoutCause::Body),
     }
 }
 
@@ -324,6 +358,8 @@ pub struct ReplySink<'c> {
     owed: Owed<'c>,
     pub(crate) state: ReplyState,
     stage: &'c Cell<Stage>,
+    /// Of [`Shared`].
+    body_deadline_ms: &'c Cell<u64>,
     /// Whatever closes the connection resets it.
     is_until_close: bool,
 }
@@ -425,7 +461,8 @@ impl ReplySink<'_> {
         self.context.counters().add(Counter::SentBytes, taken);
         self.owed.paid(taken, self.output.len());
         if sent.is_ready() {
-            self.conn.timer().clear();
+            // What had to be taken was; what has to come may still.
+            set_body_deadline(self.conn, self.body_deadline_ms.get());
         }
         sent.map_err(ExchangeError::from)
     }

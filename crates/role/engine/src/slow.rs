@@ -1,7 +1,6 @@
 //! The requests of a connection that take time: asked of the handler, answered, and
 //! their bodies read to the end before another request is looked at.
 
-use std::cell::Cell;
 use std::time::Instant;
 
 use skep_http::{FieldSlots, Reject, RequestHead, parse_request};
@@ -10,9 +9,8 @@ use skep_telemetry::Counter;
 
 use crate::closing::{End, rejected};
 use crate::connection::Connection;
-use crate::exchange::{Exchange, ExchangeError};
+use crate::exchange::{Exchange, ExchangeError, Shared};
 use crate::handler::Handler;
-use crate::reply::Stage;
 use crate::state::State;
 
 impl<H: Handler> Connection<'_, H> {
@@ -45,8 +43,8 @@ impl<H: Handler> Connection<'_, H> {
         let Some(place) = context.begin_slow() else {
             return Err(self.overloaded().await);
         };
-        let stage = Cell::new(Stage::Silent);
-        let made = Exchange::new(conn, context, &request, rest, keep_alive, self.pace(), &stage);
+        let shared = Shared::default();
+        let made = Exchange::new(conn, context, &request, rest, keep_alive, self.pace(), &shared);
         let mut exchange = match made {
             Ok(exchange) => exchange,
             Err(reject) => return Err(self.reject_now(reject).await),

@@ -202,3 +202,15 @@ fn a_body_that_ends_with_its_connection_is_400_if_it_is_read() {
         assert_eq!(rig.targets(), [target]);
     }
 }
+
+/// The end of a flush was once the end of the deadline that an upload had.
+#[test]
+fn who_stops_sending_while_it_is_answered_is_cut_off() {
+    let settings = EngineSettings { body_grace_ms: 300, ..EngineSettings::default() };
+    let rig = Rig::with(settings);
+    let mut client = rig.client();
+    client.send(&post("/read:1/head:1/flush/read/body:1", SMUGGLED)[..90]);
+    assert!(client.head().unwrap().starts_with("HTTP/1.1 200 "));
+    assert_eq!(client.rest().0, b"");
+    assert_eq!(rig.get(Counter::ClosedBodySlow), 1);
+}

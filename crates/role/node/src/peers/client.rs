@@ -328,9 +328,10 @@ pub(super) fn end_of(error: &PeerError) -> FetchOutcome {
 }
 
 /// What a reply hears of an exchange with another node that has failed.
-fn error_of(error: &PeerError) -> FetchError {
+pub(super) fn error_of(error: &PeerError) -> FetchError {
     match error {
         PeerError::Refused(PeerRefusal::OriginFailed) => fetch_error(FaultKind::Status),
+        PeerError::NotKept(_) => FetchError::NoMemory,
         _ => FetchError::Peer,
     }
 }
@@ -359,6 +360,6 @@ pub(super) async fn fetch_chunks(
         if bytes == 0 {
             return Ok(());
         }
-        segment.publish(&buffer.bytes()[..bytes]).map_err(PeerError::Io)?;
+        segment.publish(&buffer.bytes()[..bytes]).map_err(PeerError::NotKept)?;
     }
 }

@@ -2,16 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::cell::Cell;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::{Duration, Instant};
 
-use skep_directory::{Coordinator, CoordinatorSettings, Hello};
+use skep_directory::{Coordinator, CoordinatorSettings, FetchOutcome, Hello};
 use skep_peer::stream::{
-    LinkEvent, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox, StreamCount,
+    LinkEvent, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox, PeerError,
+    StreamCount,
 };
-use skep_segments::SegmentStore;
+use skep_segments::{FetchError, SegmentStore};
 use skep_units::Now;
 use skep_wire::cache::{
     Identity, PurgeNews, PurgeStamp, PurgeWhat, SegmentName, ToCoordinator, ToNode,
@@ -21,6 +23,7 @@ use skep_wire::seal::Key;
 
 use tokio::sync::{Notify, oneshot};
 
+use super::client::{counter_of, end_of, error_of};
 use super::{ClusterParts, Command, renewing};
 use crate::backend::partition::{Announced, AnnouncedPath};
 use crate::limits::LINK_TICK_MS;
@@ -181,6 +184,14 @@ fn a_lease_is_renewed_as_long_as_its_fill_takes() {
     };
     runtime.block_on(renewing(enough.notified(), renew));
     assert_eq!(renewed.get(), 3);
+}
+
+#[test]
+fn no_memory_here_is_no_fault_of_the_other_node() {
+    let error = PeerError::NotKept(io::ErrorKind::OutOfMemory.into());
+    assert!(!error.blames_node());
+    assert_eq!((end_of(&error), counter_of(end_of(&error))), (FetchOutcome::Crowded, None));
+    assert_eq!(error_of(&error), FetchError::NoMemory);
 }
 
 /// Not a test: how long the largest inventory takes. `--ignored --nocapture`, in release.

@@ -34,6 +34,9 @@ pub enum PeerError {
     /// What the system says.
     #[error("the connection to the node failed: {0}")]
     Io(io::Error),
+    /// This node has no memory for what came.
+    #[error("what the node sent could not be kept: {0}")]
+    NotKept(io::Error),
     /// What came is no frame, or not the bytes that were sent.
     #[error(transparent)]
     Frame(#[from] FrameError),
@@ -47,9 +50,13 @@ pub enum PeerError {
 
 impl PeerError {
     /// Whether it says something of the other node. If not, this one has no
-    /// connection to spare: it may have in a moment.
+    /// connection or no memory to spare: it may have in a moment.
     pub fn blames_node(&self) -> bool {
-        !matches!(self, Self::Connect(error) if !error.blames_node())
+        match self {
+            Self::Connect(error) => error.blames_node(),
+            Self::NotKept(_) => false,
+            _ => true,
+        }
     }
 
     /// Whether a connection that was used before may have failed only because

@@ -137,14 +137,14 @@ impl Remotes {
     pub(super) async fn pass(
         &self,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
         target: &[u8],
     ) -> HeadOutcome<Box<Passed>> {
-        let Some(place) = self.pass_place(route, remote).await else {
+        let Some(place) = self.pass_place(route, origin).await else {
             return HeadOutcome::Failed(fetch_error(FaultKind::Busy));
         };
         let asked = Asked { target, range: None, condition: Condition::None };
-        match self.ask(route, remote, asked).await {
+        match self.ask(route, origin, asked).await {
             Ok(reply) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
             Err(error) => HeadOutcome::Failed(fetch_error(error.fault.kind())),
         }
@@ -154,10 +154,10 @@ impl Remotes {
     pub(super) async fn pass_on(
         &self,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
         reply: OriginReply,
     ) -> HeadOutcome<Box<Passed>> {
-        match self.pass_place(route, remote).await {
+        match self.pass_place(route, origin).await {
             Some(place) => HeadOutcome::Passed(Box::new(Passed { reply, place })),
             None => HeadOutcome::Failed(fetch_error(FaultKind::Busy)),
         }
@@ -167,11 +167,11 @@ impl Remotes {
     pub(super) async fn pass_place(
         &self,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
     ) -> Option<PassPlace> {
-        let client = self.client(route, remote);
+        let client = self.client(route, origin);
         let passing = Arc::clone(&client.passing);
-        let limit = Duration::from_millis(remote.limits.busy_wait_ms);
+        let limit = Duration::from_millis(origin.limits.busy_wait_ms);
         let permit = tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()?;
         Some(PassPlace { client, _permit: permit })
     }
@@ -180,25 +180,25 @@ impl Remotes {
     pub(super) async fn ask(
         &self,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
         asked: Asked<'_>,
     ) -> Result<OriginReply, OriginError> {
         let ask = Ask {
             path_and_query: asked.target,
-            host: remote.host.as_deref(),
+            host: origin.host.as_deref(),
             range: asked.range,
             condition: asked.condition,
         };
-        self.client(route, remote).origins.open(&ask).await
+        self.client(route, origin).origins.open(&ask).await
     }
 
-    fn client(&self, route: &Arc<Route>, remote: &OriginBackend) -> Rc<OriginClient> {
+    fn client(&self, route: &Arc<Route>, origin: &OriginBackend) -> Rc<OriginClient> {
         let mut clients = self.clients.borrow_mut();
         let made = clients.entry(route.index).or_insert_with(|| {
             let worker = self.context.worker();
-            let origins = Origins::new(worker, remote.urls.clone(), remote.limits);
+            let origins = Origins::new(worker, origin.urls.clone(), origin.limits);
             self.tally.add(origins.counters());
-            let places = (remote.limits.connections_max / 2).max(1);
+            let places = (origin.limits.connections_max / 2).max(1);
             Rc::new(OriginClient {
                 origins,
                 passing: Arc::new(Semaphore::new(places)),

@@ -40,7 +40,7 @@ impl Remotes {
     pub(crate) async fn find(
         self: &Rc<Self>,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
         target: &[u8],
     ) -> HeadOutcome<Box<Passed>> {
         for _ in 0..ATTEMPTS_MAX {
@@ -49,7 +49,7 @@ impl Remotes {
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
                 }
                 HeadLookup::Failed(error) => return HeadOutcome::Failed(error),
-                HeadLookup::HitForPass => return self.pass(route, remote, target).await,
+                HeadLookup::HitForPass => return self.pass(route, origin, target).await,
                 HeadLookup::Stale(resource, flight) => {
                     drop(self.start_flight(route, flight));
                     return HeadOutcome::Resource(resource, CacheResult::Hit);
@@ -61,7 +61,7 @@ impl Remotes {
                         return HeadOutcome::Resource(resource, cache_result);
                     }
                     Some(HeadOutcome::Failed(error)) => return HeadOutcome::Failed(error),
-                    Some(HeadOutcome::Passed(_)) => return self.pass(route, remote, target).await,
+                    Some(HeadOutcome::Passed(_)) => return self.pass(route, origin, target).await,
                     None => {}
                 },
                 HeadLookup::Lead(flight) => {
@@ -78,13 +78,13 @@ impl Remotes {
     pub(super) async fn kept(
         self: &Rc<Self>,
         route: &Arc<Route>,
-        remote: &OriginBackend,
+        origin: &OriginBackend,
         target: &[u8],
     ) -> Option<Arc<Resource>> {
         if matches!(self.origin_heads.look_up(route, target), HeadLookup::HitForPass) {
             return None;
         }
-        match self.find(route, remote, target).await {
+        match self.find(route, origin, target).await {
             HeadOutcome::Resource(resource, _) => Some(resource),
             _ => None,
         }
@@ -114,11 +114,11 @@ pub(super) async fn run_flight(
     route: &Arc<Route>,
     flight: HeadFlight,
 ) -> HeadOutcome<Box<Passed>> {
-    let Some(remote) = route.origin() else {
+    let Some(origin) = route.origin() else {
         return HeadOutcome::Failed(FetchError::OriginChanged);
     };
     let target = flight.target().to_vec();
-    let lease = match seek(remotes, route, remote, &flight).await {
+    let lease = match seek(remotes, route, origin, &flight).await {
         Sought::Found(resource) => {
             flight.complete(HeadOutcome::Resource(Arc::clone(&resource), CacheResult::Peer));
             return HeadOutcome::Resource(resource, CacheResult::Peer);
@@ -127,9 +127,9 @@ pub(super) async fn run_flight(
         Sought::Nothing => None,
     };
     flight.asks_origin();
-    let answer = answer_under(lease.as_ref(), remotes, route, remote, &flight).await;
+    let answer = answer_under(lease.as_ref(), remotes, route, origin, &flight).await;
     let is_held = matches!(&answer, AskOutcome::Resource(..));
-    let outcome = complete(remotes, route, remote, &target, flight, answer).await;
+    let outcome = complete(remotes, route, origin, &target, flight, answer).await;
     if let Some(lease) = lease {
         lease.end(is_held);
     }
@@ -147,12 +147,12 @@ enum Sought {
 async fn seek(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     flight: &HeadFlight,
 ) -> Sought {
     let Some(peer_client) = &remotes.peer_client else { return Sought::Nothing };
     let read = |peer_head: &_| {
-        let read = peer_head::read(route, remote, flight.target(), peer_head, flight.purges());
+        let read = peer_head::read(route, origin, flight.target(), peer_head, flight.purges());
         read.filter(|resource| !flight.is_gone(resource))
     };
     match peer_client.seek_head(flight.name(), read).await {
@@ -167,10 +167,10 @@ async fn answer_under(
     lease: Option<&HeadLease>,
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     flight: &HeadFlight,
 ) -> AskOutcome {
-    let answer = answer(remotes, route, remote, flight);
+    let answer = answer(remotes, route, origin, flight);
     match lease {
         Some(lease) => renewing(answer, || lease.renew()).await,
         None => answer.await,
@@ -180,7 +180,7 @@ async fn answer_under(
 async fn complete(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     target: &[u8],
     flight: HeadFlight,
     answer: AskOutcome,
@@ -196,7 +196,7 @@ async fn complete(
         }
         AskOutcome::NoRoom(reply) => {
             flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_NO_ROOM_MS }));
-            remotes.pass_on(route, remote, *reply).await
+            remotes.pass_on(route, origin, *reply).await
         }
         AskOutcome::Passed(reply) => {
             let is_part = reply.head.status == 206 && reply.head.end != reply.head.total_bytes;
@@ -211,10 +211,10 @@ async fn complete(
                 _ => flight.complete(HeadOutcome::Passed(PassFor { ms: PASS_OTHER_MS })),
             }
             if !is_part {
-                return remotes.pass_on(route, remote, *reply).await;
+                return remotes.pass_on(route, origin, *reply).await;
             }
             drop(reply);
-            remotes.pass(route, remote, target).await
+            remotes.pass(route, origin, target).await
         }
     }
 }
@@ -222,7 +222,7 @@ async fn complete(
 async fn answer(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     flight: &HeadFlight,
 ) -> AskOutcome {
     let target = flight.target();
@@ -232,12 +232,12 @@ async fn answer(
         let condition = head.map_or(Condition::None, |head| Condition::Unless(head.validators()));
         // The head and the first segment by one exchange.
         let asked = Asked { target, range: Some(0..SEGMENT_BYTES), condition };
-        let reply = match remotes.ask(route, remote, asked).await {
+        let reply = match remotes.ask(route, origin, asked).await {
             Ok(reply) if !is_trouble(reply.head.status) => reply,
             failed => return on_failure(flight, failed),
         };
         if reply.head.status != 304 {
-            return judge(remotes, route, remote, flight, reply).await;
+            return judge(remotes, route, origin, flight, reply).await;
         }
         let Some((kept_resource, head)) = kept.zip(head) else {
             tracing::warn!(origin = %reply.origin, "an origin answered 304 without having been asked");
@@ -245,7 +245,7 @@ async fn answer(
         };
         match revalidate(head, &reply.head) {
             Revalidated::Kept(head) => {
-                let renewed = renewed(route, remote, kept_resource, *head, flight.purges());
+                let renewed = renewed(route, origin, kept_resource, *head, flight.purges());
                 return AskOutcome::Resource(renewed, CacheResult::Revalidated);
             }
             // Without conditions there is no further 304.
@@ -280,7 +280,7 @@ fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> 
 /// The same version under a newer head.
 fn renewed(
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     kept: &Arc<Resource>,
     head: skep_origin::Head,
     purges: &Snapshot,
@@ -291,15 +291,15 @@ fn renewed(
         .map_or_else(Default::default, |old| (old.target.to_vec(), old.version.to_vec()));
     // It may have come from a node that knew more.
     let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
-    let freshness = Freshness::of(&head, remote);
-    kept::resource(route, remote, Got { target, version, bytes, head, purged }, freshness, purges)
+    let freshness = Freshness::of(&head, origin);
+    kept::resource(route, origin, Got { target, version, bytes, head, purged }, freshness, purges)
 }
 
 /// Keeps an answer, if it may be kept, and begins to read its body.
 async fn judge(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     flight: &HeadFlight,
     reply: OriginReply,
 ) -> AskOutcome {
@@ -307,13 +307,13 @@ async fn judge(
         return AskOutcome::Passed(Box::new(reply));
     };
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
-    let freshness = Freshness::of(&head, remote);
+    let freshness = Freshness::of(&head, origin);
     let purged = freshness::purged(route, &purges.known, target, &head);
     let got = Got { target: target.to_vec(), version, bytes, head, purged };
-    let resource = kept::resource(route, remote, got, freshness, purges);
+    let resource = kept::resource(route, origin, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {
-        let may_fill = remotes.store.room_to_fill(Some(&remote.fills)).await;
+        let may_fill = remotes.store.room_to_fill(Some(&origin.fills)).await;
         let is_here = remotes.store.has(&object.segment_name(0));
         if !may_fill && !is_here && reply.head.end == Some(bytes) {
             // All of it is on its way, and may not come a second time.

@@ -84,24 +84,24 @@ pub(super) struct Got {
 /// those known before it was asked for.
 pub(super) fn resource(
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     got: Got,
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
     let Got { target, version, bytes, head, purged } = got;
     let is_success = (200..300).contains(&head.status);
-    let lines = lines(&head, remote.sets_cache_control && is_success);
+    let lines = lines(&head, origin.sets_cache_control && is_success);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);
     let unknown = || "application/octet-stream".to_owned();
     let content_type = content_type.map_or_else(unknown, |text| text.into_owned());
-    let origin = Remote { target: target.into(), version: version.into(), head };
-    let object = Object::of_origin(route, content_type, &lines, bytes, origin, purged);
+    let remote = Remote { target: target.into(), version: version.into(), head };
+    let object = Object::of_origin(route, content_type, &lines, bytes, remote, purged);
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
 /// Lines for clients, Content-Type first: without those that are ours to say.
-pub(crate) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
+pub(crate) fn lines(head: &Head, route_says: bool) -> Vec<u8> {
     let is_of = |name: &[u8], names: &[&str]| {
         names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))
     };
@@ -110,7 +110,7 @@ pub(crate) fn lines(head: &Head, site_says: bool) -> Vec<u8> {
     // Tags are for caches: elsewhere, too, the one that purges by them keeps them.
     let ours = ["content-type", "server", "surrogate-key", "cache-tag"];
     for (name, line) in head.lines().filter(|(name, _)| !is_of(name, &ours)) {
-        if !(site_says && is_of(name, &["cache-control", "expires"])) {
+        if !(route_says && is_of(name, &["cache-control", "expires"])) {
             lines.extend_from_slice(line);
         }
     }

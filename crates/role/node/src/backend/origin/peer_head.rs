@@ -47,7 +47,7 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
 /// sense, or was got before one of `purges`, which the other does not know of yet.
 pub(super) fn read(
     route: &Arc<Route>,
-    remote: &OriginBackend,
+    origin: &OriginBackend,
     target: &[u8],
     peer_head: &PeerHead,
     purges: &Snapshot,
@@ -65,10 +65,10 @@ pub(super) fn read(
     if purged < freshness::purged(route, &purges.known, target, &head) {
         return None;
     }
-    let freshness = Freshness::of(&head, remote).for_ms(peer_head.fresh_ms);
+    let freshness = Freshness::of(&head, origin).for_ms(peer_head.fresh_ms);
     let (target, version) = (target.to_vec(), version.to_vec());
     let got = Got { target, version, bytes, head, purged };
-    Some(kept::resource(route, remote, got, freshness, purges))
+    Some(kept::resource(route, origin, got, freshness, purges))
 }
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ impl Remotes {
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
     ) -> Result<(Body, PassPlace), FetchError> {
-        let remote = resource.route.origin().ok_or(FetchError::OriginChanged)?;
-        let place = self.pass_place(&resource.route, remote).await;
+        let origin = resource.route.origin().ok_or(FetchError::OriginChanged)?;
+        let place = self.pass_place(&resource.route, origin).await;
         let place = place.ok_or(fetch_error(FaultKind::Busy))?;
         let opened = RemoteSegment::new(self, resource, 0).open(range).await;
         let body = opened.map_err(|error| {
@@ -126,8 +126,8 @@ impl RemoteSegment {
     /// The same, counted as a fill of its route.
     fn filling(mut self) -> Self {
         let bytes = self.resource.variants.plain.wanted(self.index).bytes.into();
-        let remote = self.resource.route.origin();
-        self.filling = remote.map(|remote| remote.fills.begin(bytes));
+        let origin = self.resource.route.origin();
+        self.filling = origin.map(|origin| origin.fills.begin(bytes));
         self
     }
 
