@@ -209,7 +209,9 @@ fn who_stops_sending_while_it_is_answered_is_cut_off() {
     let settings = EngineSettings { body_grace_ms: 300, ..EngineSettings::default() };
     let rig = Rig::with(settings);
     let mut client = rig.client();
-    client.send(&post("/read:1/head:1/flush/read/body:1", SMUGGLED)[..90]);
+    client.send(head("POST", "/read:1/head:1/flush/read/body:1", "Content-Length: 41\r\n"));
+    rig.until_step("read");
+    client.send(&SMUGGLED[..10]);
     assert!(client.head().unwrap().starts_with("HTTP/1.1 200 "));
     assert_eq!(client.rest().0, b"");
     assert_eq!(rig.get(Counter::ClosedBodySlow), 1);
