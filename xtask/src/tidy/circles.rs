@@ -1,4 +1,5 @@
-//! No files of a crate import each other in a circle, beyond parent and child.
+//! No files of a crate import each other in a circle, beyond parent and child; and folders that
+//! are layers import downwards only.
 //!
 //! A file that needs what needs it is half of a larger one: it cannot be read, moved or
 //! tested alone. Imports are followed to the file that defines a name, through what
@@ -13,6 +14,13 @@ use crate::source::Source;
 /// A module by its path in the crate.
 type Module = Vec<String>;
 
+/// Crates whose folders are layers, the lowest first: a file uses its own folder and those
+/// before it.
+const FOLDERS: &[(&str, &[&str])] = &[
+    ("crates/role/node", &["disk", "model", "peers", "backend", "http", "peer_server"]),
+    ("crates/role/dispatcher", &["service", "loads", "http"]),
+];
+
 /// How often one export may lead to the next.
 const EXPORTS_MAX: usize = 8;
 
@@ -24,13 +32,17 @@ pub(crate) fn check(sources: &[Source], test_only: &BTreeSet<String>) -> Vec<Fin
             crates.entry(folder).or_default().push(source);
         }
     }
-    let circles = crates.values().flat_map(|files| Crate::read(files, test_only).circles());
-    circles
-        .map(|files| {
+    let mut findings = Vec::new();
+    for (folder, files) in crates {
+        let read = Crate::read(&files, test_only);
+        findings.extend(read.circles().into_iter().map(|files| {
             let what = format!("files import each other: {}; break the circle", files.join(" -> "));
             Finding::new(&files[0], 1, "circle", what)
-        })
-        .collect()
+        }));
+        let order = FOLDERS.iter().find(|(of, _)| *of == folder);
+        findings.extend(order.into_iter().flat_map(|(_, order)| read.upward(order)));
+    }
+    findings
 }
 
 /// The modules of a crate that are files.
@@ -86,6 +98,24 @@ impl Crate {
     fn used_by(&self, module: &Module) -> BTreeSet<&Module> {
         let defined = self.files[module].uses.iter().filter_map(|path| self.defines(path));
         defined.filter(|it| !it.starts_with(module) && !module.starts_with(it)).collect()
+    }
+
+    /// Imports of a higher folder by a lower one.
+    fn upward(&self, order: &[&str]) -> Vec<Finding> {
+        let height = |module: &Module| {
+            order.iter().position(|it| Some(*it) == module.first().map(String::as_str))
+        };
+        let mut found = Vec::new();
+        for (module, file) in &self.files {
+            let Some(own) = height(module) else { continue };
+            let higher = |used: &&Module| height(used).is_some_and(|it| it > own);
+            for used in self.used_by(module).into_iter().filter(higher) {
+                let used = &self.files[used].path;
+                let what = format!("uses {used}, which is above it: {}", order.join(" < "));
+                found.push(Finding::new(&file.path, 1, "folder", what));
+            }
+        }
+        found
     }
 
     /// The shortest circle through each file that is in one; each circle once.
@@ -247,6 +277,23 @@ mod tests {
         let sources: Vec<Source> = sources.collect();
         let test_only = escapes::test_only_files(&sources);
         check(&sources, &test_only).into_iter().map(|finding| finding.what).collect()
+    }
+
+    #[test]
+    fn folders_that_are_layers_import_downwards() {
+        let order = ["low", "high"];
+        let upward = |text: &str, path: &str| {
+            let files = [("lib.rs", ""), ("low/a.rs", ""), ("high/b.rs", ""), (path, text)];
+            let sources = files.map(|(path, text)| Source::new(format!("c/src/{path}"), text));
+            let sources: Vec<&Source> = sources.iter().collect();
+            Crate::read(&sources, &BTreeSet::new()).upward(&order)
+        };
+        assert!(upward("use crate::low::a::A;", "high/c.rs").is_empty());
+        assert!(upward("use crate::high::b::B;", "high/c.rs").is_empty());
+        assert!(upward("use crate::high::b::B;", "beside.rs").is_empty());
+        let found = upward("use crate::high::b::B;", "low/c.rs");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].what, "uses c/src/high/b.rs, which is above it: low < high");
     }
 
     #[test]

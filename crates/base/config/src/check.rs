@@ -56,6 +56,10 @@ const CHECKS: &[(&[&str], Check)] = &[
     (SOURCES, sites::origins_have_no_files),
     (&["site"], sites::folders_are_not_fetched),
     (&["site.route.path"], sites::routes_can_be_reached),
+    (
+        &["site.route.path", "site.spa_fallback", "site.route.spa_fallback"],
+        sites::fallbacks_are_in_their_route,
+    ),
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
     (&["node.name", "service.nodes"], services_know_their_nodes),

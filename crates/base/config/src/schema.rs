@@ -317,7 +317,7 @@ table! {
         /// Host names of the site: `example.org`, `*.example.org` (any name
         /// below it), `*` or an empty list (every host without a site).
         hosts: Vec<String> = Vec::new() => Kind::Texts(Form::HostPattern), live;
-        /// Header fields added to every response.
+        /// Header fields added to every response, of all routes.
         headers: Vec<(String, String)> = Vec::new() => Kind::Headers, live;
         /// Pages that are the body of responses with a status, such as
         /// `{ "404" = "/404.html" }`. Each comes from the route that its path has.
@@ -341,8 +341,8 @@ table! {
     /// site but `headers`. The whole path is looked up below its `root`, or requested of its
     /// `origins`: `/api/*` does not cut `/api` off.
     RouteConfig at "route" {
-        /// The paths: exactly this one, or, with `*`, all in which any characters, slashes too,
-        /// stand in its place, such as `/api/*` or `*.php`. However a request spells its path, it
+        /// The paths: exactly this one, or a pattern in which `*` stands for any characters,
+        /// including `/` and none, such as `/api/*` or `*.php`. However a request spells its path, it
         /// has one route: `/%61pi//x` is `/api/x`. Queries do not count.
         path: String => Kind::Text(Form::RoutePattern), live;
         /// Header fields added to every response of the route, in place of those of the same

@@ -26,6 +26,7 @@ mod disk;
 mod http;
 mod limits;
 mod model;
+mod peer_server;
 mod peers;
 
 use std::rc::Rc;
@@ -45,15 +46,17 @@ use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
 
 use backend::files::catalog::Catalog;
 use backend::origin::{Remotes, Tally};
-use backend::partition::{Announced, Walker};
+use backend::partition::Walker;
 use disk::watch::Watcher;
 pub use http::handler::NodeHandler;
+use model::announced::Announced;
 use model::purges::Purges;
 pub use model::route::SiteError;
 use model::site::SiteSet;
 use model::worker_index::WorkerIndexes;
+pub use peer_server::PeerServer;
 use peers::PeerClient;
-pub use peers::{Cluster, ClusterParts, PeerServer};
+pub use peers::{Cluster, ClusterParts};
 
 /// Where dispatchers ask whether a node is well.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";

@@ -1,9 +1,9 @@
 //! The memory of a node: segments of objects, their store, and what leaves it.
 //!
 //! ```text
-//!  Store::acquire(name) --> Ready: a Segment       --> Pin: what a reply holds
-//!           |          '--> Growing: one that is being filled
-//!           '--> Fill: a Filler publishes chunks, or fails with a FetchError
+//!  SegmentStore::acquire(name) --> Ready: a Segment     --> Pin: what a reply holds
+//!                  |          '--> Growing: one that is being filled
+//!                  '--> Fill: a Filler publishes chunks, or fails with a FetchError
 //!
 //!  S3-FIFO in bytes (skep-cache) says what leaves; sole replicas wait in Leaving to be
 //!  offered to other nodes. Larger segments lie in memory files (Arena).
@@ -11,7 +11,7 @@
 //!
 //! Invariants: a segment's bytes are of one version, and each is set once; one fill for
 //! a segment at a time; memory is bounded by the store's capacity, plus what replies and
-//! fills hold. It knows no site, no file and no origin: roles fill segments.
+//! fills hold. It reads no file and asks no origin: roles fill segments.
 
 #![forbid(unsafe_code)]
 

@@ -103,6 +103,27 @@ pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
     }
 }
 
+/// A fallback is a file of its own route: elsewhere it may be the source of what is made there.
+pub(super) fn fallbacks_are_in_their_route(config: &Config, clashes: &mut Vec<Clash>) {
+    for (i, site) in config.sites.iter().enumerate() {
+        let route_of = |page: &str| site.routes.iter().position(|route| hides(&route.path, page));
+        let at = [Key("site"), Nth(i)];
+        let own = |j: usize| [&at[..], &[Key("route"), Nth(j)]].concat();
+        let routes = site.routes.iter().enumerate();
+        let routes = routes.map(|(j, route)| (own(j), Some(j), &route.backend));
+        for (at, number, backend) in routes.chain([(at.to_vec(), None, &site.backend)]) {
+            let Some(page) = &backend.spa_fallback else { continue };
+            if route_of(page) != number {
+                let at = [&*at, &[Key("spa_fallback")]].concat();
+                let expected = "a path that comes from this `root`";
+                let found = format!("{page:?}, which has another route");
+                let clash = Clash::new(&at, expected, found);
+                clashes.push(clash.hint("requests for that path go elsewhere".to_owned()));
+            }
+        }
+    }
+}
+
 /// Whether one pattern matches all that another does.
 fn hides(earlier: &str, later: &str) -> bool {
     matches_wildcard(earlier.as_bytes(), later.as_bytes())

@@ -402,6 +402,11 @@ fn routes_that_could_not_answer_are_refused() {
         let expected = format!("7:8 WrongType site.route.path / {pattern} / \"{path}\" / {why}");
         assert_eq!(told(&[path]), expected);
     }
+}
+
+#[test]
+fn routes_need_a_source_and_fallbacks_a_route() {
+    let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");
     assert_eq!(
         only(&format!("{BASE}[[site.route]]\npath = '/a/*'\n")),
         "6:1 Missing site.route / a `root` or `origins` / neither / root = \"/srv/www\" is a \
@@ -424,6 +429,12 @@ fn routes_that_could_not_answer_are_refused() {
         only(&idle),
         "6:1 Contradiction site.fetch / no `fetch`, because there are no `origins` / one / it is for \
          this site's own `origins`; those of a route have [site.route.fetch]"
+    );
+    let fallback = format!("{BASE}spa_fallback = '/index.php'\n{}", route("*.php"));
+    assert_eq!(
+        only(&fallback),
+        "6:16 Contradiction site.spa_fallback / a path that comes from this `root` / \
+         \"/index.php\", which has another route / requests for that path go elsewhere"
     );
     // Narrower ones first.
     let routes = ["/a/b", "/a%20b/%2F*", "/a/*.php", "/a/*", "*.php"].map(route).concat();

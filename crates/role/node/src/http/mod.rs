@@ -15,3 +15,4 @@ pub(crate) mod pass;
 pub(crate) mod respond;
 pub(crate) mod stream;
 pub(crate) mod taker;
+pub(crate) mod upstream;

@@ -8,8 +8,9 @@ use skep_http::{HttpDate, Version};
 use skep_origin::OriginReply;
 use skep_telemetry::{CacheResult, Counter};
 
-use crate::backend::origin::{PassPlace, Passed, SlowPlace, fetch_error, lines};
+use crate::backend::origin::{PassPlace, Passed, SlowPlace, lines};
 use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
+use crate::model::fault::fetch_error;
 use crate::model::route::Route;
 
 /// How the body of a passed answer is delimited.

@@ -13,7 +13,6 @@ use std::fs::File;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -28,19 +27,18 @@ use skep_telemetry::{CacheResult, CoreCounters, Counter};
 use skep_units::SEGMENT_BYTES;
 
 use crate::backend::files::file::{SharedFile, fill, open, read_version};
-use crate::backend::origin::{Remotes, fetch_error};
 use crate::disk::pool::{on_pool, pool};
 use crate::disk::{DiskError, Stamp, Wait};
 use crate::http::taker::Taker;
+use crate::http::upstream::Upstream;
 use crate::limits::{
     INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ASKS_MAX, PIECE_BYTES_MAX,
     PIECE_PATIENCE_MS, PIECE_PAUSE_MS, ROOM_WAITS_MAX, SEND_BYTES_MAX,
 };
+use crate::model::fault::fetch_error;
 use crate::model::freshness::Remote;
 use crate::model::object::Object;
-use crate::model::resource::Resource;
 use crate::model::route::Route;
-use crate::peers::PeerClient;
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
@@ -90,19 +88,6 @@ pub(crate) struct ObjectStream<'a> {
     pub(crate) entered: Option<u32>,
 }
 
-/// Where bytes come from that are not in memory.
-#[derive(Clone, Copy)]
-pub(crate) enum Upstream<'a> {
-    /// This node's disk.
-    Disk,
-    /// A disk that all nodes see, after their memories.
-    SharedDisk(&'a PeerClient),
-    /// Another node's disk, after the memories of all.
-    PeerDisk(&'a PeerClient),
-    /// Origins of this resource, after the memories of other nodes.
-    Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
-}
-
 /// Who is sent the bytes.
 pub(crate) struct Client<'a> {
     /// Whom it is held to account by.
@@ -115,20 +100,7 @@ impl ObjectStream<'_> {
     /// what one alone could not; and to ask an origin again costs more than to go
     /// through the cache.
     fn is_too_large(&self) -> bool {
-        self.is_local() && self.object.bytes() > self.store.capacity_bytes()
-    }
-
-    /// Whether nobody but this node's disk has the bytes.
-    fn is_local(&self) -> bool {
-        matches!(self.upstream, Upstream::Disk)
-    }
-
-    fn is_of_origin(&self) -> bool {
-        matches!(self.upstream, Upstream::Origin(..))
-    }
-
-    fn is_elsewhere(&self) -> bool {
-        matches!(self.upstream, Upstream::PeerDisk(_))
+        self.upstream.is_disk() && self.object.bytes() > self.store.capacity_bytes()
     }
 
     /// Makes the first bytes certain before a head promises them: opens the
@@ -140,11 +112,11 @@ impl ObjectStream<'_> {
     ) -> Result<(Option<Weak<Segment>>, CacheResult), FetchError> {
         let index = (first_byte / SEGMENT_BYTES) as u32;
         if self.finds_no_room(index) || self.bypasses_cache(index).await {
-            if self.is_elsewhere() || !self.does_without_pin() {
+            if self.upstream.is_peer_disk() || !self.does_without_pin() {
                 // There is no other way from another node's disk to a client.
                 return Err(FetchError::NoMemory);
             }
-            if !self.is_of_origin() {
+            if !self.upstream.is_origin() {
                 self.open().await?;
             }
             self.counters.inc(Counter::CacheStreamed);
@@ -152,7 +124,7 @@ impl ObjectStream<'_> {
         }
         let (segment, found) = self.segment(index).await?;
         self.prepared = Some((index, Arc::clone(&segment)));
-        if self.object.segments() > 1 && self.is_local() {
+        if self.object.segments() > 1 && self.upstream.is_disk() {
             self.open().await?;
         }
         if !self.does_without_pin() {
@@ -323,14 +295,14 @@ impl ObjectStream<'_> {
         part: Range<u64>,
     ) -> Result<u64, SendError> {
         let index = (part.start / SEGMENT_BYTES) as u32;
-        let piece_bytes = match self.is_elsewhere() {
+        let piece_bytes = match self.upstream.is_peer_disk() {
             true => PIECE_BYTES_MAX,
             false => self.taker.piece_bytes(),
         };
         let wanted = part.start..part.end.min(part.start + piece_bytes);
         let bytes = match self.in_memory(index).await? {
             Some(segment) => copy(reply, &segment, wanted).await?,
-            None if self.is_of_origin() => self.piece_of_origin(reply, part).await?,
+            None if self.upstream.is_origin() => self.piece_of_origin(reply, part).await?,
             None => self.piece_of_file(reply, wanted).await?,
         };
         let began_ms = monotonic_ms();
@@ -346,7 +318,7 @@ impl ObjectStream<'_> {
             self.entered = Some(index);
             return Ok(Some(segment));
         }
-        let is_elsewhere = self.is_elsewhere();
+        let is_elsewhere = self.upstream.is_peer_disk();
         if !self.object.is_settled && !is_elsewhere {
             return Ok(None);
         }
@@ -446,7 +418,7 @@ impl ObjectStream<'_> {
 
     /// Whether there is still no room for what was waited for when the object came.
     fn finds_no_room(&self, index: u32) -> bool {
-        self.is_of_origin()
+        self.upstream.is_origin()
             && self.cache_result == CacheResult::Fill
             && !self.store.may_fill_beside(self.fills())
             && !self.store.has(&self.object.segment_name(index))
@@ -463,7 +435,8 @@ impl ObjectStream<'_> {
         if !self.store.may_pin() {
             return 0..0;
         }
-        let reader = if self.is_local() { Reader::default() } else { self.object.reads(index) };
+        let reader =
+            if self.upstream.is_disk() { Reader::default() } else { self.object.reads(index) };
         prefetch(index, last, self.object.segments() - 1, reader)
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Leaves: nothing here asks another node or an origin.
 
+pub(crate) mod announced;
+pub(crate) mod fault;
 pub(crate) mod freshness;
 pub(crate) mod hosts;
 pub(crate) mod object;

@@ -22,3 +22,11 @@ impl PartialEq for PeerNode {
         self.id == other.id
     }
 }
+
+/// The head of an origin's object, as one node tells another.
+#[derive(Debug)]
+pub(crate) struct PeerHead {
+    /// How long it may be used there without asking, in milliseconds.
+    pub(crate) fresh_ms: u64,
+    pub(crate) head: Vec<u8>,
+}

@@ -22,8 +22,8 @@ use skep_wire::cache::{LeaseId, OriginRef, PeerRefusal, PeerRequest};
 use tokio::sync::oneshot;
 
 use super::Cluster;
-use crate::backend::origin::fetch_error;
 use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
+use crate::model::fault::fetch_error;
 use crate::model::peer::PeerNode;
 
 /// What fills a segment from where it comes from.

@@ -19,8 +19,8 @@ use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 use tokio::sync::oneshot;
 
 use super::{ClusterParts, Command, View};
-use crate::backend::partition::Announced;
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
+use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
 use pause::Pause;

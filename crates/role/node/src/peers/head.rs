@@ -15,9 +15,8 @@ use skep_wire::cache::{LeaseId, PeerRefusal, PeerReply, PeerRequest, SegmentName
 
 use super::client::end_of;
 use super::{Cluster, PeerClient};
-use crate::backend::origin::PeerHead;
 use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
-use crate::model::peer::PeerNode;
+use crate::model::peer::{PeerHead, PeerNode};
 
 /// What came of asking for a head.
 pub(crate) enum HeadSought<T> {

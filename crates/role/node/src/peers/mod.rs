@@ -1,7 +1,7 @@
 //! This node's part in the cluster cache.
 //!
 //! ```text
-//!   Source::segment --miss--> fill (a task of the worker, never of a client)
+//!   ObjectStream::segment --miss--> fill (a task of the worker, never of a client)
 //!                              | what next? Fetcher
 //!            ask, tell         v              bytes
 //!   CoordinatorLinks <- Cluster, PeerPool ---------> other nodes, origin
@@ -20,7 +20,6 @@ mod head;
 mod offer;
 mod owners;
 mod part;
-mod server;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -40,8 +39,8 @@ use skep_wire::message::Name;
 use skep_wire::seal::PeerId;
 use tokio::sync::oneshot;
 
-use crate::backend::partition::Announced;
 use crate::limits::{FIRST_LINK_MS, LINK_TICK_MS};
+use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
@@ -49,7 +48,6 @@ use coordinator_links::CoordinatorLinks;
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
 pub(crate) use part::PartSought;
-pub use server::PeerServer;
 
 /// What a node needs to take part.
 pub struct ClusterParts {
@@ -92,8 +90,8 @@ pub struct Cluster {
     counts: Arc<StreamCounts>,
     owners: Owners,
     /// Bytes that other nodes are being sent.
-    sending: Arc<Outstanding>,
-    outstanding_bytes_max: u64,
+    pub(crate) sending: Arc<Outstanding>,
+    pub(crate) outstanding_bytes_max: u64,
     ask_timeout: Duration,
     begun: Instant,
 }
@@ -220,7 +218,7 @@ impl Cluster {
     }
 
     /// The node called `name`, if it is known.
-    fn peer(&self, name: &Name) -> Option<PeerNode> {
+    pub(crate) fn peer(&self, name: &Name) -> Option<PeerNode> {
         self.view.load().peers.iter().find(|peer| peer.id == name.peer()).copied()
     }
 
@@ -243,7 +241,7 @@ impl Cluster {
     }
 
     /// Tells coordinators at once what has come and gone.
-    async fn tell_changes(&self) {
+    pub(crate) async fn tell_changes(&self) {
         let (told, is_told) = oneshot::channel();
         self.tell(Command::Changes { told });
         // Untold, it is told a little later.
@@ -275,15 +273,15 @@ fn configured(config: &Config) -> Vec<PeerNode> {
 }
 
 impl Outstanding {
-    fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn add(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn sub(&self, bytes: u64) {
+    pub(crate) fn sub(&self, bytes: u64) {
         self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 }

@@ -31,7 +31,7 @@ impl PeerClient {
     }
 
     /// Gets a segment that `peer` has offered; tells whether all of it came.
-    pub(super) async fn take_over(
+    pub(crate) async fn take_over(
         &self,
         name: SegmentName,
         segment: &Segment,

@@ -17,12 +17,11 @@ use tokio::task::JoinSet;
 use super::client::{SegmentOrigin, counter_of, end_of, fetch_chunks};
 use super::head::ask_head;
 use super::{Cluster, PeerClient};
-use crate::backend::origin::PeerHead;
 use crate::limits::{
     HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
 };
 use crate::model::object::Object;
-use crate::model::peer::PeerNode;
+use crate::model::peer::{PeerHead, PeerNode};
 use crate::model::route::Route;
 
 /// What came of asking who has a file.

@@ -25,8 +25,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::client::{counter_of, end_of, error_of};
 use super::{ClusterParts, Command, renewing};
-use crate::backend::partition::{Announced, AnnouncedPath};
 use crate::limits::LINK_TICK_MS;
+use crate::model::announced::{Announced, AnnouncedPath};
 use crate::model::purges::Purges;
 use crate::peers::coordinator_links::CoordinatorLinks;
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use skep_config::{BackendConfig, ContentPlacement, SiteConfig};
 use tempfile::TempDir;
 
-use crate::backend::partition::{Announced, Walker};
+use crate::backend::partition::Walker;
 use crate::disk::watch::Watcher;
+use crate::model::announced::Announced;
 use crate::model::site::SiteSet;
 
 /// A walked folder.

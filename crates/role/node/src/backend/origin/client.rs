@@ -15,9 +15,9 @@ use skep_origin::{
 use skep_segments::SegmentStore;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::fault::fetch_error;
 use super::head_cache::{HeadOutcome, OriginHeadCache};
 use crate::limits::PASS_SLOW_SHARE;
+use crate::model::fault::fetch_error;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::route::Route;
 use crate::peers::PeerClient;

@@ -11,12 +11,12 @@ use skep_units::SEGMENT_BYTES;
 use tokio::sync::oneshot;
 
 use super::client::{Asked, Passed, Remotes, is_trouble};
-use super::fault::fetch_error;
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
 use super::kept::Got;
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
+use crate::model::fault::fetch_error;
 use crate::model::freshness::{self, Freshness};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Snapshot;

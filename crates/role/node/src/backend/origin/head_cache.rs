@@ -14,9 +14,10 @@ use skep_serve::monotonic_ms;
 use skep_telemetry::CacheResult;
 use skep_wire::cache::{ObjectName, PeerRefusal, SegmentName};
 
-use super::peer_head::{self, PeerHead};
+use super::peer_head;
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::limits::{FAILED_MS, HEAD_SLOT_BYTES, HEAD_WAIT_MS, LEASE_WAIT_MS};
+use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
@@ -318,9 +319,9 @@ mod tests {
     use skep_origin::FaultKind;
     use skep_wire::cache::ToCoordinator;
 
-    use super::super::fault::fetch_error;
     use super::super::rig::{node, resource};
     use super::*;
+    use crate::model::fault::fetch_error;
 
     fn lead(cache: &Arc<OriginHeadCache>, route: &Route) -> HeadFlight {
         let HeadLookup::Lead(flight) = cache.look_up(route, b"/a") else { panic!("nobody asks") };

@@ -1,4 +1,4 @@
-//! Sites whose bytes come from HTTP origins.
+//! Routes whose bytes come from HTTP origins.
 //!
 //! ```text
 //!  path?query -> OriginHeadCache: current? --yes--> Resource, served like a file
@@ -24,7 +24,6 @@
 //! next one; nothing that an origin wants to have kept from others is kept.
 
 mod client;
-mod fault;
 mod fetch;
 mod head_cache;
 mod kept;
@@ -32,10 +31,8 @@ mod peer_head;
 mod segment;
 
 pub(crate) use client::{PassPlace, Passed, Remotes, SlowPlace, Tally};
-pub(crate) use fault::fetch_error;
 pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
 pub(crate) use kept::lines;
-pub(crate) use peer_head::PeerHead;
 pub(crate) use segment::RemoteSegment;
 
 /// What tests of this module begin with.

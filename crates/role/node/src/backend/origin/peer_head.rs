@@ -18,17 +18,10 @@ use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 use super::kept::{self, Got};
 use crate::model::freshness::{self, Freshness};
 use crate::model::origin_backend::OriginBackend;
+use crate::model::peer::PeerHead;
 use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
-
-/// The head of an origin's object, as one node tells another.
-#[derive(Debug)]
-pub(crate) struct PeerHead {
-    /// How long it may be used there without asking, in milliseconds.
-    pub(crate) fresh_ms: u64,
-    pub(crate) head: Vec<u8>,
-}
 
 /// The peer head of `resource`; `None`: it is too long, or none of an origin.
 pub(super) fn of(resource: &Resource) -> Option<PeerHead> {

@@ -18,8 +18,8 @@ use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
 use super::client::{Asked, PassPlace, Remotes, is_trouble};
-use super::fault::fetch_error;
 use crate::limits::ORIGIN_ASKS_MAX;
+use crate::model::fault::fetch_error;
 use crate::model::freshness::is_once;
 use crate::model::resource::Resource;
 use crate::model::route::Route;

@@ -18,7 +18,6 @@
 //! Invariants: a node announces only what it would serve; which bytes are sent
 //! is decided by the version in the head, and whoever has another one refuses.
 
-mod announced;
 mod heads;
 mod walk;
 
@@ -26,7 +25,6 @@ use skep_wire::cache::part::{FileHead, Versions};
 
 use crate::model::object::{Object, Variants};
 
-pub(crate) use announced::{Announced, AnnouncedPath};
 pub(crate) use heads::{Elsewhere, Heads};
 pub(crate) use walk::Walker;
 

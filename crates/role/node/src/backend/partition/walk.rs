@@ -18,10 +18,10 @@ use rustix::fs::FileType;
 use skep_serve::{monotonic_ms, unix_ms};
 use skep_wire::cache::SegmentName;
 
-use super::announced::{Announced, AnnouncedPath, Term};
 use crate::disk::watch::{Directory, Watcher};
 use crate::disk::{FileKind, FolderStamp, Root, Wait};
 use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
+use crate::model::announced::{Announced, AnnouncedPath, Term};
 use crate::model::route::{FolderBackend, Route};
 use crate::model::site::SiteSet;
 

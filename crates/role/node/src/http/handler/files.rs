@@ -49,6 +49,7 @@ impl SlowRequest<'_> {
         }
         if failed == DiskError::NotFound.into()
             && let Some(page) = folder.spa_fallback.as_deref()
+            && self.route.answers_for(page.strip_prefix(b"/").unwrap_or(page))
             && self.page(request, exchange, 200, (&self.route, page)).await?
         {
             return Ok(());

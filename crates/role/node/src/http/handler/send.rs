@@ -16,8 +16,9 @@ use skep_units::SEGMENT_BYTES;
 use super::SlowRequest;
 use crate::disk::DiskError;
 use crate::http::respond::{ResponsePlan, cache_lines, plan, write_head};
-use crate::http::stream::{Client, ObjectStream, SendError, Upstream};
+use crate::http::stream::{Client, ObjectStream, SendError};
 use crate::http::taker::Taker;
+use crate::http::upstream::Upstream;
 use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
 

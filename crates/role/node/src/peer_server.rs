@@ -17,15 +17,17 @@ use skep_wire::cache::part::FileHead;
 use skep_wire::cache::{OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 use skep_wire::message::Name;
 
-use super::{Cluster, Outstanding, PeerClient, SegmentOrigin};
 use crate::backend::files::catalog::{Catalog, Located};
 use crate::backend::files::file::SharedFile;
-use crate::backend::origin::{PeerHead, RemoteSegment};
-use crate::backend::partition::{Announced, AnnouncedPath, head_of};
+use crate::backend::origin::RemoteSegment;
+use crate::backend::partition::head_of;
 use crate::disk::DiskError;
 use crate::disk::pool::pool;
 use crate::http::handler::NodeHandler;
 use crate::limits::{CLIENT_BYTES_PART, OFFER_WAIT_MS};
+use crate::model::announced::{Announced, AnnouncedPath};
+use crate::model::peer::PeerHead;
+use crate::peers::{Cluster, Outstanding, PeerClient, SegmentOrigin};
 
 /// Answers requests of other nodes on one worker.
 pub struct PeerServer {

@@ -1,0 +1,36 @@
+//! Where the bytes of a reply come from that are not in memory.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::backend::origin::Remotes;
+use crate::model::resource::Resource;
+use crate::peers::PeerClient;
+
+/// See the module.
+#[derive(Clone, Copy)]
+pub(crate) enum Upstream<'a> {
+    /// This node's disk.
+    Disk,
+    /// A disk that all nodes see, after their memories.
+    SharedDisk(&'a PeerClient),
+    /// Another node's disk, after the memories of all.
+    PeerDisk(&'a PeerClient),
+    /// Origins of this resource, after the memories of other nodes.
+    Origin(&'a Rc<Remotes>, &'a Arc<Resource>),
+}
+
+impl Upstream<'_> {
+    /// Whether nobody but this node has the bytes.
+    pub(crate) fn is_disk(&self) -> bool {
+        matches!(self, Self::Disk)
+    }
+
+    pub(crate) fn is_peer_disk(&self) -> bool {
+        matches!(self, Self::PeerDisk(_))
+    }
+
+    pub(crate) fn is_origin(&self) -> bool {
+        matches!(self, Self::Origin(..))
+    }
+}
