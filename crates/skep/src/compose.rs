@@ -320,7 +320,7 @@ fn listen_for<S: ConnectionHandler>(
             let (worker, admission) = (Rc::clone(worker), Arc::clone(admission));
             tokio::task::spawn_local(accept_loop(worker, listener, service, admission));
         }
-        Err(error) => tracing::error!(%error, "a worker can't listen"),
+        Err(error) => tracing::error!(%error, "a worker cannot accept connections"),
     }
 }
 

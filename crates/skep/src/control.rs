@@ -47,7 +47,7 @@ pub(crate) fn start_console(
         // The default place may be closed to this user, who asked for nothing
         // there: serving without commands is better than not serving.
         Err(error @ ConsoleError::Socket { .. }) if !names_socket(&running.config()) => {
-            tracing::warn!("{error}; going on without");
+            tracing::warn!("{error}; continuing without commands on this machine");
         }
         opened => opened?,
     }

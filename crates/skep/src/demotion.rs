@@ -34,7 +34,7 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     }
     check_access(config, roles, file)?;
     if was_root {
-        tracing::info!(user = user.name, "serves as this user from here on");
+        tracing::info!(user = user.name, "switched to the serving user");
     }
     Ok(())
 }
@@ -75,7 +75,7 @@ fn confine_to(config: &Config, roles: &Roles) {
         [confine::deny_calls(confine::Bpf::Denied), confine::write_only_below(&writable)]
     {
         if let Err(error) = confined {
-            tracing::info!("{error}; going on without");
+            tracing::info!("{error}; continuing without this restriction");
         }
     }
 }

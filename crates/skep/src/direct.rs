@@ -50,7 +50,7 @@ impl Undo {
     pub(crate) fn run(&self) {
         let aborted = self.0.as_ref().map(|guardian| guardian.guard.ask(&Order::Abort));
         if let Some(Err(error)) = aborted {
-            tracing::warn!("something of this start may be left: {error}");
+            tracing::warn!("cleanup after the failed start was incomplete: {error}");
         }
     }
 }

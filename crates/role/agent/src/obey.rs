@@ -123,7 +123,7 @@ impl Obey {
             status.complaints = wrong;
             drop(status);
             for doubt in doubtful.iter().filter(|it| !self.doubts.contains(it)) {
-                tracing::info!("cannot be sure: {doubt}");
+                tracing::info!("self-check inconclusive: {doubt}");
             }
             self.doubts = doubtful;
         }

@@ -71,7 +71,9 @@ impl CoordinatorStage {
     /// Active in an epoch, or on standby.
     pub fn set(&self, stage: Option<u64>) {
         if self.0.tell(Told::Stage(stage)).is_err() {
-            tracing::warn!("the coordinator of the caches did not receive its stage, {stage:?}");
+            let role =
+                stage.map_or("standby".to_owned(), |epoch| format!("active in epoch {epoch}"));
+            tracing::warn!(role, "the cache coordinator could not be told its role");
         }
     }
 }

@@ -82,7 +82,7 @@ impl Netguard {
     fn unprivileged(plan: NetguardPlan, listener: Option<Listener>) -> Result<Self, NetguardError> {
         privileges::keep_only(privileges::NETGUARD).map_err(NetguardError::Privileges)?;
         if let Err(error) = confine::deny_calls(confine::Bpf::Allowed) {
-            tracing::warn!(%error, "going on without");
+            tracing::warn!(%error, "system calls are not restricted");
         }
         Ok(Self {
             plan,
@@ -117,7 +117,7 @@ impl Netguard {
 
     fn serve(&mut self, visit: Visit) {
         if let Err(error) = visit.serve(|order| self.perform(order)) {
-            tracing::warn!(%error, "the serving process has gone in the middle of an order");
+            tracing::warn!(%error, "the serving process disconnected during an order");
         }
     }
 

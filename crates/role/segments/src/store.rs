@@ -479,7 +479,7 @@ impl Inner {
             tracing::warn!(
                 expected = bytes,
                 found = other.len(),
-                "another node passed on a segment of another length than it has"
+                "a segment received from another node had the wrong length, and was dropped"
             );
             self.forget(*name);
         }

@@ -156,7 +156,7 @@ impl Shared {
         }
         let before = self.doubts.swap(Arc::new(doubtful.clone()));
         for doubt in doubtful.iter().filter(|doubt| !before.contains(doubt)) {
-            tracing::info!("cannot be sure: {doubt}");
+            tracing::info!("self-check inconclusive: {doubt}");
         }
     }
 

@@ -1,6 +1,6 @@
-//! What this node knows by itself of the other ones, while no coordinator tells: what
-//! it has them fill, and who could not be reached. By that it passes over owners that
-//! have too much to do or are gone ([`skep_directory::RendezvousHash::owner`]).
+//! Load and reachability of other nodes as observed by this one, for the time without a
+//! coordinator: what they fill for it, and which could not be reached. By that it passes
+//! over owners that have too much to do or are gone ([`skep_directory::RendezvousHash::owner`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -319,8 +319,8 @@ impl Walk {
         self.left -= 1;
         if self.left == 0 {
             tracing::warn!(
-                "this node announces {PART_ENTRIES_MAX} files and folders of its parts and no \
-                 more: other nodes do not answer for the rest"
+                "this node announces its first {PART_ENTRIES_MAX} files and folders only: the rest \
+                 is served by this node alone"
             );
         }
         true

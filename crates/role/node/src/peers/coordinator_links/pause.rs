@@ -1,14 +1,13 @@
-//! A process that stood still: what it has in memory may have been purged.
+//! A process that was suspended: what it has in memory may have been purged.
 //!
-//! A node that says nothing for a while counts as gone, and purges do not wait
-//! for it. If it was only stopped, or starved of processors, it would go on to
-//! serve as if nothing had been. So the thread of the links says ever again that
-//! it runs; when it has not for a while, requests wait ([`Purges::is_in_step`])
-//! until a coordinator has told what there was, or until there is none to tell.
+//! A silent node counts as gone after a while, and purges do not wait for it. If it was
+//! only stopped, or starved of processors, it would continue to serve what was purged.
+//! So the thread of the links reports periodically that it runs. When it has not for a
+//! while, requests wait ([`Purges::is_in_step`]) until a coordinator has sent the purges
+//! that were missed, or until no coordinator is left.
 //!
-//! Invariant: the time that it takes until others count this node as gone is
-//! longer than [`PAUSE_MS`] and the time between two words of it, together (the
-//! compiler sees to it).
+//! Invariant: other machines count this node as gone later than [`PAUSE_MS`] plus the
+//! report interval (checked at compile time).
 
 use skep_peer::stream::{LinkId, Outbox};
 use skep_serve::monotonic_ms;
