@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::environment::Environment;
-use crate::error::{LabError, Tried, check_root};
+use crate::error::{TestbedError, Tried, check_root};
 use crate::frames;
 use crate::janitor::Janitor;
 use crate::limits::VIPS_MAX;
@@ -27,7 +27,7 @@ pub struct Bed {
 
 impl Bed {
     /// Makes a bed, ready to use.
-    pub fn new(topology: &Topology) -> Result<Self, LabError> {
+    pub fn new(topology: &Topology) -> Result<Self, TestbedError> {
         topology.check()?;
         check_root()?;
         let slot = Slot::claim()?;
@@ -122,25 +122,25 @@ impl Bed {
     }
 
     /// Lets no frame pass between two machines of one LAN, in either direction.
-    pub fn partition(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
+    pub fn partition(&self, a: &Machine, b: &Machine) -> Result<(), TestbedError> {
         let (a, b) = ports(a, b)?;
         self.environment.switch.change_rules(|rules| rules.cut(a, b))
     }
 
     /// Ends a partition of two machines.
-    pub fn heal(&self, a: &Machine, b: &Machine) -> Result<(), LabError> {
+    pub fn heal(&self, a: &Machine, b: &Machine) -> Result<(), TestbedError> {
         let (a, b) = ports(a, b)?;
         self.environment.switch.change_rules(|rules| rules.mend(a, b))
     }
 
     /// Ends all partitions.
-    pub fn heal_all(&self) -> Result<(), LabError> {
+    pub fn heal_all(&self) -> Result<(), TestbedError> {
         self.environment.switch.change_rules(|rules| rules.mend_all())
     }
 
     /// Puts the host itself, the network of the calling thread, on the LAN of
     /// the nodes, with a route to `address`. It goes with the bed.
-    pub fn to_host(&self, address: IpAddr) -> Result<(), LabError> {
+    pub fn to_host(&self, address: IpAddr) -> Result<(), TestbedError> {
         let (slot, switch) = (self.environment.slot, &self.environment.switch);
         let (link, device) = (plan::host_link(slot), plan::host_device(slot));
         self.environment.tell_janitor(|janitor| janitor.knows_link(&device))?;
@@ -153,7 +153,7 @@ impl Bed {
         switch.await_ready(&[&link.port])
     }
 
-    fn apply_limits(&mut self, topology: &Topology) -> Result<(), LabError> {
+    fn apply_limits(&mut self, topology: &Topology) -> Result<(), TestbedError> {
         for machine in &self.machines {
             let limits = topology.limits_of(machine.name(), machine.role().name());
             let note = machine.apply(limits)?;
@@ -170,26 +170,26 @@ impl Drop for Bed {
 }
 
 /// Whether each name with limits is that of a machine or of a role.
-fn check_names(topology: &Topology, plans: &[plan::MachinePlan]) -> Result<(), LabError> {
+fn check_names(topology: &Topology, plans: &[plan::MachinePlan]) -> Result<(), TestbedError> {
     let is_known =
         |name: &str| plans.iter().any(|plan| plan.name == name || plan.role.name() == name);
     match topology.limits.keys().find(|name| !is_known(name)) {
         None => Ok(()),
         Some(name) => {
             let said = format!("limits.{name}: there is no such machine or role in this bed");
-            Err(LabError::Topology(said))
+            Err(TestbedError::Topology(said))
         }
     }
 }
 
 /// The ports of two machines on a LAN that both are on.
-fn ports<'a>(a: &'a Machine, b: &'a Machine) -> Result<(&'a str, &'a str), LabError> {
+fn ports<'a>(a: &'a Machine, b: &'a Machine) -> Result<(&'a str, &'a str), TestbedError> {
     let on = |lan| Some((a.port(lan)?, b.port(lan)?));
-    let apart = || LabError::Apart(a.name().to_owned(), b.name().to_owned());
+    let apart = || TestbedError::Apart(a.name().to_owned(), b.name().to_owned());
     on(Lan::Inner).or_else(|| on(Lan::Outer)).ok_or_else(apart)
 }
 
-fn host_ip(lines: &str) -> Result<(), LabError> {
+fn host_ip(lines: &str) -> Result<(), TestbedError> {
     let mut ip = Command::new("ip");
     ip.args(["-batch", "-"]);
     tool::run(ip, "on the host", lines).map(drop)

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cpu::Controller;
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::frames;
 use crate::janitor::Janitor;
 use crate::limits::{KILL_MS, POLL_MS};
@@ -38,7 +38,7 @@ impl Environment {
         (mut janitor, leash): (Janitor, PipeReader),
         switch: Switch,
         frames: Frames,
-    ) -> Result<Self, LabError> {
+    ) -> Result<Self, TestbedError> {
         let controller = Controller::find();
         if let Some(controller) = &controller {
             janitor.knows_cgroup(&controller.bed_folder(slot.number))?;
@@ -57,15 +57,15 @@ impl Environment {
     }
 
     /// Starts another holder.
-    pub(crate) fn start(&self, name: &str) -> Result<Holder, LabError> {
+    pub(crate) fn start(&self, name: &str) -> Result<Holder, TestbedError> {
         namespace::start(name, &self.leash)?.finish()
     }
 
     /// Tells the janitor of something to clean up.
     pub(crate) fn tell_janitor(
         &self,
-        tell: impl FnOnce(&mut Janitor) -> Result<(), LabError>,
-    ) -> Result<(), LabError> {
+        tell: impl FnOnce(&mut Janitor) -> Result<(), TestbedError>,
+    ) -> Result<(), TestbedError> {
         lock(&self.janitor).as_mut().map_or(Ok(()), tell)
     }
 
@@ -80,7 +80,7 @@ impl Environment {
     }
 
     /// Changes what the bed's file says.
-    pub(crate) fn describe(&self, change: impl FnOnce(&mut BedInfo)) -> Result<(), LabError> {
+    pub(crate) fn describe(&self, change: impl FnOnce(&mut BedInfo)) -> Result<(), TestbedError> {
         let (slot, info) = &mut *lock(&self.file);
         change(info);
         slot.describe(info)
@@ -91,7 +91,7 @@ impl Environment {
         &self,
         name: &str,
         change: impl FnOnce(&mut MachineInfo),
-    ) -> Result<(), LabError> {
+    ) -> Result<(), TestbedError> {
         self.describe(|info| {
             info.machines.iter_mut().find(|it| it.name == name).map(change);
         })
@@ -99,7 +99,7 @@ impl Environment {
 
     /// Gives machines their links, addresses and routes, and waits until
     /// they are reachable. Their processes run already.
-    pub(crate) fn wire(&self, machines: &[(&MachinePlan, &Holder)]) -> Result<(), LabError> {
+    pub(crate) fn wire(&self, machines: &[(&MachinePlan, &Holder)]) -> Result<(), TestbedError> {
         for (plan, holder) in machines {
             self.prepare(plan, holder)?;
         }
@@ -119,7 +119,7 @@ impl Environment {
     }
 
     /// The kernel's switches, before there are devices.
-    fn prepare(&self, plan: &MachinePlan, holder: &Holder) -> Result<(), LabError> {
+    fn prepare(&self, plan: &MachinePlan, holder: &Holder) -> Result<(), TestbedError> {
         let entrance = holder.entrance();
         let inode = entrance.inode().tried(|| format!("cannot tell {} apart", plan.name))?;
         self.tell_janitor(|janitor| janitor.knows_net(inode, holder.pid()))?;
@@ -129,7 +129,7 @@ impl Environment {
         entrance.run(set).tried(|| format!("cannot enter {name}"))?
     }
 
-    fn finish(&self, plan: &MachinePlan, entrance: &Arc<Entrance>) -> Result<(), LabError> {
+    fn finish(&self, plan: &MachinePlan, entrance: &Arc<Entrance>) -> Result<(), TestbedError> {
         let state = |device| format!("/sys/class/net/{device}/operstate");
         let devices = plan.links.iter().map(|link| link.device);
         await_files(entrance, devices.clone().map(state).collect(), "up")?;
@@ -163,7 +163,7 @@ fn plugs<'a>(plan: &'a MachinePlan, holder: &Holder) -> impl Iterator<Item = Plu
 }
 
 /// Kills all processes in a network until there is only its holder.
-pub(crate) fn kill_all(holder: &Holder, machine: &str) -> Result<(), LabError> {
+pub(crate) fn kill_all(holder: &Holder, machine: &str) -> Result<(), TestbedError> {
     let deadline = Instant::now() + Duration::from_millis(KILL_MS);
     loop {
         let pids = processes(holder).tried(|| format!("cannot look into {machine}"))?;
@@ -172,7 +172,7 @@ pub(crate) fn kill_all(holder: &Holder, machine: &str) -> Result<(), LabError> {
         }
         if Instant::now() > deadline {
             let said = format!("{} processes of {machine} do not end", pids.len());
-            return Err(LabError::TooLate(said));
+            return Err(TestbedError::TooLate(said));
         }
         for pid in pids.into_iter().filter_map(|pid| Pid::from_raw(pid as i32)) {
             // It may have ended by itself.
@@ -209,9 +209,9 @@ fn settings(role: MachineRole) -> impl Iterator<Item = (&'static str, &'static s
 
 /// A kernel setting of the calling thread's network, which is `machine`'s; `key` as `sysctl`
 /// names it.
-pub(crate) fn write_setting(machine: &str, key: &str, value: &str) -> Result<(), LabError> {
+pub(crate) fn write_setting(machine: &str, key: &str, value: &str) -> Result<(), TestbedError> {
     let path = format!("/proc/sys/{}", key.replace('.', "/"));
-    fs::write(path, value).map_err(|source| LabError::Setting {
+    fs::write(path, value).map_err(|source| TestbedError::Setting {
         key: key.to_owned(),
         value: value.to_owned(),
         place: format!("on {machine}"),

@@ -4,7 +4,7 @@ use std::io;
 
 /// Why a bed could not be had, or a machine of it could not do as asked.
 #[derive(Debug, thiserror::Error)]
-pub enum LabError {
+pub enum TestbedError {
     /// Namespaces need privileges.
     #[error("network namespaces need root: run it with sudo")]
     NotRoot,
@@ -90,18 +90,18 @@ fn advice(key: &str, value: &str, source: &io::Error) -> String {
 
 /// Adds to an error of the system what was tried.
 pub(crate) trait Tried<T> {
-    fn tried(self, what: impl FnOnce() -> String) -> Result<T, LabError>;
+    fn tried(self, what: impl FnOnce() -> String) -> Result<T, TestbedError>;
 }
 
 impl<T, E: Into<io::Error>> Tried<T> for Result<T, E> {
-    fn tried(self, what: impl FnOnce() -> String) -> Result<T, LabError> {
-        self.map_err(|error| LabError::Io { what: what(), source: error.into() })
+    fn tried(self, what: impl FnOnce() -> String) -> Result<T, TestbedError> {
+        self.map_err(|error| TestbedError::Io { what: what(), source: error.into() })
     }
 }
 
 /// Whether this process may make namespaces, and see those of others.
-pub(crate) fn check_root() -> Result<(), LabError> {
-    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(LabError::NotRoot) }
+pub(crate) fn check_root() -> Result<(), TestbedError> {
+    if rustix::process::geteuid().is_root() { Ok(()) } else { Err(TestbedError::NotRoot) }
 }
 
 #[cfg(test)]
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_refused_setting_says_which_value_where_and_what_to_do() {
-        let error = LabError::Setting {
+        let error = TestbedError::Setting {
             key: "net.ipv4.tcp_congestion_control".into(),
             value: "cubic".into(),
             place: "on node-1".into(),

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::registry::Slot;
 use crate::tool;
 
@@ -24,7 +24,7 @@ const NAME: &str = "skep-lab janitor";
 impl Janitor {
     /// Starts one that keeps the slot's lock until all is clean; returns the
     /// leash by which holders know when that is.
-    pub(crate) fn start(slot: &Slot) -> Result<(Self, PipeReader), LabError> {
+    pub(crate) fn start(slot: &Slot) -> Result<(Self, PipeReader), TestbedError> {
         let (leash, end) = io::pipe().tried(|| "cannot make a pipe".to_owned())?;
         let child = Command::new("sh")
             .args(["-c", SCRIPT, NAME])
@@ -42,26 +42,26 @@ impl Janitor {
 
     /// Processes in the network namespace of this number are to be killed, all
     /// but the one that holds it.
-    pub(crate) fn knows_net(&mut self, inode: u64, holder: u32) -> Result<(), LabError> {
+    pub(crate) fn knows_net(&mut self, inode: u64, holder: u32) -> Result<(), TestbedError> {
         self.tell(&format!("net {inode} {holder}\n"))
     }
 
     /// This network namespace is about to go, and its number with it.
-    pub(crate) fn forgets_net(&mut self, inode: u64) -> Result<(), LabError> {
+    pub(crate) fn forgets_net(&mut self, inode: u64) -> Result<(), TestbedError> {
         self.tell(&format!("gone {inode}\n"))
     }
 
     /// This control group and those in it are to be removed.
-    pub(crate) fn knows_cgroup(&mut self, folder: &Path) -> Result<(), LabError> {
+    pub(crate) fn knows_cgroup(&mut self, folder: &Path) -> Result<(), TestbedError> {
         self.tell(&format!("cgroup {}\n", folder.display()))
     }
 
     /// This device of the host is to be removed.
-    pub(crate) fn knows_link(&mut self, device: &str) -> Result<(), LabError> {
+    pub(crate) fn knows_link(&mut self, device: &str) -> Result<(), TestbedError> {
         self.tell(&format!("link {device}\n"))
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), LabError> {
+    fn tell(&mut self, line: &str) -> Result<(), TestbedError> {
         let stdin = self.0.stdin.as_mut();
         let told = stdin.map_or(Ok(()), |stdin| stdin.write_all(line.as_bytes()));
         told.tried(|| "the bed's janitor is gone".to_owned())

@@ -41,7 +41,7 @@ mod topology;
 mod visit;
 
 pub use bed::Bed;
-pub use error::LabError;
+pub use error::TestbedError;
 pub use limits::{CLIENTS_MAX, DISPATCHERS_MAX, NODES_MAX, VIPS_MAX};
 pub use machine::Machine;
 pub use plan::MachineRole;

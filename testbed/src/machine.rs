@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use crate::cpu;
 use crate::environment::{self, Environment, kill_all};
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::namespace::{self, Entrance, Holder};
 use crate::plan::{Lan, MachinePlan, MachineRole};
 use crate::switch::{await_files, set_rate};
@@ -81,7 +81,7 @@ impl Machine {
     /// Runs `work` on a thread in the machine and waits for it. Threads that
     /// it starts are in the machine too. The machine's CPU quota does not hold
     /// for them.
-    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         self.entrance()?.run(work).tried(|| format!("cannot enter {}", self.name()))
     }
 
@@ -90,7 +90,7 @@ impl Machine {
     pub fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<JoinHandle<io::Result<T>>, LabError> {
+    ) -> Result<JoinHandle<io::Result<T>>, TestbedError> {
         let entrance = self.entrance()?;
         let inside = move || entrance.enter().map(|()| work());
         let name = self.name().to_owned();
@@ -99,19 +99,19 @@ impl Machine {
     }
 
     /// Pulls its cables: it is up, and alone.
-    pub fn down(&self) -> Result<(), LabError> {
+    pub fn down(&self) -> Result<(), TestbedError> {
         self.set_cables(false)
     }
 
     /// Puts its cables in again; returns once frames pass.
-    pub fn up(&self) -> Result<(), LabError> {
+    pub fn up(&self) -> Result<(), TestbedError> {
         self.set_cables(true)
     }
 
     /// Ends the machine as a power cut does: first it is silent, then all its
     /// processes are dead, its memory and BPF pins gone. Threads of `run` and
     /// `spawn` stay, in a network without links.
-    pub fn kill(&self) -> Result<(), LabError> {
+    pub fn kill(&self) -> Result<(), TestbedError> {
         let mut slot = lock(&self.holder);
         let holder = slot.take().ok_or_else(|| self.dead())?;
         let links = &self.plan.links;
@@ -126,7 +126,7 @@ impl Machine {
 
     /// Starts a killed machine: with its name, addresses and limits, and
     /// nothing else of what it had.
-    pub fn boot(&self) -> Result<(), LabError> {
+    pub fn boot(&self) -> Result<(), TestbedError> {
         let mut slot = lock(&self.holder);
         if slot.is_some() {
             return Ok(());
@@ -148,13 +148,13 @@ impl Machine {
     }
 
     /// Changes a kernel setting of its network; `key` as `sysctl` names it.
-    pub fn set_kernel(&self, key: &str, value: &str) -> Result<(), LabError> {
+    pub fn set_kernel(&self, key: &str, value: &str) -> Result<(), TestbedError> {
         self.run(|| environment::write_setting(self.name(), key, value))?
     }
 
     /// Loses this share of the frames to and from the machine, each for
     /// itself, in percent from 0 to 100.
-    pub fn set_loss(&self, percent: f64) -> Result<(), LabError> {
+    pub fn set_loss(&self, percent: f64) -> Result<(), TestbedError> {
         self.limit(|limits| limits.loss_percent = Some(percent))?;
         let ports = self.plan.links.iter().map(|link| link.port.as_str());
         self.environment
@@ -165,7 +165,7 @@ impl Machine {
     /// Limits the rate of the machine's links in either direction, in bits per
     /// second of frames; `None` lifts it. Frames that an XDP program sends are
     /// not held to it on their way out of the machine.
-    pub fn set_rate(&self, bits_s: Option<u64>) -> Result<(), LabError> {
+    pub fn set_rate(&self, bits_s: Option<u64>) -> Result<(), TestbedError> {
         let before = lock(&self.limits).rate_bits_s;
         self.limit(|limits| limits.rate_bits_s = bits_s)?;
         if bits_s.is_none() && before.is_none() {
@@ -180,9 +180,10 @@ impl Machine {
 
     /// Limits the processor time of the machine's processes, in cores; `None`
     /// lifts it.
-    pub fn set_cpu(&self, cores: Option<f64>) -> Result<(), LabError> {
+    pub fn set_cpu(&self, cores: Option<f64>) -> Result<(), TestbedError> {
         self.limit(|limits| limits.cpu_cores = cores)?;
-        let controller = self.environment.controller.as_ref().ok_or(LabError::NoCpuController)?;
+        let controller =
+            self.environment.controller.as_ref().ok_or(TestbedError::NoCpuController)?;
         let bed = controller.bed_folder(self.environment.slot);
         let what = || format!("cannot give {} a CPU quota", self.name());
         let folder = controller.make(&bed, self.name()).tried(what)?;
@@ -199,7 +200,7 @@ impl Machine {
     }
 
     /// Brings a new machine under its limits; returns what it goes without.
-    pub(crate) fn apply(&self, limits: Limits) -> Result<Option<String>, LabError> {
+    pub(crate) fn apply(&self, limits: Limits) -> Result<Option<String>, TestbedError> {
         if let Some(percent) = limits.loss_percent {
             self.set_loss(percent)?;
         }
@@ -219,13 +220,13 @@ impl Machine {
     }
 
     /// Before a holder ends, after which its network's number may be another's.
-    fn forget(&self, holder: &Holder) -> Result<(), LabError> {
+    fn forget(&self, holder: &Holder) -> Result<(), TestbedError> {
         let inode = holder.entrance().inode();
         let inode = inode.tried(|| format!("cannot tell {} apart", self.name()))?;
         self.environment.tell_janitor(|janitor| janitor.forgets_net(inode))
     }
 
-    fn set_cables(&self, is_in: bool) -> Result<(), LabError> {
+    fn set_cables(&self, is_in: bool) -> Result<(), TestbedError> {
         let entrance = self.entrance()?;
         self.plan.links.iter().try_for_each(|link| {
             self.environment.switch.set_cable(&link.port, is_in)?;
@@ -235,21 +236,21 @@ impl Machine {
         })
     }
 
-    fn limit(&self, change: impl FnOnce(&mut Limits)) -> Result<(), LabError> {
+    fn limit(&self, change: impl FnOnce(&mut Limits)) -> Result<(), TestbedError> {
         let mut limits = *lock(&self.limits);
         change(&mut limits);
-        limits.check().map_err(LabError::Unusable)?;
+        limits.check().map_err(TestbedError::Unusable)?;
         *lock(&self.limits) = limits;
         Ok(())
     }
 
-    fn entrance(&self) -> Result<Arc<Entrance>, LabError> {
+    fn entrance(&self) -> Result<Arc<Entrance>, TestbedError> {
         let holder = lock(&self.holder);
         holder.as_ref().map(|it| Arc::clone(it.entrance())).ok_or_else(|| self.dead())
     }
 
-    fn dead(&self) -> LabError {
-        LabError::Dead(self.name().to_owned())
+    fn dead(&self) -> TestbedError {
+        TestbedError::Dead(self.name().to_owned())
     }
 }
 

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::sync::lock;
 use crate::tool;
 
@@ -50,7 +50,7 @@ pub(crate) struct Entrance {
 }
 
 /// Starts a holder on a leash; `name` is what `ps` shows.
-pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, LabError> {
+pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, TestbedError> {
     let leash = leash.try_clone().tried(|| format!("cannot start {name}"))?;
     let child = Command::new("unshare")
         .args(["--net", "--mount", "--propagation", "slave", "sh", "-c", HOLD, name])
@@ -66,7 +66,7 @@ pub(crate) fn start(name: &str, leash: &PipeReader) -> Result<Starting, LabError
 
 impl Starting {
     /// Waits until the namespaces are there.
-    pub(crate) fn finish(mut self) -> Result<Holder, LabError> {
+    pub(crate) fn finish(mut self) -> Result<Holder, TestbedError> {
         let (mut line, name) = (String::new(), self.name);
         if let Some(stdout) = self.child.0.stdout.take() {
             let _ = BufReader::new(stdout).read_line(&mut line);
@@ -77,7 +77,7 @@ impl Starting {
             let stderr = self.child.0.stderr.take();
             let _ = stderr.map(|mut stderr| stderr.read_to_string(&mut said));
             let (program, place) = ("unshare".to_owned(), format!("for {name}"));
-            return Err(LabError::Program { program, place, said: said.trim().to_owned() });
+            return Err(TestbedError::Program { program, place, said: said.trim().to_owned() });
         }
         let entrance = Entrance::of(self.child.0.id());
         let entrance = entrance.tried(|| format!("cannot open the namespaces of {name}"))?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::limits::SLOTS;
 use crate::plan::MachineRole;
 
@@ -71,7 +71,7 @@ pub(crate) struct Entry {
 impl Slot {
     /// Takes a free network: not one that was free a moment ago, so that nobody takes what is
     /// left of one bed for a part of the next.
-    pub(crate) fn claim() -> Result<Self, LabError> {
+    pub(crate) fn claim() -> Result<Self, TestbedError> {
         let mut last = Last::lock()?;
         let upper = (1..=HALF).map(|step| HALF + last.number.saturating_add(step) % HALF);
         for number in upper.chain(0..HALF) {
@@ -80,11 +80,11 @@ impl Slot {
                 return Ok(slot);
             }
         }
-        Err(LabError::NoFreeNetwork(SLOTS))
+        Err(TestbedError::NoFreeNetwork(SLOTS))
     }
 
     /// Takes this network; `None` if somebody has it.
-    pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, LabError> {
+    pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, TestbedError> {
         make_folder()?;
         let path = Path::new(FOLDER).join(format!("{number}.json"));
         let mut options = OpenOptions::new();
@@ -95,12 +95,12 @@ impl Slot {
     }
 
     /// The lock, for a process that is to hold it too.
-    pub(crate) fn share(&self) -> Result<File, LabError> {
+    pub(crate) fn share(&self) -> Result<File, TestbedError> {
         self.file.try_clone().tried(|| format!("cannot share {}", self.path.display()))
     }
 
     /// Says what is in the bed.
-    pub(crate) fn describe(&mut self, info: &BedInfo) -> Result<(), LabError> {
+    pub(crate) fn describe(&mut self, info: &BedInfo) -> Result<(), TestbedError> {
         let path = self.path.display().to_string();
         let text = serde_json::to_string(info).map_err(io::Error::other);
         let text = text.tried(|| format!("cannot write {path}"))?;
@@ -123,7 +123,7 @@ impl Last {
     const PATH: &str = "/run/skep-lab/last";
 
     /// Keeps others from taking one meanwhile.
-    fn lock() -> Result<Self, LabError> {
+    fn lock() -> Result<Self, TestbedError> {
         make_folder()?;
         let read = || -> io::Result<Self> {
             let mut options = OpenOptions::new();
@@ -141,7 +141,7 @@ impl Last {
         read().tried(|| format!("cannot read {}", Self::PATH))
     }
 
-    fn write(&mut self, number: u16) -> Result<(), LabError> {
+    fn write(&mut self, number: u16) -> Result<(), TestbedError> {
         let mut write = || {
             self.file.set_len(0)?;
             self.file.rewind()?;
@@ -159,7 +159,7 @@ pub(crate) fn entries() -> Vec<Entry> {
     entries
 }
 
-fn make_folder() -> Result<(), LabError> {
+fn make_folder() -> Result<(), TestbedError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
     builder.create(FOLDER).tried(|| format!("cannot make {FOLDER}"))

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::{LabError, Tried};
+use crate::error::{TestbedError, Tried};
 use crate::frames::{self, PassProgram};
 use crate::limits::{BUCKET_BYTES_MIN, LINK_READY_MS, POLL_MS, QUEUE_MS};
 use crate::namespace::{Entrance, Holder};
@@ -38,7 +38,7 @@ pub(crate) struct Plug<'a> {
 
 impl Switch {
     /// Makes the bridges.
-    pub(crate) fn new(holder: Holder, frames: Frames, lans: &[Lan]) -> Result<Self, LabError> {
+    pub(crate) fn new(holder: Holder, frames: Frames, lans: &[Lan]) -> Result<Self, TestbedError> {
         let switch = Self { holder, frames, rules: Mutex::default() };
         // Frames are to pass no rules but ours; some kernels have no such thing.
         switch.inside(|| {
@@ -66,7 +66,7 @@ impl Switch {
     }
 
     /// Makes the links, up on this side.
-    pub(crate) fn plug(&self, plugs: &[Plug<'_>]) -> Result<(), LabError> {
+    pub(crate) fn plug(&self, plugs: &[Plug<'_>]) -> Result<(), TestbedError> {
         let pass = PassProgram::new().tried(|| "cannot make a memory file".to_owned())?;
         let mut lines = String::new();
         for Plug { link, pid, takes_xdp } in plugs {
@@ -86,7 +86,7 @@ impl Switch {
     }
 
     /// Takes over the port of a link that somebody else made here.
-    pub(crate) fn adopt(&self, link: &Link) -> Result<(), LabError> {
+    pub(crate) fn adopt(&self, link: &Link) -> Result<(), TestbedError> {
         let (port, lan) = (&link.port, link.lan.name());
         self.ip(&format!("link set dev {port} master {lan} up\n"))?;
         self.finish_ports([port.as_str()].into_iter())
@@ -95,7 +95,7 @@ impl Switch {
     fn finish_ports<'a>(
         &self,
         mut ports: impl Iterator<Item = &'a str> + Send,
-    ) -> Result<(), LabError> {
+    ) -> Result<(), TestbedError> {
         if self.frames == Frames::Large {
             return Ok(());
         }
@@ -104,26 +104,26 @@ impl Switch {
     }
 
     /// Ends a link, device and all.
-    pub(crate) fn unplug(&self, port: &str) -> Result<(), LabError> {
+    pub(crate) fn unplug(&self, port: &str) -> Result<(), TestbedError> {
         self.ip(&format!("link delete dev {port}\n"))
     }
 
     /// Pulls the cable of a port, or puts it in again and waits until it
     /// carries frames.
-    pub(crate) fn set_cable(&self, port: &str, is_in: bool) -> Result<(), LabError> {
+    pub(crate) fn set_cable(&self, port: &str, is_in: bool) -> Result<(), TestbedError> {
         let state = if is_in { "up" } else { "down" };
         self.ip(&format!("link set dev {port} {state}\n"))?;
         if is_in { self.await_ready(&[port]) } else { Ok(()) }
     }
 
     /// Waits until the bridge forwards through all these ports.
-    pub(crate) fn await_ready(&self, ports: &[&str]) -> Result<(), LabError> {
+    pub(crate) fn await_ready(&self, ports: &[&str]) -> Result<(), TestbedError> {
         let file = |port: &str| format!("/sys/class/net/{port}/brport/state");
         await_files(self.entrance(), ports.iter().copied().map(file).collect(), FORWARDING)
     }
 
     /// Changes what is dropped, at once for all rules.
-    pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules)) -> Result<(), LabError> {
+    pub(crate) fn change_rules(&self, change: impl FnOnce(&mut Rules)) -> Result<(), TestbedError> {
         let mut rules = lock(&self.rules);
         let before = rules.text();
         change(&mut rules);
@@ -137,21 +137,21 @@ impl Switch {
     }
 
     /// Limits, or no longer limits, what goes out through a port.
-    pub(crate) fn set_rate(&self, port: &str, bits_s: Option<u64>) -> Result<(), LabError> {
+    pub(crate) fn set_rate(&self, port: &str, bits_s: Option<u64>) -> Result<(), TestbedError> {
         set_rate(self.entrance(), PLACE, port, bits_s)
     }
 
-    fn ip(&self, lines: &str) -> Result<(), LabError> {
+    fn ip(&self, lines: &str) -> Result<(), TestbedError> {
         ip(self.entrance(), PLACE, lines)
     }
 
-    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, LabError> {
+    fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
         self.entrance().run(work).tried(|| "cannot enter the switch".to_owned())
     }
 }
 
 /// Runs `ip -batch` inside.
-pub(crate) fn ip(entrance: &Arc<Entrance>, place: &str, lines: &str) -> Result<(), LabError> {
+pub(crate) fn ip(entrance: &Arc<Entrance>, place: &str, lines: &str) -> Result<(), TestbedError> {
     start_ip(entrance, place, lines)?.finish().map(drop)
 }
 
@@ -160,7 +160,7 @@ pub(crate) fn start_ip(
     entrance: &Arc<Entrance>,
     place: &str,
     lines: &str,
-) -> Result<tool::Running, LabError> {
+) -> Result<tool::Running, TestbedError> {
     let mut ip = entrance.command("ip".as_ref());
     ip.args(["-batch", "-"]);
     tool::start(ip, place, lines)
@@ -172,7 +172,7 @@ pub(crate) fn set_rate(
     place: &str,
     device: &str,
     bits_s: Option<u64>,
-) -> Result<(), LabError> {
+) -> Result<(), TestbedError> {
     let mut tc = entrance.command("tc".as_ref());
     match bits_s {
         Some(rate) => {
@@ -194,7 +194,7 @@ pub(crate) fn await_files(
     entrance: &Arc<Entrance>,
     files: Vec<String>,
     state: &str,
-) -> Result<(), LabError> {
+) -> Result<(), TestbedError> {
     let deadline = Instant::now() + Duration::from_millis(LINK_READY_MS);
     let waited = entrance.run(|| {
         files.into_iter().find_map(|file| {
@@ -211,7 +211,7 @@ pub(crate) fn await_files(
         })
     });
     let late = waited.tried(|| "cannot enter a machine".to_owned())?;
-    late.map_or(Ok(()), |what| Err(LabError::TooLate(what)))
+    late.map_or(Ok(()), |what| Err(TestbedError::TooLate(what)))
 }
 
 /// As `ip` writes it.

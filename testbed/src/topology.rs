@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::LabError;
+use crate::error::TestbedError;
 use crate::limits::{
     CLIENTS_MAX, CPU_CORES_MAX, CPU_CORES_MIN, DISPATCHERS_MAX, NODES_MAX, RATE_BITS_S_MIN,
 };
@@ -90,15 +90,15 @@ impl Default for Topology {
 
 impl Topology {
     /// Reads a topology from TOML; what is left out is as in the default.
-    pub fn from_toml(text: &str) -> Result<Self, LabError> {
-        let topology: Self =
-            toml_edit::de::from_str(text).map_err(|error| LabError::Topology(error.to_string()))?;
+    pub fn from_toml(text: &str) -> Result<Self, TestbedError> {
+        let topology: Self = toml_edit::de::from_str(text)
+            .map_err(|error| TestbedError::Topology(error.to_string()))?;
         topology.check()?;
         Ok(topology)
     }
 
     /// Whether such a bed can be.
-    pub(crate) fn check(&self) -> Result<(), LabError> {
+    pub(crate) fn check(&self) -> Result<(), TestbedError> {
         for (what, count, most) in [
             ("clients", self.clients, CLIENTS_MAX),
             ("dispatchers", self.dispatchers, DISPATCHERS_MAX),
@@ -106,11 +106,11 @@ impl Topology {
         ] {
             if count > most {
                 let said = format!("{what} is {count}: a bed has at most {most}");
-                return Err(LabError::Topology(said));
+                return Err(TestbedError::Topology(said));
             }
         }
         self.limits.iter().try_for_each(|(name, limits)| {
-            limits.check().map_err(|what| LabError::Topology(format!("limits.{name}: {what}")))
+            limits.check().map_err(|what| TestbedError::Topology(format!("limits.{name}: {what}")))
         })
     }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use crate::cpu::{self, Controller};
-use crate::error::{LabError, Tried, check_root};
+use crate::error::{TestbedError, Tried, check_root};
 use crate::janitor::Janitor;
 use crate::limits::SLOTS;
 use crate::namespace::Entrance;
@@ -17,7 +17,7 @@ use crate::registry::{BedInfo, MachineInfo, Slot, entries};
 const DEVICES: &str = "/sys/class/net";
 
 /// The beds that are up, whoever owns them.
-pub fn beds() -> Result<Vec<BedInfo>, LabError> {
+pub fn beds() -> Result<Vec<BedInfo>, TestbedError> {
     check_root()?;
     let alive = entries().into_iter().filter(|entry| entry.is_alive);
     Ok(alive.filter_map(|entry| entry.info).collect())
@@ -25,9 +25,12 @@ pub fn beds() -> Result<Vec<BedInfo>, LabError> {
 
 /// A command that will run in a machine of another process's bed, as
 /// [`Machine::command`](crate::Machine::command) does.
-pub fn command_in(machine: &MachineInfo, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
+pub fn command_in(
+    machine: &MachineInfo,
+    program: impl AsRef<OsStr>,
+) -> Result<Command, TestbedError> {
     let name = &machine.name;
-    let pid = machine.pid.ok_or_else(|| LabError::Dead(name.clone()))?;
+    let pid = machine.pid.ok_or_else(|| TestbedError::Dead(name.clone()))?;
     let entrance = Entrance::of(pid).tried(|| format!("cannot enter {name}"))?;
     if let Some(folder) = &machine.cgroup {
         let door = cpu::door(folder).tried(|| format!("cannot enter {}", folder.display()))?;
@@ -38,7 +41,7 @@ pub fn command_in(machine: &MachineInfo, program: impl AsRef<OsStr>) -> Result<C
 
 /// Takes away what beds left whose janitor was killed too; returns their
 /// slots. Processes in their machines are not found any more.
-pub fn clean() -> Result<Vec<u16>, LabError> {
+pub fn clean() -> Result<Vec<u16>, TestbedError> {
     check_root()?;
     let controller = Controller::find();
     let files = entries();

@@ -11,7 +11,7 @@ use anyhow::Context;
 use skep_config::{AccessLogTarget, Config};
 use skep_guard::access::{self, Closed, Need};
 use skep_guard::{User, confine, privileges};
-use skep_peer::Raised;
+use skep_peer::RealtimePriority;
 
 use crate::roles::Roles;
 use crate::settings::names_socket;
@@ -24,7 +24,7 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
         make_folders(config, roles, &user)?;
     }
     let beats = config.direct_services().next().is_some() || config.reports_load();
-    let raised = beats.then(Raised::try_new).flatten();
+    let raised = beats.then(RealtimePriority::try_new).flatten();
     privileges::serve_as(&user)?;
     confine_to(config, roles);
     if let Some(raised) = raised {

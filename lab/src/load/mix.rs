@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
-use skep_testbed::{LabError, Machine};
+use skep_testbed::{Machine, TestbedError};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -156,9 +156,9 @@ struct Counts {
 
 impl Mix {
     /// Begins it in a machine.
-    pub fn start_in(self, machine: &Machine) -> Result<MixRunning, LabError> {
+    pub fn start_in(self, machine: &Machine) -> Result<MixRunning, TestbedError> {
         if self.objects.is_empty() || self.order.is_empty() {
-            return Err(LabError::Unusable("a mix of no objects".to_owned()));
+            return Err(TestbedError::Unusable("a mix of no objects".to_owned()));
         }
         files_for(self.clients)?;
         let (watch, counts) = (Watch::new(), Mutex::new(Counts::new()));
@@ -193,7 +193,7 @@ impl MixRunning {
     }
 
     /// Stops it; requests under way are given up and count for nothing.
-    pub fn stop(mut self) -> Result<MixReport, LabError> {
+    pub fn stop(mut self) -> Result<MixReport, TestbedError> {
         let report = self.report();
         self.shared.watch.stop();
         match self.thread.take().map(JoinHandle::join) {

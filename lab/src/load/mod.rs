@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
-use skep_testbed::{LabError, Machine};
+use skep_testbed::{Machine, TestbedError};
 use tokio::task::JoinSet;
 
 pub use content::{Changing, Content, Issue, unix_ms};
@@ -77,36 +77,36 @@ pub struct Running {
 
 impl Downloads {
     /// Begins them in a machine.
-    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+    pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
     /// Runs them on this thread, in its network.
-    pub fn run(self) -> Result<Report, LabError> {
+    pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
 
 impl PartReaders {
     /// Begins them in a machine.
-    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+    pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
     /// Runs them on this thread, in its network.
-    pub fn run(self) -> Result<Report, LabError> {
+    pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
 
 impl Requests {
     /// Begins them in a machine.
-    pub fn start_in(self, machine: &Machine) -> Result<Running, LabError> {
+    pub fn start_in(self, machine: &Machine) -> Result<Running, TestbedError> {
         start(self, machine)
     }
 
     /// Runs them on this thread, in its network.
-    pub fn run(self) -> Result<Report, LabError> {
+    pub fn run(self) -> Result<Report, TestbedError> {
         run(self)
     }
 }
@@ -128,7 +128,7 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Result<Report, LabError> {
+    pub fn finish(mut self) -> Result<Report, TestbedError> {
         let ended = match self.thread.take().map(JoinHandle::join) {
             Some(Ok(entered)) => entered.flatten(),
             Some(Err(panic)) => std::panic::resume_unwind(panic),
@@ -139,7 +139,7 @@ impl Running {
 
     /// Stops it: what is under way is given up (downloads) or finished
     /// (requests), and counts as no failure.
-    pub fn stop(self) -> Result<Report, LabError> {
+    pub fn stop(self) -> Result<Report, TestbedError> {
         self.watch.stop();
         self.finish()
     }
@@ -151,7 +151,7 @@ impl Drop for Running {
     }
 }
 
-fn start(load: impl Load, machine: &Machine) -> Result<Running, LabError> {
+fn start(load: impl Load, machine: &Machine) -> Result<Running, TestbedError> {
     prepare(&load)?;
     let watch = Watch::new();
     let thread = machine.spawn({
@@ -161,21 +161,21 @@ fn start(load: impl Load, machine: &Machine) -> Result<Running, LabError> {
     Ok(Running { watch, thread: Some(thread) })
 }
 
-fn run(load: impl Load) -> Result<Report, LabError> {
+fn run(load: impl Load) -> Result<Report, TestbedError> {
     prepare(&load)?;
     play(load, Watch::new()).map_err(failed("cannot run a load"))
 }
 
 /// Whether so many sockets can be, after asking the kernel for as many as it
 /// gives.
-fn prepare(load: &impl Load) -> Result<(), LabError> {
+fn prepare(load: &impl Load) -> Result<(), TestbedError> {
     files_for(load.in_flight())
 }
 
-fn files_for(in_flight: usize) -> Result<(), LabError> {
+fn files_for(in_flight: usize) -> Result<(), TestbedError> {
     if !(1..=IN_FLIGHT_MAX).contains(&in_flight) {
         let said = format!("a load of {in_flight} at once: expected 1 to {IN_FLIGHT_MAX}");
-        return Err(LabError::Unusable(said));
+        return Err(TestbedError::Unusable(said));
     }
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
@@ -190,8 +190,8 @@ fn play(load: impl Load, watch: Watch) -> io::Result<Report> {
 }
 
 /// An error of the system, with what was tried.
-fn failed<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> LabError {
-    move |error| LabError::Io { what: what.to_owned(), source: error.into() }
+fn failed<E: Into<io::Error>>(what: &str) -> impl FnOnce(E) -> TestbedError {
+    move |error| TestbedError::Io { what: what.to_owned(), source: error.into() }
 }
 
 /// Waits for all tasks of a load and adds up what they counted.

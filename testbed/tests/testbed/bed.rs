@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{Traces, echo, poll_until, reaches, root_or_skip};
-use skep_testbed::{Bed, Frames, LabError, Machine, MachineRole, Topology};
+use skep_testbed::{Bed, Frames, Machine, MachineRole, TestbedError, Topology};
 
 fn small() -> Topology {
     Topology { dispatchers: 1, nodes: 2, ..Topology::default() }
@@ -232,8 +232,8 @@ fn a_killed_machine_is_silent_and_dead_and_comes_back_as_it_was() {
     node.kill().unwrap();
     assert!(!sleep.wait().unwrap().success());
     assert_eq!(node.pid(), None);
-    assert!(matches!(node.run(|| ()), Err(LabError::Dead(_))));
-    assert!(matches!(node.kill(), Err(LabError::Dead(_))));
+    assert!(matches!(node.run(|| ()), Err(TestbedError::Dead(_))));
+    assert!(matches!(node.kill(), Err(TestbedError::Dead(_))));
     let refused = node.command("true").spawn().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EHOSTDOWN));
     assert!(!reaches(client, node, ipv4.into()));
@@ -258,7 +258,7 @@ fn a_topology_that_cannot_be_makes_nothing() {
     let text = "[limits.nodes]\nloss_percent = 1\n";
     let error = Topology::from_toml(text).and_then(|it| Bed::new(&it)).err().unwrap();
     assert!(error.to_string().contains("limits.nodes"), "{error}");
-    assert!(matches!(error, LabError::Topology(_)));
+    assert!(matches!(error, TestbedError::Topology(_)));
 }
 
 fn output(command: &mut Command) -> String {

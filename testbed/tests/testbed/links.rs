@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{accept, connect, reaches, root_or_skip};
-use skep_testbed::{Bed, Frames, LabError, Machine, Topology};
+use skep_testbed::{Bed, Frames, Machine, TestbedError, Topology};
 
 fn small() -> Bed {
     Bed::new(&Topology { dispatchers: 1, nodes: 2, ..Topology::default() }).unwrap()
@@ -67,7 +67,7 @@ fn a_partition_is_between_two_and_heals() {
     assert!(are_linked(&nodes[0], &nodes[1]));
 
     let apart = bed.partition(&bed.clients()[0], &nodes[0]).unwrap_err();
-    assert!(matches!(apart, LabError::Apart(..)), "{apart}");
+    assert!(matches!(apart, TestbedError::Apart(..)), "{apart}");
     bed.partition(&bed.clients()[0], bed.router().unwrap()).unwrap();
     assert!(!reaches(&bed.clients()[0], &nodes[0], nodes[0].ipv4().into()));
     assert!(are_linked(bed.router().unwrap(), &nodes[0]));
@@ -117,8 +117,8 @@ fn losses_are_about_as_many_as_asked_for() {
     assert_eq!(arrivals(client, node, 100), 0);
     node.set_loss(0.0).unwrap();
     assert_eq!(arrivals(client, node, 500), 500);
-    assert!(matches!(node.set_loss(-1.0), Err(LabError::Unusable(_))));
-    assert!(matches!(node.set_loss(f64::NAN), Err(LabError::Unusable(_))));
+    assert!(matches!(node.set_loss(-1.0), Err(TestbedError::Unusable(_))));
+    assert!(matches!(node.set_loss(f64::NAN), Err(TestbedError::Unusable(_))));
 }
 
 /// Time to bring so many bytes from one machine to another by TCP.
@@ -163,7 +163,7 @@ fn rates_are_held_in_both_directions_and_lifted() {
     let qdisc = node.command("tc").args(["qdisc", "show", "dev", "eth0"]).output().unwrap();
     assert!(!String::from_utf8_lossy(&qdisc.stdout).contains("tbf"));
     transfer(client, node, BYTES);
-    assert!(matches!(node.set_rate(Some(1)), Err(LabError::Unusable(_))));
+    assert!(matches!(node.set_rate(Some(1)), Err(TestbedError::Unusable(_))));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn processor_time_is_held_to_the_quota() {
     let bed = small();
     let node = &bed.nodes()[0];
     match node.set_cpu(Some(0.2)) {
-        Err(error @ LabError::NoCpuController) => {
+        Err(error @ TestbedError::NoCpuController) => {
             let _ = writeln!(stderr(), "SKIPPED: {error}");
             return;
         }
@@ -213,7 +213,7 @@ fn processor_time_is_held_to_the_quota() {
     assert!(held <= 500, "{held}");
     node.set_cpu(None).unwrap();
     eprintln!("of 1,500 ms: {held} ms at 0.2 cores, {} ms without limit", busy_ms(node, 1500));
-    assert!(matches!(node.set_cpu(Some(0.0)), Err(LabError::Unusable(_))));
+    assert!(matches!(node.set_cpu(Some(0.0)), Err(TestbedError::Unusable(_))));
 }
 
 #[test]

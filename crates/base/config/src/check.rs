@@ -24,7 +24,7 @@ pub(crate) fn check(config: &Config, raw: &Raw, faults: &mut Vec<Fault>) {
         }
     }
     let placed =
-        clashes.into_iter().map(|Clash { at, fault }| Fault { span: find(raw, &at), ..fault });
+        clashes.into_iter().map(|Conflict { at, fault }| Fault { span: find(raw, &at), ..fault });
     faults.extend(placed);
 }
 
@@ -32,7 +32,7 @@ mod sites;
 
 const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every machine gets the same";
 
-type Check = fn(&Config, &mut Vec<Clash>);
+type Check = fn(&Config, &mut Vec<Conflict>);
 
 /// Settings of a backend that tell where its bytes come from.
 const SOURCES: &[&str] = &[
@@ -107,7 +107,7 @@ fn concerns(fault: &Fault, setting: &str) -> bool {
 }
 
 /// A fault that does not know its bytes yet.
-struct Clash {
+struct Conflict {
     at: Vec<Step>,
     fault: Fault,
 }
@@ -121,7 +121,7 @@ enum Step {
 
 use Step::{Key, Nth};
 
-impl Clash {
+impl Conflict {
     fn new(at: &[Step], expected: impl Into<String>, found: impl Into<String>) -> Self {
         let keys = at.iter().filter_map(|step| match step {
             Key(key) => Some(*key),
@@ -163,63 +163,63 @@ fn find(raw: &Raw, at: &[Step]) -> Span {
     here.span.clone()
 }
 
-fn nodes_exist(config: &Config, clashes: &mut Vec<Clash>) {
+fn nodes_exist(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.nodes.is_empty() {
-        let clash = Clash::new(&[Key("node")], "at least one [[node]]", "none");
+        let clash = Conflict::new(&[Key("node")], "at least one [[node]]", "none");
         let how = "a node needs a `name` and an `address`";
         clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
     }
 }
 
-fn dispatchers_and_services_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
+fn dispatchers_and_services_need_each_other(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.dispatchers.is_empty() && !config.services.is_empty() {
         let at = [Key("service"), Nth(0)];
         clashes.push(
-            Clash::new(&at, "a [[dispatcher]] that offers this service", "none")
+            Conflict::new(&at, "a [[dispatcher]] that offers this service", "none")
                 .hint("add a [[dispatcher]] with a `name`".to_owned()),
         );
     }
     if config.services.is_empty() && !config.dispatchers.is_empty() {
         let at = [Key("dispatcher"), Nth(0)];
         clashes.push(
-            Clash::new(&at, "a [[service]] that this dispatcher offers", "none")
+            Conflict::new(&at, "a [[service]] that this dispatcher offers", "none")
                 .hint("add a [[service]] with a `name` and a `listen`".to_owned()),
         );
     }
 }
 
-fn names_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
+fn names_are_unique(config: &Config, clashes: &mut Vec<Conflict>) {
     unique_rows(&config.dispatchers, clashes);
     unique_rows(&config.nodes, clashes);
     unique_rows(&config.services, clashes);
 }
 
-fn unique_rows<T: Row>(rows: &[T], clashes: &mut Vec<Clash>) {
+fn unique_rows<T: Row>(rows: &[T], clashes: &mut Vec<Conflict>) {
     for (i, row) in rows.iter().enumerate() {
         let name = row.row_name();
         if rows[..i].iter().any(|earlier| earlier.row_name() == name) {
             let at = [Key(T::NAME), Nth(i), Key("name")];
             let expected = format!("each {} with a name of its own", T::NAME);
             let found = format!("a second {name:?}");
-            clashes.push(Clash::new(&at, expected, found).kind(ErrorKind::Duplicate));
+            clashes.push(Conflict::new(&at, expected, found).kind(ErrorKind::Duplicate));
         }
     }
 }
 
-fn services_know_their_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+fn services_know_their_nodes(config: &Config, clashes: &mut Vec<Conflict>) {
     let names = || config.nodes.iter().map(|node| node.name.as_str());
     for (i, service) in config.services.iter().enumerate() {
         for (j, name) in service.nodes.iter().enumerate() {
             if !names().any(|known| known == name) {
                 let at = [Key("service"), Nth(i), Key("nodes"), Nth(j)];
-                let clash = Clash::new(&at, "the name of a [[node]]", format!("{name:?}"));
+                let clash = Conflict::new(&at, "the name of a [[node]]", format!("{name:?}"));
                 clashes.push(clash.hint(did_you_mean(name, names())));
             }
         }
     }
 }
 
-fn dispatchers_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+fn dispatchers_can_reach_nodes(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.dispatchers.is_empty() {
         return;
     }
@@ -227,13 +227,13 @@ fn dispatchers_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
         if node.address.ip().is_unspecified() || node.address.port() == 0 {
             let at = [Key("node"), Nth(i), Key("address")];
             let expected = "an address that dispatchers can connect to";
-            let clash = Clash::new(&at, expected, format!("\"{}\"", node.address));
+            let clash = Conflict::new(&at, expected, format!("\"{}\"", node.address));
             clashes.push(clash.hint("name the machine's own IP address and a port".to_owned()));
         }
     }
 }
 
-fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
+fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Conflict>) {
     let redirecting = |service: &&ServiceConfig| service.dispatch == DispatchMode::Redirect;
     for (i, node) in config.nodes.iter().enumerate() {
         let behind =
@@ -243,22 +243,23 @@ fn clients_can_reach_nodes(config: &Config, clashes: &mut Vec<Clash>) {
         if needed && !reachable {
             let at = [Key("node"), Nth(i)];
             let expected = "a `public_address`, because a service redirects clients here";
-            clashes.push(Clash::new(&at, expected, format!("only \"{}\"", node.address)));
+            clashes.push(Conflict::new(&at, expected, format!("only \"{}\"", node.address)));
         }
     }
 }
 
 /// Listeners of one machine; those of nodes only clash with equal ones, for
 /// they may be on other machines.
-fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     let mut shared: Vec<(SocketAddr, String)> = Vec::new();
-    let mut claim = |address: SocketAddr, owner: String, at: &[Step], clashes: &mut Vec<Clash>| {
-        if let Some((_, taken)) = shared.iter().find(|(other, _)| overlap(*other, address)) {
-            let clash = Clash::new(at, "an address of its own", format!("that of {taken}"));
-            clashes.push(clash.kind(ErrorKind::Duplicate));
-        }
-        shared.push((address, owner));
-    };
+    let mut claim =
+        |address: SocketAddr, owner: String, at: &[Step], clashes: &mut Vec<Conflict>| {
+            if let Some((_, taken)) = shared.iter().find(|(other, _)| overlap(*other, address)) {
+                let clash = Conflict::new(at, "an address of its own", format!("that of {taken}"));
+                clashes.push(clash.kind(ErrorKind::Duplicate));
+            }
+            shared.push((address, owner));
+        };
     for (i, service) in config.services.iter().enumerate() {
         for (j, address) in service.listen.iter().enumerate() {
             let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
@@ -280,7 +281,7 @@ fn listeners_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
 fn nodes_do_not_overlap(
     config: &Config,
     shared: &[(SocketAddr, String)],
-    clashes: &mut Vec<Clash>,
+    clashes: &mut Vec<Conflict>,
 ) {
     for (i, node) in config.nodes.iter().enumerate() {
         let equal = |address: SocketAddr| address == node.address && address.port() != 0;
@@ -290,14 +291,14 @@ fn nodes_do_not_overlap(
         let other = other.map(|(_, owner)| owner.clone());
         if let Some(taken) = node_before.or(other) {
             let at = [Key("node"), Nth(i), Key("address")];
-            let clash = Clash::new(&at, "an address of its own", format!("that of {taken}"));
+            let clash = Conflict::new(&at, "an address of its own", format!("that of {taken}"));
             clashes.push(clash.kind(ErrorKind::Duplicate));
         }
     }
 }
 
 /// Where load is told, and caches are shared, is an address for each.
-fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     if !config.reports_load() {
         return;
     }
@@ -308,7 +309,7 @@ fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
         if let Some((owner, _)) = taken.iter().find(|(_, other)| overlap(*other, address)) {
             let at = [Key("node"), Nth(i), Key("agent")];
             let found = format!("\"{address}\", that of {owner:?}");
-            let clash = Clash::new(&at, "an address \"IP:PORT\" of its own", found);
+            let clash = Conflict::new(&at, "an address \"IP:PORT\" of its own", found);
             let how = "nodes on one machine each need an `agent` with a port of its own";
             clashes.push(clash.kind(ErrorKind::Duplicate).hint(how.to_owned()));
         }
@@ -324,7 +325,7 @@ fn overlap(a: SocketAddr, b: SocketAddr) -> bool {
     a.port() != 0 && a.port() == b.port() && same_family && same_ip
 }
 
-fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Clash>) {
+fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.direct_services() {
         for (j, address) in service.listen.iter().enumerate() {
             let ip = address.ip();
@@ -332,40 +333,40 @@ fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Clash>) {
             if ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || address.port() == 0 {
                 let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
                 let expected = "a virtual address and port, because packets are steered by it";
-                let clash = Clash::new(&at, expected, format!("\"{address}\""));
+                let clash = Conflict::new(&at, expected, format!("\"{address}\""));
                 let how = "take a free address of the nodes' network; it moves between dispatchers";
                 clashes.push(clash.hint(how.to_owned()));
             } else if own {
                 let at = [Key("service"), Nth(i), Key("listen"), Nth(j)];
                 let expected = "a virtual address that is no machine's own";
-                let clash = Clash::new(&at, expected, format!("a node's address, {ip}"));
+                let clash = Conflict::new(&at, expected, format!("a node's address, {ip}"));
                 clashes.push(clash.kind(ErrorKind::Duplicate));
             }
         }
     }
 }
 
-fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Clash>) {
+fn direct_policies_see_no_requests(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.direct_services() {
         if !DIRECT_POLICY_NAMES.contains(&service.policy.as_str()) {
             let at = [Key("service"), Nth(i), Key("policy")];
             let expected = "a policy that reads no request, because dispatch is \"direct\"";
-            let clash = Clash::new(&at, expected, format!("{:?}", service.policy));
+            let clash = Conflict::new(&at, expected, format!("{:?}", service.policy));
             let known = format!("one of {}", DIRECT_POLICY_NAMES.join(", "));
             clashes.push(clash.hint(known));
         }
     }
 }
 
-fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
+fn direct_needs_a_key(config: &Config, clashes: &mut Vec<Conflict>) {
     if let (Some((i, _)), None) = (config.direct_services().next(), &config.key_file) {
         let at = [Key("service"), Nth(i), Key("dispatch")];
         let expected = "a `key_file` at the top of the file, because dispatch is \"direct\"";
-        clashes.push(Clash::new(&at, expected, "none").hint(KEY_HINT.to_owned()));
+        clashes.push(Conflict::new(&at, expected, "none").hint(KEY_HINT.to_owned()));
     }
 }
 
-fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
+fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.direct_services().next().is_none() {
         return;
     }
@@ -378,67 +379,67 @@ fn direct_dispatchers_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) 
             let found =
                 dispatcher.address.map_or("none".to_owned(), |found| format!("\"{found}\""));
             let how = format!("the machine's own IP address and a UDP port such as {AGENT_PORT}");
-            clashes.push(Clash::new(&at, expected, found).hint(how));
+            clashes.push(Conflict::new(&at, expected, found).hint(how));
         }
     }
 }
 
-fn etcd_has_endpoints(config: &Config, clashes: &mut Vec<Clash>) {
+fn etcd_has_endpoints(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.store == StoreKind::Etcd && config.etcd.endpoints.is_empty() {
-        let clash = Clash::new(&[Key("store")], "`endpoints` in [etcd]", "none");
+        let clash = Conflict::new(&[Key("store")], "`endpoints` in [etcd]", "none");
         clashes.push(clash.hint("endpoints = [\"10.0.0.5:2379\"]".to_owned()));
     }
 }
 
-fn open_admin_needs_token(config: &Config, clashes: &mut Vec<Clash>) {
+fn open_admin_needs_token(config: &Config, clashes: &mut Vec<Conflict>) {
     let Some(address) = config.admin.listen else { return };
     if !address.ip().is_loopback() && config.admin.token_file.is_none() {
         let at = [Key("admin"), Key("listen")];
         let expected = "an address of this machine alone, or a `token_file`";
-        let clash = Clash::new(&at, expected, format!("\"{address}\" without a token"));
+        let clash = Conflict::new(&at, expected, format!("\"{address}\" without a token"));
         clashes.push(clash.hint("whoever reaches this address could drain nodes".to_owned()));
     }
 }
 
-fn dispatcher_closes_first(config: &Config, clashes: &mut Vec<Clash>) {
+fn dispatcher_closes_first(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.services.iter().enumerate() {
         if service.upstream_idle_ms >= config.timeouts.idle_ms {
             let at = [Key("service"), Nth(i), Key("upstream_idle_ms")];
             let expected = format!("less than timeouts.idle_ms ({})", ms(config.timeouts.idle_ms));
-            let clash = Clash::new(&at, expected, ms(service.upstream_idle_ms));
+            let clash = Conflict::new(&at, expected, ms(service.upstream_idle_ms));
             let why = "else a node closes a connection while a request is on its way";
             clashes.push(clash.hint(why.to_owned()));
         }
     }
 }
 
-fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Clash>) {
+fn checks_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, service) in config.services.iter().enumerate() {
         let health = &service.health;
         if health.timeout_ms > health.interval_ms {
             let at = [Key("service"), Nth(i), Key("health"), Key("timeout_ms")];
             let expected = format!("at most interval_ms ({})", ms(health.interval_ms));
-            clashes.push(Clash::new(&at, expected, ms(health.timeout_ms)));
+            clashes.push(Conflict::new(&at, expected, ms(health.timeout_ms)));
         }
     }
 }
 
-fn target_fits_head(config: &Config, clashes: &mut Vec<Clash>) {
+fn target_fits_head(config: &Config, clashes: &mut Vec<Conflict>) {
     let limits = &config.limits;
     if limits.target_bytes_max >= limits.head_bytes_max {
         let at = [Key("limits"), Key("target_bytes_max")];
         let expected = format!("less than head_bytes_max ({})", bytes(limits.head_bytes_max));
-        clashes.push(Clash::new(&at, expected, bytes(limits.target_bytes_max)));
+        clashes.push(Conflict::new(&at, expected, bytes(limits.target_bytes_max)));
     }
 }
 
-fn head_fits_connection(config: &Config, clashes: &mut Vec<Clash>) {
+fn head_fits_connection(config: &Config, clashes: &mut Vec<Conflict>) {
     let limits = &config.limits;
     if limits.head_bytes_max > limits.connection_bytes_max {
         let at = [Key("limits"), Key("head_bytes_max")];
         let room = bytes(limits.connection_bytes_max);
         let expected = format!("at most connection_bytes_max ({room})");
-        clashes.push(Clash::new(&at, expected, bytes(limits.head_bytes_max)));
+        clashes.push(Conflict::new(&at, expected, bytes(limits.head_bytes_max)));
     }
 }
 

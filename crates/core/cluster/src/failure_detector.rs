@@ -37,7 +37,7 @@ impl Default for FailureDetectorSettings {
 
 /// What is known of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
+pub enum Liveness {
     /// Never heard.
     Unheard,
     /// Lives and takes flows.
@@ -131,12 +131,12 @@ impl FailureDetector {
     }
 
     /// What is known of a node's life.
-    pub fn life(&self, name: &Name) -> Life {
+    pub fn life(&self, name: &Name) -> Liveness {
         match self.nodes.get(name) {
-            None => Life::Unheard,
-            Some(node) if !node.is_alive => Life::Dead,
-            Some(node) if node.beat.is_leaving => Life::Leaving,
-            Some(_) => Life::Alive,
+            None => Liveness::Unheard,
+            Some(node) if !node.is_alive => Liveness::Dead,
+            Some(node) if node.beat.is_leaving => Liveness::Leaving,
+            Some(_) => Liveness::Alive,
         }
     }
 

@@ -10,8 +10,8 @@
 //!  any of these --drain--> Draining --no request left--> Drained --resume--> back
 //! ```
 //!
-//! Health and the operator's wish are kept apart: checks go on while a node is
-//! drained, so `resume` returns to what is true then. What is shown is the wish
+//! Health and the operator's admin state are kept apart: checks go on while a node is
+//! drained, so `resume` returns to what is true then. What is shown is the admin state
 //! first: a drained machine that is switched off is Drained, not Down.
 //!
 //! Whether a node may be ejected for what requests met is the table's to say,
@@ -74,7 +74,7 @@ pub enum HealthState {
     Draining,
     /// Dead, no requests.
     Down { since: Now, reason: DownReason },
-    /// Out by the operator's wish, without requests.
+    /// Out by the operator's command, without requests.
     Drained,
 }
 
@@ -129,7 +129,7 @@ pub struct Transition {
 pub struct NodeHealth {
     settings: HealthSettings,
     health: Health,
-    wish: Wish,
+    admin_state: AdminState,
     /// Good checks in a row while down.
     good_checks: u32,
     /// Failed checks in a row while joining or up.
@@ -152,10 +152,10 @@ enum Health {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum AdminState {
     Serve,
     Drain,
-    StayOut,
+    Excluded,
 }
 
 impl NodeHealth {
@@ -164,7 +164,7 @@ impl NodeHealth {
         let node = Self {
             settings,
             health: Health::Joining,
-            wish: Wish::Serve,
+            admin_state: AdminState::Serve,
             good_checks: 0,
             bad_checks: 0,
             bad_requests: 0,
@@ -178,12 +178,14 @@ impl NodeHealth {
 
     /// What is shown.
     pub fn state(&self) -> HealthState {
-        match (self.wish, self.health) {
-            (Wish::Drain, _) => HealthState::Draining,
-            (Wish::StayOut, _) => HealthState::Drained,
-            (Wish::Serve, Health::Joining) => HealthState::Joining,
-            (Wish::Serve, Health::Up) => HealthState::Up,
-            (Wish::Serve, Health::Down { since, reason }) => HealthState::Down { since, reason },
+        match (self.admin_state, self.health) {
+            (AdminState::Drain, _) => HealthState::Draining,
+            (AdminState::Excluded, _) => HealthState::Drained,
+            (AdminState::Serve, Health::Joining) => HealthState::Joining,
+            (AdminState::Serve, Health::Up) => HealthState::Up,
+            (AdminState::Serve, Health::Down { since, reason }) => {
+                HealthState::Down { since, reason }
+            }
         }
     }
 
@@ -283,8 +285,8 @@ impl NodeHealth {
     /// The operator wants no new requests there.
     pub fn drain(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
-            if node.wish == Wish::Serve {
-                node.wish = Wish::Drain;
+            if node.admin_state == AdminState::Serve {
+                node.admin_state = AdminState::Drain;
             }
         })
     }
@@ -292,8 +294,8 @@ impl NodeHealth {
     /// The last request of a draining node ended.
     pub fn on_idle(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
-            if node.wish == Wish::Drain {
-                node.wish = Wish::StayOut;
+            if node.admin_state == AdminState::Drain {
+                node.admin_state = AdminState::Excluded;
             }
         })
     }
@@ -302,10 +304,10 @@ impl NodeHealth {
     /// been restarted); one that was still draining goes on as before.
     pub fn resume(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
-            if node.wish == Wish::StayOut {
+            if node.admin_state == AdminState::Excluded {
                 node.warming_since = now;
             }
-            node.wish = Wish::Serve;
+            node.admin_state = AdminState::Serve;
         })
     }
 
@@ -329,7 +331,7 @@ impl NodeHealth {
 
     /// Does the operator want it to serve?
     pub(crate) fn is_wanted(&self) -> bool {
-        self.wish == Wish::Serve
+        self.admin_state == AdminState::Serve
     }
 
     fn go_up(&mut self, now: Now) {

@@ -21,7 +21,7 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{DatapathService, ForwardingState, NODES_MAX, NodeIndex, Protocol};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
-use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Life};
+use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
 
 /// What the config says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -173,9 +173,9 @@ impl TablePublisher {
         }
         let life = self.detector.life(&name);
         let note = match (life_before, life) {
-            (Life::Unheard, _) => Some(TableNote::Came(name.clone())),
-            (Life::Dead, _) => Some(TableNote::Back(name.clone())),
-            (Life::Alive, Life::Leaving) => Some(TableNote::Leaving(name.clone())),
+            (Liveness::Unheard, _) => Some(TableNote::Came(name.clone())),
+            (Liveness::Dead, _) => Some(TableNote::Back(name.clone())),
+            (Liveness::Alive, Liveness::Leaving) => Some(TableNote::Leaving(name.clone())),
             _ => None,
         };
         let mut notes: Vec<TableNote> = note.into_iter().collect();
@@ -371,14 +371,14 @@ impl TablePublisher {
     fn state(&self, name: &Name, node: &Known) -> ForwardingState {
         let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
         match self.detector.life(name) {
-            Life::Unheard if !self.detector.has_settled() => match node.adopted {
+            Liveness::Unheard if !self.detector.has_settled() => match node.adopted {
                 ForwardingState::Up if !is_wanted => ForwardingState::Draining,
                 adopted => adopted,
             },
-            Life::Unheard | Life::Dead => ForwardingState::Down,
-            Life::Alive if !self.is_ready(name) => ForwardingState::Down,
-            Life::Alive if is_wanted => ForwardingState::Up,
-            Life::Alive | Life::Leaving => ForwardingState::Draining,
+            Liveness::Unheard | Liveness::Dead => ForwardingState::Down,
+            Liveness::Alive if !self.is_ready(name) => ForwardingState::Down,
+            Liveness::Alive if is_wanted => ForwardingState::Up,
+            Liveness::Alive | Liveness::Leaving => ForwardingState::Draining,
         }
     }
 

@@ -5,7 +5,7 @@
 //! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
 //! - [`Waker`]: ends a wait of the socket from another thread.
 //! - [`Counts`]: what came, what went, and what was refused and why.
-//! - [`beat_thread`]: a thread with the best priority that it can get.
+//! - [`spawn_heartbeat_thread`]: a thread with the best priority that it can get.
 //!
 //! Invariants: what it hands out is authentic, new, and said to this start of
 //! this process; nothing that comes from the network makes it panic or grow.
@@ -18,4 +18,4 @@ mod thread;
 
 pub use counts::Counts;
 pub use socket::{BindError, Received, SendError, Socket, SocketSettings, Waker};
-pub use thread::{Priority, Raised, beat_thread};
+pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};

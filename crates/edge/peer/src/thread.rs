@@ -24,7 +24,7 @@ pub enum Priority {
     Normal,
 }
 
-/// What a beat thread does.
+/// What a heartbeat thread does.
 type Body = Box<dyn FnOnce(Priority) + Send>;
 
 /// Threads with real-time priority that wait for something to do.
@@ -33,15 +33,15 @@ static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::ne
 /// A process that has real-time priority and is about to lose the right to it.
 /// Threads inherit it: those that are made between the two are kept for beats.
 #[derive(Debug)]
-pub struct Raised(());
+pub struct RealtimePriority(());
 
-impl Raised {
+impl RealtimePriority {
     /// Raises this thread, the process's only one; `None` where it may not.
     pub fn try_new() -> Option<Self> {
         go_round_robin(0).ok().map(Self)
     }
 
-    /// Keeps so many threads for [`beat_thread`]; this one is as all others again.
+    /// Keeps so many threads for [`spawn_heartbeat_thread`]; this one is as all others again.
     pub fn keep(self, threads: usize) -> io::Result<()> {
         for _ in 0..threads {
             let (give, take) = sync_channel::<Body>(1);
@@ -61,7 +61,7 @@ impl Raised {
 
 /// Runs `body` in a thread of that name, at most 15 bytes, with the best
 /// priority that it can get, and tells it which.
-pub fn beat_thread(
+pub fn spawn_heartbeat_thread(
     name: &str,
     body: impl FnOnce(Priority) + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {

@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
-use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
+use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, spawn_heartbeat_thread};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
@@ -159,7 +159,7 @@ impl Agent {
             Report { socket, dispatchers, interval_ms, load, voice, stop: Arc::clone(&stop) };
         let told = Told { on_drained, on_guard_gone };
         let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
-        beat_thread("skep-report", move |priority| {
+        spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
             report.run();
         })?;

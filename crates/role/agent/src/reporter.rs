@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_config::Config;
-use skep_peer::{Counts, Waker, beat_thread};
+use skep_peer::{Counts, Waker, spawn_heartbeat_thread};
 use skep_wire::message::NodeLoad;
 use skep_wire::seal::Key;
 
@@ -40,7 +40,7 @@ impl Reporter {
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
         let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
         let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
-        beat_thread("skep-report", move |priority| {
+        spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");
             report.run();
         })?;

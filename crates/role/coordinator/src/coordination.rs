@@ -16,7 +16,7 @@ use skep_directory::{
     PurgeOrder, PurgeReport,
 };
 use skep_peer::stream::{
-    LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts, Teller,
+    CommandSender, LinkEvent, LinkId, LinkServer, LinkSettings, Outbox, StreamCounts,
 };
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
@@ -43,7 +43,7 @@ pub struct CacheView {
 /// A coordinator; its links end when this is dropped.
 pub struct Coordination {
     server: LinkServer<Told>,
-    teller: Teller<Told>,
+    teller: CommandSender<Told>,
     view: Arc<ArcSwap<CacheView>>,
     purge_counts: PurgeCounts,
 }
@@ -65,7 +65,7 @@ pub(crate) enum Told {
 
 /// Tells a coordinator whether it is active.
 #[derive(Clone)]
-pub struct CoordinatorStage(Teller<Told>);
+pub struct CoordinatorStage(CommandSender<Told>);
 
 impl CoordinatorStage {
     /// Active in an epoch, or on standby.
@@ -80,7 +80,7 @@ impl CoordinatorStage {
 
 /// Tells a coordinator what nodes have to do.
 #[derive(Clone)]
-pub struct CoordinatorLoads(Teller<Told>);
+pub struct CoordinatorLoads(CommandSender<Told>);
 
 impl CoordinatorLoads {
     /// So much, as the node `name` says.

@@ -143,23 +143,23 @@ impl Context {
     }
 
     /// Takes a place among the requests in work; `None` when all are taken.
-    pub(crate) fn begin_slow(&self) -> Option<SlowPlace<'_>> {
+    pub(crate) fn begin_slow(&self) -> Option<SlowRequestPermit<'_>> {
         if self.slow_requests.get() >= self.settings.borrow().slow_requests_max {
             return None;
         }
         self.slow_requests.update(|taken| taken + 1);
         let taken = &self.slow_requests;
-        Some(SlowPlace { taken, _unfinished: Unfinished::new(&self.counters) })
+        Some(SlowRequestPermit { taken, _unfinished: Unfinished::new(&self.counters) })
     }
 }
 
 /// A place among the requests in work.
-pub(crate) struct SlowPlace<'c> {
+pub(crate) struct SlowRequestPermit<'c> {
     taken: &'c Cell<usize>,
     _unfinished: Unfinished<'c>,
 }
 
-impl Drop for SlowPlace<'_> {
+impl Drop for SlowRequestPermit<'_> {
     fn drop(&mut self) {
         self.taken.update(|taken| taken - 1);
     }

@@ -7,7 +7,7 @@
 //!            Catalog: path -> Resource (version, prepared heads)
 //!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
 //!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
-//!               |   ^-- another node's file (Heads): as that node says
+//!               |   ^-- another node's file (PartHeadCache): as that node says
 //!               v
 //!            SegmentStore (skep-segments): S3-FIFO in bytes, one fill each
 //!               | fill

@@ -202,24 +202,24 @@ impl PeerServer {
         Some(self.begin(wanted, file, why))
     }
 
-    fn why(&self, origin: &OriginRef) -> Why {
+    fn why(&self, origin: &OriginRef) -> FillReason {
         match origin.has_lease {
-            true => Why::HasRoom,
-            false if self.is_of_part(origin) => Why::HasFile,
-            false => Why::IsOwner,
+            true => FillReason::HasRoom,
+            false if self.is_of_part(origin) => FillReason::HasFile,
+            false => FillReason::IsOwner,
         }
     }
 
-    fn begin(&self, wanted: Wanted, origin: impl SegmentOrigin, why: Why) -> Arc<Segment> {
+    fn begin(&self, wanted: Wanted, origin: impl SegmentOrigin, why: FillReason) -> Arc<Segment> {
         let filler = match self.store.acquire(wanted) {
             Acquired::Ready(segment) | Acquired::Growing(segment) => return segment,
             Acquired::Fill(filler) => filler,
         };
         let segment = Arc::clone(filler.segment());
         match why {
-            Why::HasRoom => self.peer_client.fill_from_origin(filler, origin),
-            Why::HasFile => self.peer_client.fill_from_disk(filler, origin),
-            Why::IsOwner => self.peer_client.fill_for_peer(filler, origin),
+            FillReason::HasRoom => self.peer_client.fill_from_origin(filler, origin),
+            FillReason::HasFile => self.peer_client.fill_from_disk(filler, origin),
+            FillReason::IsOwner => self.peer_client.fill_for_peer(filler, origin),
         }
         segment
     }
@@ -227,7 +227,7 @@ impl PeerServer {
 
 /// Why another node has this one fill a segment.
 #[derive(Clone, Copy)]
-enum Why {
+enum FillReason {
     /// The other has the lease, and no room: a remote fill.
     HasRoom,
     /// The file is on this node's disk.

@@ -111,12 +111,12 @@ impl Leaving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::segment::Home;
+    use crate::segment::Placement;
     use crate::store::SegmentStore;
     use skep_wire::cache::ReplicaStatus;
 
     fn segment(bytes: u32) -> Arc<Segment> {
-        let segment = Segment::new(bytes, Home::Heap(Arc::default()));
+        let segment = Segment::new(bytes, Placement::Heap(Arc::default()));
         while segment.next_chunk_bytes() > 0 {
             let published = segment.publish(&vec![0; segment.next_chunk_bytes()]);
             assert!(published.is_ok());

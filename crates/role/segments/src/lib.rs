@@ -35,5 +35,5 @@ pub use fetch_error::{DiskError, FetchError};
 pub use fills::{Filling, Fills};
 pub use leaving::Offered;
 pub use pins::{Pin, Pins};
-pub use segment::{Home, PeerFillSource, Segment};
+pub use segment::{PeerFillSource, Placement, Segment};
 pub use store::{Acquired, Filler, SegmentStore, StoreStats, Wanted};

@@ -90,12 +90,12 @@ impl Drop for PinnedBytes {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::segment::Home;
+    use crate::segment::Placement;
 
     #[test]
     fn each_address_has_its_share_and_gets_it_back() {
         let pins = Pins::new(250);
-        let segment = || Arc::new(Segment::new(100, Home::Heap(Arc::default())));
+        let segment = || Arc::new(Segment::new(100, Placement::Heap(Arc::default())));
         let [a, b] = [[10, 0, 0, 1], [10, 0, 0, 2]].map(IpAddr::from);
         let held: Vec<_> = (0..2).map(|_| pins.pin(a, segment()).unwrap()).collect();
         assert!(pins.pin(a, segment()).is_none());

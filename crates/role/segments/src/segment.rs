@@ -30,7 +30,7 @@ use crate::limits::{CHUNK_BYTES, SEGMENT_COST_BYTES};
 
 /// Where a segment's bytes live.
 #[derive(Debug)]
-pub enum Home {
+pub enum Placement {
     /// On the heap, counted in the ledger.
     Heap(Arc<Ledger>),
     /// In a region.
@@ -81,11 +81,11 @@ pub struct Segment {
 
 impl Segment {
     /// An empty segment that will hold `bytes` bytes; not 0, at most 4 MiB.
-    pub fn new(bytes: u32, home: Home) -> Self {
+    pub fn new(bytes: u32, home: Placement) -> Self {
         assert!(bytes > 0 && u64::from(bytes) <= skep_units::SEGMENT_BYTES, "{bytes} bytes");
         let content = match home {
-            Home::Place(place) => Content::Place(place),
-            Home::Heap(ledger) => {
+            Placement::Place(place) => Content::Place(place),
+            Placement::Heap(ledger) => {
                 let chunks = (bytes as usize).div_ceil(CHUNK_BYTES);
                 Content::Heap { chunks: (0..chunks).map(|_| OnceLock::new()).collect(), ledger }
             }
@@ -444,7 +444,10 @@ mod tests {
     fn both(bytes: u32) -> [Segment; 2] {
         let name = skep_wire::cache::SegmentName([0; 16]);
         let place = Arena::new(&Arc::default(), 1).place(name, bytes).unwrap();
-        [Segment::new(bytes, Home::Heap(Arc::default())), Segment::new(bytes, Home::Place(place))]
+        [
+            Segment::new(bytes, Placement::Heap(Arc::default())),
+            Segment::new(bytes, Placement::Place(place)),
+        ]
     }
 
     #[test]
@@ -539,7 +542,7 @@ mod tests {
     #[test]
     fn the_ledger_counts_what_is_alive() {
         let ledger = Arc::<Ledger>::default();
-        let segment = Segment::new(100, Home::Heap(Arc::clone(&ledger)));
+        let segment = Segment::new(100, Placement::Heap(Arc::clone(&ledger)));
         assert_eq!(ledger.bytes(), segment.bytes());
         assert!(segment.bytes() > 100 + size_of::<Segment>() as u64, "what it is, too");
         drop(segment);

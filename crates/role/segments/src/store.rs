@@ -36,7 +36,7 @@ use crate::limits::{
     FILLS_PART, FIT_PART, FORGOTTEN_AT_ONCE_MAX, PINNED_BYTES_MAX, PLACED_BYTES_MIN,
     REGION_FILES_SHARE, REGIONS_CAPACITY_MIN, REGIONS_SLACK, ROOM_LOOK_MS, ROOM_WAIT_MS,
 };
-use crate::segment::{Home, Segment};
+use crate::segment::{Placement, Segment};
 use clean::Cleaner;
 
 /// What [`SegmentStore::acquire`] found.
@@ -453,11 +453,11 @@ impl Inner {
     }
 
     /// Where a new segment is to live.
-    fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Home {
+    fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Placement {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
         match arena.and_then(|arena| arena.place(key, bytes)) {
-            Some(place) => Home::Place(place),
-            None => Home::Heap(Arc::clone(ledger)),
+            Some(place) => Placement::Place(place),
+            None => Placement::Heap(Arc::clone(ledger)),
         }
     }
 

@@ -17,7 +17,7 @@ use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
-use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, beat_thread};
+use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, spawn_heartbeat_thread};
 use skep_store::{Store, StoreError};
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong};
@@ -271,7 +271,7 @@ fn spawn(
     first: Vec<FailoverAction>,
     executor: NetguardExecutor,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let direct_loop = beat_thread("skep-direct", move |priority| {
+    let direct_loop = spawn_heartbeat_thread("skep-direct", move |priority| {
         tracing::info!("heartbeats have {priority}");
         direct_loop.run(first);
     })?;

@@ -3,14 +3,14 @@
 use skep_units::matches_wildcard;
 
 use super::Step::{Key, Nth};
-use super::{Clash, KEY_HINT, Step};
+use super::{Conflict, KEY_HINT, Step};
 use crate::error::ErrorKind;
 use crate::schema::{BackendConfig, Config, FetchConfig, RouteConfig};
 use crate::words::ContentPlacement;
 
-pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn sites_exist(config: &Config, clashes: &mut Vec<Conflict>) {
     if config.sites.is_empty() {
-        let clash = Clash::new(&[Key("site")], "at least one [[site]]", "none");
+        let clash = Conflict::new(&[Key("site")], "at least one [[site]]", "none");
         let how = "a site needs a `root`, the folder of its files, or `origins`";
         clashes.push(clash.kind(ErrorKind::Missing).hint(how.to_owned()));
     }
@@ -27,20 +27,20 @@ fn backends(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfig)
     })
 }
 
-pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, backend) in backends(config) {
         let expected = "a `root` or `origins`";
         match (&backend.root, backend.origins.is_empty()) {
             (None, true) => {
                 let how = "root = \"/srv/www\" is a folder of files, origins = \
                            [\"http://10.0.0.9:8080\"] are servers to get them from";
-                let clash = Clash::new(&at, expected, "neither").kind(ErrorKind::Missing);
+                let clash = Conflict::new(&at, expected, "neither").kind(ErrorKind::Missing);
                 clashes.push(clash.hint(how.to_owned()));
             }
             (Some(_), false) => {
                 let at = [&*at, &[Key("origins")]].concat();
                 let how = "a [[site.route]] of its own can have the other";
-                clashes.push(Clash::new(&at, expected, "both").hint(how.to_owned()));
+                clashes.push(Conflict::new(&at, expected, "both").hint(how.to_owned()));
             }
             _ => {}
         }
@@ -48,7 +48,7 @@ pub(super) fn backends_have_one_source(config: &Config, clashes: &mut Vec<Clash>
 }
 
 /// What only origins have.
-pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Conflict>) {
     let is_idle = |it: &BackendConfig| it.origins.is_empty() && it.fetch != FetchConfig::default();
     for (at, _) in backends(config).filter(|(_, backend)| is_idle(backend)) {
         let how = match at.len() {
@@ -56,13 +56,13 @@ pub(super) fn folders_are_not_fetched(config: &Config, clashes: &mut Vec<Clash>)
             _ => "it is for `origins` of this route",
         };
         let at = [&*at, &[Key("fetch")]].concat();
-        let clash = Clash::new(&at, "no `fetch`, because there are no `origins`", "one");
+        let clash = Conflict::new(&at, "no `fetch`, because there are no `origins`", "one");
         clashes.push(clash.hint(how.to_owned()));
     }
 }
 
 /// What only folders have.
-pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Conflict>) {
     let folder = BackendConfig::default();
     for (at, backend) in backends(config).filter(|(_, it)| !it.origins.is_empty()) {
         let of_folders = [
@@ -77,24 +77,24 @@ pub(super) fn origins_have_no_files(config: &Config, clashes: &mut Vec<Clash>) {
         for (key, _) in of_folders.into_iter().filter(|(_, is_set)| *is_set) {
             let at = [&*at, &[Key(key)]].concat();
             let expected = format!("no `{key}`, because there are `origins`");
-            clashes.push(Clash::new(&at, expected, "one").hint("it is for folders".to_owned()));
+            clashes.push(Conflict::new(&at, expected, "one").hint("it is for folders".to_owned()));
         }
     }
 }
 
 /// Routes are tried in order, so that one may hide a later one.
-pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, site) in config.sites.iter().enumerate() {
         for (j, route) in site.routes.iter().enumerate() {
             let at = [Key("site"), Nth(i), Key("route"), Nth(j), Key("path")];
             let hides = |earlier: &&RouteConfig| hides(&earlier.path, &route.path);
             if route.path == "*" || route.path == "/*" {
-                let clash = Clash::new(&at, "a share of the paths", "all of them");
+                let clash = Conflict::new(&at, "a share of the paths", "all of them");
                 let how = "`root` or `origins` of the [[site]] are for all that no route matches";
                 clashes.push(clash.hint(how.to_owned()));
             } else if let Some(earlier) = site.routes[..j].iter().find(hides) {
                 let found = format!("{:?} behind {:?}", route.path, earlier.path);
-                let clash = Clash::new(&at, "a path that no earlier route matches", found);
+                let clash = Conflict::new(&at, "a path that no earlier route matches", found);
                 let how = "the first route that matches answers: move this one up";
                 let how = (earlier.path != route.path).then(|| how.to_owned());
                 clashes.push(clash.kind(ErrorKind::Duplicate).hint(how));
@@ -104,7 +104,7 @@ pub(super) fn routes_can_be_reached(config: &Config, clashes: &mut Vec<Clash>) {
 }
 
 /// A fallback is a file of its own route: elsewhere it may be the source of what is made there.
-pub(super) fn fallbacks_are_in_their_route(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn fallbacks_are_in_their_route(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, site) in config.sites.iter().enumerate() {
         let route_of = |page: &str| site.routes.iter().position(|route| hides(&route.path, page));
         let at = [Key("site"), Nth(i)];
@@ -117,7 +117,7 @@ pub(super) fn fallbacks_are_in_their_route(config: &Config, clashes: &mut Vec<Cl
                 let at = [&*at, &[Key("spa_fallback")]].concat();
                 let expected = "a path that comes from this `root`";
                 let found = format!("{page:?}, which has another route");
-                let clash = Clash::new(&at, expected, found);
+                let clash = Conflict::new(&at, expected, found);
                 clashes.push(clash.hint("requests for that path go elsewhere".to_owned()));
             }
         }
@@ -135,16 +135,16 @@ fn cooperating(config: &Config) -> Option<Vec<Step>> {
     shared.next().map(|(at, _)| at).filter(|_| config.cooperates())
 }
 
-pub(super) fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn cooperation_needs_a_key(config: &Config, clashes: &mut Vec<Conflict>) {
     if let (Some(at), None) = (cooperating(config), &config.key_file) {
         let at = [&*at, &[Key("content")]].concat();
         let expected = "a `key_file` at the top of the file, because nodes share their memories";
         let how = format!("{KEY_HINT}; or `cooperate = false` in [cache]");
-        clashes.push(Clash::new(&at, expected, "none").hint(how));
+        clashes.push(Conflict::new(&at, expected, "none").hint(how));
     }
 }
 
-pub(super) fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Conflict>) {
     if cooperating(config).is_none() || config.direct_services().next().is_some() {
         return;
     }
@@ -153,7 +153,7 @@ pub(super) fn cooperation_needs_addresses(config: &Config, clashes: &mut Vec<Cla
         let expected = "an `address` \"IP:PORT\" for nodes, because they share their memories";
         let how = "the machine's own IP address and a port such as 7071; \
                    or `cooperate = false` in [cache]";
-        clashes.push(Clash::new(&at, expected, "none").hint(how.to_owned()));
+        clashes.push(Conflict::new(&at, expected, "none").hint(how.to_owned()));
     }
 }
 
@@ -161,25 +161,25 @@ fn partitions(config: &Config) -> impl Iterator<Item = (Vec<Step>, &BackendConfi
     backends(config).filter(|(_, backend)| backend.content == ContentPlacement::Partition)
 }
 
-pub(super) fn partitions_need_each_other(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn partitions_need_each_other(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, _) in partitions(config).filter(|_| !config.cooperates()) {
         let at = [&*at, &[Key("content")]].concat();
         let expected = "a [[dispatcher]], and not `cooperate = false` in [cache], because each \
                         node has only a part";
         let how = "nodes find each other's files by way of a dispatcher";
-        clashes.push(Clash::new(&at, expected, "no cooperation").hint(how.to_owned()));
+        clashes.push(Conflict::new(&at, expected, "no cooperation").hint(how.to_owned()));
     }
 }
 
-pub(super) fn partitions_are_not_listed(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn partitions_are_not_listed(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, _) in partitions(config).filter(|(_, backend)| backend.listing) {
         let at = [&*at, &[Key("listing")]].concat();
         let expected = "no `listing`, because each node has only a part of the folder";
-        clashes.push(Clash::new(&at, expected, "one"));
+        clashes.push(Conflict::new(&at, expected, "one"));
     }
 }
 
-pub(super) fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn hosts_are_unique(config: &Config, clashes: &mut Vec<Conflict>) {
     let mut taken: Vec<&str> = Vec::new();
     for (i, site) in config.sites.iter().enumerate() {
         let default = [String::from("*")];
@@ -191,7 +191,7 @@ pub(super) fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
                     "*" => "a second site for every other host".to_owned(),
                     host => format!("{host:?} in a second site"),
                 };
-                let clash = Clash::new(&at, "each host in one site", found);
+                let clash = Conflict::new(&at, "each host in one site", found);
                 clashes.push(clash.kind(ErrorKind::Duplicate));
             }
         }
@@ -200,32 +200,32 @@ pub(super) fn hosts_are_unique(config: &Config, clashes: &mut Vec<Clash>) {
     }
 }
 
-pub(super) fn one_answer_for_folders(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn one_answer_for_folders(config: &Config, clashes: &mut Vec<Conflict>) {
     for (at, backend) in backends(config) {
         if backend.listing && backend.spa_fallback.is_some() {
             let at = [&*at, &[Key("spa_fallback")]].concat();
             let expected = "`listing` or `spa_fallback`";
             let found = "both, for folders without an index file";
-            clashes.push(Clash::new(&at, expected, found));
+            clashes.push(Conflict::new(&at, expected, found));
         }
     }
 }
 
-pub(super) fn redirects_lead_elsewhere(config: &Config, clashes: &mut Vec<Clash>) {
+pub(super) fn redirects_lead_elsewhere(config: &Config, clashes: &mut Vec<Conflict>) {
     for (i, site) in config.sites.iter().enumerate() {
         for (j, redirect) in site.redirects.iter().enumerate() {
             let at = [Key("site"), Nth(i), Key("redirect"), Nth(j)];
             let to = [at[0], at[1], at[2], at[3], Key("to")];
             let from = [at[0], at[1], at[2], at[3], Key("from")];
             if redirect.to == redirect.from {
-                clashes.push(Clash::new(&to, "another path than `from`", "the same"));
+                clashes.push(Conflict::new(&to, "another path than `from`", "the same"));
             }
             if redirect.to.ends_with('*') && !redirect.from.ends_with('*') {
-                clashes.push(Clash::new(&to, "no `*`, as `from` has none", "one"));
+                clashes.push(Conflict::new(&to, "no `*`, as `from` has none", "one"));
             }
             if site.redirects[..j].iter().any(|earlier| earlier.from == redirect.from) {
                 let clash =
-                    Clash::new(&from, "each path once", format!("{:?} twice", redirect.from));
+                    Conflict::new(&from, "each path once", format!("{:?} twice", redirect.from));
                 clashes.push(clash.kind(ErrorKind::Duplicate));
             }
         }

@@ -7,7 +7,7 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol};
 use skep_wire::table::{Share, Table, TableVersion};
 
-use crate::failure_detector::{FailureDetectorSettings, Life};
+use crate::failure_detector::{FailureDetectorSettings, Liveness};
 use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TablePublisher};
 
 fn name(number: usize) -> Name {
@@ -154,7 +154,7 @@ fn the_silent_are_out_within_a_second_and_back_with_a_beat() {
     assert_eq!(bench.run(400, [0, 2]), []);
     assert_eq!(bench.run(300, [0, 2]), [dead]);
     assert_eq!((bench.present(), bench.state(1)), (vec![0, 2], ForwardingState::Down));
-    assert_eq!(bench.publisher.detector().life(&name(1)), Life::Dead);
+    assert_eq!(bench.publisher.detector().life(&name(1)), Liveness::Dead);
     assert_eq!(bench.run(100, [0, 1, 2]), [TableNote::Back(name(1))]);
     assert_eq!((bench.present(), bench.index(1)), (vec![0, 1, 2], Some(1)));
     // We ourselves were away.

@@ -12,14 +12,14 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry as Slot;
 use skep_wire::cache::SegmentName;
 
-use super::holders::{Crowds, HOLDER_MAX, Holder, Holders};
+use super::holders::{HOLDER_MAX, Holder, HolderLists, Holders};
 use crate::limits::SHARDS;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Directory {
     shards: Vec<HashTable<Entry>>,
-    crowds: Crowds,
+    crowds: HolderLists,
     accounts: Vec<HolderUsage>,
     free: Vec<Holder>,
     /// Numbers that wait for the end of a round of sweeping, and the first
@@ -57,7 +57,7 @@ impl Directory {
     pub(crate) fn new(holdings_max: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| HashTable::new()).collect(),
-            crowds: Crowds::default(),
+            crowds: HolderLists::default(),
             accounts: Vec::new(),
             free: Vec::new(),
             retired: Vec::new(),
@@ -243,7 +243,7 @@ fn first_retired(holders: &[Holder], accounts: &[HolderUsage]) -> Option<Holder>
 
 /// Takes `holder`, which is one of them, out of `holders`.
 fn drop_holder(
-    crowds: &mut Crowds,
+    crowds: &mut HolderLists,
     accounts: &mut [HolderUsage],
     holders: &mut Holders,
     bytes: u32,

@@ -15,13 +15,13 @@ const CROWD: Holder = Holder::MAX - 1;
 /// Holders that fit in place.
 const FEW: usize = 4;
 
-/// A list of different holders. Up to four stand here, more in [`Crowds`].
+/// A list of different holders. Up to four stand here, more in [`HolderLists`].
 #[derive(Debug)]
 pub(crate) struct Holders([Holder; FEW]);
 
 /// The lists of segments with many holders.
 #[derive(Debug, Default)]
-pub(crate) struct Crowds(Slab<Vec<Holder>>);
+pub(crate) struct HolderLists(Slab<Vec<Holder>>);
 
 impl Holders {
     /// The list of one.
@@ -40,7 +40,7 @@ impl Holders {
     }
 }
 
-impl Crowds {
+impl HolderLists {
     /// The holders of a list.
     pub(crate) fn all<'a>(&'a self, holders: &'a Holders) -> &'a [Holder] {
         match holders.crowd() {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn lists_grow_into_crowds_and_back() {
-        let mut crowds = Crowds::default();
+        let mut crowds = HolderLists::default();
         let mut holders = Holders::one(0);
         for holder in 1..40 {
             crowds.push(&mut holders, holder);

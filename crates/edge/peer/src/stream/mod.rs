@@ -21,6 +21,6 @@ pub use fetch::{
     PeerService, SourceFailed,
 };
 pub use link::{
-    LinkEvent, LinkId, LinkMessage, LinkServer, LinkSettings, LinkTarget, Lost, NodeLinks, Outbox,
-    Teller, Untold,
+    CommandSender, LinkEvent, LinkId, LinkMessage, LinkServer, LinkSettings, LinkTarget, Lost,
+    NodeLinks, NotSent, Outbox,
 };

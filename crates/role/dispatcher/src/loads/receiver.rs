@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use skep_config::Config;
-use skep_peer::{BindError, Counts, Received, Socket, SocketSettings, Waker, beat_thread};
+use skep_peer::{
+    BindError, Counts, Received, Socket, SocketSettings, Waker, spawn_heartbeat_thread,
+};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::message::{Message, Name};
@@ -75,7 +77,7 @@ impl LoadReceiver {
         });
         let (heard, loads) = (Arc::clone(&shared), Arc::clone(loads));
         // Loads that wait behind work would be stale just when they matter.
-        beat_thread("skep-load-recv", move |priority| {
+        spawn_heartbeat_thread("skep-load-recv", move |priority| {
             tracing::debug!("load reports are received with {priority}");
             listen(socket, &heard, &loads);
         })?;

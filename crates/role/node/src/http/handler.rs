@@ -36,11 +36,11 @@ pub struct NodeHandler {
     context: Rc<Context>,
     /// The client of other nodes, if this one gets from their memory.
     peer_client: Option<Rc<PeerClient>>,
-    view: RefCell<View>,
+    view: RefCell<CatalogView>,
 }
 
 /// The catalog in force, as this worker last saw it, and its index into it.
-struct View {
+struct CatalogView {
     cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
     catalog: Arc<Catalog>,
     worker_index: Rc<WorkerIndex>,
@@ -61,7 +61,7 @@ impl NodeHandler {
             .get()
             .map(|cluster| Rc::new(PeerClient::new(cluster, context.worker(), context.counters())));
         let remotes = node.remotes(context, peer_client.as_ref(), &catalog);
-        let view = RefCell::new(View { cache, catalog, worker_index, remotes });
+        let view = RefCell::new(CatalogView { cache, catalog, worker_index, remotes });
         Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
     }
 
@@ -72,7 +72,7 @@ impl NodeHandler {
     }
 
     /// The view in force: one atomic load when there was no reload.
-    fn view(&self) -> RefMut<'_, View> {
+    fn view(&self) -> RefMut<'_, CatalogView> {
         let mut view = self.view.borrow_mut();
         let current = Arc::as_ptr(view.cache.load());
         if current != Arc::as_ptr(&view.catalog) {

@@ -9,10 +9,10 @@
 //!                                                   stream: bytes out of segments
 //! ```
 
+pub(crate) mod client_pace;
 pub(crate) mod handler;
 pub(crate) mod listing;
 pub(crate) mod pass;
 pub(crate) mod respond;
 pub(crate) mod stream;
-pub(crate) mod taker;
 pub(crate) mod upstream;

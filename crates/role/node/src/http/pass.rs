@@ -8,7 +8,7 @@ use skep_http::{HttpDate, Version};
 use skep_origin::OriginReply;
 use skep_telemetry::{CacheResult, Counter};
 
-use crate::backend::origin::{PassPlace, Passed, SlowPlace, lines};
+use crate::backend::origin::{PassPermit, Passed, SlowClientPermit, lines};
 use crate::limits::{PASS_SLOW_BYTES_PER_S, PASS_SLOW_GRACE_MS, STREAM_BYTES};
 use crate::model::fault::fetch_error;
 use crate::model::route::Route;
@@ -66,12 +66,12 @@ pub(crate) async fn pass(
 
 /// The client of a passed answer, which holds one of its origin's connections.
 struct PassedClient {
-    place: PassPlace,
+    place: PassPermit,
     address: IpAddr,
     /// Time by which it is behind the rate below which it is slow.
     behind_ms: u64,
     /// Its place among the slow ones, once it is.
-    slow: Option<SlowPlace>,
+    slow: Option<SlowClientPermit>,
 }
 
 impl PassedClient {

@@ -29,7 +29,7 @@ use skep_units::SEGMENT_BYTES;
 use crate::backend::files::file::{SharedFile, fill, open, read_version};
 use crate::disk::pool::{on_pool, pool};
 use crate::disk::{DiskError, Stamp, Wait};
-use crate::http::taker::Taker;
+use crate::http::client_pace::ClientPace;
 use crate::http::upstream::Upstream;
 use crate::limits::{
     INLINE_READ_BYTES_MAX, ORIGIN_PIECE_BYTES_MIN, PIECE_ASKS_MAX, PIECE_BYTES_MAX,
@@ -81,7 +81,7 @@ pub(crate) struct ObjectStream<'a> {
     pub(crate) prepared: Option<(u32, Arc<Segment>)>,
     pub(crate) client: Client<'a>,
     /// How fast it is.
-    pub(crate) taker: Taker,
+    pub(crate) pace: ClientPace,
     /// The segments behind the one that is being sent.
     pub(crate) ahead: VecDeque<(u32, Pin)>,
     /// The segment that this reply has come to: it was filled, if there was room.
@@ -162,7 +162,7 @@ impl ObjectStream<'_> {
         let last = ((range.end - 1) / SEGMENT_BYTES) as u32;
         if range.end - range.start <= PIECE_BYTES_MAX {
             // Not worth to be held for anybody.
-            self.taker.takes_at_once();
+            self.pace.takes_at_once();
         }
         for index in (range.start / SEGMENT_BYTES) as u32..=last {
             let base = u64::from(index) * SEGMENT_BYTES;
@@ -183,9 +183,9 @@ impl ObjectStream<'_> {
     /// come in; `None`: it is sent by pieces.
     async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, FetchError> {
         self.ahead.retain(|(ahead, _)| *ahead >= index);
-        if self.taker.is_sent_copies() && self.does_without_pin() {
+        if self.pace.is_sent_copies() && self.does_without_pin() {
             self.ahead.clear();
-            if !self.taker.is_slow() {
+            if !self.pace.is_slow() {
                 self.read_ahead(index, last).await;
             }
             return Ok(None);
@@ -266,14 +266,14 @@ impl ObjectStream<'_> {
                 reply.write().body_shared(slice);
             }
             let queued = reply.queued_bytes();
-            if let Ok(flushed) = tokio::time::timeout(Taker::PATIENCE, reply.flush()).await {
+            if let Ok(flushed) = tokio::time::timeout(ClientPace::PATIENCE, reply.flush()).await {
                 flushed?;
                 if at == end {
                     break;
                 }
                 continue;
             }
-            self.taker.was_slow(queued - reply.queued_bytes());
+            self.pace.was_slow(queued - reply.queued_bytes());
             if self.does_without_pin() {
                 self.counters.inc(Counter::SlowReplies);
                 at -= reply.take_back_unsent() as u32;
@@ -297,7 +297,7 @@ impl ObjectStream<'_> {
         let index = (part.start / SEGMENT_BYTES) as u32;
         let piece_bytes = match self.upstream.is_peer_disk() {
             true => PIECE_BYTES_MAX,
-            false => self.taker.piece_bytes(),
+            false => self.pace.piece_bytes(),
         };
         let wanted = part.start..part.end.min(part.start + piece_bytes);
         let bytes = match self.in_memory(index).await? {
@@ -307,7 +307,7 @@ impl ObjectStream<'_> {
         };
         let began_ms = monotonic_ms();
         reply.flush().await?;
-        self.taker.took(bytes, monotonic_ms() - began_ms);
+        self.pace.took(bytes, monotonic_ms() - began_ms);
         Ok(bytes)
     }
 
@@ -372,7 +372,7 @@ impl ObjectStream<'_> {
         let Upstream::Origin(remotes, resource) = self.upstream else {
             return Err(FetchError::Abandoned.into());
         };
-        let wanted = self.taker.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
+        let wanted = self.pace.piece_bytes().max(ORIGIN_PIECE_BYTES_MIN);
         let end = part.end.min(part.start + wanted);
         let (mut at, began_ms) = (part.start, monotonic_ms());
         let mut failed = fetch_error(FaultKind::Short);

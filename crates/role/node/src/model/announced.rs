@@ -18,7 +18,7 @@ pub(crate) struct AnnouncedPath {
 
 /// One walker's time; what earlier ones say counts no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Term(u64);
+pub(crate) struct WalkTerm(u64);
 
 /// See the module. Outlives configs: what is announced stays so over a reload.
 #[derive(Debug, Default)]
@@ -38,16 +38,16 @@ struct Inner {
 
 impl Announced {
     /// A new walker begins.
-    pub(crate) fn begin(&self) -> Term {
+    pub(crate) fn begin(&self) -> WalkTerm {
         let mut inner = self.lock();
         inner.term += 1;
-        Term(inner.term)
+        WalkTerm(inner.term)
     }
 
     /// These are there.
     pub(crate) fn add(
         &self,
-        term: Term,
+        term: WalkTerm,
         found: impl Iterator<Item = (SegmentName, AnnouncedPath)>,
     ) {
         let mut inner = self.lock();
@@ -62,7 +62,7 @@ impl Announced {
     }
 
     /// These are gone.
-    pub(crate) fn remove(&self, term: Term, gone: impl Iterator<Item = SegmentName>) {
+    pub(crate) fn remove(&self, term: WalkTerm, gone: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         if inner.term == term.0 {
             gone.for_each(|name| inner.remove(name));
@@ -70,7 +70,7 @@ impl Announced {
     }
 
     /// All that is there was found: what only earlier walkers found is gone.
-    pub(crate) fn settle(&self, term: Term) {
+    pub(crate) fn settle(&self, term: WalkTerm) {
         let mut inner = self.lock();
         if inner.term != term.0 {
             return;

@@ -119,7 +119,7 @@ struct RoutePlace {
 
 /// A route as the config has it.
 #[derive(Clone, Debug)]
-pub(crate) struct RouteOf<'a> {
+pub(crate) struct RouteSpec<'a> {
     pub(crate) site: &'a SiteConfig,
     pub(crate) site_index: usize,
     /// As in the config; `None`: all paths that no other route is for.
@@ -136,7 +136,7 @@ pub(crate) struct RouteOf<'a> {
 impl Route {
     pub(crate) fn new(
         index: usize,
-        of: &RouteOf<'_>,
+        of: &RouteSpec<'_>,
         hosts: &Arc<Hosts>,
         purges: &Arc<Purges>,
     ) -> Result<Self, SiteError> {
@@ -321,7 +321,7 @@ impl RoutePaths {
     }
 }
 
-impl RouteOf<'_> {
+impl RouteSpec<'_> {
     /// The same on all nodes of a config, whatever other routes there are.
     fn identity(&self) -> String {
         let hosts = match self.site.hosts.is_empty() {
@@ -341,7 +341,7 @@ impl RouteOf<'_> {
 }
 
 impl Backend {
-    fn new(of: &RouteOf<'_>) -> Result<Self, SiteError> {
+    fn new(of: &RouteSpec<'_>) -> Result<Self, SiteError> {
         Ok(match of.backend.origins.is_empty() {
             true => Self::Folder(FolderBackend::new(of.backend)?),
             false => Self::Origin(OriginBackend::new(of.backend, &of.site.hosts, of.is_alone)?),
@@ -350,7 +350,7 @@ impl Backend {
 
     /// What stands for it in names: the same on all nodes of a config. The folder of a
     /// partition may be elsewhere on each node.
-    fn key(&self, of: &RouteOf<'_>) -> Vec<u8> {
+    fn key(&self, of: &RouteSpec<'_>) -> Vec<u8> {
         match self {
             Self::Origin(origin) => origin.key().to_vec(),
             Self::Folder(folder) if folder.placement == ContentPlacement::Partition => {

@@ -9,7 +9,7 @@ use skep_http::{Host, Reject};
 
 use crate::model::hosts::Hosts;
 use crate::model::purges::Purges;
-use crate::model::route::{Route, RouteOf, RoutePaths, SiteError};
+use crate::model::route::{Route, RoutePaths, RouteSpec, SiteError};
 
 /// One site, ready to serve.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Site {
     /// Whether some routes read paths in another way than others.
     is_mixed: bool,
     error_pages: BTreeMap<u16, Page>,
-    redirects: Vec<Moved>,
+    redirects: Vec<Redirect>,
     pub(crate) purges: Arc<Purges>,
 }
 
@@ -49,7 +49,7 @@ impl Site {
             default_route,
             is_mixed,
             error_pages: BTreeMap::new(),
-            redirects: config.redirects.iter().map(Moved::new).collect(),
+            redirects: config.redirects.iter().map(Redirect::new).collect(),
             purges: Arc::clone(purges),
         };
         for (status, path) in &config.error_pages {
@@ -139,7 +139,7 @@ impl Site {
 
 /// A redirect: which places it is for, and where it leads.
 #[derive(Debug)]
-struct Moved {
+struct Redirect {
     from: Box<[u8]>,
     /// Whether it is for all that begins so.
     is_prefix: bool,
@@ -149,7 +149,7 @@ struct Moved {
     status: u16,
 }
 
-impl Moved {
+impl Redirect {
     fn new(config: &RedirectConfig) -> Self {
         let cut = |text: &str| text.strip_suffix('*').map(str::to_owned);
         let (prefix, to) = (cut(&config.from), cut(&config.to));
@@ -194,7 +194,7 @@ impl SiteSet {
         let backends = configs.iter().flat_map(SiteConfig::backends);
         let is_alone = backends.filter(|backend| !backend.origins.is_empty()).count() == 1;
         let mut count = 0;
-        let mut route = |of: RouteOf<'_>| {
+        let mut route = |of: RouteSpec<'_>| {
             count += 1;
             Ok(Arc::new(Route::new(count - 1, &of, &hosts, purges)?))
         };
@@ -235,12 +235,12 @@ fn routes_of<'a>(
     (site_index, site): (usize, &'a SiteConfig),
     paths: &Arc<RoutePaths>,
     is_alone: bool,
-) -> (impl Iterator<Item = RouteOf<'a>>, RouteOf<'a>) {
+) -> (impl Iterator<Item = RouteSpec<'a>>, RouteSpec<'a>) {
     let (paths, index, backend) = (Arc::clone(paths), site.routes.len(), &site.backend);
     let default =
-        RouteOf { site, site_index, path: None, paths, index, headers: &[], backend, is_alone };
+        RouteSpec { site, site_index, path: None, paths, index, headers: &[], backend, is_alone };
     let template = default.clone();
-    let routes = site.routes.iter().enumerate().map(move |(index, route)| RouteOf {
+    let routes = site.routes.iter().enumerate().map(move |(index, route)| RouteSpec {
         path: Some(&route.path),
         index,
         headers: &route.headers,

@@ -18,12 +18,12 @@ use skep_wire::cache::{CacheMember, CoordinatorAnswer, ToCoordinator, ToNode};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 use tokio::sync::oneshot;
 
-use super::{ClusterParts, Command, View};
+use super::{ClusterParts, ClusterView, Command};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
-use pause::Pause;
+use pause::StallDetector;
 
 /// The state machine of this node's links to all coordinators.
 pub(super) struct CoordinatorLinks {
@@ -31,8 +31,8 @@ pub(super) struct CoordinatorLinks {
     store: Arc<SegmentStore>,
     announced: Arc<Announced>,
     pub(super) purges: Arc<Purges>,
-    pause: Pause,
-    view: Arc<ArcSwap<View>>,
+    pause: StallDetector,
+    view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
     pub(super) links: HashMap<LinkId, Coordinator>,
     /// Questions that wait for an answer.
@@ -64,7 +64,7 @@ impl CoordinatorLinks {
         store: Arc<SegmentStore>,
         announced: &Arc<Announced>,
         purges: &Arc<Purges>,
-        view: &Arc<ArcSwap<View>>,
+        view: &Arc<ArcSwap<ClusterView>>,
         roomiest: &Arc<ArcSwapOption<PeerNode>>,
     ) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl CoordinatorLinks {
             store,
             announced: Arc::clone(announced),
             purges: Arc::clone(purges),
-            pause: Pause::default(),
+            pause: StallDetector::default(),
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
             links: HashMap::new(),
@@ -159,7 +159,12 @@ impl CoordinatorLinks {
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
+            self.view.store(Arc::new(ClusterView {
+                rendezvous,
+                peers,
+                is_linked,
+                linked_since_ms,
+            }));
         }
     }
 
@@ -170,7 +175,7 @@ impl CoordinatorLinks {
         let (rendezvous, peers) = (known.rendezvous.clone(), known.peers.clone());
         let active = self.active().and_then(|link| self.links.get(&link));
         let linked_since_ms = active.map_or(0, |coordinator| coordinator.since_ms);
-        self.view.store(Arc::new(View { rendezvous, peers, is_linked, linked_since_ms }));
+        self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked, linked_since_ms }));
     }
 
     /// The link to who answers, in the latest epoch if several do.

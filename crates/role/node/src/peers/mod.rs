@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_config::Config;
 use skep_directory::{FetchEvent, RendezvousHash, ResolvedAnswer};
-use skep_peer::stream::{LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts, Teller};
+use skep_peer::stream::{CommandSender, LinkId, LinkSettings, LinkTarget, NodeLinks, StreamCounts};
 use skep_segments::SegmentStore;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -59,7 +59,7 @@ pub struct ClusterParts {
 
 /// The nodes as they were last known; used while no coordinator answers.
 #[derive(Default)]
-pub(crate) struct View {
+pub(crate) struct ClusterView {
     /// All, this one included.
     rendezvous: Option<RendezvousHash<PeerNode>>,
     /// The same.
@@ -77,10 +77,10 @@ pub(crate) struct Outstanding(AtomicU64);
 /// See the module. All methods may be called from any thread.
 pub struct Cluster {
     links: NodeLinks<Command>,
-    teller: Teller<Command>,
+    teller: CommandSender<Command>,
     identity: Identity,
     me: PeerId,
-    view: Arc<ArcSwap<View>>,
+    view: Arc<ArcSwap<ClusterView>>,
     /// The nodes of the config.
     configured: ArcSwap<Vec<PeerNode>>,
     /// What this node says that it has on its disk.
@@ -132,7 +132,7 @@ impl Cluster {
         announced: &Arc<Announced>,
         purges: &Arc<Purges>,
     ) -> std::io::Result<Arc<Self>> {
-        let view = Arc::<ArcSwap<View>>::default();
+        let view = Arc::<ArcSwap<ClusterView>>::default();
         let identity = parts.identity.clone();
         let roomiest = Arc::<ArcSwapOption<PeerNode>>::default();
         let mut coordinators =
@@ -244,12 +244,12 @@ impl Cluster {
     pub(crate) async fn tell_changes(&self) {
         let (told, is_told) = oneshot::channel();
         self.tell(Command::Changes { told });
-        // Untold, it is told a little later.
+        // If not, it is told a little later.
         drop(is_told.await);
     }
 
     fn tell(&self, command: Command) {
-        // Untold, the coordinator finds out by itself, a little later.
+        // If not, the coordinator finds out by itself, a little later.
         drop(self.teller.tell(command));
     }
 }

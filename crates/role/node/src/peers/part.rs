@@ -41,7 +41,7 @@ pub(crate) enum PartSought {
 }
 
 /// Who has a file, as a coordinator told.
-enum Homes {
+enum FileHolders {
     These(Vec<PeerNode>),
     Nobody,
     /// No coordinator answers, or it has not heard of all nodes' files yet.
@@ -59,9 +59,9 @@ impl PeerClient {
     async fn seek_part_at_all(&self, name: SegmentName) -> PartSought {
         for _ in 0..HEAD_ASKS_MAX {
             let homes = match self.cluster.homes(name).await {
-                Homes::These(homes) => homes,
-                Homes::Nobody => return PartSought::Nobody,
-                Homes::Unknown => return self.ask_around(name).await,
+                FileHolders::These(homes) => homes,
+                FileHolders::Nobody => return PartSought::Nobody,
+                FileHolders::Unknown => return self.ask_around(name).await,
             };
             for home in homes {
                 match part_of(&self.pool, home, name).await {
@@ -100,9 +100,9 @@ impl PeerClient {
     }
 
     /// What fills segment `index` of a file that another node has.
-    pub(crate) fn home_file(&self, route: &Route, object: &Object, index: u32) -> Option<HomeFile> {
+    pub(crate) fn home_file(&self, route: &Route, object: &Object, index: u32) -> Option<PeerFile> {
         let (relative, home) = object.elsewhere()?;
-        Some(HomeFile {
+        Some(PeerFile {
             cluster: Arc::clone(&self.cluster),
             pool: Rc::clone(&self.pool),
             counters: Arc::clone(&self.counters),
@@ -135,21 +135,23 @@ async fn part_of(
 
 impl Cluster {
     /// Who has a file, by its head name.
-    async fn homes(&self, name: SegmentName) -> Homes {
+    async fn homes(&self, name: SegmentName) -> FileHolders {
         // By asking, this node says that it has nothing of that name.
         self.announced.doubt(name);
         let homes = match self.ask(name, 0).await {
-            FetchEvent::Answer(ResolvedAnswer::Have { holders }) => return Homes::These(holders),
+            FetchEvent::Answer(ResolvedAnswer::Have { holders }) => {
+                return FileHolders::These(holders);
+            }
             FetchEvent::Answer(ResolvedAnswer::Grant { lease }) => {
                 self.tell_ended(lease, false);
-                Homes::Nobody
+                FileHolders::Nobody
             }
             // Another one is just being told that nobody has it.
-            FetchEvent::Answer(ResolvedAnswer::Busy { .. }) => Homes::Nobody,
-            _ => return Homes::Unknown,
+            FetchEvent::Answer(ResolvedAnswer::Busy { .. }) => FileHolders::Nobody,
+            _ => return FileHolders::Unknown,
         };
         let settled_ms = self.view.load().linked_since_ms + PART_SETTLED_MS;
-        if monotonic_ms() < settled_ms { Homes::Unknown } else { homes }
+        if monotonic_ms() < settled_ms { FileHolders::Unknown } else { homes }
     }
 
     /// All other nodes that are known: by a coordinator or from the config.
@@ -166,7 +168,7 @@ impl Cluster {
 }
 
 /// A segment of a file on another node's disk.
-pub(crate) struct HomeFile {
+pub(crate) struct PeerFile {
     cluster: Arc<Cluster>,
     pool: Rc<PeerPool>,
     counters: Arc<CoreCounters>,
@@ -178,7 +180,7 @@ pub(crate) struct HomeFile {
     home: PeerNode,
 }
 
-impl HomeFile {
+impl PeerFile {
     /// Gets from `home` what the segment lacks, in the version that its name says.
     async fn read_from(&self, home: PeerNode, segment: &Segment) -> Result<(), PeerError> {
         segment.set_fill_source(PeerFillSource::RemoteFill { id: home.id });
@@ -204,9 +206,9 @@ impl HomeFile {
     /// Another node that says that it has the file.
     async fn another_home(&self, tried: &[PeerNode]) -> Option<PeerNode> {
         let homes = match self.cluster.homes(self.head).await {
-            Homes::These(homes) => homes,
-            Homes::Nobody => return None,
-            Homes::Unknown => self.cluster.everybody(),
+            FileHolders::These(homes) => homes,
+            FileHolders::Nobody => return None,
+            FileHolders::Unknown => self.cluster.everybody(),
         };
         homes.into_iter().find(|home| !tried.contains(home))
     }
@@ -217,7 +219,7 @@ fn is_of_load(error: &PeerError) -> bool {
     matches!(end_of(error), FetchOutcome::Refused(PeerRefusal::Overloaded) | FetchOutcome::Crowded)
 }
 
-impl SegmentOrigin for HomeFile {
+impl SegmentOrigin for PeerFile {
     async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let mut tried = Vec::new();
         let mut next = Some(self.home);

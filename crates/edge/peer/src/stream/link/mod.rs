@@ -30,7 +30,7 @@ use crate::limits::{LINK_QUEUE_BYTES_MAX, PING_MS, SILENCE_MS};
 pub use hub::Outbox;
 pub use node::NodeLinks;
 pub use server::LinkServer;
-pub use thread::{Teller, Untold};
+pub use thread::{CommandSender, NotSent};
 
 /// The number of a link; never used again in this process's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

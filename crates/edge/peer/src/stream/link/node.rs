@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::carry::carry;
 use super::hub::{Hub, Outbox, Shared};
-use super::thread::{LinkThread, Teller};
+use super::thread::{CommandSender, LinkThread};
 use super::{LinkEvent, LinkSettings, LinkTarget, Lost};
 use crate::limits::{BACKOFF_MS, LINK_CONNECT_MS, STABLE_MS};
 use crate::stream::counts::{StreamCount, StreamCounts};
@@ -61,7 +61,7 @@ impl<C> NodeLinks<C> {
     }
 
     /// What tells the handler things.
-    pub fn teller(&self) -> Teller<C> {
+    pub fn teller(&self) -> CommandSender<C> {
         self.thread.teller()
     }
 

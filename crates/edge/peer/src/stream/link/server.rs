@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::carry::carry;
 use super::handshake_permits::{HandshakePermit, HandshakePermits};
 use super::hub::{Hub, Outbox, Shared};
-use super::thread::{LinkThread, Teller};
+use super::thread::{CommandSender, LinkThread};
 use super::{LinkEvent, LinkSettings};
 use crate::limits::BACKOFF_MS;
 use crate::stream::counts::StreamCounts;
@@ -60,7 +60,7 @@ impl<C> LinkServer<C> {
     }
 
     /// What tells the handler things.
-    pub fn teller(&self) -> Teller<C> {
+    pub fn teller(&self) -> CommandSender<C> {
         self.thread.teller()
     }
 

@@ -18,7 +18,7 @@ use crate::stream::counts::StreamCounts;
 /// The thread; ends with its links when this is dropped.
 #[derive(Debug)]
 pub(super) struct LinkThread<C> {
-    teller: Teller<C>,
+    teller: CommandSender<C>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     counts: Arc<StreamCounts>,
@@ -26,24 +26,24 @@ pub(super) struct LinkThread<C> {
 
 /// Tells the handler things from other threads.
 #[derive(Debug)]
-pub struct Teller<C>(mpsc::Sender<C>);
+pub struct CommandSender<C>(mpsc::Sender<C>);
 
 /// The handler can't be told, for it has too much to do or has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the thread of the links has ended or has too much to do")]
-pub struct Untold<C>(pub C);
+pub struct NotSent<C>(pub C);
 
-impl<C> Teller<C> {
+impl<C> CommandSender<C> {
     /// Has the handler hear [`LinkEvent::Told`], soon and in order.
     ///
     /// # Errors
     /// `command` comes back if too many wait already, or the thread has ended.
-    pub fn tell(&self, command: C) -> Result<(), Untold<C>> {
-        self.0.try_send(command).map_err(|error| Untold(error.into_inner()))
+    pub fn tell(&self, command: C) -> Result<(), NotSent<C>> {
+        self.0.try_send(command).map_err(|error| NotSent(error.into_inner()))
     }
 }
 
-impl<C> Clone for Teller<C> {
+impl<C> Clone for CommandSender<C> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
@@ -79,12 +79,12 @@ impl<C: Send + 'static> LinkThread<C> {
         })?;
         started.recv().unwrap_or_else(|_| Err(io::Error::other("the thread ended")))?;
         let (stop, thread) = (Some(stop), Some(thread));
-        Ok(Self { teller: Teller(tell), stop, thread, counts: Arc::clone(counts) })
+        Ok(Self { teller: CommandSender(tell), stop, thread, counts: Arc::clone(counts) })
     }
 }
 
 impl<C> LinkThread<C> {
-    pub(super) fn teller(&self) -> Teller<C> {
+    pub(super) fn teller(&self) -> CommandSender<C> {
         self.teller.clone()
     }
 

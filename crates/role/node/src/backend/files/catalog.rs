@@ -17,7 +17,7 @@ use skep_serve::monotonic_ms;
 
 use crate::backend::files::look_up::{Found, look_up, parent};
 use crate::backend::origin::OriginHeadCache;
-use crate::backend::partition::Heads;
+use crate::backend::partition::PartHeadCache;
 use crate::disk::pool::pool;
 use crate::disk::watch::{Directory, Watcher};
 use crate::disk::{DiskError, Wait};
@@ -49,7 +49,7 @@ pub(crate) struct Catalog {
     sites: SiteSet,
     store: Arc<SegmentStore>,
     origin_heads: Arc<OriginHeadCache>,
-    heads: Arc<Heads>,
+    heads: Arc<PartHeadCache>,
     watcher: Arc<Watcher>,
     account: Arc<HeadAccount>,
     entries: Mutex<HashMap<Key, Kept>>,
@@ -75,7 +75,7 @@ impl Catalog {
             _alive: alive,
             sites,
             origin_heads: OriginHeadCache::new(&store, entries_max),
-            heads: Heads::new(&store, entries_max),
+            heads: PartHeadCache::new(&store, entries_max),
             account: store.account(),
             store,
             watcher,
@@ -100,7 +100,7 @@ impl Catalog {
     }
 
     /// What is known of the paths that other nodes have.
-    pub(crate) fn heads(&self) -> &Arc<Heads> {
+    pub(crate) fn heads(&self) -> &Arc<PartHeadCache> {
         &self.heads
     }
 

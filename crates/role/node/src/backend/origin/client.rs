@@ -25,17 +25,17 @@ use crate::peers::PeerClient;
 /// An answer for one client, who may be slow to take it.
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
-    pub(crate) place: PassPlace,
+    pub(crate) place: PassPermit,
 }
 
 /// A place among the connections to a route's origins that slow clients may hold.
-pub(crate) struct PassPlace {
+pub(crate) struct PassPermit {
     client: Rc<OriginClient>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// The place of a client that is slow, among those that its address may have.
-pub(crate) struct SlowPlace {
+pub(crate) struct SlowClientPermit {
     client: Rc<OriginClient>,
     address: IpAddr,
 }
@@ -50,21 +50,21 @@ struct OriginClient {
     slow_max: usize,
 }
 
-impl PassPlace {
+impl PassPermit {
     /// Notes that the one who holds it, at `address`, is slow. `None`: too many of
     /// that address are.
-    pub(crate) fn slow(&self, address: IpAddr) -> Option<SlowPlace> {
+    pub(crate) fn slow(&self, address: IpAddr) -> Option<SlowClientPermit> {
         let mut slow = self.client.slow.borrow_mut();
         let held = slow.entry(address).or_insert(0);
         if *held >= self.client.slow_max {
             return None;
         }
         *held += 1;
-        Some(SlowPlace { client: Rc::clone(&self.client), address })
+        Some(SlowClientPermit { client: Rc::clone(&self.client), address })
     }
 }
 
-impl Drop for SlowPlace {
+impl Drop for SlowClientPermit {
     fn drop(&mut self) {
         let mut slow = self.client.slow.borrow_mut();
         if let Some(held) = slow.get_mut(&self.address) {
@@ -168,12 +168,12 @@ impl Remotes {
         &self,
         route: &Arc<Route>,
         origin: &OriginBackend,
-    ) -> Option<PassPlace> {
+    ) -> Option<PassPermit> {
         let client = self.client(route, origin);
         let passing = Arc::clone(&client.passing);
         let limit = Duration::from_millis(origin.limits.busy_wait_ms);
         let permit = tokio::time::timeout(limit, passing.acquire_owned()).await.ok()?.ok()?;
-        Some(PassPlace { client, _permit: permit })
+        Some(PassPermit { client, _permit: permit })
     }
 
     /// Asks an origin of a route.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::client::{Asked, Passed, Remotes, is_trouble};
 use super::head_cache::{HeadFlight, HeadLookup, HeadOutcome, PassFor};
-use super::kept::Got;
+use super::kept::FetchedHead;
 use super::segment::RemoteSegment;
 use super::{kept, peer_head};
 use crate::limits::{ATTEMPTS_MAX, PASS_MS, PASS_NO_ROOM_MS, PASS_OTHER_MS};
@@ -292,7 +292,13 @@ fn renewed(
     // It may have come from a node that knew more.
     let purged = freshness::purged(route, &purges.known, &target, &head).max(got_after);
     let freshness = Freshness::of(&head, origin);
-    kept::resource(route, origin, Got { target, version, bytes, head, purged }, freshness, purges)
+    kept::resource(
+        route,
+        origin,
+        FetchedHead { target, version, bytes, head, purged },
+        freshness,
+        purges,
+    )
 }
 
 /// Keeps an answer, if it may be kept, and begins to read its body.
@@ -309,7 +315,7 @@ async fn judge(
     let (head, target, purges) = (reply.head.clone(), flight.target(), flight.purges());
     let freshness = Freshness::of(&head, origin);
     let purged = freshness::purged(route, &purges.known, target, &head);
-    let got = Got { target: target.to_vec(), version, bytes, head, purged };
+    let got = FetchedHead { target: target.to_vec(), version, bytes, head, purged };
     let resource = kept::resource(route, origin, got, freshness, purges);
     let object = &resource.variants.plain;
     if bytes > 0 {

@@ -73,12 +73,12 @@ struct Slot {
     charge: Charge,
     kept: Option<Arc<Resource>>,
     /// Until then nobody asks, by the monotonic clock in milliseconds, and why.
-    pause: Option<(u64, Pause)>,
+    pause: Option<(u64, Backoff)>,
 }
 
 /// Why nobody asks for all.
 #[derive(Clone, Copy, Debug)]
-enum Pause {
+enum Backoff {
     /// Answers are for one.
     Passed,
     /// The origin failed.
@@ -130,8 +130,8 @@ impl OriginHeadCache {
         let usable = kept.clone().filter(is_usable);
         let pause = slot.and_then(|slot| slot.pause.filter(|(until_ms, _)| now_ms < *until_ms));
         match pause {
-            Some((_, Pause::Passed)) => return HeadLookup::HitForPass,
-            Some((_, Pause::Failed(error))) => {
+            Some((_, Backoff::Passed)) => return HeadLookup::HitForPass,
+            Some((_, Backoff::Failed(error))) => {
                 let may_do = usable.or_else(|| kept.filter(|kept| kept.may_do_on_error()));
                 return may_do.map_or(HeadLookup::Failed(error), HeadLookup::Hit);
             }
@@ -239,7 +239,7 @@ impl HeadFlight {
 
     /// Nobody is to ask again soon: the origin failed.
     pub(crate) fn pause(&self, error: FetchError) {
-        self.change(|slot| slot.pause = Some((monotonic_ms() + FAILED_MS, Pause::Failed(error))));
+        self.change(|slot| slot.pause = Some((monotonic_ms() + FAILED_MS, Backoff::Failed(error))));
     }
 
     /// Keeps what the flight brought, and tells those who wait.
@@ -250,7 +250,7 @@ impl HeadFlight {
                 slot.kept.replace(Arc::clone(resource))
             }),
             HeadOutcome::Passed(PassFor { ms }) => self.change(|slot| {
-                slot.pause = Some((monotonic_ms() + ms, Pause::Passed));
+                slot.pause = Some((monotonic_ms() + ms, Backoff::Passed));
                 slot.kept.take()
             }),
             HeadOutcome::Failed(_) => None,

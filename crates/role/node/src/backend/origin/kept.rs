@@ -70,7 +70,7 @@ fn once() -> Vec<u8> {
 }
 
 /// What is known of an object at its origin.
-pub(super) struct Got {
+pub(super) struct FetchedHead {
     pub(super) target: Vec<u8>,
     pub(super) version: Vec<u8>,
     /// Of all of it.
@@ -85,11 +85,11 @@ pub(super) struct Got {
 pub(super) fn resource(
     route: &Arc<Route>,
     origin: &OriginBackend,
-    got: Got,
+    got: FetchedHead,
     freshness: Freshness,
     purges: &Snapshot,
 ) -> Arc<Resource> {
-    let Got { target, version, bytes, head, purged } = got;
+    let FetchedHead { target, version, bytes, head, purged } = got;
     let is_success = (200..300).contains(&head.status);
     let lines = lines(&head, origin.sets_cache_control && is_success);
     let content_type = head.content_type.as_deref().map(String::from_utf8_lossy);

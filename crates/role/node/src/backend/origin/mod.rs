@@ -30,7 +30,7 @@ mod kept;
 mod peer_head;
 mod segment;
 
-pub(crate) use client::{PassPlace, Passed, Remotes, SlowPlace, Tally};
+pub(crate) use client::{PassPermit, Passed, Remotes, SlowClientPermit, Tally};
 pub(crate) use head_cache::{HeadOutcome, OriginHeadCache};
 pub(crate) use kept::lines;
 pub(crate) use segment::RemoteSegment;
@@ -45,7 +45,7 @@ mod rig {
     use skep_origin::Head;
     use skep_serve::unix_ms;
 
-    use super::kept::{self, Got};
+    use super::kept::{self, FetchedHead};
     use crate::model::freshness::{self, Freshness};
     use crate::model::purges::Purges;
     use crate::model::resource::Resource;
@@ -67,7 +67,7 @@ mod rig {
         let remote = route.origin().unwrap();
         let (purges, freshness) = (route.purges.load(), Freshness::of(&head, remote));
         let purged = freshness::purged(route, &purges.known, b"/a", &head);
-        let got = Got { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
+        let got = FetchedHead { target: b"/a".into(), version: b"v".into(), bytes, head, purged };
         kept::resource(route, remote, got, freshness, &purges)
     }
 }

@@ -15,7 +15,7 @@ use skep_serve::{monotonic_ms, unix_ms};
 use skep_wire::cache::PurgeStamp;
 use skep_wire::limits::PEER_HEAD_BYTES_MAX;
 
-use super::kept::{self, Got};
+use super::kept::{self, FetchedHead};
 use crate::model::freshness::{self, Freshness};
 use crate::model::origin_backend::OriginBackend;
 use crate::model::peer::PeerHead;
@@ -60,7 +60,7 @@ pub(super) fn read(
     }
     let freshness = Freshness::of(&head, origin).for_ms(peer_head.fresh_ms);
     let (target, version) = (target.to_vec(), version.to_vec());
-    let got = Got { target, version, bytes, head, purged };
+    let got = FetchedHead { target, version, bytes, head, purged };
     Some(kept::resource(route, origin, got, freshness, purges))
 }
 

@@ -17,7 +17,7 @@ use skep_wire::cache::{OriginRef, SegmentName};
 use skep_wire::limits::ORIGIN_BYTES_MAX;
 use tokio::sync::oneshot;
 
-use super::client::{Asked, PassPlace, Remotes, is_trouble};
+use super::client::{Asked, PassPermit, Remotes, is_trouble};
 use crate::limits::ORIGIN_ASKS_MAX;
 use crate::model::fault::fetch_error;
 use crate::model::freshness::is_once;
@@ -104,7 +104,7 @@ impl Remotes {
         self: &Rc<Self>,
         resource: &Arc<Resource>,
         range: std::ops::Range<u64>,
-    ) -> Result<(Body, PassPlace), FetchError> {
+    ) -> Result<(Body, PassPermit), FetchError> {
         let origin = resource.route.origin().ok_or(FetchError::OriginChanged)?;
         let place = self.pass_place(&resource.route, origin).await;
         let place = place.ok_or(fetch_error(FaultKind::Busy))?;

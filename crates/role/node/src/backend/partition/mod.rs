@@ -3,7 +3,7 @@
 //! ```text
 //!  folder --Walker--> Announced --holdings of head names--> coordinators
 //!
-//!  path --own folder? no--> Heads: fresh? --yes--> Resource, served like a file
+//!  path --own folder? no--> PartHeadCache: fresh? --yes--> Resource, served like a file
 //!                             | unknown or stale: one look-up for all who ask
 //!                             v
 //!                           who has the head name? --> a node's answer for it
@@ -18,14 +18,14 @@
 //! Invariants: a node announces only what it would serve; which bytes are sent
 //! is decided by the version in the head, and whoever has another one refuses.
 
-mod heads;
+mod head_cache;
 mod walk;
 
 use skep_wire::cache::part::{FileHead, Versions};
 
 use crate::model::object::{Object, Variants};
 
-pub(crate) use heads::{Elsewhere, Heads};
+pub(crate) use head_cache::{Elsewhere, PartHeadCache};
 pub(crate) use walk::Walker;
 
 /// What another node is told of files on this one's disk; `None`: they are elsewhere.

@@ -21,7 +21,7 @@ use skep_wire::cache::SegmentName;
 use crate::disk::watch::{Directory, Watcher};
 use crate::disk::{FileKind, FolderStamp, Root, Wait};
 use crate::limits::{PART_ENTRIES_MAX, PART_TICK_MS, PART_UNSETTLED_MS, PATH_BYTES_MAX};
-use crate::model::announced::{Announced, AnnouncedPath, Term};
+use crate::model::announced::{Announced, AnnouncedPath, WalkTerm};
 use crate::model::route::{FolderBackend, Route};
 use crate::model::site::SiteSet;
 
@@ -85,7 +85,7 @@ struct Folder {
 struct Walk {
     announced: Arc<Announced>,
     watcher: Arc<Watcher>,
-    term: Term,
+    term: WalkTerm,
     /// Entries that may still be announced.
     left: usize,
 }

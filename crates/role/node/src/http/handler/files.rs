@@ -10,7 +10,7 @@ use skep_segments::FetchError;
 use skep_telemetry::CacheResult;
 
 use super::SlowRequest;
-use super::send::{As, Ready, Sent};
+use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::files::catalog::Located;
 use crate::backend::partition::Elsewhere;
 use crate::disk::DiskError;
@@ -31,11 +31,11 @@ impl SlowRequest<'_> {
         for _ in 0..ATTEMPTS_MAX {
             let error = match self.located(&self.route, folder, key).await {
                 Ok(Located::Resource(resource, file)) => {
-                    let ready = Ready { resource, file, cache_result: CacheResult::Hit };
-                    match self.send(request, exchange, ready, As::Asked(key)).await? {
-                        Sent::Done => return Ok(()),
-                        Sent::Changed => continue,
-                        Sent::Failed(error) => error,
+                    let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
+                    match self.send(request, exchange, ready, SendPurpose::Asked(key)).await? {
+                        SendOutcome::Done => return Ok(()),
+                        SendOutcome::Changed => continue,
+                        SendOutcome::Failed(error) => error,
                     }
                 }
                 Ok(Located::NeedsSlash) => return self.add_slash(request, exchange, path),

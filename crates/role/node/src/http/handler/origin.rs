@@ -8,7 +8,7 @@ use skep_http::path::Path;
 use skep_segments::FetchError;
 
 use super::SlowRequest;
-use super::send::{As, Ready, Sent};
+use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::origin::HeadOutcome;
 use crate::http::pass::pass;
 use crate::limits::ATTEMPTS_MAX;
@@ -32,11 +32,13 @@ impl SlowRequest<'_> {
                     if self.site.error_page(status).is_some() {
                         return self.error(request, exchange, status, b"").await;
                     }
-                    let ready = Ready { resource, file: None, cache_result };
-                    match self.send(request, exchange, ready, As::Asked(&target)).await? {
-                        Sent::Done => return Ok(()),
-                        Sent::Changed => {}
-                        Sent::Failed(error) => return self.failed(request, exchange, error).await,
+                    let ready = ResponseSource { resource, file: None, cache_result };
+                    match self.send(request, exchange, ready, SendPurpose::Asked(&target)).await? {
+                        SendOutcome::Done => return Ok(()),
+                        SendOutcome::Changed => {}
+                        SendOutcome::Failed(error) => {
+                            return self.failed(request, exchange, error).await;
+                        }
                     }
                 }
                 HeadOutcome::Passed(passed) => {

@@ -11,11 +11,11 @@ use skep_segments::FetchError;
 use skep_telemetry::{CacheResult, Counter};
 
 use super::SlowRequest;
-use super::send::{As, Ready, Sent};
+use super::send::{ResponseSource, SendOutcome, SendPurpose};
 use crate::backend::files::catalog::Located;
 use crate::disk::pool::pool;
+use crate::http::client_pace::ClientPace;
 use crate::http::listing::Listing;
-use crate::http::taker::Taker;
 use crate::limits::ATTEMPTS_MAX;
 use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
@@ -70,11 +70,11 @@ impl SlowRequest<'_> {
     ) -> Result<bool, ExchangeError> {
         for _ in 0..ATTEMPTS_MAX {
             let Some((resource, file)) = self.page_of(route, page).await else { break };
-            let ready = Ready { resource, file, cache_result: CacheResult::Hit };
-            match self.send(request, exchange, ready, As::Page(status)).await? {
-                Sent::Done => return Ok(true),
-                Sent::Changed => {}
-                Sent::Failed(_) => break,
+            let ready = ResponseSource { resource, file, cache_result: CacheResult::Hit };
+            match self.send(request, exchange, ready, SendPurpose::Page(status)).await? {
+                SendOutcome::Done => return Ok(true),
+                SendOutcome::Changed => {}
+                SendOutcome::Failed(_) => break,
             }
         }
         Ok(false)
@@ -139,7 +139,7 @@ impl SlowRequest<'_> {
         reply.body_copy(&body);
         drop(body);
         loop {
-            match tokio::time::timeout(Taker::PATIENCE, exchange.reply.flush()).await {
+            match tokio::time::timeout(ClientPace::PATIENCE, exchange.reply.flush()).await {
                 Ok(flushed) => return flushed,
                 Err(_) if store.may_fill() => {}
                 Err(_) => {

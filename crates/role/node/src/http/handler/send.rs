@@ -15,15 +15,15 @@ use skep_units::SEGMENT_BYTES;
 
 use super::SlowRequest;
 use crate::disk::DiskError;
+use crate::http::client_pace::ClientPace;
 use crate::http::respond::{ResponsePlan, cache_lines, plan, write_head};
 use crate::http::stream::{Client, ObjectStream, SendError};
-use crate::http::taker::Taker;
 use crate::http::upstream::Upstream;
 use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
 
 /// What a request is answered with.
-pub(super) struct Ready {
+pub(super) struct ResponseSource {
     pub(super) resource: Arc<Resource>,
     /// The open plain file, if it had to be opened.
     pub(super) file: Option<File>,
@@ -33,7 +33,7 @@ pub(super) struct Ready {
 
 /// Why a file is sent.
 #[derive(Clone, Copy)]
-pub(super) enum As<'a> {
+pub(super) enum SendPurpose<'a> {
     /// It is what was asked for, by this path or target, which leads to it again. Nothing
     /// that comes before a look at files, such as a redirect, stands in the way.
     Asked(&'a [u8]),
@@ -44,7 +44,7 @@ pub(super) enum As<'a> {
 
 /// How an attempt to send a file ended: with all of it, or before anything was
 /// written.
-pub(super) enum Sent {
+pub(super) enum SendOutcome {
     Done,
     /// There is another version by now, or none: look again.
     Changed,
@@ -58,10 +58,10 @@ impl SlowRequest<'_> {
         &self,
         request: &RequestHead<'_, '_>,
         exchange: &mut Exchange<'_>,
-        ready: Ready,
-        as_what: As<'_>,
-    ) -> Result<Sent, ExchangeError> {
-        let Ready { resource, file, cache_result } = ready;
+        ready: ResponseSource,
+        purpose: SendPurpose<'_>,
+    ) -> Result<SendOutcome, ExchangeError> {
+        let ResponseSource { resource, file, cache_result } = ready;
         let resource = &resource;
         resource.mark_used();
         let variants = &resource.variants;
@@ -70,9 +70,9 @@ impl SlowRequest<'_> {
             false => None,
         };
         let (slot, object) = variants.get(encoding);
-        let status = match as_what {
-            As::Asked(_) | As::Page(200) => object.status(),
-            As::Page(status) => status,
+        let status = match purpose {
+            SendPurpose::Asked(_) | SendPurpose::Page(200) => object.status(),
+            SendPurpose::Page(status) => status,
         };
         let plan = match status {
             200 => plan(request, object, unix_ms() / 1000),
@@ -94,7 +94,7 @@ impl SlowRequest<'_> {
         if resource.is_purged() {
             // While its bytes were got: no reply begins with it any more.
             resource.drop_purged(&self.handler.node.store);
-            return Ok(Sent::Changed);
+            return Ok(SendOutcome::Changed);
         }
         let mut reply = exchange.reply.write();
         reply.summary().cache = cache;
@@ -111,14 +111,14 @@ impl SlowRequest<'_> {
             Err(SendError::Source(error)) => return Err(self.cut_short(resource, error)),
         }
         let is_at_hand = object.bytes() == 0 || first.is_some();
-        if let As::Asked(path) = as_what
+        if let SendPurpose::Asked(path) = purpose
             && object.bytes() <= SEGMENT_BYTES
             && is_at_hand
             && resource.is_settled()
         {
             self.worker_index.remember(path, resource, slot, first.unwrap_or_default());
         }
-        Ok(Sent::Done)
+        Ok(SendOutcome::Done)
     }
 
     /// Where bytes of an object of `resource` come from: memory, and what is behind it.
@@ -140,7 +140,7 @@ impl SlowRequest<'_> {
             file,
             prepared: None,
             client: Client { address, pins: &self.handler.node.pins },
-            taker: Taker::default(),
+            pace: ClientPace::default(),
             ahead: VecDeque::new(),
             entered: None,
         }
@@ -155,7 +155,7 @@ impl SlowRequest<'_> {
         }
     }
 
-    fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> Sent {
+    fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> SendOutcome {
         let is_gone = match error {
             FetchError::File(DiskError::Changed | DiskError::NotFound) => true,
             FetchError::Peer | FetchError::Abandoned => resource.remote().is_none(),
@@ -165,7 +165,7 @@ impl SlowRequest<'_> {
         if is_gone {
             self.catalog.retire(resource);
         }
-        if resource.is_retired() { Sent::Changed } else { Sent::Failed(error) }
+        if resource.is_retired() { SendOutcome::Changed } else { SendOutcome::Failed(error) }
     }
 
     /// A reply that has begun and lacks the rest of its bytes.

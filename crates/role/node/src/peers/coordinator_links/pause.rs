@@ -18,7 +18,7 @@ use crate::limits::{PAUSE_MS, PAUSE_WAIT_MS};
 
 /// What is known of pauses.
 #[derive(Default)]
-pub(super) struct Pause {
+pub(super) struct StallDetector {
     /// The last look, while there was a link.
     looked_ms: Option<u64>,
     questions: u64,
@@ -35,7 +35,7 @@ struct After {
     links: Vec<LinkId>,
 }
 
-impl Pause {
+impl StallDetector {
     /// The answer to a question.
     pub(super) fn in_step(&mut self, question: u64) {
         self.after.take_if(|after| after.question == question);

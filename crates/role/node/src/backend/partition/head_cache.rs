@@ -36,7 +36,7 @@ type PartOutcome = Result<Elsewhere, FetchError>;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Heads {
+pub(crate) struct PartHeadCache {
     store: Arc<SegmentStore>,
     account: Arc<HeadAccount>,
     slots: Mutex<HashMap<SegmentName, Slot>>,
@@ -62,7 +62,7 @@ enum PartLookup {
     Lead(LookUp),
 }
 
-impl Heads {
+impl PartHeadCache {
     /// Nothing known yet, of at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
@@ -133,7 +133,7 @@ impl Heads {
 
 /// The right and the duty to look one name up.
 struct LookUp {
-    heads: Arc<Heads>,
+    heads: Arc<PartHeadCache>,
     /// What was found the last time.
     known: Option<Elsewhere>,
     flight: SingleFlight<SegmentName, PartOutcome>,

@@ -10,17 +10,17 @@ use crate::limits::{FAST_BYTES, PATIENCE_MS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, S
 
 /// What is known of how fast a client takes a reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taker {
+pub(crate) struct ClientPace {
     is_slow: bool,
     /// What is to be sent is small.
     is_at_once: bool,
-    /// What it takes in [`Taker::PATIENCE`], as far as that is of interest.
+    /// What it takes in [`ClientPace::PATIENCE`], as far as that is of interest.
     piece_bytes: u64,
     /// What it has taken at a rate of who is fast.
     fast_bytes: u64,
 }
 
-impl Default for Taker {
+impl Default for ClientPace {
     /// One that may be fast: most are.
     fn default() -> Self {
         let piece_bytes = STREAM_BYTES as u64;
@@ -28,7 +28,7 @@ impl Default for Taker {
     }
 }
 
-impl Taker {
+impl ClientPace {
     /// How long it may take for what it is sent without a copy.
     pub(crate) const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
 
@@ -52,7 +52,7 @@ impl Taker {
         self.piece_bytes
     }
 
-    /// It took only so many bytes in [`Taker::PATIENCE`].
+    /// It took only so many bytes in [`ClientPace::PATIENCE`].
     pub(crate) fn was_slow(&mut self, taken_bytes: u64) {
         let piece_bytes = taken_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
         *self = Self { is_slow: true, piece_bytes, fast_bytes: 0, ..*self };
@@ -84,42 +84,42 @@ mod tests {
 
     #[test]
     fn the_slower_it_is_the_less_it_is_sent_at_a_time() {
-        let mut taker = Taker::default();
-        assert!(!taker.is_sent_copies());
-        taker.was_slow(30_000);
-        assert!(taker.is_sent_copies() && taker.piece_bytes() == 30_000);
-        taker.took(30_000, 3_000);
-        assert_eq!(taker.piece_bytes(), 10_000);
+        let mut pace = ClientPace::default();
+        assert!(!pace.is_sent_copies());
+        pace.was_slow(30_000);
+        assert!(pace.is_sent_copies() && pace.piece_bytes() == 30_000);
+        pace.took(30_000, 3_000);
+        assert_eq!(pace.piece_bytes(), 10_000);
         for _ in 0..10 {
-            taker.took(taker.piece_bytes(), 60_000);
+            pace.took(pace.piece_bytes(), 60_000);
         }
-        assert_eq!(taker.piece_bytes(), PIECE_BYTES_MIN);
-        taker.took(PIECE_BYTES_MIN, 0);
-        assert_eq!(taker.piece_bytes(), 2 * PIECE_BYTES_MIN, "step by step");
+        assert_eq!(pace.piece_bytes(), PIECE_BYTES_MIN);
+        pace.took(PIECE_BYTES_MIN, 0);
+        assert_eq!(pace.piece_bytes(), 2 * PIECE_BYTES_MIN, "step by step");
     }
 
     #[test]
     fn who_gets_copies_for_another_reason_is_slow_all_the_same() {
-        let mut taker = Taker::default();
-        taker.took(taker.piece_bytes(), PATIENCE_MS);
-        assert!(!taker.is_sent_copies());
-        taker.took(100_000, 5 * PATIENCE_MS);
-        assert!(taker.is_sent_copies() && taker.piece_bytes() == 20_000);
+        let mut pace = ClientPace::default();
+        pace.took(pace.piece_bytes(), PATIENCE_MS);
+        assert!(!pace.is_sent_copies());
+        pace.took(100_000, 5 * PATIENCE_MS);
+        assert!(pace.is_sent_copies() && pace.piece_bytes() == 20_000);
     }
 
     #[test]
     fn who_becomes_fast_is_fast_again_when_that_lasts() {
-        let mut taker = Taker::default();
-        taker.was_slow(0);
+        let mut pace = ClientPace::default();
+        pace.was_slow(0);
         let mut taken = 0;
-        while taker.is_sent_copies() {
-            let bytes = taker.piece_bytes();
-            taker.took(bytes, bytes * PATIENCE_MS / FAST_BYTES);
+        while pace.is_sent_copies() {
+            let bytes = pace.piece_bytes();
+            pace.took(bytes, bytes * PATIENCE_MS / FAST_BYTES);
             taken += bytes;
         }
         assert!((FAST_BYTES..2 * FAST_BYTES).contains(&taken), "{taken}");
-        taker.was_slow(0);
-        (0..100).for_each(|_| taker.took(PIECE_BYTES_MAX, 100));
-        assert!(taker.is_sent_copies(), "640 KB/s");
+        pace.was_slow(0);
+        (0..100).for_each(|_| pace.took(PIECE_BYTES_MAX, 100));
+        assert!(pace.is_sent_copies(), "640 KB/s");
     }
 }
