@@ -1,4 +1,4 @@
-//! What happens when.
+//! The event queue of a simulation.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,11 +1,11 @@
-//! What seeded simulations of cores stand on.
+//! The common base of seeded simulations of cores.
 //!
-//! - [`Agenda`]: what happens when, under a virtual clock.
-//! - [`Simulation`]: many seeds on all cores, up to the first that breaks a promise, with the
+//! - [`Agenda`]: the queue of events, under a virtual clock.
+//! - [`Simulation`]: many seeds on all cores, up to the first that violates an invariant, with the
 //!   command that runs it again.
 //!
-//! What is simulated is the business of each simulation: its world, its misfortunes, its
-//! promises. **Invariant:** an agenda gives the same events in the same order, whatever the
+//! Each simulation defines what it simulates: its world, its faults, its
+//! invariants. **Invariant:** an agenda gives the same events in the same order, whatever the
 //! machine.
 
 mod agenda;

@@ -1,4 +1,4 @@
-//! Many seeds, and one again.
+//! Runs many seeds, or repeats one.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::thread;
 
 /// What came of one seed, or of many.
 pub trait SeedTotals: Default + Display + Send {
-    /// Adds what came of others.
+    /// Adds the totals of other seeds.
     fn add(&mut self, other: &Self);
 }
 
@@ -20,12 +20,12 @@ pub struct Simulation {
 }
 
 impl Simulation {
-    /// Runs each seed by `run(seed, tells)`, whose error is the promise that was broken, and says
-    /// what came of all. `SKEP_SIM_SEED=n` runs one seed, which tells its story, and returns
-    /// nothing; `SKEP_SIM_SEEDS=n` runs so many.
+    /// Runs each seed by `run(seed, tells)`, whose error is the violated invariant, and returns
+    /// the totals. `SKEP_SIM_SEED=n` runs one seed, which prints its events, and returns
+    /// nothing; `SKEP_SIM_SEEDS=n` runs that many.
     ///
     /// # Panics
-    /// When a promise was broken, with the command that runs that seed again.
+    /// When an invariant was violated, with the command that runs that seed again.
     pub fn run<T: SeedTotals>(
         &self,
         run: impl Fn(u64, bool) -> Result<T, String> + Sync,
@@ -43,7 +43,7 @@ impl Simulation {
         Some(totals)
     }
 
-    /// Runs so many seeds on all cores.
+    /// Runs that many seeds on all cores.
     fn run_all<T: SeedTotals>(
         &self,
         seeds: u64,
@@ -63,7 +63,7 @@ impl Simulation {
         })
     }
 
-    /// Runs seeds up to the first that breaks a promise.
+    /// Runs seeds up to the first that violates an invariant.
     fn run_some<T: SeedTotals>(
         &self,
         seeds: impl Iterator<Item = u64>,

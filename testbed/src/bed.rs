@@ -1,4 +1,4 @@
-//! A bed: machines that exist as long as it does.
+//! A bed: machines with the lifetime of the bed.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
@@ -17,8 +17,8 @@ use crate::switch::{Switch, mac_text};
 use crate::tool;
 use crate::topology::{Frames, Topology};
 
-/// A test bed. When it is dropped, or its owner dies in whatever way, all
-/// processes in it are killed and nothing of it stays.
+/// A test bed. When it is dropped, or its owner dies for any reason, all
+/// processes in it are killed and nothing of it remains.
 pub struct Bed {
     machines: Vec<Machine>,
     environment: Arc<Environment>,
@@ -111,7 +111,7 @@ impl Bed {
         plan::vip(self.environment.slot, index)
     }
 
-    /// What the bed goes without here, in sentences.
+    /// Features that are missing here, as messages.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

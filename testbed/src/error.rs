@@ -1,4 +1,4 @@
-//! What can go wrong with a bed, in sentences for whoever made it.
+//! Errors of a bed, as messages for its user.
 
 use std::io;
 
@@ -23,13 +23,13 @@ pub enum TestbedError {
         /// Debian's package with it.
         package: &'static str,
     },
-    /// A program that did not do as told.
+    /// A program that failed.
     #[error("`{program}` has failed {place}: {said}")]
     Program {
         program: String,
         /// Where it ran.
         place: String,
-        /// What it wrote on stderr.
+        /// Its output on stderr.
         said: String,
     },
     /// A machine that was killed.
@@ -52,19 +52,19 @@ pub enum TestbedError {
     Setting {
         /// As `sysctl` names it.
         key: String,
-        /// What it should have become.
+        /// The intended value.
         value: String,
         /// Where: "on node-1".
         place: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// The system said no.
+    /// The system refused an operation.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }

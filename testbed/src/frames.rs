@@ -1,9 +1,9 @@
-//! Frames as on a wire: checksums complete, no longer than the MTU, and taken
+//! Real frames: with complete checksums, no longer than the MTU, and accepted
 //! also from XDP programs.
 //!
-//! A `veth` leaves checksums open and frames long, since nothing can happen to
-//! them between two ends in one memory. An XDP program that sends such a frame
-//! on breaks it: nobody completes it then. And a frame that XDP sends into a
+//! A `veth` leaves checksums incomplete and frames longer than the MTU, since both ends share
+//! one memory. An XDP program that forwards such a frame corrupts it: nothing completes the
+//! checksum then. And a frame that XDP sends into a
 //! `veth` is dropped unless the other end runs an XDP program itself
 //! (`drivers/net/veth.c`).
 

@@ -1,8 +1,8 @@
-//! The process that cleans up when a bed ends, be it by `Drop` or by SIGKILL.
+//! The process that cleans up when a bed ends, by `Drop` or by SIGKILL.
 //!
-//! One way for both: the janitor waits for the end of its stdin, whose other
-//! end is in the owner alone. It is a shell script, so that whatever program
-//! owns the bed need not be able to start itself as something else.
+//! Both cases take the same path: the janitor waits for EOF on its stdin, whose other
+//! end only the owner holds. It is a shell script, so that the program that
+//! owns the bed does not have to re-execute itself.
 
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::CommandExt;

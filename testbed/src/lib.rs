@@ -14,10 +14,10 @@
 //! bridges for losses and partitions, a `cpu` control group for quotas.
 //!
 //! Invariants:
-//! - Nothing of a bed has a name outside of it but its file in `/run/skep-lab`,
+//! - Nothing of a bed has a name outside of it except its file in `/run/skep-lab`,
 //!   its control groups and the host's device on its LAN.
-//! - All ends with the owner: drop and SIGKILL take the same way (`janitor`).
-//! - Beds do not share a network (`plan`), so any number of them may live at once.
+//! - Everything is removed when the owner ends: drop and SIGKILL take the same path (`janitor`).
+//! - Beds do not share a network (`plan`), so any number of them may exist at the same time.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("a test bed is made of Linux network namespaces");

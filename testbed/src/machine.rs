@@ -1,4 +1,4 @@
-//! A machine of a bed: a computer with one cable, for all that runs in it.
+//! A machine of a bed: a computer with one cable, and the processes that run on it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -37,7 +37,7 @@ impl Machine {
         &self.plan.name
     }
 
-    /// What it is for.
+    /// Its purpose.
     pub fn role(&self) -> MachineRole {
         self.plan.role
     }

@@ -1,9 +1,9 @@
-//! Namespaces of machines: made by a holder, entered by processes and threads.
+//! Namespaces of machines: created by a holder, entered by processes and threads.
 //!
-//! A machine's namespaces have no name. They live as long as the **holder**, a
-//! shell that waits for the end of its stdin, or anything that is inside. The
-//! other end of that stdin, the **leash**, is in the bed's janitor alone: when
-//! it has cleaned up, or is gone in whatever way, the holders end.
+//! A machine's namespaces have no name. They exist as long as the **holder**, a
+//! shell that waits for EOF on its stdin, or any process inside. Only the bed's
+//! janitor holds the other end of that stdin, the **leash**: when
+//! it has cleaned up, or ends for any other reason, the holders end.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Names and addresses of a bed's machines: all follow from its slot, the
-//! number of its /24 network, so that a killed machine comes back as it was.
+//! Names and addresses of a bed's machines: all are derived from its slot, the
+//! number of its /24 network, so that a killed machine restarts with the same ones.
 //!
 //! ```text
 //!             IPv4 198.(18|19).S.x   IPv6                         hosts

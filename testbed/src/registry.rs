@@ -1,8 +1,8 @@
-//! `/run/skep-lab`: which beds there are, for this program and for its user.
+//! `/run/skep-lab`: the list of existing beds, for this program and for its user.
 //!
-//! A bed is one file, named after its slot: JSON that says what is in it. The
-//! file is locked as long as the bed or its janitor lives, and gone after.
-//! Invariant: who holds the lock of a file that is in the folder owns the slot.
+//! A bed is one file, named after its slot: JSON that describes the bed. The
+//! file is locked as long as the bed or its janitor lives, and deleted afterwards.
+//! Invariant: the process that holds the lock of a file in that folder owns the slot.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -29,7 +29,7 @@ pub(crate) struct Slot {
     file: File,
 }
 
-/// What a bed tells about itself.
+/// Description of a bed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct BedInfo {
     /// Number of its network, by which it is called: 198.18.0.0/24 is 0,
@@ -42,11 +42,11 @@ pub struct BedInfo {
     pub machines: Vec<MachineInfo>,
 }
 
-/// What a bed tells about a machine.
+/// Description of a machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MachineInfo {
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub role: MachineRole,
     /// Process that holds its namespaces; `None` while it is dead.
     pub pid: Option<u32>,
@@ -64,7 +64,7 @@ pub struct MachineInfo {
 pub(crate) struct Entry {
     pub(crate) slot: u16,
     pub(crate) is_alive: bool,
-    /// What it says; nothing while a bed is being made.
+    /// Its content; nothing while a bed is being made.
     pub(crate) info: Option<BedInfo>,
 }
 
@@ -83,7 +83,7 @@ impl Slot {
         Err(TestbedError::NoFreeNetwork(SLOTS))
     }
 
-    /// Takes this network; `None` if somebody has it.
+    /// Claims this network; `None` if it is in use.
     pub(crate) fn try_claim(number: u16) -> Result<Option<Self>, TestbedError> {
         make_folder()?;
         let path = Path::new(FOLDER).join(format!("{number}.json"));
@@ -99,7 +99,7 @@ impl Slot {
         self.file.try_clone().tried(|| format!("cannot share {}", self.path.display()))
     }
 
-    /// Says what is in the bed.
+    /// Writes the description of the bed.
     pub(crate) fn describe(&mut self, info: &BedInfo) -> Result<(), TestbedError> {
         let path = self.path.display().to_string();
         let text = serde_json::to_string(info).map_err(io::Error::other);

@@ -1,8 +1,8 @@
-//! What the switch drops: frames between machines that are cut apart, and a
+//! Frames that the switch drops: those between partitioned machines, and a
 //! share of those on a lossy link.
 //!
-//! The whole is one text for `nft`, put in place at once. Frames pass it
-//! wherever they come from: also those that XDP programs send.
+//! The complete rule set is one text for `nft`, applied atomically. All frames
+//! pass through it, including those that XDP programs send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -1,4 +1,4 @@
-//! The machine of the bridges: where links end, and where they are cut,
+//! The machine of the bridges: where links end, and where they are partitioned,
 //! slowed and made lossy.
 
 use std::fs;

@@ -1,4 +1,4 @@
-//! Locks that outlive a panic.
+//! Locks that ignore poisoning.
 
 use std::sync::{Mutex, MutexGuard};
 

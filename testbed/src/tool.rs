@@ -1,4 +1,4 @@
-//! Runs `ip`, `tc`, `nft` and their like, and tells what they said.
+//! Runs `ip`, `tc`, `nft` and similar programs, and returns their output.
 
 use std::io::{self, Write};
 use std::process::{Child, Command, Stdio};

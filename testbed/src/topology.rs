@@ -1,4 +1,4 @@
-//! What a bed is made of, as told by its user.
+//! The topology of a bed, as defined by its user.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Beds of other processes: which there are, and the way into their machines.
+//! Beds of other processes: their list, and access to their machines.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -1,11 +1,11 @@
-//! Bodies of responses, out of bytes as they come.
+//! Bodies of responses, decoded from bytes as they arrive.
 
 use std::mem;
 
 use crate::head::{Framing, Malformed};
 use crate::limits::LINE_BYTES_MAX;
 
-/// A body on its way. Does no I/O: who receives bytes hands them over.
+/// A body being received. Does no I/O: the caller passes the bytes it receives.
 #[derive(Clone, Debug)]
 pub struct BodyReader {
     state: State,

@@ -1,4 +1,4 @@
-//! A blocking client that sends what it is told, byte for byte.
+//! A blocking client that sends the given bytes unchanged.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -23,7 +23,7 @@ pub enum ClientError {
     Closed(usize),
     /// The connection was reset or failed otherwise.
     Failed(ErrorKind),
-    /// The server sent what is no HTTP.
+    /// The server sent bytes that are not HTTP.
     Malformed(String),
 }
 
@@ -60,7 +60,7 @@ impl From<Malformed> for ClientError {
 }
 
 /// One connection to a server. Reads end with [`ClientError::Timeout`] after
-/// [`PATIENCE`] unless told otherwise.
+/// [`PATIENCE`] unless set otherwise.
 #[derive(Debug)]
 pub struct RawClient<S = TcpStream> {
     stream: S,
@@ -81,7 +81,7 @@ impl RawClient {
         }
     }
 
-    /// Connects, or tells why not.
+    /// Connects, or returns the error.
     pub fn try_connect(address: SocketAddr) -> Result<Self, ClientError> {
         Self::try_connect_within(address, PATIENCE)
     }
@@ -94,7 +94,7 @@ impl RawClient {
         Ok(client)
     }
 
-    /// Over a connection that somebody made.
+    /// A client on an existing connection.
     pub fn over(stream: TcpStream) -> Result<Self, ClientError> {
         let client = Self { stream, buffer: Vec::new() };
         let set = client.stream.set_nodelay(true).and_then(|()| client.limit(PATIENCE));
@@ -115,7 +115,7 @@ impl RawClient {
         matches!(filled, Ok(0) | Err(ClientError::Failed(_)))
     }
 
-    /// Tells the server that no more bytes will come.
+    /// Closes the sending direction.
     pub fn finish_sending(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
@@ -127,7 +127,7 @@ impl RawClient {
 }
 
 impl RawClient<UnixStream> {
-    /// Connects to a local socket, or tells why not.
+    /// Connects to a local socket, or returns the error.
     pub fn try_connect_local(socket: &Path) -> Result<Self, ClientError> {
         let connect = || -> io::Result<_> {
             let stream = UnixStream::connect(socket)?;
@@ -147,7 +147,7 @@ impl<S: Read + Write> RawClient<S> {
         self
     }
 
-    /// Sends `bytes`, or tells why not.
+    /// Sends `bytes`, or returns the error.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
@@ -203,7 +203,7 @@ impl<S: Read + Write> RawClient<S> {
         }
     }
 
-    /// Reads one response to a GET, or tells why there is none.
+    /// Reads one response to a GET, or returns the error.
     pub fn try_response(&mut self) -> Result<Response, ClientError> {
         self.try_response_to("GET")
     }
@@ -285,7 +285,7 @@ impl<S: Read + Write> RawClient<S> {
         &self.stream
     }
 
-    /// The connection, for somebody else. What was received and not taken is gone.
+    /// Returns the connection. Bytes received but not taken are lost.
     pub fn into_stream(self) -> S {
         self.stream
     }

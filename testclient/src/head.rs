@@ -1,4 +1,4 @@
-//! Heads of responses, read without leniency: what a client could read in two ways is an error.
+//! Heads of responses, parsed strictly: anything ambiguous is an error.
 
 use std::fmt;
 

@@ -1,14 +1,13 @@
-//! The HTTP/1.1 client of all that looks at servers from outside: tests, the loads of the lab,
-//! the checks of the benchmarks.
+//! The HTTP/1.1 client of all programs that check servers from outside: tests, the loads of the
+//! lab, the checks of the benchmarks.
 //!
-//! - [`request_bytes`]: requests, as the caller words them.
-//! - [`parse_head`] and [`BodyReader`]: responses out of bytes that somebody has received. They do
+//! - [`request_bytes`]: requests, as worded by the caller.
+//! - [`parse_head`] and [`BodyReader`]: responses from bytes that the caller has received. They do
 //!   no I/O, so blocking and asynchronous clients share them.
-//! - [`RawClient`]: a blocking connection that also sends bytes that are no request.
+//! - [`RawClient`]: a blocking connection that also sends bytes that are not a valid request.
 //!
-//! Invariants: it judges Skep's replies, so it shares no code with what writes them. It is
-//! without leniency: a response that could be read in two ways is an error. Nothing that is
-//! shipped depends on it.
+//! Invariants: it checks Skep's replies, so it shares no code with the code that writes them. It is
+//! strict: an ambiguous response is an error. No shipped program depends on it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test client fails by panicking")]
 

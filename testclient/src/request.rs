@@ -1,4 +1,4 @@
-//! Requests as bytes. What a test wants wrong it writes by itself.
+//! Requests as bytes. A test that needs an invalid request writes the bytes itself.
 
 /// The name that clients ask for which want no particular one.
 pub const HOST: (&str, &str) = ("Host", "test");

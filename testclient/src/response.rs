@@ -1,4 +1,4 @@
-//! A response as it came, and what tests ask of it.
+//! A received response, and accessors for tests.
 
 /// One whole response; or its head alone, where that is said.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! What can be typed. Settings of a config file are not repeated here: they
-//! are in one table, and `skep config reference` prints it.
+//! The command-line arguments. Settings of a config file are not repeated here: they are in one
+//! table, and `skep config reference` prints it.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

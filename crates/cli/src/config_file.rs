@@ -1,4 +1,4 @@
-//! A config, out of its file.
+//! Reads a config from its file.
 
 use std::path::Path;
 

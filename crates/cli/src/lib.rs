@@ -1,9 +1,9 @@
-//! The command line: what can be typed ([`arguments`]), and what talks to people.
+//! The command line: its arguments ([`arguments`]) and its output for people.
 //!
-//! `commands/` asks processes that run, by their management API and by nothing else;
-//! [`show`] makes text of what they say, [`top`] does so again and again. [`up`] starts a
-//! cluster on this machine. What serves is not made here: [`run`] hands such an order on
-//! ([`Job`]), to the composition root.
+//! `commands/` queries running processes, through their management API only; [`show`] formats the
+//! answers as text, [`top`] does so repeatedly. [`up`] starts a cluster on this machine. Serving
+//! processes are not made here: [`run`] returns such a command as a [`Job`] to the composition
+//! root.
 
 #![forbid(unsafe_code)]
 
@@ -28,19 +28,19 @@ pub use signals::{Signals, Wish, announce};
 
 use arguments::{Cli, Command};
 
-/// A process that is to be made: what this crate leaves to the composition root.
+/// A process to be made by the composition root.
 #[derive(Debug)]
 pub enum Job {
     /// One node, without a config file.
     Serve(ServeArgs),
-    /// What a config file says.
+    /// The process of a config file.
     Run(RunArgs),
-    /// The holder of a daemon's privileges.
+    /// The netguard of a daemon.
     Netguard(NetguardArgs),
 }
 
-/// Does what was typed, or says which process it asks for. What makes no sense ends
-/// this process, with a message and code 2.
+/// Runs the command, or returns the process to be made. Invalid arguments end this process, with a
+/// message and code 2.
 ///
 /// # Errors
 /// In a sentence, for people.

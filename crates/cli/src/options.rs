@@ -1,9 +1,9 @@
-//! What is wrong with options that became a config: told by their names, for nobody
-//! has seen that config.
+//! Errors in options that became a config: reported by the options' names, since the user has not
+//! seen that config.
 
 use skep_config::{Config, ConfigErrors};
 
-/// Checks a config that was made of options, which `names` gives for settings.
+/// Checks a config that was made of options, whose names `names` gives for settings.
 ///
 /// # Errors
 /// Names each option that is wrong.

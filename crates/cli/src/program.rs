@@ -1,5 +1,5 @@
-//! This program, for those who start it again: clusters of `skep up` are made of it, and
-//! so is a daemon's netguard.
+//! The path of this program, to start it again: for the processes of `skep up` and for a daemon's
+//! netguard.
 
 use std::path::{Path, PathBuf};
 

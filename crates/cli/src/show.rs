@@ -1,7 +1,6 @@
-//! What people read: tables of at most 80 columns, numbers with units, colour
-//! where it is wanted.
+//! Output for people: tables of at most 80 columns, numbers with units, optional colour.
 //!
-//! Pure functions from what the API says to text; `commands/` prints it.
+//! Pure functions from the API's answers to text; `commands/` prints it.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -80,7 +79,7 @@ pub(crate) fn status(status: &ProcessStatus, paint: Paint) -> String {
     out
 }
 
-/// What nodes say of their load.
+/// The nodes' load reports.
 fn loads(reports: &[NodeReport]) -> String {
     let mut table = Table::new(&[
         ("LOAD OF", Align::Left),
@@ -103,7 +102,7 @@ fn loads(reports: &[NodeReport]) -> String {
     text
 }
 
-/// A node's name and what it says of its load.
+/// A node's name and its load report.
 pub(crate) fn load_cells(report: &NodeReport) -> [String; 9] {
     [
         report.name.clone(),
@@ -118,13 +117,13 @@ pub(crate) fn load_cells(report: &NodeReport) -> [String; 9] {
     ]
 }
 
-/// That a node tells nothing any more.
+/// The note that a node's reports have stopped.
 pub(crate) fn stale(report: &NodeReport) -> String {
     let silence = age(report.age_ms);
     format!("no load report of {} for {silence}: ignored", report.name)
 }
 
-/// The coordinator of the caches, and what nodes hold.
+/// The coordinator of the caches, and the segments that nodes hold.
 fn cache(out: &mut String, part: &CoordinatorStatus) {
     let state = if part.is_active { "answers" } else { "stands by" };
     let segments = plural(part.segments, "segment");
@@ -156,7 +155,7 @@ fn cache(out: &mut String, part: &CoordinatorStatus) {
     }
 }
 
-/// A part in direct dispatch, and what is wrong with it.
+/// The displayed state of direct dispatch, with its faults.
 fn direct(out: &mut String, part: &DirectStatus) {
     let place = format!("{} on {}, table {}", part.attached, part.device, part.table_generation);
     let state = match (part.stage.as_str(), &part.active) {
@@ -191,7 +190,7 @@ fn direct(out: &mut String, part: &DirectStatus) {
     }
 }
 
-/// The services, one a line.
+/// The services, one per line.
 pub(crate) fn services(services: &[ServiceStatus]) -> String {
     let mut table = Table::new(&[
         ("SERVICE", Align::Left),
@@ -212,7 +211,7 @@ pub(crate) fn services(services: &[ServiceStatus]) -> String {
     table.text(COLUMNS, |_| "")
 }
 
-/// The nodes, one a line, and why they are not up.
+/// The nodes, one per line, and why they are not up.
 pub(crate) fn nodes<'a>(nodes: impl Iterator<Item = &'a NodeStatus>, paint: Paint) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
@@ -295,7 +294,7 @@ fn service_line(service: &ServiceStatus) -> String {
     format!("service {name}: {dispatch}, {policy}, {up} nodes up, on {}", addresses(service))
 }
 
-/// The nodes of a service and what they do.
+/// The nodes of a service and their loads.
 fn matrix(service: &ServiceStatus, uptime_ms: u64, paint: Paint) -> String {
     let mut table = Table::new(&[
         ("NODE", Align::Left),
@@ -347,7 +346,7 @@ fn addresses(service: &ServiceStatus) -> String {
     service.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Adds a line, cut to what a terminal shows.
+/// Adds a line, cut to the terminal's width.
 fn line(out: &mut String, text: &str) {
     out.push_str(&table::cut(text, COLUMNS));
     out.push('\n');

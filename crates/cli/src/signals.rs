@@ -1,18 +1,18 @@
-//! What the outside tells a process, and the one line that it tells first.
+//! The signals that a process receives, and the one line that it prints when it is ready.
 
 use std::io::Write;
 
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal asks for.
+/// The request in a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// SIGHUP.
     Reload,
-    /// SIGTERM: finish what is in work.
+    /// SIGTERM: complete the work in progress.
     Drain,
-    /// SIGINT: the operator at the terminal; asked twice, now.
+    /// SIGINT: the operator at the terminal; a second one ends the process at once.
     Interrupt,
 }
 

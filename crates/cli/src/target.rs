@@ -1,4 +1,4 @@
-//! Whom a command asks: found from what was typed, or from what runs.
+//! The process that a command queries: from the arguments, or found among the running ones.
 
 use std::path::{Path, PathBuf};
 
@@ -84,17 +84,17 @@ impl Target {
     }
 }
 
-/// What a search has seen so far.
+/// The results of a search so far.
 #[derive(Default)]
 struct Search {
     /// A process that answers and is no dispatcher.
     second_best: Option<Found>,
-    /// Who did not answer, and why.
+    /// The processes that did not answer, and why.
     tried: Vec<String>,
 }
 
 impl Search {
-    /// Asks one process; an error is one that ends the search.
+    /// Queries one process; an error ends the search.
     fn ask(&mut self, client: ApiClient) -> anyhow::Result<Option<Found>> {
         match client.status() {
             Ok(status) => {

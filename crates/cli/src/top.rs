@@ -1,7 +1,7 @@
 //! `skep top`: a cluster, live.
 //!
-//! [`model`] is what is known and how it is looked at, [`view`] draws it,
-//! [`screen`] joins both to a terminal and a process that may come and go.
+//! [`model`] is the data and the selected display, [`view`] draws it, [`screen`] connects both to a
+//! terminal and to a process that may stop and restart.
 
 mod model;
 mod screen;

@@ -1,15 +1,15 @@
 //! `skep up`: a whole cluster on this machine, real processes.
 //!
-//! [`plan`] makes the config, [`folder`] the private place for it and for the
-//! sockets, [`ports`] picks addresses, [`child`] keeps one process running,
-//! and [`cluster`] is the order in which all this happens.
+//! [`plan`] makes the config, [`folder`] the private folder for it and for the sockets, [`ports`]
+//! selects addresses, [`child`] keeps one process running, and [`cluster`] determines the order of
+//! these steps.
 //!
-//! With `--dispatch direct` every process gets a machine of its own, a network
-//! namespace in a test bed ([`environment`]).
+//! With `--dispatch direct` every process gets a machine of its own, a network namespace in a test
+//! bed ([`environment`]).
 //!
-//! Invariants: nothing is left behind, however this process ends. Children
-//! hold a pipe whose other end is here alone, and end when it closes; a folder
-//! that stayed after kill -9 is taken away by the next `skep up`.
+//! Invariants: nothing is left behind, however this process ends. Children hold a pipe whose other
+//! end only this process holds, and end when it closes; a folder left behind by kill -9 is removed
+//! by the next `skep up`.
 
 mod child;
 mod cluster;

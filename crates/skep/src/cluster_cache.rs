@@ -1,5 +1,5 @@
-//! The cluster cache in this process: where other nodes fetch from this one,
-//! where nodes link to the coordinator, and who is what.
+//! The cluster cache in this process: the listeners for other nodes' fetches and for nodes' links
+//! to the coordinator, and the role of each machine.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -32,8 +32,7 @@ pub(crate) struct ClusterCache {
 }
 
 impl ClusterCache {
-    /// Takes addresses, before anything is served. The listeners are those for
-    /// other nodes.
+    /// Binds addresses, before anything is served. The listeners are those for other nodes.
     pub(crate) fn prepare(
         config: &Config,
         roles: &Roles,
@@ -57,9 +56,9 @@ impl ClusterCache {
         Ok((Self { identity: Some(identity), coordinator_listener, coordination: None }, peers))
     }
 
-    /// Starts the coordinator of a dispatcher. What it returns is to hear who is
-    /// active where packets are steered; elsewhere all are at work, and the
-    /// config's first counts most.
+    /// Starts the coordinator of a dispatcher. In direct dispatch, the returned handle must be told
+    /// who is active; elsewhere all coordinators answer, and the first in the config has the
+    /// highest rank.
     pub(crate) fn coordinate(
         &mut self,
         config: &Config,
@@ -89,7 +88,7 @@ impl ClusterCache {
         Ok(Box::new(|_| ()))
     }
 
-    /// What is to hear of nodes' loads; after [`ClusterCache::coordinate`].
+    /// The handle that takes the nodes' loads; after [`ClusterCache::coordinate`].
     pub(crate) fn on_load(&self) -> OnLoad {
         match self.coordination.as_ref().map(|coordination| coordination.loads()) {
             Some(loads) => Box::new(move |name, load| loads.tell(name, load)),
@@ -97,7 +96,7 @@ impl ClusterCache {
         }
     }
 
-    /// Has the node take part; before its handlers are made.
+    /// Connects the node to the cluster cache; before its handlers are made.
     pub(crate) fn join(&self, config: &Config, roles: &Roles, node: &Node) -> anyhow::Result<()> {
         let (Some(identity), Some(own)) = (&self.identity, roles.own_node(config)) else {
             return Ok(());
@@ -121,7 +120,7 @@ impl ClusterCache {
         self.coordination.as_ref()
     }
 
-    /// What is shown of the coordinator, if this process has one.
+    /// The displayed state of the coordinator, if this process has one.
     pub(crate) fn status(&self) -> Option<CoordinatorStatus> {
         let view = self.coordination.as_ref()?.view();
         let counters = &view.counters;

@@ -1,8 +1,7 @@
-//! The composition root: where a config becomes a running process.
+//! The composition root: makes a running process from a config.
 //!
-//! Reads from top to bottom as the table of contents of the system. Everything
-//! else is a part; nothing else starts threads of its own accord, opens
-//! listeners or decides what belongs together.
+//! Read from top to bottom, it is the table of contents of the system. Everything else is a part;
+//! no part starts threads on its own, opens listeners or decides which parts are connected.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -34,14 +33,14 @@ use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
 
-/// How often a draining process looks whether it is done, in milliseconds.
+/// How often a draining process checks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
 
-/// After which time it says what it waits for, in milliseconds, and then each time
-/// after twice as long: what takes no longer needs no words.
+/// Time after which it logs what it waits for, in milliseconds, doubled each time: shorter drains
+/// need no message.
 const DRAIN_WORDS_MS: u64 = 1_000;
 
-/// What answers on a listener.
+/// The handler of a listener.
 #[derive(Clone)]
 enum Responder {
     Node(Arc<Node>),
@@ -50,15 +49,15 @@ enum Responder {
     Service(Arc<Dispatcher>),
 }
 
-/// Whom a listener is for.
+/// The clients of a listener.
 #[derive(Clone, Copy)]
 enum Door {
     Node,
-    /// By its place in the config.
+    /// By its index in the config.
     Service(usize),
 }
 
-/// A process that has not taken its addresses yet.
+/// A process that has not bound its addresses yet.
 struct Begun {
     config: Config,
     roles: Roles,
@@ -67,7 +66,7 @@ struct Begun {
     direct_dispatch: DirectDispatch,
 }
 
-/// A process, from its start to its end.
+/// A process, from start to end.
 pub(crate) struct Process {
     running: Arc<Running>,
     workers: Workers,
@@ -77,9 +76,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts everything that `config` says of `roles`. All sockets are bound
-    /// before anything is served, so a start that fails has served nothing.
-    /// `file` is what a reload reads again.
+    /// Starts everything that `config` contains for `roles`. All sockets are bound before anything
+    /// is served, so a start that fails has served nothing. `file` is read again by a reload.
     pub(crate) fn start(
         config: Config,
         roles: Roles,
@@ -144,12 +142,12 @@ impl Process {
         Ok(Self { running, workers, access_log, _console: console })
     }
 
-    /// What other threads (the management API) may ask and tell.
+    /// The handle for other threads (the management API).
     pub(crate) fn running(&self) -> &Arc<Running> {
         &self.running
     }
 
-    /// Says that it is `ready`, and runs until told to stop.
+    /// Prints that it is `ready`, and runs until stopped.
     pub(crate) fn run(self, ready: &str) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -173,9 +171,8 @@ impl Process {
         Ok(())
     }
 
-    /// A node of a cluster first lets dispatchers see that it goes, and serves
-    /// on until they have: a connection closed at rest could otherwise meet a
-    /// request on its way.
+    /// A node of a cluster first lets dispatchers see that it drains, and serves until they have: a
+    /// connection closed while idle could otherwise cross a request on its way.
     async fn leave_quietly(&self, signals: &mut Signals) {
         let grace = self.running.leave();
         tokio::select! {
@@ -184,8 +181,8 @@ impl Process {
         }
     }
 
-    /// Finishes what is in work, at most for the configured time; a second
-    /// signal ends it at once.
+    /// Completes the work in progress, at most for the configured time; a second signal ends it at
+    /// once.
     async fn drain(&self, signals: &mut Signals) {
         let admissions = &self.running.shared.admissions;
         let limit = self.running.drain_time();
@@ -215,7 +212,7 @@ impl Process {
     }
 }
 
-/// Takes the addresses that this process answers clients and dispatchers at.
+/// Binds the addresses at which this process answers clients and dispatchers.
 fn doors(
     config: &Config,
     roles: &Roles,
@@ -233,13 +230,13 @@ fn doors(
     of_node.chain(of_services).map(|(door, it)| Ok((door, bind(it, threads)?))).collect()
 }
 
-/// What dispatches the services, if this process does.
+/// The dispatch of the services, if this process has that role.
 fn dispatchers(config: &Config, roles: &Roles) -> anyhow::Result<Vec<Arc<Dispatcher>>> {
     let services = config.services.iter().filter(|_| roles.services);
     services.map(|service| Ok(Dispatcher::new(config, &service.name, seed())?)).collect()
 }
 
-/// What is behind each listener.
+/// The handlers of the listeners.
 fn responders(
     doors: Vec<(Door, ListenerGroup)>,
     peers: Option<ListenerGroup>,
@@ -256,7 +253,7 @@ fn responders(
     own.chain(peers).collect()
 }
 
-/// What has not ended shows itself here when all clients are gone.
+/// A gauge that shows tasks which have not ended when all clients are gone.
 fn register_tasks(registry: &Registry, workers: &Workers) {
     let handles = workers.handles().to_vec();
     let tasks = move || handles.iter().map(WorkerHandle::tasks).sum::<usize>() as f64;
@@ -343,8 +340,7 @@ fn addresses(responders: &[(Responder, ListenerGroup)]) -> Vec<SocketAddr> {
     services.chain(nodes).map(|(_, group)| group.address()).collect()
 }
 
-/// A number that differs from process to process, out of the standard
-/// library's own entropy.
+/// A number that differs from process to process, from the standard library's own entropy.
 fn seed() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

@@ -1,5 +1,5 @@
-//! What the management API can ask and tell this process: `Control` over
-//! [`Running`], and where its console listens.
+//! The management API's access to this process: `Control` over [`Running`], and the addresses of
+//! its console.
 
 mod purge;
 
@@ -20,8 +20,8 @@ use crate::roles::Roles;
 use crate::running::Running;
 use crate::settings::names_socket;
 
-/// Takes the addresses of a process's console, as its config says. A process that
-/// runs without a file, for one user, has no socket.
+/// Binds the addresses of a process's console, as configured. A process that runs without a file,
+/// for one user, has no socket.
 pub(crate) fn bind_console(
     config: &Config,
     roles: &Roles,
@@ -38,7 +38,7 @@ pub(crate) fn bind_console(
     })?)
 }
 
-/// Has the console answer, at its socket too.
+/// Starts the console, at its socket too.
 pub(crate) fn start_console(
     mut console: Console,
     running: &Arc<Running>,
@@ -166,7 +166,7 @@ impl Control for Management {
 }
 
 impl Management {
-    /// Does something to a node in the service named, or in all that have it.
+    /// Changes a node in the service named, or in all that have it.
     fn each_with(
         &self,
         service: Option<&str>,

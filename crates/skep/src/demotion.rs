@@ -1,9 +1,9 @@
-//! The end of a start's privileges: from here on this process is the user who
-//! serves, and can do nothing but that.
+//! Drops the privileges of a start: afterwards this process is the serving user, without any other
+//! privilege.
 //!
-//! It comes after all addresses are taken and before any other thread is there, in
-//! every mode, whoever started it; a process that was not started as root only loses
-//! what else it was given.
+//! It runs after all addresses are bound and before any other thread exists, in every mode,
+//! whichever user started the process; a process that was not started as root only drops its other
+//! privileges.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use skep_peer::RealtimePriority;
 use crate::roles::Roles;
 use crate::settings::names_socket;
 
-/// Makes this process the user who serves. `file` is its config, if it has one.
+/// Makes this process the serving user. `file` is its config, if it has one.
 pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> anyhow::Result<()> {
     let was_root = rustix::process::geteuid().is_root();
     let user = User::serving(config.machine.user.as_deref(), &config.machine.groups)?;
@@ -39,14 +39,14 @@ pub(crate) fn demote(config: &Config, roles: &Roles, file: Option<&Path>) -> any
     Ok(())
 }
 
-/// Sites that the user who serves cannot read.
+/// Sites that the serving user cannot read.
 pub(crate) fn check_sites(config: &Config, roles: &Roles) -> Result<(), Box<Closed>> {
     let backends = config.backends().filter(|_| roles.node.is_some());
     let mut roots = backends.filter_map(|backend| backend.root.as_deref());
     roots.try_for_each(|root| access::check("the site's folder", root, Need::Enter))
 }
 
-/// What would only fail later, or at the first reload, fails the start.
+/// Errors that would otherwise occur later, or at the first reload, fail the start.
 fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(), Box<Closed>> {
     check_sites(config, roles)?;
     if let AccessLogTarget::File(path) = &config.log.access {
@@ -62,8 +62,8 @@ fn check_access(config: &Config, roles: &Roles, file: Option<&Path>) -> Result<(
     Ok(())
 }
 
-/// System calls and files that are never needed, out of reach. A kernel without
-/// that serves as well.
+/// Blocks system calls and files that are never needed. A kernel without that support serves as
+/// well.
 fn confine_to(config: &Config, roles: &Roles) {
     let socket = config.socket_of(&roles.name);
     let mut writable = vec![config.state_dir.as_path()];
@@ -80,8 +80,7 @@ fn confine_to(config: &Config, roles: &Roles) {
     }
 }
 
-/// Makes the folders that this process will write to, if they are missing, and gives
-/// them to `user`.
+/// Makes the missing folders that this process will write to, and gives them to `user`.
 fn make_folders(config: &Config, roles: &Roles, user: &User) -> anyhow::Result<()> {
     let socket = config.socket_of(&roles.name);
     let folders = [Some(config.state_dir.as_path()), socket.parent()];

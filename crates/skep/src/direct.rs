@@ -1,5 +1,5 @@
-//! Direct dispatch in this process: netguard beside it, the dispatcher's part,
-//! the node's part, and the end of this process's own privileges.
+//! Direct dispatch in this process: the netguard beside it, the dispatcher's part, the node's part,
+//! and the end of this process's own privileges.
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -33,17 +33,17 @@ pub(crate) struct DirectDispatch {
     agent: Option<Arc<Agent>>,
 }
 
-/// What goes with heartbeats, or comes of them.
+/// The content of heartbeats, and the receivers of what they carry.
 pub(crate) struct Reports {
-    /// Says what the node of this process has to do, if it has one.
+    /// Reads the load of the node of this process, if it has one.
     pub(crate) load: Option<LoadSource>,
-    /// Told what nodes have to do.
+    /// Receives the nodes' loads.
     pub(crate) loads: Arc<NodeLoads>,
-    /// Told who is active.
+    /// Receives the active dispatcher.
     pub(crate) on_term: OnTerm,
 }
 
-/// Takes away what a start has put on this machine, and it alone.
+/// Removes what a start has put on this machine, and nothing else.
 pub(crate) struct Undo(Option<Arc<Guardian>>);
 
 impl Undo {
@@ -56,7 +56,7 @@ impl Undo {
 }
 
 impl DirectDispatch {
-    /// What comes before listeners: a guard, and virtual addresses on a node.
+    /// The part before listeners: a netguard, and virtual addresses on a node.
     pub(crate) fn prepare(
         config: &Config,
         roles: &Roles,
@@ -92,7 +92,7 @@ impl DirectDispatch {
         services.flat_map(|service| service.listen.iter().copied()).collect()
     }
 
-    /// What comes after listeners: takes part.
+    /// The part after listeners: takes part.
     pub(crate) fn start(
         mut self,
         config: &Config,
@@ -147,7 +147,7 @@ impl DirectDispatch {
         Ok(self)
     }
 
-    /// Takes up a new config.
+    /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
         if let (Some(direct), Some(key)) = (&self.direct, &self.key) {
             direct.reload(config, key)?;
@@ -171,7 +171,7 @@ impl DirectDispatch {
         Err(ControlError::Unavailable { what })
     }
 
-    /// What is shown of it, if this process has a part in it.
+    /// Its displayed state, if this process takes part in direct dispatch.
     pub(crate) fn status(&self) -> Option<DirectStatus> {
         if let Some(direct) = &self.direct {
             let shown = direct.status();
@@ -207,7 +207,7 @@ impl DirectDispatch {
         })
     }
 
-    /// Lets others take over, before this process takes nothing new any more.
+    /// Lets another dispatcher take over, before this process stops accepting.
     pub(crate) fn leave(&self) {
         if let Some(agent) = &self.agent {
             agent.leave();
@@ -273,7 +273,7 @@ fn register_packets(
     registry.register_samples("skep_direct_packets_total", help, Box::new(read));
 }
 
-/// What came by UDP and did not count.
+/// UDP datagrams that were refused.
 pub(crate) fn register_datagrams(
     registry: &Registry,
     refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
@@ -288,7 +288,7 @@ pub(crate) fn register_datagrams(
     registry.register_samples("skep_datagrams_refused_total", help, Box::new(read));
 }
 
-/// Fates that some packet met.
+/// The outcomes that at least one packet had.
 fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     let met = counters.verdicts.iter().filter(|(_, count)| count.packets > 0);
     let count = |(verdict, count): &(Verdict, Count)| PacketCount {
@@ -299,8 +299,8 @@ fn packets(counters: &PacketCounters) -> Vec<PacketCount> {
     met.map(count).collect()
 }
 
-/// The config as a node reads it: in direct dispatch it is the node that names
-/// itself in responses, as nobody else sees them.
+/// The config as a node reads it: in direct dispatch the node names itself in responses, as no
+/// dispatcher sees them.
 pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     let mut config = config.clone();
     let is_named = config.direct_services().any(|(_, service)| service.node_header);
@@ -312,16 +312,15 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     config
 }
 
-/// Ends this process in good order. Packets are steered on by what is pinned;
-/// whoever watches this process starts it and a new guard.
+/// Ends this process in good order. Packets are still steered by what is pinned; the supervisor
+/// restarts this process and its netguard.
 fn end_without_guard() {
     tracing::error!("connection to netguard lost: this process ends, to be started anew with it");
     // Only a process that is gone cannot be told.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }
 
-/// The cluster's key, if anything of this config needs it. Read while this process
-/// may read it, and never again.
+/// The cluster's key, if this config needs it. Read once, while this process may read it.
 pub(crate) fn cluster_key(config: &Config) -> anyhow::Result<Option<Key>> {
     let is_direct = config.direct_services().next().is_some();
     let is_needed = is_direct || config.cooperates() || config.reports_load();

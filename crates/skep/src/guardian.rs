@@ -1,4 +1,4 @@
-//! The netguard of this process: found or started, and connected to.
+//! The netguard of this process: finds or starts it, and connects to it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -20,8 +20,7 @@ pub(crate) struct Guardian {
 }
 
 impl Guardian {
-    /// Connects to the netguard of `name`: one that runs already (as a service
-    /// of its own), else a child.
+    /// Connects to the netguard of `name`: a running one (a service of its own), else a child.
     pub(crate) fn start(config: &Config, file: &Path, name: &str) -> anyhow::Result<Self> {
         let socket = socket_of(config, name);
         if let Ok(guard) = Guard::connect(&socket) {

@@ -1,4 +1,4 @@
-//! What this process has to do: the load that nodes tell.
+//! Measures the load of this process that its node reports.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use skep_node::Node;
 use skep_telemetry::{CoreGauge, Registry, Totals};
 use skep_wire::message::NodeLoad;
 
-/// Time that rates are measured over, in milliseconds: bursts do not make them
-/// jump, and they follow a change within a second.
+/// Time over which rates are measured, in milliseconds: bursts do not make them jump, and they
+/// follow a change within a second.
 const RATE_MS: u128 = 1000;
 
-/// Samples kept for that at most, however often somebody asks.
+/// Samples stored for that at most, however often the load is read.
 const SAMPLES_MAX: usize = 128;
 
-/// Says what the node of this process has to do.
+/// Reads the load of the node of this process.
 pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 
 /// Reads the load of a node.

@@ -1,8 +1,8 @@
-//! The binary: what was typed, and one composition root.
+//! The binary: runs the parsed command line on one composition root.
 //!
-//! `skep-cli` does what talks to people. What it leaves is a process to be made: [`serve`],
-//! [`run`] and [`netguard`] say what of, and [`compose`] is where a config becomes a running
-//! process. Exit codes: 0 done, 1 failed, 2 usage.
+//! `skep-cli` implements the commands for people. It leaves the process to be made: [`serve`],
+//! [`run`] and [`netguard`] determine its config, and [`compose`] makes a running process from a
+//! config. Exit codes: 0 done, 1 failed, 2 usage.
 
 #![forbid(unsafe_code)]
 
@@ -28,8 +28,8 @@ use std::process::ExitCode;
 use mimalloc::MiMalloc;
 use skep_cli::Job;
 
-/// A request that takes time allocates its future, a few kilobytes; the C
-/// library's allocator consolidates and trims at that size, this one does not.
+/// A slow request allocates its future, a few kilobytes; the C library's allocator consolidates and
+/// trims at that size, this one does not.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Makes a process, and is it until its end.
+/// Makes a process, and runs it until its end.
 fn make(job: Job) -> anyhow::Result<()> {
     match job {
         Job::Serve(args) => serve::serve(args),

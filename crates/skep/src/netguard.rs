@@ -43,7 +43,7 @@ fn take_orders(args: &NetguardArgs) -> anyhow::Result<()> {
     Ok(guard.listen(args.leashed)?)
 }
 
-/// Ends as soon as standard input does: with whoever started this process.
+/// Ends as soon as standard input closes: with the process that started it.
 fn end_with_stdin() -> anyhow::Result<()> {
     let watch = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
@@ -54,7 +54,8 @@ fn end_with_stdin() -> anyhow::Result<()> {
     thread.map(drop).context("cannot start a thread")
 }
 
-/// Leaves signals that mean others too (Ctrl-C, the end of a service) to them.
+/// Ignores signals that go to the whole group (Ctrl-C, the end of a service): the other processes
+/// handle them.
 fn outlive_others() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Who is registered once stays so for as long as the process lives.

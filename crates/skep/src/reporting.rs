@@ -1,6 +1,6 @@
-//! What nodes tell dispatchers of their load: this process's node tells, this
-//! process's dispatchers hear. In direct dispatch heartbeats carry it
-//! ([`crate::direct`]); elsewhere datagrams of their own do.
+//! The load reports from nodes to dispatchers: this process's node sends them, this process's
+//! dispatchers receive them. In direct dispatch heartbeats carry them ([`crate::direct`]);
+//! elsewhere they are datagrams of their own.
 
 use std::sync::Arc;
 
@@ -21,19 +21,19 @@ use crate::roles::Roles;
 
 /// See the module.
 pub(crate) struct Reporting {
-    /// What was heard here.
+    /// The loads that this process received.
     loads: Arc<NodeLoads>,
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
 }
 
 impl Reporting {
-    /// Hears nobody yet; `dispatchers` and `on_load` will be told of what is heard.
+    /// Starts empty; `dispatchers` and `on_load` receive the loads.
     pub(crate) fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Self {
         Self { loads: NodeLoads::new(config, dispatchers, on_load), receiver: None, reporter: None }
     }
 
-    /// What goes with heartbeats, or comes of them.
+    /// The content of heartbeats, and the receivers of what they carry.
     pub(crate) fn with_beats(
         &self,
         roles: &Roles,
@@ -45,8 +45,8 @@ impl Reporting {
         Ok(Reports { load, loads: Arc::clone(&self.loads), on_term })
     }
 
-    /// The load of `node`, which is also heard here if this process dispatches:
-    /// nobody sends datagrams to himself.
+    /// The load of `node`, which this process also records if it dispatches: no process sends
+    /// datagrams to itself.
     fn source(
         &self,
         roles: &Roles,
@@ -65,7 +65,7 @@ impl Reporting {
         }))
     }
 
-    /// Starts to tell and to hear, where heartbeats do not.
+    /// Starts to send and receive reports, where heartbeats do not carry them.
     pub(crate) fn start(
         &mut self,
         config: &Config,
@@ -99,7 +99,7 @@ impl Reporting {
         Ok(())
     }
 
-    /// Takes up a new config.
+    /// Applies a new config.
     pub(crate) fn reload(&self, config: &Config) {
         self.loads.reload(config);
         if let Some(receiver) = &self.receiver {
@@ -107,7 +107,7 @@ impl Reporting {
         }
     }
 
-    /// What is shown of it.
+    /// Its displayed state.
     pub(crate) fn status(&self) -> Vec<NodeReport> {
         let report = |it: skep_dispatcher::NodeReport| NodeReport {
             name: it.name.to_string(),

@@ -1,4 +1,4 @@
-//! What a process is of its cluster.
+//! The roles of a process in its cluster.
 
 use skep_config::{Config, DispatcherConfig, NodeConfig};
 

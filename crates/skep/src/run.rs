@@ -34,8 +34,8 @@ fn ready(running: &Running) -> String {
     format!("ready on {}", own.chain(steered).collect::<Vec<_>>().join(", "))
 }
 
-/// Drains as soon as standard input ends: whoever started this process holds
-/// the other end, and lets go of it even by kill -9.
+/// Drains as soon as standard input ends: the process that started this one holds the other end,
+/// and closes it even by kill -9.
 fn end_with_stdin() -> anyhow::Result<()> {
     let watch = || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());

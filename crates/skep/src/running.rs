@@ -1,5 +1,4 @@
-//! What a running process is, for every thread that may ask or tell: signals,
-//! the management API.
+//! The shared handle to a running process, for signals and the management API.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,7 +31,7 @@ pub(crate) struct Parts {
     pub(crate) reporting: Reporting,
 }
 
-/// What every worker has a share in.
+/// The state that all workers share.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) settings: Arc<ArcSwap<EngineSettings>>,
@@ -57,7 +56,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// A process that serves at `addresses` from now on; `file` is what a reload reads again.
+    /// A process that serves at `addresses` from now on; `file` is read again by a reload.
     pub(crate) fn new(
         config: Config,
         roles: Roles,
@@ -99,7 +98,7 @@ impl Running {
         self.file.is_some()
     }
 
-    /// Whether it was told to end.
+    /// Whether it was ordered to stop.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed)
     }
@@ -109,8 +108,8 @@ impl Running {
         Duration::from_millis(self.config().timeouts.drain_ms)
     }
 
-    /// Says that this process is about to go; returns how long dispatchers may
-    /// take to notice: two rounds of checks.
+    /// Shows dispatchers that this process drains; returns how long they may take to notice: two
+    /// rounds of checks.
     pub(crate) fn leave(&self) -> Duration {
         self.leaving.store(true, Ordering::Relaxed);
         self.parts.direct_dispatch.leave();

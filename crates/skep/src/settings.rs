@@ -1,4 +1,4 @@
-//! From the words of the config to the settings of the parts.
+//! Converts the config to the settings of the parts.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) fn names_socket(config: &Config) -> bool {
     config.admin.socket.is_some() || config.state_dir != Config::default().state_dir
 }
 
-/// Worker threads: as told, or one per core.
+/// Worker threads: as configured, or one per core.
 pub(crate) fn threads(config: &Config) -> usize {
     match config.machine.threads {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -27,8 +27,8 @@ pub(crate) fn threads(config: &Config) -> usize {
     }
 }
 
-/// Who may connect to this process: clients and other nodes, each counted for
-/// themselves, so that neither starves the other.
+/// Admission to this process: clients and other nodes, each counted separately, so that neither
+/// starves the other.
 #[derive(Clone)]
 pub(crate) struct Admissions {
     pub(crate) clients: Arc<Admission>,
@@ -54,7 +54,7 @@ impl Admissions {
         self.clients.set_limits(client_limits(config, self.knows_clients));
     }
 
-    /// What a drain still waits for, at most so long.
+    /// What a drain still waits for, with at most this many names.
     pub(crate) fn waited_for(&self, left: Duration) -> String {
         let clients = self.clients.clients();
         let of_clients: usize = clients.iter().map(|(_, count)| count).sum();
@@ -85,7 +85,7 @@ impl Admissions {
     }
 }
 
-/// Where requests come from that dispatchers pass on to nodes.
+/// The addresses of dispatchers that pass requests on to nodes.
 fn dispatchers_of(config: &Config) -> impl Iterator<Item = IpAddr> {
     let known = config.dispatchers.iter().filter_map(|it| it.address);
     // Those that listen on an address of their own, and not on all.
@@ -93,7 +93,7 @@ fn dispatchers_of(config: &Config) -> impl Iterator<Item = IpAddr> {
     known.chain(listening).map(|it| it.ip()).filter(|ip| !ip.is_unspecified())
 }
 
-/// Whether requests come by way of dispatchers that nobody can tell from clients.
+/// Whether requests may come from dispatchers that cannot be told from clients.
 fn has_nameless_proxies(config: &Config) -> bool {
     let is_proxied = |service: &ServiceConfig| {
         service.dispatch == DispatchMode::Proxy

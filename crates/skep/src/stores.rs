@@ -1,14 +1,13 @@
-//! What a dispatcher keeps beyond its own life: a file of its own, and an etcd if
-//! the config has one.
+//! A dispatcher's persistent state: a file of its own, and an etcd if the config has one.
 
 use skep_config::Config;
 use skep_store::{Store, StoreSettings};
 
 /// See the module.
 pub(crate) struct Stores {
-    /// A file of this machine: what must be kept before it is used.
+    /// A file of this machine: for what must be stored before it is used.
     pub(crate) local: Store,
-    /// What dispatchers share: asked, not waited for.
+    /// The store that dispatchers share: polled, not waited for.
     pub(crate) shared: Option<Store>,
 }
 
@@ -26,8 +25,8 @@ impl Stores {
         Ok(Self { local, shared })
     }
 
-    /// The greatest epoch that any of them knows. An etcd that does not answer
-    /// says nothing: the other dispatchers' heartbeats will.
+    /// The greatest epoch in any of them. An etcd that does not answer counts as 0: the other
+    /// dispatchers' heartbeats have the epoch.
     pub(crate) fn last_epoch(&self) -> u64 {
         let asked = [Some(&self.local), self.shared.as_ref()];
         let epochs = asked.into_iter().flatten().map(|store| {

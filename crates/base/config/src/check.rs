@@ -1,7 +1,7 @@
-//! The last step: what single settings cannot tell, contradictions.
+//! The last step: contradictions between settings, which no single setting shows.
 //!
-//! Each check names the settings it looks at: where one of them is already at
-//! fault, its value here is a default, and the check would talk nonsense.
+//! Each check names the settings that it reads. If one of them is already at fault, its value here
+//! is a default, and the check is skipped since its result would be meaningless.
 
 use std::net::SocketAddr;
 
@@ -34,7 +34,7 @@ const KEY_HINT: &str = "head -c 32 /dev/urandom | base64 makes a key; every mach
 
 type Check = fn(&Config, &mut Vec<Conflict>);
 
-/// Settings of a backend that tell where its bytes come from.
+/// Settings of a backend that name its source.
 const SOURCES: &[&str] = &[
     "site.root",
     "site.origins",
@@ -143,7 +143,7 @@ impl Conflict {
     }
 }
 
-/// Where `at` stands in the file; for what it leaves to the default, the
+/// The position of `at` in the file; for settings left to the default, the
 /// table around it.
 fn find(raw: &Raw, at: &[Step]) -> Span {
     let mut here = raw;
@@ -297,7 +297,7 @@ fn nodes_do_not_overlap(
     }
 }
 
-/// Where load is told, and caches are shared, is an address for each.
+/// Where load is reported, and caches are shared, each needs its own address.
 fn agents_do_not_overlap(config: &Config, clashes: &mut Vec<Conflict>) {
     if !config.reports_load() {
         return;

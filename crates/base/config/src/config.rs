@@ -1,4 +1,4 @@
-//! What a [`Config`] can do: be read, written, compared and asked.
+//! Operations on a [`Config`]: reading, writing, comparison and queries.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::words::{AccessLogTarget, ContentPlacement, DispatchMode};
 use crate::write::Writer;
 
 impl Config {
-    /// The config that `text` says, or all that is wrong with it. `file_name`
-    /// is for the errors. Opens no file: whether a path exists is for the role
-    /// that uses it to find out.
+    /// Parses `text` into a config, or returns all its faults. `file_name`
+    /// is for the errors. Opens no file: the role that uses a path checks
+    /// whether it exists.
     ///
-    /// Of a text that is not TOML only the first error is found.
+    /// If the text is not TOML, only the first error is found.
     pub fn parse(file_name: &str, text: &str) -> Result<Self, ConfigErrors> {
         let refuse = |faults| Err(ConfigErrors::new(file_name, text, faults));
         if text.len() > TEXT_BYTES_MAX {
@@ -44,7 +44,7 @@ impl Config {
         Self::parse("(built in code)", &self.to_toml()).map(|_| ())
     }
 
-    /// The shortest file that says this config: what has its default is left
+    /// The shortest file for this config: settings with their default are left
     /// out. [`Config::parse`] reads it back to an equal config.
     pub fn to_toml(&self) -> String {
         self.written(false)
@@ -94,14 +94,14 @@ impl Config {
         self.nodes.iter().enumerate().filter(move |(_, node)| is_behind(node))
     }
 
-    /// The services whose packets are steered, each with its place in
+    /// The services in direct dispatch, each with its index in
     /// `services`.
     pub fn direct_services(&self) -> impl Iterator<Item = (usize, &ServiceConfig)> {
         let services = self.services.iter().enumerate();
         services.filter(|(_, service)| service.dispatch == DispatchMode::Direct)
     }
 
-    /// What the bytes of all sites come from.
+    /// The backends of all sites.
     pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
         self.sites.iter().flat_map(SiteConfig::backends)
     }
@@ -114,7 +114,7 @@ impl Config {
         })
     }
 
-    /// Whether clients come to nodes by way of a dispatcher, which asks for them.
+    /// Whether clients reach nodes through a dispatcher that proxies.
     pub fn is_proxied(&self) -> bool {
         self.services.iter().any(|service| service.dispatch == DispatchMode::Proxy)
     }
@@ -127,8 +127,8 @@ impl Config {
             && self.backends().any(BackendConfig::is_shared)
     }
 
-    /// Whether nodes tell dispatchers of their load: they share a key, and some
-    /// dispatcher has an address to be told at.
+    /// Whether nodes report their load to dispatchers: they share a key, and some
+    /// dispatcher has an address for reports.
     pub fn reports_load(&self) -> bool {
         self.key_file.is_some() && self.dispatchers.iter().any(|it| it.address.is_some())
     }
@@ -228,7 +228,7 @@ impl Row for RedirectConfig {
     }
 }
 
-/// Says of a key that is unknown in its table where it is known.
+/// For a key that is unknown in its table, adds the table where it is known.
 fn belongs_elsewhere(fault: &mut Fault) {
     if fault.kind != ErrorKind::UnknownKey || fault.meant.is_some() {
         return;

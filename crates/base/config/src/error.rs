@@ -1,6 +1,6 @@
-//! Faults of a file, and the errors that tell a person about them.
+//! Faults of a file, and the error messages that report them.
 //!
-//! Inside the crate a [`Fault`] points at bytes; once, at the end, faults
+//! Inside the crate a [`Fault`] refers to a range of bytes; at the end, all faults
 //! become [`ConfigErrors`] with line, column and excerpt.
 
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct ConfigError {
     pub setting: String,
     /// What would be right.
     pub expected: String,
-    /// What is there.
+    /// The value in the file.
     pub found: String,
     /// What to do, when that can be guessed.
     pub hint: Option<String>,
@@ -106,7 +106,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// What is wrong, and at which bytes.
+/// A fault and its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
@@ -115,8 +115,8 @@ pub(crate) struct Fault {
     pub(crate) expected: String,
     pub(crate) found: String,
     pub(crate) hint: Option<String>,
-    /// The setting or table that an unknown key was meant to be, if known:
-    /// its value is then not what the file says.
+    /// The setting or table that an unknown key probably meant, if known:
+    /// its value is then not the one in the file.
     pub(crate) meant: Option<&'static str>,
 }
 

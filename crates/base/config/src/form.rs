@@ -1,4 +1,4 @@
-//! What strings of each [`Form`] must look like, as tests of one string.
+//! The syntax of strings of each [`Form`], as tests of one string.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -32,7 +32,7 @@ impl Form {
         Ok(text.to_owned())
     }
 
-    /// What is expected, for messages and the reference.
+    /// The expected syntax, for messages and the reference.
     pub(crate) fn expected(self) -> &'static str {
         match self {
             Self::Name => "a name of letters, digits, `.`, `_` and `-`",
@@ -95,7 +95,7 @@ fn route_pattern(text: &str) -> FormResult {
     plain_spelling(text)
 }
 
-/// Escapes of what has to be escaped, and of nothing else: requests are compared so.
+/// Escapes exactly the characters that must be escaped: requests are compared in this spelling.
 fn plain_spelling(text: &str) -> FormResult {
     let hint = "only what can't stand in a path is written as `%` and two digits, such as `%20`";
     let may_be_plain =

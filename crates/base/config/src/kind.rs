@@ -1,5 +1,5 @@
-//! What values a setting takes: type, unit and limits, and the words for them
-//! that messages and the reference share.
+//! The values that a setting accepts: type, unit and limits, and their wording,
+//! which messages and the reference share.
 
 use std::ops::RangeInclusive;
 
@@ -14,7 +14,7 @@ pub enum Kind {
     Switch,
     /// A whole number within limits.
     Number {
-        /// What it counts.
+        /// The unit.
         unit: Unit,
         /// Smallest value.
         min: u64,
@@ -46,7 +46,7 @@ pub enum Kind {
     ErrorPages,
 }
 
-/// What a string must look like.
+/// The syntax of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Form {
     /// Letters, digits, `.`, `_`, `-`.

@@ -1,7 +1,7 @@
-//! The settings table and what is made of it: parser, messages, reference.
+//! The settings table and what is derived from it: parser, messages, reference.
 //!
 //! `schema.rs` defines every setting once: name, type, unit, limits, default,
-//! doc, reloadable or not. From those entries come the typed [`Config`], the
+//! doc, whether it is reloadable. From those entries derive the typed [`Config`], the
 //! parser with its messages, [`Config::to_toml`], [`settings_help`] and
 //! [`reference_markdown`].
 //!
@@ -10,9 +10,9 @@
 //!                     every fault on the way --error.rs--> ConfigErrors
 //! ```
 //!
-//! Invariants: a `Config` that [`Config::parse`] returned has nothing wrong in
-//! it that the file alone can tell (whether a root exists, its role finds
-//! out). No input panics. This crate opens no file and no socket.
+//! Invariants: a `Config` returned by [`Config::parse`] has no fault that can be
+//! detected from the file alone (whether a root exists is checked by its role). No
+//! input panics. This crate opens no file and no socket.
 
 #![forbid(unsafe_code)]
 

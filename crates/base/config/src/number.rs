@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// What a number counts.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Unit {
-    /// Things; the setting's name says which.
+    /// A count of the things that the setting's name states.
     Count,
     /// Bytes; also written `"16KiB"`, `"256MiB"`, `"1GiB"`.
     Bytes,

@@ -1,7 +1,7 @@
-//! The first step: file text to [`Raw`], values that know where they stand.
+//! The first step: file text to [`Raw`], values with their positions in the file.
 //!
-//! The rest of the crate sees only this small tree, not the forms TOML has
-//! for one thing: `[[node]]` and `node = [{…}]` are the same list here.
+//! The rest of the crate sees only this small tree, not the alternative forms of TOML:
+//! `[[node]]` and `node = [{…}]` are the same list here.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(crate) struct Raw {
     pub(crate) value: RawValue,
 }
 
-/// What TOML can say, as far as a setting can use it.
+/// The TOML values that a setting can use.
 pub(crate) enum RawValue {
     Switch(bool),
     Integer(i64),
@@ -62,8 +62,8 @@ impl Raw {
     }
 }
 
-/// `text` in quotes, cut to what a message can hold, control characters
-/// escaped: a config file must not drive the terminal of its reader.
+/// `text` in quotes, truncated to the length limit of a message, control characters
+/// escaped: a config file must not control the terminal of its reader.
 pub(crate) fn quote(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     let mut shown: String = text.chars().take(CHARS_MAX).collect();
@@ -82,7 +82,7 @@ fn table(table: &dyn TableLike, span: Span) -> Raw {
     Raw { span, value: RawValue::Table(entries.collect()) }
 }
 
-/// `key_span` stands in for what has no text of its own, such as the table
+/// `key_span` replaces the span of items without text of their own, such as the table
 /// that a dotted key implies.
 fn item_at(item: &Item, key_span: &Span) -> Raw {
     let span = item.span().unwrap_or_else(|| key_span.clone());

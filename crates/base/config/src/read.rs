@@ -8,12 +8,12 @@ use crate::raw::{Raw, RawEntry, RawValue};
 use crate::section::{Section, last_part, path_in};
 use crate::value::{Entry, Field};
 
-/// Reads the settings of one table and notices what is left over.
+/// Reads the settings of one table and detects unknown keys.
 pub(crate) struct Reader<'a> {
     path: &'static str,
     raw: &'a Raw,
     entries: &'a [RawEntry],
-    /// Paths of what was asked for.
+    /// Paths of the settings that were read.
     known: Vec<&'static str>,
     faults: &'a mut Vec<Fault>,
 }
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         Some(Self { path, raw, entries, known: Vec::new(), faults })
     }
 
-    /// The value of a setting, or `default` when it is absent or at fault.
+    /// The value of a setting, or `default` when it is absent or invalid.
     pub(crate) fn setting<T: Field>(
         &mut self,
         name: &'static str,
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Ends the table: keys that nobody asked for are faults.
+    /// Ends the table: keys that were not read are faults.
     pub(crate) fn close(self) {
         for entry in self.entries {
             if !self.known.iter().any(|path| last_part(path) == entry.key) {

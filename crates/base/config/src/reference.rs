@@ -88,7 +88,7 @@ fn section(table: &TableDoc) -> String {
     text
 }
 
-/// What a kind takes, without what the introduction says once for all.
+/// The values that a kind accepts, without the rules in the introduction.
 fn takes(kind: Kind) -> String {
     let expected = kind.expected();
     match kind {

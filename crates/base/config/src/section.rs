@@ -1,4 +1,4 @@
-//! What a table of the file and a setting are, and what the crate does with them.
+//! Definitions of a table of the file and of a setting, and the operations on them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ pub struct TableDoc {
     pub path: &'static str,
     /// Whether there can be several, written `[[path]]`.
     pub rows: bool,
-    /// What it is for, as Markdown in one paragraph.
+    /// Its purpose, as Markdown in one paragraph.
     pub doc: String,
     /// Its settings, without those of tables inside it.
     pub settings: Vec<Setting>,
@@ -34,13 +34,13 @@ pub struct Setting {
     pub default: Option<String>,
     /// Whether a file without it is refused.
     pub required: bool,
-    /// What it does, as Markdown in one paragraph.
+    /// Its effect, as Markdown in one paragraph.
     pub doc: String,
     /// Whether a reload (SIGHUP) changes it; else it needs a restart.
     pub reloadable: bool,
 }
 
-/// What the crate does with a table, or with the rows of one. `path` is where it stands
+/// The operations on a table, or on the rows of one. `path` is its position
 /// in the file, such as `service.health`.
 pub(crate) trait Section: Default {
     /// Last part of its path, such as `health`.
@@ -49,7 +49,7 @@ pub(crate) trait Section: Default {
     /// Adds this table and those inside it.
     fn describe(path: &'static str, tables: &mut Vec<TableDoc>);
 
-    /// Reads it; what is wrong goes to `faults` and has its default here.
+    /// Reads it; faults are added to `faults`, and an invalid setting gets its default.
     fn read(path: &'static str, raw: &Raw, faults: &mut Vec<Fault>) -> Self;
 
     /// Writes it as TOML; `row` is whether it is one of several.
@@ -62,11 +62,11 @@ pub(crate) trait Section: Default {
 
 /// A table that there can be several of.
 pub(crate) trait Row: Section {
-    /// What tells it from the others.
+    /// The name of the row, unique among the rows.
     fn row_name(&self) -> &str;
 }
 
-/// The path of what is called `name` in the table at `parent`.
+/// The path of `name` in the table at `parent`.
 pub(crate) fn path_in(parent: &'static str, name: &'static str) -> &'static str {
     // As many as the settings table has, made once each: messages and `Setting` hold them.
     static PATHS: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());

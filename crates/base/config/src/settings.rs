@@ -1,5 +1,5 @@
-//! What entries of the settings table are: settings that stand together, tables of them, and
-//! rows of tables.
+//! The entries of the settings table: groups of settings, tables of them, and rows of
+//! tables.
 
 use crate::error::{ErrorKind, Fault};
 use crate::limits::ROWS_MAX;
@@ -11,7 +11,7 @@ use crate::write::Writer;
 /// Settings and tables that stand in one table of the file: all that it has, or a share
 /// that several tables have in common.
 pub(crate) trait Settings: Default {
-    /// What they are for, as Markdown.
+    /// Their purpose, as Markdown.
     const DOC: &'static str;
 
     /// Adds the settings.

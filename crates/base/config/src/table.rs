@@ -1,14 +1,14 @@
-//! The macro that makes entries of the settings table.
+//! The macro that generates entries of the settings table.
 //!
 //! `table!` turns one list of entries into a struct with its defaults and its
-//! [`Settings`](crate::settings::Settings), so that no setting is named a second time anywhere.
+//! [`Settings`](crate::settings::Settings), so that each setting is named only once.
 
-/// Makes the struct of one table of the file and all that is derived from it.
+/// Generates the struct of one table of the file and all that is derived from it.
 ///
 /// An entry reads `name: type = default => kind, live|restart;`. Without a default the
-/// setting is required. What several tables have in common is made without `at` and stands in
-/// each of them by `shared { field: Type, }`. Tables inside this one follow in
-/// `tables { field: Type, live|restart; }`, where the word tells whether a reload may add and
+/// setting is required. Settings shared by several tables are generated without `at` and are
+/// included in each of them by `shared { field: Type, }`. Tables inside this one follow in
+/// `tables { field: Type, live|restart; }`, where the word states whether a reload may add and
 /// remove rows.
 macro_rules! table {
     (

@@ -29,7 +29,7 @@ pub(crate) trait Field: Sized {
 
 /// A type that a setting without a default can have.
 pub(crate) trait Required: Field {
-    /// What it holds before it is set.
+    /// Its initial value.
     fn unset() -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! Settings whose value is one of a few words, and the words themselves.
+//! Settings whose value is one of a few words, and those words.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! A hash that never changes: dispatch tables of two machines must agree.
+//! A hash function that never changes: dispatch tables of two machines must agree.
 
 /// 64-bit hash of `bytes` under `seed`: FNV-1a, then the finaliser of
 /// SplitMix64 so that the high bits are as good as the low ones.

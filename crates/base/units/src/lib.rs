@@ -1,7 +1,7 @@
-//! Words, limits, time and numbers that every other crate speaks in.
+//! Words, limits, time and numbers that every other crate uses.
 //!
-//! Nothing here does I/O, reads a clock or draws entropy: time and seeds come
-//! in from outside, so that the same code runs live and in a simulator.
+//! Nothing here does I/O, reads a clock or draws entropy: time and seeds are passed
+//! in by the caller, so that the same code runs live and in a simulator.
 
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@ use crate::hash::mix;
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose whole sequence follows from `seed`.
+    /// A generator whose whole sequence is determined by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

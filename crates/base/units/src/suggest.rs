@@ -1,8 +1,7 @@
-//! "Did you mean": the word nearest to a misspelt one.
+//! "Did you mean": the word nearest to a misspelled one.
 
-/// The candidate nearest to `word`, if one is near enough to be what was
-/// meant: a third of its letters may be wrong, two that changed places count as
-/// one, and case does not count.
+/// The candidate nearest to `word`, if it is near enough: a third of its letters may be
+/// wrong, a transposition of two counts as one, and case does not count.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // Beyond this length nobody mistypes a name, and the work is bounded.
     const CHARS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Time as cores see it: a number that somebody hands in.
+//! Time in cores: a number passed in by the caller.
 
 /// Milliseconds since an arbitrary start that is the same for all of one
 /// process (or one simulation). Monotonic; never wall-clock time.

@@ -1,8 +1,8 @@
-//! Patterns in which `*` stands for any bytes.
+//! Patterns in which `*` matches any bytes.
 
-/// Whether `text` is what `pattern` says: each `*` in it stands for any bytes, also none.
-/// What is before the first `*` and behind the last is compared at once; what is between two is
-/// looked for, which costs at most as many comparisons as both lengths multiplied.
+/// Whether `text` matches `pattern`: each `*` in it matches any bytes, also none.
+/// The parts before the first `*` and behind the last are compared directly; parts in between are
+/// searched for, which costs at most as many comparisons as both lengths multiplied.
 ///
 /// A pattern that matches another pattern as a text matches all that the other matches.
 pub fn matches_wildcard(pattern: &[u8], text: &[u8]) -> bool {

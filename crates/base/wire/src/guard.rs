@@ -1,8 +1,8 @@
-//! What a serving process may ask of `skep netguard`, which holds the
-//! privileges that it does not have.
+//! Orders that a serving process may send to `skep netguard`, which holds the
+//! privileges that a serving process does not have.
 //!
-//! Orders name no device, no file and no program: those are in the guard's own
-//! reading of the config. So whoever takes over the serving process can steer
+//! Orders name no device, no file and no program: netguard takes those from its own
+//! copy of the config. So an attacker who takes over the serving process can steer
 //! the packets of the configured services, and nothing else.
 
 use std::net::IpAddr;
@@ -14,8 +14,8 @@ use crate::steer::{
     WeightedLoad,
 };
 
-/// Bytes of one order or answer, at most: what a unix socket takes as one
-/// message under Linux's default buffer of 208 KiB, with room to spare.
+/// Bytes of one order or answer, at most: the limit of one message on a unix socket
+/// under Linux's default buffer of 208 KiB, with room to spare.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 
 /// Flows of one order or answer, at most; 2,000 are about 80 KiB.
@@ -26,11 +26,11 @@ pub const FLOWS_MAX: usize = 2_000;
 pub enum Side {
     /// The dispatcher's, which steers.
     Dispatch,
-    /// The node's, which hands on what is another node's.
+    /// The node's program, which hands on packets of other nodes.
     Node,
 }
 
-/// A machine of the cluster whose frames have been steered already.
+/// A machine of the cluster that has already steered the frames it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Steerer {
     Dispatcher,
@@ -77,7 +77,7 @@ pub enum Order {
     },
     /// Set the nodes.
     Nodes(Side, Vec<DatapathNode>),
-    /// Set whose frames are steered already, by MAC address.
+    /// Set the MAC addresses whose frames have already been steered.
     Steerers(Side, Vec<([u8; 6], Steerer)>),
     /// Set the loads and weights of a service's nodes.
     Loads(u16, Vec<WeightedLoad>),
@@ -105,8 +105,8 @@ pub enum Order {
     Announce,
     /// Give them up.
     Release,
-    /// Ask who else answers for the virtual addresses, and what others claimed
-    /// since this was last asked. Answered by [`OrderReply::Owners`].
+    /// Ask for other owners of the virtual addresses, and for claims by others
+    /// since the last call. Answered by [`OrderReply::Owners`].
     Owners {
         /// Whether to ask the network, which takes up to
         /// [`PROBE_MS`] for each address.
@@ -114,7 +114,7 @@ pub enum Order {
     },
     /// Put the virtual addresses of this node's services on `lo`, silently.
     Hold,
-    /// Look for what is wrong with devices, addresses and routes, which takes
+    /// Check devices, addresses and routes for faults, which takes
     /// up to [`PROBE_MS`]. Answered by [`OrderReply::Checked`].
     Check(Side, Expectations),
     /// Detach and forget everything that orders of this guard have put on the
@@ -122,7 +122,7 @@ pub enum Order {
     Abort,
 }
 
-/// What a machine knows of the others, for a check of what it finds.
+/// A machine's knowledge of the others, for a check of the results.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Expectations {
     /// Whether this machine is the active dispatcher.
@@ -163,7 +163,7 @@ pub enum OrderReply {
     /// Sentences about this machine and its segment.
     Checked {
         wrong: Vec<String>,
-        /// What may be, as far as can be seen from here.
+        /// Possible faults, as far as visible from here.
         doubtful: Vec<String>,
     },
     /// It could not be done, and why.
@@ -190,11 +190,11 @@ pub struct AttachedProgram {
 pub struct VipHolder {
     /// The address.
     pub vip: IpAddr,
-    /// Who says so.
+    /// The sender's MAC address.
     pub mac: [u8; 6],
 }
 
-/// What a program has counted since it was loaded.
+/// Counters of a program since it was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketCounters {
     /// By what became of packets.

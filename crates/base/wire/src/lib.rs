@@ -1,14 +1,14 @@
-//! What the processes and machines of a cluster say to each other.
+//! Messages between the processes and machines of a cluster.
 //!
-//! [`steer`] is the vocabulary of direct dispatch: nodes, services, rows and
-//! verdicts as the packet programs know them. [`guard`] is what a serving
-//! process asks of `skep netguard`.
+//! [`steer`] defines the terms of direct dispatch: nodes, services, rows and
+//! verdicts, as the packet programs use them. [`guard`] defines the orders of a serving
+//! process to `skep netguard`.
 //!
-//! [`cache`] is what nodes and coordinators say about cached segments.
+//! [`cache`] defines the messages of nodes and coordinators about cached segments.
 //!
-//! Machines talk in [`message`]s, above all heartbeats and the [`table`] that
-//! all steer by. A message is cut into [`parts`] if it is long, and every part
-//! travels in a datagram that [`seal`] has closed and judges when it arrives.
+//! Machines exchange [`message`]s, above all heartbeats and the [`table`] by which
+//! all of them steer. A long message is split into [`parts`], and every part
+//! travels in a datagram that [`seal`] seals, and verifies on arrival.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Bounds of what is said between machines, with units and reasons.
+//! Bounds of messages between machines, with units and reasons.
 
 use crate::steer::{NODES_MAX, SERVICES_MAX};
 
@@ -10,7 +10,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 1_400;
 /// again that were renamed since.
 pub const PEERS_MAX: usize = 2 * NODES_MAX;
 
-/// How far back, in datagrams of one sender, a late one is still told from a
+/// Window, in datagrams of one sender, within which a late datagram is distinguished from a
 /// replayed one. The network of a cluster reorders a few at most.
 pub const REPLAY_WINDOW: u64 = 64;
 
@@ -58,14 +58,14 @@ pub const WEIGHT_MAX: u32 = 65_535;
 /// Segments in one inventory message or delta: some 80 KiB.
 pub const HELD_PER_MESSAGE_MAX: usize = 4_096;
 
-/// Holders that an answer names: one to fetch from, one if it says no.
+/// Holders that an answer names: one to fetch from, and another if the first refuses.
 pub const HOLDERS_TOLD_MAX: usize = 2;
 
 /// Nodes of a cluster that share a cache.
 pub const MEMBERS_MAX: usize = NODES_MAX;
 
-/// Segments whose copies a node asks for at a time: what it may evict until the
-/// answer is here.
+/// Segments whose replicas a node asks for at a time: those that it may evict until the
+/// answer arrives.
 pub const TAIL_MAX: usize = 64;
 
 /// Purges in one message, and in one command: with the longest texts they take
@@ -78,7 +78,7 @@ pub const PURGE_CELLS_PER_MESSAGE_MAX: usize = 8_192;
 /// Path and query of a purge, in bytes: as long as paths may be.
 pub const PURGE_TARGET_BYTES_MAX: usize = 4_096;
 
-/// Tag of a purge, in bytes: what is usual elsewhere.
+/// Tag of a purge, in bytes: the usual limit elsewhere.
 pub const PURGE_TAG_BYTES_MAX: usize = 1_024;
 
 /// Name of a host, in bytes (RFC 1035 2.3.4).
@@ -103,7 +103,7 @@ pub const PEER_REQUEST_BYTES_MAX: usize = ORIGIN_BYTES_MAX + 256;
 /// around it.
 pub const PEER_REPLY_BYTES_MAX: usize = PEER_HEAD_BYTES_MAX + 256;
 
-/// Bytes of a chunk, the last of a segment excepted: what a segment grows by.
+/// Bytes of a chunk, the last of a segment excepted: the step by which a segment grows.
 pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
 
 /// Largest object that a node believes another node or an origin to have, in bytes:

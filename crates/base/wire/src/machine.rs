@@ -1,5 +1,5 @@
-//! How machines are told apart: by their names in the config, and on a segment by
-//! the addresses of their devices.
+//! Identification of machines: by their names in the config, and on a network segment by
+//! the MAC addresses of their devices.
 
 use std::fmt;
 use std::sync::Arc;

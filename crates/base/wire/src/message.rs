@@ -1,7 +1,7 @@
-//! What dispatchers and nodes say to each other in sealed datagrams.
+//! Messages between dispatchers and nodes in sealed datagrams.
 //!
-//! Invariant: a message that was decoded keeps to the bounds of
-//! [`limits`](crate::limits), and the places in it lead somewhere.
+//! Invariant: a decoded message is within the bounds of
+//! [`limits`](crate::limits), and the indexes in it are valid.
 
 use std::net::IpAddr;
 
@@ -19,17 +19,17 @@ pub enum Message {
     Dispatcher(DispatcherBeat),
     /// A node is alive.
     Node(NodeBeat),
-    /// What the active dispatcher wants everybody to steer by.
+    /// The table of the active dispatcher, by which all machines steer.
     Table(Table),
     /// Flows of the active dispatcher, for a standby.
     Flows(FlowBatch),
     /// A standby has taken a batch.
     FlowsTaken(FlowsTaken),
-    /// What a node has to do, where no heartbeat says it.
+    /// Load of a node, where no heartbeat carries it.
     Load(NodeLoad),
 }
 
-/// What a dispatcher does now.
+/// The stage of a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stage {
     /// Just started: it listens.
@@ -47,23 +47,23 @@ pub enum Stage {
 pub struct DispatcherBeat {
     /// Its name in the config.
     pub name: Name,
-    /// What it does.
+    /// Its stage.
     pub stage: Stage,
-    /// Of its term if it is active; else the greatest that it has heard of.
+    /// Of its term if it is active; else the greatest that it has seen.
     pub epoch: u64,
-    /// Who is to be active when all are well: the highest.
+    /// Preference for being active when all dispatchers are well: the highest wins.
     pub priority: u32,
     /// Whether it has all flows of the active dispatcher.
     pub flows_synced: bool,
     /// The table that it steers, or would steer, by.
     pub table: TableVersion,
-    /// The active dispatcher that it hears.
+    /// The active dispatcher whose beats it receives.
     pub hears: Option<Hears>,
     /// Of its device; of two clusters with one address the lower wins.
     pub mac: Mac,
 }
 
-/// That an active dispatcher was heard, by its own beat and not by hearsay.
+/// Evidence that an active dispatcher is alive: its own beat, not another machine's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hears {
     pub dispatcher: PeerId,
@@ -87,14 +87,14 @@ pub struct NodeBeat {
     pub addresses: Vec<IpAddr>,
     /// The table that it applied last.
     pub table: TableVersion,
-    /// The active dispatcher that it hears.
+    /// The active dispatcher whose beats it receives.
     pub hears: Option<Hears>,
     /// Whether it is about to stop: no new flows, please.
     pub is_leaving: bool,
     pub load: NodeLoad,
 }
 
-/// What a node has to do, and how well its memory serves it. Rates are those of
+/// A node's load and the hit ratio of its memory. Rates are those of
 /// the last second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeLoad {
@@ -107,7 +107,7 @@ pub struct NodeLoad {
     pub bytes_outstanding: u64,
     /// Use of its processors by the process, in thousandths of all of them.
     pub cpu_permille: u16,
-    /// Memory of the process, in bytes, with what it keeps of files.
+    /// Memory of the process, in bytes, including cached files.
     pub memory_bytes: u64,
     /// Bytes sent to clients and nodes, per second.
     pub sent_bytes_s: u64,
@@ -119,8 +119,8 @@ pub struct NodeLoad {
 }
 
 /// Some flows. A dump begins with a batch that is `is_first`; batches after
-/// `is_last` are new flows. Numbers rise by one; whoever misses one asks for a
-/// new dump by taking nothing more.
+/// `is_last` are new flows. Numbers rise by one; a receiver that misses one requests
+/// a new dump by acknowledging nothing more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowBatch {
     /// Which dump it belongs to or follows.

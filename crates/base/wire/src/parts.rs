@@ -1,16 +1,16 @@
-//! Messages that are longer than a datagram: cut into parts, and put together
-//! from parts that come late, twice, in any order, or never.
+//! Messages longer than a datagram: split into parts, and reassembled
+//! from parts that arrive late, twice, in any order, or never.
 //!
 //! ```text
 //! 0 message   8 part   10 parts   12 bytes ...
 //! ```
 //!
-//! A message's number is the hash of its bytes, so the parts of a message that
-//! is sent again complete those that came before. All parts but the last have
+//! A message's number is the hash of its bytes, so the parts of a retransmitted
+//! message complete those that arrived before. All parts but the last have
 //! the same length. Numbers are little-endian.
 //!
-//! Invariant: what is put together never takes more than [`PARTIALS_BYTES_MAX`];
-//! the oldest beginnings make room.
+//! Invariant: incomplete messages never take more than [`PARTIALS_BYTES_MAX`];
+//! the oldest ones are dropped first.
 
 use std::collections::VecDeque;
 
@@ -144,7 +144,7 @@ impl Partial {
 }
 
 impl<'a> Part<'a> {
-    /// A part whose number and length fit its message; `None` for all else.
+    /// A part whose number and length fit its message; otherwise `None`.
     fn read(body: &'a [u8]) -> Option<Self> {
         let (hash, rest) = body.split_first_chunk::<8>()?;
         let (number, rest) = rest.split_first_chunk::<2>()?;

@@ -1,12 +1,12 @@
-//! The vocabulary of direct dispatch: how packets are steered to nodes.
+//! The terms of direct dispatch: how packets are steered to nodes.
 //!
-//! A service has a **table** of [`ROWS`] rows. A flow's hash names a row, and a
+//! A service has a **table** of [`ROWS`] rows. A flow's hash selects a row, and a
 //! row lists the nodes that may own such a flow: first the `choices` nodes from
 //! which the policy takes one for a new flow, then the nodes that owned the row
-//! under earlier tables. So, without any memory of flows, whoever holds the
-//! table knows the at most [`ROW_NODES`] nodes that can own a packet: a
+//! under earlier tables. So, without any per-flow state, a machine with the
+//! table knows the nodes, at most [`ROW_NODES`], that can own a packet: a
 //! dispatcher that lost its flow table sends it to the first, and nodes hand it
-//! on to the others of the row until one has the socket.
+//! on to the others of the row until it reaches the node with the socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -200,7 +200,7 @@ verdicts! {
     ForwardIcmp = "forward_icmp",
     /// An echo request to a virtual address, answered.
     AnswerEcho = "answer_echo",
-    /// Too big for the way to its node; the sender was told.
+    /// Too big for the path to its node; the sender was notified.
     AnswerTooBig = "answer_too_big",
     /// Dropped: ends before its headers do.
     DropTruncated = "drop_truncated",
@@ -218,7 +218,7 @@ verdicts! {
     NodeOwn = "node_own",
     /// Node: handed on to the next of the row.
     NodeHandOn = "node_hand_on",
-    /// Node: nobody of the row comes after this one; the kernel refuses it.
+    /// Node: the row has no further node; the kernel refuses the packet.
     NodeLast = "node_last",
 }
 

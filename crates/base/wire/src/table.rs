@@ -1,7 +1,7 @@
-//! The table: what all dispatchers and nodes of a cluster steer by.
+//! The table by which all dispatchers and nodes of a cluster steer.
 //!
-//! Its author is the active dispatcher; there is one for each version. Rows are
-//! not sent: everybody computes them from the memberships.
+//! The active dispatcher builds it; each version is built once. Rows are
+//! not sent: each machine computes them from the memberships.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use crate::steer::{
     ServiceMember, is_index,
 };
 
-/// Which table: later ones are greater, whoever made them.
+/// Which table: later ones are greater, whichever dispatcher built them.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -31,8 +31,8 @@ pub struct Table {
     pub version: TableVersion,
     /// In the order of their ids.
     pub services: Vec<TableService>,
-    /// In the order of their indexes: those of the config that were heard of,
-    /// and those that are only remembered by a history.
+    /// In order of their indexes: nodes of the config that have been heard,
+    /// and nodes that only a history still names.
     pub nodes: Vec<TableNode>,
     /// The memberships that the services' histories name.
     pub memberships: Vec<ServiceMembership>,
@@ -45,12 +45,12 @@ pub struct TableService {
     /// As the packet programs know it.
     pub service: DatapathService,
     pub policy: Name,
-    /// Places in [`Table::memberships`]: who takes its new flows, then who did
-    /// before, the latest first, none twice.
+    /// Indexes into [`Table::memberships`]: the one that receives its new flows, then earlier
+    /// ones, the latest first, none twice.
     pub history: Vec<u16>,
 }
 
-/// Who took the new flows of a service at some time, in the order of indexes.
+/// The nodes that received the new flows of a service at some time, in order of indexes.
 pub type ServiceMembership = Vec<Share>;
 
 /// A node's part in a membership.
@@ -73,9 +73,9 @@ pub struct TableNode {
     pub weight: u32,
     /// Whether it takes flows.
     pub state: ForwardingState,
-    /// Whether the operator wants no new flows there.
+    /// Whether the operator has drained it.
     pub is_drained: bool,
-    /// Where frames for it go; zero if it was never heard.
+    /// Destination of frames for it; zero if it has never been heard.
     pub mac: Mac,
     /// Largest IP packet that it takes, in bytes; 0 is no limit.
     pub mtu: u32,

@@ -1,4 +1,4 @@
-//! What is understood, and how the rest is refused.
+//! Which arguments are accepted, and the errors for all others.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use clap::CommandFactory;

@@ -1,4 +1,4 @@
-//! One file a command; all but `config` ask processes that run.
+//! One file per command; all but `config` query running processes.
 
 mod config;
 mod node;

@@ -10,11 +10,11 @@ use super::{print, print_json};
 use crate::arguments::{NodeCommand, OneNode};
 use crate::show;
 
-/// How often a drain is looked at, in milliseconds.
+/// How often a drain is polled, in milliseconds.
 const WAIT_POLL_MS: u64 = 50;
 
-/// Within it a node is gone whose time is over, in milliseconds: dispatchers look
-/// some times a second.
+/// Time within which an expired removal is done, in milliseconds: dispatchers check some times a
+/// second.
 const REMOVAL_MS: u64 = 5_000;
 
 pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
@@ -51,7 +51,7 @@ pub(crate) fn node(command: NodeCommand) -> anyhow::Result<()> {
     }
 }
 
-/// Does something to a node and says what it is afterwards.
+/// Changes a node and prints its state afterwards.
 fn change(
     node: &OneNode,
     job: impl FnOnce(&ApiClient) -> anyhow::Result<Vec<NodeStatus>>,
@@ -67,7 +67,7 @@ fn read(client: &ApiClient, answer: &ApiResponse) -> anyhow::Result<Vec<NodeStat
     Ok(client.decode(answer)?)
 }
 
-/// Looks until the node has no request left.
+/// Polls until the node has no request left.
 fn wait_for_drain(
     client: &ApiClient,
     node: &OneNode,
@@ -93,7 +93,7 @@ fn wait_for_drain(
     }
 }
 
-/// Looks until the node is no more; its requests get `timeout_ms`.
+/// Polls until the node is removed; its requests get `timeout_ms`.
 fn wait_for_removal(
     client: &ApiClient,
     node: &OneNode,

@@ -39,7 +39,7 @@ fn tell(purged: &Purged) -> String {
     purged.nodes.iter().map(line).collect()
 }
 
-/// Nodes that were there and did not say that they have applied it.
+/// Nodes that were linked and did not acknowledge the purge.
 fn missing(purged: &Purged, timeout_ms: u64) -> Vec<String> {
     let why = |node: &PurgedNode| match node.outcome {
         PurgeOutcome::Late => {

@@ -1,4 +1,4 @@
-//! Numbers as people read them: at most six characters, with units.
+//! Numbers for people: at most six characters, with units.
 
 /// 999, 12.3k, 4.56M.
 pub(crate) fn count(number: u64) -> String {

@@ -1,10 +1,9 @@
-//! Tables of text: columns as wide as what is in them, and never wider than a
-//! terminal.
+//! Tables of text: columns as wide as their content, and never wider than a terminal.
 
 /// Columns between two columns.
 const GAP: usize = 2;
 
-/// Where a column's texts stand.
+/// Alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Align {
     Left,
@@ -45,7 +44,7 @@ impl<const N: usize> Table<N> {
         out
     }
 
-    /// Widths of the columns: the widest gives first.
+    /// Widths of the columns: the widest is reduced first.
     fn widths(&self, columns_max: usize) -> [usize; N] {
         let width = |at: usize| self.rows.iter().map(|row| row[at].chars().count()).max();
         let mut widths: [usize; N] = std::array::from_fn(|at| width(at).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! What is printed, whole.
+//! The complete output of each command.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use skep_console::{NodeLocalStatus, Role, Traffic};

@@ -1,5 +1,5 @@
-//! What `skep top` knows: the latest look, the rates since the one before, and
-//! what the person at the keys chose.
+//! The data of `skep top`: the latest sample, the rates since the one before, and the user's
+//! choices.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

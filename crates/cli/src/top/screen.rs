@@ -1,4 +1,4 @@
-//! The terminal: keys in, frames out, and always left as it was found.
+//! The terminal: reads keys, draws frames, and always restores its former state.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -25,10 +25,10 @@ const PLAIN_COLUMNS: u16 = 80;
 /// silent, and asked again.
 const LOOK_MS: u64 = 2_000;
 
-/// Keys and looks that wait to be drawn; more keys than that are not meant.
+/// Keys and samples that wait to be drawn, at most; their senders wait when there are more.
 const WAITING_MAX: usize = 16;
 
-/// Watches until told to quit; without a terminal, prints one frame.
+/// Runs until quit; without a terminal, prints one frame.
 pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     let found = args.target.find()?;
     let mut model = Model::new(found.client.to_string(), found.status, args.sort);
@@ -71,7 +71,7 @@ async fn watch(
     }
 }
 
-/// The terminal in its raw mode; dropped, and on a panic, it is as it was.
+/// The terminal in raw mode; restored when dropped, and on a panic.
 struct Screen {
     terminal: DefaultTerminal,
     paint: Paint,
@@ -133,7 +133,7 @@ fn meaning(key: KeyEvent) -> Option<Key> {
     })
 }
 
-/// A look at the process in every interval, answered or not.
+/// Samples the process in every interval, answered or not.
 fn read_looks(
     client: ApiClient,
     interval: Duration,

@@ -1,4 +1,4 @@
-//! Draws a [`Model`]. Made for 80 by 24, uses what there is.
+//! Draws a [`Model`]. Designed for 80 by 24, uses the available size.
 
 mod loads;
 
@@ -168,7 +168,7 @@ fn row(node: &NodeStatus, rates: NodeRates, several: bool, paint: Paint) -> Row<
     Row::new(cells).style(state_style(node.state, paint))
 }
 
-/// What is wrong, else which keys there are.
+/// The current error, else the available keys.
 fn foot_line(model: &Model, now: Instant, paint: Paint) -> Line<'static> {
     if let Some((since, why)) = &model.silence {
         let ms = u64::try_from(now.duration_since(*since).as_millis()).unwrap_or(u64::MAX);
@@ -202,7 +202,7 @@ fn draw_help(frame: &mut Frame<'_>) {
     frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" keys ")), area);
 }
 
-/// Words to the left, numbers to the right.
+/// Text to the left, numbers to the right.
 fn align(text: &str, column: usize) -> Line<'static> {
     let line = Line::from(text.to_owned());
     if column < 2 { line } else { line.right_aligned() }

@@ -1,4 +1,4 @@
-//! One process of a cluster, kept running until told otherwise.
+//! One process of a cluster, kept running until it is stopped.
 
 use std::io::{self, PipeReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -15,13 +15,13 @@ use tokio::sync::{mpsc, watch};
 use super::environment::Environment;
 use super::limits::{LINE_BYTES_MAX, RESTART_MS, RESTART_MS_MAX, YOUNG_MS};
 
-/// How the line begins by which a process says that it is ready.
+/// The prefix of the line that a process prints when it is ready.
 const READY: &str = "skep: ready on ";
 
-/// What a child is to do.
+/// An order to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Run; if it dies, again.
+    /// Run; restart if it dies.
     Run,
     /// End, by this signal.
     End(Signal),
@@ -29,35 +29,35 @@ pub(super) enum Order {
     Kill,
 }
 
-/// What became of a child.
+/// An event of a child.
 #[derive(Debug)]
 pub(super) enum Event {
     /// It listens.
     Ready { name: Rc<str> },
-    /// It died, and will be started again.
+    /// It died, and will be restarted.
     Died {
         name: Rc<str>,
         /// How, for people.
         how: String,
         /// The last line that it wrote to standard error.
         last_words: String,
-        /// Pause until it is started again, in milliseconds.
+        /// Pause until it is restarted, in milliseconds.
         again_ms: u64,
     },
     /// It can't be started.
     Stillborn { name: Rc<str>, error: io::Error },
 }
 
-/// What all children have in common.
+/// The data that all children share.
 pub(super) struct Nest {
     pub(super) program: PathBuf,
     /// Where processes run.
     pub(super) environment: Environment,
     /// The cluster's config.
     pub(super) config: PathBuf,
-    /// The end of the leash that children hold.
+    /// The end of the pipe that children hold.
     pub(super) leash: PipeReader,
-    /// Where events go.
+    /// The receiver of events.
     pub(super) events: mpsc::Sender<Event>,
 }
 
@@ -103,7 +103,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for the child's end and does to it what is ordered.
+    /// Waits for the child's end and executes orders meanwhile.
     async fn until_end(&mut self, child: &mut Child) -> io::Result<ExitStatus> {
         loop {
             tokio::select! {
@@ -125,8 +125,8 @@ impl Keeper {
         }
     }
 
-    /// Says that the child died and waits until it may be started again; the
-    /// younger it died, the longer.
+    /// Reports that the child died and waits until it may be restarted; the shorter it ran, the
+    /// longer.
     async fn pause(
         &mut self,
         started: Instant,

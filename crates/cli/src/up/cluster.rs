@@ -1,7 +1,7 @@
-//! The order in which a cluster starts and ends.
+//! The order in which a cluster starts and stops.
 //!
-//! Nodes first, so that the dispatcher's first checks are good ones; at the end
-//! the dispatcher first, so that no request meets a node that is gone.
+//! Nodes start first, so that the dispatcher's first checks succeed; the dispatcher stops first, so
+//! that no request is sent to a stopped node.
 
 use std::io::PipeWriter;
 use std::net::SocketAddr;
@@ -72,7 +72,7 @@ struct Cluster<'a> {
     nodes: Crew,
     dispatcher: Crew,
     client: ApiClient,
-    /// Closes when this process ends in whatever way; children see it.
+    /// Closes when this process ends in any way; children detect it.
     _leash: PipeWriter,
 }
 
@@ -139,8 +139,8 @@ impl<'a> Cluster<'a> {
         in_time.await.unwrap_or_else(|_| bail!("the cluster is not ready after {seconds} seconds"))
     }
 
-    /// Says that all is well, then what is not, until a signal comes. The
-    /// terminal's end (SIGHUP) counts as one.
+    /// Prints that all nodes are up, then faults, until a signal arrives. The terminal's end
+    /// (SIGHUP) counts as one.
     async fn serve(&mut self, signals: &mut Signals) -> anyhow::Result<()> {
         self.announce()?;
         loop {
@@ -185,7 +185,7 @@ impl<'a> Cluster<'a> {
         format!("{dispatchers} and {nodes} node{}", if nodes == 1 { "" } else { "s" })
     }
 
-    /// Ends the dispatcher, then the nodes.
+    /// Stops the dispatcher, then the nodes.
     async fn end(events: mpsc::Receiver<Event>, dispatcher: &Crew, nodes: &Crew) {
         // Nobody reports any more, so that nobody waits to.
         drop(events);
@@ -195,7 +195,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// Processes that begin and end together.
+/// Processes that start and stop together.
 struct Crew {
     orders: watch::Sender<Order>,
 }
@@ -209,14 +209,14 @@ impl Crew {
         keep(nest, name, self.orders.subscribe());
     }
 
-    /// Ends them by `signal`, and waits as long as a drain may take.
+    /// Stops them by `signal`, and waits as long as a drain may take.
     async fn end(&self, signal: Signal) {
         self.orders.send_replace(Order::End(signal));
         let patience = Duration::from_millis(DRAIN_MS + END_MS);
         let _ = tokio::time::timeout(patience, self.gone()).await;
     }
 
-    /// Ends them now.
+    /// Kills them at once.
     async fn kill(&self) {
         self.orders.send_replace(Order::Kill);
         self.gone().await;
@@ -228,8 +228,7 @@ impl Crew {
     }
 }
 
-/// Waits until `count` more children are ready; whatever else they say is an
-/// error.
+/// Waits until `count` more children are ready; any other event is an error.
 async fn ready(events: &mut mpsc::Receiver<Event>, count: usize) -> anyhow::Result<()> {
     for _ in 0..count {
         match events.recv().await {

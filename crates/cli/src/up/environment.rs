@@ -1,5 +1,5 @@
-//! The environment that the processes of a cluster run in: this machine, or, in direct dispatch,
-//! each on a machine of its own in a bed of network namespaces.
+//! The environment in which the processes of a cluster run: this machine, or, in direct dispatch,
+//! one machine each in a test bed of network namespaces.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::arguments::UpArgs;
 pub(super) struct Environment(Option<Bed>);
 
 impl Environment {
-    /// What `args` need.
+    /// The environment that `args` need.
     pub(super) fn make(args: &UpArgs) -> anyhow::Result<Self> {
         if args.dispatch != DispatchMode::Direct {
             return Ok(Self(None));
@@ -29,7 +29,7 @@ impl Environment {
         Ok(Self(Some(bed)))
     }
 
-    /// Where everything is, if it is in a bed.
+    /// The addresses, if it is in a test bed.
     pub(super) fn places(&self, args: &UpArgs) -> Option<Places> {
         let bed = self.0.as_ref()?;
         let port = if args.listen.port() == 0 { 80 } else { args.listen.port() };
@@ -56,13 +56,13 @@ impl Environment {
         }
     }
 
-    /// What the bed goes without, in sentences.
+    /// The features that the bed lacks, in sentences.
     pub(super) fn notes(&self) -> &[String] {
         self.0.as_ref().map_or(&[], Bed::notes)
     }
 }
 
-/// A key for a cluster that nobody else shall join, in a file for root alone.
+/// A key for this cluster alone, in a file that only root can read.
 pub(super) fn write_key(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let write = || {

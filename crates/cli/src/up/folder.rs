@@ -1,6 +1,5 @@
-//! Where clusters of `skep up` keep their config and sockets, so that
-//! `skep status` finds them: one folder for each user, one in it for each
-//! cluster.
+//! The folder in which clusters of `skep up` keep their config and sockets, so that `skep status`
+//! finds them: one folder for each user, one in it for each cluster.
 //!
 //! ```text
 //!  $XDG_RUNTIME_DIR/skep or /tmp/skep-UID     0700, ours, else refused
@@ -12,11 +11,11 @@
 //!     `- state/     the processes': NAME.sock, the control socket of each
 //! ```
 //!
-//! Of root the first is 0711 and a cluster's 0750, with the group of the user who
-//! serves: that one gets through to `state/`, which is its own, and to what it reads,
-//! and can change nothing of the rest.
+//! For root the first folder is 0711 and a cluster's 0750, with the group of the serving user: that
+//! user can reach `state/`, which it owns, and the files that it reads, and can change nothing
+//! else.
 //!
-//! Invariant: the last cluster that ends takes all of it away.
+//! Invariant: the last cluster that ends removes all of it.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -34,8 +33,7 @@ const PREFIX: &str = "up-";
 const CONFIG: &str = "skep.toml";
 const LOCK: &str = "lock";
 
-/// A turn at making clusters: nobody else of this user makes or removes one
-/// meanwhile.
+/// The lock for making clusters: no other process of this user makes or removes one meanwhile.
 pub(super) struct Turn {
     base: PathBuf,
     _lock: File,
@@ -46,12 +44,12 @@ pub(super) struct ClusterFolder {
     base: PathBuf,
     dir: Option<TempDir>,
     path: PathBuf,
-    /// Locked: tells others that this cluster lives.
+    /// Locked: shows others that this cluster lives.
     _lock: File,
 }
 
 impl Turn {
-    /// Waits for this user's turn.
+    /// Waits for this user's lock.
     pub(super) fn take() -> anyhow::Result<Self> {
         Self::take_in(&base_path())
     }
@@ -81,8 +79,8 @@ impl Turn {
         }
     }
 
-    /// Makes a folder for a cluster whose processes serve as `user`, after taking away
-    /// those of clusters that died.
+    /// Makes a folder for a cluster whose processes serve as `user`, after removing those of dead
+    /// clusters.
     pub(super) fn make_folder(&self, user: &User) -> anyhow::Result<ClusterFolder> {
         self.sweep();
         let dir = tempfile::Builder::new()
@@ -98,13 +96,13 @@ impl Turn {
         Ok(ClusterFolder { base: self.base.clone(), dir: Some(dir), path, _lock: lock })
     }
 
-    /// Configs of the clusters that run.
+    /// Configs of the running clusters.
     pub(super) fn running_configs(&self) -> Vec<Config> {
         let running = clusters(&self.base).into_iter().filter(|folder| is_alive(folder));
         running.filter_map(|folder| read_config(&folder)).collect()
     }
 
-    /// Takes the users' folder away if there is no cluster in it.
+    /// Removes the users' folder if there is no cluster in it.
     fn leave_if_empty(&self) {
         if clusters(&self.base).is_empty() {
             let _ = fs::remove_file(self.base.join(LOCK));
@@ -113,7 +111,7 @@ impl Turn {
         }
     }
 
-    /// Removes what clusters left that could not clean up.
+    /// Removes the folders of clusters that could not clean up.
     fn sweep(&self) {
         for dead in clusters(&self.base).into_iter().filter(|folder| !is_alive(folder)) {
             // What can't be removed is in nobody's way.
@@ -132,7 +130,7 @@ impl ClusterFolder {
     }
 }
 
-/// Lets `user` into a cluster's folder, to one in it that is its own.
+/// Gives `user` access to a cluster's folder, and makes the folder in it that `user` owns.
 fn open_to(folder: &Path, user: &User) -> io::Result<()> {
     if geteuid().is_root() {
         chown(folder, None, Some(user.gid))?;
@@ -157,7 +155,7 @@ impl Drop for ClusterFolder {
     }
 }
 
-/// Folders of the clusters of this user that run, the newest first.
+/// Folders of the running clusters of this user, the newest first.
 pub(crate) fn running() -> Vec<PathBuf> {
     let base = base_path();
     if !check_private(&base).unwrap_or(false) {
@@ -186,7 +184,7 @@ fn base_path() -> PathBuf {
     }
 }
 
-/// Root's must let the user who serves pass, and be nobody else's, as after `sudo -E`.
+/// Root's folder must let the serving user pass, and belong to root alone, as after `sudo -E`.
 fn is_usable(runtime: &Path) -> bool {
     let is_root = geteuid().is_root();
     let is_ours = |it: fs::Metadata| it.uid() == 0 && it.mode() & 0o023 == 0o001;
@@ -198,8 +196,8 @@ fn base_mode() -> u32 {
     if geteuid().is_root() { 0o711 } else { 0o700 }
 }
 
-/// Anybody may make things in /tmp: what is not ours alone is not trusted.
-/// False: there is nothing.
+/// Any user may make files in /tmp: a folder that others can change is not trusted. False: there is
+/// nothing.
 fn check_private(base: &Path) -> anyhow::Result<bool> {
     let it = match fs::symlink_metadata(base) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

@@ -11,12 +11,12 @@ pub(super) const READY_MS: u64 = 60_000;
 /// How often the dispatcher is asked whether all nodes are up, in milliseconds.
 pub(super) const READY_POLL_MS: u64 = 50;
 
-/// Time from one check of a node to the next, in milliseconds; shorter than by
-/// default, since whoever tries out what happens when a node dies is watching.
+/// Time from one check of a node to the next, in milliseconds; shorter than by default, since a
+/// user who kills a node is watching.
 pub(super) const CHECK_MS: u64 = 500;
 
-/// Time that requests in work get to end, in milliseconds; shorter than by
-/// default, since somebody waits at the terminal.
+/// Time that requests in progress get to end, in milliseconds; shorter than by default, since the
+/// user waits at the terminal.
 pub(super) const DRAIN_MS: u64 = 5_000;
 
 /// What a child may take to end beyond its drain before it is killed, in

@@ -18,10 +18,10 @@ use crate::options;
 /// Name of the dispatcher.
 pub(crate) const DISPATCHER: &str = "dispatcher";
 
-/// Name of the one that stands by, in direct dispatch.
+/// Name of the standby, in direct dispatch.
 pub(super) const STANDBY: &str = "standby";
 
-/// Where nodes serve for checks in direct dispatch, beside the virtual address.
+/// Port at which nodes answer checks in direct dispatch, beside the virtual address.
 const NODE_PORT: u16 = 8081;
 
 /// Settings that options make.
@@ -76,7 +76,7 @@ pub(super) fn make(
     Ok(config)
 }
 
-/// The config of a cluster in a bed.
+/// The config of a cluster in a test bed.
 fn make_direct(args: &UpArgs, places: &Places, folder: &Path) -> anyhow::Result<Config> {
     if let Some(Admin::On(address)) = args.admin {
         bail!(
@@ -163,8 +163,8 @@ fn config(
     Ok(config)
 }
 
-/// Where the API is over TCP. The usual address only if nobody has it: then
-/// the unix socket is enough.
+/// The API's address over TCP. The usual address only if it is free: otherwise the unix socket is
+/// enough.
 fn admin(asked: Option<Admin>, ports: &mut Ports) -> Option<SocketAddr> {
     match asked {
         Some(Admin::Off) => None,

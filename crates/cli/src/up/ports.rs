@@ -1,9 +1,8 @@
 //! Ports on this machine for a cluster.
 //!
-//! A port is held by a socket that is bound and does not listen, as long as the
-//! cluster lives: a child that is restarted finds it free again. Such a socket
-//! keeps everybody away except who asks for just this address with
-//! SO_REUSEADDR, as the child does.
+//! A port is reserved by a socket that is bound and does not listen, as long as the cluster lives:
+//! a restarted child finds it free again. Such a socket keeps out every process except one that
+//! binds exactly this address with SO_REUSEADDR, as the child does.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use super::limits::PORTS;
 
-/// Gives out ports, each once.
+/// Allocates ports, each once.
 pub(super) struct Ports {
     taken: HashSet<u16>,
     held: Vec<Socket>,
@@ -23,7 +22,7 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Ports that no cluster of `running` has.
+    /// Ports that no cluster of `running` uses.
     pub(super) fn beside(running: &[Config]) -> Self {
         let taken = running.iter().flat_map(addresses).map(|address| address.port()).collect();
         // Clusters start at different places, so that ports are not reused at
@@ -52,7 +51,7 @@ impl Ports {
         bail!("no free port from {} to {} on {ip}", PORTS.start(), PORTS.end());
     }
 
-    /// Takes exactly this address, without holding it; false: somebody has it.
+    /// Takes exactly this address, without holding it; false: it is in use.
     pub(super) fn take(&mut self, address: SocketAddr) -> bool {
         let is_free = !self.taken.contains(&address.port()) && skep_serve::bind(address, 1).is_ok();
         if is_free {

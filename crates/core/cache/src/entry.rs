@@ -1,4 +1,4 @@
-//! What the cache must know of a value.
+//! The properties of a value that the cache needs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub trait CacheEntry {
     /// Stores the frequency.
     fn set_frequency(&self, frequency: u8);
 
-    /// Frequency of a value that is new: above 0 for one that deserves to stay
+    /// Initial frequency of a value: above 0 for a value that should stay
     /// longer than others.
     fn frequency_at_first(&self) -> u8 {
         0

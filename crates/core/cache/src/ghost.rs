@@ -1,7 +1,7 @@
-//! Memory of what was evicted without a second look.
+//! Ghost queue: hashes of keys that were evicted from the small queue.
 //!
-//! Holds hashes, not keys: if two keys share a 64-bit hash, one is admitted to
-//! the main queue that should have waited in the small one. No harm.
+//! It holds hashes, not keys: if two keys share a 64-bit hash, one that should have
+//! entered the small queue is admitted to the main queue. This is harmless.
 
 use hashbrown::HashTable;
 
@@ -43,7 +43,7 @@ impl Ghosts {
         self.by_hash.insert_unique(hash, index, |&index| arena[index as usize].item);
     }
 
-    /// Forgets a hash; tells whether it was there.
+    /// Removes a hash; returns whether it was present.
     pub(crate) fn remove(&mut self, hash: u64) -> bool {
         let arena = &self.arena;
         let found = self.by_hash.find_entry(hash, |&index| arena[index as usize].item == hash);

@@ -1,9 +1,9 @@
-//! S3-FIFO in bytes: what stays in memory and what leaves.
+//! S3-FIFO in bytes: admission and eviction.
 //!
 //! [`S3Fifo`] is a map that keeps the bytes of its values within a capacity.
 //! It owns the order of eviction and nothing else: no locks, no clock. A hit
 //! does not change it (the value counts its own hits, see [`CacheEntry`]), so
-//! readers can share it behind whatever the owner chooses.
+//! readers can share it behind any kind of lock.
 //!
 //! The algorithm is that of Yang et al., "FIFO queues are all you need for
 //! cache eviction", SOSP 2023:
@@ -15,12 +15,12 @@
 //!              ghost --asked for again-> main
 //! ```
 //!
-//! Most objects are asked for once. They pass through the small queue and are
-//! gone, so a scan over the whole site cannot empty the main queue.
+//! Most objects are requested once. They pass through the small queue and are
+//! evicted, so a scan over the whole site cannot flush the main queue.
 //!
-//! Three things differ from the paper. Values that can be had elsewhere, in
-//! another node's memory, wait in a queue of their own, `redundant`: they leave
-//! first, unless they are hit again and again and are few. Queues are bounded in
+//! Three things differ from the paper. Values that can be fetched from another
+//! node's memory are kept in a separate queue, `redundant`: they are evicted
+//! first, unless they are hit repeatedly and are few. Queues are bounded in
 //! bytes, not objects.
 //! And an object larger than the small queue is admitted as long as it fits the
 //! cache: the authors' simulator refuses it, since whole files of that size

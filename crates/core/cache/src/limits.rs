@@ -1,7 +1,7 @@
 //! Bounds and fixed numbers of the cache, with units and reasons.
 
-/// Highest frequency of an entry. Two bits are enough to tell an entry that is
-/// used again and again from one that is not (S3-FIFO: Yang et al.,
+/// Highest frequency of an entry. Two bits are enough to distinguish an entry that is
+/// used repeatedly from one that is not (S3-FIFO: Yang et al.,
 /// SOSP 2023).
 pub const FREQUENCY_MAX: u8 = 3;
 
@@ -13,9 +13,9 @@ pub const PROMOTION_HITS: u8 = 2;
 /// Share of the small queue in the capacity, in percent: the paper's value.
 pub(crate) const SMALL_PERCENT: u64 = 10;
 
-/// Share of the capacity that redundant values may always have, in percent: time enough
-/// for a hot one to be hit before it is looked at. What they have takes the
-/// place of values that are nowhere else, so it is small.
+/// Share of the capacity that redundant values may always use, in percent: enough
+/// for a hot one to be hit before it is considered for eviction. They take the
+/// place of values that no other node has, so it is small.
 pub(crate) const REDUNDANT_PERCENT_MIN: u64 = 3;
 
 /// Share of the capacity that redundant values may have if all of them are hit, in
@@ -32,8 +32,8 @@ pub(crate) const GHOST_PERCENT: u64 = 90;
 /// cannot outgrow the cache (a ghost takes about 40 bytes).
 pub(crate) const GHOSTS_MIN: usize = 1_024;
 
-/// Tables with room for more than so many times what is in them are made anew: two
-/// is what growing by doubling leaves, so that none is made anew too often.
+/// Tables with room for more than this many times their content are rebuilt: two
+/// is the result of growth by doubling, so that none is rebuilt too often.
 pub(crate) const TABLE_SPARSE: usize = 3;
 
 /// Entries below which that is not worth it.

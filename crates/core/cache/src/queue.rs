@@ -1,5 +1,5 @@
-//! FIFO queues whose links live in a shared slab, so that an item leaves from
-//! the middle, or changes queues, in constant time.
+//! FIFO queues whose links live in a shared slab, so that removing an item from
+//! the middle, or moving it to another queue, takes constant time.
 //!
 //! Invariants: an item is in at most one queue; a queue's bytes and length are
 //! those of its items.
@@ -22,7 +22,7 @@ const NIL: Index = Index::MAX;
 #[derive(Debug)]
 pub(crate) struct Linked<T> {
     pub(crate) item: T,
-    /// What it counts in its queue.
+    /// Its share of the queue's bytes.
     pub(crate) bytes: u64,
     older: Index,
     newer: Index,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: bytes <= capacity and entries <= their bound after every call; an
 //! entry is in exactly one of the queues; a key that is in the cache is not a ghost;
-//! the tables are not much larger than what is in them.
+//! the capacity of the tables is not much larger than their content.
 
 use std::hash::{BuildHasher, Hash};
 
@@ -121,9 +121,9 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         removed.map(|resident| resident.value)
     }
 
-    /// Says whether the value under `key` is redundant: whoever needs it can get
-    /// it elsewhere, so that it leaves before those that are not. One that no
-    /// longer is has proved useful.
+    /// Sets whether the value under `key` is redundant: another node has it, so it is
+    /// evicted before those that are not. A value that is
+    /// no longer redundant has proved useful.
     pub fn set_redundant<Q: Hash + Equivalent<K> + ?Sized>(&mut self, key: &Q, is_redundant: bool) {
         let Some(index) = self.find(self.hasher.hash_one(key), key) else { return };
         let was_redundant = self.arena[index as usize].item.place == QueueKind::Redundant;
@@ -147,7 +147,7 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         self.settle();
     }
 
-    /// Changes the capacity. What has to leave is appended to `evicted`.
+    /// Changes the capacity. Evicted entries are appended to `evicted`.
     pub fn set_capacity(&mut self, capacity_bytes: u64, evicted: &mut Vec<(K, V)>) {
         self.capacity_bytes = capacity_bytes;
         self.shrink_to(capacity_bytes, self.entries_max, evicted);
@@ -165,8 +165,8 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
         self.arena.iter().map(|(_, linked)| &linked.item.key)
     }
 
-    /// At most `count` entries of each queue that are the next to be looked at
-    /// when something has to leave, the first one first.
+    /// At most `count` entries of each queue that are the next candidates
+    /// for eviction, the first one first.
     pub fn oldest(&self, count: usize) -> impl Iterator<Item = (&K, &V)> {
         let queues = [&self.redundant, &self.small, &self.main];
         let oldest = queues.into_iter().flat_map(move |it| it.iter_oldest(&self.arena).take(count));
@@ -319,7 +319,7 @@ impl<K: Hash + Eq, V: CacheEntry, S: BuildHasher> S3Fifo<K, V, S> {
     }
 
     /// Evicts the oldest entry of the small queue that was not hit twice, and
-    /// promotes those it meets that were. May find none.
+    /// promotes older entries that were. May find none.
     fn evict_from_small(&mut self, evicted: &mut Vec<(K, V)>) {
         while let Some(oldest) = self.small.oldest() {
             let linked = &self.arena[oldest as usize];

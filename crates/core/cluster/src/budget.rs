@@ -1,5 +1,5 @@
-//! How many retries the traffic may cost, so that a sick cluster is not
-//! finished off by its own retries.
+//! The retry budget: limits retries, so that they do not overload a cluster that
+//! is already failing.
 //!
 //! A token bucket whose tokens expire (Finagle's `RetryBudget`): each request
 //! deposits a fraction of a retry, each retry withdraws one; both are forgotten
@@ -7,7 +7,7 @@
 //! any granted retry: retries <= requests * ratio + floor_per_s * 10.
 //!
 //! The tokens expire, instead of stopping at a fixed cap, because a node that
-//! dies under load fails everything it had in flight at once: the burst allowed
+//! dies under load fails all its requests in flight at once: the allowed burst
 //! must grow with the traffic.
 
 use skep_units::Now;

@@ -1,10 +1,10 @@
-//! Failure detector: tells which nodes live, by their heartbeats.
+//! Failure detector: decides by heartbeats which nodes are alive.
 //!
-//! A node lives from its first beat until `missed_max` intervals and a half have
-//! passed in silence, as far as this process was listening. One that says that it
-//! is leaving lives on, but wants no new flows.
+//! A node is alive from its first beat until `missed_max` intervals and a half have
+//! passed in silence, counting only time in which this process was listening. A node that reports
+//! that it is leaving stays alive, but receives no new flows.
 //!
-//! While nobody at all is heard, nobody dies: it is rather this machine that is cut off.
+//! While no beats arrive from any node, no node is declared dead: then this machine is cut off.
 
 use std::collections::BTreeMap;
 
@@ -35,27 +35,27 @@ impl Default for FailureDetectorSettings {
     }
 }
 
-/// What is known of a node's life.
+/// Liveness of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Liveness {
     /// Never heard.
     Unheard,
     /// Lives and takes flows.
     Alive,
-    /// Lives, and finishes what it has.
+    /// Alive, and completes its current work.
     Leaving,
-    /// Was heard once, and is silent.
+    /// Was heard before, and is silent.
     Dead,
 }
 
-/// Detects the failure of nodes: each whose heartbeats stop counts as dead after a while.
+/// Detects the failure of nodes: a node whose heartbeats stop counts as dead after a while.
 ///
 /// Invariant: knows at most [`PEERS_MAX`] nodes.
 #[derive(Clone, Debug)]
 pub struct FailureDetector {
     settings: FailureDetectorSettings,
     listening: Listening,
-    /// When any node was heard last.
+    /// Time of the last beat of any node.
     heard_at: Option<Now>,
     nodes: BTreeMap<Name, Monitored>,
 }
@@ -83,8 +83,8 @@ impl FailureDetector {
         interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
     }
 
-    /// Whether it has been listening for as long as a node may be silent, so
-    /// that who was not heard is not there.
+    /// Whether this process has been listening for as long as a node may be silent, so
+    /// that a node that was not heard is dead.
     pub fn has_settled(&self) -> bool {
         self.listening.total_ms() > self.silence_ms()
     }
@@ -104,7 +104,7 @@ impl FailureDetector {
         true
     }
 
-    /// Time went on: who died of it.
+    /// Advances the time; returns the nodes that are dead now.
     pub fn tick(&mut self, now: Now) -> Vec<Name> {
         let (listened, silence_ms) = (self.listened(now), self.silence_ms());
         let mut dead = Vec::new();
@@ -117,7 +117,7 @@ impl FailureDetector {
         dead
     }
 
-    /// Whether no node was heard for longer than a lost beat or two explain.
+    /// Whether no beat has arrived for longer than one or two lost beats explain.
     pub fn hears_nobody(&self, now: Now) -> bool {
         let deaf_ms = DEAF_BEATS * self.settings.interval_ms;
         self.heard_at.is_none_or(|at| now.since_ms(at) > deaf_ms)
@@ -130,7 +130,7 @@ impl FailureDetector {
         }
     }
 
-    /// What is known of a node's life.
+    /// Liveness of a node.
     pub fn life(&self, name: &Name) -> Liveness {
         match self.nodes.get(name) {
             None => Liveness::Unheard,

@@ -1,7 +1,7 @@
-//! The flow table on its way to a standby: first all of it, then what is new.
+//! Replication of the flow table to a standby: first the whole table, then new flows.
 //!
-//! A [`FlowSource`] numbers batches and keeps each until it was taken; a
-//! [`FlowSink`] takes them in order and says how far it came. What gets lost is
+//! A [`FlowSource`] numbers batches and keeps each until it is acknowledged; a
+//! [`FlowSink`] accepts them in order and acknowledges the last one. Lost batches are
 //! sent again from there (go-back-n): flows are many, small and idempotent, and
 //! datagrams of a cluster are rarely lost.
 
@@ -33,7 +33,7 @@ pub struct FlowSource {
 }
 
 impl FlowSource {
-    /// A source whose `dump` is another than that of any before.
+    /// A source whose `dump` differs from all previous ones.
     pub fn new(now: Now, dump: u64) -> Self {
         let kept = VecDeque::new();
         Self { dump, kept, next: 0, unsent: 0, moved_at: now, is_listed: false, later: Vec::new() }
@@ -121,8 +121,8 @@ pub struct FlowSink {
 }
 
 impl FlowSink {
-    /// Takes a batch if it is the next one: the flows to keep, and what to say.
-    /// What came before is answered again, as that answer was lost.
+    /// Accepts a batch if it is the next one: returns the flows to keep, and the acknowledgement.
+    /// An earlier batch is acknowledged again, since that answer was lost.
     pub fn take(&mut self, batch: FlowBatch) -> (Vec<Flow>, Option<FlowsTaken>) {
         if batch.is_first && batch.dump != self.dump {
             *self = Self { dump: batch.dump, ..Self::default() };

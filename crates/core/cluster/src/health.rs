@@ -1,4 +1,4 @@
-//! One node's life: what checks, requests and operators do to its state.
+//! State of one node: how checks, requests and operators change it.
 //!
 //! ```text
 //!            first good check            silence, `fall` checks, or *ejected*:
@@ -10,16 +10,16 @@
 //!  any of these --drain--> Draining --no request left--> Drained --resume--> back
 //! ```
 //!
-//! Health and the operator's admin state are kept apart: checks go on while a node is
-//! drained, so `resume` returns to what is true then. What is shown is the admin state
+//! Health and the operator's admin state are independent: checks continue while a node is
+//! drained, so `resume` returns to its current health. The admin state is shown
 //! first: a drained machine that is switched off is Drained, not Down.
 //!
-//! Whether a node may be ejected for what requests met is the table's to say,
-//! which knows the other nodes: a client chooses its requests, and must not choose
-//! the nodes that serve everybody.
+//! Whether failed requests may eject a node is decided by the table, which
+//! knows the other nodes: a client chooses its requests, and must not be able to choose
+//! which nodes serve everybody.
 //!
-//! Invariants: only an Up node is eligible; good requests never bring a node
-//! back, only checks do; each counter stays below the threshold it works for,
+//! Invariants: only an Up node is eligible; successful requests never bring a node
+//! back, only checks do; each counter stays below its threshold,
 //! except that failed requests reach theirs while the node may not be ejected.
 
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct HealthSettings {
     /// Milliseconds from the start of one check to that of the next, at most; a
     /// check that takes longer is followed at once.
     pub interval_ms: u64,
-    /// Milliseconds after which a check has failed. (For the one who checks.)
+    /// Milliseconds after which a check has failed. (For the caller that checks.)
     pub timeout_ms: u64,
     /// Good checks in a row that bring a node back.
     pub rise: u32,
@@ -63,7 +63,7 @@ impl Default for HealthSettings {
     }
 }
 
-/// What is shown of a node.
+/// Displayed state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HealthState {
     /// New: nothing known yet, no requests.
@@ -94,7 +94,7 @@ pub enum DownReason {
 /// How a check or a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nobody listens there.
+    /// Connection refused.
     Refused,
     /// No route, host or network.
     Unreachable,
@@ -111,10 +111,10 @@ pub enum Failure {
 /// Result of an active check.
 pub type CheckResult = Result<(), Failure>;
 
-/// How a client's request went, as far as the node is to blame.
+/// Result of a client's request, as far as the node is responsible.
 pub type RequestOutcome = Result<(), Failure>;
 
-/// A change of what is shown, for the log.
+/// A change of the displayed state, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     pub at: Now,
@@ -176,7 +176,7 @@ impl NodeHealth {
         node
     }
 
-    /// What is shown.
+    /// The displayed state.
     pub fn state(&self) -> HealthState {
         match (self.admin_state, self.health) {
             (AdminState::Drain, _) => HealthState::Draining,
@@ -248,7 +248,7 @@ impl NodeHealth {
     }
 
     /// A client's request ended. Counts only while the node is up: late results
-    /// of requests that were sent before say nothing new. `may_eject`: the table
+    /// of requests that were sent before carry no new information. `may_eject`: the table
     /// can spare the node.
     pub fn on_request(
         &mut self,
@@ -282,7 +282,7 @@ impl NodeHealth {
         })
     }
 
-    /// The operator wants no new requests there.
+    /// The operator drains the node.
     pub fn drain(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
             if node.admin_state == AdminState::Serve {
@@ -300,8 +300,8 @@ impl NodeHealth {
         })
     }
 
-    /// The operator wants it back. One that was out warms up again (it may have
-    /// been restarted); one that was still draining goes on as before.
+    /// The operator resumes the node. A drained one goes through slow start again (it may have
+    /// been restarted); one that was still draining continues as before.
     pub fn resume(&mut self, now: Now) -> Option<Transition> {
         self.change(now, |node| {
             if node.admin_state == AdminState::Excluded {
@@ -324,12 +324,12 @@ impl NodeHealth {
         matches!(reason, DownReason::Refused | DownReason::Requests(_))
     }
 
-    /// Did so many requests fail that it would be out if it could be spared?
+    /// Whether enough requests failed to eject the node if it could be spared.
     pub(crate) fn is_to_be_ejected(&self) -> bool {
         self.bad_requests >= self.settings.passive_failures_max
     }
 
-    /// Does the operator want it to serve?
+    /// Whether the operator has not drained the node.
     pub(crate) fn is_wanted(&self) -> bool {
         self.admin_state == AdminState::Serve
     }
@@ -351,7 +351,7 @@ impl NodeHealth {
         self.bad_requests = 0;
     }
 
-    /// Applies one input and tells whether what is shown changed.
+    /// Applies one input and returns the change of the displayed state, if any.
     fn change(&mut self, now: Now, input: impl FnOnce(&mut Self)) -> Option<Transition> {
         let from = self.state();
         input(self);

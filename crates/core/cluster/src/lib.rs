@@ -1,17 +1,17 @@
-//! The life of nodes as a dispatcher sees it, as pure state machines.
+//! The states of nodes from a dispatcher's view, as pure state machines.
 //!
 //! - [`NodeHealth`]: one node: joining, up, down, draining, drained.
 //! - [`Membership`]: the table of nodes: add, remove, drain, resume, weights.
 //! - [`RetryBudget`]: how many retries the traffic may cost.
 //!
-//! And of dispatchers that steer packets:
+//! And of dispatchers in direct dispatch:
 //!
 //! - [`failover`]: which of them is active, and when a standby takes over.
-//! - [`failure_detector`]: which nodes live, by their heartbeats.
-//! - [`table_publisher`]: the forwarding table that all steer by.
-//! - [`flows`]: the flow table on its way to a standby.
+//! - [`failure_detector`]: which nodes are alive, by their heartbeats.
+//! - [`table_publisher`]: the forwarding table by which all machines steer.
+//! - [`flows`]: replication of the flow table to a standby.
 //!
-//! Time comes in as `Now`, jitter as a seed; what happened goes out as
+//! Time is passed in as `Now`, jitter as a seed; events are returned as
 //! [`Transition`]s and [`MembershipEvent`]s for the log.
 
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! Time spent listening: silence counts only while somebody could have heard.
+//! Time spent listening: silence counts only while the process could have received beats.
 //!
-//! A process that was not run for seconds finds old deadlines passed, and its
-//! socket full of heartbeats that prove them wrong (keepalived#2066). In this
-//! time a pause is one step at most, so silence must be listened to.
+//! A process that was not scheduled for seconds finds old deadlines expired, and in its
+//! socket the heartbeats that refute them (keepalived#2066). In listening
+//! time a pause counts as one step at most, so only observed silence counts.
 
 use skep_units::Now;
 
@@ -27,8 +27,8 @@ impl Listening {
         self.listened.0
     }
 
-    /// The time now: goes on by what passed since the last call, or by the
-    /// longest step if that was more.
+    /// The listening time: advances by the time since the last call, at most by the
+    /// longest step.
     pub(crate) fn at(&mut self, now: Now) -> Now {
         let last = self.last.map_or(now, |last| last.max(now));
         let step_ms = self.last.map_or(0, |last| now.since_ms(last));
@@ -40,14 +40,14 @@ impl Listening {
         self.listened
     }
 
-    /// The time now, if nothing could be heard since the last call.
+    /// The listening time, if no beat could be received since the last call.
     pub(crate) fn deaf_at(&mut self, now: Now) -> Now {
         self.last = Some(self.last.map_or(now, |last| last.max(now)));
         self.listened
     }
 
-    /// Whether there was no pause within the last two steps: everybody who lives
-    /// would have been heard since. Silence from before a pause may
+    /// Whether there was no pause within the last two steps: a beat of every live
+    /// machine would have arrived since. Silence from before a pause may
     /// have ended in it.
     pub(crate) fn is_awake(&self) -> bool {
         self.paused_at.is_none_or(|at| self.listened.since_ms(at) >= 2 * self.step_ms_max)

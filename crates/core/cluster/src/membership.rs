@@ -1,10 +1,10 @@
-//! The table of nodes: who belongs to the cluster, and what each may do.
+//! The table of nodes: which nodes belong to the cluster, and their states.
 //!
 //! Invariants: ids grow and are never reused; names and addresses are unique;
 //! `version` changes if and only if the set of nodes or a weight does (health
 //! and drain leave it alone, so dispatch tables built for a version stay good).
 //!
-//! Who counts a node's requests is the owner's business: it hands the counts
+//! The owner of the table counts each node's requests: it passes the counts
 //! to [`Membership::tick`], which ends drains and removals.
 
 use std::fmt;
@@ -89,7 +89,7 @@ pub struct Member {
     removal_deadline: Option<Now>,
 }
 
-/// What a dispatch policy and a screen need of a node.
+/// Properties of a node for a dispatch policy and for display.
 #[derive(Clone, Debug)]
 pub struct MemberView {
     pub id: NodeId,
@@ -104,7 +104,7 @@ pub struct MemberView {
     pub eligible: bool,
     /// Thousandths of its share that it takes now.
     pub slow_start_permille: u16,
-    /// What is shown.
+    /// The displayed state.
     pub state: HealthState,
 }
 
@@ -200,7 +200,7 @@ impl Membership {
         })
     }
 
-    /// Are requests sent to nodes that are not up, for want of others?
+    /// Whether requests are sent to nodes that are not up, since no others are left.
     pub fn is_panicking(&self) -> bool {
         self.settings.fail_open && !self.members.iter().any(|member| member.health.eligible())
     }
@@ -267,7 +267,7 @@ impl Membership {
         Ok(event)
     }
 
-    /// The operator wants no new requests there. `None`: it was so already.
+    /// The operator drains a node. `None`: it was drained already.
     pub fn drain(
         &mut self,
         now: Now,
@@ -278,7 +278,7 @@ impl Membership {
         Ok(member.event_of(transition))
     }
 
-    /// The operator wants it back. `None`: it was never out.
+    /// The operator resumes a node. `None`: it was not drained.
     pub fn resume(
         &mut self,
         now: Now,
@@ -329,8 +329,8 @@ impl Membership {
         member.event_of(transition)
     }
 
-    /// A request to a node ended. Results for nodes that are gone are ignored.
-    /// `serves` tells whether a node that is up gets requests.
+    /// A request to a node ended. Results for removed nodes are ignored.
+    /// `serves` states whether a node that is up gets requests.
     pub fn on_request(
         &mut self,
         now: Now,
@@ -356,7 +356,7 @@ impl Membership {
         member.event_of(transition)
     }
 
-    /// Ends drains and removals. `outstanding` tells a node's requests in
+    /// Ends drains and removals. `outstanding` returns a node's requests in
     /// flight; call this after the view without the node took effect.
     pub fn tick(&mut self, now: Now, outstanding: impl Fn(NodeId) -> u64) -> Vec<MembershipEvent> {
         let mut events = Vec::new();

@@ -1,12 +1,11 @@
-//! Builds and publishes the forwarding table that all steer by: from the plan,
-//! from which nodes live, and from what the operator wants.
+//! Builds and publishes the forwarding table by which all machines steer: from the plan,
+//! the nodes that are alive, and the operator's settings.
 //!
-//! The active dispatcher is its author and makes a new generation whenever
-//! something in it changes. A standby adopts it, so that it goes on from there
-//! when it takes over: with the same indexes and histories.
+//! The active dispatcher builds it, with a new generation at every change. A standby adopts
+//! it, so that after a takeover it continues from there, with the same indexes and histories.
 //!
 //! Invariants: one table for each version; versions rise; a node keeps its index
-//! as long as it is planned or any history names it, and nobody else has that
+//! as long as it is planned or any history names it, and no other node has that
 //! index meanwhile; a service's history names no membership twice.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +22,7 @@ use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService,
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
 
-/// What the config says.
+/// The plan, from the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
     /// The services, in the order of their ids.
@@ -57,11 +56,11 @@ pub struct NodePlan {
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableNote {
-    /// A node is heard for the first time.
+    /// The first beat of a node.
     Came(Name),
-    /// A node that was dead is heard again.
+    /// A dead node is alive again.
     Back(Name),
-    /// A node says that it stops.
+    /// A node reports that it stops.
     Leaving(Name),
     /// A node is silent.
     Dead {
@@ -86,7 +85,7 @@ pub struct TablePublisher {
     /// Those with an index.
     nodes: BTreeMap<Name, Known>,
     histories: BTreeMap<Key, Vec<ServiceMembership>>,
-    /// Whom a note of refusal was about: one each is enough.
+    /// Nodes whose refusal was logged: once for each is enough.
     refused: BTreeSet<Name>,
     is_author: bool,
     /// The table was made anew since the failure detector has listened for long enough.
@@ -108,9 +107,9 @@ struct Known {
     weight: u32,
     mac: Mac,
     mtu: u32,
-    /// The operator wants no new flows there.
+    /// Whether the operator has drained it.
     is_drained: bool,
-    /// What the last author took it for: believed until we have listened.
+    /// Its state in the adopted table: valid until this dispatcher has listened long enough.
     adopted: ForwardingState,
 }
 
@@ -206,13 +205,13 @@ impl TablePublisher {
         dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
 
-    /// The operator wants no new flows there (or wants them again). False if
+    /// Drains a node (or ends its drain). False if
     /// the node has never been heard.
     pub fn set_drained(&mut self, name: &Name, is_drained: bool) -> bool {
         self.change(name, |node| node.is_drained = is_drained)
     }
 
-    /// The operator wants another weight; 0 drains. False if the node has never
+    /// Sets another weight; 0 drains. False if the node has never
     /// been heard.
     pub fn set_weight(&mut self, name: &Name, weight: u32) -> bool {
         self.change(name, |node| node.weight = weight)
@@ -229,12 +228,12 @@ impl TablePublisher {
         self.publish(TableVersion { epoch, generation: 1 });
     }
 
-    /// It is not active any more.
+    /// This dispatcher is no longer active.
     pub fn step_down(&mut self) {
         self.is_author = false;
     }
 
-    /// Takes over the table of another author, if it is later than what is here.
+    /// Adopts the table of another dispatcher, if it is later than the present one.
     pub fn adopt(&mut self, table: Table) -> bool {
         if table.version <= self.table.version || self.is_author {
             return false;
@@ -262,8 +261,8 @@ impl TablePublisher {
         if is_news { vec![note(name)] } else { Vec::new() }
     }
 
-    /// Gives a node that was heard its index, and keeps what it said of itself:
-    /// whether that was news.
+    /// Assigns an index to a node that was heard, and stores what it reported:
+    /// returns whether that changed anything.
     fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
         let Some(beat) = self.detector.beat(name) else { return Ok(false) };
         let (mac, mtu, wished) = (beat.mac, beat.mtu, beat.index);
@@ -282,8 +281,8 @@ impl TablePublisher {
         Ok(true)
     }
 
-    /// An index that nobody has: the wished one, else the least. If all are
-    /// taken, the oldest memberships are forgotten until one is free.
+    /// A free index: the preferred one, else the least. If all are
+    /// taken, the oldest memberships are dropped until one is free.
     fn free_index(&mut self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
         loop {
             let mut taken = [false; NODES_MAX];
@@ -299,8 +298,8 @@ impl TablePublisher {
         }
     }
 
-    /// A node says it has a later table of this term than there is: what was
-    /// persisted of it here is lost. Goes beyond it.
+    /// A node reports a table of this term that is later than the present one: the version
+    /// persisted here was lost. Skips past its version.
     fn outrun(&mut self, version: TableVersion) {
         let own = self.table.version;
         if version.epoch == own.epoch && version > own {
@@ -355,7 +354,7 @@ impl TablePublisher {
         self.detector.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
     }
 
-    /// Who takes the new flows of a service.
+    /// The nodes that receive the new flows of a service.
     fn membership(&self, service: &ServicePlan) -> ServiceMembership {
         let up = service.nodes.iter().filter_map(|name| {
             let node = self.nodes.get(name)?;
@@ -382,7 +381,7 @@ impl TablePublisher {
         }
     }
 
-    /// Whether a node has any table: without one it would refuse what it is to
+    /// Whether a node has any table: without one it would refuse packets that it must
     /// hand on.
     fn is_ready(&self, name: &Name) -> bool {
         self.detector.beat(name).is_some_and(|beat| beat.table > TableVersion::default())

@@ -1,8 +1,8 @@
-//! What a node has still to tell the coordinators of what it holds.
+//! Changes of a node's inventory that the coordinators have not received yet.
 //!
-//! A delta says "removed" after "added", so a segment that left and came back
-//! between two deltas must stand in one of its lists only: the last thing that
-//! happened counts. A new link is told all that is held, in an [`Inventory`].
+//! A delta lists "removed" after "added", so a segment that was evicted and filled again
+//! between two deltas must be in only one of its lists: the last event
+//! counts. A new link gets the complete list, in an [`Inventory`].
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ impl Changes {
         self.by_name.insert(held.name, Some(held.bytes));
     }
 
-    /// A segment is not held any more.
+    /// A segment was evicted.
     pub fn removed(&mut self, name: SegmentName) {
         self.by_name.insert(name, None);
     }
@@ -38,7 +38,7 @@ impl Changes {
         self.by_name.is_empty()
     }
 
-    /// The deltas that tell all of it, in the order in which to send them.
+    /// The deltas with all changes, in sending order.
     pub fn drain(&mut self) -> Vec<ToCoordinator> {
         let changes: Vec<_> = std::mem::take(&mut self.by_name).into_iter().collect();
         let delta = |some: &[(SegmentName, Option<u32>)]| {
@@ -53,27 +53,27 @@ impl Changes {
     }
 }
 
-/// An inventory on its way to one coordinator, part by part, as fast as its link
-/// takes it. Changes go between the parts, but none before the first one, which drops
-/// what was said before: since parts say what is held when they are told, the last
-/// word on a segment is true, whatever comes and goes meanwhile.
+/// An inventory on its way to one coordinator, part by part, at the rate that its link
+/// accepts. Changes are sent between the parts, but none before the first one, which replaces
+/// the previous inventory: since parts list what is held at the time of sending, the last
+/// message about a segment is correct, whatever is filled and evicted meanwhile.
 #[derive(Debug)]
 pub struct Inventory {
-    /// What was held when it began. What comes later is a change.
+    /// The segments held at its start. Later ones are changes.
     names: Vec<SegmentName>,
     told: usize,
     is_over: bool,
 }
 
 impl Inventory {
-    /// An inventory of these, of which nothing was told.
+    /// An inventory of these names, none of them sent yet.
     pub fn new(names: Vec<SegmentName>) -> Self {
         Self { names, told: 0, is_over: false }
     }
 
     /// The next part, of at most `names_max` names (and no more than fit into a
-    /// message); of no names there is one part. `None` when all was told. `held`
-    /// tells which of these names are held now.
+    /// message); an empty inventory has one part. `None` when all was sent. `held`
+    /// returns which of these names are held now.
     pub fn next_part(
         &mut self,
         names_max: usize,

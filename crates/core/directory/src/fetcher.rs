@@ -1,7 +1,7 @@
 //! How a node gets a segment that it does not have.
 //!
-//! One [`Fetcher`] for each growing segment. It says what to do next; whoever
-//! drives it does that and tells how it went:
+//! One [`Fetcher`] for each growing segment. It returns the next action; the caller
+//! performs it and reports the result:
 //!
 //! ```text
 //!   Ask --Have--> FetchFrom 1st --> FetchFrom 2nd --> Ask again | FillFromOrigin
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants: every fetch ends, after a bounded number of attempts; bytes that
-//! are there are never asked for again; a lease that was granted is told to have
-//! ended.
+//! have arrived are never requested again; the end of a granted lease is always
+//! reported.
 
 use skep_units::Now;
 use skep_wire::cache::{LeaseId, PeerRefusal};
@@ -21,9 +21,9 @@ use skep_wire::limits::HOLDERS_TOLD_MAX;
 
 use crate::limits::{ASKS_MAX, GIVE_UP_MS, LATER_MS, LATERS_MAX, OVERLOADED_WAIT_MS};
 
-/// What to do next. `P` is a node in the words of whoever drives, equal if it
-/// is the same node. (Numbers of members are not enough: they differ between
-/// coordinators, and each must be told its own.)
+/// The next action. `P` identifies a node in the caller's terms, equal for
+/// the same node. (Numbers of members are not enough: they differ between
+/// coordinators, and each must get its own.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchAction<P> {
     /// Ask the active coordinator, then [`FetchEvent::Answer`]; or [`FetchEvent::NoAnswer`]
@@ -31,11 +31,11 @@ pub enum FetchAction<P> {
     Ask,
     /// Fetch the bytes from `from` on, then [`FetchEvent::Fetched`].
     FetchFrom {
-        /// From whom.
+        /// The node to fetch from.
         peer: P,
         /// Bytes that are there.
         from: u32,
-        /// Whether to say where the segment comes from, so that the other fills
+        /// Whether to name the source of the segment, so that the other node fills
         /// it if it must.
         with_origin: bool,
     },
@@ -47,10 +47,10 @@ pub enum FetchAction<P> {
         /// Under this lease, if any.
         lease: Option<LeaseId>,
     },
-    /// Tell the coordinator that named it that `peer` does not serve this,
+    /// Report to the coordinator that named it that `peer` does not serve this,
     /// then [`FetchEvent::Told`].
     TellNotThere { peer: P },
-    /// Tell the coordinator that granted it that the lease has ended, then
+    /// Report to the coordinator that granted it that the lease has ended, then
     /// [`FetchEvent::Told`].
     TellEnded {
         lease: LeaseId,
@@ -65,7 +65,7 @@ pub enum FetchAction<P> {
     },
     /// All bytes are there.
     Done,
-    /// They can't be had. Readers get no more than what is there.
+    /// The bytes are unavailable. Readers get only those that have arrived.
     Failed,
 }
 
@@ -82,7 +82,7 @@ pub enum FillSource<P> {
         is_owner: bool,
     },
     /// A remote fill: another node reads the segment from its own disk or from an origin,
-    /// and waits for nobody.
+    /// and depends on no other node.
     RemoteFill { id: P },
 }
 
@@ -179,12 +179,12 @@ pub enum ResolvedAnswer<P> {
 pub enum FetchOutcome {
     /// With all bytes.
     Whole,
-    /// It said no.
+    /// The node refused.
     Refused(PeerRefusal),
     /// Not reached, silent, broken off or not to be understood.
     Lost,
-    /// It did not begin: this node has no connection to spare. That says nothing of
-    /// the other.
+    /// The request was not sent: this node has no connection to spare. This does not affect
+    /// the other node.
     Crowded,
 }
 
@@ -205,7 +205,7 @@ pub struct Fetcher<P> {
     give_up_at: Now,
 }
 
-/// What is under way, or was said to be done.
+/// The action in progress, or returned last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step<P> {
     Begin,
@@ -249,7 +249,7 @@ impl<P: Copy + PartialEq> Fetcher<P> {
         Self { is_for_peer: true, ..Self::new(bytes, now) }
     }
 
-    /// What to do next, after what was said before went as `event` tells.
+    /// The next action, after the result of the last one, `event`.
     ///
     /// # Panics
     /// If the event is no result of the last action.

@@ -1,7 +1,7 @@
-//! What stays in a node's memory and what leaves, where others hold it, too.
+//! Which segments stay in a node's memory and which are evicted, given the replicas of other nodes.
 //!
-//! Pure decisions; a node and a simulator make the same ones. The order in which
-//! segments leave is that of `core/cache`; here is what the cluster adds.
+//! Pure decisions; a node and a simulator make the same ones. The order of eviction
+//! is that of `core/cache`; this module adds the rules of the cluster.
 //!
 //! ```text
 //!   to evict:  redundant replicas --> primary and sole ones, in the order of S3-FIFO
@@ -11,8 +11,8 @@
 //!                                     dropped
 //! ```
 //!
-//! What comes in large pieces and would only push others out is filled remotely: where
-//! there is room from the start ([`prefers_remote_fill`]).
+//! An object in large pieces that would only evict others is filled remotely: on a node
+//! that has room from the start ([`prefers_remote_fill`]).
 
 use std::ops::Range;
 

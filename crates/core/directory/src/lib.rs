@@ -1,11 +1,11 @@
 //! The nodes' memories as one cache, as pure state machines.
 //!
-//! - [`Coordinator`]: who holds what, who fills what; in every dispatcher.
+//! - [`Coordinator`]: the holders and the fills of segments; in every dispatcher.
 //! - [`Fetcher`]: how a node gets a segment that it does not have.
-//! - [`RendezvousHash`]: who owns a segment while no coordinator answers.
-//! - [`keep`]: what stays, what leaves, what is copied and read ahead.
-//! - [`Changes`], [`Inventory`]: what a node has still to tell of what it holds.
-//! - [`PurgeTable`]: what was purged and when; [`Purger`]: a purge on its way to all.
+//! - [`RendezvousHash`]: the owner of a segment while no coordinator answers.
+//! - [`keep`]: which segments are kept, evicted, copied and read ahead.
+//! - [`Changes`], [`Inventory`]: changes of the inventory that are still to be reported.
+//! - [`PurgeTable`]: what was purged and when; [`Purger`]: sends a purge to all nodes.
 //!
 //! ```text
 //!   miss --> Fetcher --Ask--> Coordinator --HAVE--> fetch from a holder
@@ -14,8 +14,8 @@
 //!                     silence --> RendezvousHash --owner--> it fills, or we do
 //! ```
 //!
-//! A name contains the version ([`skep_wire::cache::name`]), so whatever is
-//! stale here costs a detour, never a wrong byte.
+//! A name contains the version ([`skep_wire::cache::name`]), so a stale entry
+//! here costs a detour, never a wrong byte.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A dispatcher's part in purges: gives them their stamps, and knows who has
+//! A dispatcher's part in purges: assigns their stamps, and tracks which nodes have
 //! applied them.
 //!
 //! ```text
@@ -7,12 +7,12 @@
 //!                        '---- a newer stamp <----------' one knew of a newer one
 //! ```
 //!
-//! A purge counts by its stamp, so one whose stamp is not the newest at a node
-//! might change nothing there (another dispatcher gave the other one, by a clock
-//! that is ahead). It is given a new stamp, until it is the newest everywhere.
+//! A purge is ordered by its stamp, so one whose stamp is not the newest at a node
+//! might have no effect there (another dispatcher assigned the newer one, by a clock
+//! that is ahead). It gets a new stamp, until its stamp is the newest on all nodes.
 //!
-//! Invariants: every order ends, at the latest when its time is over; a node
-//! counts as having acknowledged only a stamp that was the newest it knew of.
+//! Invariants: every order ends, at the latest at its deadline; a node's
+//! acknowledgement counts only for a stamp that was the newest it knew.
 
 use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};
@@ -33,14 +33,14 @@ pub struct PurgeOrder {
 /// How a node took it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PurgeFate {
-    /// It has applied it, after so many milliseconds.
+    /// The node has applied it, after this many milliseconds.
     Acknowledged {
         /// Since the command.
         ms: u64,
     },
     /// It is linked and has not answered in time.
     Late,
-    /// Its link has ended meanwhile. It learns of the purge when it comes back.
+    /// Its link has ended meanwhile. It receives the purge when it links again.
     Lost,
 }
 
@@ -60,7 +60,7 @@ impl PurgeReport {
     }
 }
 
-/// See the module. `L` is a link, `T` whoever is to hear what came of an order.
+/// See the module. `L` is a link, `T` the recipient of the result of an order.
 #[derive(Debug)]
 pub struct Purger<L, T> {
     rank: u8,
@@ -89,7 +89,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         &self.purges
     }
 
-    /// A command, at `unix_ms` by the clock on the wall. What it gives is to be
+    /// A command, at `unix_ms` by the wall clock. The returned purge must be
     /// sent to all `nodes`: those that are linked.
     pub fn begin(
         &mut self,
@@ -106,14 +106,14 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         news
     }
 
-    /// Somebody knows of purges. What it gives was new, and is to be told to all
+    /// Merges purges from another machine. The returned ones were new, and must be sent to all
     /// others.
     pub fn learn(&mut self, news: &PurgeNews) -> Option<PurgeNews> {
         self.purges.learn(news)
     }
 
-    /// A node has applied all up to `stamp`, and knows of none after `newest`.
-    /// What it gives is to be sent to all that are linked.
+    /// A node has applied all purges up to `stamp`, and knows of none after `newest`.
+    /// The returned purge must be sent to all linked nodes.
     pub fn acknowledged(
         &mut self,
         (now, unix_ms): (Now, u64),
@@ -148,7 +148,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         open.for_each(|(.., fate)| *fate = Some(PurgeFate::Lost));
     }
 
-    /// Orders that are over, all answered or out of time, and who is to hear it.
+    /// Ended orders, acknowledged by all or timed out, with the recipients of the results.
     pub fn ended(&mut self, now: Now) -> Vec<(T, PurgeReport)> {
         let is_over = |order: &mut Order<L, T>| {
             now >= order.ends || order.nodes.iter().all(|(.., fate)| fate.is_some())

@@ -1,8 +1,8 @@
-//! What was purged, and when: for any place and tag the latest purge that hits it.
+//! The purge table: for any place and tag the latest purge that matches it.
 //!
-//! Nodes and dispatchers each have one, and teach each other. What is learnt only
-//! ever raises answers, and what is learnt twice, or late, changes nothing more;
-//! so it may come by any way and in any order.
+//! Nodes and dispatchers each have one, and exchange their entries. A merge can only
+//! raise stamps, and entries that arrive twice, or late, have no effect;
+//! so they may arrive by any path and in any order.
 //!
 //! ```text
 //!   recent: what -> stamp     exact, the latest so many
@@ -14,7 +14,7 @@
 //!   floor                     everything
 //! ```
 //!
-//! Invariants: what a purge that was ever learnt hits is never answered with an
+//! Invariants: what a purge in the table matches is never answered with an
 //! earlier stamp; memory is bounded by [`PurgeBounds`] and the number of cells.
 
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ impl PurgeTable {
         Self { bounds, ..Self::default() }
     }
 
-    /// Joins what somebody else knows to this; tells what of it was new.
+    /// Merges the purges of another machine; returns those that were new.
     pub fn learn(&mut self, news: &PurgeNews) -> Option<PurgeNews> {
         self.newest = self.newest.max(news.newest());
         let mut new = PurgeNews::default();
@@ -110,8 +110,8 @@ impl PurgeTable {
         self.newest
     }
 
-    /// All of it, in messages that keep to their bounds; none if there is
-    /// nothing to tell.
+    /// All purges, in messages within their bounds; none if the table is
+    /// empty.
     pub fn told(&self) -> Vec<PurgeNews> {
         let cells: Vec<_> = self.cells.iter().map(|(&cell, &stamp)| (cell, stamp)).collect();
         let cells = cells.chunks(PURGE_CELLS_PER_MESSAGE_MAX);

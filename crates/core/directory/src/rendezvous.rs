@@ -1,11 +1,12 @@
-//! Who owns a segment while no coordinator answers: rendezvous hashing.
+//! The owner of a segment while no coordinator answers: rendezvous hashing.
 //!
 //! The order of owners is that of the highest random weight (Thaler, Ravishankar, 1998),
-//! with bounded loads (Mirrokni, Thorup, Zadimoghaddam, SODA 2018): what one owner can't
-//! take spreads over all others, not over one neighbour.
+//! with bounded loads (Mirrokni, Thorup, Zadimoghaddam, SODA 2018): load beyond an owner's
+//! bound spreads over all others, not over one neighbour.
 //!
-//! Invariants: whoever knows the same names computes the same order, whatever
-//! their numbers; all own alike; a member that comes or goes moves only what it owns.
+//! Invariants: all machines with the same names compute the same order, whatever
+//! the nodes' numbers; all nodes own equal shares; adding or removing a node moves only the
+//! segments that it owns.
 
 use skep_units::stable_hash;
 use skep_wire::cache::SegmentName;
@@ -38,7 +39,7 @@ impl<P: Copy> RendezvousHash<P> {
         Self { members: members.into_iter().map(owner).collect() }
     }
 
-    /// Who owns `name`: the first candidate whose load, in bytes outstanding, is
+    /// The owner of `name`: the first candidate whose load, in bytes outstanding, is
     /// within the bound. `None` if there are no members.
     pub fn owner(&self, name: &SegmentName, load: impl Fn(P) -> u64) -> Option<P> {
         let loads = || self.members.iter().map(|it| load(it.id));

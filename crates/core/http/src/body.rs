@@ -4,10 +4,10 @@
 //! - The result depends on the bytes only, not on how they arrived: the
 //!   chunked decoder is a byte-by-byte machine that keeps no copy of them.
 //! - Payload never exceeds the cap; a declared length over it is refused
-//!   before a byte of it is read.
-//! - Trailers are checked, bounded and dropped: nothing in them may change a
-//!   request that was acted upon already (RFC 9110 6.5.1).
-//! - After an error it stays in error.
+//!   before any byte of it is read.
+//! - Trailers are checked, bounded and dropped: no trailer may change a
+//!   request that was already processed (RFC 9110 6.5.1).
+//! - After an error the decoder stays in the error state.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Classes of bytes and comparison of names: the alphabet of the codec.
+//! Character classes and comparison of names, for the whole codec.
 
 /// Byte of a token (RFC 9110 5.6.2).
 pub(crate) const TOKEN: u8 = 1 << 0;

@@ -9,7 +9,7 @@
 //!                        v                                                          |
 //!                      EndLf -> End  <----------------------------------------------+
 //! ```
-//! Every CRLF is CRLF: a lone CR or LF anywhere in the framing is an error,
+//! Every line ends with CRLF: a lone CR or LF anywhere in the framing is an error,
 //! also inside a quoted extension value.
 
 use crate::bytes::{self, TOKEN, VALUE};

@@ -1,9 +1,9 @@
 //! HTTP dates: writes IMF-fixdate, reads all three forms (RFC 9110 5.6.7).
 //!
-//! `httpdate` writes. It does not read: it refuses leap seconds, times before 1970 and
-//! weekdays that do not fit, which others send, and knows the centuries of two-digit years
+//! `httpdate` writes dates. It is not used to read them: it refuses leap seconds, times before 1970
+//! and wrong weekdays, which other implementations send, and resolves two-digit years
 //! up to 2069 only. Days are counted after Howard Hinnant, "chrono-Compatible Low-Level Date
-//! Algorithms" (2013): years begin in March, so that the leap day comes last.
+//! Algorithms" (2013): years begin in March, so that the leap day is the last.
 
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};

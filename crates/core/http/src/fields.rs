@@ -1,5 +1,5 @@
-//! The fields of a head: storage on the stack, an index of the well-known ones
-//! made in one pass, and look-up.
+//! The fields of a head: storage on the stack, an index of the well-known fields
+//! built in one pass, and lookup.
 //!
 //! Invariants: names are tokens, values hold no control characters and no
 //! whitespace around them, every line ended with CRLF. Nothing is copied.

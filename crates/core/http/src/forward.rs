@@ -1,12 +1,12 @@
 //! Writes heads for the next hop, from the parsed form only (RFC 9110 7.6).
 //!
 //! Invariants:
-//! - Nothing is copied but names and values that passed the parser; start
-//!   line, Host, framing and connection fields are always written anew. So two
-//!   hops cannot see different messages in what leaves here.
-//! - Fields that concern one hop stay on it: the fixed ones, and those that
+//! - Only names and values that passed the parser are copied; start
+//!   line, Host, framing and connection fields are always generated. So two
+//!   hops cannot see different messages in the output.
+//! - Hop-by-hop fields are not forwarded: the fixed ones, and those that
 //!   Connection lists.
-//! - What a client claims about itself (Forwarded, X-Forwarded-*) is dropped
+//! - Information about the client in the request (Forwarded, X-Forwarded-*) is dropped
 //!   unless the client is a trusted proxy.
 //! - No allocation beyond the output's growth.
 

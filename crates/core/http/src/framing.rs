@@ -1,8 +1,8 @@
 //! The fields that delimit messages and connections: Content-Length,
 //! Transfer-Encoding, Connection, Upgrade (RFC 9112 6, 7.1, 9; RFC 9110 7.6.1).
 //!
-//! Owns the rules that keep two readers from seeing different messages in the
-//! same bytes. Refuses whatever an RFC merely advises against.
+//! These rules prevent two parsers from seeing different messages in the
+//! same bytes. Whatever an RFC merely advises against is refused.
 
 use crate::bytes::{self, eq_lower};
 use crate::fields::KnownSet;

@@ -1,8 +1,8 @@
 //! Host and authority: validation, splitting, comparison (RFC 9110 7.2,
 //! RFC 3986 3.2).
 //!
-//! Stricter than RFC 3986, whose registered names may hold `%41` or `!$&'`:
-//! letters, digits, `-`, `.` and `_` only, for two readers of anything else
+//! Stricter than RFC 3986, whose registered names may contain `%41` or `!$&'`: only
+//! letters, digits, `-`, `.` and `_`, since two parsers of anything else
 //! rarely agree. No userinfo, no empty host, no empty port, no zone.
 
 use std::net::Ipv6Addr;

@@ -1,12 +1,12 @@
 //! HTTP/1.1 without I/O: heads, framing, fields, paths, ranges, conditions.
 //!
-//! Bytes come in, verdicts and bytes go out; the caller owns sockets, clocks
+//! The input is bytes, the output verdicts and bytes; the caller owns sockets, clocks
 //! and buffers. Invariants of the whole crate:
 //! - An ambiguous message is refused, never resolved: every parser returns a
 //!   [`Reject`], after which the connection closes.
 //! - Parsing an ordinary request allocates nothing and borrows from the
 //!   caller's buffer.
-//! - No network byte panics.
+//! - No input from the network causes a panic.
 //!
 //! ```text
 //!   bytes -> HeadScanner -> parse_request -> RequestHead -> path::read

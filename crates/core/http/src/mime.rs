@@ -1,6 +1,6 @@
-//! Media types by file extension, after the IANA registry and, where that is
-//! silent, common use. `text/*` is declared UTF-8, as what else is written
-//! today; XML and JSON carry or imply their charset, so nothing is said of it.
+//! Media types by file extension, from the IANA registry and, where it has no entry,
+//! common use. `text/*` is declared UTF-8, the usual encoding today; XML and JSON
+//! declare or imply their charset, so no charset is added.
 
 /// Media type of what has no known extension.
 pub const UNKNOWN: &str = "application/octet-stream";

@@ -1,21 +1,21 @@
-//! The one reading of paths. Routing, file look-up, cache key and what an origin
-//! is asked for use its result and nothing else, so that no two of them can see
+//! The single interpretation of paths. Routing, file lookup, cache key and requests to
+//! origins use its result and nothing else, so that no two of them can see
 //! different paths.
 //!
 //! A path is normalised as RFC 3986 6.2.2 allows: escapes of unreserved
 //! characters are decoded, others get capital letters, `.` and `..` are resolved.
-//! What more it means depends on whose it is ([`Reading`]): a file's name is
-//! decoded to its last escape, an origin's path stays as it came, since `%2B` and
-//! `+`, or `//` and `/`, may be two things to an origin.
+//! Further decoding depends on the kind of path ([`Reading`]): a file's name is
+//! decoded completely, an origin's path is left unchanged, since `%2B` and
+//! `+`, or `//` and `/`, may be different resources of an origin.
 //!
 //! ```text
 //!   as sent -> Path ----> target: for origins, for Location
 //!                   ----> key: a file's name, or the target
-//!                   '---> place: all that routes and purges take for the same
+//!                   '---> place: equal for all paths that routes and purges treat as the same
 //! ```
 //!
 //! Invariants: targets and keys begin with `/` and have no `.` or `..` segment, no
-//! plain control character and no plain backslash. Reading a target gives it back.
+//! plain control character and no plain backslash. Reading a target returns it unchanged.
 
 use std::borrow::Cow;
 

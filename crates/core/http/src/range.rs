@@ -1,7 +1,7 @@
 //! Byte ranges: Range and If-Range (RFC 9110 13.1.5 and 14).
 //!
 //! Invariant: the parts of a verdict lie inside the representation, none is
-//! empty, none overlaps another; so a reply is never larger than the whole plus
+//! empty, no two overlap; so a reply is never larger than the whole representation plus
 //! the heads of its parts (CVE-2011-3192: Apache multiplied the body).
 
 use std::ops::Range;

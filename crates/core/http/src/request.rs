@@ -1,8 +1,8 @@
 //! Request heads: request line, target, Host, framing, connection options
 //! (RFC 9112 3, RFC 9110 7).
 //!
-//! A [`RequestHead`] exists only for a head that passed every check; whatever
-//! it holds borrows from the caller's buffer. Nothing is allocated.
+//! A [`RequestHead`] exists only for a head that passed every check; all its
+//! slices borrow from the caller's buffer. Nothing is allocated.
 
 use crate::bytes::{self, eq_lower};
 use crate::fields;

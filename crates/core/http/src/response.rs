@@ -1,8 +1,8 @@
 //! Response heads of nodes and origins, read as strictly as requests
 //! (RFC 9112 4 and 6.3).
 //!
-//! An origin is not trusted with the framing of a connection that other
-//! clients' replies share: what is ambiguous is refused with 502.
+//! An origin is not trusted with the framing of a connection that carries replies for
+//! other clients: an ambiguous response is refused with 502.
 
 use crate::framing::{self, Announced};
 use crate::version::Version;

@@ -1,17 +1,17 @@
-//! Finds where a message head ends, in a buffer that grows.
+//! Finds the end of a message head in a buffer that grows.
 //!
-//! Owns the byte-level rules: every line ends with CRLF, no control characters,
-//! the limits on head and request line, and nothing but a token byte (after at
-//! most one empty line) to begin with. A head that gets through holds nothing
+//! Checks the byte-level rules: every line ends with CRLF, no control characters,
+//! the limits on head and request line, and a token byte first (after at
+//! most one empty line). An accepted head contains nothing
 //! that two parsers could split into different lines.
 //!
 //! Invariants:
 //! - The verdict depends on the bytes only, not on how they arrived: the first
-//!   byte at fault decides, and it is found by [`fault_at`], which looks at the
+//!   invalid byte decides, and [`fault_at`] finds it from the
 //!   bytes before it and no others.
-//! - Work is linear in the bytes, also for a client that sends them singly:
-//!   what was seen is never gone through again, except for the at most 31
-//!   bytes that fill up a last block.
+//! - Work is linear in the bytes, also for a client that sends them one by one:
+//!   scanned bytes are never scanned again, except for the at most 31
+//!   bytes that complete a last block.
 
 use crate::bytes::{self, TOKEN};
 use crate::limits::METHOD_BYTES_MAX;

@@ -1,23 +1,23 @@
-//! Dispatch policies: which node gets the next request.
+//! Dispatch policies: the choice of the node for the next request.
 //!
 //! One trait, [`Policy`], and one table of implementations ([`build`],
-//! [`policies`]). A policy sees a [`RequestKey`] and a [`ClusterView`] and
-//! answers with a [`Decision`]; it never learns who asks. The live
+//! [`policies`]). A policy takes a [`RequestKey`] and a [`ClusterView`] and
+//! returns a [`Decision`]; it does not depend on the caller. The live
 //! dispatchers, the nodes (before a handoff) and the simulator run the same
 //! code.
 //!
 //! Invariants, checked for every entry of the table by `tests/properties.rs`:
 //! - a node that is not eligible, or is excluded, is never picked;
-//! - `Decision::None` if and only if there is no other;
+//! - `Decision::None` if and only if there is no other node;
 //! - the same seed and the same calls give the same decisions;
 //! - `pick` allocates only when `ClusterView::version` changed.
 //!
-//! **Slow start.** A node that just came back takes a growing share
-//! (`NodeView::slow_start_permille`). Policies that know weights scale the
-//! weight by it. The others thin the node: those that draw or take turns pass
-//! it over in proportion, those that compare loads hold it at that share of
-//! the others' load. Shares are relative to the warmest candidate, so a cluster
-//! whose nodes all just started is not slowed at all.
+//! **Slow start.** A node that just came back gets a growing share
+//! (`NodeView::slow_start_permille`). Policies with weights scale the
+//! weight by it. The others reduce the node's requests: random and round-robin policies skip
+//! it in proportion, policies that compare loads limit it to that share of
+//! the others' load. Shares are relative to the highest share, so a cluster
+//! in which all nodes just started is not slowed at all.
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,19 @@
 //! `maglev-address`, `maglev-connection`, `maglev-url`, `bounded-maglev-url`: each
 //! key sticks to a node.
 //!
-//! Maglev hashing: a table that every machine with the same nodes and weights
-//! builds alike, in which each node owns its share of the entries and few
-//! entries change hands when a node comes or goes.
+//! Maglev hashing: all machines with the same nodes and weights build the same
+//! table, in which each node owns its share of the entries and few
+//! entries move when a node is added or removed.
 //!
 //! The table depends on the set of nodes and their weights only. A node that
-//! is down, excluded or warming leaves it unchanged: its keys probe forward to
-//! the next entry whose node takes them, and all other keys stay where they
-//! are. (Sozu's rule; otherwise every flap of a check would reshuffle flows.)
+//! is down, excluded or in slow start leaves it unchanged: its keys probe forward to
+//! the next entry whose node accepts them, and all other keys keep their
+//! nodes. (Sozu's rule; otherwise every flap of a check would reshuffle flows.)
 //!
 //! **Bounded loads** (Mirrokni, Thorup, Zadimoghaddam, "Consistent hashing with
-//! bounded loads", SODA 2018): a node that has more than its share of the
-//! unanswered requests, and a quarter, is passed over like one that is down. So
-//! what everybody asks for spreads over as many nodes as it takes.
+//! bounded loads", SODA 2018): a node with more than 1.25 times its share of the
+//! unanswered requests is skipped like one that is down. So
+//! a hot key spreads over as many nodes as it needs.
 
 use std::net::IpAddr;
 

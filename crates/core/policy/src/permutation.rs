@@ -1,5 +1,5 @@
-//! How Maglev fills a table: nodes take turns, each along a permutation of its
-//! own.
+//! Filling of a Maglev table: nodes take turns, each along its own
+//! permutation.
 //!
 //! Eisenbud et al., NSDI 2016, section 3.4; weighted as in Envoy: a node of
 //! weight `w` takes a turn every `w_max / w` rounds. The result depends on names

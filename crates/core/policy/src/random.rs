@@ -1,4 +1,4 @@
-//! `random`: any candidate, with chances in proportion to slow-start shares.
+//! `random`: any candidate, with a probability in proportion to its slow-start share.
 
 use skep_units::{NodeId, Rng};
 

@@ -1,4 +1,4 @@
-//! The table of policies: name, what it is for, how to make one.
+//! The table of policies: name, purpose, constructor.
 
 use skep_units::Rng;
 use skep_wire::steer::{self, CHOICES_MAX};

@@ -1,12 +1,12 @@
-//! What a node says of its load, beside what the dispatcher that chooses knows
-//! by itself.
+//! Load reports of a node, which complement the counts of the dispatcher that
+//! selects.
 //!
-//! A dispatcher sees at once what it sends, and what came back. A report is up
-//! to an interval old, and knows more: requests of other dispatchers, of clients
-//! that came by another way, and bytes that slow clients have not taken yet. So
-//! a dispatcher goes by its own count, **plus** what the node had beyond it when
-//! the report came, **plus** what it has sent there since without seeing its end
-//! (redirects). A report that is [stale](is_stale) says nothing any more.
+//! A dispatcher knows at once its own requests and their replies. A report is up
+//! to an interval old, but includes more: requests of other dispatchers, of clients
+//! that reached the node by another path, and bytes that slow clients have not received yet. So
+//! a dispatcher uses its own count, **plus** the node's load beyond it at the time of
+//! the report, **plus** the requests sent there since whose end it does not see
+//! (redirects). A report that is [stale](is_stale) is ignored.
 
 use skep_wire::message::NodeLoad;
 

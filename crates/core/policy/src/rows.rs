@@ -1,12 +1,12 @@
-//! The rows of direct dispatch: which nodes may own a flow, by its hash alone.
+//! The rows of direct dispatch: the nodes that may own a flow, by its hash alone.
 //!
 //! Candidate 0 of all rows is a weighted Maglev table; each further candidate
-//! is another one, in which a node may not have a row that already names it.
-//! Behind the candidates stand the nodes that were candidates under earlier
+//! is another one, in which a node is not assigned to a row that already names it.
+//! The candidates are followed by the nodes that were candidates under earlier
 //! memberships, newest first: they may still have connections. So dispatchers
-//! and nodes that know the same memberships know the same rows, and find every
-//! flow's owner without remembering flows. (GLB's primary and secondary, made
-//! longer; here with weights and with policies that choose.)
+//! and nodes that know the same memberships compute the same rows, and find the
+//! owner of each flow without per-flow state. (Primary and secondary of GLB,
+//! extended; here with weights and with policies that choose.)
 
 use skep_wire::steer::{CHOICES_MAX, NO_NODE, NodeIndex, ROW_NODES, ROWS, Row, ServiceMember};
 

@@ -1,4 +1,4 @@
-//! What a policy sees: the request's key and the cluster at this moment.
+//! The input of a policy: the request's key and the present state of the cluster.
 
 use std::net::IpAddr;
 

@@ -1,8 +1,8 @@
-//! The values of the maps, byte for byte as in `bpf/abi.h`, and the way to and
-//! from the plain types of [`skep_wire::steer`].
+//! The values of the maps, byte for byte as in `bpf/abi.h`, and conversions to and from the plain
+//! types of [`skep_wire::steer`].
 //!
-//! **Invariants:** no type has padding that is not a field, so all of its bytes
-//! are told to the kernel; a test compiles `abi.h` and compares.
+//! **Invariants:** no type has implicit padding, so every byte passed to the kernel is initialized;
+//! a test compiles `abi.h` and compares.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +11,7 @@ use aya::maps::lpm_trie;
 use skep_wire::guard::Steerer;
 use skep_wire::steer::{self, ForwardingState, Measure, Protocol};
 
-/// IPv4 is mapped, `::ffff:a.b.c.d`; in the order of the network.
+/// IPv4 is mapped, `::ffff:a.b.c.d`; in network byte order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C, align(4))]
 pub(crate) struct Address(pub(crate) [u8; 16]);
@@ -61,7 +61,7 @@ pub(crate) struct Service {
     pub(crate) choices: u8,
     pub(crate) measure: u8,
     pub(crate) by_address: u8,
-    /// Which of its two tables counts.
+    /// Which of its two tables is in use.
     pub(crate) half: u8,
     pub(crate) zero: u16,
 }
@@ -108,7 +108,7 @@ impl From<&steer::DatapathNode> for Node {
     }
 }
 
-/// `enum steerer`: this machine, which must not meet its own frames.
+/// `enum steerer`: this machine, which must not receive its own frames.
 pub(crate) const STEERER_SELF: u32 = 3;
 
 pub(crate) fn steerer(steerer: Steerer) -> u32 {
@@ -153,7 +153,7 @@ impl FlowKey {
     }
 }
 
-/// Generation 0 and no `via`: to be checked when its next packet comes.
+/// Generation 0 and no `via`: checked when its next packet arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Flow {
@@ -166,7 +166,7 @@ pub(crate) struct Flow {
 
 pub(crate) type NetworkKey = lpm_trie::Key<Address>;
 
-/// Of the mapped address: 96 bits more for IPv4. Host bits are cleared.
+/// Prefix length of the mapped address: 96 bits more for IPv4. Host bits are cleared.
 pub(crate) fn network_key(network: &steer::Network) -> NetworkKey {
     let bits = u32::from(network.prefix_bits) + if network.address.is_ipv4() { 96 } else { 0 };
     let bits = bits.min(128);
@@ -214,7 +214,7 @@ pub(crate) struct FlowEvent {
 }
 
 impl FlowEvent {
-    /// Of a record of the ring; `None` when it has another length.
+    /// Parses a record of the ring; `None` if it has another length.
     pub(crate) fn read(record: &[u8]) -> Option<Self> {
         let bytes: &[u8; size_of::<Self>()] = record.try_into().ok()?;
         let (client, rest) = bytes.split_first_chunk::<16>()?;
@@ -259,7 +259,7 @@ mod tests {
 
     const ABI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../bpf/abi.h");
 
-    /// Facts as this crate has them, each with its expression in C.
+    /// Layout facts of this crate, each with its expression in C.
     fn facts() -> Vec<(String, usize)> {
         let mut facts = Vec::new();
         macro_rules! layout {

@@ -1,7 +1,6 @@
-//! The network devices of this namespace, and whose XDP programs they have;
-//! asked of the kernel by rtnetlink(7).
+//! The network devices of this namespace and their XDP programs, read by rtnetlink(7).
 //!
-//! Names under /sys/class/net may be another namespace's; netlink's are not.
+//! Names under /sys/class/net may be those of another namespace; netlink's are not.
 
 use std::io;
 
@@ -17,7 +16,7 @@ pub(crate) struct Device {
     pub(crate) name: String,
     /// Hardware address; zero if it has none.
     pub(crate) mac: [u8; 6],
-    /// Number of its XDP program.
+    /// ID of its XDP program.
     pub(crate) xdp: Option<u32>,
 }
 
@@ -34,7 +33,7 @@ impl Device {
         }
     }
 
-    /// Whose XDP program it has, for people.
+    /// Describes the owner of its XDP program, for messages.
     pub(crate) fn xdp_owner(&self) -> String {
         let Some(number) = self.xdp else { return "which has gone by now".to_owned() };
         let program =
@@ -57,8 +56,8 @@ fn named(devices: Vec<Device>) -> Vec<String> {
     names
 }
 
-/// Asks for all links. Messages are `nlmsghdr`, then `ifinfomsg`, then
-/// attributes; numbers are this machine's.
+/// Requests all links. Messages are `nlmsghdr`, then `ifinfomsg`, then attributes; numbers are in
+/// native byte order.
 fn devices() -> io::Result<Vec<Device>> {
     const REQUEST_AND_DUMP: u16 = 0x301;
     let socket = net::socket_with(
@@ -87,7 +86,7 @@ fn devices() -> io::Result<Vec<Device>> {
 const HEADER_BYTES: usize = 16;
 const LINK_BYTES: usize = 16;
 
-/// Whether this was the end.
+/// Whether this was the last message.
 fn read_messages(mut bytes: &[u8], devices: &mut Vec<Device>) -> io::Result<bool> {
     const NLMSG_ERROR: u16 = 2;
     const NLMSG_DONE: u16 = 3;

@@ -1,5 +1,5 @@
-//! The dispatcher's program and its maps: flows, loads, networks and events
-//! besides those that the node's program has, too.
+//! The dispatcher's program and its maps: flows, loads, networks and events, besides the maps that
+//! the node's program also has.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,19 +22,19 @@ use crate::sys::{self, Hook};
 use crate::tables::{Tables, check};
 use crate::{DatapathError, PinPath, abi, pass};
 
-/// How much the maps hold.
+/// Capacities of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Flows that are remembered; the one not used for longest goes first. 150
-    /// bytes of the kernel's memory each.
+    /// Entries of the flow table; the least recently used is evicted first. 150 bytes of kernel
+    /// memory each.
     pub flows_max: u32,
-    /// Clients whose rate of new flows is known.
+    /// Clients whose rate of new flows is tracked.
     pub sources_max: u32,
     /// Services; 2 MiB each, for their two tables.
     pub services_max: u32,
 }
 
-/// Which of the two builds of the program.
+/// The two builds of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
     /// For XDP.
@@ -43,14 +43,14 @@ pub enum Build {
     Tc,
 }
 
-/// What came of a frame in [`DispatchProgram::test_run`].
+/// The result of a frame in [`DispatchProgram::test_run`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     /// What the program returned: `XDP_*` or `TC_ACT_*`.
     pub returned: u32,
-    /// The frame after it.
+    /// The frame after the run.
     pub frame: Vec<u8>,
-    /// Time of one run in nanoseconds, the mean of all.
+    /// Mean time of one run, in nanoseconds.
     pub ns: u64,
 }
 
@@ -69,13 +69,12 @@ pub struct DispatchProgram {
 }
 
 impl DispatchProgram {
-    /// Loads the program, with the maps that are pinned at `place`: flows and
-    /// tables are as the last process left them. Maps of another shape (other
-    /// sizes, another version of Skep) are replaced, see [`Self::replaced`];
-    /// flows move over. Mounts bpffs at /sys/fs/bpf if nobody has.
+    /// Loads the program with the maps that are pinned at `place`: flows and tables are as the
+    /// last process left them. Maps of another shape (other sizes, another version of Skep) are
+    /// replaced, see [`Self::replaced`]; flows are copied. Mounts bpffs at /sys/fs/bpf if it is
+    /// not mounted.
     ///
-    /// A program that is attached already goes on with the maps that it has
-    /// until [`Self::attach`].
+    /// A program that is already attached keeps using its maps until [`Self::attach`].
     pub fn open(place: &PinPath, sizes: Sizes) -> Result<Self, DatapathError> {
         pass::prepare()?;
         let map_sizes = map_sizes(sizes)?;
@@ -104,12 +103,12 @@ impl DispatchProgram {
         &self.replaced
     }
 
-    /// Puts the program on a device and takes it off every other. If it is there
-    /// in the same way, it is exchanged for this one: packets meet the old or
-    /// the new. From one way to another there is no gap either.
+    /// Attaches the program to a device and detaches it from every other. If it is already
+    /// attached there in the same way, it is replaced atomically: packets meet the old or the new
+    /// one. A change of the way leaves no gap either.
     ///
-    /// An XDP program of somebody else stays: [`How::Auto`] then goes to tc,
-    /// where packets come that it lets pass; any other is refused.
+    /// A foreign XDP program stays: [`How::Auto`] then uses tc, which receives the packets that
+    /// this program passes; any other way is refused.
     pub fn attach(&mut self, device: &str, how: How) -> Result<Attached, DatapathError> {
         let programs = Programs {
             xdp: Some(self.xdp.xdp_fd()?),
@@ -128,26 +127,25 @@ impl DispatchProgram {
         attached
     }
 
-    /// Says which device the program is on, for [`Self::test_run`];
-    /// [`Self::attach`] does the same.
+    /// Sets the program's device for [`Self::test_run`]; [`Self::attach`] does the same.
     pub fn set_own(&mut self, device_index: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         self.tables.set_own(device_index, mac)
     }
 
-    /// Takes the program off its device and removes all that is pinned at
-    /// `place`. Nothing there is no error.
+    /// Detaches the program from its device and removes all pins at `place`. It is no error if
+    /// there are none.
     pub fn detach(place: &PinPath) -> Result<(), DatapathError> {
         removal::remove(place)
     }
 
-    /// Changes the settings, at once for packets.
+    /// Changes the settings; effective for the next packet.
     pub fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
         self.tables.set_settings(settings)
     }
 
-    /// Makes these all services there are, and their addresses all virtual
-    /// addresses. Flows of those that are gone are forgotten. A new one has no
-    /// nodes before [`Self::set_rows`], which may come first.
+    /// Sets the list of services, and of virtual addresses with them. Flows of removed services
+    /// are deleted. A new service has no nodes before [`Self::set_rows`], which may be called
+    /// first.
     pub fn set_services(&mut self, services: &[DatapathService]) -> Result<(), DatapathError> {
         let before = self.tables.services()?;
         self.tables.set_services(services)?;
@@ -158,7 +156,7 @@ impl DispatchProgram {
         if gone.is_empty() { Ok(()) } else { self.forget_flows(&gone) }
     }
 
-    /// Exchanges the table of a service, all [`ROWS`] rows at once for packets.
+    /// Replaces the table of a service, all [`ROWS`] rows atomically for packets.
     pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
         self.tables.write_rows(service, rows)?;
         for node in 0..NODES_MAX as u16 {
@@ -167,19 +165,18 @@ impl DispatchProgram {
         self.tables.flip(service)
     }
 
-    /// Makes these all nodes there are; others are down.
+    /// Sets the list of nodes; all others are down.
     pub fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), DatapathError> {
         self.tables.set_nodes(nodes)
     }
 
-    /// Makes these all machines whose packets are steered already, by their
-    /// hardware addresses.
+    /// Sets the list of machines whose packets are already steered, by hardware address.
     pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
         self.tables.set_steerers(steerers)
     }
 
-    /// Notes what nodes reported; what is assigned from now on counts on top.
-    /// Nodes that are not told stay as they are.
+    /// Stores the loads that nodes reported; flows assigned afterwards are added to them. Nodes
+    /// that are not listed keep their values.
     pub fn set_loads(&mut self, service: u16, loads: &[WeightedLoad]) -> Result<(), DatapathError> {
         self.tables.check_service(service)?;
         for load in loads {
@@ -194,9 +191,9 @@ impl DispatchProgram {
         Ok(())
     }
 
-    /// Makes these all networks that are allowed and denied; of several around
-    /// an address the smallest counts, and of two alike the denial. With any
-    /// that is allowed, all that is in none is denied.
+    /// Sets the lists of allowed and denied networks. The longest matching prefix decides, and of
+    /// equal prefixes the denial. If any network is allowed, an address outside all networks is
+    /// denied.
     pub fn set_networks(
         &mut self,
         allow: &[Network],
@@ -230,8 +227,8 @@ impl DispatchProgram {
         self.tables.change_settings(true, |_| ())
     }
 
-    /// Remembers flows, as another dispatcher told them; the next packet of each
-    /// is checked as if it were the first.
+    /// Adds flows that another dispatcher sent; the next packet of each is checked as if it were
+    /// the first.
     pub fn insert_flows(&self, flows: &[Flow]) -> Result<(), DatapathError> {
         let keys: Vec<_> = flows.iter().map(abi::FlowKey::from).collect();
         let values: Vec<_> = flows
@@ -242,16 +239,16 @@ impl DispatchProgram {
             .map_err(DatapathError::map_io("flows"))
     }
 
-    /// Shows all flows that are remembered. Those that come or go meanwhile are
-    /// shown or not.
+    /// Calls `show` for every flow in the table. Flows that are added or removed meanwhile may or
+    /// may not be included.
     pub fn flows(&self, mut show: impl FnMut(Flow)) -> Result<(), DatapathError> {
         let show = |key: abi::FlowKey, flow: abi::Flow| show(key.owned_by(flow.node));
         sys::each(self.flows.fd().as_fd(), show).map_err(DatapathError::map_io("flows"))
     }
 
-    /// Takes the next new flows, at most `max`, in the order in which they came;
-    /// see [`ProgramSettings::stream`]. What comes while the ring of 1 MiB is
-    /// full is not told.
+    /// Takes the next new flows, at most `max`, in order of arrival; see
+    /// [`ProgramSettings::stream`]. Flows that arrive while the ring of 1 MiB is full are not
+    /// reported.
     pub fn next_flow_events(&mut self, max: usize) -> Result<Vec<Flow>, DatapathError> {
         let mut flows = Vec::new();
         while flows.len() < max
@@ -268,15 +265,14 @@ impl DispatchProgram {
         self.events.as_fd()
     }
 
-    /// What has been counted since the maps were made.
+    /// The counters since the maps were created.
     pub fn counters(&self) -> Result<PacketCounters, DatapathError> {
         self.tables.counters()
     }
 
-    /// Runs the program over a frame, `repeat` times; the flow table and the
-    /// counters take note. The kernel does not make the frame anew for the next
-    /// run: one that was forwarded is then a frame for somebody else. Unless all
-    /// hardware addresses are zero: the frame's, the node's and this machine's
+    /// Runs the program over a frame, `repeat` times; flow table and counters are updated. The
+    /// kernel does not restore the frame between runs: a forwarded one is then a frame for another
+    /// machine, unless all hardware addresses are zero: the frame's, the node's and this machine's
     /// ([`Self::set_own`]).
     pub fn test_run(&self, build: Build, frame: &[u8], repeat: u32) -> Result<Run, DatapathError> {
         let mut room = vec![0; frame.len() + TEST_FRAME_ROOM];
@@ -324,7 +320,7 @@ impl DispatchProgram {
             .map_err(DatapathError::map_io("flows"))
     }
 
-    /// From a flow table of another size, if the flows have the same form.
+    /// Copies a flow table of another size, if the flows have the same layout.
     fn move_flows(&self, misfits: &Misfits) -> Result<(), DatapathError> {
         let Some((_, old)) = misfits.iter().find(|(name, _)| name == "flows") else {
             return Ok(());
@@ -357,7 +353,7 @@ fn map_sizes(sizes: Sizes) -> Result<MapSizes, DatapathError> {
     Ok(map_sizes)
 }
 
-/// Of the maps that the node's program has, too.
+/// The maps that the node's program also has.
 pub(crate) fn table_sizes(services_max: u32) -> Result<MapSizes, DatapathError> {
     check("number of services", services_max, 1, SERVICES_MAX as u64)?;
     Ok(vec![("rows", services_max * ROWS_OF_SERVICE)])

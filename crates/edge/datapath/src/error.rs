@@ -1,4 +1,4 @@
-//! What can go wrong, as sentences for whoever set the machine up.
+//! Errors, as sentences for the operator.
 
 use std::io;
 use std::path::PathBuf;
@@ -30,32 +30,32 @@ pub enum DatapathError {
          CONFIG_BPF_SYSCALL; use another dispatch mode on this machine"
     )]
     NoBpf {
-        /// What it cannot do.
+        /// The missing feature.
         doing: &'static str,
-        /// What it answered.
+        /// The kernel's answer.
         error: io::Error,
     },
-    /// The kernel does not tell the layout of its structures.
+    /// The kernel does not provide the layout of its structures (BTF).
     #[error(
         "cannot read {} ({error}): nodes in direct dispatch need a kernel with BTF \
          (CONFIG_DEBUG_INFO_BTF) and /sys mounted; use another dispatch mode on this machine",
         path.display()
     )]
     NoKernelTypes {
-        /// Where they should be.
+        /// The expected path.
         path: std::path::PathBuf,
         /// What is wrong with it.
         error: aya::BtfError,
     },
-    /// No file system to pin maps and links in.
+    /// There is no file system for pins of maps and links.
     #[error(
         "there is no bpffs at {path}, and mounting it failed ({error}): \
          run `mount -t bpf bpf {path}` as root, once after each start of the machine"
     )]
     NoBpffs {
-        /// Where it was looked for.
+        /// The path that was searched.
         path: PathBuf,
-        /// Why it could not be mounted.
+        /// Why the mount failed.
         error: io::Error,
     },
     /// A folder for pins that is on another file system.
@@ -67,9 +67,9 @@ pub enum DatapathError {
     /// A pin could not be made, read or removed.
     #[error("cannot {doing} {path}: {error}")]
     Pin {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
         /// Why not.
         error: io::Error,
@@ -79,10 +79,10 @@ pub enum DatapathError {
     NoSuchDevice {
         /// The name asked for.
         device: String,
-        /// The names that there are.
+        /// The existing devices.
         devices: Vec<String>,
     },
-    /// Somebody else's XDP program is on the device; it stays.
+    /// A foreign XDP program is on the device; it stays.
     #[error(
         "{device} has an XDP program already, {owner}, which skep does not replace: \
          remove it with `ip link set {device} xdp off`, or set direct.attach = \"tc\""
@@ -92,23 +92,23 @@ pub enum DatapathError {
         /// Name and number of its program.
         owner: String,
     },
-    /// The device takes no program this way.
+    /// The device does not accept a program in this way.
     #[error("{device} does not take a program by {mode} ({error}): {}", advice(*.mode))]
     Refused {
         device: String,
         /// The way tried.
         mode: Attached,
-        /// What the kernel answered.
+        /// The kernel's answer.
         error: io::Error,
     },
     /// The network devices could not be read.
     #[error("cannot read the network devices from the kernel: {0}")]
     Devices(io::Error),
-    /// The kernel's verifier refuses a packet program.
+    /// The kernel's verifier rejects a packet program.
     #[error("the kernel does not take the packet program {program}: {reason}")]
     Load {
         program: &'static str,
-        /// What it says.
+        /// The verifier's message.
         reason: String,
     },
     /// A map could not be read or written.
@@ -118,14 +118,14 @@ pub enum DatapathError {
         /// Why not.
         reason: String,
     },
-    /// A number that the tables have no place for.
+    /// A number outside the range of the tables.
     #[error("{what} {found} is out of range: expected {expected}")]
     OutOfRange {
         /// What is numbered.
         what: &'static str,
         /// The number given.
         found: u64,
-        /// What would do.
+        /// The valid range.
         expected: String,
     },
     /// A program could not be run over a frame.
@@ -140,7 +140,7 @@ pub enum DatapathError {
 }
 
 impl DatapathError {
-    /// What the kernel said to something without which nothing works.
+    /// The kernel's error for a call that is indispensable.
     pub(crate) fn refusal(doing: &'static str, error: io::Error) -> Self {
         match Errno::from_io_error(&error) {
             Some(Errno::PERM | Errno::ACCESS) => Self::NoPermission { doing },
@@ -174,7 +174,7 @@ impl DatapathError {
         move |error| Self::Map { map, reason: chain(&error) }
     }
 
-    /// As [`Self::map`], of calls that are made without the library.
+    /// As [`Self::map`], for system calls made without the library.
     pub(crate) fn map_io(map: &'static str) -> impl Fn(io::Error) -> Self {
         move |error| Self::Map { map, reason: chain(&error) }
     }
@@ -195,7 +195,7 @@ fn advice(mode: Attached) -> &'static str {
     }
 }
 
-/// An error with its causes: libraries tell the cause in `source` only.
+/// An error with its causes: libraries report the cause in `source` only.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

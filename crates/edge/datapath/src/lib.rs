@@ -1,18 +1,18 @@
-//! The packet programs of direct dispatch: loads them, puts them on a device,
-//! fills their maps and reads their counters.
+//! The packet programs of direct dispatch: loads them, attaches them to a device, fills their maps
+//! and reads their counters.
 //!
-//! [`DispatchProgram`] is the dispatcher's program, [`NodeProgram`] the node's. Both are
-//! handles: programs and maps are pinned in bpffs, so packets go on being
-//! steered when the process dies, and a later [`DispatchProgram::open`] finds the flow
-//! table as it was. Only [`DispatchProgram::detach`] ends that. The programs are C, in
-//! `bpf/`; their objects are part of this crate.
+//! [`DispatchProgram`] is the dispatcher's program, [`NodeProgram`] the node's. Both are handles:
+//! programs and maps are pinned in bpffs, so packets are still steered after the process dies, and
+//! a later [`DispatchProgram::open`] finds the flow table unchanged. Only
+//! [`DispatchProgram::detach`] stops this. The programs are written in C, in `bpf/`; their objects
+//! are part of this crate.
 //!
-//! Calls block for microseconds, [`DispatchProgram::set_rows`] for milliseconds. They
-//! act in the network namespace of the thread that makes them.
+//! Calls block for microseconds, [`DispatchProgram::set_rows`] for milliseconds. They act in the
+//! network namespace of the calling thread.
 //!
-//! **Invariants:** packets never meet half a change of a table. An XDP program
-//! of somebody else is never replaced. Numbers from outside are checked, since
-//! they come from a process with fewer rights.
+//! **Invariants:** packets never see a partial change of a table. A foreign XDP program is never
+//! replaced. Numbers from outside are checked, since they come from a process with fewer
+//! privileges.
 
 mod abi;
 mod device;

@@ -1,23 +1,22 @@
 //! Every bound of this crate, with unit and reason.
 
-/// Elements that one call of the kernel takes or gives: what a table's 65,537
-/// rows need in 9 calls, while keys and values of a call stay below 400 KiB.
+/// Elements per batch call to the kernel: the 65,537 rows of a table take 9 calls, while keys and
+/// values of a call stay below 400 KiB.
 pub(crate) const BATCH_ELEMENTS: usize = 8192;
 
-/// Calls that find all of a hash table without getting on, at most; the kernel
-/// refuses a batch that is smaller than one of its chains.
+/// Calls without progress while a hash table is read, at most; the kernel refuses a batch that is
+/// smaller than one of its buckets.
 pub(crate) const BATCH_GROWTHS_MAX: u32 = 8;
 
-/// Entries that the flow table and the table of sources may have: 4 million
-/// are 600 MB of the kernel's memory.
+/// Entries that the flow table and the table of sources may have: 4 million take 600 MB of kernel
+/// memory.
 pub const TABLE_ENTRIES_MAX: u32 = 4 << 20;
 
-/// Networks that are allowed or denied: half of what the map holds, so that new
-/// ones come in before old ones go.
+/// Networks that are allowed or denied: half the capacity of the map, so that new ones can be added
+/// before old ones are removed.
 pub const NETWORKS_MAX: usize = 32_768;
 
-/// Machines whose packets are steered already: what the map holds beside this
-/// machine itself.
+/// Machines whose packets are already steered: the capacity of the map less this machine.
 pub const STEERERS_MAX: usize = 511;
 
 /// Attempts to load a program whose verification signals interrupt, as many as libbpf makes
@@ -28,11 +27,10 @@ pub(crate) const LOAD_ATTEMPTS_MAX: u32 = 5;
 /// 32 KiB into one message.
 pub(crate) const NETLINK_BYTES: usize = 64 * 1024;
 
-/// Devices that an error names.
+/// Devices that an error lists.
 pub(crate) const DEVICES_NAMED_MAX: usize = 16;
 
-/// Bytes of what the kernel's verifier says that an error shows: its end tells
-/// the reason.
+/// Bytes of the verifier's log that an error shows: its end contains the reason.
 pub(crate) const VERIFIER_BYTES_MAX: usize = 2048;
 
 /// Bytes that a program may add to a frame in a test run: an ICMP error is

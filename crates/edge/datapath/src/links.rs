@@ -1,9 +1,9 @@
-//! Which programs are on which device, and in which way; pinned, so that they
-//! stay there when the process has gone.
+//! Which programs are attached to which device, and in which way; pinned, so that they outlive the
+//! process.
 //!
-//! **Invariants:** a program of somebody else is never replaced. While a link of
-//! ours is pinned, packets always meet a program of ours: it is exchanged within
-//! the link, and where the kernel cannot do that, another stands in meanwhile.
+//! **Invariants:** a foreign program is never replaced. While a link of ours is pinned, packets
+//! always meet a program of ours: it is replaced within the link, and where the kernel cannot do
+//! that, another program takes its place meanwhile.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) struct Programs<'fd> {
     /// `None` if it is built for tc only.
     pub(crate) xdp: Option<BorrowedFd<'fd>>,
     pub(crate) tc: BorrowedFd<'fd>,
-    /// Where it stands among those of others at tc.
+    /// Its position among foreign programs at tc.
     pub(crate) tc_hook: Hook,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Found {
     device_index: u32,
 }
 
-/// Puts `programs` on the device and takes them off every other.
+/// Attaches `programs` to the device and detaches them from every other.
 pub(crate) fn attach(
     place: &PinPath,
     device: &Device,
@@ -75,7 +75,7 @@ pub(crate) fn found(place: &PinPath) -> Result<Vec<Found>, DatapathError> {
     Ok(found)
 }
 
-/// Takes programs off their devices, and the pins away.
+/// Detaches programs from their devices and removes the pins.
 pub(crate) fn remove(links: &[Found]) -> Result<(), DatapathError> {
     links.iter().try_for_each(Found::remove)
 }
@@ -103,7 +103,7 @@ impl Attaching<'_> {
         }
     }
 
-    /// Attaches in this way, and cleans up all others.
+    /// Attaches in this way, and detaches all others.
     fn by(&self, mode: Attached) -> Result<(), DatapathError> {
         if let Some(found) = self.here(mode) {
             sys::update_link(found.link.as_fd(), self.program(mode)?)
@@ -121,8 +121,8 @@ impl Attaching<'_> {
         self.others(mode).filter(|found| self.is_here(found)).try_for_each(Found::remove)
     }
 
-    /// The kernel has one XDP program on a device, in one mode; from one to the
-    /// other there is a moment without. Then a program at tc does the work.
+    /// The kernel allows one XDP program per device, in one mode; a change of mode leaves a gap.
+    /// During the gap a program at tc does the work.
     fn exchange_xdp(&self, other: &Found, mode: Attached) -> Result<OwnedFd, DatapathError> {
         let meanwhile = match self.here(Attached::Tc) {
             Some(_) => None,

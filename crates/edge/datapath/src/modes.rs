@@ -1,22 +1,22 @@
-//! The ways to put a program on a device.
+//! The ways to attach a program to a device.
 
 use std::fmt;
 
-/// How a program is to be put on a device.
+/// How a program is to be attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// The first that works of native XDP, generic XDP and tc; the way that is
-    /// in use already, if it is one of XDP.
+    /// The first that works of native XDP, generic XDP and tc; the way already in use, if it is
+    /// XDP.
     Auto,
-    /// In the driver, before the kernel makes a packet of the frame.
+    /// In the driver, before the kernel allocates a packet buffer for the frame.
     XdpNative,
-    /// After that, whatever the driver.
+    /// After that, with any driver.
     XdpGeneric,
-    /// At tc's ingress (tcx), beside programs of others.
+    /// At tc's ingress (tcx), beside foreign programs.
     Tc,
 }
 
-/// How a program is on a device.
+/// How a program is attached to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Attached {
     /// See [`How::XdpNative`].
@@ -38,10 +38,10 @@ impl fmt::Display for Attached {
 }
 
 impl Attached {
-    /// All of them, the best first.
+    /// All ways, best first.
     pub(crate) const ALL: [Self; 3] = [Self::XdpNative, Self::XdpGeneric, Self::Tc];
 
-    /// Name of the pin of a link of this way.
+    /// Name of the pin of a link attached in this way.
     pub(crate) fn pin_name(self) -> &'static str {
         match self {
             Self::XdpNative => "link-xdp-native",

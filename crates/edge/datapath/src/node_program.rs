@@ -1,4 +1,4 @@
-//! The node's program: hands on what belongs to another node.
+//! The node's program: hands packets on to the nodes that own them.
 
 use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
 use skep_wire::steer::{DatapathNode, DatapathService, Row};
@@ -13,8 +13,7 @@ use crate::sys::Hook;
 use crate::tables::Tables;
 use crate::{DatapathError, PinPath, Sizes, pass};
 
-/// The node's program. What its calls do is told at those of
-/// [`crate::DispatchProgram`].
+/// The node's program. Its methods are documented at those of [`crate::DispatchProgram`].
 pub struct NodeProgram {
     place: PinPath,
     program: Loaded,
@@ -23,7 +22,7 @@ pub struct NodeProgram {
 }
 
 impl NodeProgram {
-    /// See [`crate::DispatchProgram::open`]; of the sizes the number of services counts.
+    /// See [`crate::DispatchProgram::open`]; of the sizes only the number of services is used.
     pub fn open(place: &PinPath, sizes: Sizes) -> Result<Self, DatapathError> {
         let services_max = sizes.services_max;
         pass::prepare()?;
@@ -45,8 +44,8 @@ impl NodeProgram {
         &self.replaced
     }
 
-    /// Puts the program on a device, at tc's ingress after all other programs,
-    /// and takes it off every other; see [`crate::DispatchProgram::attach`].
+    /// Attaches the program to a device, at tc's ingress after all other programs, and detaches it
+    /// from every other; see [`crate::DispatchProgram::attach`].
     pub fn attach(&mut self, device: &str) -> Result<(), DatapathError> {
         let programs = Programs { xdp: None, tc: self.program.tc_fd()?, tc_hook: Hook::TcLast };
         let device = Device::named(device)?;
@@ -85,8 +84,7 @@ impl NodeProgram {
         self.tables.set_nodes(nodes)
     }
 
-    /// The other nodes and the dispatchers: which hop a packet is on depends on
-    /// who sent it.
+    /// Sets the other nodes and the dispatchers: a packet's sender determines its hop.
     pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
         self.tables.set_steerers(steerers)
     }

@@ -1,4 +1,4 @@
-//! The compiled programs, and how they come into the kernel.
+//! The compiled programs, and how they are loaded into the kernel.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use crate::limits::LOAD_ATTEMPTS_MAX;
 use crate::{DatapathError, PinPath};
 
-/// A program as clang made it.
+/// A program as compiled by clang.
 pub(crate) struct Compiled {
-    /// Of the object and of its one function.
+    /// Name of the object and of its one function.
     pub(crate) name: &'static str,
     pub(crate) bytes: &'static [u8],
 }
@@ -47,7 +47,7 @@ pub(crate) struct Loaded {
     object: Ebpf,
 }
 
-/// Loads programs that share maps; the first call makes or finds those.
+/// Loads programs that share maps; the first call creates or opens the maps.
 pub(crate) struct Loader<'a> {
     library: EbpfLoader<'a>,
 }
@@ -58,10 +58,10 @@ impl Compiled {
     }
 }
 
-/// Where the kernel tells the layout of its structures.
+/// Where the kernel provides the layout of its structures (BTF).
 pub(crate) const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
-/// The layout of the kernel's structures, for a program that reads some.
+/// The layout of the kernel's structures, for programs that read them.
 ///
 /// # Errors
 /// Without it such a program must not be loaded: it would read other fields.
@@ -71,7 +71,7 @@ pub(crate) fn kernel_types(path: &Path) -> Result<Btf, DatapathError> {
 }
 
 impl<'a> Loader<'a> {
-    /// For programs that read packets only, nothing whose layout is the kernel's.
+    /// For programs that read packets only, and no kernel structures.
     pub(crate) fn new(place: Option<&PinPath>, sizes: &MapSizes) -> Self {
         let mut library = EbpfLoader::new();
         library.btf(None);
@@ -84,7 +84,7 @@ impl<'a> Loader<'a> {
         Self { library }
     }
 
-    /// For programs that read the kernel's structures, too.
+    /// For programs that also read kernel structures.
     pub(crate) fn with_types(mut self, types: &'a Btf) -> Self {
         self.library.btf(Some(types));
         self
@@ -101,8 +101,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Loads a program. The kernel stops verifying one when its thread gets a signal
-/// (`EAGAIN`); it is then asked again, as libbpf does.
+/// Loads a program. The kernel aborts verification when the thread gets a signal (`EAGAIN`); the
+/// load is then retried, as in libbpf.
 fn load_program(program: &mut aya::programs::Program) -> Result<(), ProgramError> {
     let mut attempts = 1;
     loop {
@@ -150,7 +150,7 @@ impl Loaded {
         program.and_then(TryInto::try_into).map_err(|error| DatapathError::verify(self.name, error))
     }
 
-    /// Takes a map out, as the type that it is used as.
+    /// Removes a map from the set, converted to its type.
     pub(crate) fn map<M>(&mut self, name: &'static str) -> Result<M, DatapathError>
     where
         M: TryFrom<Map, Error = MapError>,
@@ -159,7 +159,7 @@ impl Loaded {
         map.and_then(TryInto::try_into).map_err(DatapathError::map(name))
     }
 
-    /// Takes a map out that is used in batches.
+    /// Removes a map that is used in batches.
     pub(crate) fn data(&mut self, name: &'static str) -> Result<MapData, DatapathError> {
         match self.object.take_map(name) {
             Some(Map::Array(map) | Map::LruHashMap(map)) => Ok(map),
@@ -168,10 +168,10 @@ impl Loaded {
     }
 }
 
-/// Maps of another shape that were pinned and are no more.
+/// Maps of another shape that were unpinned.
 pub(crate) type Misfits = Vec<(String, MapData)>;
 
-/// Makes the folder of pins ready for `compiled`; says what had to go.
+/// Prepares the folder of pins for `compiled`; returns the removed maps.
 pub(crate) fn prepare(
     place: &PinPath,
     compiled: &Compiled,

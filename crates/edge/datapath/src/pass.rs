@@ -1,5 +1,4 @@
-//! The program that lets everything pass, and the question whether programs can
-//! be loaded at all.
+//! A program that passes everything, and a check whether programs can be loaded at all.
 
 use std::os::fd::OwnedFd;
 
@@ -9,17 +8,16 @@ use crate::object::{self, Loader};
 use crate::sys::{self, Hook};
 use crate::{DatapathError, pins};
 
-/// A device with the program that lets everything pass, for as long as this is
-/// kept.
+/// A device with the program that passes everything, until this is dropped.
 #[derive(Debug)]
 pub struct Pass {
     #[expect(dead_code, reason = "the device keeps its program while this is open")]
     link: OwnedFd,
 }
 
-/// Gives a device of this thread's namespace an XDP program that lets everything
-/// pass. For test beds: one end of a veth pair takes frames that the other end
-/// sends back or redirects by XDP only while it has a program (drivers/net/veth.c).
+/// Attaches an XDP program that passes everything to a device of this thread's namespace. For test
+/// beds: one end of a veth pair accepts frames that the other end sends back or redirects by XDP
+/// only while it has a program (drivers/net/veth.c).
 pub fn attach_pass(device: &str) -> Result<Pass, DatapathError> {
     let device = Device::named(device)?;
     let loaded = Loader::new(None, &Vec::new()).load(&object::PASS)?;
@@ -32,8 +30,8 @@ pub fn attach_pass(device: &str) -> Result<Pass, DatapathError> {
     Ok(Pass { link })
 }
 
-/// Makes sure that packet programs can be loaded and pinned. Mounts bpffs at
-/// /sys/fs/bpf if nobody has, which takes CAP_SYS_ADMIN, once.
+/// Checks that packet programs can be loaded and pinned. Mounts bpffs at /sys/fs/bpf if it is not
+/// mounted, which requires CAP_SYS_ADMIN, once.
 pub fn prepare() -> Result<(), DatapathError> {
     sys::try_map().map_err(|error| DatapathError::refusal("make BPF maps", error))?;
     Loader::new(None, &Vec::new()).load(&object::PASS)?;

@@ -1,7 +1,7 @@
-//! The folder in bpffs where maps and links stay when the process has gone.
+//! The folder in bpffs in which maps and links outlive the process.
 //!
-//! **Invariant:** maps that a loader reuses have the shape that its programs
-//! were built for; what has another shape is replaced, never read.
+//! **Invariant:** reused maps have the shape that the programs were built for; a map of another
+//! shape is replaced, never read.
 
 use std::fs;
 use std::io;
@@ -19,8 +19,8 @@ use crate::error::chain;
 /// Where the packet programs of one role of one process are pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinPath {
-    /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. Nobody else
-    /// may use it; two processes on one machine need two.
+    /// A folder in bpffs, such as `/sys/fs/bpf/skep/NAME/dispatch`. It must not be shared; two
+    /// processes on one machine need two.
     pub pins: PathBuf,
 }
 
@@ -30,7 +30,7 @@ const BPFFS: &str = "/sys/fs/bpf";
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPFFS_MAGIC: i64 = 0xcafe_4a11;
 
-/// Mounts bpffs if there is none.
+/// Mounts bpffs if it is not mounted.
 pub(crate) fn ensure_bpffs() -> Result<(), DatapathError> {
     if is_bpffs(Path::new(BPFFS)) {
         return Ok(());
@@ -41,7 +41,7 @@ pub(crate) fn ensure_bpffs() -> Result<(), DatapathError> {
 }
 
 impl PinPath {
-    /// Makes the folder.
+    /// Creates the folder.
     pub(crate) fn make(&self) -> Result<(), DatapathError> {
         if self.pins.starts_with(BPFFS) {
             ensure_bpffs()?;
@@ -56,9 +56,8 @@ impl PinPath {
             .map_err(self.failed("make the folder"))
     }
 
-    /// Unpins the maps of another shape than `object` has, with `sizes` in place
-    /// of its own; gives their names and what was in them, for as long as it is
-    /// kept.
+    /// Unpins the maps whose shape differs from that of `object` with `sizes`; returns their names
+    /// and handles, which keep their contents until dropped.
     pub(crate) fn unpin_misfits(
         &self,
         object: &Object,
@@ -94,7 +93,7 @@ impl PinPath {
     }
 }
 
-/// Whether that is in a bpffs.
+/// Whether the path is in a bpffs.
 pub(crate) fn is_bpffs(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| found.f_type == BPFFS_MAGIC)
 }

@@ -1,4 +1,4 @@
-//! Takes away what is on devices and in bpffs.
+//! Removes the programs from devices and the pins from bpffs.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::io;
 use crate::pins::is_bpffs;
 use crate::{DatapathError, PinPath, links};
 
-/// Takes programs off their devices and removes all pins, then the folders
-/// that are empty by it. Nothing to remove is no error.
+/// Detaches programs from their devices and removes all pins, then the folders that this empties.
+/// It is no error if there is nothing to remove.
 pub(crate) fn remove(place: &PinPath) -> Result<(), DatapathError> {
     let entries = match fs::read_dir(&place.pins) {
         Ok(entries) => entries,

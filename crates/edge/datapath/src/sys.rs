@@ -1,8 +1,8 @@
-//! The few calls of `bpf(2)` that the library does not make: links by number of
-//! the device, and maps in batches.
+//! The few calls of `bpf(2)` that the library does not provide: links by device index, and maps in
+//! batches.
 //!
-//! **Invariant:** all unsafe code of these calls is here. Every attribute lives
-//! as long as its call, and so does all memory that it points to.
+//! **Invariant:** all unsafe code of these calls is here. Every attribute outlives its call, and so
+//! does all memory that it points to.
 
 use std::ffi::{CString, c_long};
 use std::io;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::limits::{BATCH_ELEMENTS, BATCH_GROWTHS_MAX};
 
-/// Where a link puts a program.
+/// Where a link attaches a program.
 #[derive(Clone, Copy)]
 pub(crate) enum Hook {
     XdpNative,
@@ -27,7 +27,7 @@ pub(crate) enum Hook {
     TcLast,
 }
 
-/// Makes the smallest map and forgets it: whether there is BPF at all.
+/// Creates the smallest map and closes it: whether BPF is available at all.
 pub(crate) fn try_map() -> io::Result<()> {
     #[repr(C)]
     struct Attr {
@@ -41,7 +41,7 @@ pub(crate) fn try_map() -> io::Result<()> {
     descriptor(bpf_cmd::BPF_MAP_CREATE, &mut attr).map(drop)
 }
 
-/// Puts a program on a device, for as long as the link is open or pinned.
+/// Attaches a program to a device, for as long as the link is open or pinned.
 pub(crate) fn create_link(
     program: BorrowedFd<'_>,
     device_index: u32,
@@ -78,19 +78,18 @@ pub(crate) fn create_link(
     descriptor(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
-/// Puts another program in the place of a link's; packets meet the old one or
-/// the new one.
+/// Replaces the program of a link; packets meet the old or the new one.
 pub(crate) fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = [link.as_raw_fd(), program.as_raw_fd(), 0, 0];
     done(bpf_cmd::BPF_LINK_UPDATE, &mut attr)
 }
 
-/// Takes the program off the device now, whoever else holds the link.
+/// Detaches the program from the device now, even if others hold the link.
 pub(crate) fn detach_link(link: BorrowedFd<'_>) -> io::Result<()> {
     done(bpf_cmd::BPF_LINK_DETACH, &mut [link.as_raw_fd()])
 }
 
-/// The device of a link; 0 when it is gone.
+/// The device of a link; 0 if the device is gone.
 pub(crate) fn link_device(link: BorrowedFd<'_>) -> io::Result<u32> {
     #[repr(C)]
     struct Attr {
@@ -129,8 +128,7 @@ struct PinAttr {
     flags: u32,
 }
 
-/// Writes elements, in batches. What stands in the map when this fails is part
-/// of it.
+/// Writes elements in batches. After an error the map may contain a part of them.
 pub(crate) fn update_batch<K: Pod, V: Pod>(
     map: BorrowedFd<'_>,
     keys: &[K],
@@ -150,7 +148,7 @@ pub(crate) fn update_batch<K: Pod, V: Pod>(
     Ok(())
 }
 
-/// Deletes an element; one that is not there is deleted.
+/// Deletes an element; a missing one is no error.
 pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     #[repr(C)]
     struct Attr {
@@ -166,8 +164,8 @@ pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     }
 }
 
-/// Shows every element of a hash table. Elements that come or go meanwhile are
-/// shown or not.
+/// Calls `show` for every element of a hash table. Elements that are added or removed meanwhile may
+/// or may not be included.
 pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,
     mut show: impl FnMut(K, V),
@@ -231,8 +229,8 @@ fn descriptor<A>(command: bpf_cmd, attr: &mut A) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number as i32) })
 }
 
-/// The system call. The caller's part: `attr` is what the kernel reads and
-/// writes for `command`, and its pointers hold for the call.
+/// The system call. The caller guarantees that `attr` is what the kernel reads and writes for
+/// `command`, and that its pointers are valid during the call.
 #[expect(unsafe_code, reason = "rustix has no bpf(2)")]
 fn bpf<A>(command: bpf_cmd, attr: &mut A) -> io::Result<c_long> {
     // SAFETY: the kernel stays within the bytes of `attr` and, as all callers

@@ -1,9 +1,8 @@
-//! The maps that the dispatcher's and the node's program have in common.
+//! The maps that the dispatcher's and the node's program share.
 //!
-//! **Invariants:** the half of a table that packets are read by is never
-//! written. A service that is new begins with empty rows, whoever had its place
-//! before. What goes is taken out before what comes is put in, so a full map
-//! takes any change. `generation` changes after what it stands for.
+//! **Invariants:** the half of a table that packets are steered by is never written. A new service
+//! begins with empty rows, even if its place was used before. Removals precede insertions, so a
+//! full map accepts any change. `generation` changes after the data that it describes.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -34,12 +33,12 @@ pub(crate) struct Tables {
     verdicts: PerCpuArray<MapData, abi::Count>,
     service_counts: PerCpuArray<MapData, abi::Count>,
     node_counts: PerCpuArray<MapData, abi::Count>,
-    /// By the service's place.
+    /// Indexed by the service's place.
     halves: Vec<Half>,
 }
 
-/// Which half of a service's table counts, and whether it was filled for the
-/// service that has the place now.
+/// Which half of a service's table is in use, and whether it was filled for the current service of
+/// the place.
 #[derive(Clone, Copy, Default)]
 struct Half {
     counts: u8,
@@ -47,7 +46,7 @@ struct Half {
 }
 
 impl Tables {
-    /// Takes the maps of a program; `services_max` is what `rows` has room for.
+    /// Takes the maps of a program; `services_max` is the capacity of `rows`.
     pub(crate) fn take(loaded: &mut Loaded, services_max: u32) -> Result<Self, DatapathError> {
         let mut tables = Self {
             settings: loaded.map("settings")?,
@@ -89,7 +88,7 @@ impl Tables {
         Ok((settings.own_device_index, settings.own_mac))
     }
 
-    /// Says which device the program is on.
+    /// Sets the device that the program is on.
     pub(crate) fn set_own(&mut self, device: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         let failed = DatapathError::map("steerers");
         let mut steerers = all(&self.steerers).map_err(&failed)?;
@@ -128,13 +127,13 @@ impl Tables {
         Ok(())
     }
 
-    /// The places of services that are there now.
+    /// The places of the current services.
     pub(crate) fn services(&self) -> Result<Vec<u16>, DatapathError> {
         let services = all(&self.services).map_err(DatapathError::map("services"))?;
         Ok(services.values().map(|service| service.id).collect())
     }
 
-    /// Writes the half that does not count; packets see it after [`Self::flip`].
+    /// Writes the half that is not in use; packets use it after [`Self::flip`].
     pub(crate) fn write_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
         self.check_service(service)?;
         check("number of rows of a table", rows.len() as u64, ROWS as u64, ROWS as u64)?;
@@ -146,7 +145,7 @@ impl Tables {
             .map_err(DatapathError::map_io("rows"))
     }
 
-    /// Lets the other half count.
+    /// Switches to the other half.
     pub(crate) fn flip(&mut self, service: u16) -> Result<(), DatapathError> {
         let half = self.halves[usize::from(service)].counts ^ 1;
         let services = all(&self.services).map_err(DatapathError::map("services"))?;
@@ -188,8 +187,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Writes settings at once; with another generation if packets of known
-    /// flows are to be checked anew.
+    /// Writes settings at once; with a new generation if packets of known flows must be checked
+    /// again.
     pub(crate) fn change_settings(
         &mut self,
         is_new_generation: bool,
@@ -219,16 +218,16 @@ impl Tables {
     }
 }
 
-/// Of a service that has no table yet: the kernel refuses what comes.
+/// For a service without a table: the kernel rejects access.
 const NO_ROW: Row = Row([NO_NODE; ROW_NODES]);
 
-/// What this machine has sent must not come around; a device without hardware
-/// address tells nobody apart.
+/// Frames sent by this machine must not return to it; a device without hardware address cannot
+/// distinguish senders.
 fn own(mac: [u8; 6]) -> Option<([u8; 6], u32)> {
     (mac != [0; 6]).then_some((mac, abi::STEERER_SELF))
 }
 
-/// A number that came from outside, within its limits.
+/// Checks the range of a number from outside.
 pub(crate) fn check(
     what: &'static str,
     found: impl Into<u64>,
@@ -247,7 +246,7 @@ fn all<K: Pod + Eq + Hash, V: Pod>(map: &HashTable<K, V>) -> Result<HashMap<K, V
     map.iter().collect()
 }
 
-/// Makes a map hold what is `wanted` and nothing else; whether it did not yet.
+/// Makes the map contain exactly `wanted`; returns whether it changed.
 fn replace<K: Pod + Eq + Hash, V: Pod + PartialEq>(
     map: &mut HashTable<K, V>,
     wanted: &HashMap<K, V>,

@@ -1,5 +1,5 @@
-//! What this process cannot read or write, in sentences: which folder on the way
-//! is closed, to whom, and what opens it.
+//! Which files this process cannot read or write, as sentences: which folder of the path denies
+//! access, to whom, and how to grant it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -9,20 +9,20 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use crate::user::{User, name_of};
 
-/// What is going to be done.
+/// The intended access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// Open what is in the folder.
+    /// Open files in the folder.
     Enter,
     /// Read the file.
     Read,
-    /// Write the file, or make it.
+    /// Write the file, or create it.
     Write,
-    /// Make files in the folder.
+    /// Create files in the folder.
     Fill,
 }
 
-/// Something is closed.
+/// Access is denied.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot {verb} {what} {path}: {closed} belongs to {owner} with mode {mode:04o} and is closed to \
@@ -35,7 +35,7 @@ pub struct Closed {
     what: String,
     verb: &'static str,
     path: PathBuf,
-    /// What of the path is closed.
+    /// The part of the path that denies access.
     closed: PathBuf,
     owner: String,
     mode: u32,
@@ -43,8 +43,8 @@ pub struct Closed {
     remedy: String,
 }
 
-/// Whether this process may do with `path`, which is `what`, what it will need. What is
-/// not there, or not of its kind, is for others to say.
+/// Checks the access to `path`, which is described by `what`, that this process will need. A
+/// missing file or a wrong file type is not reported here.
 pub fn check(what: &str, path: &Path, need: Need) -> Result<(), Box<Closed>> {
     let (target, access) = match need {
         // Anything else that stands there is no folder, whatever its mode.
@@ -82,7 +82,7 @@ pub fn check(what: &str, path: &Path, need: Need) -> Result<(), Box<Closed>> {
     }))
 }
 
-/// Whether the kernel would let this process; true if it is not modes that forbid it.
+/// Whether the kernel grants access; true if something other than mode bits denies it.
 fn may(path: &Path, access: Access) -> bool {
     let answer = rustix::fs::accessat(CWD, path, access, AtFlags::EACCESS);
     !matches!(answer, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::PERM))

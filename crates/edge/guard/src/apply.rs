@@ -1,4 +1,4 @@
-//! Brings tables to a packet program, and of each only what changed.
+//! Applies tables to a packet program, writing only the changes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use skep_wire::table::{Table, TableService, TableVersion};
 use crate::client::Guard;
 use crate::error::GuardError;
 
-/// Keeps one side's program at the table that it was told last.
+/// Keeps one role's program at the latest table.
 ///
-/// Whatever fails is done again with the next table, since nothing counts as
-/// told before the guard has said so.
+/// A failed change is repeated with the next table, since a change counts as applied only after
+/// netguard has confirmed it.
 #[derive(Debug)]
 pub struct Applier {
     guard: Arc<Guard>,
     side: Side,
     own_mac: [u8; 6],
-    /// Whether a policy of this name looks at weights.
+    /// Whether the policy of this name uses weights.
     is_weighted: fn(&str) -> bool,
     version: TableVersion,
     nodes: Vec<DatapathNode>,
     steerers: Vec<([u8; 6], Steerer)>,
     services: Vec<skep_wire::steer::DatapathService>,
-    /// What the rows of each service were made of.
+    /// The inputs of each service's rows.
     rows: HashMap<u16, (u8, Vec<Vec<ServiceMember>>)>,
 }
 
 impl Applier {
-    /// Nothing is told yet.
+    /// Nothing is applied yet.
     pub fn new(
         guard: Arc<Guard>,
         side: Side,
@@ -50,15 +50,14 @@ impl Applier {
         }
     }
 
-    /// The table that the program goes by.
+    /// The table that is applied.
     pub fn version(&self) -> TableVersion {
         self.version
     }
 
-    /// Makes the program go by `table`. What nodes may take comes before the
-    /// rows that give it to them, what they may no longer after the rows that
-    /// did: a row whose only node just closed would refuse clients. Rows come
-    /// before the services that lead to them.
+    /// Applies `table`. Nodes are opened before the rows that assign flows to them are written,
+    /// and closed after the rows that did: a row whose only node just closed would refuse clients.
+    /// Rows are written before the services that use them.
     pub fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
         let nodes: Vec<DatapathNode> = table.nodes.iter().map(|node| self.node(node)).collect();
         self.apply_nodes(openest(&self.nodes, &nodes))?;
@@ -129,8 +128,8 @@ impl Applier {
         }
     }
 
-    /// Everybody whose frames have been steered already, but not this machine:
-    /// what comes from it is a loop.
+    /// All machines whose frames are already steered, without this machine: a frame from itself is
+    /// a loop.
     fn steerers_of(&self, table: &Table) -> Vec<([u8; 6], Steerer)> {
         let dispatchers = table.dispatchers.iter().map(|&mac| (mac, Steerer::Dispatcher));
         let nodes = table.nodes.iter().map(|node| (node.mac, Steerer::Node));
@@ -145,8 +144,7 @@ impl Applier {
     }
 }
 
-/// All nodes of both lists; those in both as the later one has them, but with
-/// the state that takes more.
+/// All nodes of both lists; those in both as in the later list, but with the more permissive state.
 fn openest(before: &[DatapathNode], after: &[DatapathNode]) -> Vec<DatapathNode> {
     let takes = |state: ForwardingState| match state {
         ForwardingState::Up => 2,

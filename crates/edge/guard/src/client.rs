@@ -1,4 +1,4 @@
-//! The serving process's end.
+//! The serving process's end of the socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, LOADED_MS};
 use crate::message::{put, take};
 
-/// A connection to the guard, for any thread; orders are done one by one.
+/// A connection to netguard, for any thread; orders are executed one by one.
 #[derive(Debug)]
 pub struct Guard {
     line: Mutex<Line>,
@@ -23,20 +23,19 @@ pub struct Guard {
 struct Line {
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Nothing is to be done any more.
+    /// The connection is aborted.
     is_aborted: bool,
 }
 
 impl Guard {
-    /// Connects to the guard that listens at `path`.
+    /// Connects to netguard, which listens at `path`.
     pub fn connect(path: &Path) -> Result<Self, GuardError> {
         let socket =
             dial(path).map_err(|error| GuardError::Unreachable { path: path.to_owned(), error })?;
         Ok(Self { line: Mutex::new(Line { socket, buffer: Vec::new(), is_aborted: false }) })
     }
 
-    /// Has `order` done and returns its answer. Blocks for as long as it takes,
-    /// at most ten seconds.
+    /// Sends `order` and returns its answer. Blocks until then, at most ten seconds.
     pub fn ask(&self, order: &Order) -> Result<OrderReply, GuardError> {
         let message = postcard::to_allocvec(order).map_err(|_| GuardError::Foreign)?;
         if message.len() > MESSAGE_BYTES_MAX {
@@ -77,7 +76,7 @@ fn set_patience(socket: &OwnedFd, answer_ms: u64) -> io::Result<()> {
     Ok(sockopt::set_socket_timeout(socket, sockopt::Timeout::Send, patience)?)
 }
 
-/// In place of "try again", which is what the kernel calls a wait that ended.
+/// Replaces "try again", the kernel's error for a timeout.
 fn told_of_silence(error: io::Error, answer_ms: u64) -> io::Error {
     if error.kind() != io::ErrorKind::WouldBlock {
         return error;

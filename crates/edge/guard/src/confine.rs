@@ -1,13 +1,11 @@
-//! System calls and files that a process never needs, out of its reach even if
-//! a stranger's code should run in it.
+//! Denies system calls and files that a process never needs, even if an attacker's code runs in it.
 //!
-//! What is denied is a list, so whatever else the kernel, the C library or a
-//! runtime come to use still works; and for calls that are let pass whatever
-//! their arguments the kernel answers out of a bitmap, without running the
-//! filter (Linux 5.11). Landlock's rules are about writing and starting
+//! The filter is a denylist, so calls that the kernel, the C library or a runtime begin to use
+//! still work; and for calls that are allowed with any arguments the kernel decides by a bitmap,
+//! without running the filter (Linux 5.11). Landlock's rules cover writing files and executing
 //! programs: reading a file costs nothing more.
 //!
-//! Both are inherited by threads, and meant to be called before there are any.
+//! Both are inherited by threads, and must be set up before the first thread starts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,24 +19,24 @@ use seccompiler::{
     SeccompRule,
 };
 
-/// Why a process is less confined than it should be.
+/// Why a process could not be confined.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
-    /// The filter of system calls.
+    /// The filter of system calls could not be installed.
     #[error("no filter of system calls: {0}")]
     Seccomp(#[from] seccompiler::Error),
-    /// The same, as it is made.
+    /// The filter could not be built.
     #[error("no filter of system calls: {0}")]
     Filter(#[from] seccompiler::BackendError),
-    /// Rules for files.
+    /// The rules for files failed.
     #[error("no rules for files: {0}")]
     Landlock(#[from] landlock::RulesetError),
-    /// This kernel has none.
+    /// This kernel does not support them.
     #[error("no rules for files: this kernel has no Landlock")]
     NoLandlock,
 }
 
-/// Whether programs of the kernel may be loaded: netguard's task, and nobody else's.
+/// Whether BPF programs may be loaded: by netguard only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bpf {
     /// They may.
@@ -61,8 +59,8 @@ pub fn deny_calls(bpf: Bpf) -> Result<(), ConfineError> {
     install([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)
 }
 
-/// Lets files be written below `writable` only, as far as their modes let them,
-/// and no program be started. Folders that are not there are passed over.
+/// Allows writing files below `writable` only, as far as their modes permit, and no execution of
+/// programs. Missing folders are skipped.
 pub fn write_only_below(writable: &[&Path]) -> Result<(), ConfineError> {
     let abi = ABI::V5;
     // Devices are ruled by their modes.
@@ -103,8 +101,8 @@ fn always_denied(bpf: Bpf) -> impl Iterator<Item = i64> {
     DENIED.iter().copied().chain((bpf == Bpf::Denied).then_some(libc::SYS_bpf))
 }
 
-/// A user namespace gives all capabilities in it, and with them a large part of
-/// the kernel to attack.
+/// A user namespace grants all capabilities in it, and thereby exposes a large part of the kernel
+/// to attacks.
 fn in_new_user_namespace() -> Result<SeccompRule, ConfineError> {
     let flag = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
     let has_flag = SeccompCmpOp::MaskedEq(flag);
@@ -112,8 +110,8 @@ fn in_new_user_namespace() -> Result<SeccompRule, ConfineError> {
     Ok(SeccompRule::new(vec![condition])?)
 }
 
-/// Calls by their numbers of the x32 ABI, which some kernels take from any
-/// process: those that are common to both with a bit set, and its own (512 to 547).
+/// Calls by their numbers of the x32 ABI, which some kernels accept from any process: common ones
+/// with a bit set, and its own (512 to 547).
 #[cfg(target_arch = "x86_64")]
 fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, bpf: Bpf) {
     const X32: i64 = 0x4000_0000;
@@ -121,7 +119,7 @@ fn deny_x32(denied: &mut BTreeMap<i64, Vec<SeccompRule>>, bpf: Bpf) {
     denied.extend(common.chain(512..=547).map(|call| (call | X32, Vec::new())));
 }
 
-/// Denied to all, by what they are for.
+/// Denied to all, grouped by purpose.
 const DENIED: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,

@@ -1,4 +1,4 @@
-//! What can go wrong between a serving process and its guard.
+//! Errors between a serving process and netguard.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::path::PathBuf;
 /// Why an order has no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
-    /// Nobody listens there.
+    /// No process listens there.
     #[error("no netguard answers at {path}: {error}; it must run as root on this machine")]
     Unreachable {
         path: PathBuf,
         /// The kernel's reason.
         error: io::Error,
     },
-    /// The guard has said no.
+    /// Netguard refused the order.
     #[error("netguard: {0}")]
     Refused(String),
-    /// The guard has gone, or is silent.
+    /// Netguard is gone, or does not answer.
     #[error("connection to netguard lost: {0}")]
     Gone(io::Error),
     /// [`Order::Abort`](skep_wire::guard::Order::Abort) was the last order.
     #[error("this start was given up")]
     Aborted,
-    /// The answer is not one; the guard is of another version.
+    /// The answer is invalid; netguard has another version.
     #[error("netguard speaks another version of the protocol: restart it")]
     Foreign,
-    /// More is being asked of the guard than it has done.
+    /// More orders wait for netguard than it can execute.
     #[error("netguard is busy: try again")]
     Busy,
     /// The order is too long for one message.

@@ -1,4 +1,4 @@
-//! Folders that are made for the user who serves.
+//! Folders that are created for the serving user.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -10,12 +10,12 @@ use rustix::fs::{CWD, RenameFlags};
 
 use crate::user::User;
 
-/// Mode of a folder that had to be made.
+/// Mode of a created folder.
 const MODE: u32 = 0o750;
 
 impl User {
-    /// Makes `folder`, if it is missing, with this user as its owner: in one step, as
-    /// others may be about to do the same.
+    /// Creates `folder`, if it is missing, with this user as its owner; atomically, since another
+    /// process may do the same.
     pub fn make_folder(&self, folder: &Path) -> io::Result<()> {
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else {
             return Ok(());
@@ -40,7 +40,7 @@ impl User {
         }
     }
 
-    /// Only then does it get its name.
+    /// Renamed to its final name only now.
     fn give(&self, fresh: &Path, folder: &Path) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
             lchown(fresh, Some(self.uid), Some(self.gid))?;

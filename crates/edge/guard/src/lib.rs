@@ -1,15 +1,15 @@
-//! The unix socket between a serving process and `skep netguard`: both ends;
-//! and how either gives up what it need not be able to do.
+//! The unix socket between a serving process and `skep netguard`: both ends; and how both drop the
+//! privileges that they do not need.
 //!
-//! - [`privileges`]: capabilities, and becoming another user.
-//! - [`User`]: who that is, and folders for it. [`access`]: what it cannot read or write, in sentences.
-//! - [`trust`]: what the other user could change.
-//! - [`confine`]: system calls and files that nothing here ever needs.
+//! - [`privileges`]: capabilities, and the change to another user.
+//! - [`User`]: that user, and its folders. [`access`]: files that it cannot read or write, as
+//!   sentences.
+//! - [`trust`]: files that another user could change.
+//! - [`confine`]: system calls and files that this process never needs.
 //!
-//! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end
-//! can be led to wait for the rest of something. The guard's end serves only
-//! peers of the users it was told, as the kernel names them (`SO_PEERCRED`), one
-//! at a time: two masters would undo each other's work.
+//! One message is one order or one answer (`SOCK_SEQPACKET`), so neither end ever waits for the
+//! rest of a message. Netguard serves only peers of the configured users, as identified by the
+//! kernel (`SO_PEERCRED`), one at a time: two masters would undo each other's changes.
 
 #![forbid(unsafe_code)]
 

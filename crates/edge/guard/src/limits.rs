@@ -1,13 +1,13 @@
 //! Bounds of the socket, with units and reasons.
 
-/// Time for an answer, in milliseconds. Rows of 256 nodes take well below a
-/// second to build; a guard that is silent for longer is not coming back.
+/// Timeout for an answer, in milliseconds. Rows of 256 nodes take well below a second to compute; a
+/// netguard that is silent for longer does not recover.
 pub(crate) const ANSWER_MS: u64 = 10_000;
 
-/// The same for the order to load the programs: the kernel's verifier computes for seconds, and on
-/// a busy machine waits for the processor most of the time.
+/// The same for the order to load the programs: verification takes seconds, most of which is
+/// waiting for a processor on a busy machine.
 pub(crate) const LOADED_MS: u64 = 60_000;
 
-/// Peers that wait while one is served; whoever comes then is refused by the
-/// kernel. There is one serving process, and its successor in a restart.
+/// Peers that wait while one is served; the kernel refuses further ones. There is one serving
+/// process, and its successor during a restart.
 pub(crate) const WAITING_MAX: i32 = 4;

@@ -1,4 +1,4 @@
-//! Messages in and out of a socket.
+//! Sends and receives messages on a socket.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,15 +6,15 @@ use std::os::fd::BorrowedFd;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use skep_wire::guard::MESSAGE_BYTES_MAX;
 
-/// Sends one message whole.
+/// Sends one complete message.
 pub(crate) fn put(socket: BorrowedFd<'_>, message: &[u8]) -> io::Result<()> {
     // NOSIGNAL: a peer that is gone is an error, not the end of this process.
     rustix::io::retry_on_intr(|| send(socket, message, SendFlags::NOSIGNAL))?;
     Ok(())
 }
 
-/// Receives one message into `buffer`. `UnexpectedEof` when the peer is gone,
-/// `InvalidData` when its message was longer than any may be.
+/// Receives one message into `buffer`. `UnexpectedEof` if the peer is gone, `InvalidData` if the
+/// message exceeds the limit.
 pub(crate) fn take<'b>(socket: BorrowedFd<'_>, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     // One byte more than may come, to tell what is too long.
     buffer.resize(MESSAGE_BYTES_MAX + 1, 0);

@@ -1,7 +1,7 @@
-//! What a process may do, made less.
+//! Drops the privileges of a process.
 //!
-//! Users, capabilities and filters belong to threads: call these before others
-//! are started. [`serve_as`] refuses to do half of it.
+//! Users, capabilities and filters are per thread: call these functions before other threads start.
+//! [`serve_as`] refuses to run otherwise.
 
 use std::io;
 
@@ -14,33 +14,33 @@ use rustix::thread::{
 
 use crate::user::User;
 
-/// What netguard keeps: programs and maps, devices and addresses, raw frames.
-/// PERFMON is what the kernel asks for beside BPF to load some programs,
-/// SYS_ADMIN goes as soon as bpffs is mounted.
+/// Capabilities that netguard keeps: programs and maps, devices and addresses, raw frames. The
+/// kernel requires PERFMON beside BPF to load some programs; SYS_ADMIN is dropped as soon as bpffs
+/// is mounted.
 pub const NETGUARD: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::NET_ADMIN)
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::PERFMON);
 
-/// Why a process still is what it was started as.
+/// Why privileges could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    /// A bug of ours: threads that run already keep what they have.
+    /// A bug of ours: running threads keep their privileges.
     #[error("{threads} threads run already, and would keep their privileges")]
     Threads {
-        /// How many.
+        /// Number of threads.
         threads: usize,
     },
-    /// The kernel says no.
+    /// The kernel refused the change of user.
     #[error("cannot become the user {user} (number {uid}): {error}")]
     Become { user: String, uid: u32, error: io::Error },
-    /// The kernel says no.
+    /// The kernel refused the change of capabilities.
     #[error("cannot give up capabilities: {0}")]
     Capabilities(#[from] io::Error),
 }
 
-/// Makes this process `user`, for good, without any capability and with exactly
-/// its groups; who was not root stays who it is. Comes before all other threads.
+/// Changes this process to `user`, irrevocably, without any capability and with exactly its groups;
+/// a process that is not root keeps its user. Must precede all other threads.
 pub fn serve_as(user: &User) -> Result<(), PrivilegeError> {
     let threads = std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count);
     if threads > 1 {
@@ -67,8 +67,8 @@ fn become_user(user: &User) -> rustix::io::Result<()> {
     set_thread_res_uid(uid, uid, uid)
 }
 
-/// Gives up every capability of this thread but `kept`, for good: also what it
-/// could regain by starting a program.
+/// Drops every capability of this thread but `kept`, irrevocably: also those that it could regain
+/// by executing a program.
 pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     bound(kept)?;
     let held = rustix::thread::capabilities(None)?;
@@ -84,7 +84,7 @@ pub fn keep_only(kept: CapabilitySet) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up what programs that this thread starts could have beyond `kept`.
+/// Drops the capabilities beyond `kept` that programs executed by this thread could have.
 fn bound(kept: CapabilitySet) -> io::Result<()> {
     clear_ambient_capability_set()?;
     for capability in CapabilitySet::all().difference(kept).iter() {

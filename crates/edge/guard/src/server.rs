@@ -1,4 +1,4 @@
-//! The guard's end.
+//! Netguard's end of the socket.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,7 +11,7 @@ use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
 use crate::limits::WAITING_MAX;
 use crate::message::{put, take};
 
-/// A socket at a path, which goes when this does.
+/// A socket at a path, which is removed on drop.
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
@@ -28,9 +28,9 @@ pub struct Visit {
 }
 
 impl Listener {
-    /// Listens at `path` for processes of `users`; those of another user than this
-    /// one's reach it by the `group`, if one is given. What a dead guard left there is
-    /// replaced; a living one is an error.
+    /// Listens at `path` for processes of `users`; those of another user have access by the
+    /// `group`, if one is given. The socket of a dead netguard is replaced; a live one is an
+    /// error.
     pub fn bind(path: &Path, users: Vec<u32>, group: Option<u32>) -> io::Result<Self> {
         let address = SocketAddrUnix::new(path)?;
         let socket = unconnected()?;
@@ -53,12 +53,12 @@ impl Listener {
         Ok(Self { socket, path: path.to_owned(), users })
     }
 
-    /// Where it is.
+    /// Path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Waits for a peer that may give orders; others are sent away.
+    /// Waits for a peer that may give orders; others are disconnected.
     pub fn accept(&self) -> io::Result<Visit> {
         loop {
             let socket = rustix::io::retry_on_intr(|| {
@@ -83,8 +83,8 @@ impl Drop for Listener {
 }
 
 impl Visit {
-    /// Does orders with `perform` until the peer is gone. What is no order is
-    /// refused, and the peer is heard on.
+    /// Executes orders with `perform` until the peer is gone. An invalid order is refused, and the
+    /// connection stays open.
     pub fn serve(mut self, mut perform: impl FnMut(Order) -> OrderReply) -> io::Result<()> {
         loop {
             let order = match take(self.socket.as_fd(), &mut self.buffer) {

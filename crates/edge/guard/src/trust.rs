@@ -1,4 +1,4 @@
-//! Who could change a file, or put another in its place.
+//! Which users could change or replace a file.
 
 use std::fs::{self, DirBuilder, Metadata};
 use std::io::{self, ErrorKind};
@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 
 use crate::user::{User, name_of};
 
-/// Mode of a folder that is made: all may pass through, as far as the way there
-/// lets them, and nobody else may look or write.
+/// Mode of a created folder: any user may traverse it, as far as its parents permit, and no other
+/// user may list or write it.
 const FOLDER_MODE: u32 = 0o711;
 
-/// A folder in which everybody may make files, and nobody change another's.
+/// A sticky folder: any user may create files, and none may change another's.
 const STICKY: u32 = 0o1000;
 
-/// A file that is not to be trusted.
+/// A file that cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// Somebody could change it.
+    /// Another user could change it.
     #[error(
         "{what} {path} is not safe from others: {at} belongs to {owner} with mode {mode:04o}, and \
          must be {wanted}",
@@ -29,19 +29,19 @@ pub enum TrustError {
         path: PathBuf,
         /// Where on its path it can be changed.
         at: PathBuf,
-        /// Whose that is.
+        /// Its owner.
         owner: String,
         mode: u32,
-        /// What it must be.
+        /// The required state.
         wanted: String,
     },
-    /// It cannot be made, or looked at.
+    /// It cannot be created or inspected.
     #[error("cannot use {what} {path}: {error}", path = path.display())]
     Io { what: &'static str, path: PathBuf, error: io::Error },
 }
 
-/// Makes the folder `path` if it is missing; it is not changed by anybody but root
-/// and this process's user.
+/// Creates the folder `path` if it is missing; only root and the user of this process may change
+/// it.
 pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError> {
     let made = DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path);
     made.map_err(|error| TrustError::Io { what, path: path.to_owned(), error })?;
@@ -56,8 +56,7 @@ pub fn make_own_folder(what: &'static str, path: &Path) -> Result<(), TrustError
     })
 }
 
-/// Whether `user` cannot change the file `path`. Who is root, or the user of this
-/// process, could anyway.
+/// Whether `user` cannot change the file `path`. Root and the user of this process always could.
 pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Result<(), TrustError> {
     if user.uid == 0 || user.uid == rustix::process::geteuid().as_raw() {
         return Ok(());
@@ -70,13 +69,13 @@ pub fn check_unchangeable(what: &'static str, path: &Path, user: &User) -> Resul
     })
 }
 
-/// Names in a sticky folder are their owners'.
+/// In a sticky folder only owners change their names.
 fn is_open_to(it: &Metadata, bits: u32, is_last: bool) -> bool {
     it.mode() & bits != 0 && (is_last || it.mode() & STICKY == 0)
 }
 
-/// `is_open` is asked of the file itself and then of each folder that it is in, and
-/// `wanted` for the words on the one that is.
+/// `is_open` is evaluated for the file itself and then for each folder of its path; `wanted` gives
+/// the message for the first that is open.
 fn refuse_if(
     what: &'static str,
     path: &Path,

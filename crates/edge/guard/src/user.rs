@@ -1,19 +1,17 @@
-//! The user that a serving process becomes: by name, out of this machine's
-//! own lists.
+//! The user that a serving process changes to: looked up by name in this machine's files.
 
 use std::path::Path;
 
-/// Users of this machine (passwd(5)), and its groups (group(5)). Users of a
-/// service are there; those of a directory service such as LDAP are not.
+/// Users of this machine (passwd(5)), and its groups (group(5)). They contain service users, but
+/// not those of a directory service such as LDAP.
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// Who serves where nobody else is named: the user that packages make, else the
-/// one that owns nothing.
+/// The default serving users: the one that packages create, else the one that owns nothing.
 const OWN: &str = "skep";
 const NOBODY: &str = "nobody";
 
-/// A user with its groups, as the kernel counts them.
+/// A user with its groups, by their numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// For messages.
@@ -22,7 +20,7 @@ pub struct User {
     pub uid: u32,
     /// Its own group.
     pub gid: u32,
-    /// Groups that it has besides, and no others.
+    /// Its supplementary groups, and no others.
     pub groups: Vec<u32>,
 }
 
@@ -36,7 +34,7 @@ pub enum UserError {
         setting = "machine.user, or --user"
     )]
     NoUser { name: String },
-    /// Where none is named.
+    /// The default user.
     #[error(
         "started as root, this process serves as another user, and this machine has neither \
          {OWN:?} nor {NOBODY:?} ({PASSWD}): name one (machine.user, or --user)"
@@ -48,9 +46,8 @@ pub enum UserError {
 }
 
 impl User {
-    /// Who is to serve: who this process is, but for root, who becomes the user
-    /// `name`, by default [`OWN`] or [`NOBODY`], with exactly `groups`. Names may be
-    /// numbers.
+    /// The serving user: the user of this process, or, if that is root, the user `name`, by
+    /// default [`OWN`] or [`NOBODY`], with exactly `groups`. Names may be numbers.
     pub fn serving(name: Option<&str>, groups: &[String]) -> Result<Self, UserError> {
         match rustix::process::geteuid().is_root() {
             true => Self::find(name, groups),
@@ -58,12 +55,12 @@ impl User {
         }
     }
 
-    /// The user of that name, whoever this process is.
+    /// The user of that name, independent of this process.
     pub fn find(name: Option<&str>, groups: &[String]) -> Result<Self, UserError> {
         Lists::read().user(name, groups)
     }
 
-    /// Who this process is.
+    /// The user of this process.
     pub fn current() -> Self {
         let uid = rustix::process::geteuid().as_raw();
         let groups = rustix::process::getgroups().unwrap_or_default();
@@ -83,7 +80,7 @@ pub(crate) fn name_of(uid: u32) -> String {
     found.map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// The two files.
+/// The contents of the two files.
 struct Lists {
     passwd: String,
     group: String,
@@ -105,7 +102,7 @@ impl Lists {
         Ok(User { groups, ..found? })
     }
 
-    /// A number that no line has is a user all the same, with a group of that number.
+    /// A number without an entry is a valid user, with a group of that number.
     fn named(&self, name: &str) -> Option<User> {
         let number = name.parse::<u32>().ok();
         let is_it = |user: &User| user.name == name || Some(user.uid) == number;

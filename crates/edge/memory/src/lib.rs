@@ -1,11 +1,11 @@
-//! Memory files, on huge pages where the kernel has them.
+//! Memory files, on huge pages if the kernel supports them.
 //!
-//! `sendfile` passes the pages of a memory file to a socket uncopied. What it
-//! still costs is a reference per page; out of 2 MiB pages a 541 KB body takes
-//! a few instead of 133 (`skep-bench bodies` measures it).
+//! `sendfile` passes the pages of a memory file to a socket uncopied. The remaining cost is one
+//! reference per page; with 2 MiB pages a 541 KB body takes a few instead of 133
+//! (`skep-bench bodies` measures it).
 //!
-//! The only unsafe code of the node: a mapping is made, advised and unmade
-//! within one function, and no reference into it ever exists.
+//! The only unsafe code of the node: a mapping is created, advised and removed within one function,
+//! and no reference into it ever exists.
 
 use std::fs::File;
 use std::io;
@@ -18,21 +18,21 @@ use rustix::fs::{MemfdFlags, memfd_create};
 /// base pages).
 pub const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// `MADV_COLLAPSE` of Linux 6.1; works whatever the system's settings of
-/// transparent huge pages are, and needs no privilege.
+/// `MADV_COLLAPSE` of Linux 6.1; independent of the system's settings of transparent huge pages,
+/// and unprivileged.
 const MADV_COLLAPSE: i32 = 25;
 
-/// A memory file of `bytes` bytes, all zero, that belongs to this process
-/// alone. Its memory is taken as it is written.
+/// A memory file of `bytes` bytes, all zero, private to this process. Its memory is allocated as it
+/// is written.
 pub fn memory_file(bytes: u64) -> io::Result<File> {
     let file = File::from(memfd_create(c"skep-segments", MemfdFlags::CLOEXEC)?);
     rustix::fs::ftruncate(&file, bytes)?;
     Ok(file)
 }
 
-/// Puts `file`, of a multiple of [`HUGE_PAGE_BYTES`], on huge pages: to be
-/// called before it is filled, since empty pages are cheap to exchange.
-/// Takes all of its memory now. An error leaves the file as useful as before.
+/// Moves `file`, whose length is a multiple of [`HUGE_PAGE_BYTES`], to huge pages. Call it before
+/// the file is filled, since empty pages are cheap to replace. Allocates all of its memory now.
+/// After an error the file remains usable.
 #[expect(unsafe_code, reason = "see the module; each call is justified in place")]
 pub fn use_huge_pages(file: &File, bytes: u64) -> io::Result<()> {
     assert!(bytes > 0 && bytes.is_multiple_of(HUGE_PAGE_BYTES), "{bytes} bytes");

@@ -1,5 +1,4 @@
-//! Who has an address on the segment: telling, asking, and listening for
-//! others who say it.
+//! Ownership of addresses on the segment: announcements, probes, and a watch for claims of others.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,32 +15,30 @@ use crate::limits::{FRAME_BYTES_MAX, FRAMES_PER_LOOK_MAX, PROBES};
 use crate::mac::MacAddr;
 use crate::packet::PacketSocket;
 
-/// Tells everybody on the segment, `count` times, that this machine has `vip`
-/// from now on, so that frames for it come here. Send again after a second,
-/// since frames get lost. Needs `CAP_NET_RAW`. Takes some 15 ms, in which the
-/// kernel closes the socket; [`ClaimWatch::announce`] has one open.
+/// Announces on the segment, `count` times, that this machine has `vip` from now on, so that frames
+/// for it arrive here. Repeat it after a second, since frames get lost. Needs `CAP_NET_RAW`. Takes
+/// some 15 ms, in which the kernel closes the socket; [`ClaimWatch::announce`] keeps one open.
 pub fn announce(device: &Device, vip: IpAddr, count: u32) -> Result<(), Error> {
     send_announcements(&PacketSocket::open(device, ether_type(vip), &[])?, vip, count)
 }
 
-/// Asks the segment who has `address`: the first other machine that answers
-/// within `wait`, or none. Needs `CAP_NET_RAW`. The question gives no address
-/// of ours, so asking disturbs nobody (RFC 5227 section 2.1.1).
+/// Probes the segment for `address`: returns the first other machine that answers within `wait`, or
+/// `None`. Needs `CAP_NET_RAW`. The probe contains no address of ours, so it disturbs no cache (RFC
+/// 5227 section 2.1.1).
 pub fn probe(device: &Device, address: IpAddr, wait: Duration) -> Result<Option<MacAddr>, Error> {
     let claims = ask(device, &[address], wait, |claims| !claims.is_empty())?;
     Ok(claims.first().map(|claim| claim.mac))
 }
 
-/// Asks the segment who has each of `addresses`: all answers of other machines
-/// within `wait`, each once. Waits to the end: a second answer is what tells
-/// that an address is had twice.
+/// Probes the segment for each of `addresses`: returns all answers of other machines within `wait`,
+/// each once. Always waits for `wait`: a second answer shows that two machines have an address.
 pub fn survey(device: &Device, addresses: &[IpAddr], wait: Duration) -> Result<Vec<Claim>, Error> {
     ask(device, addresses, wait, |_| false)
 }
 
-/// Listens on one device for other machines that say that they have one of our
-/// virtual addresses: by ARP requests and replies, neighbour advertisements and
-/// solicitations. Poll its descriptor for reading. Needs `CAP_NET_RAW`.
+/// Listens on one device for other machines that claim one of our virtual addresses: by ARP
+/// requests and replies, neighbour advertisements and solicitations. Poll its descriptor for
+/// reading. Needs `CAP_NET_RAW`.
 #[derive(Debug)]
 pub struct ClaimWatch {
     either: OwnedFd,
@@ -51,7 +48,7 @@ pub struct ClaimWatch {
 }
 
 impl ClaimWatch {
-    /// Begins to listen. What was said before is not heard.
+    /// Starts to listen. Earlier claims are not reported.
     pub fn open(device: &Device, vips: Vec<IpAddr>) -> Result<Self, Error> {
         let arp = PacketSocket::open(device, TYPE_ARP, ARP_ONLY)?;
         let ndp = PacketSocket::open(device, TYPE_IPV6, NDP_ONLY)?;
@@ -62,26 +59,25 @@ impl ClaimWatch {
         Ok(Self { either, arp, ndp, vips })
     }
 
-    /// Listens for these addresses from now on.
+    /// Sets the addresses to listen for.
     pub fn set_vips(&mut self, vips: Vec<IpAddr>) {
         self.vips = vips;
     }
 
-    /// Asks the segment who has `address`. The answers, if it is one of those
-    /// listened for, are claims.
+    /// Probes the segment for `address`. The answers are claims if `address` is one of those
+    /// listened for.
     pub fn ask(&self, address: IpAddr) -> Result<(), Error> {
         let socket = self.socket(address);
         socket.send(&frame::question(address, socket.mac()?))
     }
 
-    /// As [`announce`], without the time that opening and closing takes.
+    /// As [`announce`], without the time that opening and closing a socket takes.
     pub fn announce(&self, vip: IpAddr, count: u32) -> Result<(), Error> {
         send_announcements(self.socket(vip), vip, count)
     }
 
-    /// What others have said since the last call, each once. Does not wait.
-    /// After very many frames it returns early and the descriptor stays
-    /// readable.
+    /// Claims of others since the last call, each once. Does not wait. After very many frames it
+    /// returns early and the descriptor stays readable.
     pub fn claims(&mut self) -> Result<Vec<Claim>, Error> {
         let mut claims = Vec::new();
         for socket in [&self.arp, &self.ndp] {
@@ -108,7 +104,7 @@ impl ClaimWatch {
         Ok(())
     }
 
-    /// Whether something came before `until`.
+    /// Whether a frame arrived before `until`.
     fn wait(&self, until: Instant) -> Result<bool, Error> {
         let left = until.saturating_duration_since(Instant::now());
         let mut entries = [PollFd::new(&self.either, PollFlags::IN)];
@@ -127,9 +123,8 @@ impl AsFd for ClaimWatch {
     }
 }
 
-/// Classic BPF (`linux/filter.h`): frames that are for this machine. Those of a
-/// VLAN that it has no device for say nothing about this segment; the kernel
-/// takes their tags off and marks them as another host's.
+/// Classic BPF (`linux/filter.h`): frames for this machine. Those of a VLAN without a device here
+/// do not concern this segment; the kernel strips their tags and marks them as another host's.
 const ARP_ONLY: &[SockFilter] = &[
     SockFilter::new(LOAD_BYTE, 0, 0, PACKET_TYPE),
     SockFilter::new(JUMP_EQUAL, 1, 0, libc::PACKET_OTHERHOST as u32),
@@ -154,7 +149,7 @@ const NDP_ONLY: &[SockFilter] = &[
 const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
 const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// Not one of the bytes, but what the kernel knows of the frame.
+/// Offset of metadata that the kernel has of the frame, instead of its bytes.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE) as u32;
 
 /// A descriptor that is readable when either socket is.

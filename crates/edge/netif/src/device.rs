@@ -15,7 +15,7 @@ use crate::netif::Netif;
 /// The kernel's number of a device, in one network namespace.
 pub type DeviceIndex = u32;
 
-/// A network device, as it was when it was asked for.
+/// A network device, at the time of the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     pub index: DeviceIndex,
@@ -27,7 +27,7 @@ pub struct Device {
     pub mtu: u32,
     /// Whether it is switched on.
     pub is_up: bool,
-    /// Whether there is somebody at the other end of its cable.
+    /// Whether it has a carrier.
     pub has_carrier: bool,
     /// The packet program before the kernel's network stack.
     pub xdp: Xdp,
@@ -35,7 +35,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Whether it has this address, whatever the network.
+    /// Whether it has this address, with any prefix length.
     pub fn has(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|address| address.ip == ip)
     }
@@ -182,8 +182,8 @@ fn xdp(facts: &[LinkXdp]) -> Xdp {
     }
 }
 
-/// Of an IPv4 address at one end of a point-to-point link, `Local` is ours and
-/// `Address` the other's; else only `Address` may be there.
+/// For an IPv4 address of a point-to-point link, `Local` is ours and `Address` the other end's;
+/// otherwise `Local` may be missing.
 fn address(message: &AddressMessage) -> Option<Address> {
     let attributes = &message.attributes;
     let local = attributes.iter().find_map(|attribute| match attribute {

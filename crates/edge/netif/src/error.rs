@@ -1,9 +1,9 @@
-//! What can go wrong between us and the kernel, as sentences for operators.
+//! Errors of kernel calls, as sentences for operators.
 
 use std::io;
 use std::net::IpAddr;
 
-/// Why something about devices or addresses could not be done.
+/// Why an operation on devices or addresses failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The process lacks a capability.
@@ -12,9 +12,9 @@ pub enum Error {
          root, or give it the capability (systemd: `AmbientCapabilities={capability}`)"
     )]
     Privilege {
-        /// What was to be done.
+        /// The operation.
         action: String,
-        /// What it takes.
+        /// The capability.
         capability: &'static str,
     },
     /// No device of this name, or with this address.
@@ -23,36 +23,36 @@ pub enum Error {
          device first (`ip link` shows them)"
     )]
     NoDevice {
-        /// What was looked for.
+        /// The name or address.
         wanted: String,
-        /// What there is.
+        /// The existing devices.
         found: String,
     },
-    /// No device can have this name.
+    /// The name is not a valid device name.
     #[error(
         "{name:?} cannot be a network device: expected up to 15 characters without `/`, `:` and \
          spaces"
     )]
     NotADeviceName {
-        /// What was given.
+        /// The name.
         name: String,
     },
-    /// The device is no Ethernet, or has no hardware address.
+    /// The device is not Ethernet, or has no hardware address.
     #[error(
         "cannot {action}: expected an Ethernet device, found one without a hardware address. \
          Direct dispatch needs an Ethernet segment"
     )]
     NotEthernet {
-        /// What was to be done.
+        /// The operation.
         action: String,
     },
-    /// The device takes no IPv6 addresses.
+    /// The device does not support IPv6 addresses.
     #[error(
         "cannot {action}: IPv6 is switched off there. Switch it on: \
          sysctl -w net.ipv6.conf.{device}.disable_ipv6=0"
     )]
     Ipv6Off {
-        /// What was to be done.
+        /// The operation.
         action: String,
         /// The device's name.
         device: String,
@@ -63,34 +63,34 @@ pub enum Error {
          unspecified, loopback, link-local, broadcast nor multicast"
     )]
     NotAVip {
-        /// What was given.
+        /// The address.
         address: IpAddr,
     },
-    /// Anything else the kernel says.
+    /// Any other error of the kernel.
     #[error("cannot {action}: {cause}")]
     Kernel {
-        /// What was to be done.
+        /// The operation.
         action: String,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// An answer of the kernel that we do not understand.
+    /// A malformed answer of the kernel.
     #[error("cannot {action}: the kernel's answer was not understood ({detail})")]
     Answer {
-        /// What was asked.
+        /// The query.
         action: String,
-        /// What was wrong with the answer.
+        /// What is wrong with the answer.
         detail: String,
     },
 }
 
-/// What changing devices and addresses takes.
+/// The capability to change devices and addresses.
 pub(crate) const NET_ADMIN: &str = "CAP_NET_ADMIN";
-/// What sending and receiving frames takes.
+/// The capability to send and receive frames.
 pub(crate) const NET_RAW: &str = "CAP_NET_RAW";
 
 impl Error {
-    /// The kernel refused `action` with `cause`; missing rights name `capability`.
+    /// The kernel refused `action` with `cause`; if privileges are missing, `capability` is named.
     pub(crate) fn refused(
         action: impl Into<String>,
         capability: &'static str,
@@ -104,7 +104,7 @@ impl Error {
         }
     }
 
-    /// The kernel's error number, if it was the kernel that refused.
+    /// The kernel's error number, if the kernel refused.
     pub(crate) fn errno(&self) -> Option<i32> {
         match self {
             Self::Kernel { cause, .. } => cause.raw_os_error(),

@@ -1,9 +1,7 @@
-//! Virtual addresses on nodes: on `lo`, answered for by nobody, and undone
-//! without a trace.
+//! Virtual addresses on nodes: on `lo`, without answers to ARP, and removed without a trace.
 //!
-//! What is going to change is noted in a [`Record`] first, which the caller
-//! stores; then it is done. So after a crash at any point [`Netif::undo`] with
-//! the stored record restores what was.
+//! Each change is noted in a [`Record`] first, which the caller stores; then it is made. So after a
+//! crash at any point [`Netif::undo`] with the stored record restores the earlier state.
 
 use std::net::IpAddr;
 
@@ -16,7 +14,7 @@ use crate::route::clients_of;
 use crate::sysctl::{self, ALL, Knob};
 use crate::vip::check_vip;
 
-/// What was changed on this machine, or is about to be.
+/// The changes made on this machine, or about to be made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     addresses: Vec<AddedAddress>,
@@ -38,7 +36,7 @@ struct ChangedSetting {
 }
 
 impl Record {
-    /// Whether nothing is there to undo.
+    /// Whether there is nothing to undo.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty() && self.settings.is_empty()
     }
@@ -62,14 +60,13 @@ impl Record {
 }
 
 impl Netif {
-    /// Notes in `record` what [`Netif::hold`] has to change so that this node
-    /// takes packets for `vip` that come in by `device`, yet neither answers
-    /// nor asks ARP with it. Changes nothing; what is noted already or needs no
-    /// change is not noted.
+    /// Notes in `record` the changes that [`Netif::hold`] has to make so that this node accepts
+    /// packets for `vip` from `device`, yet neither answers ARP requests for it nor sends requests
+    /// with it. Changes nothing itself; changes that are already noted or not needed are omitted.
     ///
-    /// `clients` are samples of where replies go; if there is none, an address
-    /// far away in the Internet stands for all. The reverse path filter is
-    /// loosened only if they leave by another device than `device`.
+    /// `clients` are samples of the targets of replies; if there is none, a distant Internet
+    /// address is used. The reverse path filter is loosened only if replies leave by another
+    /// device than `device`.
     pub fn prepare_hold(
         &mut self,
         record: &mut Record,
@@ -97,7 +94,7 @@ impl Netif {
         Ok(())
     }
 
-    /// Does what `record` notes. Does no harm when it is done already.
+    /// Makes the changes that `record` notes. Idempotent.
     pub fn hold(&mut self, record: &Record) -> Result<(), Error> {
         // Settings first: an address must not be answered for, not even once.
         for setting in &record.settings {
@@ -113,8 +110,8 @@ impl Netif {
         Ok(())
     }
 
-    /// Takes one address away again that `record` notes, and strikes it out.
-    /// Settings stay for the others.
+    /// Removes one address that `record` notes, from the machine and the record. Settings stay for
+    /// the others.
     pub fn undo_vip(&mut self, record: &mut Record, vip: IpAddr) -> Result<(), Error> {
         while let Some(at) = record.addresses.iter().position(|added| added.vip == vip) {
             self.undo_address(&record.addresses[at])?;
@@ -123,10 +120,9 @@ impl Netif {
         Ok(())
     }
 
-    /// Restores what was before all that `record` notes, and strikes out what
-    /// is restored. A setting that somebody changed since is left alone, and
-    /// so are devices that are gone. Goes on after a failure; the first is
-    /// returned, and what failed stays noted.
+    /// Reverts all changes that `record` notes, and removes each from the record. A setting that
+    /// was changed since is left alone, and so are devices that are gone. Continues after a
+    /// failure; the first is returned, and failed changes stay noted.
     pub fn undo(&mut self, record: &mut Record) -> Result<(), Error> {
         let mut first_failure = None;
         let mut is_done = |done: Result<(), Error>| match done {

@@ -1,19 +1,18 @@
-//! Devices, virtual addresses and who answers for them: what direct dispatch
-//! needs of the kernel's network.
+//! Devices, virtual addresses and their ownership on the segment: the kernel network functions of
+//! direct dispatch.
 //!
-//! - [`Netif`]: devices, routes; puts virtual addresses on the active
-//!   dispatcher's device ([`Netif::claim`]) and on nodes ([`Netif::hold`]), and
-//!   takes them away again.
-//! - [`announce`], [`probe`], [`survey`], [`ClaimWatch`]: the segment's talk of
-//!   who has an address, by ARP and IPv6 neighbour discovery.
-//! - [`provoke_rst`]: makes clients of a machine that has died get an RST.
-//! - [`check`]: what operators of direct dispatch get wrong, as sentences.
+//! - [`Netif`]: devices, routes; adds virtual addresses to the active dispatcher's device
+//!   ([`Netif::claim`]) and to nodes ([`Netif::hold`]), and removes them.
+//! - [`announce`], [`probe`], [`survey`], [`ClaimWatch`]: announcements, probes and claims of
+//!   addresses on the segment, by ARP and IPv6 neighbour discovery.
+//! - [`provoke_rst`]: makes clients of a dead machine receive an RST.
+//! - [`check`]: finds the usual misconfigurations of direct dispatch, as sentences.
 //!
-//! Everything blocks briefly and nothing runs on its own. What a call needs of
-//! capabilities its doc says; without them it fails with [`Error::Privilege`].
+//! All calls block briefly and there are no background tasks. The doc of each call names the
+//! capabilities that it needs; without them it fails with [`Error::Privilege`].
 //!
-//! Invariants: no address, setting or device is changed that the caller did not
-//! name; nothing is sent but announcements and questions.
+//! Invariants: only the addresses, settings and devices that the caller names are changed; nothing
+//! is sent but announcements and probes.
 
 mod check;
 mod claims;

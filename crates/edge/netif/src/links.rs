@@ -1,4 +1,4 @@
-//! News of devices: switched on or off, cable in or out, created or removed.
+//! Notifications of device changes: switched on or off, carrier gained or lost, created or removed.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,16 +9,15 @@ use socket2::Socket;
 use crate::error::{Error, NET_ADMIN};
 use crate::netlink::raw_socket;
 
-/// Tells that some device changed. What changed is for [`crate::Netif::devices`]
-/// to say, so news that were lost in a burst do no harm. Poll its descriptor
-/// for reading; needs no privilege.
+/// Reports that some device changed. [`crate::Netif::devices`] returns the new state, so
+/// notifications lost in a burst do no harm. Poll its descriptor for reading; needs no privilege.
 #[derive(Debug)]
 pub struct LinkWatch {
     socket: Socket,
 }
 
 impl LinkWatch {
-    /// Begins to listen.
+    /// Starts to listen.
     pub fn open() -> Result<Self, Error> {
         let open = || -> io::Result<_> {
             let socket = raw_socket()?;

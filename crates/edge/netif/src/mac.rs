@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// Everybody on the segment.
+    /// Broadcast: all machines on the segment.
     pub const BROADCAST: Self = Self([0xff; 6]);
-    /// "Not known yet" in questions.
+    /// The unknown address in probes.
     pub const UNKNOWN: Self = Self([0; 6]);
 
-    /// Whether it can be the address of one machine: neither a group's (lowest
-    /// bit of the first byte) nor all zero.
+    /// Whether it can be the address of one machine: neither multicast (lowest bit of the first
+    /// byte) nor all zero.
     pub fn is_single(self) -> bool {
         self.0[0] & 1 == 0 && self != Self::UNKNOWN
     }

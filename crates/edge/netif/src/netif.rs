@@ -1,20 +1,19 @@
-//! The one handle through which devices, addresses and routes are reached.
+//! The handle for devices, addresses and routes.
 
 use crate::error::Error;
 use crate::netlink::Netlink;
 
-/// The network of this machine. It is that of the namespace in which the
-/// calling thread was when it opened it; use it from there only, since settings
-/// and offloads are looked up in the caller's namespace.
+/// The network of this machine: that of the calling thread's namespace at the time of opening. Use
+/// it from there only, since settings and offloads are looked up in the caller's namespace.
 ///
-/// Every call waits for the kernel, which answers at once.
+/// Every call waits for the kernel, which answers immediately.
 #[derive(Debug)]
 pub struct Netif {
     pub(crate) netlink: Netlink,
 }
 
 impl Netif {
-    /// Opens it; needs no privilege. Changes need `CAP_NET_ADMIN`.
+    /// Opens the handle; needs no privilege. Changes need `CAP_NET_ADMIN`.
     pub fn open() -> Result<Self, Error> {
         Ok(Self { netlink: Netlink::open()? })
     }

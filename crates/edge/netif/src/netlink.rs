@@ -1,4 +1,4 @@
-//! Questions and answers over one blocking rtnetlink socket (RFC 3549).
+//! Requests and answers over one blocking rtnetlink socket (RFC 3549).
 //!
 //! A netlink socket belongs to the network namespace in which it was opened.
 
@@ -14,7 +14,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use crate::error::{Error, NET_ADMIN};
 use crate::limits::{ANSWER_BYTES_MAX, ANSWER_WAIT_MAX, LISTINGS_MAX};
 
-/// A conversation with the kernel about devices, addresses and routes.
+/// An rtnetlink socket for devices, addresses and routes.
 #[derive(Debug)]
 pub(crate) struct Netlink {
     socket: Socket,
@@ -34,8 +34,7 @@ impl Netlink {
         Ok(Self { socket, sequence: 0, buffer: vec![0; ANSWER_BYTES_MAX] })
     }
 
-    /// All that the kernel has of what `question` asks for. Begins anew when
-    /// something changed meanwhile.
+    /// All objects that match `question`. Restarts if something changed meanwhile.
     pub(crate) fn list(
         &mut self,
         action: &str,
@@ -51,8 +50,7 @@ impl Netlink {
         Err(Error::Answer { action: action.to_owned(), detail })
     }
 
-    /// Has the kernel do or tell one thing; `flags` beyond request and
-    /// acknowledgement.
+    /// Executes one request; `flags` are added to request and acknowledgement.
     pub(crate) fn ask(
         &mut self,
         action: &str,
@@ -81,23 +79,23 @@ impl Netlink {
     }
 }
 
-/// A netlink socket that speaks of devices, addresses and routes.
+/// A netlink socket of the routing family.
 pub(crate) fn raw_socket() -> io::Result<Socket> {
     let protocol = Protocol::from(libc::NETLINK_ROUTE);
     Socket::new(Domain::from(libc::AF_NETLINK), Type::RAW, Some(protocol))
 }
 
-/// What came so far in answer to one question.
+/// The parts of an answer received so far.
 struct NetlinkReply {
     messages: Vec<RouteNetlinkMessage>,
-    /// Nothing changed while the kernel was listing.
+    /// Nothing changed during the kernel's listing.
     is_whole: bool,
     is_done: bool,
 }
 
 impl NetlinkReply {
-    /// Takes the messages of one datagram. What answers an earlier question
-    /// (one that timed out) is passed over.
+    /// Parses the messages of one datagram. Answers to an earlier request (one that timed out) are
+    /// skipped.
     fn take(&mut self, action: &str, sequence: u32, mut datagram: &[u8]) -> Result<(), Error> {
         let unclear = |detail: String| Error::Answer { action: action.to_owned(), detail };
         while !datagram.is_empty() && !self.is_done {

@@ -1,4 +1,4 @@
-//! Work that devices take off the kernel, by the ioctls of ethtool(8).
+//! Offloads of devices, by the ioctls of ethtool(8).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,18 +12,17 @@ const ETHTOOL_GTXCSUM: u32 = 0x16;
 const ETHTOOL_STXCSUM: u32 = 0x17;
 const ETHTOOL_GGRO: u32 = 0x2b;
 
-/// Work that a device takes off the kernel.
+/// Work that a device does for the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offloads {
-    /// Packets leave the kernel without checksums; the device fills them in.
-    /// A veth does not: whoever takes raw frames at its other end sees wrong
-    /// ones.
+    /// Packets leave the kernel without checksums; the device fills them in. A veth does not: a
+    /// reader of raw frames at its other end sees wrong ones.
     pub tx_checksum: bool,
-    /// Received packets are joined before the network stack sees them.
+    /// Received packets are merged before the network stack sees them.
     pub receive_joining: bool,
 }
 
-/// What `device` takes off the kernel; none if it cannot be asked, as `lo`.
+/// The offloads of `device`; `None` if it does not support the query, as `lo`.
 pub fn offloads(device: &Device) -> Result<Option<Offloads>, Error> {
     let ask = |command| {
         let refused = |cause| {
@@ -41,8 +40,7 @@ pub fn offloads(device: &Device) -> Result<Option<Offloads>, Error> {
         .map(|(tx_checksum, receive_joining)| Offloads { tx_checksum, receive_joining }))
 }
 
-/// Has the kernel compute the checksums of what leaves by `device` (`false`),
-/// or leave that to the device.
+/// Leaves the checksums of packets sent by `device` to the kernel (`false`) or to the device.
 pub fn set_tx_checksum(device: &Device, is_on: bool) -> Result<(), Error> {
     let switched = ethtool(&device.name, ETHTOOL_STXCSUM, u32::from(is_on));
     switched.map(drop).map_err(|cause| {

@@ -17,7 +17,7 @@ pub(crate) struct PacketSocket {
 }
 
 impl PacketSocket {
-    /// Opens it for frames of `ether_type` that `filter` lets pass.
+    /// Opens a socket for frames of `ether_type` that `filter` passes.
     pub(crate) fn open(
         device: &Device,
         ether_type: u16,
@@ -41,7 +41,7 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// The device's hardware address now; those of bonds change.
+    /// The device's current hardware address; those of bonds change.
     pub(crate) fn mac(&self) -> Result<MacAddr, Error> {
         let action = || format!("read the hardware address of {}", self.device);
         match self.socket.local_addr() {
@@ -56,7 +56,7 @@ impl PacketSocket {
         sent.map(drop).map_err(|cause| Error::refused(action(), NET_RAW, cause))
     }
 
-    /// The next frame's length, cut to the buffer's; none if none is waiting.
+    /// The next frame's length, truncated to the buffer's; `None` if none is waiting.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> Result<Option<usize>, Error> {
         match (&self.socket).read(buffer) {
             Ok(len) => Ok(Some(len)),

@@ -1,4 +1,4 @@
-//! Provokes RSTs for the clients of a machine that has died, so that they find it out.
+//! Provokes RSTs for the clients of a dead machine, so that they detect the failure.
 //!
 //! ```text
 //!   guard                              client                 dispatcher, nodes
@@ -8,8 +8,8 @@
 //!     |                                  |<-- RST, just as expected | that has no such
 //! ```
 //!
-//! A client that only waits sends nothing, so nobody could tell it with a sequence
-//! number that it believes (RFC 5961 section 3). So it is made to send.
+//! A waiting client sends nothing, so no other machine knows a sequence number that it would accept
+//! (RFC 5961 section 3). The acknowledgment makes it send one.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -20,21 +20,21 @@ use crate::error::{Error, NET_RAW};
 use crate::frame::question_of_connection;
 use crate::limits::{PROVOKE_AGAIN, PROVOKE_PAUSE, PROVOKE_ROUNDS, PROVOKED_AT_ONCE};
 
-/// Two sequence numbers so far from each other that no window has both.
+/// Two sequence numbers so far apart that no window contains both.
 const SEQUENCES: [u32; 2] = [0, 1 << 31];
 
-/// Outcome of a round: how many clients were made to send.
+/// Outcome of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProvokedClients {
-    /// Clients that were sent the question.
+    /// Clients that a segment was sent to.
     pub asked: u64,
     /// Clients that this machine could not send to.
     pub failed: u64,
 }
 
-/// Provokes an RST for each of these connections to `service`, an address of
-/// this machine: asks the client what it expects, and its answer is reset.
-/// Takes a second for 50,000 of them. Needs CAP_NET_RAW.
+/// Provokes an RST for each of these connections to `service`, an address of this machine: the
+/// client answers with the sequence number that it expects, and the answer is reset. Takes a second
+/// for 50,000 of them. Needs CAP_NET_RAW.
 pub fn provoke_rst(service: SocketAddr, clients: &[SocketAddr]) -> Result<ProvokedClients, Error> {
     let socket = open(service.ip()).map_err(|cause| {
         Error::refused(format!("open a raw socket at {}", service.ip()), NET_RAW, cause)

@@ -1,4 +1,4 @@
-//! Which way a packet would take.
+//! Looks up the routes of packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -9,20 +9,20 @@ use crate::device::DeviceIndex;
 use crate::error::Error;
 use crate::netif::Netif;
 
-/// The way of a packet out of this machine.
+/// The route of a packet out of this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The device that it leaves by.
+    /// The output device.
     pub device: DeviceIndex,
-    /// The router that it goes to; none if its target is on the segment.
+    /// The gateway; `None` if the target is on the segment.
     pub gateway: Option<IpAddr>,
-    /// The source address that the kernel would give it.
+    /// The source address that the kernel would choose.
     pub source: Option<IpAddr>,
 }
 
 impl Netif {
-    /// The way of a packet to `to`, from the address `from` of this machine if
-    /// given. None if there is no route, or one that refuses.
+    /// The route of a packet to `to`, from the address `from` of this machine if given. `None` if
+    /// there is no route, or one that refuses.
     pub fn route(&mut self, to: IpAddr, from: Option<IpAddr>) -> Result<Option<Route>, Error> {
         let question = RouteNetlinkMessage::GetRoute(question(to, from));
         let answers = match self.netlink.ask(&format!("find the route to {to}"), 0, &question) {
@@ -37,8 +37,7 @@ impl Netif {
     }
 }
 
-/// What the kernel says of routes that are missing, unreachable, prohibited
-/// or black holes.
+/// The kernel's errors for routes that are missing, unreachable, prohibited or black holes.
 fn is_unreachable(error: &Error) -> bool {
     const NONE: [i32; 4] = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EACCES, libc::EINVAL];
     error.errno().is_some_and(|errno| NONE.contains(&errno))
@@ -81,15 +80,15 @@ fn ip(address: &RouteAddress) -> Option<IpAddr> {
     }
 }
 
-/// Where "the Internet" is for looking up a route to it; nothing is sent there.
-/// It is the root name server A: an address that no router holds for bogus.
+/// The address that stands for the Internet in route lookups; nothing is sent there. It is the root
+/// name server A: an address that no router treats as bogus.
 const FAR_AWAY: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 41, 0, 4)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0x503, 0xba3e, 0, 0, 0, 2, 0x30)),
 ];
 
-/// Addresses of the family of `vip` that replies go to: those of `clients`, or
-/// one far away if there is none.
+/// Targets of replies in the family of `vip`: the addresses in `clients`, or a distant one if there
+/// is none.
 pub(crate) fn clients_of(vip: IpAddr, clients: &[IpAddr]) -> Vec<IpAddr> {
     let of_family = |all: &[IpAddr]| -> Vec<IpAddr> {
         all.iter().copied().filter(|ip| ip.is_ipv4() == vip.is_ipv4()).collect()

@@ -1,8 +1,8 @@
-//! The three IPv4 settings that decide who answers for a virtual address
-//! (Linux, `Documentation/networking/ip-sysctl.rst`).
+//! The three IPv4 settings that decide which machine answers ARP for a virtual address (Linux,
+//! `Documentation/networking/ip-sysctl.rst`).
 //!
-//! Each exists for every device and for `all`; the larger of the two counts.
-//! IPv6 needs none of them: there a device answers for its own addresses only.
+//! Each exists for every device and for `all`; the larger of the two is in force. IPv6 needs none
+//! of them: there a device answers for its own addresses only.
 
 use std::fs;
 use std::io;
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, NET_ADMIN};
 use crate::limits::DEVICE_NAME_BYTES_MAX;
 
-/// Where a setting counts for every device.
+/// The pseudo device whose setting applies to every device.
 pub(crate) const ALL: &str = "all";
 
 /// One of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Knob {
-    /// `arp_ignore`: 0 answers ARP for any address of the machine, 1 for those
-    /// of the device that is asked.
+    /// `arp_ignore`: 0 answers ARP for any address of the machine, 1 for those of the receiving
+    /// device.
     ArpIgnore,
-    /// `arp_announce`: 0 asks by ARP with any address of the machine as sender,
-    /// 2 with the best of the device.
+    /// `arp_announce`: 0 sends ARP requests with any address of the machine as sender, 2 with the
+    /// best of the device.
     ArpAnnounce,
-    /// `rp_filter`: 1 drops packets that come in by another device than
-    /// replies would leave by, 2 only those that no device leads back to.
+    /// `rp_filter`: 1 drops packets that arrive by another device than replies would leave by, 2
+    /// only those whose source has no route at all.
     RpFilter,
 }
 
@@ -43,7 +43,7 @@ impl Knob {
         }
     }
 
-    /// The one place where a name becomes a path below /proc/sys.
+    /// The only function that maps a name to a path below /proc/sys.
     fn path(self, device: &str) -> Result<String, Error> {
         if !is_device_name(device) {
             return Err(Error::NotADeviceName { name: device.to_owned() });
@@ -52,7 +52,7 @@ impl Knob {
     }
 }
 
-/// What the kernel takes for one (`dev_valid_name` of net/core/dev.c), of ASCII.
+/// The kernel's rule for valid names (`dev_valid_name` of net/core/dev.c), for ASCII.
 fn is_device_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':';
     (1..=DEVICE_NAME_BYTES_MAX).contains(&name.len())
@@ -61,7 +61,7 @@ fn is_device_name(name: &str) -> bool {
         && name.bytes().all(is_plain)
 }
 
-/// The value for `device`; none if there is no such device.
+/// The value for `device`; `None` if there is no such device.
 pub(crate) fn read(knob: Knob, device: &str) -> Result<Option<i32>, Error> {
     let refused = |cause| Error::refused(format!("read {}", knob.name(device)), NET_ADMIN, cause);
     match fs::read_to_string(knob.path(device)?) {

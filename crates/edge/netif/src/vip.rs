@@ -1,6 +1,6 @@
-//! Virtual addresses on devices: put there and taken away, one by one.
+//! Adds and removes virtual addresses on devices, one by one.
 //!
-//! Invariant: no address is touched but a /32 or /128 that the caller named.
+//! Invariant: only a /32 or /128 that the caller named is changed.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,9 @@ use crate::route::{family, host_prefix_bits};
 const FOREVER_S: u32 = u32::MAX;
 
 impl Netif {
-    /// Puts `vip` on `device`, as a dispatcher does with its segment's device.
-    /// Says whether it was added; false if the device has it already, in
-    /// whatever network, and then nothing is changed.
+    /// Adds `vip` to `device`, as a dispatcher does on its segment's device. Returns whether it
+    /// was added; false if the device already has it, with any prefix length, and then nothing is
+    /// changed.
     pub fn claim(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
         check_vip(vip)?;
         if self.device_at(device.index)?.has(vip) {
@@ -39,8 +39,8 @@ impl Netif {
         }
     }
 
-    /// Takes `vip` from `device`: the /32 or /128 that [`Netif::claim`] made,
-    /// and no other. Says whether it was there.
+    /// Removes `vip` from `device`: the /32 or /128 that [`Netif::claim`] added, and no other.
+    /// Returns whether it was there.
     pub fn release(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
         check_vip(vip)?;
         let action = format!("take {vip} from {}", device.name);
@@ -53,7 +53,7 @@ impl Netif {
     }
 }
 
-/// Refuses what cannot be a virtual address.
+/// Rejects an address that cannot be a virtual address.
 pub(crate) fn check_vip(vip: IpAddr) -> Result<(), Error> {
     let is_special = match vip {
         IpAddr::V4(ip) => ip.is_link_local() || ip.is_broadcast(),
@@ -65,11 +65,10 @@ pub(crate) fn check_vip(vip: IpAddr) -> Result<(), Error> {
     Ok(())
 }
 
-/// `vip` as an address of its own. Nothing may choose it as the source of its
-/// own connections, whose replies would be steered to some node: IPv4 on `lo`
-/// has the scope of this host, IPv6 is deprecated from the beginning (RFC 6724
-/// section 5, rule 3). No duplicate address detection: it would keep the
-/// address silent for a second, and who else has it is for the caller to ask.
+/// `vip` as an address of its own. The kernel must not choose it as the source of local
+/// connections, whose replies would be steered to some node: IPv4 on `lo` has host scope, IPv6 is
+/// deprecated from the beginning (RFC 6724 section 5, rule 3). No duplicate address detection: it
+/// would disable the address for a second, and the caller probes for other owners itself.
 fn host_address(device: &Device, vip: IpAddr) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = family(vip);

@@ -1,4 +1,4 @@
-//! What came, what went, and what was refused and why.
+//! Counters of datagrams sent, received and refused, with reasons.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,22 +15,22 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Datagrams that the kernel took.
+    /// Datagrams that the kernel accepted.
     pub fn sent(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that it did not: no route, no room.
+    /// Datagrams that the kernel refused: no route, no room.
     pub fn unsent(&self) -> u64 {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    /// Datagrams that count as said to this start of this process.
+    /// Datagrams addressed to this incarnation of this process.
     pub fn live(&self) -> u64 {
         self.live.load(Ordering::Relaxed)
     }
 
-    /// Authentic datagrams that do not know of this start yet.
+    /// Authentic datagrams that do not echo this incarnation yet.
     pub fn hellos(&self) -> u64 {
         self.hellos.load(Ordering::Relaxed)
     }

@@ -1,14 +1,13 @@
-//! How the machines of a cluster talk: a UDP socket of sealed datagrams with a
-//! thread for it that does not starve, and the TCP [`stream`]s of the cluster
-//! cache.
+//! Communication between the machines of a cluster: a UDP socket of sealed datagrams with a thread
+//! of high priority, and the TCP [`stream`]s of the cluster cache.
 //!
 //! - [`Socket`]: sends and receives [`Message`](skep_wire::message::Message)s.
 //! - [`Waker`]: ends a wait of the socket from another thread.
-//! - [`Counts`]: what came, what went, and what was refused and why.
-//! - [`spawn_heartbeat_thread`]: a thread with the best priority that it can get.
+//! - [`Counts`]: counters of datagrams sent, received and refused, with reasons.
+//! - [`spawn_heartbeat_thread`]: a thread with the best priority available.
 //!
-//! Invariants: what it hands out is authentic, new, and said to this start of
-//! this process; nothing that comes from the network makes it panic or grow.
+//! Invariants: every message handed out is authentic, new, and addressed to this incarnation of
+//! this process; no input from the network causes a panic or unbounded growth.
 
 mod counts;
 mod limits;

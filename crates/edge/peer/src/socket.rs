@@ -1,4 +1,4 @@
-//! The socket: messages in, messages out, and nothing else let through.
+//! The UDP socket: sends and receives authenticated messages.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,10 +21,10 @@ use crate::limits::{
     DATAGRAMS_PER_WAIT_MAX, RECEIVE_BUFFER_BYTES, SEND_BUFFER_BYTES, TRAFFIC_CLASS,
 };
 
-/// Whose socket it is.
+/// Identity and address of the socket.
 #[derive(Clone, Debug)]
 pub struct SocketSettings {
-    /// Where it listens; port 0 takes a free one.
+    /// The listening address; port 0 selects a free one.
     pub address: SocketAddr,
     pub key: Key,
     pub cluster: String,
@@ -34,18 +34,17 @@ pub struct SocketSettings {
     pub clock: fn() -> Now,
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Who said it.
+    /// The sender.
     pub from: PeerId,
-    /// When, in its own order; of a long message: when its last part came.
+    /// The sender's sequence; of a long message: that of its last part.
     pub stamp: Stamp,
     pub message: Message,
 }
 
-/// The socket. One thread owns it; others may hold its [`Waker`] and
-/// [`Counts`].
+/// The socket. One thread owns it; others may hold its [`Waker`] and [`Counts`].
 pub struct Socket {
     udp: UdpSocket,
     wake: Arc<OwnedFd>,
@@ -61,13 +60,13 @@ pub struct Socket {
 #[derive(Clone, Debug)]
 pub struct Waker(Arc<OwnedFd>);
 
-/// The socket cannot be had.
+/// The socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot listen for other machines of the cluster on {address} (UDP): {error}")]
 pub struct BindError {
-    /// Where it was to be.
+    /// The address.
     pub address: SocketAddr,
-    /// What the system says.
+    /// The system's error.
     #[source]
     pub error: io::Error,
 }
@@ -75,25 +74,25 @@ pub struct BindError {
 /// A message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// No address is known for that machine.
+    /// The address of that machine is unknown.
     #[error("no address is known for this machine")]
     Unknown,
-    /// It is longer than any message.
+    /// The message is too long.
     #[error(transparent)]
     TooLong(#[from] MessageTooLong),
-    /// The system did not take it, or not all of it.
+    /// The system refused the message, or a part of it.
     #[error("not sent to {address}: {error}")]
     System {
-        /// Where it was to go.
+        /// The destination.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
 }
 
 impl Socket {
-    /// Listens. The incarnation is the wall-clock time now.
+    /// Opens the socket. The incarnation is the current wall-clock time.
     pub fn bind(settings: &SocketSettings) -> Result<Self, BindError> {
         let address = settings.address;
         let opened = open(address).and_then(|udp| {
@@ -116,7 +115,7 @@ impl Socket {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.udp.local_addr()
     }
@@ -131,29 +130,28 @@ impl Socket {
         Arc::clone(&self.counts)
     }
 
-    /// What ends its waits.
+    /// The waker of this socket.
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.wake))
     }
 
-    /// Where a machine is to be reached. Datagrams are never sent anywhere
-    /// else, wherever its own seem to come from.
+    /// Sets the address of a machine. Datagrams are never sent to any other address, even if its
+    /// own seem to come from there.
     pub fn set_peer(&mut self, name: &str, address: SocketAddr) {
         self.peers.insert(PeerId::of(name), address);
     }
 
-    /// Speaks to that machine no more.
+    /// Removes that machine.
     pub fn forget_peer(&mut self, name: &str) {
         self.peers.remove(&PeerId::of(name));
     }
 
-    /// Sends a message, in as many datagrams as it takes. Whether it arrives,
-    /// nobody knows.
+    /// Sends a message, in as many datagrams as needed. Delivery is not guaranteed.
     pub fn send(&mut self, to: PeerId, message: &Message) -> Result<(), SendError> {
         self.send_bytes(to, &message.encode())
     }
 
-    /// Sends the same message to many, encoded once. Failures are counted.
+    /// Sends the same message to several machines, encoded once. Failures are counted.
     pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
         let bytes = message.encode();
         for to in to {
@@ -162,8 +160,8 @@ impl Socket {
         }
     }
 
-    /// Waits for a message; `None` when the time is up, when somebody woke the
-    /// socket, or after many datagrams that were none.
+    /// Waits for a message; `None` after the timeout, after a wake-up, or after many datagrams
+    /// without a message.
     pub fn receive(&mut self, timeout: Duration) -> io::Result<Option<Received>> {
         let deadline = (self.clock)().plus_ms(timeout.as_millis().try_into().unwrap_or(u64::MAX));
         for _ in 0..DATAGRAMS_PER_WAIT_MAX {
@@ -202,7 +200,7 @@ impl Socket {
         sent.map(drop).map_err(|error| SendError::System { address, error })
     }
 
-    /// Judges the datagram in the buffer.
+    /// Opens and checks the datagram in the buffer.
     fn judge(&mut self, bytes: usize) -> Option<Received> {
         let datagram = &self.buffer[..bytes];
         let received = match self.endpoint.open((self.clock)(), datagram) {
@@ -232,7 +230,7 @@ impl Socket {
         received
     }
 
-    /// Waits until there is something to read: true if it was somebody's wish.
+    /// Waits until the socket is readable; true after a wake-up.
     fn wait(&self, timeout_ms: u64) -> io::Result<bool> {
         let mut fds =
             [PollFd::new(&self.udp, PollFlags::IN), PollFd::new(&*self.wake, PollFlags::IN)];
@@ -258,15 +256,14 @@ impl fmt::Debug for Socket {
 }
 
 impl Waker {
-    /// Ends the present wait, or else the next one.
+    /// Ends the current wait, or else the next one.
     pub fn wake(&self) {
         // Fails only if the counter is full: then the socket is woken already.
         let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// The message that a body completes, if any. An empty body says only that its
-/// sender is there.
+/// The message that a body completes, if any. An empty body only shows that its sender is alive.
 fn read(
     reassembler: &mut Reassembler,
     from: PeerId,
@@ -295,8 +292,7 @@ fn open(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Errors that say something of the network or of an earlier datagram, and
-/// nothing of the socket.
+/// Errors that concern the network or an earlier datagram, not the socket.
 fn is_of_no_matter(error: &io::Error) -> bool {
     matches!(
         error.kind(),

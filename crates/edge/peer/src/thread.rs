@@ -1,8 +1,8 @@
-//! A thread that the machine's other work does not starve.
+//! A thread with priority over the machine's other work.
 //!
-//! A dispatcher whose heartbeats wait behind work is taken for dead, and then
-//! two are active (keepalived#2066). So heartbeats have a thread of their own,
-//! and it asks for the best priority that it may have.
+//! A dispatcher whose heartbeats are delayed by other work is declared dead, and then two are
+//! active (keepalived#2066). So heartbeats have a thread of their own, which requests the best
+//! priority available.
 
 use std::ffi::CString;
 use std::fmt;
@@ -20,28 +20,29 @@ pub enum Priority {
     RoundRobin(i32),
     /// Of this niceness.
     Nice(i32),
-    /// That of all others.
+    /// The default.
     Normal,
 }
 
-/// What a heartbeat thread does.
+/// The body of a heartbeat thread.
 type Body = Box<dyn FnOnce(Priority) + Send>;
 
-/// Threads with real-time priority that wait for something to do.
+/// Idle threads with real-time priority.
 static KEPT: Mutex<Vec<(SyncSender<Body>, JoinHandle<()>)>> = Mutex::new(Vec::new());
 
-/// A process that has real-time priority and is about to lose the right to it.
-/// Threads inherit it: those that are made between the two are kept for beats.
+/// Reserves heartbeat threads before the process drops the right to real-time priority. Threads
+/// inherit the priority: those created in between are kept for heartbeats.
 #[derive(Debug)]
 pub struct RealtimePriority(());
 
 impl RealtimePriority {
-    /// Raises this thread, the process's only one; `None` where it may not.
+    /// Raises this thread, the process's only one; `None` if that is not permitted.
     pub fn try_new() -> Option<Self> {
         go_round_robin(0).ok().map(Self)
     }
 
-    /// Keeps so many threads for [`spawn_heartbeat_thread`]; this one is as all others again.
+    /// Reserves this many threads for [`spawn_heartbeat_thread`]; this thread returns to normal
+    /// priority.
     pub fn keep(self, threads: usize) -> io::Result<()> {
         for _ in 0..threads {
             let (give, take) = sync_channel::<Body>(1);
@@ -59,8 +60,8 @@ impl RealtimePriority {
     }
 }
 
-/// Runs `body` in a thread of that name, at most 15 bytes, with the best
-/// priority that it can get, and tells it which.
+/// Runs `body` in a thread of that name, at most 15 bytes, with the best priority available, and
+/// passes it the priority.
 pub fn spawn_heartbeat_thread(
     name: &str,
     body: impl FnOnce(Priority) + Send + 'static,
@@ -92,9 +93,8 @@ fn raise() -> Priority {
     }
 }
 
-/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or to
-/// have it already. With `SCHED_RESET_ON_FORK` threads and processes that this one
-/// starts are normal again.
+/// Needs `CAP_SYS_NICE` or a limit on real-time priority (`RLIMIT_RTPRIO`), or to have it already.
+/// With `SCHED_RESET_ON_FORK` threads and processes started by this thread have normal priority.
 fn go_round_robin(flags: libc::c_int) -> io::Result<()> {
     set_scheduler(libc::SCHED_RR | flags, ROUND_ROBIN_PRIORITY)
 }

@@ -1,4 +1,5 @@
-//! Accepting: admit or refuse in words, and never stop for want of descriptors.
+//! Accepts connections: admits or refuses them with a reply, and continues without free
+//! descriptors.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,31 +15,31 @@ use crate::descriptors::{DescriptorReserve, without_reserve};
 use crate::limits::{ACCEPT_BATCH_MAX, ACCEPT_PAUSE_MS};
 use crate::worker::Worker;
 
-/// What a role does with connections. One value per worker and listener.
+/// A role's handler of connections. One value per worker and listener.
 pub trait ConnectionHandler: 'static {
     /// Serves one connection to its end.
     fn serve(self: Rc<Self>, conn: Conn) -> impl Future<Output = ()> + 'static;
 
-    /// The bytes a refused client is told, before the close.
+    /// The bytes that a refused client receives before the close.
     fn refusal(&self, refusal: ConnectionRefusal) -> Vec<u8>;
 
-    /// Told of each accept, for counting.
+    /// Called for each accept, for counting.
     fn observe(&self, event: AcceptEvent);
 }
 
-/// What happened at the door.
+/// The result of an accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AcceptEvent {
-    /// A connection was taken.
+    /// A connection was accepted.
     Accepted,
-    /// A connection was turned away.
+    /// A connection was refused.
     Refused(ConnectionRefusal),
-    /// `accept` failed for another reason; it was tried again.
+    /// `accept` failed for another reason; it is retried.
     Failed,
 }
 
-/// Accepts from `listener` who is admitted, until the worker drains, then takes
-/// what the kernel had already queued and closes the listener.
+/// Accepts connections from `listener` until the worker drains, then accepts those that the kernel
+/// had already queued and closes the listener.
 pub async fn accept_loop<S: ConnectionHandler>(
     worker: Rc<Worker>,
     listener: TcpListener,
@@ -85,7 +86,7 @@ fn take<S: ConnectionHandler>(
     }
 }
 
-/// One attempt to say why, with what fits into an empty socket buffer.
+/// Sends the refusal once, as far as it fits into an empty socket buffer.
 fn refuse<S: ConnectionHandler>(service: &Rc<S>, stream: &TcpStream, refusal: ConnectionRefusal) {
     service.observe(AcceptEvent::Refused(refusal));
     let words = service.refusal(refusal);
@@ -97,8 +98,8 @@ fn refuse<S: ConnectionHandler>(service: &Rc<S>, stream: &TcpStream, refusal: Co
     let _ = rustix::net::recv(stream, &mut sink[..], rustix::net::RecvFlags::DONTWAIT);
 }
 
-/// After a failed accept: out of descriptors means that somebody waits in the
-/// queue and would wait for ever; the reserve lets us turn them away.
+/// After a failed accept: without descriptors a connection would wait in the queue forever; the
+/// reserve descriptor allows to refuse it.
 async fn recover<S: ConnectionHandler>(
     listener: &TcpListener,
     service: &Rc<S>,
@@ -134,7 +135,7 @@ async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     std::future::poll_fn(|cx| without_reserve(|| listener.poll_accept(cx))).await
 }
 
-/// One accept that does not wait.
+/// One non-blocking accept.
 async fn accept_now(listener: &TcpListener) -> Option<io::Result<(TcpStream, SocketAddr)>> {
     std::future::poll_fn(|cx| match without_reserve(|| listener.poll_accept(cx)) {
         std::task::Poll::Ready(accepted) => std::task::Poll::Ready(Some(accepted)),

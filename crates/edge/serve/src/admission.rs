@@ -1,12 +1,11 @@
-//! Who may connect: connections in all and per client address.
+//! Admission of connections: limits in all and per client address.
 //!
-//! The only state that workers share per connection. Asked once per accept and
-//! once per close, never per request. Whoever must not starve somebody else
-//! (clients, other nodes) has a count of its own.
+//! The only state that workers share per connection. Used once per accept and once per close, never
+//! per request. Groups that must not starve each other (clients, other nodes) have separate counts.
 //!
-//! A client is an IPv4 address or an IPv6 prefix: who has one IPv6 address has
-//! all of its /64 (RFC 6177). Machines of the cluster by whose way many clients
-//! come are no client: each of those was admitted there.
+//! A client is an IPv4 address or an IPv6 prefix: the user of one IPv6 address has all of its /64
+//! (RFC 6177). Machines of the cluster that forward connections of many clients are no clients:
+//! each of those was admitted there.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering::Relaxed};
@@ -23,11 +22,11 @@ pub struct AdmissionLimits {
     pub connections_max: usize,
     /// Connections from one client address.
     pub per_address_max: usize,
-    /// Bits of an IPv6 address that tell clients apart, up to 128.
+    /// Prefix length that identifies an IPv6 client, up to 128.
     pub ipv6_prefix_bits: u8,
 }
 
-/// Why a connection is not taken.
+/// Why a connection is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionRefusal {
     /// `connections_max` reached.
@@ -46,20 +45,19 @@ pub struct Admission {
     total_max: AtomicUsize,
     per_address_max: AtomicUsize,
     ipv6_prefix_bits: AtomicU8,
-    /// Machines of the cluster that pass clients on.
+    /// Machines of the cluster that forward connections of clients.
     members: Box<[IpAddr]>,
     total: AtomicUsize,
     shards: [Mutex<HashMap<IpAddr, usize>>; ADDRESS_SHARDS],
 }
 
 impl Admission {
-    /// Nobody connected yet.
+    /// An admission without connections.
     pub fn new(limits: AdmissionLimits) -> Arc<Self> {
         Self::with_members(limits, Vec::new())
     }
 
-    /// The same where connections from `members` count in all, but not per
-    /// address.
+    /// The same, but connections from `members` count in all only, not per address.
     pub fn with_members(limits: AdmissionLimits, members: Vec<IpAddr>) -> Arc<Self> {
         let admission = Self {
             total_max: AtomicUsize::new(0),
@@ -73,20 +71,20 @@ impl Admission {
         Arc::new(admission)
     }
 
-    /// New bounds; connections already open stay.
+    /// Replaces the bounds; open connections stay.
     pub fn set_limits(&self, limits: AdmissionLimits) {
         self.total_max.store(limits.connections_max, Relaxed);
         self.per_address_max.store(limits.per_address_max, Relaxed);
         self.ipv6_prefix_bits.store(limits.ipv6_prefix_bits, Relaxed);
     }
 
-    /// Connections open.
+    /// Number of open connections.
     pub fn open(&self) -> usize {
         self.total.load(Relaxed)
     }
 
-    /// Who is connected, and how often, the most first; machines of the cluster are
-    /// not among them.
+    /// Clients and their numbers of connections, in descending order; without machines of the
+    /// cluster.
     pub fn clients(&self) -> Vec<(IpAddr, usize)> {
         let mut clients = Vec::new();
         for shard in &self.shards {
@@ -97,8 +95,8 @@ impl Admission {
         clients
     }
 
-    /// Takes a place for a connection from `address`, or says why not. The
-    /// place is given back when the permit is dropped.
+    /// Takes a permit for a connection from `address`, or returns why not. It is released when it
+    /// is dropped.
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, ConnectionRefusal> {
         if self.total.fetch_add(1, Relaxed) >= self.total_max.load(Relaxed) {
             self.total.fetch_sub(1, Relaxed);
@@ -140,8 +138,7 @@ impl Admission {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the first `ipv6_bits` bits of an
-/// IPv6 address.
+/// The key of a client: an IPv4 address, or the first `ipv6_bits` bits of an IPv6 address.
 pub fn client_of(address: IpAddr, ipv6_bits: u8) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => {
@@ -153,11 +150,11 @@ pub fn client_of(address: IpAddr, ipv6_bits: u8) -> IpAddr {
     }
 }
 
-/// A place among the open connections.
+/// A permit for an open connection.
 #[derive(Debug)]
 pub struct Permit {
     admission: Arc<Admission>,
-    /// Whom it counts for, as it was reckoned when it was given.
+    /// The client that it counts for, as computed when it was issued.
     client: Option<IpAddr>,
 }
 

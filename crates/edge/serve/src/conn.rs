@@ -21,7 +21,7 @@ use crate::pace::{Pace, PaceVerdict, Progress};
 use crate::tcp;
 use crate::worker::Worker;
 
-/// Why a connection can't go on.
+/// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnError {
     /// The kernel or the peer ended it.
@@ -43,7 +43,7 @@ pub struct Conn {
     timer: Rc<Timer>,
     timer_key: usize,
     progress: RefCell<Progress>,
-    /// Its close is a reset.
+    /// Whether a close is a reset.
     resets: Cell<bool>,
     worker: Rc<Worker>,
     _permit: Option<Permit>,
@@ -60,7 +60,7 @@ impl Conn {
         Self::new(worker, stream, peer, Some(permit))
     }
 
-    /// Dials `address`; gives up after `timeout_ms`.
+    /// Connects to `address`, within `timeout_ms`.
     pub async fn connect(
         worker: &Rc<Worker>,
         address: SocketAddr,
@@ -87,7 +87,7 @@ impl Conn {
         Self { stream, peer, timer, timer_key, progress, resets, worker, _permit: permit }
     }
 
-    /// The other end.
+    /// The peer's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -138,8 +138,7 @@ impl Conn {
         }
     }
 
-    /// Writes `output` until it is empty. After [`SEND_TURN_BYTES_MAX`] others
-    /// get the thread first.
+    /// Writes `output` until it is empty. After [`SEND_TURN_BYTES_MAX`] it yields to other tasks.
     pub fn poll_send(&self, cx: &Context<'_>, output: &mut Output) -> Poll<Result<(), ConnError>> {
         let mut turn_bytes = SEND_TURN_BYTES_MAX;
         while !output.is_empty() {
@@ -169,8 +168,8 @@ impl Conn {
         std::future::poll_fn(|cx| self.poll_recv(cx, buffer)).await
     }
 
-    /// [`Conn::poll_send`] to a peer that must keep `pace`: until it has taken all,
-    /// or was too slow, the deadline is that of the pace.
+    /// [`Conn::poll_send`] to a peer that must keep `pace`: until all is acknowledged, or the peer
+    /// was too slow, the deadline is that of the pace.
     pub fn poll_send_paced(
         &self,
         cx: &Context<'_>,
@@ -193,13 +192,12 @@ impl Conn {
         sent
     }
 
-    /// Writes all of `output` to a peer that may be silent for `stall_ms`.
+    /// Writes all of `output` to a peer that may stall for `stall_ms`.
     pub async fn send(&self, output: &mut Output, stall_ms: u64) -> Result<(), ConnError> {
         self.send_telling(output, &Pace::stall(stall_ms), |_| ()).await
     }
 
-    /// Writes all of `output` at `pace`, and tells after each step how many bytes
-    /// are left.
+    /// Writes all of `output` at `pace`, and reports the remaining bytes after each step.
     pub async fn send_telling(
         &self,
         output: &mut Output,
@@ -214,14 +212,13 @@ impl Conn {
         .await
     }
 
-    /// Hands a few bytes to the kernel if it takes them at once: for interim
-    /// replies, which nobody waits to send.
+    /// Sends a few bytes if the kernel accepts them at once: for interim replies, which are not
+    /// worth a wait.
     pub fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         Ok(rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
-    /// Whether the peer has closed, or sent what nobody asked for. For
-    /// connections at rest in a pool.
+    /// Whether the peer has closed, or sent unexpected bytes. For idle connections in a pool.
     pub fn is_stale(&self) -> bool {
         let mut byte = [0u8; 1];
         let peeked = self.stream.try_io(Interest::READABLE, || {
@@ -230,18 +227,17 @@ impl Conn {
         !matches!(peeked, Err(e) if e.kind() == io::ErrorKind::WouldBlock)
     }
 
-    /// [`Conn::is_stale`] with a system call even if the runtime knows of no
-    /// news: for requests that can't be sent twice.
+    /// [`Conn::is_stale`] with a system call even if the runtime knows of no event: for requests
+    /// that cannot be repeated.
     pub fn probe_stale(&self) -> bool {
         let mut byte = [0u8; 1];
         let peeked = rustix::net::recv(self, &mut byte[..], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         !matches!(peeked, Err(rustix::io::Errno::WOULDBLOCK))
     }
 
-    /// Makes the close a reset, whoever closes: a role, a deadline, or the kernel
-    /// when the process ends. For as long as only the end of the stream tells the
-    /// peer that it has all: an orderly close would pass off a part as the whole
-    /// (RFC 9112 section 8).
+    /// Makes the close a reset, whether by a role, a deadline, or the kernel when the process
+    /// ends. For replies whose end is marked only by the end of the stream: an orderly close would
+    /// make a part look like the whole (RFC 9112 section 8).
     pub fn reset_on_close(&self, is_reset: bool) {
         self.resets.set(is_reset);
         // An error means that there is no connection left to reset.
@@ -254,9 +250,9 @@ impl Conn {
         Ok(rustix::net::shutdown(&self.stream, rustix::net::Shutdown::Write)?)
     }
 
-    /// Closes after an error reply: says so, then throws away what the peer is
-    /// still sending, for a while. A close with unread bytes would reset the
-    /// connection and take the reply away from the peer (RFC 9112 section 9.6).
+    /// Closes after an error reply: shuts down the sending direction, then discards what the peer
+    /// is still sending, for a while. A close with unread bytes would reset the connection and
+    /// destroy the reply (RFC 9112 section 9.6).
     pub async fn linger(self) {
         if self.resets.get() || self.finish_sending().is_err() {
             return;
@@ -274,8 +270,8 @@ impl Conn {
         }
     }
 
-    /// One system call: `send` where there is one slice, the cheapest of them;
-    /// `sendfile` for bytes that need not be copied.
+    /// One system call: `send` for a single slice, the cheapest of them; `sendfile` for bytes that
+    /// need not be copied.
     fn write(&self, piece: Piece<'_>) -> io::Result<usize> {
         let socket = &self.stream;
         self.stream.try_io(Interest::WRITABLE, || match piece {
@@ -301,7 +297,7 @@ impl Conn {
         }
     }
 
-    /// It is time to look whether the peer keeps its pace.
+    /// Checks whether the peer keeps its pace.
     fn judge_pace(&self) -> Result<(), ConnError> {
         let taken = tcp::taken(self)?;
         match self.progress.borrow_mut().look(self.worker.now_ms(), &taken) {

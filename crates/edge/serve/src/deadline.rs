@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 use slab::Slab;
 
-/// What the connection was doing when its time ran out.
+/// What the connection was waiting for when its time ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutCause {
     /// Waiting for the rest of a request head.
@@ -20,11 +20,11 @@ pub enum TimeoutCause {
     Body,
     /// The peer took no byte of what it was sent.
     WriteStall,
-    /// It took bytes, on average fewer than the least rate.
+    /// It took bytes, on average below the minimum rate.
     SendRate,
     /// Between requests.
     Idle,
-    /// The connection is as old as it may get.
+    /// The connection has reached its maximum age.
     Lifetime,
     /// The server drains; the connection was between requests.
     Drain,
@@ -44,15 +44,15 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Replaces the deadline: at `deadline_ms` of the worker's clock the task
-    /// is woken and told `cause`.
+    /// Replaces the deadline: at `deadline_ms` of the worker's clock the task is woken, with
+    /// `cause` as the reason.
     pub fn set(&self, deadline_ms: u64, cause: TimeoutCause) {
         self.deadline_ms.set(deadline_ms);
         self.cause.set(cause);
         self.expired.set(false);
     }
 
-    /// No deadline until the next [`Timer::set`].
+    /// Removes the deadline until the next [`Timer::set`].
     pub fn clear(&self) {
         self.set(u64::MAX, TimeoutCause::Idle);
     }
@@ -67,7 +67,7 @@ impl Timer {
         self.cause.get()
     }
 
-    /// Remembers whom to wake. Cheap when it is the same task as before.
+    /// Stores the task to wake. Cheap if it is the same as before.
     pub fn register(&self, cx: &Context<'_>) {
         let mut waker = self.waker.borrow_mut();
         match &*waker {
@@ -91,7 +91,7 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// A new timer without a deadline, and the key to remove it by.
+    /// A new timer without a deadline, and its key for removal.
     pub fn add(&self) -> (usize, Rc<Timer>) {
         let timer = Rc::new(Timer {
             deadline_ms: Cell::new(u64::MAX),
@@ -103,17 +103,17 @@ impl Deadlines {
         (key, timer)
     }
 
-    /// Forgets the timer of `key`.
+    /// Removes the timer of `key`.
     pub fn remove(&self, key: usize) {
         self.timers.borrow_mut().remove(key);
     }
 
-    /// Timers alive.
+    /// Number of timers.
     pub fn len(&self) -> usize {
         self.timers.borrow().len()
     }
 
-    /// Whether no timer is alive.
+    /// Whether there are no timers.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -127,7 +127,7 @@ impl Deadlines {
         }
     }
 
-    /// Ends every connection that waits between requests: the drain.
+    /// Ends every connection that waits between requests: for drain.
     pub fn expire_idle(&self) {
         for (_, timer) in self.timers.borrow().iter() {
             if timer.cause.get() == TimeoutCause::Idle && timer.deadline_ms.get() != u64::MAX {

@@ -1,4 +1,4 @@
-//! File descriptors: as many as allowed, and one spare for when they run out.
+//! File descriptors: the limit, and one reserve for its exhaustion.
 
 use std::fs::File;
 use std::sync::{PoisonError, RwLock};
@@ -15,30 +15,28 @@ pub fn raise_descriptor_limit() -> u64 {
     }
 }
 
-/// Held for writing while a reserve is lent. Else another worker's accept could
-/// take the descriptor in between; then nobody could be told anything until some
-/// connection ends, and whoever waits would wait for that.
+/// Write-locked while a reserve is lent. Otherwise another worker's accept could take the
+/// descriptor in between; then no connection could be refused until some connection ends.
 static LENT: RwLock<()> = RwLock::new(());
 
-/// Runs an accept that does not wait, and takes no descriptor that was lent.
+/// Runs a non-blocking accept that does not take a lent descriptor.
 pub(crate) fn without_reserve<R>(accept: impl FnOnce() -> R) -> R {
     let _not_lent = LENT.read().unwrap_or_else(PoisonError::into_inner);
     accept()
 }
 
-/// A descriptor kept open for the moment when none is left: closing it lets
-/// the server accept a waiting connection and refuse it in words, instead of
-/// leaving it to hang in the kernel's queue.
+/// A descriptor kept open for the moment when none is left: closing it lets the server accept a
+/// waiting connection and refuse it with a reply, instead of leaving it in the kernel's queue.
 #[derive(Debug)]
 pub struct DescriptorReserve(Option<File>);
 
 impl DescriptorReserve {
-    /// Takes the spare descriptor.
+    /// Opens the reserve descriptor.
     pub fn new() -> Self {
         Self(File::open("/dev/null").ok())
     }
 
-    /// Runs `job` with one descriptor more than before, then takes it back.
+    /// Runs `job` with one more free descriptor, then takes it back.
     pub fn lend<R>(&mut self, job: impl FnOnce() -> R) -> R {
         let _lent = LENT.write().unwrap_or_else(PoisonError::into_inner);
         self.0 = None;

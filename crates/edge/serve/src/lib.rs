@@ -1,9 +1,8 @@
 //! Sockets: listeners, one runtime per core, connections, deadlines, admission.
 //!
-//! This crate knows TCP and time, and nothing of HTTP. Each worker is one
-//! thread with one current-thread runtime; what it owns (connections, timers,
-//! scratch buffers) never leaves it, so nothing on the path of a request takes
-//! a lock. What workers share is counters of admission, and one drain flag.
+//! This crate handles TCP and time, but no HTTP. Each worker is one thread with one current-thread
+//! runtime; its connections, timers and scratch buffers never leave it, so the path of a request
+//! takes no lock. Workers share only the counters of admission and one drain flag.
 //!
 //! ```text
 //!  Listener --accept--> Admission --Conn--> ConnectionHandler (a role's loop)

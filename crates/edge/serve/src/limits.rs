@@ -9,33 +9,33 @@ pub const INPUT_BYTES: usize = 64 * 1024;
 /// per part no longer falls, and the array lives on the stack.
 pub const REPLY_PARTS_MAX: usize = 64;
 
-/// Bytes that one connection sends before others get the thread: large enough
-/// that a turn costs nothing, small enough that 64 readers of huge files share.
+/// Bytes that one connection sends before it yields: large enough that a turn costs nothing, small
+/// enough that 64 readers of huge files share.
 pub(crate) const SEND_TURN_BYTES_MAX: usize = 1024 * 1024;
 
 /// Connections waiting in the kernel for `accept`, per worker and listener.
 /// The kernel clips it to `net.core.somaxconn` (4096 by default).
 pub(crate) const BACKLOG_MAX: i32 = 4096;
 
-/// How often overdue connections are looked for, in milliseconds: the error of
-/// every timeout, and the granularity that none of them is finer than.
+/// Interval of the search for overdue connections, in milliseconds: the error of every timeout, and
+/// the finest granularity.
 pub(crate) const SWEEP_INTERVAL_MS: u64 = 100;
 
 /// Threads per worker that may block on a disk.
 pub(crate) const BLOCKING_THREADS_MAX: usize = 8;
 
-/// After an error reply the peer may still be sending; so many bytes are read
-/// and thrown away before the close, lest a reset destroys the reply.
+/// Bytes that the peer may still send after an error reply and that are discarded before the close,
+/// so that no reset destroys the reply.
 pub(crate) const LINGER_BYTES_MAX: usize = 256 * 1024;
 
-/// And so long, in milliseconds.
+/// Duration of the same, in milliseconds.
 pub(crate) const LINGER_MS_MAX: u64 = 1_000;
 
 /// Pause after the accept of a connection failed for want of descriptors or
 /// memory, in milliseconds: long enough not to spin, short enough to recover.
 pub(crate) const ACCEPT_PAUSE_MS: u64 = 20;
 
-/// Connections that one accept wake-up takes before others get the thread.
+/// Connections that one wake-up accepts before it yields.
 pub(crate) const ACCEPT_BATCH_MAX: usize = 64;
 
 /// Scratch outputs kept for reuse by one worker.
@@ -47,8 +47,8 @@ pub(crate) const SCRATCH_BYTES_MAX: usize = 256 * 1024;
 /// Shards of the per-address table; accepts on different cores rarely meet.
 pub(crate) const ADDRESS_SHARDS: usize = 16;
 
-/// Looks at a peer that takes nothing, in the time after which it is cut: by so
-/// much, an eighth, that may come late.
+/// Checks of a stalled peer within the time after which it is cut: it may be cut late by one
+/// interval, an eighth.
 pub(crate) const STALL_LOOKS: u64 = 8;
 
 /// Steps in which a receiver opens its window: 16 in Linux and BSD. Half, because a

@@ -7,10 +7,10 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::{BACKLOG_MAX, UNSENT_BYTES_MAX};
 
-/// An address could not be listened on.
+/// Why an address could not be listened on.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else listens there.
+    /// Another process listens there.
     #[error(
         "cannot listen on {address}: another program already does. Stop it, or choose another \
          address (`ss -ltnp` shows who listens)"
@@ -34,12 +34,12 @@ pub enum ListenError {
         /// The address asked for.
         address: SocketAddr,
     },
-    /// Anything else the kernel says.
+    /// Any other error of the kernel.
     #[error("cannot listen on {address}: {cause}")]
     Other {
         /// The address asked for.
         address: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
 }
@@ -52,7 +52,7 @@ pub struct ListenerGroup {
 }
 
 impl ListenerGroup {
-    /// The address in force: the port is the real one if 0 was asked for.
+    /// The bound address: with the real port if 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

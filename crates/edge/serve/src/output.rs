@@ -1,8 +1,8 @@
-//! What a worker is about to write: small bytes gathered, large bytes shared.
+//! Output of a worker: small bytes are copied, large bytes are shared.
 //!
-//! Heads and small bodies are copied into one buffer; large bodies are named by
-//! reference to memory that the cache owns. Pipelined replies pile up in one
-//! `Output` and leave with one vectored write. Reused, it allocates nothing.
+//! Heads and small bodies are copied into one buffer; large bodies are referenced in memory that
+//! the cache owns. Pipelined replies accumulate in one `Output` and are sent with one vectored
+//! write. A reused one allocates nothing.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 
 use crate::limits::{REPLY_PARTS_MAX, SCRATCH_BYTES_MAX};
 
-/// Bytes that outlive the reply because somebody else keeps them: a cached
-/// segment. The `Arc` is the pin: while a reply is being sent it cannot go.
+/// Bytes that outlive the reply because another owner keeps them: a cached segment. The `Arc` is
+/// the pin: the segment cannot be freed while a reply is sent.
 ///
-/// Bytes once shared never change: the kernel may still hold references to the
-/// pages of a [`SharedBytes::file`] after they count as sent.
+/// Shared bytes never change: the kernel may still hold references to the pages of a
+/// [`SharedBytes::file`] after they count as sent.
 pub trait SharedBytes: Send + Sync {
-    /// The contiguous bytes number `chunk` of this object, as far as they are there.
+    /// The contiguous bytes number `chunk` of this object, as far as they are available.
     fn chunk(&self, chunk: u32) -> &[u8];
 
-    /// Where in a memory file the bytes are instead, if they are in one: then they
-    /// are sent without being copied, and `chunk` means nothing.
+    /// The location of the bytes if they are in a memory file: then they are sent without being
+    /// copied, and `chunk` is ignored.
     fn file(&self) -> Option<FilePart<'_>> {
         None
     }
@@ -30,16 +30,16 @@ pub trait SharedBytes: Send + Sync {
 /// The part of a memory file that holds the bytes of one object.
 #[derive(Clone, Copy, Debug)]
 pub struct FilePart<'a> {
-    /// Others have their bytes in it, too.
+    /// Shared with the bytes of other objects.
     pub file: BorrowedFd<'a>,
-    /// Where the object's begin.
+    /// Offset of the object's bytes.
     pub offset: u64,
-    /// How many of them are there.
+    /// Number of available bytes.
     pub bytes: u32,
 }
 
-/// Bytes that somebody keeps, and that are there: what an output can be given. It is
-/// made only of what its owner has. Behind that are other objects' bytes, or none.
+/// Bytes that an owner keeps and that are available: the shared input of an output. It never
+/// exceeds its owner's bytes. Behind them are other objects' bytes, or none.
 #[derive(Clone)]
 pub struct SharedSlice {
     owner: Arc<dyn SharedBytes>,
@@ -49,31 +49,31 @@ pub struct SharedSlice {
 }
 
 impl SharedSlice {
-    /// Bytes `range` of `owner`'s chunk number `chunk`, or of what it has in a file.
-    /// `None`: they are not all there.
+    /// Bytes `range` of `owner`'s chunk number `chunk`, or of its file. `None` if they are not all
+    /// available.
     pub fn of(owner: Arc<dyn SharedBytes>, chunk: u32, range: Range<u32>) -> Option<Self> {
         let Range { start, end } = range;
         let is_there = start <= end && end <= there(&*owner, chunk);
         is_there.then_some(Self { owner, chunk, start, end })
     }
 
-    /// All that `owner` has under chunk number `chunk`, or in its file.
+    /// All available bytes of `owner`'s chunk number `chunk`, or of its file.
     pub fn whole(owner: Arc<dyn SharedBytes>, chunk: u32) -> Self {
         let there = there(&*owner, chunk);
         Self { owner, chunk, start: 0, end: there }
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     pub fn len(&self) -> u32 {
         self.end - self.start
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// What is to be sent behind its first `skip` bytes.
+    /// The bytes to send after the first `skip`.
     fn rest(&self, skip: usize) -> Rest<'_> {
         let Self { owner, chunk, start, end } = self;
         let Some(part) = owner.file() else {
@@ -91,19 +91,19 @@ impl std::fmt::Debug for SharedSlice {
     }
 }
 
-/// Bytes that are there under a chunk's number.
+/// Number of available bytes of a chunk.
 fn there(owner: &dyn SharedBytes, chunk: u32) -> u32 {
     let in_memory = || u32::try_from(owner.chunk(chunk).len()).unwrap_or(u32::MAX);
     owner.file().map_or_else(in_memory, |part| part.bytes)
 }
 
-/// What is left of a slice.
+/// The remainder of a slice.
 enum Rest<'a> {
     Memory(&'a [u8]),
     File { file: BorrowedFd<'a>, offset: u64, bytes: usize },
 }
 
-/// What one system call is to send.
+/// The input of one system call.
 pub(crate) enum Piece<'a> {
     /// Bytes in memory; `more` if a file follows at once.
     Memory { slices: &'a [IoSlice<'a>], more: bool },
@@ -157,8 +157,7 @@ impl Output {
         self.parts.push(Part::Shared(slice));
     }
 
-    /// Takes back the shared bytes that were appended last and not yet written; tells
-    /// how many.
+    /// Removes the shared bytes that were appended last and not yet written; returns their number.
     pub fn take_back(&mut self) -> u64 {
         self.seal();
         let before = self.bytes_left;
@@ -177,7 +176,7 @@ impl Output {
         taken_back
     }
 
-    /// Replaces what is shared by copies: nothing of others' memory is held any more.
+    /// Replaces shared bytes by copies: afterwards no memory of other owners is referenced.
     pub fn own(&mut self) -> io::Result<()> {
         let mut own = Vec::with_capacity(self.bytes_left as usize);
         while !self.is_empty() {
@@ -214,7 +213,7 @@ impl Output {
         look(&self.inline[self.inline_start..])
     }
 
-    /// Forgets everything, written or not, and keeps the memory for reuse.
+    /// Clears the output, written or not, and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.parts.clear();
         self.inline.clear();
@@ -226,9 +225,8 @@ impl Output {
         self.bytes_left = 0;
     }
 
-    /// Calls `write` once with the first bytes not yet written, at most
-    /// `bytes_max` of them, and counts what it says it wrote. `Ok(true)` if
-    /// that was all it was given.
+    /// Calls `write` once with the first bytes not yet written, at most `bytes_max` of them, and
+    /// advances by the number that it returns. `Ok(true)` if it wrote all of them.
     pub(crate) fn write_once(
         &mut self,
         bytes_max: usize,

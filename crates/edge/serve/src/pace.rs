@@ -1,49 +1,48 @@
-//! How slowly a peer may take what it is sent, and how that is judged.
+//! The minimum pace at which a peer must take the bytes sent to it, and its enforcement.
 //!
-//! The measure is what the peer *acknowledged*. That the kernel takes no more from
-//! us says little: it asks for more only when a third of a send buffer of megabytes
-//! is free, which a steady reader of 32 KB/s needs most of a minute for.
+//! The measure is the bytes that the peer *acknowledged*. A full send buffer means little: the
+//! kernel reports it writable only when a third of it is free, and a steady reader of 32 KB/s needs
+//! most of a minute for a third of megabytes.
 //!
-//! Receivers acknowledge in steps: a window that was closed opens again only when
-//! a segment, or a sixteenth of the receive buffer, is free (RFC 9293 3.8.6.2.2;
-//! `__tcp_select_window`). On loopback a segment is 64 KiB: a reader of 1 KB/s
-//! acknowledges nothing for a minute. So nobody is cut for silence before it had the
-//! time for one step at the least rate. How large its buffer is a receiver does not
-//! say once it is full; but no larger than all that it has taken.
+//! Receivers acknowledge in steps: a closed window opens again only when a segment, or a sixteenth
+//! of the receive buffer, is free (RFC 9293 3.8.6.2.2; `__tcp_select_window`). On loopback a
+//! segment is 64 KiB: a reader of 1 KB/s acknowledges nothing for a minute. So a peer is not cut
+//! for silence before it had the time for one step at the minimum rate. The size of a full receive
+//! buffer is unknown, but it is at most the number of bytes taken so far.
 //!
-//! Time counts only while bytes wait for the peer. One system call for each eighth
-//! of the time to a stall is all that a slow peer costs, and none a fast one.
+//! Time counts only while bytes wait for the peer. A slow peer costs one system call for each
+//! eighth of the time to a stall, and a fast one none.
 
 use crate::deadline::TimeoutCause;
 use crate::limits::{RECEIVE_BYTES_MAX, STALL_LOOKS, WINDOW_STEPS};
 
-/// How slowly a peer may take what it is sent.
+/// The minimum pace of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Time without an acknowledged byte, in milliseconds.
     pub stall_ms: u64,
-    /// Least rate in bytes per second; 0 is no bound.
+    /// Minimum rate in bytes per second; 0 is no bound.
     pub bytes_per_s_min: u64,
-    /// Time over which the least rate is an average, in milliseconds; and the most
-    /// that a peer gets for a step of its window.
+    /// Averaging time of the minimum rate, in milliseconds; also the longest time that a peer gets
+    /// for a step of its window.
     pub average_ms: u64,
 }
 
 impl Pace {
-    /// No bound but on silence.
+    /// No bound except on silence.
     pub const fn stall(stall_ms: u64) -> Self {
         Self { stall_ms, bytes_per_s_min: 0, average_ms: 0 }
     }
 
-    /// The pace of a proxy whose clients are held to this one. It stops when they
-    /// do, and what they do shows here through two windows: twice the longest time
-    /// that they have, so that the proxy, which knows who is to blame, cuts first.
+    /// The pace of a proxy whose clients are held to this one. The proxy stalls when they do, and
+    /// their pace is visible here through two windows: twice their longest time, so that the
+    /// proxy, which can identify the slow client, cuts first.
     pub fn of_proxy(self) -> Self {
         let ms = self.stall_ms.max(self.average_ms).saturating_mul(2);
         Self { stall_ms: ms, average_ms: ms, ..self }
     }
 
-    /// Time from one look at the peer to the next, in milliseconds.
+    /// Interval of checks of the peer, in milliseconds.
     fn look_ms(&self) -> u64 {
         (self.stall_ms / STALL_LOOKS).max(1)
     }
@@ -59,7 +58,7 @@ impl Pace {
     }
 }
 
-/// What the kernel knows of a peer.
+/// The kernel's information on a peer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
     /// Bytes acknowledged since the connection was made.
@@ -75,40 +74,40 @@ impl Taken {
         self.segment_bytes + self.segment_bytes / 8
     }
 
-    /// The largest that it may be.
+    /// The largest possible step.
     fn step_bytes(&self) -> u64 {
         self.segment_step_bytes().max(self.acked_bytes.min(RECEIVE_BYTES_MAX) / WINDOW_STEPS)
     }
 }
 
-/// What became of a look at the peer.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PaceVerdict {
-    /// It keeps its pace; the next look is at this time of the worker's clock.
+    /// The peer keeps its pace; the next check is at this time of the worker's clock.
     Wait(u64),
-    /// It is too slow.
+    /// The peer is too slow.
     Cut(TimeoutCause),
 }
 
-/// How a peer takes what it is sent.
+/// The progress of a peer.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     pace: Pace,
-    /// Since when bytes wait for the peer, if they do.
+    /// The time since which bytes wait for the peer, if any do.
     waits_since_ms: Option<u64>,
-    /// Time waited since the last look.
+    /// Time waited since the last check.
     waited_ms: u64,
-    /// Time waited since the last look that saw an acknowledgement.
+    /// Time waited since the last check that found an acknowledgement.
     silent_ms: u64,
     acked_bytes: u64,
-    /// What is missing at the least rate, in thousandths of a byte. Never below
-    /// zero: who was fast has earned no time to be slow.
+    /// Bytes missing at the minimum rate, in thousandths of a byte. Never below zero: earlier
+    /// speed earns no time to be slow.
     missing_milli: u64,
 }
 
 impl Progress {
-    /// Bytes wait for the peer from `now_ms` on, or still do. Returns when to look
-    /// at it, if this wait is new.
+    /// Bytes wait for the peer from `now_ms` on, or still do. Returns the time of the next check,
+    /// if this wait is new.
     pub(crate) fn wait(&mut self, now_ms: u64, pace: &Pace) -> Option<u64> {
         self.pace = *pace;
         if self.waits_since_ms.is_some() {
@@ -118,14 +117,14 @@ impl Progress {
         Some(self.next_look_ms(now_ms))
     }
 
-    /// Nothing waits any more. Returns whether something did.
+    /// No bytes wait any more. Returns whether some did.
     pub(crate) fn rest(&mut self, now_ms: u64) -> bool {
         let waited = self.waits_since_ms.take().map(|since| now_ms.saturating_sub(since));
         self.waited_ms += waited.unwrap_or(0);
         waited.is_some()
     }
 
-    /// Judges the peer by what it has taken.
+    /// Judges the peer by the bytes that it has taken.
     pub(crate) fn look(&mut self, now_ms: u64, taken: &Taken) -> PaceVerdict {
         if self.rest(now_ms) {
             self.waits_since_ms = Some(now_ms);

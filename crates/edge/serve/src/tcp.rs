@@ -1,4 +1,4 @@
-//! What the kernel tells of a TCP connection.
+//! The kernel's information on a TCP connection.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -11,14 +11,14 @@ const SEGMENT_BYTES: usize = 16;
 const ACKED_BYTES: usize = 120;
 const INFO_BYTES: usize = 128;
 
-/// Aligned as the kernel has it.
+/// Aligned as in the kernel.
 #[repr(C, align(8))]
 struct Info([u8; INFO_BYTES]);
 
-/// How far the peer of `socket` has taken what it was sent.
+/// How many of the bytes sent the peer of `socket` has acknowledged.
 ///
 /// # Errors
-/// What the kernel says: the socket is none of TCP.
+/// The kernel's error: the socket is not TCP.
 pub(crate) fn taken(socket: &impl AsFd) -> io::Result<Taken> {
     let info = info(socket)?;
     Ok(Taken {

@@ -1,4 +1,4 @@
-//! Workers: one thread, one current-thread runtime, and what they own.
+//! Workers: one thread, one current-thread runtime, and their state.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::deadline::Deadlines;
 use crate::limits::{BLOCKING_THREADS_MAX, INPUT_BYTES, OUTPUTS_KEPT_MAX, SWEEP_INTERVAL_MS};
 use crate::output::Output;
 
-/// What one worker owns. Never shared between threads.
+/// The state of one worker. Never shared between threads.
 pub struct Worker {
     index: usize,
     deadlines: Deadlines,
@@ -52,19 +52,19 @@ impl Worker {
         &self.deadlines
     }
 
-    /// Whether the server has been told to finish.
+    /// Whether the server drains.
     pub fn is_draining(&self) -> bool {
         self.draining.get()
     }
 
-    /// Returns when the server is told to finish.
+    /// Returns when the server drains.
     pub async fn drain_started(&self) {
         let mut drain = self.drain.clone();
         // The sender lives as long as `Workers`; if it is gone, so are we.
         let _ = drain.wait_for(|&draining| draining).await;
     }
 
-    /// Lends the worker's one read buffer. Not to be held over an `await`.
+    /// Lends the worker's one read buffer. It must not be held over an `await`.
     pub fn with_input<R>(&self, job: impl FnOnce(&mut [u8]) -> R) -> R {
         job(&mut self.input.borrow_mut())
     }
@@ -74,7 +74,7 @@ impl Worker {
         self.outputs.borrow_mut().pop().unwrap_or_default()
     }
 
-    /// Gives an output back; what it still holds is forgotten.
+    /// Returns an output to the pool; its contents are cleared.
     pub fn put_output(&self, mut output: Output) {
         output.clear();
         let mut outputs = self.outputs.borrow_mut();
@@ -106,7 +106,7 @@ impl Worker {
 /// A job to run on a worker's own thread.
 type Job = Box<dyn FnOnce(&Rc<Worker>) + Send>;
 
-/// Reaches one worker from any thread.
+/// A handle of one worker, for any thread.
 #[derive(Clone)]
 pub struct WorkerHandle {
     jobs: mpsc::UnboundedSender<Job>,
@@ -119,8 +119,7 @@ impl WorkerHandle {
         self.jobs.send(Box::new(job)).is_ok()
     }
 
-    /// Tasks of the worker that have not ended: each connection is one, and what
-    /// runs behind replies.
+    /// Tasks of the worker that have not ended: one for each connection, and work after replies.
     pub fn tasks(&self) -> usize {
         self.runtime.metrics().num_alive_tasks()
     }
@@ -140,7 +139,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Starts `count` workers, each with nothing to do until told by its handle.
+    /// Starts `count` workers, which are idle until their handles are used.
     pub fn start(count: usize) -> Result<Self, WorkersError> {
         let (drain, _) = watch::channel(false);
         let (finish, _) = watch::channel(false);
@@ -156,13 +155,13 @@ impl Workers {
         &self.handles
     }
 
-    /// Tells all workers to finish: no new connections, no further request on
-    /// those that exist, idle ones closed.
+    /// Drains all workers: no new connections, no further request on existing ones, idle ones are
+    /// closed.
     pub fn drain(&self) {
         self.drain.send_replace(true);
     }
 
-    /// Ends all workers now, with whatever they are doing, and waits for them.
+    /// Ends all workers at once, with all their tasks, and waits for them.
     pub fn stop(self) {
         self.finish.send_replace(true);
         for thread in self.threads {

@@ -1,5 +1,5 @@
-//! The two stores behind one set of operations. Keys are whole here, values of
-//! any kind; what they mean is in `store.rs`.
+//! The two stores behind one set of operations. Keys are complete here, values of any kind;
+//! `store.rs` defines their meaning.
 
 use tokio::time::{Instant, timeout_at};
 
@@ -9,14 +9,14 @@ use crate::etcd::Etcd;
 use crate::file::Read;
 use crate::types::{Expected, Health};
 
-/// Where the state is.
+/// The backend of the store.
 pub(crate) enum Backend {
     Embedded(Embedded),
     Etcd(Etcd),
 }
 
 impl Backend {
-    /// Reads the value at `key`, the last one that anybody was told is written.
+    /// Reads the value at `key`, from the last confirmed write.
     pub(crate) async fn get(&self, key: &str, deadline: Instant) -> Result<Read, StoreError> {
         match self {
             Self::Embedded(file) => in_time(deadline, file.get(key)).await,
@@ -24,7 +24,7 @@ impl Backend {
         }
     }
 
-    /// Writes `value` at `key` if what is there is as expected; the revision.
+    /// Writes `value` at `key` if the present value is as expected; returns the revision.
     pub(crate) async fn put(
         &self,
         key: &str,
@@ -38,8 +38,8 @@ impl Backend {
         }
     }
 
-    /// Returns when `key` may have been written after revision `as_of`: a hint,
-    /// to be followed by a read. May come too often, or too late.
+    /// Returns when `key` may have been written after revision `as_of`: a hint, to be followed by
+    /// a read. It may return too often, or too late.
     pub(crate) async fn changed(&self, key: &str, as_of: u64) {
         match self {
             Self::Embedded(file) => file.changed(as_of).await,
@@ -47,7 +47,7 @@ impl Backend {
         }
     }
 
-    /// How all parts of the store do.
+    /// The health of all parts of the store.
     pub(crate) async fn health(&self, deadline: Instant) -> Health {
         match self {
             Self::Etcd(etcd) => etcd.health(deadline).await,

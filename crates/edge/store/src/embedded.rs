@@ -1,4 +1,4 @@
-//! The file's thread: a disk may take its time, and only this thread waits.
+//! The file's thread: only this thread waits for the disk.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -12,18 +12,18 @@ use crate::types::{Expected, Health};
 
 type Job = Box<dyn FnOnce(&mut File) + Send>;
 
-/// The file, seen from the store's thread.
+/// The handle of the file in the store's thread.
 pub(crate) struct Embedded {
     path: PathBuf,
     /// `None` only while this is dropped.
     jobs: Option<mpsc::Sender<Job>>,
-    /// Revision of the last write; what watches wait for.
+    /// Revision of the last write, for watches.
     written: watch::Sender<u64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Embedded {
-    /// Takes `file` to a thread of its own.
+    /// Moves `file` to a thread of its own.
     pub(crate) fn start(mut file: File) -> Result<Self, StoreOpenError> {
         let path = file.path().to_owned();
         let (jobs, mut queue) = mpsc::channel::<Job>(DISK_JOBS_MAX);
@@ -47,7 +47,7 @@ impl Embedded {
         self.run(move |file| file.get(&key)).await
     }
 
-    /// Writes `value` at `key`; the revision.
+    /// Writes `value` at `key`; returns the revision.
     pub(crate) async fn put(
         &self,
         key: &str,
@@ -60,7 +60,7 @@ impl Embedded {
         Ok(revision)
     }
 
-    /// Returns once something was written after revision `as_of`.
+    /// Returns after a write later than revision `as_of`.
     pub(crate) async fn changed(&self, as_of: u64) {
         // The sender lives as long as `self`.
         let _ = self.written.subscribe().wait_for(|written| *written > as_of).await;

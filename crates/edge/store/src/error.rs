@@ -1,16 +1,16 @@
-//! What can go wrong, in words for the operator.
+//! Errors, as sentences for the operator.
 
 use std::path::PathBuf;
 
-/// Why a store cannot be used at all. The process should not start.
+/// Why a store cannot be used at all. The process must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     /// The file, or its directory, cannot be read and written.
     #[error("store file {}: {reason}; check the path, its permissions and free space", file.display())]
     Io {
-        /// The file as it was named.
+        /// The file as configured.
         file: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: std::io::Error,
     },
     /// Another process has the file open.
@@ -19,41 +19,41 @@ pub enum StoreOpenError {
         file.display()
     )]
     InUse {
-        /// The file as it was named.
+        /// The file as configured.
         file: PathBuf,
     },
-    /// The file is whole, but written by another version of Skep.
+    /// The file is intact, but written by another version of Skep.
     #[error(
         "store file {}: format {found}, this version reads format {expected}; \
          use the version that wrote it, or move the file away to start anew",
         file.display()
     )]
     Version {
-        /// The file as it was named.
+        /// The file as configured.
         file: PathBuf,
-        /// What stands in it.
+        /// Format of the file.
         found: String,
-        /// What this version writes.
+        /// Format of this version.
         expected: u64,
     },
-    /// The file is damaged, or not one of ours.
+    /// The file is damaged, or not a store.
     #[error(
         "store file {}: damaged, or not a store of Skep ({reason}); \
          restore it from a copy, or move it away to start anew",
         file.display()
     )]
     Corrupt {
-        /// The file as it was named.
+        /// The file as configured.
         file: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// An endpoint that cannot be one.
+    /// An invalid endpoint.
     #[error(
         "store endpoint `{endpoint}`: {reason}; expected http://HOST:PORT of etcd's client port, usually 2379"
     )]
     Endpoint {
-        /// The endpoint as it was written.
+        /// The endpoint as configured.
         endpoint: String,
         /// What is wrong with it.
         reason: String,
@@ -61,81 +61,80 @@ pub enum StoreOpenError {
     /// No endpoint, or too many.
     #[error("{found} store endpoints; expected 1 to {max}")]
     Endpoints {
-        /// How many there are.
+        /// Number of endpoints.
         found: usize,
-        /// How many there may be.
+        /// Maximum number.
         max: usize,
     },
-    /// A cluster name that cannot be part of a key.
+    /// A cluster name that is not valid in a key.
     #[error(
         "cluster name `{0}` cannot be part of a store key; use letters, digits, `-`, `_` and `.`"
     )]
     Cluster(String),
-    /// The kernel gave no thread.
+    /// The kernel could not create a thread.
     #[error("the store's thread cannot be started: {0}")]
     Thread(std::io::Error),
 }
 
-/// Why a call failed. Traffic goes on; the caller tries again later, or lives
-/// with what it knows.
+/// Why a call failed. Traffic continues; the caller retries later, or uses its last values.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// No endpoint gave an answer in time. A put may have happened.
+    /// No endpoint answered in time. A put may have been carried out.
     #[error("no store endpoint answered in time: {problems}")]
     Unavailable {
-        /// What each endpoint said last.
+        /// The last error of each endpoint.
         problems: String,
     },
-    /// No outcome in time; the disk is slow, or calls before this one were. A
-    /// put may have happened.
+    /// No outcome in time; the disk is slow, or earlier calls were. A put may have been carried
+    /// out.
     #[error("the store did not finish within {CALL_TIMEOUT_MS} ms", CALL_TIMEOUT_MS = crate::CALL_TIMEOUT_MS)]
     Timeout,
-    /// etcd understood and said no.
+    /// etcd refused the request.
     #[error("etcd at {endpoint} refused: {reason}")]
     Refused {
-        /// Who said so.
+        /// The endpoint.
         endpoint: String,
-        /// In its words.
+        /// The message of etcd.
         reason: String,
     },
-    /// The value is not at the revision that a put expected. Nothing changed.
+    /// The value is not at the revision that a put expected. Nothing was changed.
     #[error("`{key}` is at revision {}, not as expected; read it again", revision(*.found))]
     Conflict {
         /// The key of the put.
         key: String,
-        /// Where it is now; `None` if there is no value.
+        /// The present revision; `None` if there is no value.
         found: Option<u64>,
     },
-    /// Not a key.
+    /// An invalid key.
     #[error(
         "key `{key}` is not 1 to {max} characters of a-z, A-Z, 0-9, `-`, `_`, `.`, `:` and `/`"
     )]
     Key {
-        /// As it was given, shortened.
+        /// The key, shortened.
         key: String,
         /// Longest key, in bytes.
         max: usize,
     },
-    /// Too long a value.
+    /// A value that is too long.
     #[error("{what} has {bytes} bytes; at most {max} can be stored")]
     TooLarge {
-        /// What was to be stored.
+        /// The kind of value.
         what: &'static str,
         bytes: usize,
         /// The limit, in bytes.
         max: usize,
     },
-    /// A stored value is not what its key says.
+    /// A stored value is malformed.
     #[error("`{key}` in the store is not {expected}; another program wrote it: delete that key")]
     Foreign {
         key: String,
-        /// What should have been there.
+        /// The expected content.
         expected: &'static str,
     },
-    /// The file failed; the next call opens it again.
+    /// The file failed; the next call reopens it.
     #[error(transparent)]
     File(#[from] StoreOpenError),
-    /// As many calls wait as may.
+    /// Too many calls are waiting.
     #[error("{} calls to the store are waiting already", crate::limits::CALLS_MAX)]
     Busy,
     /// The store's thread has ended.

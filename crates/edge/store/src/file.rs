@@ -1,10 +1,9 @@
 //! The file behind `store = "embedded"`: a redb database with a format version.
 //!
-//! A write is on the disk before it is confirmed (redb syncs on commit), and a
-//! crash in the middle of one leaves the state before it. After any failure the
-//! database is dropped; the next operation opens it afresh, since redb refuses
-//! to go on after an I/O error. Nothing in a file makes us panic: what redb
-//! asserts is caught here and told as damage.
+//! A write is on the disk before it is confirmed (redb syncs on commit), and a crash during a write
+//! leaves the earlier state. After any failure the database is dropped; the next operation reopens
+//! it, since redb refuses to continue after an I/O error. No content of a file causes a panic:
+//! failed assertions of redb are caught here and reported as damage.
 
 use std::fs;
 use std::io;
@@ -42,8 +41,8 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens the file, or makes it; its directory must exist. An empty file is
-    /// no store: what was in it is lost, and somebody should know.
+    /// Opens the file, or creates it; its directory must exist. An empty file is no store: its
+    /// contents are lost, and the operator should know.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreOpenError> {
         let mut file = Self { path: path.to_owned(), database: None };
         file.with(|_| Ok(()))?;
@@ -68,7 +67,7 @@ impl File {
         })?)
     }
 
-    /// Writes `value` at `key` if what is there is as expected; the revision.
+    /// Writes `value` at `key` if the present value is as expected; returns the revision.
     pub(crate) fn put(
         &mut self,
         key: &str,
@@ -79,8 +78,7 @@ impl File {
         written.map_err(|found| StoreError::Conflict { key: key.to_owned(), found })
     }
 
-    /// Runs `operation` on the database, which is opened if it is not. Whatever
-    /// goes wrong closes it.
+    /// Runs `operation` on the database, which is opened if necessary. Any failure closes it.
     fn with<T>(
         &mut self,
         operation: impl FnOnce(&Database) -> Result<T, redb::Error>,
@@ -103,7 +101,7 @@ impl File {
     }
 }
 
-/// One write; `Err(found)` when something else is there than expected.
+/// One write; `Err(found)` if the present value is not as expected.
 fn write(
     database: &Database,
     key: &str,
@@ -127,7 +125,7 @@ fn write(
     Ok(Ok(revision))
 }
 
-/// Opens the file, or makes it, and checks its format.
+/// Opens the file, or creates it, and checks its format.
 fn open(path: &Path) -> Result<Database, StoreOpenError> {
     match path.try_exists() {
         Ok(true) => {}
@@ -143,8 +141,8 @@ fn open(path: &Path) -> Result<Database, StoreOpenError> {
     Err(StoreOpenError::Version { file: path.to_owned(), found, expected: FORMAT })
 }
 
-/// Makes the file under another name first: redb cannot open a file that it was
-/// making when the process died or the disk was full.
+/// Creates the file under another name first: redb cannot open a file that it was creating when the
+/// process died or the disk was full.
 fn make(path: &Path) -> Result<(), StoreOpenError> {
     let io = |reason| StoreOpenError::Io { file: path.to_owned(), reason };
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -180,7 +178,7 @@ fn builder() -> redb::Builder {
     builder
 }
 
-/// The format that stands in the file. A file without one is no store.
+/// The format of the file. A file without one is no store.
 fn format_of(database: &Database) -> Result<u64, redb::Error> {
     let reading = database.begin_read()?;
     let format = reading.open_table(META)?.get("format")?.map(|format| format.value());

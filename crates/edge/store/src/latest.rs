@@ -1,4 +1,4 @@
-//! A value that one task replaces, others look at, and a callback hears of.
+//! A value that one task publishes, others read, and a callback is notified of.
 
 use std::sync::Arc;
 
@@ -14,17 +14,17 @@ pub(crate) struct Latest<T> {
 }
 
 impl<T> Latest<T> {
-    /// Writes into `cell` and tells `notify`.
+    /// Writes into `cell` and calls `notify`.
     pub(crate) fn new(cell: Arc<ArcSwap<T>>, notify: Notify<T>) -> Self {
         Self { cell, notify }
     }
 
-    /// What was published last.
+    /// The last published value.
     pub(crate) fn get(&self) -> Arc<T> {
         self.cell.load_full()
     }
 
-    /// Replaces the value. The callback hears of it if `is_news`.
+    /// Replaces the value. The callback is called if `is_news`.
     pub(crate) fn publish(&self, value: T, is_news: bool) {
         let value = Arc::new(value);
         self.cell.store(Arc::clone(&value));

@@ -1,11 +1,10 @@
-//! Where control state lives: config, epoch, leadership and other small values,
-//! either in a file of this machine or in an etcd that several machines share.
+//! The store of control state: config, epoch, leadership and other small values, either in a file
+//! of this machine or in an etcd that several machines share.
 //!
-//! Invariants: no call waits in the caller's thread; every call has a deadline
-//! and ends in a value or a typed error; nothing that packets or requests need
-//! waits for this crate. A store that is gone is told as "unknown", never as
-//! "nobody", and is found again without help. Two leaders at once are possible
-//! for a moment (a lease is no lock): what a leader says carries its epoch.
+//! Invariants: no call blocks the caller's thread; every call has a deadline and ends in a value or
+//! a typed error; no packet or request waits for this crate. An unavailable store is reported as
+//! "unknown", never as "nobody", and is reconnected automatically. Two leaders at once are possible
+//! for a moment (a lease is no lock): every message of a leader carries its epoch.
 //!
 //! Why gRPC by hand: `docs/decisions/0009-store.md`.
 

@@ -5,8 +5,8 @@
 /// that was made meanwhile should see the outcome.
 pub const CALL_TIMEOUT_MS: u64 = 5_000;
 
-/// So much before the end of a call the endpoints are given up, in
-/// milliseconds, that what was wrong with them still reaches the caller in time.
+/// Time before the end of a call at which the endpoints are abandoned, in milliseconds, so that
+/// their errors still reach the caller in time.
 pub(crate) const CALL_MARGIN_MS: u64 = 100;
 
 /// How long one endpoint may take before the next one is asked, in milliseconds:
@@ -20,16 +20,16 @@ pub(crate) const ROUND_PAUSE_MS: u64 = 100;
 /// Pause of a watch whose store does not answer, in milliseconds.
 pub(crate) const WATCH_RETRY_MS: u64 = 500;
 
-/// A watched value is read again after so long, in milliseconds, whatever the
-/// watch said: the bound of what a lost notice can cost.
+/// Interval at which a watched value is read again, in milliseconds, even without a notice: bounds
+/// the cost of a lost one.
 pub(crate) const WATCH_REREAD_MS: u64 = 10_000;
 
-/// How often every endpoint is asked how it is, in milliseconds.
+/// Interval of status requests to every endpoint, in milliseconds.
 pub(crate) const HEALTH_INTERVAL_MS: u64 = 2_000;
 
-/// A silent connection is probed after so long, in milliseconds, and given up
-/// when the probe stays unanswered for as long again. etcd asks clients not to
-/// probe more than once in 5 s (`--grpc-keepalive-min-time`).
+/// A silent connection is probed after this time, in milliseconds, and closed if the probe stays
+/// unanswered for as long again. etcd asks clients not to probe more than once in 5 s
+/// (`--grpc-keepalive-min-time`).
 pub(crate) const PROBE_INTERVAL_MS: u64 = 6_000;
 
 /// How long a candidate that leaves tries to give its lease back, and how long
@@ -40,14 +40,14 @@ pub(crate) const RESIGN_TIMEOUT_MS: u64 = 1_000;
 /// election timeout of 1 s.
 pub const LEASE_TTL_MIN_S: u64 = 2;
 
-/// Longest lease, in seconds: so long a cluster may be without a leader.
+/// Longest lease, in seconds: a cluster may be without a leader for this time.
 pub const LEASE_TTL_MAX_S: u64 = 300;
 
 /// Part of a lease that its holder does not count on, as a divisor: clocks of
 /// two machines may run apart, and the holder needs time to notice.
 pub(crate) const LEASE_MARGIN_DIVISOR: u32 = 10;
 
-/// A lease is renewed, and the leader looked up, so often per its length.
+/// Times that a lease is renewed, and the leader read, per length of the lease.
 pub(crate) const LEASE_ROUNDS: u32 = 3;
 
 /// Longest key, in bytes; keys are names and short paths.
@@ -67,8 +67,8 @@ pub(crate) const REPLY_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// members.
 pub const ENDPOINTS_MAX: usize = 16;
 
-/// Calls that wait for their turn. They are worked off one after the other, so
-/// that two puts of one caller stay in order.
+/// Calls that wait for their turn. They are executed one after the other, so that two puts of one
+/// caller stay in order.
 pub(crate) const CALLS_MAX: usize = 64;
 
 /// Watches and campaigns that wait to be started.

@@ -1,4 +1,4 @@
-//! The answer to a call, which may not be there yet.
+//! The outcome of a call, which may still be pending.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use crate::error::StoreError;
 use crate::limits::CALL_TIMEOUT_MS;
 
-/// The outcome of a call: awaited as a future of any runtime, waited for by a
-/// plain thread, or looked at now and then. Dropping it does not undo the call.
+/// The outcome of a call: awaited as a future of any runtime, waited for by a plain thread, or
+/// polled. Dropping it does not cancel the call.
 #[derive(Debug)]
 #[must_use = "the outcome of the call, error or not, is in here"]
 pub struct Pending<T> {
@@ -21,14 +21,14 @@ pub struct Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// The call's two ends; it ends by `CALL_TIMEOUT_MS` from now.
+    /// The two ends of a call; its deadline is `CALL_TIMEOUT_MS` from now.
     pub(crate) fn new() -> (oneshot::Sender<Result<T, StoreError>>, Self) {
         let (sender, outcome) = oneshot::channel();
         let deadline = Instant::now() + Duration::from_millis(CALL_TIMEOUT_MS);
         (sender, Self { outcome, deadline })
     }
 
-    /// A call that is over already.
+    /// A call that is already complete.
     pub(crate) fn failed(error: StoreError) -> Self {
         let (sender, pending) = Self::new();
         // The receiver is right here.
@@ -36,12 +36,12 @@ impl<T> Pending<T> {
         pending
     }
 
-    /// When the call ends at the latest.
+    /// The deadline of the call.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The outcome if it is there. To be asked until it is, not after.
+    /// The outcome if it is available. It must not be polled again afterwards.
     pub fn try_take(&mut self) -> Option<Result<T, StoreError>> {
         match self.outcome.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -50,8 +50,8 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Blocks this thread until the outcome is there, at most until the call's
-    /// deadline. Not for threads that serve.
+    /// Blocks this thread until the outcome is available, at most until the call's deadline. Not
+    /// for threads that serve.
     pub fn wait(self) -> Result<T, StoreError> {
         let deadline = self.deadline;
         wait_until(deadline, self).unwrap_or(Err(StoreError::Timeout))

@@ -1,4 +1,4 @@
-//! The store as callers see it, and the thread behind it.
+//! The public interface of the store, and the thread behind it.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -35,12 +35,12 @@ use crate::types::{
 const CONFIG: &str = "config";
 const EPOCH: &str = "epoch";
 
-/// Where the state is to live.
+/// The location of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSettings {
     /// In a file of this machine.
     Embedded {
-        /// The file; made if it is missing, in a directory that exists.
+        /// The file; created if it is missing, in a directory that exists.
         file: PathBuf,
     },
     /// In an etcd 3.4 or newer.
@@ -52,11 +52,11 @@ pub enum StoreSettings {
     },
 }
 
-/// A store that is in use. Clones share it; the thread ends with the last of
-/// them and of their campaigns and watches.
+/// An open store. Clones share it; the thread ends with the last of them and of their campaigns and
+/// watches.
 ///
-/// No method waits. Calls of one store are carried out in the order in which
-/// they were made, each within [`CALL_TIMEOUT_MS`] from then.
+/// No method blocks. Calls of one store are executed in the order in which they were made, each
+/// within [`CALL_TIMEOUT_MS`] from then.
 #[derive(Clone)]
 pub struct Store {
     calls: mpsc::Sender<Task>,
@@ -66,19 +66,19 @@ pub struct Store {
     ended: watch::Receiver<()>,
 }
 
-/// A campaign for leadership. Dropped, it resigns.
+/// A campaign for leadership. It resigns on drop.
 pub struct Campaign {
     latest: Arc<ArcSwap<Held>>,
     _stop: oneshot::Sender<()>,
-    /// Keeps the thread.
+    /// Keeps the thread alive.
     _store: Store,
 }
 
-/// A value that is kept up to date here. Dropped, it ends.
+/// A value that is kept up to date. It ends on drop.
 pub struct Watch {
     latest: Arc<ArcSwap<Seen>>,
     _stop: oneshot::Sender<()>,
-    /// Keeps the thread.
+    /// Keeps the thread alive.
     _store: Store,
 }
 
@@ -86,8 +86,8 @@ pub struct Watch {
 type Task = Box<dyn FnOnce(Rc<Backend>) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 impl Store {
-    /// Opens the file, or makes ready to ask etcd, which need not be there yet.
-    /// Starts the store's thread. The only function here that waits for a disk.
+    /// Opens the file, or prepares for etcd, which need not be available yet. Starts the store's
+    /// thread. The only function here that waits for a disk.
     pub fn open(settings: &StoreSettings) -> Result<Self, StoreOpenError> {
         let (calls, call_queue) = mpsc::channel(CALLS_MAX);
         let (starts, start_queue) = mpsc::channel(STARTS_MAX);
@@ -123,8 +123,8 @@ impl Store {
         self.call(async move |backend, deadline| Ok(backend.get(&key, deadline).await?.entry))
     }
 
-    /// Writes `value` at `key` if what is there is as expected; the revision of
-    /// this write. [`StoreError::Conflict`] otherwise.
+    /// Writes `value` at `key` if the present value is as expected; returns the revision of this
+    /// write. [`StoreError::Conflict`] otherwise.
     pub fn put(&self, key: &str, value: &[u8], expected: Expected) -> Pending<u64> {
         let key = match full_key(key).and_then(|key| check_value(value).map(|()| key)) {
             Ok(key) => key,
@@ -136,8 +136,8 @@ impl Store {
         })
     }
 
-    /// Keeps the value at `key` up to date. `notify` hears of every change, on
-    /// the store's thread: it must not block.
+    /// Keeps the value at `key` up to date. `notify` is called for every change, on the store's
+    /// thread: it must not block.
     pub fn watch(
         &self,
         key: &str,
@@ -170,7 +170,7 @@ impl Store {
         self.call(async |backend, deadline| Ok(read_epoch(backend, deadline).await?.0))
     }
 
-    /// Makes `text` the current config; its revision.
+    /// Stores `text` as the current config; returns its revision.
     pub fn publish_config(&self, text: &str, expected: Expected) -> Pending<u64> {
         if let Err(error) = check_length("the config", text.len(), CONFIG_BYTES_MAX) {
             return Pending::failed(error);
@@ -198,9 +198,9 @@ impl Store {
         self.start_watch(CONFIG.to_owned(), Box::new(notify))
     }
 
-    /// Runs for leadership of the cluster as `name`, in leases of `ttl_s`
-    /// seconds, put within [`LEASE_TTL_MIN_S`] and [`LEASE_TTL_MAX_S`]. `notify`
-    /// hears of every change, on the store's thread: it must not block.
+    /// Campaigns for leadership of the cluster as `name`, in leases of `ttl_s` seconds, clamped to
+    /// [`LEASE_TTL_MIN_S`] and [`LEASE_TTL_MAX_S`]. `notify` is called for every change, on the
+    /// store's thread: it must not block.
     pub fn campaign(
         &self,
         name: &str,
@@ -223,14 +223,14 @@ impl Store {
         Ok(Campaign { latest, _stop: stop, _store: self.clone() })
     }
 
-    /// How the store did when it was last looked at, a few seconds ago at most.
+    /// The health of the store, a few seconds old at most.
     pub fn health(&self) -> Arc<Health> {
         self.health.load_full()
     }
 
-    /// Gives up this handle and waits until the thread has ended, but at most
-    /// `timeout`: leases are given back, the file is closed. Whether it has. It
-    /// does not while other handles, campaigns or watches are alive.
+    /// Drops this handle and waits until the thread has ended, but at most `timeout`: leases are
+    /// revoked, the file is closed. Returns whether it has ended. It does not while other handles,
+    /// campaigns or watches are alive.
     pub fn close(self, timeout: Duration) -> bool {
         let mut ended = self.ended.clone();
         drop(self);
@@ -250,7 +250,7 @@ impl Store {
         Ok(Watch { latest, _stop: stop, _store: self.clone() })
     }
 
-    /// Has the thread carry out `operation` in turn.
+    /// Queues `operation` for the thread.
     fn call<T: Send + 'static>(
         &self,
         operation: impl AsyncFnOnce(&Backend, Instant) -> Result<T, StoreError> + Send + 'static,
@@ -270,8 +270,8 @@ impl Store {
         }
     }
 
-    /// Has the thread run `operation` beside all others until the sender that
-    /// this returns is dropped.
+    /// Makes the thread run `operation` concurrently with all others until the returned sender is
+    /// dropped.
     fn start(
         &self,
         operation: impl AsyncFnOnce(Rc<Backend>, oneshot::Receiver<()>) + Send + 'static,
@@ -284,15 +284,15 @@ impl Store {
 }
 
 impl Campaign {
-    /// Who leads, as of this moment: a lease that has run out since the store
-    /// last answered does not count.
+    /// The leader at this moment: a lease that has expired since the store last answered does not
+    /// count.
     pub fn view(&self) -> LeadershipView {
         self.latest.load().at(Instant::now())
     }
 }
 
 impl Watch {
-    /// What is known now.
+    /// The last known value.
     pub fn seen(&self) -> Arc<Seen> {
         self.latest.load_full()
     }
@@ -316,7 +316,7 @@ fn open(settings: &StoreSettings) -> Result<Backend, StoreOpenError> {
     }
 }
 
-/// The life of the store's thread.
+/// The main loop of the store's thread.
 async fn run(
     backend: Backend,
     mut calls: mpsc::Receiver<Task>,
@@ -351,7 +351,7 @@ async fn run(
     let _ = timeout(Duration::from_millis(RESIGN_TIMEOUT_MS), leaving).await;
 }
 
-/// Looks how the store does, again and again.
+/// Checks the health of the store periodically.
 async fn check(backend: &Backend, health: &ArcSwap<Health>) {
     loop {
         let deadline = Instant::now() + Duration::from_millis(ATTEMPT_TIMEOUT_MS);
@@ -384,7 +384,7 @@ async fn keep_up(backend: &Backend, key: &str, latest: &Latest<Seen>) {
     }
 }
 
-/// The last epoch, and what a put of the next one is to expect.
+/// The last epoch, and the expectation for a put of the next one.
 async fn read_epoch(backend: &Backend, deadline: Instant) -> Result<(u64, Expected), StoreError> {
     let Some(entry) = backend.get(EPOCH, deadline).await?.entry else {
         return Ok((0, Expected::Absent));

@@ -1,4 +1,4 @@
-//! Words of the store: entries, leaders, health.
+//! Types of the store: entries, leaders, health.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 /// A value and when it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredValue {
-    /// The bytes, as they were put.
+    /// The bytes, as given to the put.
     pub value: Vec<u8>,
     /// Number of the write; grows with every write to the store, whatever the key.
     pub revision: u64,
 }
 
-/// What a put expects to replace.
+/// The value that a put expects to replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// Whatever is there.
+    /// Any value or none.
     Any,
     /// There is no value yet.
     Absent,
-    /// The value that was written as this revision.
+    /// The value written at this revision.
     Revision(u64),
 }
 
@@ -38,37 +38,36 @@ impl Expected {
     }
 }
 
-/// What a [`crate::Watch`] has seen.
+/// The view of a [`crate::Watch`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The last value known; `None` if there was none, or none was read yet.
     pub entry: Option<StoredValue>,
-    /// Whether the store confirms it. False until the first read, and while the
-    /// store does not answer.
+    /// Whether the store confirms it. False before the first read, and while the store does not
+    /// answer.
     pub is_current: bool,
 }
 
-/// Who leads, as far as the store lets us know.
+/// The leader, as far as the store knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leader {
-    /// The store elects nobody (`store = "embedded"`): decide otherwise.
+    /// The store holds no elections (`store = "embedded"`): decide by other means.
     NoOpinion,
-    /// The store does not answer, or the last answer is older than a lease.
-    /// Somebody may lead. Go on as before.
+    /// The store does not answer, or the last answer is older than a lease. There may be a leader.
+    /// Continue as before.
     Unknown,
     /// The store answers, and there is no leader.
     Nobody,
-    /// This candidate, until its lease runs out.
+    /// This candidate, until its lease expires.
     Me,
-    /// Another candidate, by name. It may bear our own: what this process was
-    /// before a restart.
+    /// Another candidate, by name. It may have our own name: this process before a restart.
     Other(String),
 }
 
-/// Who leads since when.
+/// The leader and its term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeadershipView {
-    /// Who leads.
+    /// The leader.
     pub leader: Leader,
     /// Number of the term: greater with every one. Of an unknown leader, the
     /// last one known; 0 before any.
@@ -82,16 +81,16 @@ impl LeadershipView {
     }
 }
 
-/// A view and how long it is worth something.
+/// A view and its expiry.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     pub(crate) view: LeadershipView,
-    /// `None` for views that do not age.
+    /// `None` for views that do not expire.
     pub(crate) good_until: Option<Instant>,
 }
 
 impl Held {
-    /// Nothing is known but the last epoch.
+    /// Only the last epoch is known.
     pub(crate) fn unknown(epoch: u64) -> Self {
         Self { view: LeadershipView { leader: Leader::Unknown, epoch }, good_until: None }
     }
@@ -105,21 +104,21 @@ impl Held {
     }
 }
 
-/// How the store does; says it in a line: `3 of 3 endpoints answer`.
+/// The health of the store; displayed in a line: `3 of 3 endpoints answer`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Endpoints (or files) that answer.
     pub answering: usize,
-    /// Endpoints (or files) that there are.
+    /// Number of endpoints (or files).
     pub of: usize,
     /// `endpoints` or `files`.
     pub what: &'static str,
-    /// What is wrong, each with the endpoint or file that it is wrong with.
+    /// The faults, each with its endpoint or file.
     pub problems: Vec<String>,
 }
 
 impl Health {
-    /// Whether nothing is wrong.
+    /// Whether there are no faults.
     pub fn is_good(&self) -> bool {
         self.answering == self.of && self.problems.is_empty()
     }
@@ -132,8 +131,8 @@ impl fmt::Display for Health {
     }
 }
 
-/// Whether `key` is one: names in segments, nothing that a shell or a path
-/// would read otherwise.
+/// Whether `key` is valid: names in segments, without characters that are special in a shell or a
+/// path.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     let is_key = (1..=KEY_BYTES_MAX).contains(&key.len())
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/".contains(&byte));
@@ -141,12 +140,12 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     if is_key { Ok(()) } else { Err(StoreError::Key { key: shortened(), max: KEY_BYTES_MAX }) }
 }
 
-/// Whether `value` is small enough.
+/// Checks that `value` is small enough.
 pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
     check_length("a value", value.len(), VALUE_BYTES_MAX)
 }
 
-/// Whether `what`, of `bytes` bytes, is at most `max` long.
+/// Checks that `what`, of `bytes` bytes, is at most `max` long.
 pub(crate) fn check_length(what: &'static str, bytes: usize, max: usize) -> Result<(), StoreError> {
     if bytes <= max { Ok(()) } else { Err(StoreError::TooLarge { what, bytes, max }) }
 }

@@ -36,8 +36,8 @@ pub enum LogTarget {
 /// How a line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// The combined log format of Apache and nginx, and nothing more, so that
-    /// GoAccess and its like read it unasked.
+    /// The combined log format of Apache and nginx, and nothing more, so that GoAccess and similar
+    /// tools parse it without configuration.
     Combined,
     /// One JSON object a line, with node, cache result and times.
     Json,
@@ -47,20 +47,20 @@ pub enum Format {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CacheResult {
-    /// The cache was not asked.
+    /// The cache was not consulted.
     #[default]
     None,
     /// Answered from memory.
     Hit,
-    /// Not there, and not kept.
+    /// A miss that is not stored.
     Miss,
-    /// Not there; kept from now on.
+    /// A miss that is stored.
     Fill,
-    /// There, found unchanged at its source.
+    /// A hit, revalidated at its source.
     Revalidated,
-    /// Too large to keep; streamed past the cache.
+    /// Too large to store; streamed past the cache.
     Stream,
-    /// Not here, but in another node's memory.
+    /// A miss here, but a hit in another node's memory.
     Peer,
 }
 
@@ -105,14 +105,14 @@ pub enum AccessLogError {
     #[error("cannot open access log {}: {cause}", path.display())]
     Open {
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         cause: std::io::Error,
     },
     /// Standard output could not be duplicated.
     #[error("cannot write the access log to standard output: {0}")]
     Stdout(#[source] std::io::Error),
-    /// The writer's thread could not be started.
+    /// The writer thread could not be started.
     #[error("cannot start the access log's thread: {0}")]
     Thread(#[source] std::io::Error),
 }
@@ -125,7 +125,7 @@ pub struct AccessLog {
     thread: Option<WriterThread>,
 }
 
-/// What workers and the reload need of the log; cheap to clone.
+/// The shared state of workers and reload; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LogHandle {
     link: Option<WriterHandle>,
@@ -138,11 +138,10 @@ struct WriterHandle {
 }
 
 impl AccessLog {
-    /// Opens `target` and starts the writer. `counters` belong to the writer's
-    /// thread from now on.
+    /// Opens `target` and starts the writer, which owns `counters` from now on.
     ///
     /// # Errors
-    /// [`AccessLogError`] when the target can't be opened or the thread not made.
+    /// [`AccessLogError`] if the target can't be opened or the thread can't be started.
     pub fn start(
         target: LogTarget,
         format: Format,
@@ -164,9 +163,9 @@ impl AccessLog {
         self.handle.clone()
     }
 
-    /// Writes what workers have handed over, then ends the writer's thread. Waits
-    /// at most `LOG_SHUTDOWN_WAIT`. Workers should be gone: what they push
-    /// from now on is dropped and counted.
+    /// Writes all records that workers have handed over, then ends the writer thread. Waits at
+    /// most `LOG_SHUTDOWN_WAIT`. Workers should have ended: records pushed from now on are dropped
+    /// and counted.
     pub fn shutdown(self) {
         drop(self);
     }
@@ -198,8 +197,8 @@ impl LogHandle {
         }
     }
 
-    /// Opens the file anew by its path, for log rotation (SIGHUP). Returns at
-    /// once. When the file can't be opened, the old one stays in use.
+    /// Reopens the file by its path, for log rotation (SIGHUP). Returns at once. If the file can't
+    /// be opened, the old one stays in use.
     pub fn reopen(&self) {
         if let Some(link) = &self.link {
             link.control.reopen();
@@ -209,30 +208,30 @@ impl LogHandle {
 }
 
 impl WriterHandle {
-    /// Makes the writer look at its orders. When the queue is full it will look
-    /// anyway, before the next batch.
+    /// Makes the writer check its flags. If the queue is full, it checks them anyway before the
+    /// next batch.
     fn wake(&self) {
         let _ = self.queue.try_send(Message::Wake);
     }
 }
 
-/// One worker's end of the log.
+/// One worker's side of the log.
 #[derive(Debug)]
 pub struct WorkerLog {
     link: Option<WriterHandle>,
     counters: Arc<CoreCounters>,
-    /// Encoded records that are still here.
+    /// Encoded records that are not handed over yet.
     current: Vec<u8>,
     /// Number of records in `current`.
     lines: u64,
-    /// Buffers made so far, out of hand or not; `current` apart.
+    /// Buffers allocated so far, handed over or not, without `current`.
     made: usize,
     give_back: SyncSender<Vec<u8>>,
     returned: Receiver<Vec<u8>>,
 }
 
 impl WorkerLog {
-    /// Whether anybody wants records.
+    /// Whether the log is on.
     pub fn is_on(&self) -> bool {
         self.link.is_some()
     }
@@ -256,8 +255,8 @@ impl WorkerLog {
         }
     }
 
-    /// Hands over what has gathered. The worker calls it every 200 ms or so, that
-    /// is how late a line may be.
+    /// Hands over the buffered records. The worker calls it every 200 ms or so, the maximum delay
+    /// of a line.
     pub fn tick(&mut self) {
         self.hand_over();
     }
@@ -271,7 +270,7 @@ impl WorkerLog {
         self.send(fresh)
     }
 
-    /// Sends `current` and goes on with `fresh`.
+    /// Sends `current` and continues with `fresh`.
     fn send(&mut self, fresh: Vec<u8>) -> bool {
         let Some(link) = &self.link else { return false };
         let records = std::mem::replace(&mut self.current, fresh);
@@ -298,7 +297,7 @@ impl WorkerLog {
         }
     }
 
-    /// An empty buffer: one that came back, else a new one while few were made.
+    /// An empty buffer: a returned one, or a new one while few are allocated.
     fn fresh_buffer(&mut self) -> Option<Vec<u8>> {
         if let Ok(buffer) = self.returned.try_recv() {
             return Some(buffer);
@@ -310,8 +309,7 @@ impl WorkerLog {
         })
     }
 
-    /// Puts an unused buffer where returned ones are. There is room: no more are
-    /// made than the channel holds.
+    /// Returns an unused buffer to the channel, whose capacity is the number of buffers.
     fn keep(&self, buffer: Vec<u8>) {
         let _ = self.give_back.try_send(buffer);
     }

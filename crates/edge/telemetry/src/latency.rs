@@ -1,9 +1,9 @@
-//! Request times of one thread as a log-linear histogram, and what is read from
-//! the merged histograms of all threads.
+//! Request times of one thread as a log-linear histogram, and quantiles of the merged histograms of
+//! all threads.
 //!
-//! Below 16 us each microsecond has its bucket; above, each power of two is cut
-//! into 16 buckets (the layout of HdrHistogram, Gil Tene 2012). A value read back
-//! is the middle of its bucket: at most 1/32 (3.2 %) off.
+//! Below 16 us each microsecond has its bucket; above, each power of two is divided into 16 buckets
+//! (the layout of HdrHistogram, Gil Tene 2012). A value read back is the middle of its bucket: at
+//! most 1/32 (3.2 %) off.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,7 +37,7 @@ pub(crate) const LE: [(&str, u64); 14] = [
     ("30", 30_000_000),
 ];
 
-/// What `status` shows of the request times, in microseconds.
+/// The request times that `status` shows, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencySummary {
     /// Requests timed.

@@ -1,6 +1,5 @@
-//! What a process knows about itself: counters and latencies, one set per
-//! worker thread, summed when somebody reads them; Prometheus text; and the
-//! access log, formatted and written by one thread off the hot path.
+//! Metrics of a process: counters and latencies, one set per worker thread, summed on reading;
+//! Prometheus text; and the access log, formatted and written by one thread off the hot path.
 //!
 //! Invariants: counting takes no lock and no atomic read-modify-write; logging
 //! never blocks a worker; nothing here grows without bound.

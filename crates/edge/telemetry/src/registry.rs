@@ -1,7 +1,7 @@
-//! Where all threads' counters meet: sums for `status`, text for Prometheus.
+//! The registry of all threads' counters: sums for `status`, text for Prometheus.
 //!
-//! Invariant: what was counted stays counted. A thread that ended leaves its
-//! numbers to `retired`, so totals never fall and workers may come and go.
+//! Invariant: counts are never lost. The counts of a thread that ended are added to `retired`, so
+//! totals never fall and workers may start and end.
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +30,7 @@ struct Inner {
     families: Vec<Family>,
 }
 
-/// A registered metric: its value is not counted here, but asked for.
+/// A registered metric: its value is read by a callback.
 #[derive(Clone)]
 struct Family {
     name: String,
@@ -47,7 +47,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The type of a metric of this name: what ends in `_total` never falls.
+    /// The type of a metric of this name: names of counters end in `_total`.
     fn of(name: &str) -> Self {
         if name.ends_with("_total") { Self::Counter } else { Self::Gauge }
     }
@@ -98,7 +98,7 @@ impl Registry {
         Self::default()
     }
 
-    /// A set of counters for the calling thread; each thread takes its own.
+    /// A new set of counters for the calling thread; each thread takes its own.
     pub fn core(&self) -> Arc<CoreCounters> {
         let mut inner = self.lock();
         inner.retire();
@@ -107,9 +107,9 @@ impl Registry {
         core
     }
 
-    /// Adds a metric that `read` answers whenever somebody asks: a counter if its name
-    /// ends in `_total`, else a gauge. The same name with the same labels replaces the
-    /// earlier one. `read` runs on the asking thread and must not block.
+    /// Adds a metric whose value is read by `read` on every query: a counter if its name ends in
+    /// `_total`, else a gauge. The same name with the same labels replaces the earlier one. `read`
+    /// runs on the querying thread and must not block.
     ///
     /// # Panics
     /// When the name breaks the rules (`skep_` and `a-z0-9_`, not one of a worker's
@@ -145,7 +145,7 @@ impl Registry {
         self.lock().family(name, help).sources = vec![GaugeSource::Many(Arc::from(read))];
     }
 
-    /// Counters alone: what costs least to ask for, ten times a second.
+    /// Counters alone: the cheapest query, made ten times a second.
     pub fn totals(&self) -> Totals {
         let inner = self.lock();
         let mut totals = Totals::default();
@@ -161,8 +161,8 @@ impl Registry {
         not_below_zero(cores.fold(inner.retired.gauge(gauge), u64::wrapping_add))
     }
 
-    /// All sums, now. Threads go on counting meanwhile: each number is exact,
-    /// but two of them may be some requests apart.
+    /// All sums, now. Threads continue to count meanwhile: each number is exact, but two of them
+    /// may be some requests apart.
     pub fn snapshot(&self) -> Snapshot {
         let (sums, families) = self.read();
         let mut samples = Vec::new();
@@ -279,7 +279,7 @@ impl Sums {
     }
 }
 
-/// Read while threads move on, a sum may be seen below zero for a moment.
+/// During concurrent updates a sum may be below zero for a moment.
 fn not_below_zero(sum: u64) -> u64 {
     u64::try_from(sum as i64).unwrap_or(0)
 }

@@ -7,13 +7,13 @@ use skep_serve::ConnError;
 /// Why there is no connection to a node.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// Nobody listens there.
+    /// Connection refused.
     #[error("connection refused")]
     Refused,
     /// No route to the host or network.
     #[error("unreachable")]
     Unreachable,
-    /// No answer within the time to connect.
+    /// Timeout of the connect.
     #[error("no connection in time")]
     ConnectTimeout,
     /// As many connections to that address as allowed are in use. The node is
@@ -24,13 +24,13 @@ pub enum UpstreamError {
     /// The node is not at fault.
     #[error("no connection can be made here: {0}")]
     Exhausted(io::Error),
-    /// Anything else the kernel says.
+    /// Any other error of the kernel.
     #[error("connection failed: {0}")]
     Io(io::Error),
 }
 
 impl UpstreamError {
-    /// Whether the failure says something about the node, and not about us.
+    /// Whether the failure concerns the node, not this machine.
     pub fn blames_node(&self) -> bool {
         !matches!(self, Self::PoolFull | Self::Exhausted(_))
     }

@@ -36,9 +36,9 @@ struct Slot {
     in_use: Cell<usize>,
     /// In the order in which they were given back.
     idle: RefCell<Vec<Idle>>,
-    /// Grows when the address is closed: leases from before are not taken back.
+    /// Incremented when the address is closed: earlier leases are not taken back.
     epoch: Cell<u64>,
-    /// Told when a connection is not in use any more.
+    /// Notified when a connection is released.
     freed: Notify,
 }
 
@@ -48,7 +48,7 @@ struct Idle {
 }
 
 impl Pool {
-    /// An empty pool; ten times a second it closes what has idled too long.
+    /// An empty pool; ten times a second it closes connections that were idle for too long.
     pub fn new(worker: &Rc<Worker>, limits: PoolLimits) -> Rc<Self> {
         let pool = Rc::new(Self {
             worker: Rc::clone(worker),
@@ -70,7 +70,7 @@ impl Pool {
     /// else a new one.
     ///
     /// # Errors
-    /// Why none can be had; see [`UpstreamError`].
+    /// Why there is no connection; see [`UpstreamError`].
     #[cfg(test)]
     pub(crate) async fn checkout(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
         match self.reuse(address) {
@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// An idle connection to `address` that is alive, as far as is known here.
+    /// An idle connection to `address` that is alive, as far as this machine knows.
     pub fn reuse(&self, address: SocketAddr) -> Option<PooledConn> {
         let slots = self.slots.borrow();
         let slot = slots.get(&address)?;
@@ -117,7 +117,7 @@ impl Pool {
     /// A new connection to `address`.
     ///
     /// # Errors
-    /// Why none can be had; see [`UpstreamError`].
+    /// Why there is no connection; see [`UpstreamError`].
     pub async fn dial(&self, address: SocketAddr) -> Result<PooledConn, UpstreamError> {
         let slot = self.slot(address);
         let limits = self.limits.get();
@@ -137,8 +137,8 @@ impl Pool {
         Ok(PooledConn { conn, reused: false, place })
     }
 
-    /// Forgets `address`: closes its idle connections now and those in use when
-    /// their requests end. For nodes that left or went down.
+    /// Closes the idle connections to `address` now and those in use when their requests end. For
+    /// nodes that left or went down.
     pub fn close_address(&self, address: SocketAddr) {
         if let Some(slot) = self.slots.borrow().get(&address) {
             slot.epoch.set(slot.epoch.get() + 1);
@@ -147,7 +147,7 @@ impl Pool {
         }
     }
 
-    /// Connections to `address`: in use, and idle.
+    /// Number of connections to `address`: in use, and idle.
     pub fn counts(&self, address: SocketAddr) -> (usize, usize) {
         self.slots
             .borrow()
@@ -155,7 +155,7 @@ impl Pool {
             .map_or((0, 0), |slot| (slot.in_use.get(), slot.idle.borrow().len()))
     }
 
-    /// Closes what has idled too long or was closed by its node, and forgets
+    /// Closes connections that were idle for too long or closed by their node, and removes
     /// addresses without connections.
     fn tick(&self) {
         let now_ms = self.worker.now_ms();
@@ -193,19 +193,19 @@ impl Slot {
 /// A connection that carries one request.
 pub struct PooledConn {
     pub conn: Conn,
-    /// Whether it carried others before: then it may turn out to be dead.
+    /// Whether it was used before: then it may turn out to be dead.
     pub reused: bool,
     place: PoolPermit,
 }
 
 impl PooledConn {
-    /// Where it leads.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.place.slot.address
     }
 
-    /// Back to `pool`, for the next request. Only after the reply was read to
-    /// its end, if nothing came behind it and the node keeps the connection.
+    /// Returns it to `pool`, for the next request. Only after the reply was read to its end, if no
+    /// bytes followed it and the node keeps the connection.
     pub fn give_back(self, pool: &Pool) {
         let Self { conn, place, .. } = self;
         let slot = &place.slot;
@@ -218,7 +218,7 @@ impl PooledConn {
     }
 }
 
-/// A place among the connections in use.
+/// A permit for a connection in use.
 struct PoolPermit {
     slot: Rc<Slot>,
     epoch: u64,

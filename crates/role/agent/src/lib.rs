@@ -1,14 +1,14 @@
-//! The agent of a node: tells dispatchers what the node has to do. In direct
-//! dispatch ([`Agent`]) that goes with heartbeats, and it brings the active
-//! dispatcher's table to the node's program; elsewhere ([`Reporter`]) it is all.
+//! The agent of a node: reports the node's load to dispatchers. In direct dispatch ([`Agent`])
+//! heartbeats carry the load, and the agent applies the active dispatcher's table to the node's
+//! packet program; elsewhere ([`Reporter`]) it only reports.
 //!
 //! ```text
 //!   dispatchers <--NodeBeat, Load-- Report (own thread, high priority)
 //!   dispatchers --Table-----------> Report --tables--> Obey --orders--> netguard
 //! ```
 //!
-//! Invariants: of tables the latest version counts, whoever sent it. The thread
-//! that reports waits for nothing but datagrams.
+//! Invariants: the table with the latest version counts, whichever dispatcher sent it. The
+//! reporting thread waits only for datagrams.
 
 #![forbid(unsafe_code)]
 
@@ -40,24 +40,23 @@ use report::Report;
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;
 
-/// What an agent needs to begin.
+/// What an agent needs to start.
 pub struct AgentParts {
     /// Name of the node.
     pub name: String,
     pub key: Key,
-    /// The way to netguard.
+    /// The connection to netguard.
     pub guard: Arc<Guard>,
-    /// What the node has to do now.
+    /// The node's current load.
     pub load: Box<dyn FnMut() -> NodeLoad + Send>,
-    /// Told when the dispatchers want no more new work here, and when they do
-    /// again.
+    /// Called when the dispatchers want no new work here, and when they want it again.
     pub on_drained: Box<dyn Fn(bool) + Send>,
-    /// Told when the guard is gone, without which nothing can be changed: the
-    /// process is to end, so that whoever watches it starts both anew.
+    /// Called when netguard has ended, without which nothing can be changed: the process is to end,
+    /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
 }
 
-/// The agent cannot begin.
+/// The agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// The config has no such node.
@@ -74,12 +73,12 @@ pub enum AgentError {
     Thread(#[from] io::Error),
 }
 
-/// What an agent shows of itself.
+/// The displayed state of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AgentStatus {
-    /// Generation of the table that the node goes by; 0 is none yet.
+    /// Generation of the table that the node uses; 0: none yet.
     pub table_generation: u64,
-    /// What is wrong on this machine, in sentences.
+    /// Faults of this machine, in sentences.
     pub complaints: Vec<String>,
 }
 
@@ -92,14 +91,14 @@ pub struct Agent {
     waker: Waker,
 }
 
-/// What the agent's threads share.
+/// The state that the agent's threads share.
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) is_leaving: AtomicBool,
     pub(crate) status: Mutex<AgentStatus>,
-    /// The table that the program goes by.
+    /// The table that the packet program uses.
     applied: Mutex<TableVersion>,
-    /// Device of the active dispatcher, once it was heard.
+    /// Device of the active dispatcher, once its heartbeat was received.
     active_mac: Mutex<Option<[u8; 6]>>,
     pub(crate) counters: arc_swap::ArcSwap<PacketCounters>,
 }
@@ -129,7 +128,7 @@ impl Agent {
         guard.ask(&Order::Hold).map(drop)
     }
 
-    /// Begins: attaches the node's program, then reports.
+    /// Starts: attaches the node's packet program, then reports.
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
         let AgentParts { name, key, guard, load, on_drained, on_guard_gone } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
@@ -174,14 +173,14 @@ impl Agent {
         &self.opened
     }
 
-    /// What is shown of it.
+    /// Its displayed state.
     pub fn status(&self) -> AgentStatus {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         status.table_generation = self.shared.applied().generation;
         status
     }
 
-    /// Packets by what became of them.
+    /// Packets by outcome.
     pub fn counters(&self) -> Arc<PacketCounters> {
         self.shared.counters.load_full()
     }
@@ -191,7 +190,7 @@ impl Agent {
         &self.counts
     }
 
-    /// Says that the node is about to stop: no new flows, please.
+    /// Reports that the node is about to stop and wants no new flows.
     pub fn leave(&self) {
         self.shared.is_leaving.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -205,8 +204,8 @@ impl Drop for Agent {
     }
 }
 
-/// The node's socket, and the dispatchers to speak to by it: all that have an
-/// address, but for the one in the same process that has the node's name.
+/// The node's socket, and the dispatchers that it sends to: all that have an address, except one in
+/// the same process that has the node's name.
 pub(crate) fn conversation(
     config: &Config,
     node: &NodeConfig,

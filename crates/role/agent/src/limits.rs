@@ -3,11 +3,10 @@
 /// Tables that wait to be applied: the latest counts, one is being applied.
 pub(crate) const TABLES_WAITING_MAX: usize = 16;
 
-/// How often the node's machine is looked over, in milliseconds: what is wrong
-/// there is wrong for minutes.
+/// How often the node's machine is checked, in milliseconds: faults there last for minutes.
 pub(crate) const CHECK_MS: u64 = 30_000;
 
-/// How often the node program's counters are read, in milliseconds.
+/// How often the packet program's counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 
 /// A dispatcher that was silent for longer than this is not named as heard, in

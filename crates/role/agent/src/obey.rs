@@ -1,5 +1,4 @@
-//! The thread that obeys: brings tables to the node's program, and looks over
-//! the machine.
+//! The thread that applies tables to the node's packet program, and checks the machine.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
@@ -16,7 +15,7 @@ use skep_wire::table::Table;
 use crate::Shared;
 use crate::limits::{CHECK_MS, COUNTERS_MS};
 
-/// Whom the agent tells what.
+/// Callbacks of the agent.
 pub(crate) struct Told {
     pub(crate) on_drained: Box<dyn Fn(bool) + Send>,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
@@ -31,11 +30,11 @@ pub(crate) struct Obey {
     told: Told,
     is_drained: bool,
     shared: Arc<Shared>,
-    /// Of the last table: who is to be found on the segment.
+    /// From the last table: the hosts expected on the segment.
     expectations: Expectations,
-    /// What was said last to be wrong.
+    /// The faults that were logged last.
     complaint: Option<String>,
-    /// What the last check was not sure of.
+    /// Uncertain results of the last check.
     doubts: Vec<String>,
 }
 
@@ -62,7 +61,7 @@ impl Obey {
         }
     }
 
-    /// Works until nobody gives tables any more.
+    /// Runs until the senders of tables are dropped.
     pub(crate) fn run(mut self, tables: &Receiver<Arc<Table>>) {
         let mut check_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
         loop {
@@ -130,7 +129,7 @@ impl Obey {
         Ok(())
     }
 
-    /// Says what went wrong, once for each sentence in a row.
+    /// Logs an error, unless it repeats the last one.
     fn note(&mut self, done: Result<(), GuardError>) {
         match done {
             Ok(()) => self.complaint = None,

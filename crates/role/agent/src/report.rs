@@ -1,5 +1,5 @@
-//! The thread that reports: tells every dispatcher of this node's load, by a
-//! datagram at every interval, and hears what they say.
+//! The reporting thread: sends this node's load to every dispatcher, in one datagram per interval,
+//! and receives the dispatchers' datagrams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,18 +22,18 @@ pub(crate) struct Report<V> {
     pub(crate) stop: Arc<AtomicBool>,
 }
 
-/// What the node has to do now.
+/// The node's current load.
 pub(crate) type LoadSource = Box<dyn FnMut() -> NodeLoad + Send>;
 
-/// What is said around a load, and what is made of what dispatchers say.
+/// The content of a report beside the load, and the handling of the dispatchers' datagrams.
 pub(crate) trait Voice {
     fn say(&mut self, now: Now, load: NodeLoad) -> Message;
 
-    /// Something that a dispatcher said.
+    /// A dispatcher's datagram.
     fn hear(&mut self, received: Received, socket: &mut Socket);
 }
 
-/// The load and nothing else.
+/// Only the load.
 pub(crate) struct LoadAlone;
 
 impl Voice for LoadAlone {

@@ -1,4 +1,4 @@
-//! The agent where packets are not steered: it tells of the load, and no more.
+//! The agent outside direct dispatch: it reports the load, nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ use skep_wire::seal::Key;
 use crate::report::{LoadAlone, Report};
 use crate::{AgentError, conversation};
 
-/// What a reporter needs to begin.
+/// What a reporter needs to start.
 pub struct ReporterParts {
     /// Name of the node.
     pub name: String,
     pub key: Key,
-    /// What the node has to do now.
+    /// The node's current load.
     pub load: Box<dyn FnMut() -> NodeLoad + Send>,
 }
 
-/// Tells all dispatchers of the load of one node. Ends when dropped.
+/// Reports the load of one node to all dispatchers. Ends when dropped.
 pub struct Reporter {
     counts: Arc<Counts>,
     stop: Arc<AtomicBool>,
@@ -28,10 +28,10 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Begins to report.
+    /// Starts to report.
     ///
     /// # Errors
-    /// If the config has no such node, or its agent's address cannot be had.
+    /// If the config has no such node, or its agent's address cannot be bound.
     pub fn start(config: &Config, parts: ReporterParts) -> Result<Self, AgentError> {
         let ReporterParts { name, key, load } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;

@@ -1,5 +1,5 @@
-//! What a node of direct dispatch says, and what it makes of dispatchers' beats
-//! and tables.
+//! A node's heartbeats in direct dispatch, and its handling of the dispatchers' heartbeats and
+//! tables.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub(crate) struct Steered {
     pub(crate) address: IpAddr,
     pub(crate) opened: AttachedProgram,
     pub(crate) tables: SyncSender<Arc<Table>>,
-    /// The latest table, while there is no room for it.
+    /// The latest table, while the queue has no room for it.
     pub(crate) waiting: Option<Arc<Table>>,
-    /// The latest that was heard.
+    /// The latest table that was received.
     pub(crate) table: Arc<Table>,
-    /// The active dispatcher with the latest epoch, and when it was heard.
+    /// The active dispatcher with the latest epoch, and the time of its last heartbeat.
     pub(crate) hears: Option<(PeerId, u64, Now)>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -83,7 +83,7 @@ impl Voice for Steered {
 }
 
 impl Steered {
-    /// Gives the latest table to whoever applies it, without waiting.
+    /// Queues the latest table for the applying thread, without waiting.
     fn hand_over(&mut self) {
         let Some(table) = self.waiting.take() else { return };
         if let Err(TrySendError::Full(table)) = self.tables.try_send(table) {

@@ -1,20 +1,19 @@
-//! A line in the log for every attempt to change something: who, what, and
-//! what came of it.
+//! Logs one line for every attempt to change something: user, change and result.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use axum::http::{Method, StatusCode, Uri};
 
-/// Who calls.
+/// The caller of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Caller {
     /// A process of this machine, through the unix socket.
     Local {
-        /// Its user, if the kernel tells.
+        /// Its user, if the kernel reports it.
         uid: Option<u32>,
     },
-    /// Somebody over TCP.
+    /// A client over TCP.
     Tcp(SocketAddr),
 }
 

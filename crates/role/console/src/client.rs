@@ -1,4 +1,4 @@
-//! The API's client: one request a connection, over the socket or TCP.
+//! The API's client: one request per connection, over the unix socket or TCP.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -22,7 +22,7 @@ use crate::model::ProcessStatus;
 use crate::problem::Problem;
 use crate::token::Token;
 
-/// A way to a process's API.
+/// The address of a process's API.
 #[derive(Clone, Debug)]
 pub struct ApiClient {
     endpoint: Endpoint,
@@ -35,38 +35,38 @@ enum Endpoint {
     Tcp(SocketAddr),
 }
 
-/// What the API answered.
+/// The API's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiResponse(String);
 
-/// There is no answer, or it is a refusal.
+/// There is no answer, or it is an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiClientError {
     /// Not an address of an API.
     #[error("{url:?} is no address of an admin API: expected http://HOST:PORT{hint}")]
     BadUrl {
-        /// What was given.
+        /// The address given.
         url: String,
-        /// What may help.
+        /// A hint.
         hint: String,
     },
-    /// Nobody answers.
+    /// No process answers.
     #[error("no answer from {endpoint}: {why}")]
     NoAnswer {
-        /// Who was asked.
+        /// The address asked.
         endpoint: String,
-        /// What the kernel or the protocol said.
+        /// The error of the kernel or the protocol.
         why: String,
     },
-    /// It was refused.
+    /// The API refused the request.
     #[error("{}", .0.detail)]
     Refused(Problem),
     /// The answer is not one of this API.
     #[error("what answers at {endpoint} is not this version's admin API: {why}")]
     Foreign {
-        /// Who was asked.
+        /// The address asked.
         endpoint: String,
-        /// What is wrong with it.
+        /// The fault in it.
         why: String,
     },
 }
@@ -96,7 +96,7 @@ impl ApiClient {
         Ok(Self { endpoint: Endpoint::Tcp(address), token })
     }
 
-    /// The process at this moment.
+    /// The state of the process at this moment.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -104,7 +104,7 @@ impl ApiClient {
         self.decode(&self.get("/api/v1/status")?)
     }
 
-    /// What is at `path`.
+    /// The resource at `path`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -120,7 +120,7 @@ impl ApiClient {
         self.decode(&self.call(Method::GET, "/api/v1/status", Bytes::new()).await?)
     }
 
-    /// Asks for something to be done, without saying more.
+    /// POSTs without a body.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -128,7 +128,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::POST, path, Bytes::new()))
     }
 
-    /// Asks for something to be made out of `body`.
+    /// POSTs `body`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -140,7 +140,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::POST, path, json(body)))
     }
 
-    /// Asks for something to become as `body` says.
+    /// Changes a resource to `body`.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -152,7 +152,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::PUT, path, json(body)))
     }
 
-    /// Asks for something to be removed.
+    /// Removes a resource.
     ///
     /// # Errors
     /// [`ApiClientError`].
@@ -160,7 +160,7 @@ impl ApiClient {
         self.wait_for(self.call(Method::DELETE, path, Bytes::new()))
     }
 
-    /// Reads an answer as what it should be.
+    /// Parses an answer as the expected type.
     ///
     /// # Errors
     /// [`ApiClientError::Foreign`].

@@ -1,4 +1,4 @@
-//! Start and end of the console.
+//! Starts and stops the console.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,14 +18,14 @@ use crate::server::serve;
 use crate::socket::{self, SocketError, SocketFile};
 use crate::token::Token;
 
-/// Where a console listens.
+/// The addresses of a console.
 #[derive(Clone, Debug, Default)]
 pub struct ConsoleConfig {
     /// Unix socket of the API.
     pub socket: Option<PathBuf>,
     /// TCP address of the API; port 0 takes a free one.
     pub listen: Option<SocketAddr>,
-    /// What clients over TCP must send; needed beyond this machine.
+    /// The token that clients over TCP must send; needed beyond this machine.
     pub token: Option<Token>,
     /// TCP address of `/metrics` and `/healthz`; port 0 takes a free one.
     pub metrics_listen: Option<SocketAddr>,
@@ -41,7 +41,7 @@ pub enum ConsoleError {
         path.display()
     )]
     SocketInUse { path: PathBuf },
-    /// Something else has the socket's name.
+    /// Another file has the socket's name.
     #[error("cannot open control socket {}: a file that is no socket is in its place", path.display())]
     NotASocket { path: PathBuf },
     /// The socket can't be made.
@@ -51,7 +51,7 @@ pub enum ConsoleError {
     )]
     Socket {
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// Another program has the address.
@@ -61,7 +61,7 @@ pub enum ConsoleError {
     )]
     AddressInUse {
         address: SocketAddr,
-        /// What for.
+        /// Its purpose.
         what: &'static str,
         setting: &'static str,
     },
@@ -69,13 +69,13 @@ pub enum ConsoleError {
     #[error("cannot listen on {address} for {what}: {source}; {setting} chooses another address")]
     Address {
         address: SocketAddr,
-        /// What for.
+        /// Its purpose.
         what: &'static str,
         setting: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Strangers could command.
+    /// The API would be open to others without a token.
     #[error(
         "the admin API on {address} can be reached from other machines: that needs \
          admin.token_file"
@@ -86,8 +86,8 @@ pub enum ConsoleError {
     Thread(#[from] io::Error),
 }
 
-/// The management API of a process, before it answers: its addresses are taken,
-/// which may need privileges that the process gives up then.
+/// The management API of a process, before it answers: its addresses are bound, which may need
+/// privileges that the process drops afterwards.
 #[derive(Debug)]
 pub struct Console {
     api: Option<(TcpListener, SocketAddr, Option<Token>)>,
@@ -107,7 +107,7 @@ pub struct ConsoleHandle {
 }
 
 impl Console {
-    /// Takes the addresses that `config` names, all or none.
+    /// Binds the addresses that `config` names, all or none.
     ///
     /// # Errors
     /// [`ConsoleError`].
@@ -126,8 +126,8 @@ impl Console {
         Ok(console)
     }
 
-    /// Opens the socket that the config names. It belongs to the user of this process,
-    /// so this comes when that is who it will be.
+    /// Opens the socket that the config names. It belongs to the user of this process, so this is
+    /// called once the process has its final user.
     ///
     /// # Errors
     /// [`ConsoleError`].
@@ -138,8 +138,8 @@ impl Console {
         Ok(())
     }
 
-    /// Answers, on a thread of its own, wherever it is open; without an address and a
-    /// socket there is nothing to do.
+    /// Answers, on a thread of its own, at all open listeners; without an address and a socket it
+    /// does nothing.
     ///
     /// # Errors
     /// [`ConsoleError::Thread`].
@@ -197,7 +197,7 @@ impl Drop for ConsoleHandle {
     }
 }
 
-/// What was opened, each with what it serves.
+/// The open listeners, each with its routes.
 #[derive(Default)]
 struct Listening {
     unix: Vec<(UnixListener, Router)>,

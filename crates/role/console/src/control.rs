@@ -1,4 +1,4 @@
-//! What the API needs of a running process; the composition root implements it.
+//! The interface that the API needs from a running process; the composition root implements it.
 
 use crate::model::{NewNode, ProcessStatus, Purged};
 
@@ -78,10 +78,10 @@ pub trait Control: Send + Sync {
     fn metrics_text(&self) -> String;
 }
 
-/// The process can't do what was asked.
+/// The process can't execute the command.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ControlError {
-    /// It doesn't have what was named.
+    /// It doesn't have the named item.
     #[error("{what}")]
     NotFound {
         /// A sentence for people.
@@ -89,21 +89,21 @@ pub enum ControlError {
         /// The nearest name that it has, if one is near.
         did_you_mean: Option<String>,
     },
-    /// It goes against what is there already.
+    /// It conflicts with the current state.
     #[error("{what}")]
     Conflict {
         /// A sentence for people.
         what: String,
     },
-    /// It means nothing.
+    /// The command is not valid.
     #[error("{what}")]
     Invalid {
         /// A sentence for people.
         what: String,
-        /// The nearest word that means something, if one is near.
+        /// The nearest valid word, if one is near.
         did_you_mean: Option<String>,
     },
-    /// It could be done, but not now or not here.
+    /// It is possible, but not now or not here.
     #[error("{what}")]
     Unavailable {
         /// A sentence for people.

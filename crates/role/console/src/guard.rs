@@ -1,11 +1,11 @@
-//! Who may do what: the checks in front of every route.
+//! Authorization: the checks in front of every route.
 //!
-//! The unix socket is guarded by its file mode. Over TCP, in this order:
-//! - Host must name this listener: a page that made its own name point here
-//!   (DNS rebinding) still sends its own name.
+//! The unix socket is protected by its file mode. Over TCP, in this order:
+//! - Host must name this listener: a page that resolves its own name to this address (DNS
+//!   rebinding) still sends its own name.
 //! - Origin, which browsers send, must be this listener as well.
-//! - Where a token is configured, it must be there and right.
-//! - Where none is, nothing can be changed.
+//! - If a token is configured, it must be present and correct.
+//! - Without a configured token, nothing can be changed.
 
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -25,7 +25,7 @@ use crate::limits::{BODY_BYTES_MAX, REQUEST_MS};
 use crate::problem::{Problem, ProblemKind};
 use crate::token::Token;
 
-/// The way by which a request comes.
+/// The listener by which a request arrives.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {
     /// The unix socket.
@@ -38,7 +38,7 @@ pub(crate) enum Door {
     },
 }
 
-/// The layer around all routes.
+/// The middleware around all routes.
 pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next: Next) -> Response {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let peer = request.extensions().get::<Caller>().cloned();
@@ -54,8 +54,7 @@ pub(crate) async fn guard(State(door): State<Arc<Door>>, request: Request, next:
     response
 }
 
-/// The answer, or a refusal if it takes longer than `limit`, as with a body
-/// that stops coming.
+/// The answer, or an error if it takes longer than `limit`, as with a body that stalls.
 async fn in_time(limit: Duration, answer: impl Future<Output = Response>) -> Response {
     match tokio::time::timeout(limit, answer).await {
         Ok(response) => response,
@@ -114,8 +113,8 @@ fn check_token(token: Option<&Token>, method: &Method, headers: &HeaderMap) -> R
     }
 }
 
-/// Refuses what announces that it is too large; what does so silently is
-/// found by the readers of bodies.
+/// Refuses a request whose announced body is too large; one that is not announced is found by the
+/// readers of bodies.
 fn check_length(headers: &HeaderMap) -> Result<(), Problem> {
     let length = only(headers, CONTENT_LENGTH).and_then(|length| length.parse::<u64>().ok());
     if length.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
@@ -128,9 +127,8 @@ pub(crate) fn too_large() -> Problem {
     Problem::new(ProblemKind::TooLarge, format!("bodies are at most {BODY_BYTES_MAX} bytes here"))
 }
 
-/// Whether `authority` is a name of the listener on `ip`. Ports are not
-/// compared: a forwarded port is another one, and only the name can be forged
-/// by what is in the DNS.
+/// Whether `authority` is a name of the listener on `ip`. Ports are not compared: port forwarding
+/// changes them, and only the name can be forged through the DNS.
 fn is_own(ip: IpAddr, authority: &Authority) -> bool {
     if authority.as_str().contains('@') {
         return false;

@@ -1,5 +1,5 @@
-//! The management API: REST over a unix socket and, where configured, TCP; and
-//! the client that the command line uses.
+//! The management API: REST over a unix socket and, where configured, TCP; and the client that the
+//! command line uses.
 //!
 //! ```text
 //!  unix socket --+                                  +--> Control, which the
@@ -10,11 +10,10 @@
 //!
 //! Invariants:
 //! - Runs on a thread of its own; no request of the data plane waits for it.
-//! - `GET` changes nothing. Nothing is changed over TCP without a token, not
-//!   even from this machine: a web page in a browser is on this machine too.
-//! - What the API says is in [`openapi_json`], and every route of it is served.
-//! - Every attempt to change something leaves a line in the log: who, what,
-//!   and what came of it.
+//! - `GET` changes nothing. Nothing is changed over TCP without a token, not even from this
+//!   machine: a web page in a browser is on this machine too.
+//! - [`openapi_json`] describes the API, and every route in it is served.
+//! - Every attempt to change something is logged in one line: user, change and result.
 
 #![forbid(unsafe_code)]
 

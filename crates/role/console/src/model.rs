@@ -1,4 +1,4 @@
-//! What the API says and takes, as types; their docs are the API's docs.
+//! The request and response types of the API; their docs are the API's docs.
 
 use std::net::SocketAddr;
 

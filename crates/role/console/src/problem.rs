@@ -1,4 +1,4 @@
-//! Refusals, as RFC 9457 has them: `application/problem+json`.
+//! Error responses according to RFC 9457: `application/problem+json`.
 
 use axum::Json;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};

@@ -1,6 +1,6 @@
-//! Places for connections. Who has asked for nothing yet, or waits between two
-//! requests, makes room for who comes when all are taken: half-sent requests keep
-//! nobody out. (A request that is in work is never broken off for another.)
+//! Slots for connections. When all are taken, a new connection replaces one that has not yet sent a
+//! complete head or is idle between two requests: half-sent requests cannot exhaust the slots. (A
+//! request in progress is never aborted for a new connection.)
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,25 +8,25 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
-/// The places of one listener.
+/// The connection slots of one listener.
 pub(crate) struct Room {
     places_max: usize,
-    /// In the order in which they came.
+    /// In the order in which they were accepted.
     taken: RefCell<BTreeMap<u64, Rc<Guest>>>,
     next: Cell<u64>,
 }
 
-/// A connection's place; free when dropped.
+/// A connection's slot; free when dropped.
 pub(crate) struct RoomPermit {
     room: Rc<Room>,
     number: u64,
     guest: Rc<Guest>,
 }
 
-/// Counts a connection's requests in work.
+/// Counts a connection's requests in progress.
 pub(crate) struct Asked(Rc<Guest>);
 
-/// A request in work.
+/// A request in progress.
 pub(crate) struct Work(Rc<Guest>);
 
 #[derive(Default)]
@@ -40,8 +40,8 @@ impl Room {
         Rc::new(Self { places_max, taken: RefCell::default(), next: Cell::new(0) })
     }
 
-    /// A place, perhaps that of the oldest connection which asks for nothing. `None`:
-    /// all have requests in work.
+    /// A slot, perhaps that of the oldest connection without a request in progress. `None`: all
+    /// have one.
     pub(crate) fn take(self: &Rc<Self>) -> Option<RoomPermit> {
         let mut taken = self.taken.borrow_mut();
         if taken.len() >= self.places_max {
@@ -61,7 +61,7 @@ impl RoomPermit {
         Asked(Rc::clone(&self.guest))
     }
 
-    /// Ready when the connection has lost its place.
+    /// Ready when the connection has lost its slot.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + use<> {
         let guest = Rc::clone(&self.guest);
         async move { guest.leave.notified().await }
@@ -75,13 +75,13 @@ impl Drop for RoomPermit {
 }
 
 impl Asked {
-    /// A request's head is here.
+    /// A request's head is complete.
     pub(crate) fn begin(&self) -> Work {
         self.0.requests.set(self.0.requests.get() + 1);
         Work(Rc::clone(&self.0))
     }
 
-    /// Of a connection that has no place.
+    /// Of a connection without a slot.
     #[cfg(test)]
     pub(crate) fn nowhere() -> Self {
         Self(Rc::default())

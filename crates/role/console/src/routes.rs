@@ -1,5 +1,5 @@
-//! The routes of the API. Each handler carries its own documentation, out of
-//! which [`crate::openapi_json`] is made.
+//! The routes of the API. Each handler carries its own documentation, from which
+//! [`crate::openapi_json`] is made.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Connections: accepted, counted, served, cut off.
+//! Connections: accepts, counts, serves and times them out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use crate::audit::Caller;
 use crate::limits::{ACCEPT_PAUSE_MS, CONNECTION_MS, CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_MS};
 use crate::room::{Asked, Room};
 
-/// What a connection over the limit is told.
+/// The reply to a connection over the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n\
                       Content-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// Something that connections come from.
+/// A source of connections.
 pub(crate) trait Listener {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + 'static;
 
-    /// The next connection, and whose it is.
+    /// The next connection, and its peer.
     async fn accept(&self) -> io::Result<(Self::Stream, Caller)>;
 }
 
@@ -65,7 +65,7 @@ const PATIENCE: Patience = Patience {
     connection: Duration::from_millis(CONNECTION_MS),
 };
 
-/// Serves what comes to `listener`, until dropped. Runs within a `LocalSet`.
+/// Serves the connections of `listener`, until dropped. Runs within a `LocalSet`.
 pub(crate) async fn serve(listener: impl Listener, router: Router) {
     let room = Room::new(CONNECTIONS_MAX);
     loop {
@@ -96,7 +96,7 @@ pub(crate) async fn serve(listener: impl Listener, router: Router) {
     }
 }
 
-/// Serves `stream` to its end; `asked` counts its requests in work.
+/// Serves `stream` to its end; `asked` counts its requests in progress.
 async fn connection(
     stream: impl Read + Write + Unpin,
     peer: Caller,

@@ -1,7 +1,7 @@
-//! The unix socket's file.
+//! The file of the unix socket.
 //!
-//! Invariants: nobody but owner and group can ever connect, not even between
-//! two system calls; a socket on which somebody answers is never taken away.
+//! Invariants: only owner and group can ever connect, even between two system calls; a socket with
+//! a live listener is never removed.
 
 use std::fs::{self, Permissions};
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Mode of the file: owner and group may command.
+/// Mode of the file: owner and group may connect.
 const MODE: u32 = 0o660;
 
 /// Mode of the file's folder, if it has to be made.
@@ -28,9 +28,9 @@ pub(crate) struct SocketFile {
 pub(crate) enum SocketError {
     /// A process answers on it.
     InUse,
-    /// Something else has that name.
+    /// Another file has that name.
     NotASocket,
-    /// What the kernel said.
+    /// The kernel's error.
     Io(io::Error),
 }
 
@@ -40,8 +40,8 @@ impl From<io::Error> for SocketError {
     }
 }
 
-/// Listens on a socket at `path`. The folder is made if it is missing; what a
-/// process left behind that has died is replaced.
+/// Listens on a socket at `path`. The folder is made if it is missing; the socket of a dead process
+/// is replaced.
 pub(crate) fn listen(path: &Path) -> Result<(UnixListener, SocketFile), SocketError> {
     make_folder(path)?;
     if !is_free(path)? {
@@ -89,7 +89,7 @@ fn make_folder(path: &Path) -> io::Result<()> {
     fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
 }
 
-/// Whether there is nothing at `path`, or a socket that nobody listens on.
+/// Whether there is nothing at `path`, or a socket without a listener.
 fn is_free(path: &Path) -> Result<bool, SocketError> {
     let metadata = match fs::symlink_metadata(path) {
         Ok(metadata) => metadata,

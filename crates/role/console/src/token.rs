@@ -1,6 +1,6 @@
 //! The token of the API over TCP.
 //!
-//! Invariant: a token is never shown, logged or compared in a time that tells
+//! Invariant: a token is never displayed or logged, and the time of a comparison does not depend on
 //! how much of it was right.
 
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
-/// A token file is of no use.
+/// A token file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// It can't be read.
     #[error("cannot read token file {}: {source}", path.display())]
     Unreadable {
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// All users of the machine may read it.
@@ -54,7 +54,7 @@ impl Token {
         Self::parse(&text).ok_or_else(|| TokenError::Malformed { path: path.to_owned() })
     }
 
-    /// The token that `line` is; `None` if it isn't one.
+    /// The token in `line`; `None` if it isn't one.
     pub fn parse(line: &str) -> Option<Self> {
         let token = line.trim_end_matches(['\n', '\r']);
         let is_long_enough = (TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len());

@@ -1,8 +1,8 @@
-//! A coordinator of this process and its thread: what it is told, and what is shown of it.
+//! A coordinator of this process and its thread: its inputs and its displayed state.
 //!
-//! Where packets are steered the active dispatcher coordinates, in its epoch.
-//! Elsewhere all dispatchers are at work, and nodes take the first of the config
-//! that they are linked with: it has the highest rank.
+//! In direct dispatch the active dispatcher coordinates, in its epoch. Elsewhere the coordinators
+//! of all dispatchers answer, and nodes use the first one in the config that they are linked with:
+//! it has the highest rank.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, TcpListener};
@@ -27,7 +27,7 @@ use skep_wire::message::{Name, NodeLoad};
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_MARGIN_MS};
 use crate::purging::{PurgeCounts, Purging};
 
-/// What is shown of a coordinator.
+/// The displayed state of a coordinator.
 #[derive(Clone, Debug, Default)]
 pub struct CacheView {
     /// Whether it answers.
@@ -36,7 +36,7 @@ pub struct CacheView {
     pub epoch: u64,
     /// Nodes that are linked.
     pub members: Vec<CacheMemberView>,
-    /// What has happened.
+    /// Its counters.
     pub counters: CoordinatorCounters,
 }
 
@@ -53,17 +53,17 @@ pub struct Coordination {
 #[error("the coordinator of the caches does not answer")]
 pub struct NoCoordinator;
 
-/// What the thread of the links is told.
+/// A message to the thread of the links.
 pub(crate) enum Told {
     /// `Some(epoch)`: active. `None`: on standby.
     Stage(Option<u64>),
-    /// A node has so many bytes to send.
+    /// The bytes that a node has to send.
     Loaded(Name, u64),
-    /// Purge this, and tell what came of it.
+    /// Purge this, and report the result.
     Purge(PurgeOrder, SyncSender<PurgeReport>),
 }
 
-/// Tells a coordinator whether it is active.
+/// Sets whether a coordinator is active.
 #[derive(Clone)]
 pub struct CoordinatorStage(CommandSender<Told>);
 
@@ -78,12 +78,12 @@ impl CoordinatorStage {
     }
 }
 
-/// Tells a coordinator what nodes have to do.
+/// Passes the nodes' loads to a coordinator.
 #[derive(Clone)]
 pub struct CoordinatorLoads(CommandSender<Told>);
 
 impl CoordinatorLoads {
-    /// So much, as the node `name` says.
+    /// The load that the node `name` reports.
     pub fn tell(&self, name: &Name, load: &NodeLoad) {
         // One that finds no room is followed by the next.
         drop(self.0.tell(Told::Loaded(name.clone(), load.bytes_outstanding)));
@@ -91,10 +91,9 @@ impl CoordinatorLoads {
 }
 
 impl Coordination {
-    /// Takes links of nodes at `listener`; on standby until told otherwise.
-    /// Nodes tell of their load every `report_ms`; they are at `nodes`, as far as the
-    /// config knows.
-    /// No other dispatcher of the cluster has its `rank`.
+    /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load
+    /// every `report_ms`; they are at `nodes`, as far as the config has them. No other dispatcher
+    /// of the cluster has its `rank`.
     ///
     /// # Errors
     /// If there is no thread to be had.
@@ -147,17 +146,17 @@ impl Coordination {
         Ok(report)
     }
 
-    /// What purges came to.
+    /// The results of purges.
     pub fn purge_counts(&self) -> &PurgeCounts {
         &self.purge_counts
     }
 
-    /// What tells it whether it is active.
+    /// The handle that sets whether it is active.
     pub fn stage(&self) -> CoordinatorStage {
         CoordinatorStage(self.server.teller())
     }
 
-    /// What tells it of nodes' loads.
+    /// The handle that takes the nodes' loads.
     pub fn loads(&self) -> CoordinatorLoads {
         CoordinatorLoads(self.server.teller())
     }
@@ -167,14 +166,14 @@ impl Coordination {
         self.server.counts()
     }
 
-    /// What is to be shown of it, at most half a second old.
+    /// Its displayed state, at most half a second old.
     pub fn view(&self) -> Arc<CacheView> {
         self.view.load_full()
     }
 }
 
-/// Serves the links of nodes, in the thread of the links: what they say goes to the
-/// coordinator and to purges, and what these answer goes out.
+/// Serves the links of nodes, in the thread of the links: passes their messages to the coordinator
+/// and to purges, and sends the answers of both.
 struct CoordinatorServer {
     coordinator: Coordinator,
     purging: Purging,

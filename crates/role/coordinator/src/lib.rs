@@ -1,4 +1,4 @@
-//! The coordinator of the cluster cache in a dispatcher's process: links in, answers out.
+//! The coordinator of the cluster cache in a dispatcher's process: answers messages on links.
 //!
 //! ```text
 //!   nodes <--links--> LinkServer's thread { Coordinator } <-- who is active, loads
@@ -7,11 +7,11 @@
 //!                                 CacheView (status, metrics)
 //! ```
 //!
-//! What it answers is decided in `core/directory`. It knows neither services nor requests:
-//! whoever composes the process tells it who is active, and what nodes have to do.
+//! Its answers are decided in `core/directory`. It has no access to services or requests: the
+//! composition root of the process passes it the active dispatcher and the nodes' loads.
 //!
-//! Invariants: one thread has all of its state, and waits for links and messages only. A purge
-//! is reported complete only when all linked nodes have acknowledged it.
+//! Invariants: one thread owns all of its state, and waits for links and messages only. A purge is
+//! reported complete only when all linked nodes have acknowledged it.
 
 #![forbid(unsafe_code)]
 

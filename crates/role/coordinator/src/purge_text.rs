@@ -1,11 +1,11 @@
-//! What a purge is of, as an operator types it.
+//! Parses the text of a purge as an operator types it.
 
 use skep_http::Host;
 use skep_http::path::{self, Reading};
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::{PURGE_TAG_BYTES_MAX, PURGE_TARGET_BYTES_MAX};
 
-/// A text that says nothing that could be purged.
+/// A text that names nothing that could be purged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?}: {why}. Expected /PATH or http://HOST/PATH, with * at the end for all that begins \
@@ -73,8 +73,8 @@ fn read_host(host: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(host.name).to_ascii_lowercase())
 }
 
-/// The form in which requests are compared with it: of a path all spellings are
-/// one, a query is what it is.
+/// The normalized form with which requests are compared: all spellings of a path are one, a query
+/// is compared literally.
 fn read_target(target: &str, has_host: bool) -> Result<String, String> {
     let (path, query) = target.split_once('?').map_or((target, None), |(p, q)| (p, Some(q)));
     let path = if path.is_empty() && has_host { "/" } else { path };

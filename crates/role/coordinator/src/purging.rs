@@ -1,5 +1,5 @@
-//! Purges in the thread of the links: from a command to all nodes, and what is
-//! known of them to whoever comes.
+//! Purges in the thread of the links: sends a command to all nodes, and past purges to each new
+//! link.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToNode};
 use skep_wire::message::Name;
 
-/// What purges came to, since the start.
+/// The results of purges, since the start.
 #[derive(Debug, Default)]
 pub struct PurgeCounts {
     complete: AtomicU64,
@@ -28,12 +28,12 @@ impl PurgeCounts {
         (read(&self.complete), read(&self.incomplete))
     }
 
-    /// The longest that one took until all had acknowledged it, in microseconds.
+    /// The longest time until all nodes had acknowledged a purge, in microseconds.
     pub fn slowest_us(&self) -> u64 {
         self.slowest_us.load(Ordering::Relaxed)
     }
 
-    /// A purge took so long.
+    /// Counts a purge and its duration.
     pub(crate) fn count(&self, report: &PurgeReport, took: Duration) {
         if !report.is_complete() {
             self.incomplete.fetch_add(1, Ordering::Relaxed);
@@ -58,7 +58,7 @@ impl Purging {
         Self { purger: Purger::new(rank), nodes: BTreeMap::new(), started: Instant::now() }
     }
 
-    /// A node has said hello; tells it all before anything else is told.
+    /// A node has said hello; it gets all purges before any other message.
     pub(crate) fn joined(&mut self, link: LinkId, name: Name, outbox: &mut Outbox<ToNode>) {
         self.nodes.insert(link, name);
         let told = self.purger.purges().told().into_iter().map(ToNode::Purges);
@@ -89,7 +89,7 @@ impl Purging {
         self.tell_all(news, outbox);
     }
 
-    /// A node knows of purges: all others hear what was new.
+    /// A node reports purges: the new ones are sent to all others.
     pub(crate) fn learn(&mut self, from: LinkId, news: &PurgeNews, outbox: &mut Outbox<ToNode>) {
         let Some(new) = self.purger.learn(news) else { return };
         let message = ToNode::Purges(new);
@@ -97,7 +97,7 @@ impl Purging {
         others.for_each(|link| _ = outbox.send(*link, &message));
     }
 
-    /// A node has applied what it was told.
+    /// A node has acknowledged purges.
     pub(crate) fn acknowledged(
         &mut self,
         link: LinkId,
@@ -110,7 +110,7 @@ impl Purging {
         }
     }
 
-    /// Reports what is over.
+    /// Reports the purges that are complete or out of time.
     pub(crate) fn report(&mut self) {
         for (teller, report) in self.purger.ended(self.now()) {
             // Who asked may have given up.
@@ -123,7 +123,7 @@ impl Purging {
         self.nodes.keys().for_each(|link| _ = outbox.send(*link, &message));
     }
 
-    /// To the millisecond: what is told to operators.
+    /// In milliseconds, as operators read it.
     fn now(&self) -> Now {
         Now(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }

@@ -1,8 +1,8 @@
-//! The dispatcher: takes the clients' requests and sends each to a node.
+//! The dispatcher: receives the clients' requests and sends each to a node.
 //!
-//! One [`Dispatcher`] per service, shared by all threads: who the nodes are and
-//! how they do. One [`DispatcherHandler`] per worker: answers requests, in
-//! `redirect` mode by naming a node, in `proxy` mode by asking it.
+//! One [`Dispatcher`] per service, shared by all threads: its nodes and their health. One
+//! [`DispatcherHandler`] per worker: answers requests, in `redirect` mode with the address of a
+//! node, in `proxy` mode with the response of a node.
 //!
 //! ```text
 //!  admin API, reload --> Dispatcher (a mutex, off the path of requests)
@@ -10,22 +10,21 @@
 //!                           v                            |
 //!  request -> WorkerBalancer (policy, view, budget) ---> node
 //!                      ^-- loads: atomics of each node, counted by all workers
-//!                           ^-- NodeLoads: what nodes say of themselves
+//!                           ^-- NodeLoads: loads that nodes report
 //! ```
 //!
-//! `http` has the path of requests, `loads` what nodes report, `service` the rest: the
-//! state of a service, by which packets are steered, too (`skep-steering`). Both use it, and
-//! it uses neither.
+//! `http` is the request path, `loads` the reports of nodes, `service` the rest: the state of a
+//! service, which packet steering (`skep-steering`) uses as well. `http` and `loads` use `service`;
+//! `service` uses neither.
 //!
 //! Invariants:
-//! - A request takes no lock and, in steady state, waits for nobody but its
-//!   client and its node.
-//! - A request that a node may have acted on is never sent again unless its
-//!   method is idempotent; retries cost a budget.
-//! - A connection to a node is reused only after its reply was read to the end
-//!   and nothing came behind it.
-//! - A reply that was begun and can't be completed ends its client's
-//!   connection, never with a clean end.
+//! - A request takes no lock and, in steady state, waits only for its client and its node.
+//! - A request that a node may have acted on is never sent again unless its method is idempotent;
+//!   retries are charged to a budget.
+//! - A connection to a node is reused only after its reply was read to the end and no byte
+//!   followed.
+//! - If a reply was begun and can't be completed, the client's connection is closed, never with a
+//!   clean end.
 
 #![forbid(unsafe_code)]
 

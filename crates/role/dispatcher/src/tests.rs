@@ -1,9 +1,9 @@
-//! The dispatcher over real sockets: one worker, fake nodes that follow a
-//! script, clients that send and read bytes.
+//! The dispatcher over real sockets: one worker, fake nodes that follow a script, clients that send
+//! and read bytes.
 //!
-//! Nothing here sleeps to let something happen. Where the order of events
-//! matters, [`rig::fence`] passes a request through the same worker: what
-//! was in its sockets before has been dealt with after.
+//! No test sleeps to wait for an event. Where the order of events matters, [`rig::fence`] passes a
+//! request through the same worker: bytes in its sockets before the fence are processed when it
+//! returns.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,4 +1,4 @@
-//! Why connections end, in counters; and the words of refusals.
+//! Counters of why connections end, and the texts of error replies.
 
 use skep_serve::{ConnError, ConnectionRefusal, TimeoutCause};
 use skep_telemetry::Counter;
@@ -64,7 +64,7 @@ pub(crate) fn rejected(status: u16) -> Counter {
     }
 }
 
-/// The counter of a connection refused at the door.
+/// The counter of a connection refused on accept.
 pub(crate) fn refused(refusal: ConnectionRefusal) -> Counter {
     match refusal {
         ConnectionRefusal::Total => Counter::RefusedTotal,
@@ -74,8 +74,8 @@ pub(crate) fn refused(refusal: ConnectionRefusal) -> Counter {
     }
 }
 
-/// What a client refused at the door is told: 429 if it has too many
-/// connections itself, else 503.
+/// The error reply to a client refused on accept: 429 if it has too many connections itself, else
+/// 503.
 pub(crate) fn refusal_words(refusal: ConnectionRefusal, retry_after_s: u32) -> Vec<u8> {
     let (status, body) = match refusal {
         ConnectionRefusal::PerAddress => ("429 Too Many Requests", "429 Too Many Requests\n"),

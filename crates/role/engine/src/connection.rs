@@ -1,13 +1,12 @@
-//! The life of one client connection: turns, until somebody closes.
+//! The life of one client connection: turns, until either side closes it.
 //!
-//! A turn reads once, answers every complete request in what was read, and
-//! writes once. It works inside one poll on the worker's buffers; a connection
-//! that waits owns none. What a turn can't finish it hands to the async side:
-//! a reply that the socket did not take, or a request that takes time.
+//! A turn reads once, answers every complete request in the bytes read, and writes once. It runs
+//! inside one poll on the worker's buffers; a waiting connection owns no buffer. A turn leaves to
+//! the async side what it can't finish: a reply that the socket did not take, or a slow request.
 //!
-//! What it is doing is one [`State`], and [`Connection::enter`] is the only way into
-//! another. Invariants: nothing is read or parsed while output of an earlier reply is
-//! unsent, while a request takes time, or behind a refusal.
+//! A connection is in exactly one [`State`], and only [`Connection::enter`] changes it. Invariants:
+//! nothing is read or parsed while output of an earlier reply is unsent, while a slow request is in
+//! progress, or after an error reply.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -47,8 +46,7 @@ impl<H: Handler> Engine<H> {
         Rc::new(Self { context, handler, is_behind_hop: false })
     }
 
-    /// The same where requests also come by way of a dispatcher, which adds to
-    /// them.
+    /// The same if requests may also come from a dispatcher, which adds fields to them.
     pub fn behind_a_hop(context: Rc<Context>, handler: Rc<H>) -> Rc<Self> {
         Rc::new(Self { context, handler, is_behind_hop: true })
     }
@@ -89,7 +87,7 @@ enum Next {
     Read(HeadScanner),
     /// There may be another complete request in what is left.
     Again,
-    /// The request at the start of what is left, with a head of so many bytes, takes time.
+    /// The request at the start of the remaining bytes, with a head of this length, is slow.
     Slow(usize),
     /// Close once everything is written.
     Close(End),
@@ -107,7 +105,7 @@ pub(crate) struct Connection<'e, H> {
     pub(crate) conn: &'e Conn,
     pub(crate) state: State,
     opened_ms: u64,
-    /// Requests answered, and the one in work.
+    /// Requests answered, and the one in progress.
     pub(crate) requests: u64,
 }
 
@@ -136,7 +134,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         }
     }
 
-    /// Goes on in another state; returns the former one.
+    /// Enters another state; returns the former one.
     pub(crate) fn enter(&mut self, next: State) -> State {
         assert!(self.state.may_become(&next), "{:?} can't become {next:?}", self.state);
         assert!(next.is_sound(), "{next:?} is none");
@@ -152,7 +150,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         former
     }
 
-    /// Sets the deadline of the state: there is one only while we wait for the client.
+    /// Sets the deadline of the state: one exists only while the connection waits for the client.
     fn set_deadline(&self) {
         let settings = self.engine.context.settings();
         match self.state {
@@ -175,8 +173,8 @@ impl<'e, H: Handler> Connection<'e, H> {
         Ok(())
     }
 
-    /// Ready when there is something else to do than to wait for bytes: the state says
-    /// what, once the output is sent that the socket did not take.
+    /// Ready when there is something to do other than wait for bytes: the state determines what,
+    /// once the output that the socket did not take is sent.
     fn poll_turn(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<Option<Output>, ConnError>> {
         loop {
             let worker = self.engine.context.worker();
@@ -208,7 +206,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         }
     }
 
-    /// Answers what is there already, or else what one read brings.
+    /// Answers the bytes already received, or else those of one read.
     fn poll_answer(
         &mut self,
         cx: &TaskContext<'_>,
@@ -248,7 +246,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         self.settle(bytes, next);
     }
 
-    /// Goes on with what of the input is left after a turn.
+    /// Processes the input that remains after a turn.
     fn settle(&mut self, rest: Vec<u8>, next: Next) {
         self.enter(match next {
             Next::Read(_) if rest.is_empty() => State::Resting,
@@ -261,8 +259,8 @@ impl<'e, H: Handler> Connection<'e, H> {
         });
     }
 
-    /// Answers the requests at the start of `bytes`, which `scanner` has seen some of.
-    /// Returns how many bytes they took and what comes next.
+    /// Answers the requests at the start of `bytes`, of which `scanner` has scanned a prefix.
+    /// Returns the number of bytes consumed and the next step.
     fn answer(
         &mut self,
         bytes: &[u8],
@@ -298,8 +296,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         (consumed, Next::Again)
     }
 
-    /// Answers the request of `head` if that needs no time. Breaks if no other request
-    /// may be looked at now.
+    /// Answers the request of `head` if it is quick. Breaks if no other request may be parsed now.
     fn answer_one(&mut self, head: &[u8], turn: &Turn, output: &mut Output) -> ControlFlow<Next> {
         if !turn.answers_quickly {
             return ControlFlow::Break(Next::Slow(head.len()));
@@ -343,7 +340,7 @@ impl<'e, H: Handler> Connection<'e, H> {
             && (settings.lifetime_ms == 0 || age_ms < settings.lifetime_ms)
     }
 
-    /// How slowly the client may take its replies.
+    /// The minimum rate at which the client must take its replies.
     pub(crate) fn pace(&self) -> Pace {
         let settings = self.engine.context.settings();
         if self.engine.is_behind_hop { settings.pace_behind_proxy } else { settings.pace }
@@ -366,7 +363,7 @@ impl<'e, H: Handler> Connection<'e, H> {
         }
     }
 
-    /// Refuses what can't be understood: answer, then close.
+    /// Rejects invalid bytes: answers with an error, then closes.
     pub(crate) fn reject(&self, reject: Reject, output: &mut Output) -> End {
         let context = &self.engine.context;
         context.counters().inc(rejected(reject.status));

@@ -1,4 +1,4 @@
-//! What all connections of one worker share.
+//! The state that all connections of one worker share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -33,8 +33,8 @@ struct DateLine {
 }
 
 impl Context {
-    /// Makes the worker's context. Ten times a second it hands its log on and
-    /// looks whether `settings` were replaced by a reload.
+    /// Makes the worker's context. Ten times a second it flushes its log and checks whether a
+    /// reload has replaced `settings`.
     pub fn new(
         worker: &Rc<Worker>,
         settings: Arc<ArcSwap<EngineSettings>>,
@@ -82,7 +82,7 @@ impl Context {
         self.with_date_line(|line| out.extend_from_slice(line));
     }
 
-    /// The value of `Date` at this second.
+    /// The value of `Date` in this second.
     pub fn date(&self) -> [u8; DATE_BYTES] {
         self.with_date_line(|line| {
             let mut date = [0; DATE_BYTES];
@@ -142,7 +142,7 @@ impl Context {
         });
     }
 
-    /// Takes a place among the requests in work; `None` when all are taken.
+    /// Takes a slot for a request in progress; `None` when all are taken.
     pub(crate) fn begin_slow(&self) -> Option<SlowRequestPermit<'_>> {
         if self.slow_requests.get() >= self.settings.borrow().slow_requests_max {
             return None;
@@ -153,7 +153,7 @@ impl Context {
     }
 }
 
-/// A place among the requests in work.
+/// A slot for a request in progress.
 pub(crate) struct SlowRequestPermit<'c> {
     taken: &'c Cell<usize>,
     _unfinished: Unfinished<'c>,

@@ -1,8 +1,8 @@
-//! One request that takes time: its body to read, its reply to write.
+//! One slow request: reading its body and writing its reply.
 //!
-//! Invariants: bytes that came behind a body are given away only once the body was read
-//! to its end, and only once; a byte of a body is never among them. The kernel gets no
-//! byte of a reply before its head is whole, and no `100 Continue` behind one.
+//! Invariants: bytes received after a body are returned only once the body has been read to its
+//! end, and only once; they never include a byte of the body. The kernel gets no byte of a reply
+//! before its head is complete, and no `100 Continue` after one.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::owed::Owed;
 use crate::reply::{Reply, ReplyState, Stage};
 use crate::settings::EngineSettings;
 
-/// Why a request could not be brought to its end.
+/// Why a request could not be completed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The client's connection failed or was too slow.
@@ -37,9 +37,9 @@ pub enum ExchangeError {
     ReplyCutShort(&'static str),
 }
 
-/// What the two halves of an exchange know of each other.
+/// The state that the two halves of an exchange share.
 pub(crate) struct Shared {
-    /// How far the reply is.
+    /// The progress of the reply.
     stage: Cell<Stage>,
     /// Until when more of the body has to come, by the worker's clock in milliseconds: in force
     /// whenever the client need not take something first.
@@ -52,17 +52,17 @@ impl Default for Shared {
     }
 }
 
-/// The two halves of a request in work. They are apart so that a proxy can
-/// read the one while it writes the other.
+/// The two halves of a request in progress. They are separate so that a proxy can read from one
+/// while it writes to the other.
 pub struct Exchange<'c> {
-    /// What the client still sends.
+    /// The rest of the client's request.
     pub body: RequestBody<'c>,
-    /// What the client gets.
+    /// The reply to the client.
     pub reply: ReplySink<'c>,
 }
 
 impl<'c> Exchange<'c> {
-    /// `rest` came behind the head of `request`. `shared` is of a reply that says nothing yet.
+    /// `rest` follows the head of `request`. `shared` is of a reply that is not begun.
     pub(crate) fn new(
         conn: &'c Conn,
         context: &'c Rc<Context>,
@@ -144,14 +144,14 @@ pub struct RequestBody<'c> {
     received: u64,
 }
 
-/// From when on the client's rate counts.
+/// When the client's rate starts to count.
 #[derive(Clone, Copy, Debug)]
 enum Rate {
-    /// Nobody has waited for its body yet.
+    /// Nothing has waited for the body yet.
     Unasked,
     /// From this moment on.
     Since(u64),
-    /// Nobody reads for now: it counted from the one moment to the other.
+    /// The body is not being read: the rate counted from the first moment to the second.
     Paused { since_ms: u64, at_ms: u64 },
 }
 
@@ -161,7 +161,7 @@ impl RequestBody<'_> {
         self.framing
     }
 
-    /// Whether it was read to its end.
+    /// Whether the body was read to its end.
     pub fn is_done(&self) -> bool {
         self.decoder.is_done()
     }
@@ -198,8 +198,8 @@ impl RequestBody<'_> {
         std::future::poll_fn(|cx| self.poll_read(cx, sink)).await
     }
 
-    /// Says that nobody reads for now, because whoever takes the body is slower
-    /// than the client: until the next read the client's rate does not count.
+    /// Reading pauses, since the consumer of the body is slower than the client: until the next
+    /// read the client's rate does not count.
     pub fn pause(&mut self) {
         if let Rate::Since(since_ms) = self.rate
             && !self.is_done()
@@ -209,8 +209,8 @@ impl RequestBody<'_> {
         }
     }
 
-    /// Bytes that came behind the request, for a tunnel. Leaves none: the reply must be
-    /// the connection's last.
+    /// Takes the bytes received after the request, for a tunnel. The reply must be the connection's
+    /// last.
     pub fn take_rest(&mut self) -> Vec<u8> {
         assert!(self.is_done(), "only behind a body are bytes no body's (CVE-2025-4366)");
         assert!(!self.is_rest_taken, "what came behind the request was given away");
@@ -336,8 +336,8 @@ fn set_body_deadline(conn: &Conn, deadline_ms: u64) {
     }
 }
 
-/// Decodes from the start of `input`, what is payload to `sink`. Returns how many bytes
-/// are the body's: all, unless it is done.
+/// Decodes from the start of `input` and appends the payload to `sink`. Returns how many bytes
+/// belong to the body: all, unless it is complete.
 fn decode(decoder: &mut BodyDecoder, input: &[u8], sink: &mut Vec<u8>) -> Result<usize, Reject> {
     let mut at = 0;
     while at < input.len() && !decoder.is_done() {
@@ -349,7 +349,7 @@ fn decode(decoder: &mut BodyDecoder, input: &[u8], sink: &mut Vec<u8>) -> Result
     Ok(at)
 }
 
-/// Where the reply goes.
+/// The destination of the reply.
 pub struct ReplySink<'c> {
     conn: &'c Conn,
     context: &'c Rc<Context>,
@@ -360,7 +360,7 @@ pub struct ReplySink<'c> {
     stage: &'c Cell<Stage>,
     /// Of [`Shared`].
     body_deadline_ms: &'c Cell<u64>,
-    /// Whatever closes the connection resets it.
+    /// Whether closing the connection resets it.
     is_until_close: bool,
 }
 
@@ -374,7 +374,7 @@ impl ReplySink<'_> {
         self.conn.reset_on_close(true);
     }
 
-    /// Sends what is left of the reply: an orderly close then says that it is whole.
+    /// Sends the rest of the reply: an orderly close then shows that the reply is complete.
     pub(crate) async fn finish(&mut self) -> Result<(), ExchangeError> {
         let stage = self.stage.get();
         assert!(matches!(stage, Stage::Held | Stage::Out), "what was answered has a head");
@@ -404,8 +404,8 @@ impl ReplySink<'_> {
         is_begun
     }
 
-    /// Takes back what was appended, so that something else may be said. False:
-    /// the client may have seen some of it.
+    /// Discards what was appended, so that another reply can be written. False: the client may have
+    /// received some of it.
     pub fn take_back(&mut self) -> bool {
         if self.stage.get() >= Stage::Out {
             return false;
@@ -429,8 +429,8 @@ impl ReplySink<'_> {
         self.state.body_wanted
     }
 
-    /// So many bytes are about to be appended, which until they are sent count
-    /// as load. What is appended without it counts while it waits.
+    /// Announces this many bytes to be appended, which count as load until they are sent. Bytes
+    /// appended without it count while they wait.
     pub fn announce(&mut self, bytes: u64) {
         self.owed.announce(bytes);
     }
@@ -440,8 +440,8 @@ impl ReplySink<'_> {
         self.output.len()
     }
 
-    /// Takes back the bytes of others' memory that were appended last and not sent;
-    /// tells how many. The head stays.
+    /// Removes the shared (uncopied) bytes that were appended last and not sent; returns their
+    /// number. The head stays.
     pub fn take_back_unsent(&mut self) -> u64 {
         let bytes = self.output.take_back();
         self.state.summary.body_bytes = self.state.summary.body_bytes.saturating_sub(bytes);

@@ -1,4 +1,4 @@
-//! What a role answers requests with.
+//! The interface by which a role answers requests.
 
 use skep_http::RequestHead;
 
@@ -20,15 +20,15 @@ pub trait Handler: 'static {
     /// block, and should not allocate. Never sees a request with a body.
     fn quick(&self, request: &RequestHead<'_, '_>, reply: &mut Reply<'_>) -> Quick;
 
-    /// Whether asking [`Handler::quick`] can be worth it at all. A proxy says
-    /// no, and saves parsing every head twice.
+    /// Whether [`Handler::quick`] can ever answer. A proxy returns false, which saves parsing every
+    /// head twice.
     fn answers_quickly(&self) -> bool {
         true
     }
 
-    /// Answers in its own time: when it is done the reply is whole, if not sent. An error
-    /// closes the connection; if the client has seen nothing of a reply, it is told first.
-    /// What is left of the request's body is read and thrown away.
+    /// Answers asynchronously: on return the reply is complete, though perhaps unsent. An error
+    /// closes the connection; if none of a reply was sent, an error reply is sent first. The rest
+    /// of the request's body is read and discarded.
     fn slow(
         &self,
         request: &RequestHead<'_, '_>,

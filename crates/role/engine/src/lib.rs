@@ -1,10 +1,9 @@
 //! The HTTP/1.1 connection loop: `core/http` over `edge/serve`.
 //!
-//! Cores and edges never import each other; this crate is where the codec
-//! meets the socket. A role gives it a [`Handler`]; what the handler can answer
-//! from memory it answers at once ([`Handler::quick`]), inside the same poll
-//! that read the request, without allocation and without a lock. Everything
-//! else is [`Handler::slow`], an ordinary async function.
+//! Cores and edges never import each other; this crate joins the codec to the socket. A role
+//! implements [`Handler`]; replies from memory are written by [`Handler::quick`], inside the same
+//! poll that read the request, without allocation and without a lock. All other requests go to
+//! [`Handler::slow`], an ordinary async function.
 //!
 //! ```text
 //!   recv -> HeadScanner -> parse_request -> quick --yes--> Output --writev-->
@@ -12,15 +11,14 @@
 //!             '--- Reject: answer, close       '--no---> slow(Exchange)
 //! ```
 //!
-//! Invariants: a request whose framing is in doubt is never answered by a
-//! handler; a connection is reused only after the request's body was read to
-//! its end (CVE-2025-4366); nothing is read past an error, or while a reply is
-//! unsent; a reply has one head, and goes out from its first byte.
+//! Invariants: a request whose framing is in doubt is never answered by a handler; a connection is
+//! reused only after the request's body was read to its end (CVE-2025-4366); nothing is read past
+//! an error, or while a reply is unsent; a reply has one head, and is sent from its first byte.
 //!
-//! What a connection is doing is one value (`state.rs`), how far a reply is another
-//! (`reply.rs`). Both are asserted where they are entered: a handler that breaks the
-//! rules ends its connection by a panic, before a client takes the wrong bytes for the
-//! reply to something else. `skep_engine=trace` logs them.
+//! The state of a connection is one value (`state.rs`), the progress of a reply another
+//! (`reply.rs`). Both are asserted at every transition: a handler that breaks the rules ends its
+//! connection by a panic, before a client takes the wrong bytes for the reply to another request.
+//! `skep_engine=trace` logs the transitions.
 
 #![forbid(unsafe_code)]
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-/// How long a client may take for replies out of memory before they are copied, at most
-/// `connection_bytes_max` and a reply of them: as long as slow ones hold others' memory.
+/// How long a client may take for replies from memory before they are copied, at most
+/// `connection_bytes_max` and one reply: the longest time that slow clients pin shared memory.
 pub(crate) const OWN_AFTER: Duration = Duration::from_secs(1);
 
-/// Requests that one turn answers before others get the thread.
+/// Requests that one turn answers before it yields the thread.
 pub(crate) const TURN_REQUESTS_MAX: usize = 64;
 
 /// Bytes of an unread request body that are read and thrown away so that the

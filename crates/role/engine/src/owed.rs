@@ -1,9 +1,9 @@
-//! What connections and replies have still to do, in the gauges of their worker:
-//! connections that are open, requests that are not finished, bytes that no socket took
-//! yet. However a connection ends, by a panic too, nothing of it stays in the gauges.
+//! Outstanding work of connections and replies, in the gauges of their worker: open connections,
+//! unfinished requests, bytes that no socket has taken yet. However a connection ends, even by a
+//! panic, its share is removed from the gauges.
 //!
-//! What is answered out of memory and taken by the socket at once is never
-//! counted here: it is over before anybody could see it.
+//! Replies that are made from memory and taken by the socket at once are never counted here: they
+//! are complete before a gauge could be read.
 
 use skep_telemetry::{CoreCounters, CoreGauge, Counter};
 
@@ -20,7 +20,7 @@ impl<'c> Open<'c> {
         Self { counters, closed: Counter::ClosedError }
     }
 
-    /// It ended, and `counter` says why.
+    /// The connection ended, for the reason in `counter`.
     pub(crate) fn close(mut self, counter: Counter) {
         self.closed = counter;
     }
@@ -49,7 +49,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Bytes of a reply that are to be sent; none any more once this is dropped.
+/// Bytes of a reply that are to be sent; zero once this is dropped.
 pub(crate) struct Owed<'c> {
     counters: &'c CoreCounters,
     bytes: u64,
@@ -60,17 +60,17 @@ impl<'c> Owed<'c> {
         Self { counters, bytes: 0 }
     }
 
-    /// So many bytes more are about to be written.
+    /// Adds bytes that are about to be written.
     pub(crate) fn announce(&mut self, bytes: u64) {
         self.set(self.bytes.saturating_add(bytes));
     }
 
-    /// A socket took `bytes`; so many of those written are left.
+    /// A socket took `bytes`; `left` bytes of those written remain.
     pub(crate) fn paid(&mut self, bytes: u64, left: u64) {
         self.set(self.bytes.saturating_sub(bytes).max(left));
     }
 
-    /// So many are left.
+    /// Sets the bytes left.
     pub(crate) fn set(&mut self, bytes: u64) {
         if bytes != self.bytes {
             self.counters.gauge_move(CoreGauge::BytesOutstanding, self.bytes, bytes);

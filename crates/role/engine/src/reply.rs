@@ -1,12 +1,11 @@
 //! Writing a reply: head, `Date`, `Connection`, body.
 //!
-//! Appends to an [`Output`] and allocates nothing beyond it. A head begins with
-//! [`Reply::start`] or with bytes that were prepared when the object was cached
-//! ([`Reply::prebuilt`]); what changes from reply to reply comes behind.
+//! Appends to an [`Output`] and allocates nothing beyond it. A head begins with [`Reply::start`] or
+//! with bytes that were prepared when the object was cached ([`Reply::prebuilt`]); the fields that
+//! differ from reply to reply follow.
 //!
-//! Invariants: a reply has one head, and its body stands behind it; the status that
-//! the log tells is that of the head. What breaks them would be read by the client as
-//! a reply to another of its requests.
+//! Invariants: a reply has one head, followed by its body; the status in the log is that of the
+//! head. A client would read any violation as a reply to another of its requests.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -18,14 +17,14 @@ use skep_telemetry::Counter;
 use crate::context::Context;
 use crate::summary::Summary;
 
-/// How far a reply is.
+/// The progress of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stage {
-    /// Nothing was said.
+    /// Nothing is written.
     Silent,
     /// In its head.
     Head,
-    /// Behind its head. The kernel has none of it: it can be taken back.
+    /// After its head. The kernel has none of it: it can be discarded.
     Held,
     /// The kernel has some of it: the client may have seen that.
     Out,
@@ -33,7 +32,7 @@ pub(crate) enum Stage {
     Complete,
 }
 
-/// What is known of a reply, beside its bytes.
+/// The state of a reply, beside its bytes.
 pub(crate) struct ReplyState {
     pub(crate) summary: Summary,
     pub(crate) keep_alive: bool,
@@ -43,7 +42,7 @@ pub(crate) struct ReplyState {
 }
 
 impl ReplyState {
-    /// Nothing was said in reply to `request`.
+    /// No reply to `request` is written yet.
     pub(crate) fn new(request: &RequestHead<'_, '_>, keep_alive: bool) -> Self {
         Self {
             summary: Summary::default(),
@@ -53,14 +52,14 @@ impl ReplyState {
         }
     }
 
-    /// The same for what could not be understood as a request: it is the last.
+    /// The same for bytes that are not a valid request: it is the last reply.
     pub(crate) fn refusal() -> Self {
         let summary = Summary::default();
         Self { summary, keep_alive: false, version: Version::Http11, body_wanted: true }
     }
 }
 
-/// A reply in the making.
+/// A reply being written.
 pub struct Reply<'o> {
     output: &'o mut Output,
     context: &'o Context,
@@ -88,7 +87,7 @@ impl<'o> Reply<'o> {
         self.client
     }
 
-    /// What the log will say.
+    /// The entry for the log.
     pub fn summary(&mut self) -> &mut Summary {
         &mut self.state.summary
     }
@@ -103,8 +102,8 @@ impl<'o> Reply<'o> {
         self.state.keep_alive
     }
 
-    /// Makes this the connection's last reply. Behind the end of the head the client is
-    /// not told: it must know that from the head, as it does from a 101.
+    /// Makes this the connection's last reply. After the end of the head the client gets no
+    /// `Connection` field: the head itself must imply it, as that of a 101 does.
     pub fn close(&mut self) {
         self.state.keep_alive = false;
     }
@@ -154,8 +153,8 @@ impl<'o> Reply<'o> {
         self.end_dated_head();
     }
 
-    /// The same for a head that says its `Date` itself: who made the reply did, and
-    /// its age counts from there (RFC 9111 4.2.3).
+    /// The same for a head that has its own `Date`: it is from the server that made the reply, and
+    /// the age counts from it (RFC 9111 4.2.3).
     pub fn end_dated_head(&mut self) {
         self.assert_in_head();
         self.stage.set(Stage::Held);
@@ -186,8 +185,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Appends framing that is not payload (chunk lines); for those who write
-    /// a body in pieces.
+    /// Appends framing that is not payload (chunk lines), for bodies written in pieces.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.assert_in_body(bytes.len() as u64);
         self.output.copy(bytes);
@@ -249,7 +247,7 @@ impl<'o> Reply<'o> {
         self.state.summary.body_bytes += bytes;
     }
 
-    /// What stands where no body can be is read as the next reply (RFC 9112 6.3).
+    /// Bytes where no body is allowed are read as the next reply (RFC 9112 6.3).
     fn assert_in_body(&self, bytes: u64) {
         let is_behind_head = matches!(self.stage.get(), Stage::Held | Stage::Out);
         assert!(is_behind_head, "a body stands behind a head, not at {:?}", self.stage.get());

@@ -1,4 +1,4 @@
-//! What an operator may set about connections; replaced whole on a reload.
+//! The connection settings of an operator; replaced as a whole on a reload.
 
 use skep_http::{BodyLimits, HeadLimits};
 use skep_serve::Pace;
@@ -14,10 +14,10 @@ pub struct EngineSettings {
     pub head_ms: u64,
     /// Between two requests.
     pub idle_ms: u64,
-    /// How slowly clients may take replies.
+    /// The minimum rate at which clients must take replies.
     pub pace: Pace,
-    /// The same where a client may be a proxy of the cluster, that holds its own
-    /// clients to `pace`.
+    /// The same where a client may be a proxy of the cluster, which applies `pace` to its own
+    /// clients.
     pub pace_behind_proxy: Pace,
     /// Age after which a connection takes no further request; 0 is no bound.
     pub lifetime_ms: u64,

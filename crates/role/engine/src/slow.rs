@@ -1,5 +1,5 @@
-//! The requests of a connection that take time: asked of the handler, answered, and
-//! their bodies read to the end before another request is looked at.
+//! The slow requests of a connection: the handler answers each, and its body is read to the end
+//! before the next request is parsed.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::handler::Handler;
 use crate::state::State;
 
 impl<H: Handler> Connection<'_, H> {
-    /// Brings the request to its end that takes time.
+    /// Completes a slow request.
     pub(crate) async fn slow(&mut self) {
         let State::Slow { received: mut head, head_len } = self.enter(State::Answering) else {
             unreachable!("only a request that takes time is answered slowly");
@@ -27,8 +27,8 @@ impl<H: Handler> Connection<'_, H> {
         self.enter(next);
     }
 
-    /// Answers the request of `head`, behind which `rest` came. Returns what came behind
-    /// the request, or the end of the connection.
+    /// Answers the request of `head`, which `rest` follows. Returns the bytes that follow the
+    /// request, or the end of the connection.
     async fn answer_slowly(&mut self, head: &[u8], rest: Vec<u8>) -> Result<Vec<u8>, End> {
         let began = Instant::now();
         let (conn, context) = (self.conn, &self.engine.context);
@@ -62,8 +62,8 @@ impl<H: Handler> Connection<'_, H> {
         self.reuse(exchange).await
     }
 
-    /// What came behind a request that was answered, so that the connection can go on:
-    /// its body is read to the end first. `Err`: it can't.
+    /// Returns the bytes that follow an answered request, so that the connection can be reused: its
+    /// body is read to the end first. `Err`: it can't be.
     async fn reuse(&mut self, exchange: Exchange<'_>) -> Result<Vec<u8>, End> {
         let context = &self.engine.context;
         let Exchange { mut body, reply } = exchange;
@@ -81,7 +81,7 @@ impl<H: Handler> Connection<'_, H> {
         Ok(body.take_rest())
     }
 
-    /// A handler gave up: tells the client if nothing was said yet.
+    /// The handler failed: sends an error reply if no reply was begun.
     async fn exchange_failed(
         &self,
         request: &RequestHead<'_, '_>,

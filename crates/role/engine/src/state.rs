@@ -1,5 +1,5 @@
-//! What a client's connection is doing: one thing at a time, and with it all bytes of
-//! its client that it holds.
+//! The state of a client connection: one at a time, which owns all received bytes that the
+//! connection stores.
 //!
 //! ```text
 //!  New, Resting, HalfHead, Pipelined --a turn--> Resting, HalfHead, Pipelined, Slow
@@ -15,7 +15,7 @@ use skep_http::HeadScanner;
 
 use crate::closing::End;
 
-/// What a connection is doing.
+/// The state of a connection.
 pub(crate) enum State {
     /// It was accepted, and nothing came yet.
     New,
@@ -29,22 +29,22 @@ pub(crate) enum State {
         received: Vec<u8>,
         scanner: HeadScanner,
     },
-    /// Goes on with bytes that came behind a request and that nobody looked at yet: perhaps
-    /// none. It waits for nobody, so no deadline is in force.
+    /// Resumes with received bytes (perhaps none) that follow a request and were not parsed yet. It
+    /// waits for no peer, so no deadline is in force.
     Pipelined(Vec<u8>),
-    /// A request takes time: its head, of so many bytes, begins `received`. It is looked at
-    /// once the replies before it are sent.
+    /// A slow request: its head, of this length, begins `received`. It is processed once the
+    /// replies before it are sent.
     Slow { received: Vec<u8>, head_len: usize },
-    /// The handler answers it. What came of its body, and behind that, the exchange has.
+    /// The handler answers it. The exchange owns the bytes of its body, and those that follow.
     Answering,
-    /// It was answered, and the rest of its body is read and thrown away.
+    /// It was answered, and the rest of its body is read and discarded.
     Draining,
-    /// Nothing is parsed any more: what is queued is sent, then it ends.
+    /// Nothing is parsed any more: queued output is sent, then the connection ends.
     Closing(End),
 }
 
 impl State {
-    /// Where a connection goes on once a request and its body were read to their end.
+    /// The state of a connection after a request and its body were read to their end.
     pub(crate) fn behind_request(rest: Vec<u8>) -> Self {
         if rest.is_empty() { Self::Resting } else { Self::Pipelined(rest) }
     }
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// Whether `next` may come behind this.
+    /// Whether `next` may follow this state.
     pub(crate) fn may_become(&self, next: &Self) -> bool {
         match self {
             Self::New | Self::Resting | Self::HalfHead { .. } | Self::Pipelined(_) => {
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// What must hold of what it carries.
+    /// The invariants of the data in this state.
     pub(crate) fn is_sound(&self) -> bool {
         match self {
             // Without a byte it would be at rest, and a late head be told of.
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-/// Without what clients sent: it may be secret, and logs are read by others.
+/// Omits what clients sent: it may be secret, and logs are read by others.
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

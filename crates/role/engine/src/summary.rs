@@ -1,10 +1,10 @@
-//! What a reply came to, for the access log.
+//! The result of a reply, for the access log.
 
 use std::sync::Arc;
 
 use skep_telemetry::CacheResult;
 
-/// What the log says about a reply.
+/// The log entry of a reply.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     /// Status; 0 while no reply was begun.
@@ -12,7 +12,7 @@ pub struct Summary {
     /// Bytes of the body that were put into the output.
     pub body_bytes: u64,
     pub cache: CacheResult,
-    /// The node that answered, if not this process.
+    /// The node that answered, if not this one.
     pub node: Option<Arc<str>>,
     /// Waiting for a node, in microseconds.
     pub queue_us: u64,

@@ -1,4 +1,4 @@
-//! Bytes in both directions after an upgrade, until both sides have finished.
+//! Copies bytes in both directions after an upgrade, until both sides have finished.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! The dispatcher's side: its program, its virtual addresses.
+//! The dispatcher's side: its packet program and its virtual addresses.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -23,23 +23,23 @@ use crate::plan::NetguardPlan;
 /// Name of the folder of its pins.
 const SIDE: &str = "dispatch";
 
-/// The open program and what it stands on.
+/// The open packet program and what it needs.
 pub(crate) struct DispatchSide {
     program: DispatchProgram,
     device: Device,
     opened: AttachedProgram,
     watch: ClaimWatch,
-    /// Of a listing of the flow table, what was not handed out yet.
+    /// The part of a dump of the flow table that was not returned yet.
     listing: VecDeque<Flow>,
     services: Vec<DatapathService>,
-    /// Nodes that take nothing.
+    /// Nodes that take no packets.
     down: HashSet<NodeIndex>,
     /// This machine has the virtual addresses.
     has_claimed: bool,
 }
 
 impl DispatchSide {
-    /// Loads the program, or takes over what an earlier process left.
+    /// Loads the packet program, or takes over that of an earlier process.
     pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.dispatch.device(netif)?;
         let mut program = DispatchProgram::open(&plan.place(SIDE), plan.sizes)?;
@@ -66,7 +66,7 @@ impl DispatchSide {
         &self.opened
     }
 
-    /// Does one of its orders.
+    /// Executes one of its orders.
     pub(crate) fn perform(
         &mut self,
         order: Order,
@@ -122,8 +122,8 @@ impl DispatchSide {
         Ok(OrderReply::Done)
     }
 
-    /// Clients of nodes that have just failed are told, once their packets go to
-    /// others.
+    /// Sets the nodes. Provokes RSTs for the clients of nodes that have just failed, once their
+    /// packets go to others.
     fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), NetguardError> {
         self.program.set_nodes(nodes)?;
         let is_down = |node: &&DatapathNode| node.state == ForwardingState::Down;
@@ -136,7 +136,7 @@ impl DispatchSide {
         Ok(())
     }
 
-    /// Makes clients of these nodes find out that their connections are gone.
+    /// Makes clients of these nodes detect that their connections are lost.
     fn provoke_rst(&self, failed: &HashSet<NodeIndex>) -> Result<(), NetguardError> {
         let mut clients: HashMap<u16, Vec<SocketAddr>> = HashMap::new();
         self.program.flows(|flow| {
@@ -191,7 +191,7 @@ impl DispatchSide {
     }
 }
 
-/// Provokes RSTs for the clients of a service, and says how that went.
+/// Provokes RSTs for the clients of a service, and logs the result.
 fn report(service: SocketAddr, clients: &[SocketAddr]) {
     match skep_netif::provoke_rst(service, clients) {
         Ok(ProvokedClients { asked, failed: 0 }) => {
@@ -210,7 +210,7 @@ pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
 }
 
-/// Takes away all that a dispatcher of this plan left on the machine.
+/// Removes all that a dispatcher of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     if let Ok(device) = plan.dispatch.device(netif) {
         release(plan, netif, &device)?;
@@ -236,7 +236,7 @@ pub(crate) fn opened(device: &Device, how: String) -> AttachedProgram {
     }
 }
 
-/// What is wrong on this machine and its segment.
+/// Faults of this machine and its segment.
 pub(crate) fn check(
     netif: &mut Netif,
     device: &Device,

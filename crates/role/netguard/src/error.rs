@@ -1,4 +1,4 @@
-//! Why an order cannot be done.
+//! Why netguard refuses an order or fails to execute it.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// See the module. Sentences for operators.
 #[derive(Debug, thiserror::Error)]
 pub enum NetguardError {
-    /// The config has nobody of this name.
+    /// The config has no process of this name.
     #[error("the config names no dispatcher and no node {0:?}")]
     NoSuchName(String),
     /// An order for what was not opened.
@@ -38,16 +38,16 @@ pub enum NetguardError {
     /// The record of what was changed on this machine.
     #[error("cannot keep the record {path} of what was changed on this machine: {error}")]
     Record { path: PathBuf, error: io::Error },
-    /// Others could change what the guard goes by.
+    /// Other users could change the files that netguard relies on.
     #[error(transparent)]
     Trust(#[from] skep_guard::trust::TrustError),
-    /// The user who serves.
+    /// The serving user.
     #[error(transparent)]
     User(#[from] skep_guard::UserError),
     /// Privileges could not be given up.
     #[error("cannot give up privileges: {0}")]
     Privileges(io::Error),
-    /// An order for the other side, or one that the guard itself does.
+    /// An order for the other side, or one that netguard itself executes.
     #[error("this order is not for this side")]
     WrongSide,
 }

@@ -1,9 +1,9 @@
-//! `skep netguard`: the small process that may touch programs, devices and
-//! addresses, for a serving process that may not.
+//! `skep netguard`: the small process that may change packet programs, devices and addresses, for a
+//! serving process that may not.
 //!
 //! ```text
 //!   skep run  (reads HTTP and datagrams; no capability)
-//!      |  orders, over a unix socket; peers as the kernel names them
+//!      |  orders, over a unix socket; peer credentials from the kernel
 //!      v
 //!   skep netguard  (BPF, NET_ADMIN, NET_RAW; reads the config and orders)
 //!      |
@@ -11,10 +11,10 @@
 //!   packet programs, virtual addresses, announcements
 //! ```
 //!
-//! Invariants: devices, pins and virtual addresses come from the guard's own
-//! reading of the config, never from an order; that file, and the folder with what
-//! the guard has changed, are out of reach of the user who serves. What is pinned
-//! outlives both processes: packets of known flows go on while either restarts.
+//! Invariants: devices, pins and virtual addresses come from the config as netguard itself reads
+//! it, never from an order; the serving user cannot change that file, nor the folder in which
+//! netguard records its changes. Pinned programs and maps outlive both processes: packets of known
+//! flows are still steered while either restarts.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,7 @@ pub use error::NetguardError;
 use node::NodeSide;
 pub use plan::{NetguardPlan, socket_of};
 
-/// Does what a serving process orders, within its plan.
+/// Executes the orders of a serving process, within its plan.
 pub struct Netguard {
     plan: NetguardPlan,
     /// Where orders come in, until they do.
@@ -44,7 +44,7 @@ pub struct Netguard {
     netif: Netif,
     dispatch: Option<DispatchSide>,
     node: Option<NodeSide>,
-    /// Sides of which nothing was here before this guard's orders.
+    /// Sides of which nothing was on this machine before this netguard's orders.
     is_fresh: Fresh,
 }
 
@@ -55,9 +55,8 @@ struct Fresh {
 }
 
 impl Netguard {
-    /// The guard of the process that is `name` in `config`, which was read from
-    /// `file`; takes no orders. Needs root, and then keeps of it only what
-    /// [`privileges::NETGUARD`] lists.
+    /// The netguard of the process `name` in `config`, which was read from `file`; takes no orders.
+    /// Needs root, and then keeps only the privileges that [`privileges::NETGUARD`] lists.
     pub fn new(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
         let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
@@ -65,8 +64,8 @@ impl Netguard {
         Self::unprivileged(plan, None)
     }
 
-    /// The same at its socket, where it takes orders from processes of the user who
-    /// serves, of its own and of root.
+    /// The same at its socket, where it takes orders from processes of the serving user, of its own
+    /// user and of root.
     pub fn at_socket(config: &Config, file: &Path, name: &str) -> Result<Self, NetguardError> {
         let plan = NetguardPlan::of(config, name)?;
         skep_datapath::prepare()?;
@@ -94,9 +93,8 @@ impl Netguard {
         })
     }
 
-    /// Takes orders, if it is at a socket. With `once`, ends with the first who has
-    /// some, and the socket is gone as soon as that one is there: the next has a guard
-    /// of its own. Else never.
+    /// Takes orders, if it has a socket. With `once`, ends with the first client, and removes the
+    /// socket as soon as that client connects: the next has a netguard of its own. Else never ends.
     pub fn listen(mut self, once: bool) -> Result<(), NetguardError> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         let accept = |listener: &Listener| {
@@ -121,13 +119,12 @@ impl Netguard {
         }
     }
 
-    /// Does one order.
+    /// Executes one order.
     pub fn perform(&mut self, order: Order) -> OrderReply {
         self.try_perform(order).unwrap_or_else(|error| OrderReply::Refused(error.to_string()))
     }
 
-    /// Takes everything away that this or an earlier guard has left on the
-    /// machine.
+    /// Removes everything that this or an earlier netguard has left on the machine.
     pub fn clear(&mut self) -> Result<(), NetguardError> {
         self.close(Side::Dispatch)?;
         self.close(Side::Node)
@@ -167,8 +164,8 @@ impl Netguard {
         }
     }
 
-    /// Takes away what this guard's orders have put here; what an earlier
-    /// process left stays, since packets may go by it.
+    /// Removes what this netguard's orders have put here; what an earlier process left stays, since
+    /// packets may be steered by it.
     fn abort(&mut self) -> Result<(), NetguardError> {
         let Fresh { dispatch, node } = std::mem::take(&mut self.is_fresh);
         if dispatch {
@@ -199,8 +196,8 @@ impl Netguard {
     }
 }
 
-/// Makes the guard's folder, and sees that the user who serves can change neither that
-/// nor the config. That user, if this machine has one.
+/// Makes netguard's folder, and checks that the serving user can change neither it nor the config.
+/// Returns that user, if this machine has one.
 fn check_files(config: &Config, file: &Path) -> Result<Option<User>, NetguardError> {
     trust::make_own_folder("netguard's folder (direct.guard_dir)", &config.direct.guard_dir)?;
     let server = match User::find(config.machine.user.as_deref(), &config.machine.groups) {

@@ -1,4 +1,4 @@
-//! Bounds of the guard, with units and reasons.
+//! Bounds of netguard, with units and reasons.
 
 /// Announcements of a virtual address in a row, when it is taken: a switch may
 /// lose one while it learns.

@@ -1,5 +1,5 @@
-//! The node's side: virtual addresses that it answers by but not for, and the
-//! program that hands on what is another node's.
+//! The node's side: virtual addresses from which it sends but for which it does not answer ARP, and
+//! the packet program that hands on other nodes' packets.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::plan::NetguardPlan;
 /// Name of the folder of its pins.
 const SIDE: &str = "node";
 
-/// The open program and its device.
+/// The open packet program and its device.
 pub(crate) struct NodeSide {
     program: NodeProgram,
     device: Device,
@@ -23,7 +23,7 @@ pub(crate) struct NodeSide {
 }
 
 impl NodeSide {
-    /// Loads the program, or takes over what an earlier process left.
+    /// Loads the packet program, or takes over that of an earlier process.
     pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.node.device(netif)?;
         let mut program = NodeProgram::open(&plan.place(SIDE), plan.sizes)?;
@@ -37,7 +37,7 @@ impl NodeSide {
         &self.opened
     }
 
-    /// Does one of its orders.
+    /// Executes one of its orders.
     pub(crate) fn perform(
         &mut self,
         order: Order,
@@ -66,8 +66,8 @@ impl NodeSide {
     }
 }
 
-/// Puts the node's virtual addresses on `lo`. What has to be changed is noted in
-/// a file first, so that a guard that dies in between leaves nothing unknown.
+/// Puts the node's virtual addresses on `lo`. Every change is recorded in a file first, so that a
+/// netguard that dies in between leaves no unrecorded change.
 pub(crate) fn hold(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     let device = plan.node.device(netif)?;
     let mut record = read(plan)?;
@@ -83,7 +83,7 @@ pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists() || plan.record.exists()
 }
 
-/// Takes away all that a node of this plan left on the machine.
+/// Removes all that a node of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     NodeProgram::detach(&plan.place(SIDE))?;
     let mut record = read(plan)?;

@@ -1,4 +1,4 @@
-//! What the config gives to this machine: the bounds of every order.
+//! What the config allows on this machine: the bounds of every order.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::limits::SOURCES_MAX;
 /// Root of the pins in bpffs; below it a folder for each cluster.
 const PINS: &str = "/sys/fs/bpf/skep";
 
-/// What one machine may do to itself.
+/// What one netguard may change on its machine.
 #[derive(Clone, Debug)]
 pub struct NetguardPlan {
     /// For folders and messages.
@@ -39,7 +39,7 @@ pub(crate) struct Part {
     address: Option<IpAddr>,
 }
 
-/// The socket at which the guard of the process `name` takes orders.
+/// The socket at which the netguard of the process `name` takes orders.
 pub fn socket_of(config: &Config, name: &str) -> PathBuf {
     config.direct.guard_dir.join(format!("{name}.sock"))
 }
@@ -57,7 +57,7 @@ pub(crate) fn may_give_to(gid: u32) -> bool {
 }
 
 impl NetguardPlan {
-    /// What `config` gives to the process called `name`.
+    /// What `config` allows the process called `name`.
     pub fn of(config: &Config, name: &str) -> Result<Self, NetguardError> {
         let (dispatcher, node) = (config.dispatcher(name), config.node(name));
         if dispatcher.is_none() && node.is_none() {
@@ -108,7 +108,7 @@ impl Part {
         }
     }
 
-    /// Refuses addresses that are not this machine's.
+    /// Refuses addresses that do not belong to this machine.
     pub(crate) fn check(&self, vip: IpAddr) -> Result<(), NetguardError> {
         match self.vips.contains(&vip) {
             true => Ok(()),
@@ -125,7 +125,7 @@ fn vips<'a>(services: impl Iterator<Item = &'a ServiceConfig>) -> Vec<IpAddr> {
     vips
 }
 
-/// Places for services: one for each address, as many as a power of two.
+/// Slots for services: one for each address, rounded up to a power of two.
 fn services_max(config: &Config) -> u32 {
     let addresses: usize = config.direct_services().map(|(_, service)| service.listen.len()).sum();
     let places = addresses.next_power_of_two().clamp(4, skep_wire::steer::SERVICES_MAX);

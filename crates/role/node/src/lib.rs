@@ -7,7 +7,7 @@
 //!            Catalog: path -> Resource (version, prepared heads)
 //!               |   ^-- a file: checked by time (skep-fresh) and inotify (Watcher)
 //!               |   ^-- an origin's (OriginHeadCache): fresh for as long as its head says
-//!               |   ^-- another node's file (PartHeadCache): as that node says
+//!               |   ^-- another node's file (PartHeadCache): for as long as that node says
 //!               v
 //!            SegmentStore (skep-segments): S3-FIFO in bytes, one fill each
 //!               | fill
@@ -16,8 +16,8 @@
 //!               '--> disk: openat2 beneath the root; preadv2 that never waits, or the pool
 //! ```
 //!
-//! Invariants: a reply holds bytes of one version only; a worker never waits
-//! for a disk; memory is bounded by the cache size plus what replies pin.
+//! Invariants: a reply holds bytes of one version only; a worker never waits for a disk;
+//! memory is bounded by the cache size plus the memory that replies pin.
 
 #![forbid(unsafe_code)]
 
@@ -58,7 +58,7 @@ pub use peer_server::PeerServer;
 use peers::PeerClient;
 pub use peers::{Cluster, ClusterParts};
 
-/// Where dispatchers ask whether a node is well.
+/// Path of the health check by dispatchers.
 pub const HEALTH_PATH: &str = "/.well-known/skep/health";
 
 /// A node can't be started or reconfigured.
@@ -78,14 +78,14 @@ pub struct Node {
     watcher: Arc<Watcher>,
     catalog: Arc<ArcSwap<Catalog>>,
     announced: Arc<Announced>,
-    /// Announces the parts of the sites in force, if others hear of them.
+    /// Announces the parts of the current sites, if other nodes use them.
     walker: Mutex<Option<Walker>>,
     cluster: OnceLock<Arc<Cluster>>,
     purges: Arc<Purges>,
     worker_indexes: Arc<WorkerIndexes>,
     pins: Arc<Pins>,
     origins: Arc<Tally>,
-    /// Whether dispatchers bring clients here, and name them.
+    /// Whether dispatchers proxy clients to this node, and report their addresses.
     is_proxied: AtomicBool,
     /// Bits of an IPv6 address that stand for one client.
     ipv6_prefix_bits: AtomicU8,
@@ -93,7 +93,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Makes the node of a config: its sites must be there.
+    /// Creates the node of a config: the roots of its sites must exist.
     pub fn start(config: &Config) -> Result<Arc<Self>, NodeError> {
         let cache = &config.cache;
         let entries_max = cache.entries_max as usize;
@@ -119,8 +119,8 @@ impl Node {
         }))
     }
 
-    /// Replaces the sites; on an error the old ones stay. What is in memory
-    /// stays useful.
+    /// Replaces the sites; on an error the old ones stay. The contents of the memory remain
+    /// useful.
     pub fn reload(&self, config: &Config) -> Result<(), NodeError> {
         let new = catalog(config, &self.store, &self.watcher, &self.purges)?;
         self.catalog.swap(new).retire_all();
@@ -135,7 +135,7 @@ impl Node {
         Ok(())
     }
 
-    /// Takes part in the cluster's cache; before handlers are made.
+    /// Joins the cluster's cache; call before handlers are made.
     pub fn join(&self, config: &Config, parts: ClusterParts) -> Result<(), NodeError> {
         let (announced, purges) = (&self.announced, &self.purges);
         let cluster = Cluster::start(config, parts, &self.store, announced, purges)?;
@@ -143,7 +143,7 @@ impl Node {
         self.walk(config)
     }
 
-    /// Announces what this node has of the sites in force.
+    /// Announces this node's parts of the current sites.
     fn walk(&self, config: &Config) -> Result<(), NodeError> {
         let (catalog, interval_ms) = (self.catalog.load(), config.cache.check_interval_ms);
         let walker = Walker::start(catalog.sites(), &self.announced, &self.watcher, interval_ms)?;
@@ -156,7 +156,7 @@ impl Node {
         self.cluster.get()
     }
 
-    /// What answers other nodes on the worker of `context`, where `handler` answers
+    /// The server of other nodes' requests on the worker of `context`, where `handler` answers
     /// clients; `registry` is that of all workers.
     pub fn peer_service(
         &self,
@@ -192,8 +192,8 @@ impl Node {
         Remotes::new(context, &self.store, peer_client, catalog.origin_heads(), &self.origins)
     }
 
-    /// Tells those who check its health that this node is about to go. It
-    /// serves on meanwhile.
+    /// Fails health checks from now on, since this node is about to stop. It continues to
+    /// serve.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Relaxed);
     }
@@ -203,14 +203,14 @@ impl Node {
         self.store.stats()
     }
 
-    /// What left the memory cache, by kind: segments to make room, files and objects
-    /// that were found changed.
+    /// Removals from the memory cache, by kind: segments evicted to make room, files and
+    /// objects found changed.
     pub fn cache_removals(&self) -> Vec<(&'static str, u64)> {
         let stats = self.store.stats();
         vec![("evicted", stats.evicted), ("stale", stats.stale)]
     }
 
-    /// What the origins of its sites did, over all workers.
+    /// Counts of the origins of its sites, over all workers.
     pub fn origin_totals(&self) -> OriginTotals {
         self.origins.totals()
     }
@@ -228,8 +228,8 @@ impl Node {
         FaultKind::ALL.iter().map(|kind| (kind.name(), totals.failed(*kind))).collect()
     }
 
-    /// Purges here, where no other node is: what is served from now on was got
-    /// anew.
+    /// Purges on this node alone, where there is no other: whatever is served from now on was
+    /// fetched anew.
     pub fn purge(&self, what: Vec<PurgeWhat>) -> PurgeStamp {
         let stamp = PurgeStamp::after(self.purges.newest(), unix_ms(), 0);
         let purges = what.into_iter().map(|what| (what, stamp)).collect();

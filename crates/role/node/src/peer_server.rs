@@ -1,5 +1,4 @@
-//! The server of other nodes' requests: for segments, for heads, and to take segments
-//! over.
+//! Answers other nodes' requests: for segments, for heads, and to take over segments.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -39,7 +38,7 @@ pub struct PeerServer {
     /// Of this worker: its way to origins.
     pub(crate) handler: Rc<NodeHandler>,
     pub(crate) counters: Arc<CoreCounters>,
-    /// Of all workers: it knows what clients are owed.
+    /// Of all workers: counts the bytes that clients are still to receive.
     pub(crate) registry: Arc<Registry>,
 }
 
@@ -82,9 +81,9 @@ impl PeerServer {
         self.store.may_fill() && accepts(self.store.room(), bytes)
     }
 
-    /// Whether this node has so much to send that others had better ask elsewhere.
-    /// What `is_here`, on this disk, they may find nowhere else: clients do not
-    /// keep them from it.
+    /// Whether this node has so much to send that other nodes should ask elsewhere. Bytes on
+    /// this disk (`is_here`) may exist nowhere else: load by clients does not count against
+    /// them.
     fn is_overloaded(&self, is_here: bool) -> bool {
         let clients = match is_here {
             true => 0,
@@ -104,7 +103,7 @@ impl PeerServer {
         }
     }
 
-    /// What is on this node's disk at a place that it has announced.
+    /// The head of this node's file at a place that it has announced.
     async fn head_of_part(
         &self,
         catalog: &Arc<Catalog>,
@@ -136,13 +135,13 @@ impl PeerServer {
         }
     }
 
-    /// Whether that is of a route of which each node has a part.
+    /// Whether `origin` is in a partitioned folder.
     fn is_of_part(&self, origin: &OriginRef) -> bool {
         let catalog = self.catalog.load();
         catalog.sites().by_key(origin.site).is_some_and(|route| route.is_partition())
     }
 
-    /// Takes a sole replica over from `peer`, where it would be lost.
+    /// Takes a sole replica over from `peer`, which would otherwise lose it.
     async fn offered(&self, peer: &Name, name: SegmentName, bytes: u32, chances: u8) -> PeerReply {
         let limit = Duration::from_millis(OFFER_WAIT_MS);
         let taken = tokio::time::timeout(limit, self.takes(peer, name, bytes, chances)).await;
@@ -172,9 +171,9 @@ impl PeerServer {
         is_taken
     }
 
-    /// Promotes this node's replica of a segment, if it has one: from now on it keeps it.
-    /// If it is on its way here that has to end first: it may come from who offers it, who
-    /// must not let it go before.
+    /// Promotes this node's replica of a segment, if it has one: from now on it keeps it. A
+    /// transfer in progress must end first: it may come from the node that offers the replica,
+    /// which must not evict it before.
     async fn promote_replica(&self, name: &SegmentName) -> bool {
         if let Some(segment) = self.store.growing(name) {
             let whole = poll_fn(|cx| segment.poll_more(cx, segment.len() - 1)).await;
@@ -232,7 +231,7 @@ enum FillReason {
     HasRoom,
     /// The file is on this node's disk.
     HasFile,
-    /// The other takes this node for its owner.
+    /// The other considers this node the owner.
     IsOwner,
 }
 

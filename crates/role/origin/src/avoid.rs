@@ -1,9 +1,8 @@
-//! Which origin to ask: the first one that did not fail lately.
+//! Selects the origin to ask: the first one without a recent failure.
 //!
-//! Pure. An origin that failed is avoided for a time that doubles with each
-//! further failure, and forgiven whole by a success. When all are avoided, the
-//! one whose time ends first is asked: a client is better served by a doubtful
-//! origin than by none.
+//! Pure. An origin that failed is avoided for a time that doubles with each further failure;
+//! a success resets it. When all are avoided, the one whose time ends first is asked: a
+//! client is better served by a doubtful origin than by none.
 
 /// What is known about one origin.
 #[derive(Clone, Copy, Debug, Default)]

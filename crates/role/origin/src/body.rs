@@ -1,10 +1,10 @@
-//! The body of an origin's answer, read as it comes and counted to the byte.
+//! The body of an origin's response, read as it arrives and counted to the byte.
 //!
 //! Invariants:
-//! - `Ok(0)` says that the body is whole: by its framing, by the range that its
-//!   head named, and because nothing came behind it.
-//! - After an error it stays in error. What was handed out before is right as
-//!   far as it goes, so that whoever holds it may go on from there elsewhere.
+//! - `Ok(0)` means that the body is complete: by its framing, by the range in its head, and
+//!   because no bytes followed it.
+//! - After an error every further call fails. The bytes returned before are correct, so the
+//!   reader may continue from there with another request.
 //! - The connection goes back to the pool with the last byte, or is closed.
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use crate::head::Head;
 use crate::limits::{PACE_BYTES, PACE_STALLS, SKIP_BYTES};
 use crate::origins::Origins;
 
-/// A body on its way.
+/// A body that is being received.
 pub struct Body {
     origins: Rc<Origins>,
     /// Which origin sends it.
@@ -28,7 +28,7 @@ pub struct Body {
     /// `None` when the body is over, well or not.
     lease: Option<PooledConn>,
     decoder: BodyDecoder,
-    /// What came with the head, and how much of that was taken.
+    /// Bytes received with the head, and how many of them were read.
     carry: Vec<u8>,
     carry_taken: usize,
     start: u64,
@@ -37,12 +37,12 @@ pub struct Body {
     /// Bytes announced, if they were.
     expected: Option<u64>,
     keeps_connection: bool,
-    /// If it has to come at a pace.
+    /// The pace that it must keep, if any.
     pace: Option<Pace>,
     failed: Option<Fault>,
 }
 
-/// How the present [`PACE_BYTES`] of a body come in.
+/// Progress of the current [`PACE_BYTES`] of a body.
 #[derive(Default)]
 struct Pace {
     bytes: u64,
@@ -85,14 +85,14 @@ impl Body {
         Ok(body)
     }
 
-    /// From now on it has to come at a pace, or counts as stalled: somebody waits for
-    /// all of it. Without this a body may trickle, as a stream of events does.
+    /// Requires a minimum pace from now on, below which the body counts as stalled: a request
+    /// waits for all of it. Without this a body may trickle, as a stream of events does.
     pub fn hurry(&mut self) {
         self.pace = Some(Pace::default());
     }
 
-    /// The next bytes, into the front of `buffer`, which is not empty; 0: that
-    /// was all. May be dropped while it waits; nothing is lost.
+    /// Reads the next bytes into the front of `buffer`, which is not empty; 0: the body is
+    /// complete. May be dropped while it waits; nothing is lost.
     ///
     /// # Errors
     /// The origin stalled, or what it sent is not what it had announced.
@@ -114,8 +114,8 @@ impl Body {
         Err(self.origins.error(self.place, fault))
     }
 
-    /// Throws away what is before `offset` of the object: for an origin that
-    /// sent the whole when it was asked for a part.
+    /// Discards the bytes before `offset` of the object: for an origin that sent the whole in
+    /// response to a range request.
     ///
     /// # Errors
     /// As [`Body::next`]; and [`Fault::Short`] if the body ends before `offset`.

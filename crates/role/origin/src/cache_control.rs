@@ -1,7 +1,7 @@
 //! The field Cache-Control of a response (RFC 9111 5.2.2, RFC 5861).
 //!
-//! Lenient in form, for nothing is gained by refusing a page for its caching,
-//! and strict in meaning: what is doubtful counts as less cacheable.
+//! Lenient in syntax, for nothing is gained by refusing a page for its caching, and strict
+//! in meaning: in doubt, a response counts as less cacheable.
 
 use crate::limits::DELTA_SECONDS_MAX;
 
@@ -12,15 +12,13 @@ pub struct CacheControl {
     pub max_age_s: Option<u64>,
     /// Seconds of freshness for shared caches; likewise.
     pub s_maxage_s: Option<u64>,
-    /// Seconds behind freshness in which it may be used while it is fetched
-    /// anew (RFC 5861 3).
+    /// Seconds after freshness in which it may be used while it is fetched anew (RFC 5861 3).
     pub stale_while_revalidate_s: Option<u64>,
-    /// Seconds behind freshness in which it may be used if the origin fails
-    /// (RFC 5861 4).
+    /// Seconds after freshness in which it may be used if the origin fails (RFC 5861 4).
     pub stale_if_error_s: Option<u64>,
-    /// Not to be kept.
+    /// Not to be stored.
     pub no_store: bool,
-    /// Not to be used without asking; also where only some fields are meant.
+    /// Not to be used without revalidation; also where only some fields are meant.
     pub no_cache: bool,
     /// Not for shared caches; also where only some fields are meant.
     pub private: bool,

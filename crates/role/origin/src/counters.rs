@@ -1,4 +1,4 @@
-//! What a worker's client of origins did. One writer, its worker; any reader.
+//! Counters of a worker's client of origins. One writer, its worker; any reader.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -22,7 +22,7 @@ pub struct OriginCounters {
 pub struct OriginTotals {
     /// Calls of [`crate::Origins::open`].
     pub asked: u64,
-    /// Requests sent, or meant to be: one for each attempt.
+    /// Requests sent or attempted: one for each attempt.
     pub requests: u64,
     /// Requests beyond the first of their call, at whichever origin.
     pub retries: u64,

@@ -1,4 +1,4 @@
-//! What goes wrong with an origin.
+//! Errors of requests to origins.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use skep_upstream::UpstreamError;
 pub struct OriginError {
     /// URL of the origin that was asked last.
     pub origin: Arc<str>,
-    /// What it did.
+    /// The failure.
     pub fault: Fault,
 }
 
-/// What an origin did, or we could not do.
+/// A failure of an origin, or of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The path or host can't be sent as they are: the asker is to blame.
+    /// The path or host can't be sent as they are: the caller is to blame.
     #[error("cannot ask: {0}")]
     Ask(&'static str),
     /// Its name has no address.
@@ -61,8 +61,7 @@ pub enum Fault {
         /// Bytes that were announced.
         expected: u64,
     },
-    /// A partial response that is not what was asked for, or contradicts
-    /// itself.
+    /// A partial response for another range than requested, or one that contradicts itself.
     #[error("answered another range than it was asked for: {0}")]
     Range(&'static str),
 }
@@ -139,7 +138,7 @@ impl Fault {
         }
     }
 
-    /// Whether it says something about the origin, and not about us.
+    /// Whether the origin is to blame, not this machine.
     pub fn blames_origin(&self) -> bool {
         !matches!(self, Self::Ask(_) | Self::Busy(_))
     }

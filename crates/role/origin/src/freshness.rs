@@ -1,14 +1,14 @@
-//! What may be kept of an origin's answers, for how long, and under which
-//! version (RFC 9111 3, 4.2, 4.3, 5.2; RFC 5861). Pure.
+//! Which responses of an origin may be stored, for how long, and under which version
+//! (RFC 9111 3, 4.2, 4.3, 5.2; RFC 5861). Pure.
 //!
-//! Invariant: what is doubtful is kept for a shorter time, or not at all.
+//! Invariant: in doubt, a response is stored for a shorter time, or not at all.
 
 use crate::head::Head;
 
 /// Until when an answer may be used, in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freshness {
-    /// Without asking the origin. Not after the answer came: ask each time.
+    /// Without revalidation. If not later than the response's receipt: revalidate each time.
     pub fresh_until_unix_ms: u64,
     /// While the origin is asked (stale-while-revalidate); not before
     /// `fresh_until_unix_ms`.
@@ -17,7 +17,7 @@ pub struct Freshness {
     pub usable_on_error_until_unix_ms: u64,
 }
 
-/// Why an answer may not be kept.
+/// Why a response may not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unstorable {
     /// The origin forbids it: `no-store`.
@@ -29,21 +29,21 @@ pub enum Unstorable {
     VaryAll,
     /// Its status is not one to be kept.
     Status,
-    /// It can't be told whether it came whole.
+    /// Its end is undefined, so it may be truncated.
     OpenEnded,
-    /// Neither fresh nor possible to ask for again by a validator.
+    /// Neither fresh nor possible to revalidate.
     Useless,
 }
 
-/// What a conditional request brought.
+/// The result of a conditional request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Revalidated {
-    /// 304: what is kept stays, under this head.
+    /// 304: the stored response stays, with this head.
     Kept(Box<Head>),
-    /// The answer takes its place, whatever its status.
+    /// The response replaces the stored one, whatever its status.
     Replaced,
-    /// 304 for something else than is kept, or for what may be kept no longer: ask
-    /// again without conditions (RFC 9111 4.3.4).
+    /// 304 for another version than the stored one, or for one that may no longer be stored:
+    /// ask again without conditions (RFC 9111 4.3.4).
     AskAgain,
 }
 
@@ -62,7 +62,7 @@ pub fn version(head: &Head) -> Option<Vec<u8>> {
     (modified < head.made_unix_s()).then(|| format!("date {modified} {bytes} {etag}").into_bytes())
 }
 
-/// Whether it is of use to keep an answer, and allowed.
+/// Whether storing a response is useful, and allowed.
 ///
 /// # Errors
 /// As of [`allowed`]; and [`Unstorable::Useless`].
@@ -104,8 +104,8 @@ pub fn allowed(head: &Head) -> Result<(), Unstorable> {
     Ok(())
 }
 
-/// Until when the answer may be used (RFC 9111 4.2, RFC 5861). What says nothing of
-/// it is stale from the beginning: nothing is guessed (RFC 9111 4.2.2).
+/// Until when the response may be used (RFC 9111 4.2, RFC 5861). Without explicit lifetime it
+/// is stale from the beginning: no heuristic is applied (RFC 9111 4.2.2).
 pub fn freshness(head: &Head) -> Freshness {
     let control = &head.cache_control;
     let lifetime_ms = if control.no_cache { 0 } else { lifetime_s(head) * 1000 };
@@ -160,12 +160,12 @@ fn lifetime_s(head: &Head) -> u64 {
     head.expires.map_or(0, |expires| expires.saturating_sub(head.made_unix_s()))
 }
 
-/// Statuses that may be kept without being told for how long (RFC 9110 15.1).
+/// Statuses that may be stored without an explicit lifetime (RFC 9110 15.1).
 fn is_status_heuristic(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Those, and redirections that say for how long.
+/// Those, and redirections with an explicit lifetime.
 fn is_status_storable(head: &Head) -> bool {
     is_status_heuristic(head.status) || (matches!(head.status, 302 | 307) && head.says_how_long())
 }
@@ -175,8 +175,8 @@ fn opaque(etag: &str) -> &str {
     etag.strip_prefix("W/").unwrap_or(etag)
 }
 
-/// RFC 9111 3.2: what a 304 says replaces what was said, but for what
-/// describes the body that is kept, its version above all.
+/// RFC 9111 3.2: the fields of a 304 replace the stored ones, except for those that describe
+/// the stored body, its version above all.
 fn updated(kept: &Head, answer: &Head) -> Head {
     let mut head = kept.clone();
     let says = |wanted: &str| answer.lines().any(|(name, _)| is_named(name, wanted));

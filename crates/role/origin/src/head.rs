@@ -1,4 +1,4 @@
-//! An origin's answer before its body: what it is of, and which bytes follow.
+//! The head of an origin's response: the object's metadata, and which of its bytes follow.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::cache_control::{CacheControl, delta_seconds};
 use crate::error::Fault;
 use crate::request::{Ask, Condition};
 
-/// The head of an answer, read and checked against what was asked.
+/// The head of a response, parsed and checked against the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Status code, 200 to 599.
@@ -23,10 +23,9 @@ pub struct Head {
     pub total_bytes: Option<u64>,
     /// Where in the object the body begins: 0 unless the status is 206.
     pub start: u64,
-    /// Where it ends, if that is known before it came.
+    /// Where it ends, if that is known in advance.
     pub end: Option<u64>,
-    /// Only the end of the connection tells where the body ends: what was cut
-    /// short looks complete.
+    /// Only the end of the connection delimits the body: a truncated one looks complete.
     pub is_open_ended: bool,
     /// Entity tag with its quotes, `W/` in front when weak.
     pub etag: Option<String>,
@@ -39,7 +38,7 @@ pub struct Head {
     pub vary: Vec<String>,
     /// What a cache may do with it.
     pub cache_control: CacheControl,
-    /// Seconds for which caches before us kept it.
+    /// Seconds for which upstream caches stored it.
     pub age_s: Option<u64>,
     /// When it was made, in seconds since the Unix epoch.
     pub date: Option<u64>,
@@ -58,7 +57,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// What the object can be asked for by.
+    /// The validators of the object.
     pub fn validators(&self) -> Validators<'_> {
         let etag = self.etag.as_deref().unwrap_or("");
         Validators { etag, last_modified: self.last_modified }
@@ -72,18 +71,18 @@ impl Head {
         self.fields.capacity() + texts + vary.sum::<usize>()
     }
 
-    /// The status of an answer with the whole: that there was a part is our asking.
+    /// The status of a response with the whole object: a 206 is due only to our range request.
     pub fn whole_status(&self) -> u16 {
         if self.status == 206 { 200 } else { self.status }
     }
 
-    /// When it was made, in seconds since the Unix epoch; when it came, if it does
-    /// not say (RFC 9110 6.6.1).
+    /// When it was generated, in seconds since the Unix epoch; without a Date, when it was
+    /// received (RFC 9110 6.6.1).
     pub fn made_unix_s(&self) -> u64 {
         self.date.unwrap_or(self.received_unix_ms / 1000)
     }
 
-    /// Whether it says for how long it is fresh.
+    /// Whether it has an explicit lifetime.
     pub fn says_how_long(&self) -> bool {
         let control = &self.cache_control;
         control.max_age_s.or(control.s_maxage_s).is_some() || self.expires.is_some()
@@ -126,15 +125,15 @@ impl Head {
         text
     }
 
-    /// Reads [`Self::to_text`], which came just now; `None`: it is no such head.
+    /// Parses [`Self::to_text`], received just now; `None`: it is no such head.
     pub fn from_text(text: &[u8], now_unix_ms: u64) -> Option<Self> {
         let mut slots = FieldSlots::new();
         let head = parse_response(&mut slots, text, Method::Get, &RESPONSE_HEAD).ok()?;
         Self::new(&head, &Ask::default(), (now_unix_ms, now_unix_ms)).ok()
     }
 
-    /// What the origin has marked the object with, for purges: field
-    /// Surrogate-Key, marks parted by spaces, and Cache-Tag, parted by commas.
+    /// The tags of the object for purges: field Surrogate-Key, separated by spaces, and
+    /// Cache-Tag, separated by commas.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         let tags = |(name, line): (&[u8], _)| {
             let part = match name {
@@ -200,7 +199,7 @@ impl Head {
     }
 }
 
-/// Which bytes of what follow.
+/// Which bytes of the object follow, and its length.
 struct Part {
     total_bytes: Option<u64>,
     start: u64,

@@ -7,8 +7,8 @@ pub(crate) const ADDRESSES_MAX: usize = 4;
 /// Bytes thrown away at once on the way to an offset that was not asked for.
 pub(crate) const SKIP_BYTES: usize = 64 * 1024;
 
-/// Bytes of a body that who waits for them may want within the time below: what a
-/// segment grows by.
+/// Bytes of a body that a waiting reader may require within the time below: the growth step of
+/// a segment.
 pub(crate) const PACE_BYTES: u64 = 256 * 1024;
 
 /// Time for them, in times of [`OriginLimits::progress_timeout_ms`]: at its default

@@ -1,8 +1,8 @@
-//! Addresses of an origin: looked up off the worker, remembered for a while.
+//! Addresses of an origin: resolved off the worker, cached for a while.
 //!
-//! Invariants: at most one look-up of a name runs per worker. Once there were
-//! addresses, nobody waits for a look-up again, and a name server that is away
-//! does not take an origin away that is there.
+//! Invariants: at most one look-up of a name runs per worker. Once there were addresses, no
+//! request waits for a look-up, and an unreachable name server does not make a reachable
+//! origin unavailable.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,12 +19,12 @@ use crate::url::OriginUrl;
 /// Finds the addresses of a host and port; may block.
 pub type Lookup = Arc<dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync>;
 
-/// What the system's resolver says.
+/// The system's resolver.
 pub(crate) fn system() -> Lookup {
     Arc::new(|host, port| Ok((host, port).to_socket_addrs()?.collect()))
 }
 
-/// What a look-up found, or why it found nothing.
+/// The addresses found, or why there are none.
 type Found = Result<Vec<SocketAddr>, String>;
 
 /// The addresses of one origin.
@@ -41,7 +41,7 @@ struct Known {
 }
 
 impl Addresses {
-    /// Those of `url`: an address needs no look-up.
+    /// The addresses of `url`: a literal address needs no look-up.
     pub(crate) fn new(url: &OriginUrl, lookup: Lookup) -> Self {
         let addresses = url.literal().into_iter().collect();
         let known = RefCell::new(Known { addresses, fresh_until_ms: u64::MAX });
@@ -79,14 +79,14 @@ impl Addresses {
         self.learn(found.unwrap_or_else(ended), now_ms.saturating_add(fresh_ms))
     }
 
-    /// None of them could be connected to: the next asker has them looked up.
+    /// Requests a new look-up for the next caller, since no address could be connected to.
     pub(crate) fn doubt(&self, url: &OriginUrl) {
         if url.literal().is_none() {
             self.known.borrow_mut().fresh_until_ms = 0;
         }
     }
 
-    /// What the last look-up found, once.
+    /// The result of the last look-up, returned once.
     fn finished(&self) -> Option<Found> {
         let mut running = self.running.borrow_mut();
         let receiver = running.as_ref()?;
@@ -98,7 +98,7 @@ impl Addresses {
         Some(found.unwrap_or_else(ended))
     }
 
-    /// Old addresses outlive a look-up that failed.
+    /// Stores a result; old addresses survive a failed look-up.
     fn learn(&self, found: Found, fresh_until_ms: u64) -> Result<Vec<SocketAddr>, Fault> {
         let mut known = self.known.borrow_mut();
         match found {
@@ -115,9 +115,8 @@ impl Addresses {
         Ok(known.addresses.clone())
     }
 
-    /// The look-up that runs; begins one if none does. On a thread of its own:
-    /// a resolver may hang for many seconds, and the worker's few threads for
-    /// disks are not to wait for it.
+    /// The running look-up; starts one if there is none. On a thread of its own: a resolver may
+    /// hang for many seconds, and must not block the worker's few threads for disks.
     fn start(&self, url: &OriginUrl) -> watch::Receiver<Option<Found>> {
         let mut running = self.running.borrow_mut();
         if let Some(receiver) = &*running {

@@ -1,5 +1,5 @@
-//! The origins of one site, as one worker knows them: where they are, how they
-//! have done, and the connections to them.
+//! The origins of one site, as one worker knows them: their addresses, their health, and the
+//! connections to them.
 
 mod ask;
 
@@ -67,12 +67,12 @@ impl Origins {
         })
     }
 
-    /// What it did so far; may be read from any thread.
+    /// Its counters; may be read from any thread.
     pub fn counters(&self) -> &Arc<OriginCounters> {
         &self.counters
     }
 
-    /// An attempt failed, or a body.
+    /// Records the failure of an attempt or a body.
     pub(crate) fn note_fault(&self, place: usize, fault: &Fault) {
         tracing::debug!(origin = %self.origins[place].url.text(), %fault, "origin failed");
         self.counters.count_failure(fault.kind());

@@ -1,4 +1,4 @@
-//! What is asked of an origin, and how that looks on the wire.
+//! A request to an origin, and its form on the wire.
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ pub struct Ask<'a> {
     pub host: Option<&'a str>,
     /// Bytes wanted; an end of `u64::MAX`: to the end. `None`: the whole.
     pub range: Option<Range<u64>>,
-    /// On what it depends.
+    /// The condition of the request.
     pub condition: Condition<'a>,
 }
 
-/// On what a reply depends (RFC 9110 13).
+/// The condition of a request (RFC 9110 13).
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Condition<'a> {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! Where an origin is: `http://host:port/base`.
+//! The URL of an origin: `http://host:port/base`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

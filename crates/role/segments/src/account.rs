@@ -1,7 +1,7 @@
-//! What a node remembers beside the bytes of segments, in bytes: heads of objects
-//! and the workers' indexes of them. It is taken from what segments may have.
+//! The memory of a node beside the bytes of segments: heads of objects and the workers'
+//! indexes of them. It is deducted from the memory of segments.
 //!
-//! Invariant: what was charged is given back when it is dropped, wherever it went.
+//! Invariant: every charge is returned when it is dropped, wherever it was moved.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ impl HeadAccount {
         Arc::new(Self { ledger: Arc::clone(ledger), own_bytes: AtomicU64::new(0), all_bytes_max })
     }
 
-    /// Takes `bytes` bytes until what it gives back is dropped.
+    /// Charges `bytes` bytes until the returned value is dropped.
     pub fn charge(self: &Arc<Self>, bytes: usize) -> Charge {
         let bytes = allocated(bytes);
         self.own_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -33,14 +33,13 @@ impl HeadAccount {
         Charge { account: Arc::clone(self), bytes }
     }
 
-    /// Whether something must go before more comes. Heads of one kind may take what
-    /// those of others leave, but never drive out the last of them.
+    /// Whether heads must be evicted before others are added. Heads of one kind may use the
+    /// memory that other kinds leave, but never evict the last of those.
     pub fn is_full(&self) -> bool {
         self.exceeds(self.all_bytes_max)
     }
 
-    /// Whether enough has gone: so much that the next look for what may go is not
-    /// due soon.
+    /// Whether enough was evicted: so much that the next search for candidates is not due soon.
     pub fn is_roomy(&self) -> bool {
         !self.exceeds(self.all_bytes_max / 8 * 7)
     }

@@ -1,15 +1,15 @@
-//! Where the bytes of larger segments live: regions, each a memory file on
-//! huge pages, filled from front to back.
+//! The memory of larger segments: regions, each a memory file on huge pages, filled from
+//! front to back.
 //!
 //! ```text
-//!  region 1 |seg a|seg b|  dead |seg d|          a region's memory goes when
-//!  region 2 |seg e|seg f|..free..   <- current   its last segment has gone
+//!  region 1 |seg a|seg b|  dead |seg d|          a region is freed when its
+//!  region 2 |seg e|seg f|..free..   <- current   last segment is dropped
 //! ```
 //!
-//! A byte of a region is written once: its pages may sit in a socket's queue
-//! long after they count as sent, and overwriting them would change what a
-//! client gets. So space is never reused in place; [`crate::store`] moves the
-//! last few segments of a thin region elsewhere and lets the region go.
+//! A byte of a region is written once: its pages may be in a socket's queue long after they
+//! count as sent, and overwriting them would change what a client receives. So space is
+//! never reused in place; [`crate::store`] moves the last few segments of a thin region
+//! elsewhere and drops the region.
 
 use std::fs::File;
 use std::io;
@@ -23,8 +23,8 @@ use skep_wire::cache::SegmentName;
 
 use crate::limits::{REGION_BYTES, REGION_SHARE_MAX};
 
-/// Memory that a store takes. Of segments: what the index holds, what only replies
-/// still pin, and what regions waste; beside them what is remembered of objects.
+/// Memory that a store takes. For segments: those in the index, those that only replies still
+/// pin, and the waste of regions; beside them the heads and indexes of objects.
 #[derive(Debug, Default)]
 pub struct Ledger {
     all_bytes: AtomicU64,
@@ -59,19 +59,20 @@ impl Ledger {
         self.region_bytes.load(Ordering::Relaxed)
     }
 
-    /// A segment takes memory of its own.
+    /// Records that a segment takes memory of its own.
     pub fn take(&self, bytes: u64) {
         self.all_bytes.fetch_add(bytes, Ordering::Relaxed);
         self.segment_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A segment gives its memory back.
+    /// Records that a segment released its memory.
     pub fn give_back(&self, bytes: u64) {
         self.all_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.segment_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A reply that is made for one client takes memory, until what this gives is dropped.
+    /// Counts the memory of a reply generated for one client, until the returned value is
+    /// dropped.
     pub fn hold(self: &Arc<Self>, bytes: u64) -> impl Drop + use<> {
         struct Held(Arc<Ledger>, u64);
         impl Drop for Held {
@@ -112,12 +113,12 @@ impl Region {
         &self.ledger
     }
 
-    /// The share of this region that is of use, in thousandths.
+    /// The share of live bytes in this region, in thousandths.
     pub fn live_permille(&self) -> u32 {
         (u64::from(self.live_bytes.load(Ordering::Relaxed)) * 1000 / u64::from(self.bytes)) as u32
     }
 
-    /// Names of what was placed here.
+    /// Names of the segments placed here.
     pub fn keys(&self) -> Vec<SegmentName> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -204,7 +205,7 @@ impl Arena {
         Some(settle(Arc::clone(region), offset, bytes, key))
     }
 
-    /// The regions of which least is of use, the one being filled excepted.
+    /// The regions with the smallest share of live bytes, except the one being filled.
     pub(crate) fn thinnest(&mut self) -> Vec<Arc<Region>> {
         self.regions.retain(|region| region.strong_count() > 0);
         let current = self.current.as_ref().map(|(region, _)| Arc::as_ptr(region));

@@ -1,7 +1,7 @@
-//! Buffers for bytes on their way into a segment, lent by each thread.
+//! Per-thread buffers for bytes on their way into a segment.
 //!
-//! A buffer of this size for each fill would churn the allocator: a thread keeps
-//! those that it had at a time, up to a bound.
+//! A new buffer of this size for each fill would churn the allocator: a thread keeps its
+//! buffers for reuse, up to a bound.
 
 use std::cell::RefCell;
 
@@ -20,13 +20,13 @@ thread_local! {
 pub struct Buffer(Box<[u8]>);
 
 impl Buffer {
-    /// One of this thread.
+    /// Takes one of this thread's buffers.
     pub fn take() -> Self {
         let kept = KEPT.with_borrow_mut(Vec::pop);
         Self(kept.unwrap_or_else(|| vec![0; FETCH_BUFFER_BYTES].into_boxed_slice()))
     }
 
-    /// All of it; what it holds is left over from others.
+    /// The whole buffer; its contents are left over from earlier use.
     pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.0
     }

@@ -1,6 +1,6 @@
-//! Why the bytes of an object cannot be had, by where they come from.
+//! Why the bytes of an object cannot be fetched, by their source.
 //!
-//! One error from where it happens to the reply's status, its `Cache-Status`, the
+//! The same error type is used from the failure to the reply's status, its `Cache-Status`, the
 //! counters and the log: `docs/operate/troubleshooting.md` explains each cause.
 
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ pub enum FetchError {
     /// An origin of the site failed.
     #[error("the origin failed ({fault})")]
     Origin {
-        /// A word for what it did, as counters have it.
+        /// The kind of failure, as in the counters.
         fault: &'static str,
         /// The status of the reply that says so.
         status: u16,
@@ -52,7 +52,7 @@ impl FetchError {
         }
     }
 
-    /// Whether it answers the request, rather than failing to.
+    /// Whether it is an answer to the request, not a failure.
     pub fn is_answer(self) -> bool {
         matches!(self, Self::File(DiskError::NotFound | DiskError::Forbidden))
     }
@@ -81,7 +81,7 @@ impl FetchError {
         format!("Cache-Status: skep; fwd=miss; detail={detail}\r\n").into()
     }
 
-    /// Counts an error reply that is sent instead of the bytes.
+    /// The counter of error replies sent instead of the bytes.
     pub fn counter(self) -> Counter {
         match self {
             Self::File(_) => Counter::FetchErrorsFile,
@@ -94,7 +94,7 @@ impl FetchError {
         }
     }
 
-    /// Counts a reply that is cut short, and says why in a log.
+    /// The counter of replies cut short, and the reason for the log.
     pub fn cut(self) -> (Counter, &'static str) {
         match self {
             Self::File(DiskError::Changed | DiskError::NotFound) => {

@@ -1,5 +1,5 @@
-//! How much of the memory for fills those of one site's origins have: an origin that is
-//! slow holds what it fills for long, and other sites want room, too.
+//! Limits how much of the memory for fills the origins of one site may take: a slow origin
+//! holds memory for a long time, and other sites need room, too.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,19 +21,19 @@ pub struct Filling {
 }
 
 impl Fills {
-    /// None yet. A site `is_alone` if no other has origins: it has all of the memory.
+    /// No fills yet. `is_alone`: no other site has origins, so this one has all of the memory.
     pub fn new(is_alone: bool) -> Arc<Self> {
         let share_bytes = if is_alone { u64::MAX } else { SITE_FILLS_BYTES_MAX };
         Arc::new(Self { bytes: AtomicU64::new(0), share_bytes })
     }
 
-    /// A segment of so many bytes is filled until what this gives is dropped.
+    /// Records a fill of `bytes` bytes until the returned value is dropped.
     pub fn begin(self: &Arc<Self>, bytes: u64) -> Filling {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Filling { fills: Arc::clone(self), bytes }
     }
 
-    /// Whether the site has its share.
+    /// Whether the site has used up its share.
     pub fn has_share(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) >= self.share_bytes
     }

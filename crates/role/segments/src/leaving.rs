@@ -1,8 +1,8 @@
-//! Sole and primary replicas on their way out: evicted here, offered to another node, and
-//! meanwhile still found by name.
+//! Evicted sole and primary replicas that are being offered to another node; meanwhile they
+//! are still found by name.
 //!
-//! Invariants: bounded in bytes; what is here is in no index; coordinators are
-//! told of its end when it leaves here, so that whoever asks finds it.
+//! Invariants: bounded in bytes; the segments here are in no index; coordinators receive the
+//! end of a replica when it leaves here, so that every node that asks for it finds it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::segment::Segment;
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     by_name: HashMap<SegmentName, Arc<Segment>>,
-    /// Those that nobody has offered yet, the first one first.
+    /// Segments not yet offered, the oldest first.
     waiting: VecDeque<(SegmentName, u8)>,
     bytes: u64,
     /// There is a node with room.
     is_wanted: bool,
-    /// Somebody offers.
+    /// An offering task is running.
     is_offering: bool,
 }
 
@@ -41,12 +41,12 @@ pub struct Offered {
 }
 
 impl Leaving {
-    /// Says whether there is a node with room.
+    /// Sets whether there is a node with room.
     pub(crate) fn set_wanted(&mut self, is_wanted: bool) {
         self.is_wanted = is_wanted;
     }
 
-    /// An evicted segment; false: it is not to be offered, and gone.
+    /// Adds an evicted segment; false: it is not to be offered, and is dropped.
     pub(crate) fn add(&mut self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         let bytes = u64::from(segment.len());
         let fits = self.bytes + bytes <= LEAVING_BYTES_MAX;
@@ -67,7 +67,7 @@ impl Leaving {
         self.by_name.get(name)
     }
 
-    /// Takes one out, if it is here: it stays after all, or it is gone.
+    /// Removes a segment, if it is here: it is kept after all, or dropped.
     pub(crate) fn remove(&mut self, name: &SegmentName) -> Option<Arc<Segment>> {
         let segment = self.by_name.remove(name)?;
         self.bytes -= u64::from(segment.len());
@@ -85,7 +85,7 @@ impl Leaving {
         self.by_name.iter()
     }
 
-    /// Takes one out that nobody has offered yet.
+    /// Removes a segment that was not offered yet.
     pub(crate) fn give_up(&mut self) -> Option<SegmentName> {
         while let Some((name, _)) = self.waiting.pop_front() {
             if self.remove(&name).is_some() {

@@ -1,17 +1,17 @@
-//! The memory of a node: segments of objects, their store, and what leaves it.
+//! The memory of a node: segments of objects, their store, and their eviction.
 //!
 //! ```text
-//!  SegmentStore::acquire(name) --> Ready: a Segment     --> Pin: what a reply holds
+//!  SegmentStore::acquire(name) --> Ready: a Segment     --> Pin: held by a reply
 //!                  |          '--> Growing: one that is being filled
 //!                  '--> Fill: a Filler publishes chunks, or fails with a FetchError
 //!
-//!  S3-FIFO in bytes (skep-cache) says what leaves; sole replicas wait in Leaving to be
-//!  offered to other nodes. Larger segments lie in memory files (Arena).
+//!  S3-FIFO in bytes (skep-cache) selects what to evict; sole replicas wait in Leaving to
+//!  be offered to other nodes. Larger segments are in memory files (Arena).
 //! ```
 //!
-//! Invariants: a segment's bytes are of one version, and each is set once; one fill for
-//! a segment at a time; memory is bounded by the store's capacity, plus what replies and
-//! fills hold. It reads no file and asks no origin: roles fill segments.
+//! Invariants: a segment's bytes are of one version, and each is set once; one fill for a
+//! segment at a time; memory is bounded by the store's capacity, plus what replies and fills
+//! hold. This crate reads no file and asks no origin: roles fill segments.
 
 #![forbid(unsafe_code)]
 

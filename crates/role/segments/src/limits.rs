@@ -1,4 +1,4 @@
-//! Bounds of segments and their store, and why they are what they are.
+//! Bounds of segments and their store, with their reasons.
 
 /// Memory of a segment comes in pieces of this size, in bytes, so that a
 /// segment can be read while it grows. Large enough that a 541 KB reply is

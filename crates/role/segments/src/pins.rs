@@ -1,8 +1,8 @@
-//! Who holds segments by being sent them without a copy: bounds for each client
-//! address, whatever the number of its connections.
+//! Pins: segments that are being sent without a copy, with a bound for each client address,
+//! whatever the number of its connections.
 //!
-//! A pin lasts until the kernel has taken all that is sent out of the segment. What the
-//! client has not acknowledged then, the kernel keeps, and is not counted here.
+//! A pin lasts until the kernel has accepted all bytes sent from the segment. Bytes that the
+//! client has not acknowledged by then are kept by the kernel and not counted here.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -34,23 +34,23 @@ pub struct PinnedBytes {
 }
 
 impl Pins {
-    /// None yet, and at most so many bytes for each address.
+    /// No pins yet, and at most `per_address_max` bytes for each address.
     pub fn new(per_address_max: u64) -> Arc<Self> {
         let per_address_max = AtomicU64::new(per_address_max);
         Arc::new(Self { by_address: Mutex::default(), per_address_max })
     }
 
-    /// Another bound, for pins from now on.
+    /// Sets another bound, for pins from now on.
     pub fn set_per_address_max(&self, per_address_max: u64) {
         self.per_address_max.store(per_address_max, Ordering::Relaxed);
     }
 
-    /// Pins a segment for the client at `address`; `None`: that address has its share.
+    /// Pins a segment for the client at `address`; `None`: that address has used up its share.
     pub fn pin(self: &Arc<Self>, address: IpAddr, segment: Arc<Segment>) -> Option<Pin> {
         Some(Pin { _share: self.share(address, segment.len().into())?, segment })
     }
 
-    /// Counts bytes that are no segment's in the same way.
+    /// Counts other bytes than those of segments in the same way.
     pub fn share(self: &Arc<Self>, address: IpAddr, bytes: u64) -> Option<PinnedBytes> {
         let mut by_address = self.lock();
         let before = by_address.get(&address).copied().unwrap_or(0);
@@ -68,7 +68,7 @@ impl Pins {
 }
 
 impl Pin {
-    /// What is pinned.
+    /// The pinned segment.
     pub fn segment(&self) -> &Arc<Segment> {
         &self.segment
     }

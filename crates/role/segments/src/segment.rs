@@ -1,12 +1,11 @@
 //! A segment: up to 4 MiB of one version of one object, readable while it grows.
 //!
-//! Bytes arrive in chunks, in order, each set once and never changed; readers
-//! wait for as many as they need. The `Arc` around a segment is the pin: while
-//! a reply holds it its memory stays, whether or not the cache still knows it.
+//! Bytes arrive in chunks, in order, each set once and never changed; readers wait for as
+//! many as they need. The `Arc` around a segment is the pin: while a reply holds it, the
+//! segment stays in memory, whether or not it is still in the cache.
 //!
-//! Small segments live on the heap and are copied into the socket; larger ones
-//! have a place in a memory file ([`crate::arena`]), which the kernel sends
-//! without a copy.
+//! Small segments are on the heap and are copied into the socket; larger ones have a place in
+//! a memory file ([`crate::arena`]), which the kernel sends without a copy.
 
 use std::collections::HashMap;
 use std::io;
@@ -40,8 +39,8 @@ pub enum Placement {
 /// The source of the next bytes of a growing segment.
 pub type PeerFillSource = skep_directory::FillSource<PeerId>;
 
-/// What a waker is told apart by: its data and its functions. Thousands of readers
-/// may wait for one segment, each for every chunk.
+/// Identity of a waker: its data and its functions. Thousands of readers may wait for one
+/// segment, each for every chunk.
 type WakerId = (usize, usize);
 
 #[derive(Debug)]
@@ -143,7 +142,7 @@ impl Segment {
         }
     }
 
-    /// Says what the source of the next bytes is.
+    /// Sets the source of the next bytes.
     pub fn set_fill_source(&self, fill_source: PeerFillSource) {
         *self.fill_source.lock().unwrap_or_else(PoisonError::into_inner) = fill_source;
         if matches!(fill_source, PeerFillSource::Peer { .. }) {
@@ -156,7 +155,7 @@ impl Segment {
         self.is_from_peer.load(Ordering::Relaxed)
     }
 
-    /// Nobody is to find it once it is whole.
+    /// Prevents that it is found once it is complete.
     pub fn forget(&self) {
         self.forgotten.store(true, Ordering::Relaxed);
     }
@@ -185,7 +184,7 @@ impl Segment {
         }
     }
 
-    /// A coordinator has told the status of this replica.
+    /// Sets the status of this replica, as reported by a coordinator.
     pub fn set_replica_status(&self, replica_status: ReplicaStatus) {
         let told = match replica_status {
             ReplicaStatus::Sole => STATUS_SOLE,
@@ -200,12 +199,12 @@ impl Segment {
         self.chances.load(Ordering::Relaxed)
     }
 
-    /// It was passed on by another node.
+    /// Sets the chances of a segment that another node passed on.
     pub fn set_chances(&self, chances: u8) {
         self.chances.store(chances, Ordering::Relaxed);
     }
 
-    /// It is `old` at another place: as good as that for the cluster, too.
+    /// Copies the state of `old`, of which it is a copy at another place.
     pub fn take_after(&self, old: &Self) {
         self.set_fill_source(old.fill_source());
         self.is_from_peer.store(old.is_from_peer(), Ordering::Relaxed);
@@ -331,15 +330,16 @@ impl Segment {
         Ok(())
     }
 
-    /// Says that no further chunk will come, and why. Readers of what is there go on.
+    /// Ends the segment: no further chunk will arrive, and why. Readers may still read the
+    /// bytes already there.
     pub fn fail(&self, error: FetchError) {
         // The first one is the cause.
         let _ = self.failed.set(error);
         self.wake();
     }
 
-    /// Ready when more than `have` bytes are there, with their number. Fails when
-    /// there will not be more: nobody waits for what no segment holds.
+    /// Ready when more than `have` bytes are there, with their number. Fails when no more will
+    /// arrive, as no reader may wait for bytes that no segment holds.
     pub fn poll_more(&self, cx: &Context<'_>, have: u32) -> Poll<Result<u32, FetchError>> {
         let look = || {
             let filled = self.filled();

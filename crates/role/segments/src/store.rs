@@ -1,16 +1,16 @@
 //! The segment store: a node's share of the cluster's memory.
 //!
-//! Versioned segments, pins while a reply is sent, fills that can be read while
-//! they grow, one fill per segment at a time: from a file, an origin or
-//! another node, all through a [`Filler`].
+//! It holds versioned segments, which replies pin while they are sent. Fills can be read
+//! while they grow, with one fill per segment at a time: from a file, an origin or another
+//! node, all through a [`Filler`].
 //!
 //! The lock is taken on misses, never on a hit: workers keep weak references to
 //! segments, and a hit only raises a counter inside the segment.
 //!
-//! Larger segments live in regions ([`crate::arena`]), which [`clean`] keeps few.
+//! Larger segments are in regions ([`crate::arena`]), whose number [`clean`] keeps small.
 //!
-//! Segments have what heads and workers' indexes ([`crate::account`]) leave of the
-//! capacity.
+//! Segments get the part of the capacity that heads and workers' indexes
+//! ([`crate::account`]) leave.
 
 mod clean;
 #[cfg(test)]
@@ -43,7 +43,7 @@ use clean::Cleaner;
 pub enum Acquired {
     /// All of it is in memory.
     Ready(Arc<Segment>),
-    /// Somebody is filling it.
+    /// Another request is filling it.
     Growing(Arc<Segment>),
     /// The caller must fill it.
     Fill(Filler),
@@ -107,7 +107,7 @@ struct Inner {
     leaving: Leaving,
     /// How many were here, and how many had left, when the tail was asked for last.
     tail_of: (usize, u64),
-    /// What coordinators have not been told yet; `None` if there are none.
+    /// Changes not yet reported to coordinators; `None` without coordinators.
     changes: Option<Changes>,
 }
 
@@ -144,18 +144,18 @@ impl SegmentStore {
         })
     }
 
-    /// What is taken, for others who take of the same.
+    /// The ledger, shared with other users of the same memory.
     pub fn ledger(&self) -> &Arc<Ledger> {
         &self.ledger
     }
 
-    /// A book for heads of one kind.
+    /// A new account for heads of one kind.
     pub fn account(&self) -> Arc<HeadAccount> {
         HeadAccount::new(&self.ledger, self.capacity_bytes)
     }
 
-    /// Has segments leave room for what is taken beside them. Whoever takes it says so
-    /// here.
+    /// Makes segments leave room for the memory taken beside them. Must be called after taking
+    /// it.
     pub fn fit(&self) {
         let meta_bytes = self.ledger.meta_bytes();
         let fitted_bytes = self.fitted_bytes.load(Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl SegmentStore {
         segment
     }
 
-    /// Keeps a whole segment that was passed on. False: it has come from elsewhere
+    /// Keeps a complete segment that was passed on. False: it has arrived from elsewhere
     /// meanwhile, or there is no room.
     pub fn take_in(&self, name: SegmentName, segment: &Arc<Segment>) -> bool {
         assert!(segment.is_complete(), "others are told that it is here");
@@ -261,14 +261,13 @@ impl SegmentStore {
         Some(Arc::clone(found))
     }
 
-    /// What coordinators were told is here under these names is not any more, though
-    /// it is none of the store's.
+    /// Withdraws names that were reported to coordinators, though they are none of the store's.
     pub fn withdraw(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         names.for_each(|name| inner.lost(name));
     }
 
-    /// What has changed since the last call, in the order in which to tell it.
+    /// The changes since the last call, in the order in which to report them.
     pub fn changes(&self) -> Vec<ToCoordinator> {
         self.lock().changes.as_mut().map(Changes::drain).unwrap_or_default()
     }
@@ -280,7 +279,7 @@ impl SegmentStore {
         inner.index.keys().chain(leaving).copied().collect()
     }
 
-    /// What of these is held.
+    /// Those of `names` that are held.
     pub fn held(&self, names: &[SegmentName]) -> Vec<Held> {
         let inner = self.lock();
         let held = |name: &SegmentName| {
@@ -290,7 +289,7 @@ impl SegmentStore {
         names.iter().filter_map(held).collect()
     }
 
-    /// Whether there is memory for what is to come in.
+    /// Whether there is memory for further fills.
     pub fn may_fill(&self) -> bool {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX
     }
@@ -314,7 +313,7 @@ impl SegmentStore {
         self.taken_bytes() <= self.capacity_bytes + PINNED_BYTES_MAX / FILLS_PART
     }
 
-    /// Waits a little until [`SegmentStore::may_fill_beside`]; tells whether.
+    /// Waits briefly until [`SegmentStore::may_fill_beside`]; returns whether it is true.
     pub async fn room_to_fill(&self, fills: Option<&Fills>) -> bool {
         for _ in 0..ROOM_WAIT_MS / ROOM_LOOK_MS {
             if self.may_fill_beside(fills) {
@@ -388,7 +387,7 @@ impl SegmentStore {
         self.lock().leaving.next()
     }
 
-    /// A replica was passed on, or not.
+    /// Ends the offer of a replica, passed on or not.
     pub fn left(&self, name: &SegmentName) {
         let mut inner = self.lock();
         if inner.leaving.remove(name).is_some() {
@@ -396,8 +395,7 @@ impl SegmentStore {
         }
     }
 
-    /// No more is to be offered until the cluster says that some node has room;
-    /// what waits for it is lost.
+    /// Stops offering until the cluster reports a node with room; waiting segments are lost.
     pub fn stop_offering(&self) {
         let mut inner = self.lock();
         inner.leaving.set_wanted(false);
@@ -452,7 +450,7 @@ impl Inner {
         self.filling.contains_key(name) || is_kept()
     }
 
-    /// Where a new segment is to live.
+    /// The placement of a new segment.
     fn home(&mut self, key: SegmentName, bytes: u32, ledger: &Arc<Ledger>) -> Placement {
         let arena = self.arena.as_mut().filter(|_| bytes >= PLACED_BYTES_MIN);
         match arena.and_then(|arena| arena.place(key, bytes)) {
@@ -492,7 +490,7 @@ impl Inner {
         kept
     }
 
-    /// What has just been evicted is offered to other nodes or lost.
+    /// Queues evicted segments to be offered to other nodes, or drops them.
     fn gone(&mut self, moved: Option<SegmentName>) {
         let Self { scratch, changes, leaving, .. } = self;
         self.evicted += scratch.len() as u64;
@@ -558,7 +556,7 @@ impl Filler {
         &self.store
     }
 
-    /// Ends the fill early: tells those who read why.
+    /// Ends the fill early, with an error for its readers.
     pub fn fail(self, error: FetchError) {
         self.segment.fail(error);
     }

@@ -1,5 +1,5 @@
-//! Direct dispatch of one process, from its start to its end: the socket, the program and the
-//! two threads.
+//! Direct dispatch of one process, from start to end: the socket, the packet program and the two
+//! threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -31,25 +31,25 @@ use crate::netguard_executor::{Job, NetguardExecutor};
 use crate::plan;
 use crate::status::{OnTerm, Shared, SteeringStatus};
 
-/// What direct dispatch needs to begin.
+/// What direct dispatch needs to start.
 pub struct DirectParts {
     /// Name of this dispatcher.
     pub name: String,
     pub key: Key,
-    /// The way to netguard.
+    /// The connection to netguard.
     pub guard: Arc<Guard>,
-    /// The services' states; those in direct dispatch are used.
+    /// The services' states; only those in direct dispatch are used.
     pub dispatchers: Vec<Arc<Dispatcher>>,
-    /// The last epoch that was kept, or 0.
+    /// The last epoch that was stored, or 0.
     pub last_epoch: u64,
-    /// Keeps an epoch, where it has to be kept before it is used.
+    /// Stores an epoch, where it must be stored before it is used.
     pub persist: Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>,
-    /// Told when the guard is gone, without which nothing can be changed: the
-    /// process is to end, so that whoever watches it starts both anew.
+    /// Called when netguard has ended, without which nothing can be changed: the process is to end,
+    /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
-    /// Told what nodes have to do.
+    /// Receives the nodes' loads.
     pub loads: Arc<NodeLoads>,
-    /// Told in which epoch this dispatcher is active.
+    /// Receives the epoch in which this dispatcher is active.
     pub on_term: OnTerm,
     /// A store that several dispatchers share, if there is one.
     pub shared_store: Option<Store>,
@@ -74,12 +74,12 @@ pub enum DirectError {
     Thread(#[from] io::Error),
 }
 
-/// Direct dispatch of one process. Ends when dropped: another dispatcher may
-/// take over at once; packets are steered on by the last table.
+/// Direct dispatch of one process. Ends when dropped: another dispatcher may take over at once;
+/// packets are still steered by the last table.
 pub struct Direct {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    /// Until it leaves.
+    /// Until it stops.
     jobs: Mutex<Option<SyncSender<Job>>>,
     guard: Arc<Guard>,
     stop: Arc<AtomicBool>,
@@ -88,7 +88,7 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Begins: attaches the program, then listens, then takes part.
+    /// Starts: attaches the packet program, then listens, then takes part.
     pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
         let DirectParts { name, key, guard, dispatchers, last_epoch, persist, .. } = parts;
         let place = config.dispatchers.iter().position(|it| it.name == name);
@@ -147,12 +147,12 @@ impl Direct {
         Ok(Self { shared, counts, jobs: Mutex::new(Some(jobs)), guard, stop, waker, threads })
     }
 
-    /// What is shown of it.
+    /// Its displayed state.
     pub fn status(&self) -> SteeringStatus {
         self.shared.status()
     }
 
-    /// Packets by what became of them, by service and by node.
+    /// Packets by outcome, by service and by node.
     pub fn counters(&self) -> Arc<skep_wire::guard::PacketCounters> {
         self.shared.counters()
     }
@@ -171,7 +171,7 @@ impl Direct {
         true
     }
 
-    /// The names of the nodes by their places in the counters.
+    /// The names of the nodes by their index in the counters.
     pub fn node_names(&self) -> Vec<(u16, String)> {
         let view = self.shared.view();
         view.table.nodes.iter().map(|node| (node.index, node.name.to_string())).collect()
@@ -182,8 +182,8 @@ impl Direct {
         &self.counts
     }
 
-    /// Takes up what a new config says of packets; nodes and policies come by
-    /// the services' states.
+    /// Applies the packet settings of a new config; nodes and policies come from the services'
+    /// states.
     pub fn reload(&self, config: &Config, key: &Key) -> Result<(), GuardError> {
         self.guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
         let direct = &config.direct;
@@ -195,8 +195,7 @@ impl Direct {
         }
     }
 
-    /// Lets another dispatcher take over at once. Returns when this one has
-    /// let go.
+    /// Lets another dispatcher take over at once. Returns when this one has stepped down.
     pub fn leave(&self) {
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
@@ -217,7 +216,7 @@ impl Drop for Direct {
     }
 }
 
-/// The socket, which knows the other dispatchers.
+/// The socket, with the addresses of the other dispatchers.
 fn conversation(
     config: &Config,
     place: usize,

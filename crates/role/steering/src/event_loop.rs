@@ -1,6 +1,5 @@
-//! The event loop of direct dispatch: receives from dispatchers and nodes,
-//! drives failover and the forwarding table, and never waits for anything but
-//! datagrams.
+//! The event loop of direct dispatch: receives from dispatchers and nodes, drives failover and the
+//! forwarding table, and waits only for datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -43,7 +42,7 @@ pub(crate) struct DirectLoop {
     pub(crate) own_mac: Mac,
     pub(crate) started: Now,
     pub(crate) jobs: SyncSender<Job>,
-    /// Jobs that found the queue full: the guard is slow or gone.
+    /// Jobs that found the queue full: netguard is slow or has ended.
     pub(crate) backlog: VecDeque<Job>,
     pub(crate) news: Receiver<News>,
     pub(crate) shared: Arc<Shared>,
@@ -67,7 +66,7 @@ pub(crate) struct Other {
 }
 
 impl DirectLoop {
-    /// Runs until told to stop; then lets another take over at once.
+    /// Runs until stopped; then lets another dispatcher take over at once.
     pub(crate) fn run(mut self, first: Vec<FailoverAction>) {
         self.carry_out(first);
         let tick = Duration::from_millis(self.failover.tick_ms());
@@ -180,9 +179,9 @@ impl DirectLoop {
         }
     }
 
-    /// A standby steers by the active dispatcher's table, and remembers what its
-    /// operator wants. One that has just started, with nobody before it, learns
-    /// from nodes where earlier connections are.
+    /// A standby steers by the active dispatcher's table, and records what its operator wants. One
+    /// that has just started, with no active dispatcher before it, learns from nodes which earlier
+    /// flows they have.
     fn hear_table(&mut self, table: Table, from: PeerId) {
         let is_joining = self.failover.stage() == Stage::Joining;
         let is_from_node = is_joining && self.nodes().any(|node| node == from);
@@ -256,8 +255,8 @@ impl DirectLoop {
         }
     }
 
-    /// Lets go of addresses that an earlier, killed process held, once they are
-    /// another's. Until then they stay: this one may be the next to have them.
+    /// Releases addresses left by an earlier, killed process, once another dispatcher holds them.
+    /// Until then they stay: this one may be the next to hold them.
     fn tidy_up(&mut self) {
         let is_others = match self.failover.stage() {
             Stage::Standby => self.failover.active().is_some(),
@@ -277,7 +276,7 @@ impl DirectLoop {
         self.socket.send_all(to, &message);
     }
 
-    /// Takes up what the config and the operator have changed.
+    /// Applies changes of the config and the operator.
     fn look_at_plan(&mut self) {
         let macs = self.macs();
         match plan(&self.addresses, &macs) {
@@ -300,14 +299,14 @@ impl DirectLoop {
         }
     }
 
-    /// A node that serves at `address` is one of this cluster.
+    /// Accepts datagrams of a node of this cluster, which serves at `address`.
     fn listen_to(&mut self, name: &Name, address: SocketAddr) {
         let usual = SocketAddr::new(address.ip(), AGENT_PORT);
         let agent = self.agents.get(name).copied().unwrap_or(usual);
         self.socket.set_peer(name.as_str(), agent);
     }
 
-    /// Tells everybody of a new table, and steers by it.
+    /// Sends a new table to all nodes and dispatchers, and steers by it.
     fn publish(&mut self, now: Now) {
         if !self.is_active() || !self.may_publish(now) {
             return;
@@ -322,8 +321,8 @@ impl DirectLoop {
         self.tell_loads();
     }
 
-    /// Not before all nodes were heard, or had time to be: an earlier process's
-    /// table steers on, and must not be replaced by one without nodes.
+    /// Waits until all nodes were heard, or had time to be: an earlier process's table is still in
+    /// force, and must not be replaced by one without nodes.
     fn may_publish(&self, now: Now) -> bool {
         let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS || self.plan.nodes.iter().all(is_heard)
@@ -390,7 +389,7 @@ impl DirectLoop {
         });
     }
 
-    /// Who is to be found on the segment, for the check of this machine.
+    /// The hosts expected on the segment, for the check of this machine.
     fn expectations(&self) -> Expectations {
         let dispatchers = self.others.values().filter_map(|other| {
             let (beat, _) = other.beat.as_ref()?;
@@ -417,7 +416,7 @@ impl DirectLoop {
         self.plan.nodes.iter().map(|node| node.name.peer())
     }
 
-    /// Devices of the dispatchers, as far as they were heard.
+    /// Devices of the dispatchers whose heartbeats were received.
     fn macs(&self) -> Vec<Mac> {
         let beats = self.others.values().filter_map(|other| other.beat.as_ref());
         let mut macs: Vec<Mac> = beats.map(|(beat, _)| beat.mac).collect();
@@ -442,8 +441,8 @@ impl DirectLoop {
         self.hand_over();
     }
 
-    /// Gives jobs to whoever does them, without waiting. Of those that find no
-    /// room, only loads may be forgotten: the next ones come soon.
+    /// Queues jobs for the executor, without waiting. Of those that find no room, only loads may be
+    /// dropped: the next ones come soon.
     fn hand_over(&mut self) {
         while let Some(job) = self.backlog.pop_front() {
             match self.jobs.try_send(job) {

@@ -1,4 +1,4 @@
-//! Flow tables on their way to the standbys, one source for each.
+//! Replication of the flow table to the standbys, one source for each.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub(crate) struct FlowStreams {
 struct StandbySync {
     source: FlowSource,
     began: Now,
-    /// A list of the whole table is on its way to it.
+    /// A dump of the whole table is on its way to it.
     is_listing: bool,
 }
 
@@ -33,8 +33,8 @@ impl FlowStreams {
         Self { sources: BTreeMap::new(), dump: seed }
     }
 
-    /// A standby was heard, which wants all flows or has them. True if the table
-    /// has to be listed for it.
+    /// A heartbeat of a standby, which wants all flows or has them. True if the table must be
+    /// dumped for it.
     pub(crate) fn heard(&mut self, now: Now, from: PeerId, wants: bool) -> bool {
         let known = self.sources.get(&from);
         let is_stuck = known.is_some_and(|known| {

@@ -1,9 +1,10 @@
-//! The lease in the shared store, which says who leads there: asked, never waited for.
+//! The lease in the shared store, whose holder is the active dispatcher there: polled, never waited
+//! for.
 //!
-//! Whoever is active campaigns for the lease there, and while it holds it writes
-//! its name and epoch beside it. The failover of the others takes that as a
-//! claim that it has heard; see `skep_cluster::failover`. What the store does not
-//! take while it is away is written again until it does.
+//! The active dispatcher campaigns for the lease, and while it holds it writes its name and epoch
+//! beside it. The failover of the other dispatchers treats that as a received claim; see
+//! `skep_cluster::failover`. Writes that fail while the store is unreachable are repeated until
+//! they succeed.
 
 use std::sync::Arc;
 
@@ -26,15 +27,15 @@ pub(crate) struct LeaseObserver {
     active: Watch,
     /// Of this dispatcher's term, if it is active.
     epoch: Option<u64>,
-    /// It as the last epoch of all.
+    /// The epoch, recorded as the last one of all.
     recorded: Record<()>,
-    /// It as that of the holder of the lease.
+    /// The epoch, recorded as that of the holder of the lease.
     signed: Record<u64>,
-    /// The health that was told last.
+    /// The health that was reported last.
     told: Arc<Health>,
 }
 
-/// An epoch on its way into the store.
+/// An epoch being written to the store.
 struct Record<T> {
     confirmed: Option<u64>,
     under_way: Option<(u64, Now, Pending<T>)>,
@@ -55,7 +56,7 @@ impl LeaseObserver {
         })
     }
 
-    /// This dispatcher is active now.
+    /// This dispatcher has become active.
     pub(crate) fn claim(&mut self, epoch: u64) {
         self.epoch = Some(epoch);
         if self.campaign.is_none() {
@@ -66,14 +67,14 @@ impl LeaseObserver {
         }
     }
 
-    /// It is not active any more.
+    /// This dispatcher is no longer active.
     pub(crate) fn release(&mut self) {
         (self.epoch, self.campaign) = (None, None);
         (self.recorded, self.signed) = Default::default();
     }
 
-    /// What the store says now; `None` if it says nothing. To be asked again and
-    /// again: it sees to what has to be written, and says how the store does.
+    /// The state of the store now; `None` if it does not answer. To be polled: each call also does
+    /// the pending writes, and reports the health of the store.
     pub(crate) fn view(&mut self, now: Now) -> Option<LeaseView> {
         self.tell_health();
         let store = &self.store;
@@ -99,12 +100,12 @@ impl LeaseObserver {
         }
     }
 
-    /// How the store does.
+    /// The health of the store.
     pub(crate) fn health(&self) -> Arc<Health> {
         self.store.health()
     }
 
-    /// Says when the store comes and goes, in whole or in part.
+    /// Logs when the store becomes reachable or unreachable, in whole or in part.
     fn tell_health(&mut self) {
         let health = self.store.health();
         if (health.answering, health.of) == (self.told.answering, self.told.of) {
@@ -122,7 +123,7 @@ impl LeaseObserver {
 }
 
 impl<T> Record<T> {
-    /// Has `epoch` written, unless the store has it or will soon.
+    /// Queues `epoch` to be written, unless the store has it or soon will.
     fn ensure(&mut self, now: Now, epoch: u64, write: impl FnOnce() -> Pending<T>) {
         if let Some((written, since, pending)) = &mut self.under_way {
             let outcome = pending.try_take();

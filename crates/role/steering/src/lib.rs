@@ -1,5 +1,5 @@
-//! Packet steering: the dispatcher's part of direct dispatch. A program in the kernel steers
-//! packets; this keeps the program's table, and says which dispatcher is the active one.
+//! Packet steering: the dispatcher's part of direct dispatch. A packet program in the kernel steers
+//! packets; this crate maintains its table, and determines which dispatcher is the active one.
 //!
 //! ```text
 //!   nodes, dispatchers --datagrams--> DirectLoop (own thread, high priority)
@@ -8,11 +8,11 @@
 //!                                          NetguardExecutor --orders--> netguard
 //! ```
 //!
-//! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`): the same
-//! whoever forwards the bytes. What heartbeats say of load goes there, too.
+//! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`), as in the
+//! other dispatch modes. The loads in heartbeats go there, too.
 //!
-//! Invariants: the event loop waits for nothing but datagrams. When this
-//! process or its guard is gone, packets are steered by the last table.
+//! Invariants: the event loop waits only for datagrams. When this process or its netguard has
+//! ended, packets are steered by the last table.
 
 #![forbid(unsafe_code)]
 

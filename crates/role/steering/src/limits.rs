@@ -1,23 +1,21 @@
 //! Every bound of this crate, with unit and reason.
 
-/// How long a dispatcher that starts waits for all nodes' heartbeats before it
-/// steers by a table without those that it has not heard, in milliseconds: twenty
-/// heartbeats.
+/// How long a dispatcher that starts waits for all nodes' heartbeats before it steers by a table
+/// without the silent ones, in milliseconds: twenty heartbeats.
 pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 
 /// How long a dispatcher that has become active waits for nodes that take new flows before it
-/// claims the virtual addresses without them, in milliseconds: what heartbeats may take at the
-/// start, and as much again for nodes to say that they have the table.
+/// claims the virtual addresses without them, in milliseconds: the time for heartbeats at the
+/// start, and as much again for nodes to confirm the table.
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
 
-/// When a claim that netguard could not make is made again, in milliseconds.
+/// Time after which a claim that netguard could not make is repeated, in milliseconds.
 pub(crate) const CLAIM_AGAIN_MS: u64 = 500;
 
 /// How often the packet programs' counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 
-/// How often others' claims of the virtual addresses are looked for, in
-/// milliseconds.
+/// How often netguard is polled for others' claims of the virtual addresses, in milliseconds.
 pub(crate) const OWNERS_MS: u64 = 100;
 
 /// How often the network is asked for them, in milliseconds: two clusters with
@@ -32,28 +30,26 @@ pub(crate) const STREAM_MS: u64 = 20;
 /// after it the table is sent anew.
 pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
 
-/// Jobs for the guard that wait: tables, claims, batches of flows. More is the
-/// sign of a guard that is stuck, and waits in the event loop.
+/// Jobs that wait for netguard: tables, claims, batches of flows. If there are more, netguard is
+/// stuck, and they wait in the event loop.
 pub(crate) const JOBS_MAX: usize = 1024;
 
-/// How long an operator waits until packets are steered by his order, in
-/// milliseconds: as long as the guard has for an order, on a machine that is
-/// overloaded.
+/// How long an operator's command waits until packets are steered by it, in milliseconds: as long
+/// as netguard has for an order, on a machine that is overloaded.
 pub(crate) const ORDER_MS: u64 = 10_000;
 
-/// How often it is looked whether they are, in milliseconds.
+/// How often this is checked, in milliseconds.
 pub(crate) const ORDER_POLL_MS: u64 = 5;
 
 /// News of jobs that wait for the event loop.
 pub(crate) const NEWS_MAX: usize = 64;
 
-/// How often a dispatcher's machine is looked over, in milliseconds: what is
-/// wrong there is wrong for minutes.
+/// How often a dispatcher's machine is checked, in milliseconds: faults there last for minutes.
 pub(crate) const CHECK_MS: u64 = 30_000;
 
-/// When it is looked over first, in milliseconds after the start.
+/// Time of the first check, in milliseconds after the start.
 pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 
-/// Pause before an epoch is written again that the shared store did not take,
-/// in milliseconds: a store that refuses at once is not to be flooded.
+/// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
+/// store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;

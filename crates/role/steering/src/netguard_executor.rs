@@ -1,8 +1,8 @@
-//! The netguard executor: sends orders to netguard and waits for the answers,
-//! on a thread of its own, so that the event loop never waits.
+//! The netguard executor: sends orders to netguard and waits for the answers, on a thread of its
+//! own, so that the event loop never waits.
 //!
-//! Jobs are done in the order of their coming; a table that a later one has
-//! overtaken is skipped, an epoch or a claim never is.
+//! Jobs are executed in the order of their arrival; a table that a later one supersedes is skipped,
+//! an epoch or a claim never is.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -23,21 +23,21 @@ use crate::limits::{
 use crate::plan::{is_weighted, networks};
 use crate::status::Shared;
 
-/// Something to do.
+/// An order to execute.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Keep this epoch where a restart finds it.
+    /// Store this epoch where it survives a restart.
     Persist(u64),
     Claim,
     Announce,
     Release,
-    /// Ask the network who has the virtual addresses.
+    /// Probe the network for other holders of the virtual addresses.
     Probe,
     /// Steer by this table.
     Apply(Arc<Table>),
-    /// Loads of the nodes of a service, by its place.
+    /// Loads of the nodes of a service, by its index.
     Loads(u16, Vec<WeightedLoad>),
-    /// Networks that may come in, and that may not.
+    /// Networks that are admitted, and those that are not.
     Networks(Vec<String>, Vec<String>),
     /// Flows of another dispatcher.
     Insert(Vec<Flow>),
@@ -47,20 +47,20 @@ pub(crate) enum Job {
     Stream(bool),
 }
 
-/// What came of jobs, for the event loop.
+/// The results of jobs, for the event loop.
 #[derive(Debug)]
 pub(crate) enum News {
     /// Other machines that claim the virtual addresses.
     Owners(Vec<VipHolder>),
-    /// A piece of the list of flows; an empty one is its end.
+    /// A batch of the dump of flows; an empty one is its end.
     Listed(Vec<Flow>),
-    /// Flows begun since.
+    /// Flows that began since.
     Begun(Vec<Flow>),
-    /// The program goes by a table now.
+    /// The packet program uses a table now.
     Applied(skep_wire::table::TableVersion),
 }
 
-/// Keeps epochs; what goes wrong is said and lived with.
+/// Stores epochs; errors are logged and tolerated.
 pub(crate) type Persist = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
 
 /// Executes [`Job`]s, by orders to netguard, on a thread of its own.
@@ -75,7 +75,7 @@ pub(crate) struct NetguardExecutor {
 }
 
 impl NetguardExecutor {
-    /// Works until nobody gives jobs any more.
+    /// Runs until the senders of jobs are dropped.
     pub(crate) fn run(mut self) {
         let mut applier =
             Applier::new(Arc::clone(&self.guard), Side::Dispatch, self.own_mac, is_weighted);
@@ -150,7 +150,7 @@ impl NetguardExecutor {
         Ok(())
     }
 
-    /// Claims the addresses, and says so to the network; again soon if that fails.
+    /// Claims the addresses, and announces them by ARP; retries soon if that fails.
     fn claim(&self, claim: &mut PendingClaim) -> Result<(), GuardError> {
         claim.overdue_at = Some(Instant::now() + Duration::from_millis(CLAIM_AGAIN_MS));
         self.ask(&Order::Claim)?;
@@ -171,7 +171,7 @@ impl NetguardExecutor {
         }
     }
 
-    /// What is asked of the guard without a job.
+    /// Periodic requests to netguard, without a job.
     fn look_around(&mut self, rounds: &mut Rounds) {
         let looked = rounds.due(Instant::now()).into_iter().try_for_each(|round| match round {
             Round::Counters => {
@@ -236,8 +236,8 @@ impl NetguardExecutor {
 }
 
 /// Addresses are claimed once each service has a node that takes new flows: before, the kernel
-/// would refuse whoever calls one, as it refuses all that nobody listens for. A cluster without
-/// such a node claims them after [`CLAIM_PATIENCE_MS`], so that its clients are told.
+/// would refuse every connection to one, as it does where nothing listens. A cluster without such a
+/// node claims them after [`CLAIM_PATIENCE_MS`], so that its clients get that refusal.
 #[derive(Debug, Default)]
 struct PendingClaim {
     has_steered: bool,
@@ -245,7 +245,7 @@ struct PendingClaim {
 }
 
 impl PendingClaim {
-    /// A claim is wanted: whether it may be made at once. If not, it waits.
+    /// A claim is wanted: whether it may be made at once. If not, it is postponed.
     fn may_come(&mut self, now: Instant) -> bool {
         if !self.has_steered {
             self.overdue_at = Some(now + Duration::from_millis(CLAIM_PATIENCE_MS));
@@ -253,30 +253,30 @@ impl PendingClaim {
         self.has_steered
     }
 
-    /// Whether one is wanted that was not made yet.
+    /// Whether a claim is wanted that was not made yet.
     fn is_waiting(&self) -> bool {
         self.overdue_at.is_some()
     }
 
-    /// None is wanted any more.
+    /// No claim is wanted any more.
     fn give_up(&mut self) {
         self.overdue_at = None;
     }
 
-    /// The program goes by `table`: whether one that waits is to be made now.
+    /// The packet program uses `table`: whether a postponed claim is to be made now.
     fn is_due_after(&mut self, table: &Table) -> bool {
         let takes = |service| table.history(service).next().is_some_and(|nodes| !nodes.is_empty());
         self.has_steered |= table.services.iter().all(takes);
         self.has_steered && self.overdue_at.take().is_some()
     }
 
-    /// Whether one has waited for long enough, and is to be made now.
+    /// Whether a claim was postponed for long enough, and is to be made now.
     fn is_overdue(&mut self, now: Instant) -> bool {
         self.overdue_at.take_if(|at| now >= *at).is_some()
     }
 }
 
-/// When to look around for what.
+/// When each periodic request is due.
 #[derive(Debug, Default)]
 struct Rounds {
     streams: bool,

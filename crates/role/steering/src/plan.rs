@@ -1,4 +1,4 @@
-//! From the config and the services' states to what the table is made of.
+//! Makes the input of the table from the config and the services' states.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use skep_wire::steer::{DatapathService, Network, Protocol};
 
 /// One address of a service in direct dispatch, and the state behind it.
 pub(crate) struct Address {
-    /// Its place in the tables: the same on all machines with the same config.
+    /// Its index in the tables: the same on all machines with the same config.
     pub(crate) id: u16,
     pub(crate) listen: std::net::SocketAddr,
     pub(crate) dispatcher: Arc<Dispatcher>,
@@ -33,7 +33,7 @@ pub(crate) fn addresses(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Vec
     addresses
 }
 
-/// What the table is to be made of, now.
+/// The current input of the table.
 pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<TablePlan, NameTooLong> {
     let mut nodes: Vec<NodePlan> = Vec::new();
     let mut services = Vec::new();
@@ -63,8 +63,7 @@ pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<TablePlan, Nam
     Ok(TablePlan { services, nodes, dispatchers: macs.to_vec() })
 }
 
-/// All nodes, and whether an operator (or the node itself) wants no new flows
-/// there.
+/// All nodes, and whether an operator (or the node itself) drains them.
 pub(crate) fn closed(addresses: &[Address]) -> Vec<(String, bool)> {
     let mut closed: Vec<(String, bool)> = Vec::new();
     for candidate in addresses.iter().flat_map(|address| address.dispatcher.candidates()) {
@@ -77,7 +76,7 @@ pub(crate) fn closed(addresses: &[Address]) -> Vec<(String, bool)> {
     closed
 }
 
-/// Whether a policy of this name looks at weights.
+/// Whether the policy of this name uses weights.
 pub(crate) fn is_weighted(policy: &str) -> bool {
     policies().iter().any(|info| info.name == policy && info.weighted)
 }

@@ -1,4 +1,4 @@
-//! What is shown of direct dispatch: `skep status`, metrics.
+//! The displayed state of direct dispatch: `skep status`, metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,12 +9,12 @@ use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
 use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
 
-/// A dispatcher at one moment.
+/// The state of a dispatcher at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteeringStatus {
     /// `joining`, `standby`, `active` or `leaving`.
     pub stage: String,
-    /// Of its own term, or the latest that it has heard of.
+    /// The epoch of its own term, or the latest that it has received.
     pub epoch: u64,
     /// Name of the active dispatcher, if there is one.
     pub active: Option<String>,
@@ -25,13 +25,13 @@ pub struct SteeringStatus {
     /// How packets are steered: "native XDP".
     pub attached: String,
     pub device: String,
-    /// How the shared store does, if there is one: `3 of 3 endpoints answer`.
+    /// The health of the shared store, if there is one: `3 of 3 endpoints answer`.
     pub store: Option<String>,
     /// Endpoints of the shared store that answer.
     pub store_answering: Option<u64>,
     /// The other dispatchers.
     pub peers: Vec<PeerStatus>,
-    /// What is wrong, in sentences.
+    /// Faults, in sentences.
     pub complaints: Vec<String>,
 }
 
@@ -41,35 +41,35 @@ pub struct PeerStatus {
     pub name: String,
     /// As [`SteeringStatus::stage`], or `silent`.
     pub stage: String,
-    /// Time since it was heard, in milliseconds.
+    /// Time since its last heartbeat, in milliseconds.
     pub silent_ms: u64,
 }
 
-/// Hears in which epoch this dispatcher is active, whenever that changes;
-/// `None`: in none.
+/// Receives the epoch in which this dispatcher is active, at every change; `None`: it is not
+/// active.
 pub type OnTerm = Box<dyn Fn(Option<u64>) + Send + Sync>;
 
-/// What the threads of direct dispatch tell everybody else.
+/// The state that the threads of direct dispatch publish.
 pub(crate) struct Shared {
     opened: AttachedProgram,
     on_term: OnTerm,
     view: ArcSwap<View>,
     counters: ArcSwap<PacketCounters>,
-    /// The last thing that went wrong between this process and its guard.
+    /// The last error between this process and netguard.
     complaint: Mutex<Option<String>>,
-    /// What is wrong on this machine.
+    /// Faults of this machine.
     findings: ArcSwap<Vec<String>>,
     doubts: ArcSwap<Vec<String>>,
 }
 
-/// What the event loop knows.
+/// The state of the event loop.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) stage: Stage,
     pub(crate) epoch: u64,
     pub(crate) active: Option<String>,
     pub(crate) flows_synced: bool,
-    /// How the shared store does.
+    /// The health of the shared store.
     pub(crate) store: Option<Arc<Health>>,
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
@@ -83,8 +83,8 @@ impl View {
         (self.stage == Stage::Active).then_some(self.epoch)
     }
 
-    /// Whether packets are steered by a table in which a node is drained, or steering
-    /// is none of this dispatcher's business.
+    /// Whether packets are steered by a table in which a node is drained, or this dispatcher does
+    /// not steer.
     pub(crate) fn has_drained(&self, node: &str) -> bool {
         let is_drained = self.table.node(node).is_none_or(|node| node.is_drained);
         self.stage != Stage::Active || (is_drained && self.applied >= self.table.version)
@@ -135,8 +135,7 @@ impl Shared {
         self.counters.load_full()
     }
 
-    /// Says what went wrong, once for each sentence in a row. True if it was
-    /// said.
+    /// Logs an error, unless it repeats the last one. True if it was logged.
     pub(crate) fn complain(&self, error: &GuardError) -> bool {
         let sentence = error.to_string();
         let mut last = self.complaint();
@@ -148,7 +147,7 @@ impl Shared {
         is_new
     }
 
-    /// What a check of this machine has found; what is new is said.
+    /// The faults that a check of this machine has found; new ones are logged.
     pub(crate) fn set_findings(&self, wrong: Vec<String>, doubtful: Vec<String>) {
         let before = self.findings.swap(Arc::new(wrong.clone()));
         for finding in wrong.iter().filter(|finding| !before.contains(finding)) {
@@ -182,7 +181,7 @@ impl Shared {
     }
 }
 
-/// The word for what a dispatcher does.
+/// The word for a dispatcher's stage.
 pub(crate) fn stage_word(stage: Stage) -> &'static str {
     match stage {
         Stage::Joining => "joining",

@@ -1,5 +1,5 @@
-//! Purges, from the management API to the coordinator of this process, which
-//! tells all nodes; or to the one node that there is.
+//! Purges, from the management API to the coordinator of this process, which sends them to all
+//! nodes; or to the only node.
 
 use skep_config::{Config, SiteConfig};
 use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
@@ -11,8 +11,7 @@ use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
 use super::no_dispatcher;
 use crate::running::Running;
 
-/// Purges `what`, and waits until all nodes that are linked have said so, at most
-/// `timeout_ms`.
+/// Purges `what`, and waits until all linked nodes have acknowledged it, at most `timeout_ms`.
 pub(super) fn purge(
     running: &Running,
     what: &[String],

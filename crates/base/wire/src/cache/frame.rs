@@ -1,12 +1,12 @@
-//! Frames: how messages and chunks lie in a stream.
+//! Frames: the encoding of messages and chunks in a stream.
 //!
 //! ```text
 //!  0 bytes of the payload (u32)   4 CRC-32C of the payload (u32)   8 payload ...
 //! ```
 //!
-//! Numbers are little-endian; the checksum is that of RFC 3720, 12.1. It is for
-//! memory and devices that flip bits, beyond TCP's own sum of 16 bits; it keeps
-//! nobody from changing bytes on purpose. A frame without payload says only that
+//! Numbers are little-endian; the checksum is that of RFC 3720, 12.1. It detects bit flips in
+//! memory and devices, beyond TCP's own 16-bit checksum; it does not protect against
+//! deliberate changes. A frame without payload is a keepalive: it shows only that
 //! its sender is alive.
 
 /// Bytes before the payload.
@@ -27,8 +27,8 @@ pub struct FrameHead {
     pub checksum: u32,
 }
 
-/// Why bytes are no frame that may stand here. The stream is lost: nobody knows
-/// where the next frame begins.
+/// Why bytes are not a valid frame here. The stream is lost, since the
+/// start of the next frame is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// Longer than what may stand here.
@@ -45,7 +45,7 @@ pub enum FrameError {
         /// That of the chunk that was due.
         expected: u32,
     },
-    /// The payload is not what was sent.
+    /// The payload differs from the one sent.
     #[error("the checksum of a frame is wrong")]
     Checksum,
 }
@@ -74,7 +74,7 @@ impl FrameHead {
         Self { bytes: payload.len() as u32, checksum: checksum(payload) }
     }
 
-    /// What `bytes` say.
+    /// Decodes `bytes`.
     pub fn read(bytes: [u8; FRAME_HEAD_BYTES]) -> Self {
         let [a, b, c, d, e, f, g, h] = bytes;
         Self { bytes: u32::from_le_bytes([a, b, c, d]), checksum: u32::from_le_bytes([e, f, g, h]) }
@@ -86,7 +86,7 @@ impl FrameHead {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// Whether `payload` is what was sent.
+    /// Verifies that `payload` is the one sent.
     ///
     /// # Errors
     /// [`FrameError::Checksum`] if not.

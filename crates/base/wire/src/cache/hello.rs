@@ -1,4 +1,4 @@
-//! How a stream begins: each side proves that it holds the cluster's key.
+//! Handshake of a stream: each side proves that it holds the cluster's key.
 //!
 //! ```text
 //!  client                                            server
@@ -8,14 +8,14 @@
 //!                          <------ version, verdict
 //! ```
 //!
-//! A proof is HMAC-SHA256 (RFC 2104) under a key of its own, over the side that
-//! proves, the purpose, both nonces, the cluster and both names. So it counts for
-//! this stream alone: not for another (nonces), not in the other direction (side),
-//! not between other machines (names). What follows is not sealed: streams belong
-//! into a network where nobody else can write into a connection that exists.
+//! A proof is HMAC-SHA256 (RFC 2104) under a key of its own, over the proving side,
+//! the purpose, both nonces, the cluster and both names. So it is valid for
+//! this stream only: not for another (nonces), not in the other direction (side),
+//! not between other machines (names). The bytes after the handshake are not sealed: streams
+//! require a network in which nobody else can write into an existing connection.
 //!
-//! No clock, socket or randomness here: [`Handshake`] says how many bytes it wants
-//! next and what is to be sent.
+//! No clock, socket or randomness here: [`Handshake`] returns how many bytes it needs
+//! next and which bytes to send.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ use crate::seal::Key;
 /// Bytes of a nonce; of the operating system's randomness, never used twice.
 pub const NONCE_BYTES: usize = 32;
 
-/// The most that a [`Handshake`] ever wants at once, in bytes.
+/// The most bytes that a [`Handshake`] needs at once.
 pub const HELLO_BYTES_MAX: usize = CHALLENGE_BYTES;
 
 const VERSION: u8 = 1;
@@ -40,7 +40,7 @@ const INTRODUCTION_BYTES: usize = 1 + 8 + NONCE_BYTES + NAME_FIELD_BYTES;
 const VERDICT_BYTES: usize = 2;
 const CHALLENGE_BYTES: usize = NONCE_BYTES + NAME_FIELD_BYTES + PROOF_BYTES;
 
-/// The verdict that lets the other side go on.
+/// The verdict that accepts the other side.
 const FINE: u8 = 0;
 
 /// Keeps proofs apart from any other use of the key.
@@ -51,7 +51,7 @@ const CLUSTER_SEED: u64 = 0x5e1f_c1a5_7e12_0001;
 
 type Nonce = [u8; NONCE_BYTES];
 
-/// Who this machine is.
+/// The identity of this machine.
 #[derive(Clone)]
 pub struct Identity {
     mac: Hmac<Sha256>,
@@ -59,7 +59,7 @@ pub struct Identity {
     name: Name,
 }
 
-/// What a stream is for.
+/// The purpose of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Purpose {
@@ -85,7 +85,7 @@ pub enum Reason {
     /// The other's proof is wrong.
     #[error("other key: every machine of a cluster needs the same key file")]
     Proof = 4,
-    /// Somebody else answers there.
+    /// Another machine answers at that address.
     #[error("other machine than expected: check its name and address in the config")]
     Name = 5,
     /// It has as many streams as it may have.
@@ -108,8 +108,8 @@ pub enum HelloError {
 }
 
 /// One side of one handshake. Send [`output`](Self::output), read exactly
-/// [`wants`](Self::wants) bytes, [`take`](Self::take) them, and so on until
-/// nothing is wanted. A server then says [`welcome`](Self::welcome), or
+/// [`wants`](Self::wants) bytes, [`take`](Self::take) them, and repeat until
+/// no bytes are needed. A server then sends [`welcome`](Self::welcome), or
 /// [`refusal`](Self::refusal).
 #[derive(Debug)]
 pub struct Handshake {
@@ -128,7 +128,7 @@ enum Side {
     Server,
 }
 
-/// What is wanted next.
+/// The next expected message.
 #[derive(Clone, Copy, Debug)]
 enum HandshakeState {
     Version,
@@ -190,7 +190,7 @@ impl Reason {
 }
 
 impl HelloError {
-    /// Why, whoever says so.
+    /// The reason, whichever side refuses.
     pub fn reason(self) -> Reason {
         match self {
             Self::Here(reason) | Self::There(reason) => reason,
@@ -215,13 +215,13 @@ impl Handshake {
         Self::new(identity, Side::Server, purpose, nonce, HandshakeState::Version)
     }
 
-    /// What is to be sent now; also after an error.
+    /// The bytes to send now; also after an error.
     pub fn output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
 
-    /// Bytes to read next, at most [`HELLO_BYTES_MAX`]; 0 when the other has
-    /// proved who it is.
+    /// Bytes to read next, at most [`HELLO_BYTES_MAX`]; 0 when the other side has
+    /// proved its identity.
     pub fn wants(&self) -> usize {
         match self.state {
             HandshakeState::Version => 1,
@@ -233,13 +233,13 @@ impl Handshake {
         }
     }
 
-    /// Takes the bytes that it wanted.
+    /// Processes the bytes that [`wants`](Self::wants) asked for.
     ///
     /// # Errors
-    /// Who refuses whom, and why; the stream is to be closed.
+    /// Which side refuses, and why; the stream is to be closed.
     ///
     /// # Panics
-    /// If it gets more or fewer bytes than it wants.
+    /// If the number of bytes differs.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(), HelloError> {
         assert_eq!(bytes.len(), self.wants(), "as many bytes as are wanted");
         let next = match self.state {
@@ -259,7 +259,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Who the other is, once nothing is wanted.
+    /// The name of the other machine, after the handshake.
     pub fn other(&self) -> Option<&Name> {
         let (_, name) = self.other.as_ref()?;
         matches!(self.state, HandshakeState::Nothing).then_some(name)
@@ -270,7 +270,7 @@ impl Handshake {
         [VERSION, FINE]
     }
 
-    /// A server's last word if not; may be said at any time.
+    /// A server's refusal, its last message; may be sent at any time.
     pub fn refusal(reason: Reason) -> [u8; 2] {
         [VERSION, reason as u8]
     }

@@ -1,9 +1,9 @@
-//! Between a node and a coordinator.
+//! Messages between a node and a coordinator.
 //!
-//! A node tells every dispatcher what it holds ([`ToCoordinator::Inventory`]
-//! once, then [`ToCoordinator::Delta`]) so that each could answer; it asks only
-//! the one that says it is active. Links are streams: what is said comes whole
-//! and in order, or the link breaks and begins anew with an inventory.
+//! A node reports its inventory to every dispatcher ([`ToCoordinator::Inventory`]
+//! once, then [`ToCoordinator::Delta`]) so that each of them could answer; it sends requests only
+//! to the dispatcher that reports itself active. Links are streams: messages arrive complete
+//! and in order, or the link breaks and starts anew with an inventory.
 
 use std::net::SocketAddr;
 
@@ -25,10 +25,10 @@ pub struct LeaseId(pub u64);
 /// that are gone are used again.
 pub type MemberId = u16;
 
-/// What a node says.
+/// Messages of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToCoordinator {
-    /// The first message: who it is, and where others fetch from it.
+    /// The first message: the node's name, and the address from which others fetch.
     Hello {
         /// Its name in the config.
         name: Name,
@@ -37,16 +37,16 @@ pub enum ToCoordinator {
         /// Bytes that its cache may hold.
         capacity_bytes: u64,
     },
-    /// Part of all that it holds. The first part drops what was known of it.
+    /// Part of the inventory. The first part replaces the previous inventory.
     Inventory {
         /// Whether this begins a new inventory.
         is_first: bool,
-        /// Whether this ends it; until then it is not asked to serve others.
+        /// Whether this is the last part; until then the node is not named as holder.
         is_last: bool,
         /// At most [`HELD_PER_MESSAGE_MAX`].
         held: Vec<Held>,
     },
-    /// What it holds now and what not any more, in the order of time: removed
+    /// Segments added and removed since the last message, in order of time: removed
     /// after added where a name is in both.
     Delta {
         /// At most [`HELD_PER_MESSAGE_MAX`].
@@ -61,7 +61,7 @@ pub enum ToCoordinator {
         name: SegmentName,
         bytes: u32,
     },
-    /// A fill goes on: its lease lasts.
+    /// A fill continues: renews its lease.
     Renew { lease: LeaseId },
     /// A lease ends: with the whole segment (which is then held), or without.
     Ended {
@@ -69,28 +69,28 @@ pub enum ToCoordinator {
         /// Whether all bytes are there and are kept.
         is_held: bool,
     },
-    /// A node that was named as holder said no.
+    /// A node that was named as holder refused.
     NotThere {
         name: SegmentName,
-        /// Who was said to hold it.
+        /// The node that was named as holder.
         holder: MemberId,
     },
-    /// Who else holds these, which are the next to be evicted?
+    /// Requests the other holders of these segments, which are the next to be evicted.
     Tail {
         /// At most [`TAIL_MAX`].
         names: Vec<SegmentName>,
     },
-    /// Purges that it knows of: before its inventory, and whenever it hears of
-    /// one from elsewhere.
+    /// Purges known to the node: sent before its inventory, and for each purge that it
+    /// learns from another machine.
     Purges(PurgeNews),
     /// It has applied [`ToNode::Purges`].
     Purged {
         /// The newest of those.
         stamp: PurgeStamp,
-        /// The newest that it knows of.
+        /// The newest stamp that the node knows.
         newest: PurgeStamp,
     },
-    /// It was away for a moment; [`ToNode::InStep`] says that it has heard all.
+    /// The node was paused for a moment; [`ToNode::InStep`] shows that it has received everything.
     AmInStep {
         /// Comes back with the answer.
         question: u64,
@@ -104,7 +104,7 @@ pub struct Held {
     pub bytes: u32,
 }
 
-/// What a coordinator says.
+/// Messages of a coordinator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToNode {
     /// The answer to a hello, and again whenever something of it changes.
@@ -127,13 +127,14 @@ pub enum ToNode {
         names: Vec<SegmentName>,
         /// Of each.
         replica_statuses: Vec<ReplicaStatus>,
-        /// Who has most room, if anybody but the asker has any.
+        /// The node with most room, if any node but the asker has room.
         roomiest: Option<MemberId>,
     },
-    /// Purges to apply, and to say so: all that are known before the first
+    /// Purges to apply and acknowledge: all known ones before the first
     /// welcome, and each new one.
     Purges(PurgeNews),
-    /// The answer to [`ToCoordinator::AmInStep`]: what was to be told before was
+    /// The answer to [`ToCoordinator::AmInStep`]: all earlier messages have been
+    /// sent.
     /// told.
     InStep {
         /// To which question.
@@ -144,10 +145,10 @@ pub enum ToNode {
 /// The status of a node's replica of a segment among all replicas in the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReplicaStatus {
-    /// The only replica, as far as anybody knows.
+    /// The only known replica.
     #[default]
     Sole,
-    /// The replica that stays while the others may go: one holder is told this.
+    /// The replica that stays while the others may be evicted: sent to one holder.
     Primary {
         /// The holder that is to keep its replica if this one goes.
         successor: MemberId,
@@ -182,12 +183,12 @@ pub enum CoordinatorAnswer {
     Have { holders: Vec<MemberId> },
     /// This node fills it; stream from it.
     Busy { leader: MemberId },
-    /// Nobody has it: fill it from its origin.
+    /// No node holds it: fill it from its origin.
     Grant {
         /// Under this lease.
         lease: LeaseId,
     },
-    /// Nobody is known to have it, but not all nodes have told yet what they hold:
+    /// No known node holds it, but not all nodes have sent their inventory yet:
     /// ask again, in a moment.
     Later,
     /// The coordinator has no room for another lease or is not active: do

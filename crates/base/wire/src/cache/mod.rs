@@ -1,4 +1,4 @@
-//! The words of the cluster cache.
+//! The messages of the cluster cache.
 //!
 //! ```text
 //!   node --- ToCoordinator ---> coordinator (in every dispatcher; one answers)
@@ -7,10 +7,10 @@
 //!   node <-- PeerReply, then chunks -- node
 //! ```
 //!
-//! Both ways are streams (`edge/peer`) that begin with a [`hello`] and go on in
+//! Both directions are streams (`edge/peer`) that begin with a [`hello`], followed by
 //! [`frame`]s; the payload of a frame is one message of [`link`] or [`peer`], or
-//! a chunk of bytes. [`name`]s say what is cached, and [`purge`]s what is not any more;
-//! [`part`] is what a node says of files of which it has a part.
+//! a chunk of bytes. A [`name`] identifies cached content, and a [`purge`] invalidates it;
+//! a [`part`] is a node's description of files of which it has a part.
 
 pub mod frame;
 pub mod hello;

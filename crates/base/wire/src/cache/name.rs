@@ -1,10 +1,10 @@
-//! Names of what is cached: the same on all nodes, different for each version.
+//! Names of cached segments and heads: the same on all nodes, different for each version.
 //!
-//! A name is a cut SHA-256: nobody who chooses paths can make two of them meet.
-//! Since the version is part of it, whoever asks by name never gets another; and
-//! since the latest purge is, nobody who knows of that gets what was before it.
-//! The length is part of the version: origins say the same entity tag of bytes of
-//! different lengths, and what a head promises is what the segments hold.
+//! A name is a truncated SHA-256, so a client that chooses paths cannot cause a collision.
+//! Since the version is part of the name, a request by name never returns another version; since
+//! the latest purge is part of it too, a node that knows of that purge never gets older bytes.
+//! The length is part of the version: some origins send the same entity tag for bytes of
+//! different lengths, and the length in a head must be that of the segments.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ impl ObjectName {
         Self { hash: hash.finalize().into(), bytes }
     }
 
-    /// The name of a head: of what is at `path`, whatever its version. `kind` tells
-    /// heads of one kind from those of another.
+    /// The name of a head, for the file or object at `path`, whatever its version. `kind`
+    /// distinguishes kinds of heads.
     pub fn head(site: &[u8], path: &[u8], kind: &[u8], purged: PurgeStamp) -> SegmentName {
         Self::new(site, path, kind, 0, purged).segment(u32::MAX)
     }

@@ -1,12 +1,12 @@
-//! Heads of files between nodes: what one has at a path, for another.
+//! Heads of files between nodes: the file that one node has at a path, for another node.
 //!
 //! ```text
 //!  0 kind (u8: 0 file, 1 folder, 2 forbidden)
-//!  of a file, plain and each encoded sibling (br, zstd, gzip):
-//!    whether it is there (u8)   modification time in ns (i128)   bytes (u64)
+//! of a file, plain and each encoded sibling (br, zstd, gzip):
+//!   whether it exists (u8)   modification time in ns (i128)   bytes (u64)
 //! ```
 //!
-//! Numbers are little-endian. The path is that of the name that was asked for.
+//! Numbers are little-endian. The path is that of the requested name.
 
 use crate::limits::OBJECT_BYTES_MAX;
 
@@ -22,7 +22,7 @@ const VERSION_BYTES: usize = 1 + 16 + 8;
 pub struct FileVersion {
     /// Last modification, in nanoseconds since 1970.
     pub mtime_ns: i128,
-    /// Size, in bytes; of what another node said at most [`OBJECT_BYTES_MAX`].
+    /// Size, in bytes; if reported by another node, at most [`OBJECT_BYTES_MAX`].
     pub bytes: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct Versions {
     pub encoded: [Option<FileVersion>; 3],
 }
 
-/// What a node has at a path.
+/// What a node stores at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileHead {
     File(Versions),
@@ -62,7 +62,7 @@ impl FileHead {
         bytes
     }
 
-    /// What another node said; `None`: it makes no sense.
+    /// Decodes a head from another node; `None` if it is invalid.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         match *bytes {
             [FOLDER] => Some(Self::Folder),

@@ -1,11 +1,11 @@
-//! Between two nodes: a request, a reply, and the bytes.
+//! Messages between two nodes: a request, a reply, and the bytes.
 //!
-//! One request at a time on a connection. [`PeerReply::Coming`] is followed by
-//! chunks of bytes up to the length that was asked for, each in a frame of its
-//! own, as they come in. Chunks end at multiples of [`PEER_CHUNK_BYTES`] of the
-//! segment ([`chunk_end`]): so they are what holders store, with the checksums
-//! that they stored them with. A frame of no bytes in between says that the
-//! source is slow and the other still there; if the source fails the connection
+//! A connection carries one request at a time. [`PeerReply::Coming`] is followed by
+//! chunks of bytes up to the requested length, each in a frame of its own, as they
+//! arrive. Chunks end at multiples of [`PEER_CHUNK_BYTES`] of the
+//! segment ([`chunk_end`]): they are the chunks that holders store, with the checksums
+//! stored with them. An empty frame in between shows that the source is slow
+//! and the sender is still alive; if the source fails, the connection
 //! is closed.
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::purge::PurgeStamp;
 use crate::limits::{ORIGIN_BYTES_MAX, PEER_CHUNK_BYTES, PEER_HEAD_BYTES_MAX};
 use crate::message::NotAMessage;
 
-/// What a node asks of another.
+/// Requests between nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerRequest {
     /// The bytes of a segment from an offset to its end.
@@ -49,19 +49,19 @@ pub struct OriginRef {
     /// The object's path at its origin.
     pub path: Vec<u8>,
     pub version: Vec<u8>,
-    /// The latest purge of it that the asker knows of.
+    /// The latest purge of it that the asker knows.
     pub purged: PurgeStamp,
     /// Its length in bytes, all segments.
     pub object_bytes: u64,
     /// The segment's number.
     pub index: u32,
-    /// Why the other is to fill it: the asker has the lease, and no room (a remote fill).
-    /// Else it takes the other for the owner while no coordinator answers, or for the node
-    /// whose file it is.
+    /// Why the other node is to fill it: the asker has the lease, and no room (a remote fill).
+    /// Otherwise the asker takes the other for the owner while no coordinator answers, or for the
+    /// node that has the file.
     pub has_lease: bool,
 }
 
-/// What the other answers.
+/// Answers to requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeerReply {
     /// The bytes follow.
@@ -89,7 +89,7 @@ pub enum PeerRefusal {
     /// It has something else under this name, or can't make sense of it.
     Mismatch,
     OriginFailed,
-    /// It has no room for what was offered or is to be filled, or has it already.
+    /// The node has no room for the offered segment or the fill, or has the segment already.
     NotWanted,
 }
 

@@ -1,7 +1,7 @@
-//! Purges: what is to be got anew, and the numbers that order them.
+//! Purges: what must be fetched anew, and the stamps that order purges.
 //!
-//! A purge is told as [`PurgeNews`], and so is all that somebody knows of purges:
-//! whoever learns some joins it to what he knows, in whatever order it comes
+//! A purge is sent as [`PurgeNews`], and so is all that a machine knows of purges:
+//! the receiver merges it into its own table, in whatever order it arrives
 //! (`core/directory`, `PurgeTable`).
 
 use std::fmt;
@@ -13,18 +13,18 @@ use crate::limits::{
     PURGES_PER_MESSAGE_MAX,
 };
 
-/// Bits of a stamp that say who gave it.
+/// Bits of a stamp that identify its dispatcher.
 const RANK_BITS: u32 = 8;
 
-/// The number of a purge: later ones are greater, whoever gives them. It stands
-/// in the names of what was got after the purge.
+/// The number of a purge: later ones are greater, whichever dispatcher assigns them. It is part
+/// of the names of all that is fetched after the purge.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct PurgeStamp(pub u64);
 
 impl PurgeStamp {
-    /// Of what was never purged.
+    /// The stamp of content that was never purged.
     pub const NONE: Self = Self(0);
 
     /// The next after `newest`, given at `unix_ms` (milliseconds since 1970) by
@@ -43,9 +43,9 @@ impl PurgeStamp {
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum PurgeWhat {
-    /// What is at one place.
+    /// The content of one place.
     Url(PurgePlace),
-    /// What is at all places that begin so.
+    /// The content of all places with this prefix.
     Prefix(PurgePlace),
     /// What its origin has marked so.
     Tag(String),
@@ -104,12 +104,12 @@ impl fmt::Display for PurgeWhat {
     }
 }
 
-/// Purges, or part of all that somebody knows of them.
+/// Purges, or part of a purge table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgeNews {
     /// All was purged up to here.
     pub floor: PurgeStamp,
-    /// Purges that are only known by what they fall into; at most
+    /// Purges of which only the cell is known; at most
     /// [`PURGE_CELLS_PER_MESSAGE_MAX`].
     pub cells: Vec<(u16, PurgeStamp)>,
     /// The others, at most [`PURGES_PER_MESSAGE_MAX`].
@@ -124,7 +124,7 @@ impl PurgeNews {
         cells.chain(purges).max().unwrap_or_default().max(self.floor)
     }
 
-    /// Nothing is said.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }

@@ -49,7 +49,7 @@ impl PeerId {
 }
 
 impl Header {
-    /// Reads the header of what may be anything.
+    /// Reads the header of an arbitrary datagram.
     pub(super) fn read(datagram: &[u8]) -> Result<Self, OpenError> {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(OpenError::TooLong);

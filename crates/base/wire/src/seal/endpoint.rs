@@ -1,4 +1,4 @@
-//! One machine's end: seals what it says, judges what it hears.
+//! One machine's endpoint: seals outgoing datagrams, verifies incoming ones.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::key::Key;
 use super::window::Window;
 use crate::limits::{HELLO_ANSWER_INTERVAL_MS, PEERS_MAX};
 
-/// When its sender said it: of two datagrams of one sender the later has the
-/// greater stamp, whatever order they came in.
+/// Time of sending: of two datagrams of one sender the later has the
+/// greater stamp, in whatever order they arrive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// The sender's start.
@@ -23,27 +23,27 @@ pub struct Stamp {
 /// An authentic datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenedDatagram<'a> {
-    /// Said to this very incarnation, for the first time: its body counts.
+    /// Sent to the present incarnation, received for the first time: its body is accepted.
     Live {
-        /// Who said it.
+        /// The sender.
         from: PeerId,
         /// When.
         stamp: Stamp,
         /// What. Empty if it only answers a hello.
         body: &'a [u8],
     },
-    /// From somebody who does not know yet that this machine (re)started.
+    /// From a machine that does not know yet that this machine (re)started.
     Hello {
-        /// Who.
+        /// The sender.
         from: PeerId,
     },
 }
 
-/// A datagram that is due to a machine since its hello was heard.
+/// The answer due to a machine after its hello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelloReply {
-    /// Whom it is for: it goes to the address known for it, not to where the
-    /// hello seemed to come from.
+    /// The receiver: the answer goes to the address known for it, not to the
+    /// apparent source of the hello.
     pub to: PeerId,
     /// Its bytes.
     pub datagram: Vec<u8>,
@@ -72,14 +72,14 @@ pub struct Endpoint {
     answer: Option<HelloReply>,
 }
 
-/// What is known of a machine.
+/// State of another machine.
 #[derive(Clone, Copy, Debug, Default)]
 struct PeerState {
     /// Of the last datagram to it.
     sequence: u64,
-    /// The latest heard of; 0 is none.
+    /// The latest received; 0 is none.
     incarnation: u64,
-    /// What was heard of that incarnation.
+    /// Sequence numbers received from that incarnation.
     window: Window,
     answered_at: Option<Now>,
 }
@@ -126,7 +126,7 @@ impl Endpoint {
         Ok(self.tagger.seal(&header, body))
     }
 
-    /// Judges a datagram. Whatever comes out, look for [`Endpoint::take_answer`]
+    /// Verifies a datagram. Whatever the result, call [`Endpoint::take_answer`]
     /// afterwards.
     pub fn open<'a>(
         &mut self,

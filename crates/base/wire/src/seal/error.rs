@@ -1,4 +1,4 @@
-//! Why a datagram does not count.
+//! Reasons why a datagram is rejected.
 
 use crate::limits::{DATAGRAM_BYTES_MAX, KEY_CHARACTERS_MIN, PEERS_MAX};
 

@@ -1,4 +1,4 @@
-//! The secret that makes machines a cluster.
+//! The secret that the machines of a cluster share.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use sha2::Sha256;
 
 use crate::limits::KEY_CHARACTERS_MIN;
 
-/// Says what the derived key is for, so that the same secret can serve other
-/// ends one day without any of them helping against another.
+/// Domain separation of the derived key, so that the same secret can serve other
+/// purposes without one weakening another.
 const PURPOSE: &[u8] = b"skep: sealed datagrams, 1";
 
 /// What datagrams of a cluster are sealed with. Not shown by `Debug`.
@@ -27,8 +27,8 @@ pub struct KeyError {
 }
 
 impl Key {
-    /// The key that follows from `text`, the content of the key file: HKDF with
-    /// SHA-256 (RFC 5869) over what is left without white space around it.
+    /// Derives the key from `text`, the content of the key file: HKDF with
+    /// SHA-256 (RFC 5869) over the text without leading and trailing white space.
     pub fn from_text(text: &str) -> Result<Self, KeyError> {
         let text = text.trim();
         let characters = text.chars().count();
@@ -43,8 +43,8 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// Secret of the hash that spreads flows, the same on all machines: whoever
-    /// knew it could make flows that all go to one node.
+    /// Secret of the hash that spreads flows, the same on all machines: an attacker with
+    /// it could create flows that all go to one node.
     pub fn hash_seed(&self) -> u64 {
         let mut seed = [0; 8];
         #[expect(clippy::expect_used, reason = "RFC 5869, 2.3: only more than 8160 bytes fail")]

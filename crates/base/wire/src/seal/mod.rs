@@ -1,4 +1,4 @@
-//! Sealed datagrams: who said it, that it is new, and that nobody changed it.
+//! Sealed datagrams: authenticated sender, integrity and replay protection.
 //!
 //! ```text
 //!  0 version   1 cluster   9 sender   17 receiver   25 incarnation
@@ -6,21 +6,21 @@
 //! ```
 //!
 //! Numbers are little-endian. The tag is HMAC-SHA256 (RFC 2104) over a domain
-//! word and all that stands before it, cut to 128 bits (RFC 2104, 5). Nothing is
-//! secret here: a datagram is authentic, not hidden.
+//! separator and all preceding bytes, truncated to 128 bits (RFC 2104, 5). Datagrams
+//! are authenticated, not encrypted.
 //!
 //! **Freshness.** A machine's *incarnation* is the wall-clock time of its start
-//! in milliseconds. Each datagram carries its sender's, and echoes the
-//! receiver's as far as the sender knows it. It is **live**, and its body
-//! counts, only if it echoes the receiver's present incarnation: what was
-//! recorded before the receiver started never counts, and what was recorded
-//! since then falls to the replay window. A datagram with another echo is a
-//! **hello**: its body is not looked at; it gets an answer that carries the
+//! in milliseconds. Each datagram carries its sender's incarnation, and echoes the
+//! receiver's, if the sender knows it. It is **live**, and its body is accepted,
+//! only if it echoes the receiver's present incarnation: a datagram
+//! recorded before the receiver started is never accepted, and one recorded
+//! since then is rejected by the replay window. A datagram with another echo is a
+//! **hello**: its body is ignored; it gets an answer that carries the
 //! right incarnation, at most one every [`HELLO_ANSWER_INTERVAL_MS`].
 //!
-//! **Clocks that went back.** A machine that was started with an older clock
-//! than before says stale things. It is answered as after a hello, learns from
-//! the echo that it was further once, and goes beyond that.
+//! **Clocks set back.** A machine that starts with an older clock
+//! than before sends stale datagrams. They are answered like a hello; the machine learns from
+//! the echo that its incarnation was higher before, and chooses one above it.
 //!
 //! [`HELLO_ANSWER_INTERVAL_MS`]: crate::limits::HELLO_ANSWER_INTERVAL_MS
 

@@ -1,4 +1,4 @@
-//! Sealed datagrams: the handshake, and all that must not count.
+//! Sealed datagrams: the handshake, and all datagrams that must be rejected.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use proptest::prelude::*;

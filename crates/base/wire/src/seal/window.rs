@@ -1,4 +1,4 @@
-//! Which sequence numbers of a sender were seen: a sliding window of bits.
+//! The replay window: the sequence numbers received from a sender, as a sliding bitmap.
 
 use crate::limits::REPLAY_WINDOW;
 
@@ -12,7 +12,7 @@ pub(super) struct Window {
 const _: () = assert!(REPLAY_WINDOW == u64::BITS as u64);
 
 impl Window {
-    /// Whether `sequence` is new; if so it counts as seen from now on. What is
+    /// Whether `sequence` is new; if so, it is recorded. A number
     /// older than the window is not new; 0 never is.
     pub(super) fn admit(&mut self, sequence: u64) -> bool {
         if sequence > self.highest {

@@ -1,5 +1,4 @@
-//! The table of what nodes say of their load, beside that of what the
-//! dispatcher sees.
+//! The table of the loads that nodes report, beside the numbers that the dispatcher measures.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Rect};
@@ -24,7 +23,7 @@ const COLUMNS: [(&str, Constraint); 9] = [
     ("HEARD", Constraint::Length(6)),
 ];
 
-/// Draws the reports, those that count no more in red.
+/// Draws the reports, stale ones in red.
 pub(super) fn draw_loads(frame: &mut Frame<'_>, model: &Model, area: Rect, paint: Paint) {
     let rows = model.latest.loads.iter().skip(model.scroll).map(|report| row(report, paint));
     let bold = Style::new().add_modifier(Modifier::BOLD);

@@ -1,4 +1,4 @@
-//! Hit ratios on seeded traces, beside those of an LRU of the same size.
+//! Hit ratios on seeded traces, compared with those of an LRU of the same size.
 
 use std::collections::{BTreeMap, HashMap};
 

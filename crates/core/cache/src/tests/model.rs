@@ -1,4 +1,4 @@
-//! The cache against the pseudocode of the paper, written as plainly as can be:
+//! The cache against the pseudocode of the paper, implemented as simply as possible:
 //! vectors, linear search, keys as ghosts.
 
 use proptest::prelude::*;

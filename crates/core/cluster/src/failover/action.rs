@@ -1,31 +1,31 @@
-//! What a dispatcher is to do, and the sentences for its log.
+//! The actions of a dispatcher, and the messages for its log.
 
 use std::fmt;
 use std::net::IpAddr;
 
 use skep_wire::message::{Mac, Name};
 
-/// What is to be done, in the order in which it comes out.
+/// Actions to perform, in order of output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverAction {
     /// Send `Failover::beat` to all dispatchers and nodes, now.
     SendBeat,
     /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
-    /// 2.1.1), and tell `Failover::conflict` if so.
+    /// 2.1.1), and call `Failover::conflict` if so.
     Probe,
-    /// Put this where a restart finds it, before anything that follows.
+    /// Persist the epoch for a restart, before any of the following actions.
     PersistEpoch(u64),
     /// Take the virtual addresses; tables are made in this epoch from now on.
     Claim {
         /// Of this term.
         epoch: u64,
     },
-    /// Tell the network where the virtual addresses are (gratuitous ARP,
+    /// Announce the virtual addresses to the network (gratuitous ARP,
     /// unsolicited neighbour advertisements).
     Announce,
     /// Let the virtual addresses go.
     StepDown { why: StepDownReason },
-    /// Say this in the log.
+    /// Write this to the log.
     Log(FailoverNote),
 }
 
@@ -34,7 +34,7 @@ pub enum FailoverAction {
 pub enum StepDownReason {
     /// Another dispatcher of the cluster is active by a better claim.
     Outranked { epoch: u64 },
-    /// The store says for long that another one leads.
+    /// The store has reported another leader for long.
     Lease {
         /// The epoch that it has there.
         epoch: u64,
@@ -57,11 +57,11 @@ pub struct AddressConflict {
 /// Something for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FailoverNote {
-    /// A dispatcher is heard (again).
+    /// Beats of a dispatcher arrive (again).
     Heard(Name),
-    /// An active dispatcher is not heard any more.
+    /// Beats of an active dispatcher have stopped.
     Silent {
-        /// Its name, if it was ever heard itself.
+        /// Its name, if its own beats were ever received.
         name: Option<Name>,
         /// For how long.
         ms: u64,
@@ -95,11 +95,11 @@ pub enum FailoverNote {
 /// Why a dispatcher takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TakeoverReason {
-    /// Nobody is active.
+    /// No dispatcher is active.
     Vacancy,
     /// The active one has a lower priority, and this one is asked to preempt.
     Priority,
-    /// Already active, it hears of epochs later than its own.
+    /// Already active, it sees epochs later than its own.
     LaterEpoch,
 }
 

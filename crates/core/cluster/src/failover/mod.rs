@@ -1,4 +1,4 @@
-//! Failover between dispatchers: the state machine by which one of them is active.
+//! Failover between dispatchers: the state machine that decides which of them is active.
 //!
 //! ```text
 //!            heard an active one, or             silence, and nobody fitter
@@ -8,30 +8,30 @@
 //!     +--- the address conflict is over ----+  +--- a better claim -----+
 //! ```
 //!
-//! All dispatchers beat every interval. A standby that hears no active one for `missed_max`
-//! intervals and a half **claims**: it becomes active in a new epoch, later than all that it ever
-//! heard of. Of standbys that hear each other the fittest claims first: who has the flows, then who
-//! has the priority; each of the others waits a takeover time more.
+//! All dispatchers send a beat every interval. A standby that receives no beat of an active
+//! dispatcher for `missed_max` intervals and a half **claims**: it becomes active in a new epoch,
+//! later than all it has seen. Of standbys that receive each other's beats the fittest claims first
+//! (the one with the flows, then with the priority); others wait a takeover time more each.
 //!
-//! Nobody votes, so parted dispatchers may all be active; that is harmless, since their tables are
-//! made of the same nodes, and nodes follow the latest epoch. When they hear each other again, only
-//! the best claim stays: latest epoch, then priority, then name. An epoch's remainder by
-//! [`DISPATCHERS_MAX`] is its owner's place in the config, so no two dispatchers ever claim the
-//! same.
+//! There is no vote, so both sides of a partition may have an active dispatcher; that is harmless,
+//! since their tables consist of the same nodes, and nodes follow the latest epoch. When the
+//! partition ends, only the best claim stays: latest epoch, then priority, then name. The remainder
+//! of an epoch divided by [`DISPATCHERS_MAX`] is its owner's index in the config, so no two
+//! dispatchers ever claim the same epoch.
 //!
-//! **Witnesses.** Nodes and standbys say whom they hear themselves and how long ago. That keeps a
-//! standby back which lost some beats, or the way to the active one, while others still hear it.
+//! **Witnesses.** Nodes and standbys report which dispatchers' beats they receive themselves, and
+//! the age of the last one. This restrains a standby that lost some beats, or its path to the
+//! active dispatcher, while others still receive them.
 //!
-//! **The store**, if there is one, restrains and never compels: who sees that another one leads
-//! there with a later epoch steps down; so does who cannot get the lease for long. Takeover does
-//! not wait for it.
+//! **The store**, if any, only prevents claims: an active dispatcher steps down when it sees a
+//! leader with a later epoch there, or cannot get the lease for long. Takeover does not wait for it.
 //!
-//! **Address conflicts** (RFC 5227): who is not active claims nothing while a machine outside the
-//! cluster holds an address. Of two that are active the one with the higher MAC steps down.
+//! **Address conflicts** (RFC 5227): a dispatcher that is not active does not claim while a machine
+//! outside the cluster holds an address. Of two active ones the one with the higher MAC steps down.
 //!
 //! Invariants: epochs of claims rise, and are persisted before they are used; without `preempt`,
-//! nobody claims while an active one is known to live; silence counts only while this dispatcher
-//! was listening.
+//! no dispatcher claims while an active one is known to be alive; silence counts only while this
+//! dispatcher was listening.
 
 mod action;
 mod peers;
@@ -60,7 +60,7 @@ pub struct FailoverSettings {
     /// Its place among the dispatchers of the config, below
     /// [`DISPATCHERS_MAX`]; that of no other.
     pub place: u8,
-    /// Who is to be active when all are well: the highest.
+    /// Preference for being active when all dispatchers are well: the highest wins.
     pub priority: u32,
     /// Of the device that gets the virtual addresses.
     pub mac: Mac,
@@ -75,11 +75,11 @@ pub struct FailoverSettings {
     pub lease_patience_ms: u64,
 }
 
-/// What a store says about who leads. A dispatcher is to run for the lease
+/// The leader according to the store. A dispatcher must compete for the lease
 /// while it is active, and only then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseView {
-    /// Who holds the lease.
+    /// The holder of the lease.
     pub leader: PeerId,
     /// The last epoch that was recorded there: of a claim, by whomever; not a
     /// number of the store's own.
@@ -98,11 +98,11 @@ pub struct Failover {
     peers: Peers,
     /// The active one other than this, while it is taken to live.
     active: Option<Seen>,
-    /// When the post became vacant, if nobody is active.
+    /// Start of the vacancy, if no dispatcher is active.
     vacant_since: Now,
-    /// Who let the post go last, and in which epoch.
+    /// The dispatcher that stepped down last, and its epoch.
     let_go: Option<(PeerId, u64)>,
-    /// The latest epoch heard of.
+    /// The latest epoch seen.
     epoch_seen: u64,
     /// Since when there is a later epoch than that of this active one.
     outdated_since: Option<Now>,
@@ -180,7 +180,7 @@ impl Failover {
         interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
     }
 
-    /// What it does.
+    /// Its stage.
     pub fn stage(&self) -> Stage {
         match self.state {
             State::Stopped => Stage::Leaving,
@@ -191,7 +191,7 @@ impl Failover {
         }
     }
 
-    /// Its epoch if it is active, else the latest that it has heard of.
+    /// Its epoch if it is active, else the latest that it has seen.
     pub fn epoch(&self) -> u64 {
         match self.state {
             State::Active { epoch, .. } => epoch,
@@ -199,7 +199,7 @@ impl Failover {
         }
     }
 
-    /// The active dispatcher that it knows of, itself included.
+    /// The active dispatcher as far as known, itself included.
     pub fn active(&self) -> Option<PeerId> {
         match self.state {
             State::Active { .. } => Some(self.own),
@@ -284,7 +284,7 @@ impl Failover {
         self.drain()
     }
 
-    /// A node's beat said whom it hears, and which table it has applied.
+    /// A node's beat reported the active dispatcher that it receives, and the table it has applied.
     pub fn witness(
         &mut self,
         now: Now,
@@ -299,8 +299,8 @@ impl Failover {
         self.drain()
     }
 
-    /// What the store says; `None` if nobody leads there or it does not answer.
-    /// May be told again and again.
+    /// The state of the store; `None` if it has no leader or does not answer.
+    /// May be repeated.
     pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         self.lease = lease;
@@ -324,7 +324,7 @@ impl Failover {
     }
 
     /// A machine that is not a dispatcher of this cluster holds a virtual
-    /// address, or wants to.
+    /// address, or claims it.
     pub fn conflict(&mut self, now: Now, conflict: AddressConflict) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         let is_ours = conflict.mac == self.settings.mac || self.peers.owns(conflict.mac);
@@ -340,7 +340,7 @@ impl Failover {
         self.drain()
     }
 
-    /// The process stops: whoever stands by may take over at once.
+    /// The process stops: a standby may take over at once.
     pub fn stop(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
         if matches!(self.state, State::Active { .. }) {
@@ -401,7 +401,7 @@ impl Failover {
         }
     }
 
-    /// Somebody else is active.
+    /// Another dispatcher is active.
     fn follow(&mut self, listened: Now, seen: Seen) {
         let is_fresh = |known: &Seen| listened.since_ms(known.at) <= self.takeover_ms();
         self.active = match self.active.filter(is_fresh) {
@@ -420,7 +420,7 @@ impl Failover {
         }
     }
 
-    /// Who was active is not: another one that is heard, or nobody.
+    /// The active dispatcher is lost: follow another one whose beats arrive, or none.
     fn lose_active(&mut self, listened: Now) {
         self.active = None;
         self.vacant_since = listened;
@@ -529,7 +529,7 @@ impl Failover {
         self.log(FailoverNote::Claimed { epoch, cause });
     }
 
-    /// The first epoch after all that were seen whose remainder is our place.
+    /// The first epoch after all that were seen whose remainder is our index.
     fn next_epoch(&self) -> u64 {
         let (step, place) = (DISPATCHERS_MAX as u64, u64::from(self.settings.place));
         let after = self.epoch_seen.saturating_add(1);

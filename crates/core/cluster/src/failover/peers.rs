@@ -1,4 +1,4 @@
-//! The other dispatchers, as their beats tell of them.
+//! The state of the other dispatchers, from their beats.
 
 use std::collections::BTreeMap;
 
@@ -24,13 +24,13 @@ pub(super) struct PeerDispatcher {
     heard_at_real: Now,
 }
 
-/// All that were ever heard, at most [`DISPATCHERS_MAX`].
+/// All dispatchers ever heard, at most [`DISPATCHERS_MAX`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct Peers(BTreeMap<PeerId, PeerDispatcher>);
 
 impl Peers {
-    /// Keeps the beat; what was said before it, or `None` if the beat is older
-    /// than one that came already, or from one dispatcher more than can be.
+    /// Stores the beat and returns the previous one, or `None` if the beat is older
+    /// than one already received, or the table of dispatchers is full.
     pub(super) fn hear(
         &mut self,
         (real, listened): (Now, Now),
@@ -56,8 +56,8 @@ impl Peers {
         self.0.values().any(|peer| peer.beat.mac == mac)
     }
 
-    /// Who was heard to be active within the last `ms`: the latest epoch, and
-    /// when.
+    /// The dispatcher that was active within the last `ms`: that with the latest epoch, and
+    /// the time of its beat.
     pub(super) fn active(&self, listened: Now, ms: u64) -> Option<(PeerId, u64, Now)> {
         let fresh =
             self.0.iter().filter(|(_, peer)| peer.is_active() && peer.is_fresh(listened, ms));
@@ -65,7 +65,7 @@ impl Peers {
         best.map(|(id, peer)| (*id, peer.beat.epoch, peer.heard_at))
     }
 
-    /// Those heard within the last `ms` who would take over before `own`.
+    /// The number of dispatchers heard within the last `ms` that would take over before `own`.
     pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
         let is_fitter = |(id, peer): &(&PeerId, &PeerDispatcher)| {
             let would = matches!(peer.beat.stage, Stage::Standby | Stage::Joining);
@@ -85,7 +85,7 @@ impl PeerDispatcher {
         listened.since_ms(self.heard_at) <= ms
     }
 
-    /// How long ago it was heard, pauses of ours included, in milliseconds.
+    /// Time since its last beat, pauses of this process included, in milliseconds.
     pub(super) fn silent_ms(&self, real: Now) -> u64 {
         real.since_ms(self.heard_at_real)
     }

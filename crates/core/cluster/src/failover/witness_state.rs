@@ -1,4 +1,4 @@
-//! The witness state of a node: which dispatchers it hears, and so what it may tell of them.
+//! The witness state of a node: the dispatchers whose beats it receives, and its reports.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::message::{DispatcherBeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 
-/// Keeps the last heartbeat of each dispatcher, by which a node tells whether the active one lives.
+/// Stores the last heartbeat of each dispatcher, which shows whether the active one is alive.
 #[derive(Clone, Debug, Default)]
 pub struct WitnessState {
     last: BTreeMap<PeerId, Heard>,

@@ -1,4 +1,4 @@
-//! Failover between dispatchers: who claims when, and who steps down.
+//! Failover between dispatchers: which one claims when, and which one steps down.
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;

@@ -1,4 +1,4 @@
-//! A flow table goes to a standby over a network that loses, doubles and
+//! A flow table is replicated to a standby over a network that loses, duplicates and
 //! reorders.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Life of one node: each rule by name, then random lives against a plain
-//! reading of the rules.
+//! The states of one node: each rule by name, then random sequences against a simple
+//! model of the rules.
 
 use proptest::prelude::*;
 use skep_units::Now;

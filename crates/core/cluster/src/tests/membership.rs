@@ -1,4 +1,4 @@
-//! The table of nodes: each rule by name, then random use.
+//! The table of nodes: each rule by name, then random operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The table: who is in it, its versions, indexes and histories.
+//! The table: its members, versions, indexes and histories.
 
 use skep_units::Now;
 use skep_wire::limits::HISTORY_MAX;

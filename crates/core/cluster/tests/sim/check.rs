@@ -1,4 +1,4 @@
-//! The promises, held against everything that happens.
+//! The invariants, checked at every event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

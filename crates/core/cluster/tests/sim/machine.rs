@@ -1,5 +1,5 @@
-//! The machines: cores of a dispatcher and of a node, with the little that a
-//! role does around them.
+//! The machines: cores of a dispatcher and of a node, with the minimal surrounding logic
+//! of a role.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

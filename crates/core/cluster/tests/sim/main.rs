@@ -1,12 +1,12 @@
 //! Dispatchers and nodes under a virtual clock and network, seeded.
 //!
-//! Every seed is a cluster, a network (loss, delay, reordering, duplicates) and
-//! a list of misfortunes: crashes, pauses, partitions, a store that goes. While
-//! it runs, `check` holds the cluster to its promises; at the end everything is
-//! mended, and the cluster must be well.
+//! Every seed determines a cluster, a network (loss, delay, reordering, duplicates) and
+//! a list of faults: crashes, pauses, partitions, a store that becomes unreachable. While
+//! it runs, `check` verifies the invariants; at the end all faults are
+//! repaired, and the cluster must recover.
 //!
-//! `SKEP_SIM_SEED=n` runs one seed and tells its story; `SKEP_SIM_SEEDS=n` runs
-//! so many.
+//! `SKEP_SIM_SEED=n` runs one seed and prints its events; `SKEP_SIM_SEEDS=n` runs
+//! that many.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;

@@ -1,4 +1,4 @@
-//! The network: who reaches whom, and what becomes of a datagram.
+//! The network: reachability between machines, and the fate of each datagram.
 
 use skep_units::Rng;
 

@@ -1,4 +1,4 @@
-//! What a seed is made of: a cluster, and the misfortunes that befall it.
+//! What a seed determines: a cluster, and its faults.
 
 use skep_units::Rng;
 

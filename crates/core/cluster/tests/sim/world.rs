@@ -1,4 +1,4 @@
-//! The world: events in the order of time, machines, network, store.
+//! The world: events in order of time, machines, network, store.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Who holds which segment: exact, in little memory, in tables that are swept
+//! The holders of each segment: exact, in little memory, in tables that are swept
 //! and grow one at a time.
 //!
-//! Holders are numbered anew whenever a node begins an inventory. What a retired
-//! number held is gone at once for whoever asks, and out of memory after a round
-//! of [`Directory::sweep`]; only then the number is used again.
+//! A holder gets a new number whenever a node begins an inventory. The holdings of a retired
+//! number are invisible to lookups at once, and are freed after a round
+//! of [`Directory::sweep`]; only then the number is reused.
 //!
 //! Invariants: holdings <= the maximum; each holder's bytes are the sum of its
 //! entries; an entry has at least one holder.
@@ -41,12 +41,12 @@ struct Entry {
     holders: Holders,
 }
 
-/// What a holder has.
+/// Usage of a holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HolderUsage {
     pub(crate) segments: u64,
     pub(crate) bytes: u64,
-    /// Bytes of those that others have, too.
+    /// Bytes of segments that others hold, too.
     pub(crate) shared_bytes: u64,
     /// Of these, bytes of redundant replicas: another holder has had them for longer.
     pub(crate) redundant_bytes: u64,
@@ -89,12 +89,12 @@ impl Directory {
         self.retired.push((holder, self.swept));
     }
 
-    /// What a holder has.
+    /// Usage of a holder.
     pub(crate) fn account(&self, holder: Holder) -> HolderUsage {
         self.accounts[usize::from(holder)]
     }
 
-    /// Who holds `name`, retired ones left out.
+    /// The holders of `name`, without retired ones.
     pub(crate) fn holders(&self, name: &SegmentName) -> impl Iterator<Item = Holder> {
         let entry = self.shards[shard_of(name)].find(name.bits(), |entry| entry.name == *name);
         let holders = entry.map_or(&[][..], |entry| self.crowds.all(&entry.holders));
@@ -133,7 +133,7 @@ impl Directory {
         self.holdings += 1;
     }
 
-    /// `holder` does not have `name` any more; tells whether it was known to.
+    /// Removes `name` from `holder`; returns whether it was listed.
     pub(crate) fn remove(&mut self, name: &SegmentName, holder: Holder) -> bool {
         let shard = &mut self.shards[shard_of(name)];
         let found = shard.find_entry(name.bits(), |entry| entry.name == *name);
@@ -192,7 +192,7 @@ impl Directory {
         self.holdings
     }
 
-    /// Holdings dropped for want of room.
+    /// Holdings dropped for lack of room.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -1,7 +1,7 @@
-//! Who fills what.
+//! Leases of fills.
 //!
 //! Invariants: at most one lease for a segment at a time; a lease's number is
-//! never used again, in no epoch.
+//! never reused, in any epoch.
 
 use hashbrown::HashMap;
 use skep_units::Now;
@@ -115,7 +115,7 @@ impl Leases {
         self.retain(|lease| lease.leader != leader);
     }
 
-    /// Takes out what has expired; tells how many.
+    /// Removes expired leases; returns how many.
     pub(crate) fn expire(&mut self, now: Now) -> u64 {
         let before = self.len();
         self.retain(|lease| now < lease.expires_at);

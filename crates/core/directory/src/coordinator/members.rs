@@ -1,6 +1,6 @@
-//! The nodes that are linked.
+//! The nodes with a link.
 //!
-//! Invariant: a name has at most one link; numbers are dense and used again.
+//! Invariant: a name has at most one link; numbers are dense and reused.
 
 use std::net::SocketAddr;
 
@@ -20,13 +20,13 @@ pub(crate) struct Linked {
     pub(crate) name: Name,
     pub(crate) address: SocketAddr,
     pub(crate) capacity_bytes: u64,
-    /// Under which number the directory knows what it holds.
+    /// The number of its holdings in the directory.
     pub(crate) holder: Holder,
     /// Whether its inventory is whole.
     pub(crate) is_complete: bool,
-    /// Bytes that it had to send when it last said so, and when that was.
+    /// Bytes that it had to send according to its last report, and the time of the report.
     pub(crate) reported: Option<(u64, Now)>,
-    /// Bytes that others were sent to fetch from it since.
+    /// Bytes that other nodes were directed to fetch from it since.
     pub(crate) assigned_bytes: u64,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Linked {
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     by_id: Vec<Option<Linked>>,
-    /// Who a holder is, by the directory's number.
+    /// The member with each holder number of the directory.
     by_holder: Vec<Option<MemberId>>,
     links: u64,
 }
@@ -75,7 +75,7 @@ impl Members {
         Some(linked)
     }
 
-    /// Its holdings have another number from now on; tells the former.
+    /// Assigns another number to its holdings; returns the former.
     pub(crate) fn renumber(&mut self, link: NodeLinkId, holder: Holder) -> Option<Holder> {
         let linked = self.get_mut(link)?;
         let before = std::mem::replace(&mut linked.holder, holder);
@@ -101,7 +101,7 @@ impl Members {
         self.by_id.get_mut(usize::from(id))?.as_mut()
     }
 
-    /// Who has this number in the directory.
+    /// The member with this number in the directory.
     pub(crate) fn of_holder(&self, holder: Holder) -> Option<&Linked> {
         self.at((*self.by_holder.get(usize::from(holder))?)?)
     }
@@ -118,7 +118,7 @@ impl Members {
         self.by_id.iter_mut().flatten()
     }
 
-    /// As nodes are told.
+    /// The list of members, as sent to nodes.
     pub(crate) fn told(&self) -> Vec<CacheMember> {
         let member = |linked: &Linked| CacheMember {
             id: linked.link.member,

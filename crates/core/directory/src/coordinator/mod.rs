@@ -1,12 +1,12 @@
-//! Who holds what and who fills what, for all nodes of a cluster.
+//! The holders and the fills of segments, for all nodes of a cluster.
 //!
-//! Every dispatcher has a coordinator, and every node a link to each. All keep
+//! Every dispatcher has a coordinator, and every node a link to each. All maintain
 //! the directory; only the active one answers, the others refuse.
 //!
-//! Invariants: of one segment there is at most one lease at a time; a holder is
-//! named only once its inventory is whole and while it is linked, and never to
-//! itself; nothing is granted that a node may hold which has had no time yet to say
-//! so; memory is bounded by [`CoordinatorSettings`].
+//! Invariants: there is at most one lease for a segment at a time; a holder is
+//! named only while it is linked and after its inventory is complete, and never to
+//! itself; no lease is granted for a segment that a node may hold but has not yet had time
+//! to report; memory is bounded by [`CoordinatorSettings`].
 
 pub(crate) mod directory;
 pub(crate) mod holders;
@@ -38,10 +38,10 @@ pub struct CoordinatorSettings {
     pub leases_max: usize,
     /// How long a lease lasts if it is not renewed, in milliseconds.
     pub lease_ttl_ms: u32,
-    /// Age of a node's load, in milliseconds, after which it counts no more.
+    /// Age of a node's load, in milliseconds, after which it is ignored.
     pub load_ms_max: u64,
-    /// Nodes that there are as far as is known: until so many have told what they
-    /// hold, a coordinator that has just started waits for them.
+    /// Nodes known to exist: a coordinator that has just started waits until this many have sent
+    /// their inventory.
     pub nodes: usize,
 }
 
@@ -87,11 +87,11 @@ pub struct Hello {
 pub struct Joined {
     /// By this link.
     pub link: NodeLinkId,
-    /// It had this one, which counts no more: close it.
+    /// The node's previous link, which is no longer valid: close it.
     pub replaces: Option<NodeLinkId>,
 }
 
-/// What has happened and what there is.
+/// Counters and gauges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoordinatorCounters {
     /// Answers that named holders.
@@ -100,17 +100,17 @@ pub struct CoordinatorCounters {
     pub busy: u64,
     /// Leases granted.
     pub grant: u64,
-    /// Questions put off: not all nodes had told what they hold.
+    /// Requests put off: not all nodes had sent their inventory.
     pub later: u64,
     /// Questions refused: not active, or no room for a lease.
     pub refused: u64,
-    /// Leases that nobody renewed.
+    /// Leases that were not renewed.
     pub expired: u64,
     /// Leases that ended because their leader did not serve.
     pub broken: u64,
-    /// Times that a holder did not have what the directory said.
+    /// Times that a holder did not have a segment listed in the directory.
     pub directory_errors: u64,
-    /// Holdings forgotten for want of room.
+    /// Holdings dropped for lack of room.
     pub forgotten: u64,
     /// Leases there are.
     pub leases: u64,
@@ -142,14 +142,14 @@ pub struct CacheMemberView {
     pub is_complete: bool,
 }
 
-/// See the module. It says nothing by itself: drain [`Coordinator::outbox`]
+/// See the module. It sends nothing by itself: drain [`Coordinator::outbox`]
 /// after each call.
 #[derive(Debug)]
 pub struct Coordinator {
     settings: CoordinatorSettings,
     is_active: bool,
     epoch: u64,
-    /// Whether all nodes have told what they hold, or had time to.
+    /// Whether all nodes have sent their inventory, or had time to.
     is_settled: bool,
     /// When those are no longer waited for that have not; known from the first
     /// moment on.
@@ -164,7 +164,7 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A standby that knows nobody. `seed`: another one at each start.
+    /// A standby that knows no node. `seed`: another one at each start.
     pub fn new(settings: CoordinatorSettings, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         Self {
@@ -199,8 +199,8 @@ impl Coordinator {
         link.map(|link| Joined { link, replaces })
     }
 
-    /// A link is gone, and with it what its node held and filled. Links that
-    /// are not known (any more) are none of our business, here and in
+    /// A link has ended, and with it the node's holdings and leases. Unknown (or former)
+    /// links are ignored, here and in
     /// [`Coordinator::heard`].
     pub fn left(&mut self, link: NodeLinkId) {
         if self.drop_link(link) {
@@ -230,7 +230,7 @@ impl Coordinator {
         self.members.iter_mut().for_each(|member| member.age_load(now, load_ms_max));
     }
 
-    /// A node says something.
+    /// A message of a node.
     pub fn heard(&mut self, now: Now, link: NodeLinkId, message: ToCoordinator) {
         let Some(member) = self.members.get(link) else { return };
         let holder = member.holder;
@@ -263,8 +263,8 @@ impl Coordinator {
         }
     }
 
-    /// A node has so many bytes to send, as it says by another way than its
-    /// link. Nodes that are not linked are none of our business.
+    /// A node's bytes to send, as reported outside its
+    /// link. Nodes that are not linked are ignored.
     pub fn loaded(&mut self, now: Now, name: &Name, bytes_outstanding: u64) {
         let link = self.members.link_of(name);
         if let Some(member) = link.and_then(|link| self.members.get_mut(link)) {
@@ -273,7 +273,7 @@ impl Coordinator {
         }
     }
 
-    /// What is to be sent, in order.
+    /// The messages to send, in order.
     pub fn outbox(&mut self) -> std::vec::Drain<'_, (NodeLinkId, ToNode)> {
         self.outbox.drain(..)
     }
@@ -283,7 +283,7 @@ impl Coordinator {
         (self.is_active, self.epoch)
     }
 
-    /// What has happened and what there is. Takes a walk over the tables' sizes:
+    /// Counters and gauges. Walks over the tables' sizes:
     /// not for every request.
     pub fn counters(&self) -> CoordinatorCounters {
         CoordinatorCounters {
@@ -313,13 +313,13 @@ impl Coordinator {
         })
     }
 
-    /// Who may be named as holder of a segment.
+    /// The nodes that may be named as holders of a segment.
     pub fn holders(&self, name: &SegmentName) -> impl Iterator<Item = MemberId> {
         let members = self.directory.holders(name).filter_map(|it| self.members.of_holder(it));
         members.filter(|member| member.is_complete).map(|member| member.link.member)
     }
 
-    /// Who fills a segment under a lease.
+    /// The node that fills a segment under a lease.
     pub fn leader(&self, now: Now, name: &SegmentName) -> Option<(NodeLinkId, LeaseId)> {
         self.leases.of(name, now).map(|lease| (lease.leader, lease.id))
     }
@@ -333,8 +333,8 @@ impl Coordinator {
         true
     }
 
-    /// A coordinator that has just started knows of nothing, and all nodes come to
-    /// tell it, some later than others.
+    /// A coordinator that has just started has an empty directory, and all nodes send their
+    /// inventories, some later than others.
     fn settle(&mut self, now: Now) {
         let settles_at = *self.settles_at.get_or_insert(now.plus_ms(SETTLE_MS));
         let complete = self.members.iter().filter(|member| member.is_complete).count();
@@ -480,8 +480,8 @@ impl Coordinator {
         }
     }
 
-    /// Who has most bytes free; if nobody has any, who has most in redundant replicas,
-    /// and so can do without.
+    /// The node with most bytes free; if none has any, the node with most in redundant replicas,
+    /// which can be evicted.
     fn roomiest(&self, asker: NodeLinkId) -> Option<MemberId> {
         let others = self.members.iter().filter(|it| it.is_complete && it.link != asker);
         let room = |member: &&Linked| {

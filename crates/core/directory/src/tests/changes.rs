@@ -1,4 +1,4 @@
-//! What is still to be told.
+//! Tests of the changes that are still to be reported.
 
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;

@@ -1,4 +1,4 @@
-//! Questions and answers.
+//! Requests to a coordinator and its answers.
 
 use std::net::SocketAddr;
 

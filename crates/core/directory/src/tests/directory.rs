@@ -1,4 +1,4 @@
-//! Who holds what: against a plain model, and in memory.
+//! The directory of holders: against a simple model, and its use of memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! How a segment is got, way by way, and that every way ends.
+//! Fetches of a segment, path by path, and that each of them ends.
 
 use proptest::prelude::*;
 use skep_units::Now;

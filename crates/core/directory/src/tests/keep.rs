@@ -1,4 +1,4 @@
-//! What stays and what leaves.
+//! Which segments are kept and which are evicted.
 
 use skep_wire::cache::ReplicaStatus;
 

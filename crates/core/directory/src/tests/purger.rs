@@ -1,4 +1,4 @@
-//! A purge on its way to all nodes.
+//! Propagation of a purge to all nodes.
 
 use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat};

@@ -1,4 +1,4 @@
-//! Joining, looking up and forgetting purges.
+//! Merging, looking up and forgetting purges.
 
 use proptest::prelude::*;
 use skep_wire::cache::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, ToNode};

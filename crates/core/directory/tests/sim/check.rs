@@ -1,5 +1,5 @@
-//! The coordinators' promises, kept a second time and held against what they
-//! say.
+//! The coordinators' invariants, tracked independently and compared with their
+//! messages.
 
 use std::collections::{BTreeMap, BTreeSet};
 

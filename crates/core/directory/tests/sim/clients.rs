@@ -1,5 +1,5 @@
-//! Clients, and what nodes know of what they ask for: a head says which version an
-//! object is, may be used for a while, and is told from node to node, as `role/node`
+//! Clients, and the heads that nodes know of the requested objects: a head names the version of an
+//! object, may be used for a limited time, and is sent from node to node, as `role/node`
 //! does it.
 
 use skep_wire::cache::{PurgeStamp, SegmentName};

@@ -1,4 +1,4 @@
-//! What befalls the machines, and what must hold once all is mended.
+//! Faults of the machines, and the conditions that must hold after all are repaired.
 
 use std::collections::BTreeMap;
 

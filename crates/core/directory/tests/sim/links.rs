@@ -1,4 +1,4 @@
-//! What nodes and coordinators say to each other: on links, in order, and in datagrams.
+//! Messages between nodes and coordinators: on links, in order, and in datagrams.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,31 +1,31 @@
 //! Coordinators and nodes under a virtual clock and network, seeded.
 //!
-//! Every seed is a cluster, clients that ask for objects, purges, and a list of
-//! misfortunes: links that break, crashes, pauses, takeovers with two coordinators
+//! Every seed determines a cluster, clients that request objects, purges, and a list of
+//! faults: links that break, crashes, pauses, takeovers with two coordinators
 //! active, nodes that do not reach each other, an origin that fails, stalls or changes.
-//! What is decided is decided by the cores that a node and a dispatcher run:
-//! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTable`, `Purger`, `keep` and S3-FIFO. What
-//! joins them is written here anew, as short as it can be. While it runs:
+//! All decisions are made by the cores that a node and a dispatcher run:
+//! `Coordinator`, `Fetcher`, `RendezvousHash`, `PurgeTable`, `Purger`, `keep` and S3-FIFO. The
+//! code that connects them is written anew here, as short as possible. While it runs:
 //!
-//! - `check` holds the coordinators to their promises: one lease at a time above all;
-//! - `origin` holds all bytes that a client gets against what was there: of one version,
-//!   which the origin named within the time that its head was fresh for, and of nothing
-//!   that was purged before the node acknowledged it;
-//! - `memory` counts the bytes of each node anew, and `offers` sees to it that no sole
-//!   replica is dropped where a node that was asked had room for it, or goes round for
-//!   ever;
-//! - no client waits for longer than so many could be silent.
+//! - `check` verifies the coordinators' invariants: above all one lease at a time;
+//! - `origin` compares all bytes that a client gets with those of the origin: of one version,
+//!   which the origin named within the time that its head was fresh for, and none
+//!   that were purged before the node acknowledged the purge;
+//! - `memory` counts the bytes of each node independently, and `offers` checks that no sole
+//!   replica is dropped where a node that was asked had room for it, or circulates
+//!   forever;
+//! - no client waits for longer than the sum of the possible timeouts.
 //!
-//! At the end everything is mended, every client must have got its bytes or an end, and
-//! the directory must be true.
+//! At the end all faults are repaired, every client must have got its bytes or an end, and
+//! the directory must be correct.
 //!
-//! What a network does to messages is done to those that can meet with it. Loads are
-//! datagrams: lost, doubled, late and in any order. Links and fetches are TCP, which
-//! excludes that: what was said comes once and in order, or the connection breaks, and
-//! with it an end of what was under way is lost.
+//! Messages suffer only the faults that their transport allows. Loads are
+//! datagrams: lost, duplicated, late and in any order. Links and fetches are TCP, which
+//! excludes that: messages arrive once and in order, or the connection breaks, and
+//! the last messages in flight are lost with it.
 //!
-//! `SKEP_SIM_SEED=n` runs one seed and tells its story; `SKEP_SIM_SEEDS=n` runs
-//! so many.
+//! `SKEP_SIM_SEED=n` runs one seed and prints its events; `SKEP_SIM_SEEDS=n` runs
+//! that many.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;

@@ -1,8 +1,8 @@
-//! A node's memory: what stays and what leaves is decided by the cores that decide it
-//! in a node. Only what joins them stands here, as `SegmentStore` and `Leaving` do it there.
+//! A node's memory: keeping and evicting are decided by the cores that decide it
+//! in a node. Only the code between them is here, with the roles of `SegmentStore` and `Leaving`.
 //!
-//! Invariants, checked at every change: what is held is within the capacity, as counted
-//! and as added up; what is on its way out is bounded, and in no index.
+//! Invariants, checked at every change: the bytes held are within the capacity, as counted
+//! and as summed up; segments being evicted are bounded, and in no index.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};

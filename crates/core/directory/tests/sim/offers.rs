@@ -1,5 +1,5 @@
-//! Sole replicas on their way to nodes with room, and successors that are to promote
-//! theirs: one offer at a time for each node, as `cluster/offer` does it there.
+//! Offers of sole replicas to nodes with room, and promotions of successors: one offer at a
+//! time for each node, as `cluster/offer` does it.
 
 use std::collections::VecDeque;
 

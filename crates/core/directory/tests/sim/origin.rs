@@ -1,4 +1,4 @@
-//! Where bytes come from, and what they must be.
+//! The origin of the bytes, and the bytes that clients must get.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Purges: on their way to all nodes, and what was promised of them.
+//! Purges: their propagation to all nodes, and their guarantees.
 
 use skep_directory::{PurgeFate, PurgeOrder, Purger};
 use skep_units::Now;

@@ -1,5 +1,4 @@
-//! What a seed is made of: a cluster, its clients, and the misfortunes that
-//! befall it.
+//! What a seed determines: a cluster, its clients, and its faults.
 
 use skep_units::Rng;
 

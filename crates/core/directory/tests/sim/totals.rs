@@ -1,4 +1,4 @@
-//! What came of a seed, or of many.
+//! Results of one seed, or of many.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The clock, what there is, and what happens when.
+//! The world: clock, state and events.
 
 use std::collections::BTreeMap;
 

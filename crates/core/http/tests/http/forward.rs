@@ -1,4 +1,4 @@
-//! Heads for the next hop: what is dropped, added and written anew.
+//! Heads for the next hop: which fields are dropped, added and rewritten.
 
 use skep_http::forward::{Forward, ForwardReply, HostPolicy, write_request, write_response};
 use skep_http::{

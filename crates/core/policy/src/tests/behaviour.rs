@@ -1,5 +1,5 @@
-//! What each policy promises. Seeds are fixed, so every bound is exact for
-//! the run it was written for; the comments tell what the bound stands for.
+//! The guarantees of each policy. Seeds are fixed, so every bound is exact for
+//! the run it was written for; the comments explain the meaning of the bound.
 
 use skep_units::NodeId;
 

@@ -1,6 +1,6 @@
 //! Tests of the policies. Behaviour of each by name in `behaviour.rs` and
-//! `maglev.rs`, what holds for all in `properties.rs`, comparison under load
-//! in `queueing.rs`. Here: views and requests to test with.
+//! `maglev.rs`, properties of all in `properties.rs`, comparison under load
+//! in `queueing.rs`. Here: views and requests for the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod behaviour;

@@ -1,4 +1,4 @@
-//! What holds for every policy of the table and any view.
+//! Properties that hold for every policy of the table and any view.
 
 use proptest::prelude::*;
 use skep_units::NodeId;

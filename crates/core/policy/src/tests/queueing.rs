@@ -1,4 +1,4 @@
-//! A small queueing simulation: who waits how long under which policy.
+//! A small queueing simulation: waiting times under each policy.
 //!
 //! Eight nodes serve one request at a time each, in order of arrival. Service
 //! times are skewed, as on a site with large files: one request in ten takes

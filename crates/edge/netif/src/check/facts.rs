@@ -1,4 +1,4 @@
-//! Gathers what [`super::judge`] decides on.
+//! Gathers the facts for [`super::judge`].
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::offload::offloads;
 use crate::route::{Route, clients_of};
 use crate::sysctl::{self, Knob};
 
-/// What there is, on this machine and its segment.
+/// The state of this machine and its segment.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// All devices.
@@ -23,12 +23,12 @@ pub struct Facts {
     pub arp_announce: i32,
     /// `rp_filter` in force there.
     pub rp_filter: i32,
-    /// The way to each sample of clients, if there is one.
+    /// The route to each sample of clients, if there is one.
     pub routes: Vec<(IpAddr, Option<Route>)>,
-    /// Whether the other end of a veth leaves checksums to it; none if that
-    /// end is not in this network namespace.
+    /// Whether the other end of a veth leaves checksums to it; `None` if that end is not in this
+    /// network namespace.
     pub feeder_leaves_checksums: Option<bool>,
-    /// Who answered for the virtual addresses and the peers'.
+    /// Machines that answered for the virtual addresses and the peers'.
     pub answers: Vec<Claim>,
 }
 
@@ -39,8 +39,8 @@ impl Facts {
     }
 }
 
-/// Looks at this machine and asks its segment. What cannot be looked at because
-/// the device is missing or off stays empty.
+/// Inspects this machine and queries its segment. Facts that depend on a missing or disabled device
+/// stay empty.
 pub fn gather(netif: &mut Netif, input: &CheckInput) -> Result<Facts, Error> {
     let mut facts = Facts { devices: netif.devices()?, ..Facts::default() };
     let Some(device) = facts.device(input).cloned() else { return Ok(facts) };
@@ -60,7 +60,7 @@ pub fn gather(netif: &mut Netif, input: &CheckInput) -> Result<Facts, Error> {
     Ok(facts)
 }
 
-/// The ways of replies to clients, for each family of virtual addresses.
+/// The routes of replies to clients, for each family of virtual addresses.
 fn routes(
     netif: &mut Netif,
     input: &CheckInput,

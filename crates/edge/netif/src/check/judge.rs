@@ -1,4 +1,4 @@
-//! Decides from facts what is wrong. Pure.
+//! Derives complaints from facts. Pure.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,7 @@ use crate::device::{Device, DeviceKind, Xdp};
 use crate::mac::MacAddr;
 use crate::sysctl::{ALL, Knob};
 
-/// What is wrong, in the order in which to mend it: first what others follow
-/// from.
+/// All complaints, in the order in which to fix them: causes before their consequences.
 pub fn judge(input: &CheckInput, facts: &Facts) -> Vec<Complaint> {
     let mut complaints = Complaints(Vec::new());
     let Some(device) = facts.device(input) else {
@@ -63,7 +62,7 @@ impl Complaints {
         });
     }
 
-    /// Like [`Self::add`], for what may be right nevertheless.
+    /// Like [`Self::add`], for a mere suspicion.
     fn doubt(
         &mut self,
         fault: ComplaintKind,
@@ -169,9 +168,8 @@ impl Complaints {
         }
     }
 
-    /// A veth does not compute the checksums that its sender left to it, so a
-    /// packet program that sends frames on sends them with wrong ones: echo
-    /// works and TCP does not.
+    /// A veth does not compute the checksums that its sender left to it, so a packet program that
+    /// forwards its frames sends wrong ones: ping works and TCP does not.
     fn judge_checksums(&mut self, facts: &Facts, device: &Device) {
         let (DeviceKind::Veth { .. }, Xdp::Native) = (device.kind, device.xdp) else { return };
         let name = &device.name;
@@ -259,7 +257,7 @@ fn set(knob: Knob, value: i32) -> String {
     format!("Set it: sysctl -w {name}={value}, and look in /etc/sysctl.d for what sets it back")
 }
 
-/// A hardware address, with the machine's name if it is one of ours.
+/// A hardware address, with the machine's name if it belongs to the cluster.
 fn who(mac: MacAddr, peers: &[CheckedPeer]) -> String {
     match peers.iter().find(|peer| peer.mac == mac) {
         Some(peer) => format!("{} ({mac})", peer.name),

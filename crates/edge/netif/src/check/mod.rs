@@ -1,7 +1,6 @@
-//! What operators of direct dispatch get wrong, found at start and told in
-//! sentences.
+//! Finds the usual misconfigurations of direct dispatch at start and reports them as sentences.
 //!
-//! [`gather`] looks, [`judge`] decides and is pure; [`check`] does both.
+//! [`gather`] collects the facts, [`judge`] decides and is pure; [`check`] does both.
 
 mod facts;
 mod judge;
@@ -19,7 +18,7 @@ use crate::netif::Netif;
 pub use facts::{Facts, gather};
 pub use judge::judge;
 
-/// What this machine is meant to be, and what others say of themselves.
+/// The configured part of this machine, and what other machines report of themselves.
 #[derive(Clone, Debug)]
 pub struct CheckInput {
     /// Name of the device on the segment of dispatchers and nodes.
@@ -30,15 +29,15 @@ pub struct CheckInput {
     pub is_node: bool,
     /// Whether it is a dispatcher.
     pub dispatching: Dispatching,
-    /// The active dispatcher's hardware address, as it says itself; none if
-    /// it is not known, or is this machine.
+    /// The active dispatcher's hardware address, as it reports it; `None` if it is unknown, or is
+    /// this machine.
     pub active: Option<MacAddr>,
     /// The other machines of the cluster that must be on the segment.
     pub peers: Vec<CheckedPeer>,
-    /// Samples of clients' addresses; if there is none of a family, an address
-    /// far away in the Internet stands for all.
+    /// Samples of clients' addresses; if there is none of a family, a distant Internet address is
+    /// used.
     pub clients: Vec<IpAddr>,
-    /// How long to wait for answers of others; nothing but this takes time.
+    /// Timeout for answers of others; nothing else takes time.
     pub wait: Duration,
 }
 
@@ -49,7 +48,7 @@ pub enum Dispatching {
     No,
     /// It is ready to take over.
     Standby,
-    /// It has the virtual addresses.
+    /// It is active: it holds the virtual addresses.
     Active,
 }
 
@@ -68,47 +67,45 @@ pub struct CheckedPeer {
 /// Kinds of complaints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ComplaintKind {
-    /// The device does not exist, or is no Ethernet.
+    /// The device does not exist, or is not Ethernet.
     NoDevice,
     /// The device is switched off.
     DeviceDown,
-    /// Nobody is at the other end of the device's cable.
+    /// The device has no carrier.
     NoCarrier,
-    /// A virtual address is missing where it must be.
+    /// A required virtual address is missing.
     VipMissing,
-    /// A virtual address is where it must not be.
+    /// A virtual address is on a device where it must not be.
     VipMisplaced,
     /// This node answers ARP for virtual addresses.
     AnswersArp,
-    /// This node asks ARP with virtual addresses as sender.
+    /// This node sends ARP requests with a virtual address as sender.
     AsksWithVip,
-    /// The reverse path filter drops what dispatchers send to this node.
+    /// The reverse path filter drops packets that dispatchers send to this node.
     StrictReversePath,
-    /// Replies to clients have no way out of this node.
+    /// This node has no route for replies to clients.
     NoRouteBack,
     /// Packets reach a packet program without their checksums.
     UnfinishedChecksums,
     /// A machine that is not the active dispatcher answers for a virtual
     /// address.
     WrongAnswerer,
-    /// Nobody answers for a virtual address.
+    /// No machine answers for a virtual address.
     NoAnswerer,
     /// A machine of the cluster cannot be found on the segment.
     PeerNotFound,
-    /// A machine of the cluster is found under another hardware address than
-    /// it says.
+    /// A machine of the cluster has another hardware address on the segment than it reports.
     PeerDiffers,
-    /// Devices of the segment disagree about the size of packets.
+    /// Devices of the segment have different MTUs.
     MtuDiffers,
 }
 
-/// One thing that is wrong, for the operator. Its display is the sentence.
+/// One complaint, for the operator. Its display is the sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Complaint {
     /// What kind it is.
     pub fault: ComplaintKind,
-    /// Whether it is only suspected: this machine cannot see it, or it may be
-    /// meant so.
+    /// Whether it is only suspected: this machine cannot verify it, or it may be intended.
     pub is_doubt: bool,
     pub place: String,
     /// What should be there.
@@ -126,8 +123,8 @@ impl fmt::Display for Complaint {
     }
 }
 
-/// What is wrong on this machine and its segment. Needs `CAP_NET_RAW`, and
-/// takes `input.wait` if there are addresses to ask for.
+/// Finds what is wrong on this machine and its segment. Needs `CAP_NET_RAW`, and takes `input.wait`
+/// if there are addresses to probe.
 pub fn check(netif: &mut Netif, input: &CheckInput) -> Result<Vec<Complaint>, Error> {
     Ok(judge(input, &gather(netif, input)?))
 }

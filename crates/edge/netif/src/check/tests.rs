@@ -1,4 +1,4 @@
-//! The judge, by a table: facts with one thing changed, and what it says.
+//! Tests of the judge, by a table: facts with one change, and the expected complaints.
 //! tidy: table
 
 #![allow(clippy::unwrap_used, reason = "tests")]

@@ -11,12 +11,12 @@ const IPV6_BYTES: usize = 40;
 const MESSAGE_BYTES: usize = 24;
 
 const ICMPV6: u8 = 58;
-/// Proves that no router was passed (RFC 4861 section 7.1).
+/// Proves that the packet passed no router (RFC 4861 section 7.1).
 const HOP_LIMIT: u8 = 255;
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
-/// "Believe me rather than what you know": first byte of the flags.
+/// The override flag: first byte of the flags.
 const OVERRIDE: u8 = 0x20;
 
 const SOURCE_MAC: u8 = 1;
@@ -24,7 +24,7 @@ const TARGET_MAC: u8 = 2;
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// Comes from the address itself, as the kernel's own do.
+/// Its source is the address itself, as in the kernel's own.
 pub(super) fn advertisement(vip: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let mut message = message(ADVERTISEMENT, OVERRIDE, vip);
     message.extend([TARGET_MAC, 1]);
@@ -32,7 +32,7 @@ pub(super) fn advertisement(vip: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     frame(mac, vip, ALL_NODES, message)
 }
 
-/// Goes to the group that whoever has `address` listens to.
+/// Its destination is the solicited-node multicast group of `address`.
 pub(super) fn solicitation(address: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     let [.., a, b, c] = address.octets();
     let low = u16::from_be_bytes([b, c]);
@@ -40,8 +40,8 @@ pub(super) fn solicitation(address: Ipv6Addr, mac: MacAddr) -> Vec<u8> {
     frame(mac, Ipv6Addr::UNSPECIFIED, group, message(SOLICITATION, 0, address))
 }
 
-/// An advertisement claims its target, a solicitation its sender's address.
-/// Checked as RFC 4861 sections 7.1.1 and 7.1.2 want. `source` is the frame's.
+/// An advertisement claims its target, a solicitation its sender's address. Validated by RFC 4861
+/// sections 7.1.1 and 7.1.2. `source` is the frame's.
 pub(super) fn claim(packet: &[u8], source: MacAddr) -> Option<Claim> {
     let (head, rest) = packet.split_first_chunk::<IPV6_BYTES>()?;
     let len = u16::from_be_bytes([head[4], head[5]]);
@@ -67,8 +67,7 @@ pub(super) fn claim(packet: &[u8], source: MacAddr) -> Option<Claim> {
     Some(Claim { address: address.into(), mac })
 }
 
-/// The hardware address in the options, if it is there; none if the options
-/// are malformed.
+/// The hardware address in the options, if present; `None` if the options are malformed.
 fn mac_option(mut options: &[u8], wanted: u8) -> Option<Option<MacAddr>> {
     let mut found = None;
     for _ in 0..OPTIONS_MAX {
@@ -96,7 +95,7 @@ fn message(kind: u8, flags: u8, target: Ipv6Addr) -> Vec<u8> {
     message
 }
 
-/// Puts Ethernet and IPv6 before `message`, and its checksum into it.
+/// Prepends Ethernet and IPv6 headers to `message`, and sets its checksum.
 fn frame(mac: MacAddr, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Vec<u8> {
     let sum = checksum(from, to, &message).to_be_bytes();
     message[2..4].copy_from_slice(&sum);
@@ -114,8 +113,7 @@ fn frame(mac: MacAddr, from: Ipv6Addr, to: Ipv6Addr, mut message: Vec<u8>) -> Ve
     frame
 }
 
-/// The checksum to put into `message`, or 0 if the one in it is right (RFC 8200
-/// section 8.1).
+/// The checksum for `message`, or 0 if the present one is valid (RFC 8200 section 8.1).
 fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
     let length = (message.len() as u32).to_be_bytes();
     let ends = [from.octets(), to.octets()].concat();
@@ -126,7 +124,7 @@ fn checksum(from: Ipv6Addr, to: Ipv6Addr, message: &[u8]) -> u16 {
 pub(super) mod tests {
     use super::*;
 
-    /// A frame with any addresses and options, and a right checksum.
+    /// A frame with any addresses and options, and a valid checksum.
     pub(crate) fn message(kind: u8, source: u128, target: u128, options: &[u8]) -> Vec<u8> {
         let mut message = super::message(kind, 0, target.into());
         message.extend(options);

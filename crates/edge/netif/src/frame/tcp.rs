@@ -1,4 +1,4 @@
-//! A segment that makes the other end of a connection say where it is.
+//! A TCP segment that makes the other end of a connection send an acknowledgment.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,8 @@ const FLAG_ACK: u8 = 0x10;
 /// An empty segment with an acknowledgment and the sequence number `sequence`,
 /// from `from` to `to` (address and port).
 ///
-/// Whoever has the connection, and for whom the number is outside of the window,
-/// answers with an acknowledgment of what it expects (RFC 9293 section 3.10.7.4).
+/// The peer of the connection, if the number is outside of its window, answers with an
+/// acknowledgment of the sequence number that it expects (RFC 9293 section 3.10.7.4).
 pub(crate) fn question(from: (IpAddr, u16), to: (IpAddr, u16), sequence: u32) -> [u8; TCP_BYTES] {
     let mut segment = [0; TCP_BYTES];
     segment[0..2].copy_from_slice(&from.1.to_be_bytes());
@@ -27,7 +27,7 @@ pub(crate) fn question(from: (IpAddr, u16), to: (IpAddr, u16), sequence: u32) ->
     segment
 }
 
-/// Over the pseudo header, too (RFC 9293 section 3.1).
+/// Checksum, including the pseudo header (RFC 9293 section 3.1).
 fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
     let protocol = u16::from(PROTOCOL_TCP).to_be_bytes();
     let length = (segment.len() as u16).to_be_bytes();

@@ -1,6 +1,6 @@
-//! Machines in network namespaces on one segment: a bridge in a namespace of
-//! its own, and a veth from it to each. Nothing has a name outside, so the
-//! kernel removes all when the last descriptor closes, even after a kill.
+//! Machines in network namespaces on one segment: a bridge in a namespace of its own, and a veth
+//! from it to each. Nothing has a name outside, so the kernel removes all when the last descriptor
+//! closes, even after a kill.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -29,9 +29,9 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use crate::route::{family, host_prefix_bits};
 use crate::{Device, DeviceIndex, MacAddr, Netif, probe};
 
-/// A wait that is to end by an answer, not by itself.
+/// Timeout of a wait that an answer should end.
 pub(super) const LONG: Duration = Duration::from_secs(20);
-/// A wait for answers that should not come; they take microseconds.
+/// Duration of a wait for answers that must not arrive; real ones take microseconds.
 pub(super) const SHORT: Duration = Duration::from_millis(200);
 
 /// A network namespace.
@@ -169,7 +169,7 @@ pub(super) fn new_second(netif: &mut Netif, name: &str) -> Device {
     netif.device(name).unwrap()
 }
 
-/// A veth, and what is said of its other end.
+/// A veth, and the attributes of its other end.
 fn new_veth(netif: &mut Netif, name: &str, peer: Vec<LinkAttribute>) {
     let mut message = LinkMessage::default();
     message.attributes = peer;

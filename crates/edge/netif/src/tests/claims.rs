@@ -1,4 +1,4 @@
-//! The segment's talk of who has an address.
+//! Tests of announcements, probes and claims on the segment.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -65,8 +65,8 @@ fn a_probe_finds_the_owner_or_nobody() {
     });
 }
 
-/// Who answers for the virtual addresses, asked together with a machine that
-/// answers for sure: what that could not answer in time is asked again.
+/// Probes for the virtual addresses, together with a machine that always answers: if its answer is
+/// late, the probe is repeated.
 fn answerers(client: &Machine, other: &Machine) -> Vec<Claim> {
     let owned = [other.v4, other.v6].map(|address| Claim { address, mac: other.mac });
     let asked = [vips(), [other.v4, other.v6]].concat();

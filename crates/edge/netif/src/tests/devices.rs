@@ -1,4 +1,4 @@
-//! Devices, routes, offloads, and news of them.
+//! Tests of devices, routes, offloads and notifications.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

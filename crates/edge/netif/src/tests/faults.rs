@@ -1,4 +1,4 @@
-//! Mistakes of operators, really made, are found by the self-check.
+//! The self-check finds misconfigurations, which the tests really create.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -86,7 +86,7 @@ fn faults(lan: &Lan<3>) -> [Vec<ComplaintKind>; 2] {
     complaints(lan).map(|found| found.iter().map(|complaint| complaint.fault).collect())
 }
 
-/// Makes a mistake on the node and says what the dispatcher and the node find.
+/// Makes a mistake on the node and returns the complaints of dispatcher and node.
 fn with_mistake(
     mistake: impl FnOnce(&mut Netif, &Device) + Send,
 ) -> Option<[Vec<ComplaintKind>; 2]> {

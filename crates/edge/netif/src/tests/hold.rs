@@ -1,4 +1,4 @@
-//! Nodes hold virtual addresses, and all is as before when they let go.
+//! Nodes hold virtual addresses, and release restores the earlier state.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -12,7 +12,7 @@ use crate::{Device, Netif, Record, probe};
 
 const KNOBS: [Knob; 3] = [Knob::ArpIgnore, Knob::ArpAnnounce, Knob::RpFilter];
 
-/// Everything that holding may change.
+/// All state that holding may change.
 fn state(netif: &mut Netif) -> (Vec<Device>, Vec<Option<i32>>) {
     let places = ["all", "default", "lo", "eth0"];
     let settings = places.iter().flat_map(|place| KNOBS.map(|knob| sysctl::read(knob, place)));

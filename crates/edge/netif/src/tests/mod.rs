@@ -1,5 +1,5 @@
-//! Tests in network namespaces: real devices, real neighbours. They need root
-//! and say loudly when they are skipped without it.
+//! Tests in network namespaces, with real devices and neighbours. They need root; without it they
+//! are skipped with a clear message.
 
 mod bed;
 mod claims;

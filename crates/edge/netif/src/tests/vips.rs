@@ -1,4 +1,4 @@
-//! Virtual addresses come and go, and nothing else does.
+//! Virtual addresses are added and removed, and nothing else changes.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 

@@ -1,32 +1,32 @@
-//! What streams did, and why they ended.
+//! Counters of streams and of the reasons for their end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skep_wire::cache::{HelloError, Reason};
 
-/// What is counted of streams.
+/// Events that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum StreamCount {
-    /// Handshakes that went well.
+    /// Handshakes that succeeded.
     Greeted,
-    /// Handshakes that took too long or broke off.
+    /// Handshakes that timed out or broke off.
     Ungreeted,
-    /// Messages that came.
+    /// Messages received.
     Received,
     /// Messages that were queued.
     Sent,
-    /// Streams that ended because a frame or message made no sense.
+    /// Streams closed because of a malformed frame or message.
     Garbled,
-    /// Links whose other end fell silent or took nothing more.
+    /// Links whose other end fell silent or accepted no more bytes.
     Silent,
-    /// Links dropped because too much waited to be sent.
+    /// Links closed because too many bytes waited to be sent.
     Overflown,
-    /// Exchanges with other nodes that were begun.
+    /// Exchanges with other nodes that were started.
     Asked,
     /// Requests of other nodes that were answered.
     Answered,
-    /// Chunks taken from other nodes.
+    /// Chunks received from other nodes.
     ChunksTaken,
     /// Chunks sent to other nodes.
     ChunksSent,
@@ -56,7 +56,7 @@ impl StreamCount {
         Self::ChunksSent,
     ];
 
-    /// In a word, for metrics.
+    /// The name for metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Greeted => "greeted",
@@ -75,7 +75,7 @@ impl StreamCount {
 }
 
 impl StreamCounts {
-    /// How often that happened.
+    /// Number of these events.
     pub fn of(&self, what: StreamCount) -> u64 {
         self.counts[what as usize].load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Handshakes over the two kinds of sockets that streams are made of.
+//! Handshakes over the two kinds of sockets of streams.
 
 use std::io;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use super::counts::{StreamCount, StreamCounts};
 use crate::limits::{HANDSHAKE_MS, LINGER_BYTES_MAX, LINGER_MS};
 
-/// Why a handshake led to nothing.
+/// Why a handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GreetError {
     #[error(transparent)]
@@ -24,7 +24,7 @@ pub(super) enum GreetError {
     Io(#[from] io::Error),
 }
 
-/// Bytes that nobody can foresee.
+/// Unpredictable bytes.
 pub(super) fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
     let mut nonce = [0; NONCE_BYTES];
     // A read of up to 256 bytes is never cut short (getrandom(2)).
@@ -32,7 +32,7 @@ pub(super) fn nonce() -> io::Result<[u8; NONCE_BYTES]> {
     Ok(nonce)
 }
 
-/// Does `handshake` over `stream`, to the point where the other is known.
+/// Runs `handshake` over `stream`, until the other side is authenticated.
 pub(super) async fn greet_stream(
     stream: &mut TcpStream,
     mut handshake: Handshake,
@@ -86,8 +86,7 @@ pub(super) async fn greet_conn(
     greeted
 }
 
-/// Closes after a refusal so that it arrives: a close with unread bytes would
-/// be a reset.
+/// Closes after a refusal so that it arrives: a close with unread bytes would be a reset.
 pub(super) async fn linger(mut stream: TcpStream) {
     let limit = Duration::from_millis(LINGER_MS);
     let lingering = async {

@@ -5,9 +5,9 @@
 //! - [`PeerPool`] and [`PeerService`]: the two ends of fetches between nodes, on
 //!   the connections of a worker.
 //!
-//! Invariants: nothing is heard from who does not hold the cluster's key; bytes
-//! handed out are those that were sent; nothing that comes makes it panic, wait
-//! for ever, or grow beyond the bounds of [`limits`](crate::limits).
+//! Invariants: messages are accepted only from holders of the cluster's key; bytes handed out are
+//! those that were sent; no input causes a panic, an endless wait, or growth beyond the bounds of
+//! [`limits`](crate::limits).
 
 mod counts;
 mod fetch;

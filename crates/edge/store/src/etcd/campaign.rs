@@ -1,13 +1,14 @@
 //! Leadership by lease: one key per cluster, bound to the lease of its writer.
 //!
-//! Whoever finds the key gone writes it; etcd removes it when the lease of its
-//! writer runs out. The revision of that write is the epoch: etcd's revisions
-//! only grow, so every term has a greater one. (An etcd restored from a backup
-//! goes back; etcd's documentation says how to bump its revision then.)
+//! A candidate that finds no key writes it; etcd removes it when the lease of its writer expires.
+//! The revision of that write is the epoch: etcd's revisions only grow, so every term has a greater
+//! one. (An etcd restored from a backup goes back; etcd's documentation describes how to bump its
+//! revision then.)
 //!
-//! Invariant: a candidate says `Me` only within a lease that etcd confirmed,
-//! counted from before the question was sent, less a margin. So it has stopped
-//! when the next one starts, as far as clocks run alike. A process that was
+//! Invariant: a candidate reports `Me` only within a lease that etcd confirmed, counted from before
+//! the request was sent, less a margin. So its term ends before the next one starts, if clocks run
+//! at the same rate. A process that was suspended for longer finds its view expired when it reads
+//! it.
 //! stopped for longer finds its view outdated when it looks at it.
 
 use std::time::Duration;
@@ -31,10 +32,10 @@ const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 /// The key of the leader, its name as the value.
 const LEADER: &str = "leader";
 
-/// One who wants to lead.
+/// A candidate for leadership.
 pub(crate) struct Candidate {
     name: String,
-    /// Length of a lease as it is asked for; etcd may grant a longer one.
+    /// Requested length of a lease; etcd may grant a longer one.
     ttl: Duration,
     lease: Option<EtcdLease>,
     latest: Latest<Held>,
@@ -43,19 +44,17 @@ pub(crate) struct Candidate {
 #[derive(Clone, Copy)]
 struct EtcdLease {
     id: i64,
-    /// When it may run out, counted from the question for it.
+    /// When it may expire, counted from the request for it.
     ends: Instant,
 }
 
 impl Candidate {
-    /// Wants to lead as `name` in leases of `ttl`; what it learns goes to
-    /// `latest`.
+    /// A candidate `name` with leases of `ttl`; results are published to `latest`.
     pub(crate) fn new(name: String, ttl: Duration, latest: Latest<Held>) -> Self {
         Self { name, ttl, lease: None, latest }
     }
 
-    /// Runs for leadership until the other end of `stop` is dropped, then gives
-    /// up what it has.
+    /// Campaigns until the other end of `stop` is dropped, then revokes its lease.
     pub(crate) async fn run(mut self, etcd: &Etcd, mut stop: oneshot::Receiver<()>) {
         loop {
             let seen = tokio::select! {
@@ -79,8 +78,8 @@ impl Candidate {
         self.resign(etcd).await;
     }
 
-    /// Renews the lease, looks who leads, and takes the place if it is empty.
-    /// What is known now, and as of which revision.
+    /// Renews the lease, reads the leader, and takes its place if it is empty. Returns the view
+    /// and its revision.
     async fn round(&mut self, etcd: &Etcd) -> Result<(Held, u64), StoreError> {
         let deadline = self.round_ends();
         let lease = self.renew(etcd, deadline).await?;
@@ -106,7 +105,7 @@ impl Candidate {
         Ok((self.judge(leader, lease, asked), as_of))
     }
 
-    /// What the leader's key means.
+    /// Interprets the leader's key.
     fn judge(&self, leader: Option<KeyValue>, lease: EtcdLease, asked: Instant) -> Held {
         let good_until = Some(asked + self.ttl);
         let epoch = self.latest.get().view.epoch;
@@ -126,8 +125,8 @@ impl Candidate {
         Held { view: LeadershipView { leader: Leader::Me, epoch }, good_until: Some(lease.ends) }
     }
 
-    /// Publishes what a round has seen, or that nothing is known any more; when
-    /// the next round is due.
+    /// Publishes the result of a round, or that the leader is unknown; returns when the next round
+    /// is due.
     fn publish(&mut self, seen: &Result<(Held, u64), StoreError>) -> Instant {
         let now = Instant::now();
         let before = self.latest.get();
@@ -157,7 +156,7 @@ impl Candidate {
         }
     }
 
-    /// A round ends in time for the next one, and when what is known runs out.
+    /// A round ends in time for the next one, and when the view expires.
     fn round_ends(&self) -> Instant {
         let now = Instant::now();
         let ends = now + self.ttl / LEASE_ROUNDS;
@@ -165,7 +164,7 @@ impl Candidate {
         runs_out.map_or(ends, |until| ends.min(until))
     }
 
-    /// Has etcd prolong the lease, or grant one.
+    /// Renews the lease, or requests a new one.
     async fn renew(&mut self, etcd: &Etcd, deadline: Instant) -> Result<EtcdLease, StoreError> {
         let asked = Instant::now();
         if let Some(EtcdLease { id, .. }) = self.lease {
@@ -184,7 +183,7 @@ impl Candidate {
         self.lease.ok_or(StoreError::Timeout)
     }
 
-    /// Gives the lease back, so that the next one need not wait for its end.
+    /// Revokes the lease, so that the next leader need not wait for its end.
     async fn resign(self, etcd: &Etcd) {
         let before = self.latest.get();
         self.latest.publish(Held::unknown(before.view.epoch), false);
@@ -198,8 +197,7 @@ impl Candidate {
 }
 
 impl EtcdLease {
-    /// A lease of `ttl_s` seconds, at least from `asked` on; `None` for one that
-    /// has run out.
+    /// A lease of `ttl_s` seconds, at least from `asked` on; `None` for an expired one.
     fn new(id: i64, asked: Instant, ttl_s: i64) -> Option<Self> {
         let ttl = Duration::from_secs(u64::try_from(ttl_s).ok()?);
         let counted = ttl - ttl / LEASE_MARGIN_DIVISOR;

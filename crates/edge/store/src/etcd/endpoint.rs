@@ -1,4 +1,4 @@
-//! One endpoint of etcd: its address, its connection, and what it says.
+//! One endpoint of etcd: its address, its connection and its errors.
 
 use std::error::Error;
 use std::time::Duration;
@@ -15,17 +15,16 @@ use tonic_prost::ProstCodec;
 use crate::error::StoreOpenError;
 use crate::limits::{ATTEMPT_TIMEOUT_MS, PROBE_INTERVAL_MS, REPLY_BYTES_MAX};
 
-/// An endpoint. It is connected to when it is first asked, and again after its
-/// connection broke.
+/// An endpoint. It connects with the first request, and again after its connection broke.
 #[derive(Clone)]
 pub(super) struct Endpoint {
-    /// As the operator wrote it.
+    /// As configured.
     pub(super) url: String,
     channel: Channel,
 }
 
 impl Endpoint {
-    /// For `http://HOST:PORT`; to be called within a runtime.
+    /// An endpoint `http://HOST:PORT`; call it within a runtime.
     pub(super) fn new(url: &str) -> Result<Self, StoreOpenError> {
         check(url)?;
         let invalid = |error: tonic::transport::Error| bad(url, &chain_end(&error).to_string());
@@ -52,8 +51,7 @@ impl Endpoint {
         Ok(reply.into_inner())
     }
 
-    /// As [`Self::ask`], but a member that is cut off from its leader says so
-    /// at once instead of waiting for it.
+    /// As [`Self::ask`], but a member without a leader fails at once instead of waiting for one.
     pub(super) async fn ask_led<Q, R>(&self, method: &'static str, request: Q) -> Result<R, Status>
     where
         Q: Message + 'static,
@@ -91,15 +89,14 @@ impl Endpoint {
     }
 }
 
-/// A request that only a member with a leader answers
-/// (`rpctypes.MetadataRequireLeaderKey`).
+/// A request that only a member with a leader accepts (`rpctypes.MetadataRequireLeaderKey`).
 fn led<Q>(message: Q) -> Request<Q> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
     request
 }
 
-/// Whether etcd itself refused, so that no other member would do otherwise.
+/// Whether etcd itself refused, so that every other member would, too.
 pub(super) fn is_refusal(status: &Status) -> bool {
     let refusals = [
         Code::InvalidArgument,
@@ -113,7 +110,7 @@ pub(super) fn is_refusal(status: &Status) -> bool {
     refusals.contains(&status.code()) && status.source().is_none()
 }
 
-/// A failure in words for the operator.
+/// A failure, as a sentence for the operator.
 pub(super) fn describe(status: &Status) -> String {
     let Some(source) = status.source() else {
         return match status.code() {
@@ -140,7 +137,7 @@ fn is_in_chain<E: Error + 'static>(error: &(dyn Error + 'static)) -> bool {
     error.is::<E>() || error.source().is_some_and(is_in_chain::<E>)
 }
 
-/// Refuses what could be connected to, but not as it was meant.
+/// Rejects endpoints that would connect, but not as intended.
 fn check(url: &str) -> Result<(), StoreOpenError> {
     if url.starts_with("https://") {
         return Err(bad(url, "TLS to etcd is not supported"));

@@ -68,7 +68,7 @@ pub(super) enum Request {
     Put(PutRequest),
 }
 
-/// `ResponseOp`; of a range, that of a put says nothing.
+/// `ResponseOp`; of a range, since that of a put contains nothing of interest.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]

@@ -1,8 +1,7 @@
 //! `store = "etcd"`: API v3 over gRPC, without generated code.
 //!
-//! A call goes to the endpoint that answered last, then to the others, around
-//! and around until its deadline. So a call may be carried out more than once;
-//! every one of ours may (see `put`).
+//! A call goes to the endpoint that answered last, then to the others in turn until its deadline.
+//! So a call may be carried out more than once; all calls here tolerate this (see `put`).
 
 mod campaign;
 mod endpoint;
@@ -36,15 +35,15 @@ const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 /// An etcd of one or more members.
 pub(crate) struct Etcd {
     endpoints: Vec<Endpoint>,
-    /// Which endpoint is asked next: the one that answered last, if any did.
+    /// The endpoint to ask next: the one that answered last, if any did.
     preferred: Cell<usize>,
     /// Why the last call to each endpoint failed, if it did.
     problems: RefCell<Vec<Option<String>>>,
-    /// Stands before every key, so that several clusters may share an etcd.
+    /// The prefix of every key, so that several clusters may share an etcd.
     prefix: String,
 }
 
-/// A reply, and how it came about.
+/// A reply, and whether it took a retry.
 struct EtcdReply<R> {
     reply: R,
     /// An earlier attempt may have been carried out as well.
@@ -52,8 +51,7 @@ struct EtcdReply<R> {
 }
 
 impl Etcd {
-    /// For the cluster named `cluster`. Asks nobody yet. To be called within a
-    /// runtime.
+    /// For the cluster named `cluster`. Sends no request yet. Call it within a runtime.
     pub(crate) fn new(endpoints: &[String], cluster: &str) -> Result<Self, StoreOpenError> {
         let found = endpoints.len();
         if !(1..=ENDPOINTS_MAX).contains(&found) {
@@ -74,7 +72,7 @@ impl Etcd {
         Ok(Read { entry: found.map(entry), as_of })
     }
 
-    /// Writes `value` at `key` if what is there is as expected; the revision.
+    /// Writes `value` at `key` if the present value is as expected; returns the revision.
     pub(crate) async fn put(
         &self,
         key: &str,
@@ -121,7 +119,7 @@ impl Etcd {
         Ok(())
     }
 
-    /// Asks every endpoint how it is.
+    /// Requests the status of every endpoint.
     pub(crate) async fn health(&self, deadline: Instant) -> Health {
         let mut asked = JoinSet::new();
         for (at, endpoint) in self.endpoints.iter().cloned().enumerate() {
@@ -147,7 +145,7 @@ impl Etcd {
         Health { answering, of: self.endpoints.len(), what: "endpoints", problems }
     }
 
-    /// The value at `key` with all that etcd knows of it, and as of when.
+    /// The value at `key` with its metadata, and the revision of the read.
     async fn read(
         &self,
         key: &str,
@@ -159,7 +157,7 @@ impl Etcd {
         Ok((reply.kvs.into_iter().next(), as_of))
     }
 
-    /// Puts if what is there is as expected: the revision, or what is there.
+    /// Puts if the present value is as expected: returns the revision, or the present value.
     async fn put_if(
         &self,
         put: PutRequest,
@@ -193,7 +191,7 @@ impl Etcd {
         Ok(EtcdReply { reply, is_retry: answer.is_retry })
     }
 
-    /// Asks one endpoint after the other until one answers or time is up.
+    /// Asks one endpoint after the other until one answers or the deadline passes.
     async fn call<Q, R>(
         &self,
         method: &'static str,
@@ -229,7 +227,7 @@ impl Etcd {
         Err(StoreError::Unavailable { problems: self.problems() })
     }
 
-    /// One that hangs must leave time for all others.
+    /// The time for one endpoint: a silent one must leave time for all others.
     fn attempt_ends(&self, deadline: Instant) -> Instant {
         let now = Instant::now();
         let share = deadline.saturating_duration_since(now) / self.endpoints.len() as u32;
@@ -241,7 +239,7 @@ impl Etcd {
         StoreError::Refused { endpoint, reason: status.message().to_owned() }
     }
 
-    /// Goes on to the next endpoint, unless another call has done so.
+    /// Switches to the next endpoint, unless another call has done so.
     fn pass_over(&self, at: usize, problem: String) {
         self.problems.borrow_mut()[at] = Some(problem);
         if self.preferred.get() == at {
@@ -249,7 +247,7 @@ impl Etcd {
         }
     }
 
-    /// What each endpoint said last.
+    /// The last error of each endpoint.
     fn problems(&self) -> String {
         let problems = self.problems.borrow();
         let told = self.endpoints.iter().zip(problems.iter()).map(|(endpoint, problem)| {
@@ -267,8 +265,8 @@ fn entry(found: KeyValue) -> StoredValue {
     StoredValue { value: found.value, revision: found.mod_revision as u64 }
 }
 
-/// What is wrong with a member that answers. The first one says which etcd
-/// `cluster` is; members of another would elect a second leader.
+/// What is wrong with a member that answers. The first one determines the etcd `cluster`; members
+/// of another would elect a second leader.
 fn judge(status: &StatusResponse, cluster: &mut Option<u64>) -> Option<String> {
     let id = status.header.as_ref().map_or(0, |header| header.cluster_id);
     if *cluster.get_or_insert(id) != id {

@@ -1,4 +1,4 @@
-//! What the file makes of damage, other versions and other owners.
+//! Tests of the file with damage, other versions and other owners.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

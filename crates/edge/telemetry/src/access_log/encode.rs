@@ -1,5 +1,5 @@
-//! The compact form in which a record travels from its worker to the writer:
-//! numbers little-endian, texts cut at their bounds and preceded by a length.
+//! The compact encoding in which a record is passed from its worker to the writer: numbers
+//! little-endian, texts truncated at their bounds and preceded by a length.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ use crate::limits::{
 /// Bytes of the numbers at the start of a record.
 const FIXED_BYTES: usize = 8 + 16 + 1 + 1 + 2 + 5 * 8;
 
-/// No record is longer than this, in bytes.
+/// Maximum length of a record, in bytes.
 pub(super) const RECORD_BYTES_MAX: usize = FIXED_BYTES
     + 6 * 2
     + LOG_METHOD_BYTES_MAX
@@ -59,7 +59,7 @@ pub(super) fn encode(record: &LogRecord<'_>, out: &mut Vec<u8>) {
     put_text(out, record.node.unwrap_or_default().as_bytes(), LOG_NODE_BYTES_MAX);
 }
 
-/// Takes the first record off `input`; `None` at its end.
+/// Decodes the first record of `input`; `None` at its end.
 ///
 /// # Panics
 /// On anything that [`encode`] did not write: our bug.

@@ -1,6 +1,5 @@
-//! Records as text. Bytes that aren't printable ASCII, quotes and backslashes
-//! never reach a line as they are: no client can start a line of its own or talk
-//! to the terminal that shows it.
+//! Records as text. Bytes that aren't printable ASCII, quotes and backslashes are always escaped:
+//! no client can start a line of its own or send control sequences to a terminal.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -161,7 +160,7 @@ fn cache_word(cache: CacheResult) -> &'static [u8] {
     }
 }
 
-/// A second as lines show it; what is after the year 9999 shows as its end.
+/// A second as formatted in lines; times after the year 9999 are clamped.
 fn stamp(format: Format, second: u64) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     const UNIX_MAX: u64 = 253_402_300_799;

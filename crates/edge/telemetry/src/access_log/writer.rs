@@ -1,8 +1,8 @@
-//! The writer's thread: takes batches, formats them, writes them, gives the
-//! buffers back. It alone waits for the disk.
+//! The writer thread: takes batches, formats them, writes them, and returns the buffers. Only this
+//! thread waits for the disk.
 //!
-//! Invariants: each record of a batch ends as one `LogLines` or one `LogDropped`;
-//! a line that the disk took only in part is ended before the next one starts.
+//! Invariants: each record of a batch ends as one `LogLines` or one `LogDropped`; a line that was
+//! written only in part is terminated before the next one starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -20,11 +20,11 @@ use super::{AccessLogError, Format, LogTarget};
 use crate::counters::{CoreCounters, Counter};
 use crate::limits::{LOG_SHUTDOWN_WAIT, LOG_WARNING_INTERVAL};
 
-/// What comes through the queue.
+/// A message of the queue.
 #[derive(Debug)]
 pub(super) enum Message {
     Batch(Batch),
-    /// Look at the orders in [`Control`].
+    /// Check the flags in [`Control`].
     Wake,
 }
 
@@ -33,12 +33,12 @@ pub(super) enum Message {
 pub(super) struct Batch {
     pub(super) records: Vec<u8>,
     pub(super) lines: u64,
-    /// Where the buffer goes afterwards; never full.
+    /// The channel that the buffer is returned to; never full.
     pub(super) home: SyncSender<Vec<u8>>,
 }
 
-/// Orders to the writer. Flags, not messages: a full queue can't delay or lose
-/// them, and giving an order never blocks.
+/// Commands to the writer. Flags, not messages: a full queue can't delay or lose them, and setting
+/// one never blocks.
 #[derive(Debug, Default)]
 pub(super) struct Control {
     reopen: AtomicBool,
@@ -55,11 +55,11 @@ impl Control {
     }
 }
 
-/// Where the lines go.
+/// The target of the lines.
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
-    /// `None`: standard output, which can't be opened anew.
+    /// `None`: standard output, which can't be reopened.
     path: Option<PathBuf>,
 }
 
@@ -116,7 +116,7 @@ impl WriterThread {
         Ok(Self { thread, ended, name })
     }
 
-    /// Waits for the thread's end, but not for ever.
+    /// Waits for the thread's end, with a timeout.
     pub(super) fn join(self) {
         if self.ended.recv_timeout(LOG_SHUTDOWN_WAIT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!(log = self.name, "access log is stuck; leaving without its last lines");
@@ -131,7 +131,7 @@ struct Writer {
     output: Output,
     formatter: Formatter,
     counters: Arc<CoreCounters>,
-    /// Lines of the batch in hand.
+    /// Lines of the current batch.
     text: Vec<u8>,
     /// The last write ended inside a line.
     inside_line: bool,
@@ -223,8 +223,8 @@ impl Writer {
     }
 }
 
-/// Writes as much as goes: the number of bytes, and why it stopped. (The standard
-/// `write_all` doesn't tell the number.)
+/// Writes as much as possible: returns the number of bytes, and why it stopped. (The standard
+/// `write_all` doesn't return the number.)
 fn write_all(mut file: &File, text: &[u8]) -> (usize, std::io::Result<()>) {
     let mut sent = 0;
     while sent < text.len() {

@@ -1,4 +1,4 @@
-//! Tables of requests at each door.
+//! Tables of requests for each listener.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Routes that change something. Each answers with what is there afterwards.
+//! Routes that change something. Each answers with the resulting state.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The description of the API, made from its handlers and types.
+//! The OpenAPI description, generated from the API's handlers and types.
 
 use axum::http::StatusCode;
 use axum::response::Response;

@@ -1,5 +1,5 @@
-//! Clients that take their time. Each limit is alone: the other is endless, so
-//! what ends is ended by this one.
+//! Slow clients. Each test enables one limit alone and makes the other unlimited, so that only this
+//! one can end a connection.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use axum::body::Bytes;

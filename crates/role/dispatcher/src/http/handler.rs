@@ -1,4 +1,4 @@
-//! A worker's handler: one service's requests, in the service's mode.
+//! A worker's handler: answers one service's requests, in the service's dispatch mode.
 
 use std::cell::{RefCell, RefMut};
 use std::net::SocketAddr;
@@ -53,7 +53,7 @@ impl DispatcherHandler {
         &self.pool
     }
 
-    /// Not to be held over an `await`.
+    /// Must not be held over an `await`.
     pub(crate) fn balancer(&self) -> RefMut<'_, WorkerBalancer> {
         self.balancer.borrow_mut()
     }

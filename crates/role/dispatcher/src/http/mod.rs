@@ -1,4 +1,5 @@
-//! Requests to replies: a worker chooses a node, and sends the client there or asks it itself.
+//! From request to reply: a worker selects a node, and redirects the client there or proxies the
+//! request.
 
 pub(crate) mod handler;
 pub(crate) mod proxy;

@@ -1,4 +1,4 @@
-//! `proxy` mode: a request goes to a node, its response comes back.
+//! `proxy` mode: sends a request to a node and returns its response.
 //!
 //! ```text
 //!  pick --> connect --> attempt (upload | download) --> give the connection back
@@ -6,11 +6,10 @@
 //!   '--- retry: another node ----------'
 //! ```
 //!
-//! What may be tried again (RFC 9110 9.2.2): a request of which nothing was
-//! given to the kernel; and one without a body whose method is idempotent, as
-//! long as the client was told nothing. Another node costs a retry of the
-//! budget. A kept connection that turns out to be dead does not: it says
-//! nothing about the node, which gets a fresh connection first.
+//! A request may be retried (RFC 9110 9.2.2) if none of it was given to the kernel; or if it has no
+//! body, its method is idempotent, and nothing of a reply was sent to the client. A retry at
+//! another node is charged to the budget. A kept connection that turns out to be dead is not: it is
+//! no evidence about the node, which is tried on a fresh connection first.
 
 mod attempt;
 mod download;
@@ -68,14 +67,14 @@ impl DispatcherHandler {
     }
 }
 
-/// One client's request on its way, over all attempts.
+/// One client's request in progress, over all attempts.
 struct Trip<'a, 'c, 'h, 'b> {
     handler: &'a DispatcherHandler,
     request: &'a RequestHead<'h, 'b>,
     forward: Forward<'a>,
     exchange: &'a mut Exchange<'c>,
     upload: Upload,
-    /// Nodes not to be asked (again).
+    /// Nodes that must not be tried (again).
     tried: SmallVec<[NodeId; 4]>,
     retries: u32,
     began: Instant,
@@ -83,15 +82,15 @@ struct Trip<'a, 'c, 'h, 'b> {
 
 /// How an attempt ended.
 enum Step {
-    /// The client has its reply, or will have.
+    /// The client has its reply, or the rest of it is queued.
     Done,
-    /// The node did not answer; another may.
+    /// The node did not answer; another node may be tried.
     Next(Refusal),
-    /// Nobody else may be asked.
+    /// No other node may be tried.
     Stop(Refusal),
 }
 
-/// What the client is told when no node answered.
+/// The error reply when no node answered.
 #[derive(Clone, Copy)]
 enum Refusal {
     /// No node could be connected to: 503.
@@ -170,8 +169,8 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
     }
 
-    /// Sends the request over `lease` and passes the response on. A fault comes
-    /// with whether the node said nothing at all.
+    /// Sends the request over `lease` and passes the response on. A fault is returned with whether
+    /// the node sent nothing at all.
     async fn exchange_on(
         &mut self,
         lease: PooledConn,
@@ -204,8 +203,8 @@ impl<'a> Trip<'a, '_, '_, '_> {
         Ok(())
     }
 
-    /// Bytes in both directions, from the 101 on. What the client sent behind
-    /// its request's head goes to the node now and not earlier (CVE-2026-2833).
+    /// Copies bytes in both directions, from the 101 on. Bytes that the client sent after its
+    /// request's head go to the node now and not earlier (CVE-2026-2833).
     async fn tunnel(
         &mut self,
         lease: &PooledConn,
@@ -239,22 +238,22 @@ impl<'a> Trip<'a, '_, '_, '_> {
         dialled
     }
 
-    /// A kept connection may die under a request; one that can't be sent again
-    /// is worth a question to the kernel.
+    /// A kept connection may die during a request; for one that can't be retried, the kernel is
+    /// asked first whether the connection is alive.
     fn is_risky(&self, lease: &PooledConn) -> bool {
         let is_repeatable =
             self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
         !is_repeatable && lease.conn.probe_stale()
     }
 
-    /// Whether the request may be sent once more, to whomever.
+    /// Whether the request may be sent once more, to any node.
     fn may_resend(&self) -> bool {
         let is_repeatable =
             self.request.method.is_idempotent() && self.request.framing == BodyFraming::None;
         !self.exchange.reply.is_begun() && (is_repeatable || !self.upload.is_begun())
     }
 
-    /// Whether another node may be asked, and pays for it.
+    /// Whether another node may be tried; if so, charges the budget.
     fn may_retry(&mut self, target: &PickedNode) -> bool {
         let counters = self.handler.counters();
         if self.retries >= target.settings().retries_max {
@@ -338,7 +337,7 @@ impl<'a> Trip<'a, '_, '_, '_> {
         }
     }
 
-    /// Tells the client that no node answered.
+    /// Replies to the client that no node answered.
     fn refuse(&mut self, refusal: Refusal) {
         let queue_us = self.began.elapsed().as_micros() as u64;
         let mut reply = self.exchange.reply.write();

@@ -1,8 +1,7 @@
-//! `redirect` mode: the client is told which node to ask.
+//! `redirect` mode: redirects the client to a node.
 //!
-//! Costs no allocation: everything but the target is prepared per node. The
-//! target goes out as it came in; the parser let nothing through that could
-//! end a line.
+//! Allocates nothing: everything but the target is prepared per node. The target is sent as
+//! received; the parser rejects any byte that could end a line.
 
 use std::net::SocketAddr;
 

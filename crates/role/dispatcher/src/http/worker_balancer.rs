@@ -1,8 +1,7 @@
-//! The load balancer of one worker: all that the worker needs to choose nodes.
+//! The load balancer of one worker: everything the worker needs to select nodes.
 //!
-//! Nothing here is shared but the nodes' numbers; those are copied into the
-//! policy's view at each pick. For the clusters that one service has, that copy
-//! is cheaper than any scheme to avoid it.
+//! The only shared data are the nodes' counters; each pick copies them into the policy's view. For
+//! the number of nodes in one service, that copy is cheaper than any scheme to avoid it.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -22,11 +21,11 @@ use crate::service::node::Node;
 use crate::service::published::{Entry, Published};
 use crate::service::settings::ServiceSettings;
 
-/// Chooses the nodes for the requests of one worker: by its own instance of the policy, its own
+/// Selects the nodes for the requests of one worker: by its own instance of the policy, its own
 /// view of the nodes, and its own budget of retries.
 pub(crate) struct WorkerBalancer {
     latest: Cache<Arc<ArcSwap<Published>>, Arc<Published>>,
-    /// What `view`, `policy` and `budget` were made for.
+    /// The published state for which `view`, `policy` and `budget` were made.
     in_force: Rc<InForce>,
     pool: Rc<Pool>,
     seed: u64,
@@ -38,8 +37,8 @@ pub(crate) struct WorkerBalancer {
     host: Vec<u8>,
 }
 
-/// What a worker goes by. Requests hold it while they are in work, and count
-/// themselves here: without atomics, which all workers would fight for.
+/// The input of a worker's picks. Requests hold a reference to it while they are in progress, and
+/// are counted here: without atomics, for which all workers would contend.
 pub(crate) struct InForce(Arc<Published>);
 
 /// A node that was picked, and the settings it was picked under.
@@ -69,7 +68,7 @@ impl WorkerBalancer {
         balancer
     }
 
-    /// What is in force now.
+    /// The published state in force.
     pub(crate) fn sync(&mut self) -> &Rc<InForce> {
         let latest = self.latest.load();
         if !Arc::ptr_eq(latest, &self.in_force.0) {
@@ -79,7 +78,7 @@ impl WorkerBalancer {
         &self.in_force
     }
 
-    /// Chooses a node for `request` that is not in `exclude`.
+    /// Selects a node for `request` that is not in `exclude`.
     pub(crate) fn pick(
         &mut self,
         request: &RequestHead<'_, '_>,
@@ -117,7 +116,7 @@ impl WorkerBalancer {
         Some(PickedNode { in_force: Rc::clone(&self.in_force), index })
     }
 
-    /// Tells the policy that an attempt ended.
+    /// Reports the end of an attempt to the policy.
     pub(crate) fn finished(&mut self, node: NodeId, size_bytes: u64, latency_us: u64) {
         self.policy.finished(node, size_bytes, latency_us);
     }
@@ -127,7 +126,7 @@ impl WorkerBalancer {
         self.budget.on_request(now);
     }
 
-    /// Whether a retry may be made; then it is paid for.
+    /// Whether a retry may be made; if so, charges the budget.
     pub(crate) fn try_retry(&mut self, now: Now) -> bool {
         self.budget.try_retry(now)
     }

@@ -1,4 +1,4 @@
-//! What nodes say of themselves as Prometheus metrics.
+//! The nodes' load reports as Prometheus metrics.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::loads::node_loads::{NodeLoads, NodeReport};
 
 type Said = fn(&NodeReport) -> f64;
 
-/// What nodes say of themselves.
+/// The metrics of the nodes' load reports.
 const REPORTS: &[(&str, &str, Said)] = &[
     ("skep_report_age_seconds", "Age of a node's last load report.", |it| it.age_ms as f64 / 1e3),
     (
@@ -45,8 +45,8 @@ const REPORTS: &[(&str, &str, Said)] = &[
     ),
 ];
 
-/// Registers the metrics of what nodes say of themselves, each with the label
-/// `node`, and what became of their reports.
+/// Registers the metrics of the nodes' load reports, each with the label `node`, and the counters
+/// of reports by outcome.
 pub fn register_reports(registry: &Registry, loads: &Arc<NodeLoads>) {
     for &(name, help, said) in REPORTS {
         let loads = Arc::clone(loads);

@@ -1,4 +1,4 @@
-//! What nodes say of their load: received, kept, and brought to the services.
+//! The nodes' load reports: received, stored, and passed to the services.
 
 pub(crate) mod metrics;
 pub(crate) mod node_loads;

@@ -1,16 +1,15 @@
-//! What the nodes say of their load, as this process hears it: by datagrams of
-//! their agents ([`LoadReceiver`](crate::LoadReceiver), or the heartbeats of direct dispatch), or
-//! from the node in the same process.
+//! The nodes' loads as this process receives them: in datagrams of their agents
+//! ([`LoadReceiver`](crate::LoadReceiver), or the heartbeats of direct dispatch), or from the node
+//! in the same process.
 //!
 //! ```text
-//!   LoadReceiver, DirectLoop, own node --> NodeLoads --> Dispatchers: what policies go by
+//!   LoadReceiver, DirectLoop, own node --> NodeLoads --> Dispatchers: input of policies
 //!                                             |  '---> coordinator of the caches
 //!                                             v
 //!                                          status, metrics
 //! ```
 //!
-//! Invariant: of one node's reports the latest counts, in whatever order they
-//! come.
+//! Invariant: of one node's reports the latest counts, in whatever order they arrive.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,7 +36,7 @@ pub struct NodeLoads {
     strange: AtomicU64,
 }
 
-/// Told of each load that counts.
+/// Called with each load that counts.
 pub type OnLoad = Box<dyn Fn(&Name, &NodeLoad) + Send + Sync>;
 
 struct Heard {
@@ -46,20 +45,20 @@ struct Heard {
     load: NodeLoad,
 }
 
-/// What a node said last.
+/// A node's last report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
     pub name: Name,
-    /// How long ago, in milliseconds.
+    /// Its age, in milliseconds.
     pub age_ms: u64,
-    /// Whether that is so long that it counts no more.
+    /// Whether it is too old to count.
     pub is_stale: bool,
-    /// What it said.
+    /// The reported load.
     pub load: NodeLoad,
 }
 
 impl NodeLoads {
-    /// Nobody was heard yet. `dispatchers` and `on_load` are told of what is.
+    /// Starts empty. `dispatchers` and `on_load` receive the loads.
     pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Arc<Self> {
         Arc::new(Self {
             interval_ms: config.report_interval_ms(),
@@ -72,9 +71,9 @@ impl NodeLoads {
         })
     }
 
-    /// A node said this, in an authentic datagram that was not heard before;
-    /// one that a later one of the same node has overtaken counts no more.
-    /// Without a stamp it is the node of this process that says it.
+    /// Records a node's report from an authentic datagram that is not a replay; one that arrives
+    /// after a later one of the same node does not count. Without a stamp it is from the node of
+    /// this process.
     pub fn hear(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) {
         if !self.note(name, stamp, load) {
             self.late.fetch_add(1, Relaxed);
@@ -98,13 +97,13 @@ impl NodeLoads {
         self.lock().iter().map(report).collect()
     }
 
-    /// Something came that is no load, or from a machine that is no node.
+    /// Counts a datagram that is no load, or from a machine that is no node.
     pub fn ignore(&self) {
         self.strange.fetch_add(1, Relaxed);
     }
 
-    /// What came, by what became of it: reports that count, those that came
-    /// after a later one, and what was ignored.
+    /// Reports by outcome: those that count, those that arrived after a later one, and those that
+    /// were ignored.
     pub fn counts(&self) -> [(&'static str, u64); 3] {
         let of = |counter: &AtomicU64| counter.load(Relaxed);
         [("taken", of(&self.taken)), ("late", of(&self.late)), ("strange", of(&self.strange))]
@@ -115,7 +114,7 @@ impl NodeLoads {
         self.lock().retain(|name, _| config.node(name.as_str()).is_some());
     }
 
-    /// Keeps it, if it is the latest.
+    /// Stores the report, if it is the latest.
     fn note(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) -> bool {
         let mut heard = self.lock();
         let is_new = match (heard.get(name), stamp) {
@@ -137,8 +136,8 @@ impl NodeLoads {
 }
 
 impl Dispatcher {
-    /// A node says what it has to do. Where its requests pass by here unseen, it
-    /// is also what drains wait for and what is shown of it.
+    /// Applies a node's load. Where its requests do not pass through this process, drains wait for
+    /// that load and the status displays it.
     fn hear_load(&self, name: &str, load: &NodeLoad) {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);

@@ -1,5 +1,5 @@
-//! Receives the loads of nodes where no heartbeats carry them: a socket, and a
-//! thread that waits for nothing else.
+//! Receives the loads of nodes where no heartbeats carry them: a socket, and a thread that waits
+//! for nothing else.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ pub struct LoadReceiver {
     waker: Waker,
 }
 
-/// Loads of nodes cannot be heard.
+/// Loads of nodes cannot be received.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadReceiverError {
     /// The config has no such dispatcher, or none with an address.
@@ -42,19 +42,19 @@ pub enum LoadReceiverError {
 }
 
 struct Shared {
-    /// Who is to be heard, replaced by a reload.
+    /// The nodes to receive from, replaced by a reload.
     nodes: ArcSwap<Nodes>,
     stop: AtomicBool,
 }
 
-/// The nodes of a config, and where their agents are.
+/// The nodes of a config, and the addresses of their agents.
 type Nodes = BTreeMap<PeerId, (Name, SocketAddr)>;
 
 impl LoadReceiver {
-    /// Begins to listen at the address of the dispatcher `name`.
+    /// Starts to listen at the address of the dispatcher `name`.
     ///
     /// # Errors
-    /// If it has none, or it cannot be had.
+    /// If it has none, or the address cannot be bound.
     pub fn start(
         config: &Config,
         name: &str,

@@ -1,5 +1,5 @@
-//! What direct dispatch takes from a service's state and gives to it: the same
-//! nodes, drains, weights and policies, whoever forwards the bytes.
+//! What direct dispatch reads from a service's state and writes to it: the same nodes, drains,
+//! weights and policies as in the other dispatch modes.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use skep_cluster::HealthState;
 
 use crate::service::dispatcher::Dispatcher;
 
-/// A node of a service, as far as packets to it are concerned.
+/// A node of a service, as direct dispatch needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub name: String,
@@ -15,20 +15,20 @@ pub struct Candidate {
     pub address: SocketAddr,
     /// Its share against the others'.
     pub weight: u32,
-    /// What it may get.
+    /// The packets that it may get.
     pub openness: Openness,
 }
 
-/// What a node may get.
+/// The packets that a node may get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Openness {
     /// New flows.
     Open,
-    /// Packets of flows that it has: it drains, or is being removed.
+    /// Packets of its existing flows: it drains, or is being removed.
     Closing,
     /// Nothing: its checks fail.
     Shut,
-    /// Not checked yet: whoever hears it otherwise may take it for open.
+    /// Not checked yet: a caller with other evidence that it is alive may treat it as open.
     Unknown,
 }
 
@@ -61,7 +61,7 @@ impl Dispatcher {
         self.change(|state, _| state.settings.policy.clone())
     }
 
-    /// A node is not heard any more: out at once, without waiting for checks.
+    /// A node's heartbeats stopped: down at once, without waiting for checks.
     pub fn miss(&self, name: &str) {
         self.change(|state, now| {
             let id = state.membership.find(name).map(skep_cluster::Member::id);

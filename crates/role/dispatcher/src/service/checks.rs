@@ -1,5 +1,5 @@
-//! The task that watches a service's nodes: checks when they are due, and the
-//! end of drains, removals and slow starts. One per service and process.
+//! The task that watches a service's nodes: runs checks when they are due, and ends drains,
+//! removals and slow starts. One per service and process.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ async fn check(worker: Rc<Worker>, dispatcher: Arc<Dispatcher>, due: Due) {
     dispatcher.change(|state, now| state.on_check(now, due.id, verdict));
 }
 
-/// A check to make now.
+/// A check that is due.
 struct Due {
     id: NodeId,
     address: SocketAddr,
@@ -55,7 +55,7 @@ struct Round {
 }
 
 impl Dispatcher {
-    /// Does what is to be done besides checks, and takes up the checks due.
+    /// Does the periodic work other than checks, and takes the checks that are due.
     fn begin_round(&self) -> Round {
         let seed = self.seed();
         self.change(|state, now| {

@@ -1,4 +1,4 @@
-//! What an operator can do to a running service; the admin API calls these.
+//! An operator's commands to a running service, as called by the admin API.
 
 use std::net::SocketAddr;
 
@@ -13,7 +13,7 @@ use crate::service::settings::ServiceSettings;
 use crate::service::state::{NewNode, ServiceState};
 use crate::service::status::NodeSource;
 
-/// The operator asked for something that cannot be.
+/// The operator's command is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ServiceControlError {
     /// No node has this name.
@@ -24,20 +24,20 @@ pub enum ServiceControlError {
     )]
     UnknownNode {
         service: String,
-        /// What was asked for.
+        /// The name in the command.
         name: String,
         /// The nearest name, if one is near.
         did_you_mean: Option<String>,
         /// The names of all nodes.
         known: Vec<String>,
     },
-    /// The table of nodes refuses.
+    /// The table of nodes refuses the change.
     #[error(transparent)]
     Refused(#[from] MembershipError),
     /// No policy has this name.
     #[error(transparent)]
     UnknownPolicy(#[from] UnknownPolicy),
-    /// A policy that reads requests, for a service whose requests nobody reads.
+    /// A policy that reads requests, for a service in direct dispatch.
     #[error(
         "service {service} is direct, where nobody reads requests: \"{policy}\" can't be its \
          policy; one of {}",
@@ -45,7 +45,7 @@ pub enum ServiceControlError {
     )]
     PolicyReadsRequests {
         service: String,
-        /// What was asked for.
+        /// The name in the command.
         policy: String,
     },
     /// A node that clients can't be sent to.
@@ -182,7 +182,7 @@ impl Dispatcher {
     }
 }
 
-/// It becomes part of a header line, so nothing but a host and a port may pass.
+/// The address becomes part of a header line, so only a host and a port may pass.
 fn checked_authority(public: &str) -> Result<String, ServiceControlError> {
     match Host::parse(public.as_bytes()) {
         Ok(host) if host.port != Some(0) => Ok(public.to_owned()),

@@ -1,5 +1,4 @@
-//! A service's dispatcher: its state behind a lock, what it publishes, and what
-//! workers report.
+//! A service's dispatcher: its state behind a lock, what it publishes, and the workers' reports.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,11 +45,9 @@ impl Dispatcher {
         &self.name
     }
 
-    /// Brings in what a new config says of this service: settings, nodes,
-    /// weights. What was changed at run time stays, unless the file says
-    /// something new about the same thing. Requests in work are not touched. A
-    /// config without this service changes nothing: services come and go with
-    /// a restart.
+    /// Applies a new config's settings, nodes and weights of this service. Changes made at run time
+    /// stay, unless the file has changed the same setting. Requests in progress are not touched. A
+    /// config without this service changes nothing: services are added and removed by a restart.
     pub fn reload(&self, config: &Config) {
         match find(config, &self.name) {
             Some(service) => self.change(|state, now| state.adopt(config, service, now)),
@@ -83,13 +80,13 @@ impl Dispatcher {
         &self.published
     }
 
-    /// A request at a node failed, or went well after others had failed. Whether
-    /// the node would be out now if it could be spared, and was not before.
+    /// Records that a request at a node failed, or succeeded after others had failed. Returns
+    /// whether the node would be down now if it could be spared, and was not before.
     pub(crate) fn report(&self, id: NodeId, outcome: Result<(), Failure>) -> bool {
         self.change(|state, now| state.on_request(now, id, outcome))
     }
 
-    /// Runs `job` on the state and tells workers what changed.
+    /// Runs `job` on the state and publishes the changes to the workers.
     pub(crate) fn change<R>(&self, job: impl FnOnce(&mut ServiceState, Now) -> R) -> R {
         let mut state = self.lock();
         let result = job(&mut state, now());
@@ -118,7 +115,7 @@ pub(crate) fn filed_node(node: &skep_config::NodeConfig) -> NewNode<'_> {
     }
 }
 
-/// Adds `new`, or says in the log why not: for nodes that no operator waits for.
+/// Adds `new`, or logs why not: for nodes that were not added by an operator's command.
 pub(crate) fn add_or_log(state: &mut ServiceState, now: Now, new: NewNode<'_>) {
     let name = new.name;
     let added: Result<(), MembershipError> = state.add(now, new);

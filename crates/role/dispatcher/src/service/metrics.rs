@@ -1,4 +1,4 @@
-//! Each node's numbers as Prometheus metrics.
+//! Each node's counters and gauges as Prometheus metrics.
 
 use std::sync::{Arc, Weak};
 

@@ -1,4 +1,4 @@
-//! The state of a service, whoever forwards its bytes: nodes, health, drains, policy.
+//! The state of a service in any dispatch mode: nodes, health, drains, policy.
 //!
 //! ```text
 //!  control (admin API), reload --> Dispatcher { lock: ServiceState }

@@ -1,7 +1,7 @@
-//! What all workers know of a node: a few atomics.
+//! The state of a node that all workers share: a few atomics.
 //!
-//! Writers are the workers (loads, totals) and, under its lock, the dispatcher
-//! (share). Everything is `Relaxed`: the numbers steer, they decide nothing.
+//! Writers are the workers (loads, totals) and, under its lock, the dispatcher (share). All
+//! accesses are `Relaxed`: the numbers only influence selection; no decision depends on them alone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,35 +21,35 @@ pub(crate) struct Node {
     pub(crate) name: Arc<str>,
     pub(crate) name_hash: u64,
     pub(crate) address: SocketAddr,
-    /// Thousandths of its share that it takes now; 0: no new requests.
+    /// Thousandths of its share that it gets now; 0: no new requests.
     share_permille: AtomicU16,
-    /// A request failed there lately: the next good one is to be reported.
+    /// A request failed there lately: the next success is to be reported.
     suspect: AtomicBool,
     pub(crate) load: Load,
     pub(crate) reported: Reported,
     pub(crate) totals: Totals,
 }
 
-/// What a node does now, as this dispatcher sees it; in direct dispatch, which
-/// sees packets only, as the node itself says.
+/// A node's current load, as measured by this dispatcher; in direct dispatch, which sees packets
+/// only, as reported by the node.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Requests sent and not yet answered in full.
     pub(crate) requests: Level,
     /// Upgraded connections.
     pub(crate) tunnels: AtomicU32,
-    /// Bytes of announced reply bodies that did not come yet.
+    /// Bytes of announced reply bodies that have not arrived yet.
     pub(crate) bytes: Level,
 }
 
-/// A number that rises and falls, and the most that it was of late.
+/// A number that rises and falls, and its recent maximum.
 #[derive(Debug, Default)]
 pub(crate) struct Level {
     now: AtomicU64,
     most: AtomicU64,
 }
 
-/// What a node did since the dispatcher knows it.
+/// A node's totals since the dispatcher added it.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) requests: AtomicU64,
@@ -76,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Thousandths of its share that it takes now; 0: no new requests.
+    /// Thousandths of its share that it gets now; 0: no new requests.
     pub(crate) fn share_permille(&self) -> u16 {
         self.share_permille.load(Relaxed)
     }
@@ -85,7 +85,7 @@ impl Node {
         self.share_permille.store(share, Relaxed);
     }
 
-    /// Whether a good request would be news.
+    /// Whether a success is to be reported.
     pub(crate) fn is_suspect(&self) -> bool {
         self.suspect.load(Relaxed)
     }
@@ -104,8 +104,8 @@ impl Node {
         self.totals.latency_us.load(Relaxed)
     }
 
-    /// Adds one answer to the average. Two workers may overwrite each other's;
-    /// an average does not mind.
+    /// Adds one answer to the average. Two workers may overwrite each other's update; the error in
+    /// an average is small.
     pub(crate) fn record_latency_us(&self, latency_us: u64) {
         let average = match self.latency_us() {
             0 => latency_us,
@@ -115,8 +115,8 @@ impl Node {
         self.totals.latency_us.store(average.max(1), Relaxed);
     }
 
-    /// Brings what changes from request to request into `view`; reports are due
-    /// every `interval_ms`.
+    /// Copies the numbers that change from request to request into `view`; reports are due every
+    /// `interval_ms`.
     pub(crate) fn refresh(&self, view: &mut NodeView, now: Now, interval_ms: u64) {
         let share = self.share_permille();
         view.eligible = share > 0;
@@ -129,7 +129,7 @@ impl Node {
         view.outstanding_bytes = seen.bytes;
     }
 
-    /// The node says that it has so much to do.
+    /// Sets the load that the node reports.
     pub(crate) fn hear(&self, now: Now, work: Work) {
         let (requests, bytes) = (self.load.requests.take_most(), self.load.bytes.take_most());
         self.reported.set(now, work.beyond(Work { requests, bytes }));
@@ -159,7 +159,7 @@ impl Level {
         self.most.store(now, Relaxed);
     }
 
-    /// The most that it was since this was last asked.
+    /// The maximum since the last call.
     fn take_most(&self) -> u64 {
         self.most.swap(self.now(), Relaxed)
     }

@@ -1,5 +1,5 @@
-//! One active check: a request of its own on a connection of its own, so that
-//! it also learns whether the node still accepts.
+//! One active check: its own request on its own connection, so that it also tests whether the node
+//! still accepts connections.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,8 +15,7 @@ use crate::limits::CHECK_BODY_BYTES_MAX;
 use crate::service::settings::ServiceSettings;
 use crate::service::state::ProbeOutcome;
 
-/// Asks the node at `address` how it is. `None`: the check could not be made,
-/// for want of something here.
+/// Checks the node at `address`. `None`: the check could not be made, for lack of local resources.
 pub(crate) async fn probe(
     worker: &Rc<Worker>,
     address: SocketAddr,
@@ -36,7 +35,7 @@ pub(crate) async fn probe(
     }
 }
 
-/// What a failed connection says about a node.
+/// What a failed connection means for the health of a node.
 pub(crate) fn failure_of(error: &UpstreamError) -> Failure {
     match error {
         UpstreamError::Refused => Failure::Refused,
@@ -97,7 +96,7 @@ async fn read_more(conn: &Conn, received: &mut Vec<u8>) -> Result<bool, ConnErro
     .await
 }
 
-/// The verdict when no more will come.
+/// The verdict at the end of the response.
 fn at_end(received: &[u8], settings: &ServiceSettings) -> ProbeOutcome {
     judge(received, settings, true).unwrap_or(ProbeOutcome::Bad(match received {
         [] => Failure::Reset,
@@ -105,7 +104,7 @@ fn at_end(received: &[u8], settings: &ServiceSettings) -> ProbeOutcome {
     }))
 }
 
-/// The verdict on what came so far; `None`: more is needed.
+/// The verdict on the bytes so far; `None`: more are needed.
 fn judge(received: &[u8], settings: &ServiceSettings, is_all: bool) -> Option<ProbeOutcome> {
     let malformed = Some(ProbeOutcome::Bad(Failure::Malformed));
     let mut rest = received;
@@ -136,7 +135,7 @@ fn judge(received: &[u8], settings: &ServiceSettings, is_all: bool) -> Option<Pr
     malformed
 }
 
-/// Whether more of the body can be of interest.
+/// Whether more of the body is needed.
 fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
     let len_max = match response.framing {
         ResponseFraming::None => 0,
@@ -146,7 +145,7 @@ fn may_go_on(response: &ResponseHead<'_, '_>, body: &[u8]) -> bool {
     body.len() < len_max
 }
 
-/// Whether a 503 says that the node drains: the word, whatever its framing.
+/// Whether a 503 means that the node drains: it contains the word, whatever its framing.
 fn bows_out(body: &[u8]) -> bool {
     let body = &body[..body.len().min(CHECK_BODY_BYTES_MAX)];
     body.split(|byte| !byte.is_ascii_alphanumeric()).any(|word| word == b"draining")

@@ -1,8 +1,7 @@
-//! What the dispatcher publishes for the workers: immutable, swapped whole.
+//! What the dispatcher publishes for the workers: immutable, swapped as a whole.
 //!
-//! Changes when the set of nodes, a weight, an address for clients or a setting
-//! does. Health and drains do not come this way: they are a number in each
-//! [`Node`], which workers read at every pick.
+//! Changes when the set of nodes, a weight, an address for clients or a setting does. Health and
+//! drains are not part of it: they are a number in each [`Node`], which workers read at every pick.
 
 use std::sync::Arc;
 
@@ -18,19 +17,19 @@ pub(crate) struct Published {
     pub(crate) nodes: Vec<Entry>,
 }
 
-/// A node and what of it only changes with a new [`Published`].
+/// A node and its values that only change with a new [`Published`].
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) node: Arc<Node>,
     pub(crate) weight: u32,
     /// The redirect to this node, up to and with the authority.
     pub(crate) redirect_head: Box<[u8]>,
-    /// `X-Skep-Node: NAME\r\n`, or nothing if that is not wanted.
+    /// `X-Skep-Node: NAME\r\n`, or nothing if that is disabled.
     pub(crate) node_line: Box<[u8]>,
 }
 
 impl Entry {
-    /// `authority` is what clients reach the node by; it was checked.
+    /// `authority` is the clients' address of the node; it was checked.
     pub(crate) fn new(
         node: Arc<Node>,
         weight: u32,

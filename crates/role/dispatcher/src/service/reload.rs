@@ -1,8 +1,7 @@
-//! Bringing a new config in: the file against what is, three ways.
+//! Applies a new config: a three-way merge of the new file, the last file and the current state.
 //!
-//! What the file says now is compared with what it said last: only what it
-//! says anew is brought in, so that a drain, a weight or a node of the admin
-//! API survives reloads that are about something else.
+//! The new file is compared with the last one, and only the differences are applied, so that a
+//! drain, a weight or a node of the admin API survives reloads that change something else.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use crate::service::state::ServiceState;
 use crate::service::status::NodeSource;
 
 impl ServiceState {
-    /// Brings in what `config` says of `service`.
+    /// Applies the `service` of `config`.
     pub(crate) fn adopt(&mut self, config: &Config, service: &ServiceConfig, now: Now) {
         self.adopt_settings(ServiceSettings::of(service, config));
         self.listen.clone_from(&service.listen);
@@ -41,9 +40,8 @@ impl ServiceState {
         self.settings = Arc::new(settings);
     }
 
-    /// Takes out the nodes that the file no longer has, and at once those that
-    /// stand in the way of what it has: of the same name or address, but not
-    /// the same node.
+    /// Removes the nodes that the file no longer has, and at once those that conflict with its
+    /// nodes: of the same name or address, but not the same node.
     fn make_room(&mut self, filed: &[&NodeConfig], now: Now) {
         let mut leaving: Vec<(NodeId, Now)> = Vec::new();
         for member in self.membership.members() {
@@ -71,7 +69,7 @@ impl ServiceState {
         self.tick(now);
     }
 
-    /// Adds a node of the file, or brings in what the file says anew of it.
+    /// Adds a node of the file, or applies the file's changes to it.
     fn adopt_node(&mut self, filed: &NodeConfig, now: Now) {
         if self.removed.contains(&filed.name) {
             return;

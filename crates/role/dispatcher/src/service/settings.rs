@@ -1,4 +1,4 @@
-//! What an operator may set about a service, as the path of requests reads it.
+//! An operator's settings of a service, in the form that the request path reads.
 
 use skep_cluster::{HealthSettings, MembershipSettings, RetryBudgetSettings};
 use skep_config::{Config, DispatchMode, HealthConfig, ServiceConfig};

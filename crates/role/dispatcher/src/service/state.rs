@@ -1,9 +1,8 @@
-//! What a dispatcher knows of its service, behind its lock: the table of nodes
-//! (`core/cluster`), what the config file said last, and who is in which state
-//! since when.
+//! The dispatcher's state of a service, behind its lock: the table of nodes (`core/cluster`), the
+//! last config file's values, and each node's state with the time it was entered.
 //!
-//! Every method that changes something ends with [`ServiceState::settle`], which
-//! brings the change to the nodes' shared numbers and to the log.
+//! Every method that changes something ends with [`ServiceState::settle`], which applies the change
+//! to the nodes' shared numbers and logs it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -26,41 +25,41 @@ pub(crate) struct ServiceState {
     pub(crate) service: Arc<str>,
     pub(crate) listen: Vec<SocketAddr>,
     pub(crate) membership: Membership,
-    /// For each member what the table does not keep.
+    /// For each member, the data that is not in the table.
     pub(crate) details: BTreeMap<NodeId, Details>,
     pub(crate) settings: Arc<ServiceSettings>,
     /// The policy that the config file named last. A policy chosen at run time
     /// stays until the file names another.
     pub(crate) policy_filed: String,
-    /// Nodes of the file that were removed at run time: a reload does not bring
-    /// them back, unless the file had dropped them in between.
+    /// Nodes of the file that were removed at run time: a reload does not add them again, unless
+    /// the file had dropped them in between.
     pub(crate) removed: BTreeSet<String>,
-    /// Whether workers must be told of more than shares.
+    /// Whether workers need more than new shares.
     pub(crate) unpublished: bool,
 }
 
-/// What the dispatcher keeps of a node beside the table.
+/// The dispatcher's data of a node beside the table.
 pub(crate) struct Details {
     pub(crate) node: Arc<Node>,
     pub(crate) source: NodeSource,
-    /// What clients reach it by.
+    /// The clients' address of it.
     pub(crate) authority: String,
-    /// The weight that the config file gave it last.
+    /// The weight in the last config file.
     pub(crate) weight_filed: u32,
-    /// It answers checks, but says that it drains.
+    /// It answers checks, but reports that it drains.
     pub(crate) bows_out: bool,
-    /// Since when it is in its state.
+    /// When it entered its state.
     pub(crate) since: Now,
-    /// A check is under way.
+    /// A check is in progress.
     pub(crate) is_checking: bool,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeOutcome {
     /// It answers as expected.
     Good,
-    /// It is alive and asks for no more requests.
+    /// It is alive and wants no more requests.
     BowsOut,
     /// It does not answer as expected.
     Bad(Failure),
@@ -108,7 +107,7 @@ impl ServiceState {
         Ok(())
     }
 
-    /// A request at `id` ended; see [`Membership::on_request`]. Whether it is
+    /// Records the end of a request at `id`; see [`Membership::on_request`]. Returns whether it is
     /// spared from now on.
     pub(crate) fn on_request(
         &mut self,
@@ -135,7 +134,7 @@ impl ServiceState {
         self.settle(now);
     }
 
-    /// A check of `id` ended; `None`: it could not be made.
+    /// Records the result of a check of `id`; `None`: it could not be made.
     pub(crate) fn on_check(&mut self, now: Now, id: NodeId, verdict: Option<ProbeOutcome>) {
         let Some(details) = self.details.get_mut(&id) else { return };
         details.is_checking = false;
@@ -159,7 +158,7 @@ impl ServiceState {
         self.settle(now);
     }
 
-    /// Ends drains and removals that have come to their end.
+    /// Ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
         let details = &self.details;
         let in_use = |id| details.get(&id).map_or(0, |d| u64::from(d.node.in_use()));
@@ -169,7 +168,7 @@ impl ServiceState {
         self.settle(now);
     }
 
-    /// Logs `event` and remembers its time.
+    /// Logs `event` and stores its time.
     pub(crate) fn note(&mut self, event: Option<MembershipEvent>) {
         let Some(event) = event else { return };
         let details = self.details.get_mut(&event.node);
@@ -201,7 +200,7 @@ impl ServiceState {
         }
     }
 
-    /// Brings health and drains to the workers: each node's share.
+    /// Publishes health and drains to the workers: each node's share.
     pub(crate) fn settle(&mut self, now: Now) {
         for view in self.membership.view(now) {
             let Some(details) = self.details.get(&view.id) else { continue };
@@ -212,7 +211,7 @@ impl ServiceState {
         }
     }
 
-    /// What workers are to see from now on.
+    /// The state that workers see from now on.
     pub(crate) fn publish(&mut self) -> Published {
         self.unpublished = false;
         let entries = self.membership.members().iter().filter_map(|member| {
@@ -227,7 +226,7 @@ impl ServiceState {
         }
     }
 
-    /// What is shown of the nodes.
+    /// The displayed state of the nodes.
     pub(crate) fn node_statuses(&self, now: Now) -> Vec<NodeStatus> {
         let status =
             |member: &Member| Some(node_status(member, self.details.get(&member.id())?, now));

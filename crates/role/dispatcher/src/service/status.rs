@@ -1,11 +1,10 @@
-//! What is shown of a service and its nodes: `skep status`, `skep node list`,
-//! the admin API.
+//! The displayed state of a service and its nodes: `skep status`, `skep node list`, the admin API.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// A service at one moment.
+/// The state of a service at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
     pub name: String,
@@ -19,32 +18,32 @@ pub struct ServiceStatus {
     pub nodes: Vec<NodeStatus>,
 }
 
-/// A node at one moment.
+/// The state of a node at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
     pub name: String,
-    /// Where dispatchers reach it.
+    /// The dispatchers' address of it.
     pub address: SocketAddr,
     /// Host and port that a redirect names.
     pub public_address: String,
     /// `joining`, `up`, `draining`, `drained`, `down` or `removing`.
     pub state: String,
-    /// Why it is in that state, where there is something to say.
+    /// The reason for that state, where there is one.
     pub reason: Option<String>,
     /// How long it has been in that state, in milliseconds.
     pub since_ms: u64,
-    /// Where it comes from.
+    /// The source of its entry.
     pub source: NodeSource,
     /// Its share of the work under weighted policies.
     pub weight: u32,
-    /// Thousandths of its share that it takes now: below 1000 while it warms
-    /// up, 0 while it gets no new requests.
+    /// Thousandths of its share that it gets now: below 1000 during slow start, 0 while it gets no
+    /// new requests.
     pub share_permille: u16,
-    /// Connections that carry something now: requests and tunnels.
+    /// Connections in use: requests and tunnels.
     pub connections: u32,
     /// Requests sent to it and not yet answered in full.
     pub outstanding_requests: u32,
-    /// Bytes of announced reply bodies that did not come yet.
+    /// Bytes of announced reply bodies that have not arrived yet.
     pub outstanding_bytes: u64,
     /// Upgraded connections, such as WebSockets.
     pub tunnels: u32,
@@ -58,7 +57,7 @@ pub struct NodeStatus {
     pub latency_us: u64,
 }
 
-/// Where a node comes from.
+/// The source of a node's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeSource {

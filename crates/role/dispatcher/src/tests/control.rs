@@ -1,4 +1,4 @@
-//! What operators do: nodes in and out, weights, policies, reloads.
+//! Operator commands: adding and removing nodes, weights, policies, reloads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

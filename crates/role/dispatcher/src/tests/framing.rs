@@ -1,4 +1,4 @@
-//! Responses of every framing, cut at every byte, and those that lie.
+//! Responses of every framing, cut at every byte, and responses with false framing.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Checks, and what they do to a node.
+//! Checks, and their effect on a node.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
@@ -7,7 +7,7 @@ use super::rig::{FakeNode, Rig, config, field, next, ok, seen, wait_until};
 
 const BRISK: &str = "health.interval_ms = 250\nhealth.timeout_ms = 250\nhealth.fall = 2";
 
-/// Whatever a check finds, it has time to: on a busy machine, too, it is not that time is over.
+/// Gives every check enough time: even on a busy machine, no verdict is a timeout.
 const PATIENT: &str = "health.interval_ms = 5000\nhealth.timeout_ms = 5000\nhealth.fall = 1";
 
 fn rig(node: &FakeNode, service: &str) -> Rig {

@@ -1,4 +1,4 @@
-//! What nodes say of their load: heard, and what must not count.
+//! The nodes' load reports: those that are received, and those that must not count.
 
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use crate::{Dispatcher, LoadReceiver, NodeLoads};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
-/// A dispatcher that hears two nodes.
+/// A dispatcher that receives from two nodes.
 struct Hearing {
     config: Config,
     dispatcher: Arc<Dispatcher>,
     loads: Arc<NodeLoads>,
-    /// What the coordinator would have been told.
+    /// The loads that the coordinator would have received.
     told: Arc<Mutex<Vec<(Name, u64)>>>,
     receiver: LoadReceiver,
     agents: Vec<Socket>,
@@ -54,8 +54,8 @@ impl Hearing {
         Self { config, dispatcher, loads, told, receiver, agents }
     }
 
-    /// A node says that it has so much to send, until it was heard: the first
-    /// datagrams only introduce.
+    /// Sends a node's report of the bytes that it has to send, until it is received: the first
+    /// datagrams only open the exchange.
     fn tell(&mut self, place: usize, bytes: u64) {
         wait_until("the load was heard", || {
             send(&mut self.agents[place], bytes);
@@ -63,7 +63,7 @@ impl Hearing {
         });
     }
 
-    /// What is known of a node: bytes that it has to send.
+    /// The reported load of a node: bytes that it has to send.
     fn bytes_of(&self, name: &str) -> Option<u64> {
         let reports = self.loads.reports();
         let report = reports.iter().find(|report| report.name.as_str() == name)?;

@@ -1,5 +1,5 @@
-//! Ordinary requests through the proxy: what the node sees, what the client
-//! gets, which connections are reused.
+//! Ordinary requests through the proxy: what the node receives, what the client receives, which
+//! connections are reused.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! `redirect` mode: where clients are sent.
+//! `redirect` mode: the targets of redirects.
 
 use super::rig::{FakeNode, Rig, closed_port, config};
 

@@ -1,4 +1,4 @@
-//! What is tried again, and what is not.
+//! Which requests are retried, and which are not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

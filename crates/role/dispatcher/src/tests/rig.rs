@@ -1,4 +1,4 @@
-//! What the tests stand on: a dispatcher on a worker, fake nodes, raw clients.
+//! The test rig: a dispatcher on a worker, fake nodes, raw clients.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ impl Rig {
         rig
     }
 
-    /// A dispatcher of `config`, with nodes of unknown health.
+    /// A dispatcher of `config`, whose nodes were not checked yet.
     pub(super) fn unchecked(config: &Config) -> Self {
         let dispatcher = Dispatcher::new(config, "web", 7).unwrap();
         let registry = Arc::new(Registry::new());
@@ -73,7 +73,7 @@ impl Rig {
         Self { address, dispatcher, registry, workers: Some(workers) }
     }
 
-    /// Begins real checks.
+    /// Starts real checks.
     pub(super) fn start_checks(&self) {
         let workers = self.workers.as_ref().unwrap();
         assert!(self.dispatcher.start_checks(&workers.handles()[0]));
@@ -130,7 +130,7 @@ pub(super) fn config(nodes: &[(String, SocketAddr)], service: &str) -> Config {
     Config::parse("skep.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
 }
 
-/// Waits until `is_so`; fails if that takes for ever.
+/// Waits until `is_so`; fails on a timeout.
 pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -139,11 +139,11 @@ pub(super) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Settings under which a node is late at once, and none the worse for it.
+/// Settings under which a node is late at once, without effect on its health.
 pub(super) const BRIEF: &str = "response_timeout_ms = 1\nhealth.passive_failures_max = 1000";
 
-/// All that a client got of a reply that stalls behind its head. The node may
-/// be too late even for the head; then it is asked again.
+/// All that a client received of a reply that stalls after its head. The node may be too late even
+/// for the head; then the request is repeated.
 pub(super) fn cut_short(rig: &Rig, request: &str) -> Vec<u8> {
     loop {
         let mut client = rig.client();
@@ -236,7 +236,7 @@ impl FakeNode {
         self.connections.load(SeqCst)
     }
 
-    /// Ends as a crash would: nobody listens, connections end under requests.
+    /// Ends as a crash would: nothing listens, connections break during requests.
     pub(super) fn kill(mut self) {
         self.stop();
         for stream in self.streams.lock().unwrap().values() {
@@ -244,7 +244,7 @@ impl FakeNode {
         }
     }
 
-    /// Stops listening; another may, where it did, and nobody else.
+    /// Stops listening; only another listener of this test may bind the address.
     pub(super) fn close(mut self) -> SocketAddr {
         self.stop();
         let own = Box::leak(Box::new(reserve(self.reserved.local_addr().unwrap())));
@@ -266,14 +266,14 @@ impl Drop for FakeNode {
     }
 }
 
-/// An address where nobody listens, and nobody will: a socket that is bound and does not listen
-/// has it for as long as the tests run.
+/// An address where nothing listens, for as long as the tests run: a socket that is bound and does
+/// not listen reserves it.
 pub(super) fn closed_port() -> SocketAddr {
     let reserved = Box::leak(Box::new(reserve("127.0.0.1:0".parse().unwrap())));
     reserved.local_addr().unwrap()
 }
 
-/// Keeps an address from others; here it may still be listened at.
+/// Reserves an address; the tests may still listen there.
 fn reserve(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -286,7 +286,7 @@ pub(super) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
-/// One end of a connection, with what was read and not used yet.
+/// One end of a connection, with the bytes that were read and not used yet.
 pub(super) struct Wire {
     pub(super) stream: TcpStream,
     pending: Vec<u8>,
@@ -373,8 +373,7 @@ impl Wire {
         }
     }
 
-    /// All that comes until the end of the stream; whether it was an orderly
-    /// end.
+    /// All bytes until the end of the stream; whether it was an orderly end.
     pub(super) fn rest(&mut self) -> (Vec<u8>, bool) {
         let mut all = std::mem::take(&mut self.pending);
         let mut buffer = [0; 64 * 1024];
@@ -469,12 +468,12 @@ pub(super) fn has(head: &str, line: &str) -> bool {
     head.lines().any(|found| found.to_ascii_lowercase() == line)
 }
 
-/// A channel for what a fake node saw.
+/// A channel for the requests that a fake node received.
 pub(super) fn seen<T>() -> (mpsc::SyncSender<T>, mpsc::Receiver<T>) {
     mpsc::sync_channel(1_000)
 }
 
-/// What a fake node saw next.
+/// The next request that a fake node received.
 pub(super) fn next<T>(seen: &mpsc::Receiver<T>) -> T {
     seen.recv_timeout(PATIENCE).expect("the node saw something")
 }

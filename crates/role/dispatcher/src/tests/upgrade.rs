@@ -1,4 +1,4 @@
-//! Upgrades: WebSockets and their like.
+//! Upgrades: WebSockets and similar protocols.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Bodies whose bytes would be requests if anybody took them for that (CVE-2025-4366):
-//! read, half read and unread, of all framings, and never handed to the handler.
+//! Bodies whose bytes would parse as requests (CVE-2025-4366): read, half read and unread, of all
+//! framings; their bytes never reach the handler as a request.
 
 use skep_telemetry::Counter;
 

@@ -1,4 +1,4 @@
-//! A client that sends bytes as it likes, and reads replies by their own framing.
+//! A test client that sends arbitrary bytes and reads replies by their framing.
 
 use std::io::ErrorKind;
 use std::net::{Shutdown, SocketAddr};

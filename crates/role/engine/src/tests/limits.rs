@@ -1,4 +1,4 @@
-//! How many requests, for how long, how many at once.
+//! Limits on the number of requests, their duration and their concurrency.
 
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreGauge, Counter};

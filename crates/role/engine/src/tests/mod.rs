@@ -1,6 +1,6 @@
-//! The engine in process: one real worker, a handler that follows scripts, clients that
-//! send bytes in whatever pieces. After each the tests look at the state of the
-//! connection, as its traces tell it, and at what the handler was given, byte by byte.
+//! The engine in process: one real worker, a handler that follows scripts, clients that send bytes
+//! in pieces of any size. After each step the tests compare, byte by byte, the state of the
+//! connection in its traces and the input of the handler.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

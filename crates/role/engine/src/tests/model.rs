@@ -1,6 +1,7 @@
-//! Random requests and handlers against a plain model of what must come of them.
+//! Random requests and handlers, compared with a simple model of the expected replies.
 //!
-//! `PROPTEST_RNG_SEED=n` replays what a failure printed, `PROPTEST_CASES=n` runs more.
+//! `PROPTEST_RNG_SEED=n` replays the seed that a failure printed, `PROPTEST_CASES=n` runs more
+//! cases.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,4 +1,4 @@
-//! Replies that fail, that nobody takes, and that are none.
+//! Replies that fail, that no client reads, or that are never written.
 
 use skep_serve::Pace;
 use skep_telemetry::{CoreGauge, Counter};

@@ -1,4 +1,4 @@
-//! An engine on one worker, and what can be seen of it.
+//! An engine on one worker, and its observable state.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -35,8 +35,8 @@ const CLOSED: [Counter; 10] = [
     Counter::ClosedDraining,
 ];
 
-/// An engine that listens. Its end checks that nothing is left of any connection, so
-/// clients must be gone by then.
+/// A listening engine. Dropping it checks that no connection leaves anything behind, so clients
+/// must be closed by then.
 pub(super) struct Rig {
     pub(super) address: SocketAddr,
     pub(super) shared: Arc<Shared>,
@@ -60,7 +60,7 @@ impl Rig {
         Self::start(settings, true)
     }
 
-    /// Whose handler says of itself that it never answers quickly, as a proxy does.
+    /// An engine whose handler declares that it never answers quickly, as a proxy does.
     pub(super) fn slow() -> Self {
         Self::start(EngineSettings::default(), false)
     }
@@ -133,7 +133,7 @@ impl Rig {
         wait_until(is_there, || format!("{step}, but {:?}", self.seen()));
     }
 
-    /// All that the connection of `client` has been.
+    /// All states of the connection of `client`.
     pub(super) fn states(&self, client: &Client) -> Vec<String> {
         self.states.of(&client.name)
     }
@@ -179,7 +179,7 @@ impl Rig {
         result.recv_timeout(PATIENCE).unwrap()
     }
 
-    /// Waits until all connections are gone, and nothing of them is left.
+    /// Waits until all connections have ended, and nothing of them is left.
     pub(super) fn assert_at_rest(&self) {
         let tasks = || self.workers.as_ref().unwrap().handles()[0].tasks();
         // Fewer once a drain began: nobody waits for it any more.
@@ -205,7 +205,7 @@ impl Drop for Rig {
     }
 }
 
-/// Waits until `is_so`; fails, with what is there instead, if that takes for ever.
+/// Waits until `is_so`; on a timeout fails, with the actual value.
 pub(super) fn wait_until(is_so: impl Fn() -> bool, what: impl Fn() -> String) {
     let began = Instant::now();
     while !is_so() {

@@ -1,5 +1,5 @@
-//! A handler that does what the target of the request says, step by step:
-//! `/read:5/reply:3` reads at least five bytes of the body, and says three.
+//! A handler that executes the steps in the target of the request: `/read:5/reply:3` reads at least
+//! five bytes of the body, and replies with three.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! One stream of requests, cut at every byte: the state behind each of them, and always
-//! the same requests for the handler.
+//! One stream of requests, cut at every byte: the state after each prefix, and the same requests
+//! for the handler every time.
 
 use std::ops::Range;
 

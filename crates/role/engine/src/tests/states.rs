@@ -1,4 +1,4 @@
-//! What a connection is, step by step, and what its deadlines are.
+//! The state of a connection, step by step, and its deadlines.
 
 use skep_serve::{ConnectionHandler, monotonic_ms};
 use skep_telemetry::{CoreGauge, Counter};

@@ -1,4 +1,4 @@
-//! What connections trace of their states, noted.
+//! Records the states that connections trace.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,10 +1,10 @@
-//! Where the bytes of a route come from.
+//! Backends: where the bytes of a route come from.
 //!
-//! - [`files`]: a folder on this node's disk, or on all nodes' alike;
-//! - [`partition`]: a folder of which each node has a part;
-//! - [`origin`]: web servers.
+//! - [`files`]: a folder on this node's disk, or on a disk that all nodes share;
+//! - [`partition`]: a folder of which each node stores a part;
+//! - [`origin`]: HTTP servers.
 //!
-//! Who is the first to need something asks for it, and all others wait ([`single_flight`]).
+//! Concurrent requests for the same thing are collapsed into one ([`single_flight`]).
 
 pub(crate) mod files;
 pub(crate) mod origin;

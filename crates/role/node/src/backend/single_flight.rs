@@ -1,12 +1,12 @@
-//! Single flights: for each key one request at a time asks, and all others who need the same
-//! wait for its outcome.
+//! Single flights: for each key there is one request at a time, and all others who need the
+//! same wait for its outcome.
 //!
 //! ```text
 //!  join(key) --first--> SingleFlight: asks, then lands with an outcome --.
 //!        '---others--> FlightWaiter: waits <-----outcome, or none--------'
 //! ```
 //!
-//! Invariant: a flight ends. If it is dropped without an outcome, those who wait are told, and
+//! Invariant: a flight ends. If it is dropped without an outcome, its waiters are woken, and
 //! the next to join leads.
 
 use std::hash::Hash;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use tokio::sync::watch;
 
-/// The flights under way, by key.
+/// The flights in progress, by key.
 #[derive(Debug)]
 pub(crate) struct Flights<K, V> {
     under_way: Mutex<HashMap<K, watch::Receiver<FlightState<V>>>>,
@@ -30,14 +30,14 @@ enum FlightState<V> {
     Done(V),
 }
 
-/// What it is to need what somebody may be asking for.
+/// The result of joining a flight.
 pub(crate) enum Joined<K: Hash + Eq, V> {
-    /// Nobody is: the caller has to.
+    /// There is no request: the caller must send it.
     Lead(SingleFlight<K, V>),
     Wait(FlightWaiter<V>),
 }
 
-/// The one request under way for a key. Its holder has to ask.
+/// The only request in progress for a key. Its holder must send it.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K: Hash + Eq, V> {
     flights: Arc<Flights<K, V>>,
@@ -45,7 +45,7 @@ pub(crate) struct SingleFlight<K: Hash + Eq, V> {
     sender: watch::Sender<FlightState<V>>,
 }
 
-/// The flight of somebody else.
+/// The flight of another request.
 #[derive(Debug)]
 pub(crate) struct FlightWaiter<V>(watch::Receiver<FlightState<V>>);
 
@@ -65,7 +65,7 @@ impl<K: Hash + Eq + Clone, V> Flights<K, V> {
         Joined::Lead(SingleFlight { flights: Arc::clone(self), key: key.clone(), sender })
     }
 
-    /// The flight for `key`, if one is under way.
+    /// The flight for `key`, if one is in progress.
     pub(crate) fn find(&self, key: &K) -> Option<FlightWaiter<V>> {
         self.lock().get(key).map(|flight| FlightWaiter(flight.clone()))
     }
@@ -82,17 +82,17 @@ impl<K: Hash + Eq, V> SingleFlight<K, V> {
         &self.key
     }
 
-    /// Says that from now on it waits for an origin alone.
+    /// Records that from now on it waits for an origin alone.
     pub(crate) fn asks_origin(&self) {
         self.sender.send_replace(FlightState::AskingOrigin);
     }
 
-    /// Tells those who wait.
+    /// Wakes the waiters with the outcome.
     pub(crate) fn land(self, outcome: V) {
         self.sender.send_replace(FlightState::Done(outcome));
     }
 
-    /// The same flight, to wait for.
+    /// A waiter for the same flight.
     pub(crate) fn waiter(&self) -> FlightWaiter<V> {
         FlightWaiter(self.sender.subscribe())
     }
@@ -109,7 +109,7 @@ impl<K: Hash + Eq, V> Drop for SingleFlight<K, V> {
 }
 
 impl<V: Clone> FlightWaiter<V> {
-    /// Waits for the outcome; `None`: it was dropped without one.
+    /// Waits for the outcome; `None`: the flight was dropped without one.
     pub(crate) async fn outcome(&mut self) -> Option<V> {
         let is_over = |state: &FlightState<V>| matches!(state, FlightState::Done(_));
         match &*self.0.wait_for(is_over).await.ok()? {
@@ -118,7 +118,7 @@ impl<V: Clone> FlightWaiter<V> {
         }
     }
 
-    /// Waits until it waits for no other node; `None`: it was dropped before.
+    /// Waits until the flight waits for no other node; `None`: it was dropped before.
     pub(crate) async fn past_peers(&mut self) -> Option<()> {
         let is_past = |state: &FlightState<V>| !matches!(state, FlightState::AskingPeers);
         self.0.wait_for(is_past).await.ok().map(drop)

@@ -1,8 +1,8 @@
 //! System calls on files: open inside a root, describe, read.
 //!
-//! [`Wait::No`] is for workers: everything answers at once or says
-//! [`DiskError::WouldBlock`], after which the same call is made with
-//! [`Wait::Yes`] on a thread that may wait for a disk.
+//! [`Wait::No`] is for workers: a call either completes at once or fails with
+//! [`DiskError::WouldBlock`]. The same call is then made with [`Wait::Yes`] on a thread that
+//! may wait for a disk.
 
 pub(crate) mod pool;
 pub(crate) mod watch;
@@ -31,8 +31,8 @@ pub(crate) enum Wait {
     Yes,
 }
 
-/// What tells one state of a file from the next: the version, and what shows
-/// that the path leads to another file.
+/// Distinguishes the states of a file: the version, and what shows that the path leads to
+/// another file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// Version, the same on every machine that has the same copy.
@@ -56,7 +56,7 @@ impl Stamp {
     }
 }
 
-/// A time in the future is as good as one that is long past: whoever writes sets another.
+/// A time in the future counts as one long past: the next write sets another.
 fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
     let is_coarse = mtime_ns % 1_000_000_000 == 0;
     let tick_ms = if is_coarse { UNSETTLED_COARSE_MS } else { UNSETTLED_MS };
@@ -68,7 +68,7 @@ fn settles_in_ms(mtime_ns: i128, now_unix_ms: u64) -> u64 {
     }
 }
 
-/// What stands at a path.
+/// The kind of file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// A regular file.
@@ -100,17 +100,17 @@ fn nanoseconds(seconds: i64, nanoseconds: u64) -> i128 {
     i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
-/// Which folder stands at a path, and since when it is as it is.
+/// The identity of the folder at a path, and its last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FolderStamp {
-    /// When an entry came or went last, in nanoseconds since 1970.
+    /// When an entry was last added or removed, in nanoseconds since 1970.
     pub(crate) mtime_ns: i128,
     device: u64,
     inode: u64,
 }
 
 impl FolderStamp {
-    /// That of an open folder.
+    /// The stamp of an open folder.
     pub(crate) fn of(folder: &File) -> Result<Self, DiskError> {
         Ok(Self::read(&rustix::fs::fstat(folder)?))
     }
@@ -182,14 +182,14 @@ impl Root {
         Ok((File::from(fd), kind))
     }
 
-    /// Describes what stands at `relative`, links followed, also out of the root.
-    /// For comparing with a stamp only: what it says is not to be told.
+    /// Describes the file at `relative`, links followed, also out of the root. For comparison
+    /// with a stamp only: the result must not be disclosed.
     pub(crate) fn describe(&self, relative: &[u8]) -> Result<FileKind, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(FileKind::of(&stat))
     }
 
-    /// The same for a folder (or whatever stands in its place).
+    /// The same for a folder (or whatever has replaced it).
     pub(crate) fn folder(&self, relative: &[u8]) -> Result<FolderStamp, DiskError> {
         let stat = rustix::fs::statat(&self.directory, relative_path(relative), AtFlags::empty())?;
         Ok(FolderStamp::read(&stat))

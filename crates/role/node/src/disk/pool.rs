@@ -10,7 +10,7 @@ pub(crate) async fn pool<T: Send + 'static>(
     on_pool(job).await.unwrap_or(Err(DiskError::Exhausted))
 }
 
-/// The same, of a job whose end nobody need wait for.
+/// The same, for a job whose end need not be awaited.
 pub(crate) fn on_pool<T: Send + 'static>(
     job: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {

@@ -1,9 +1,9 @@
-//! Directories whose changes the kernel tells us of (inotify).
+//! Directories whose changes the kernel reports (inotify).
 //!
-//! A watched directory has a generation that grows with every change in it.
-//! Whatever was read from the directory remembers the generation it saw; when
-//! they differ it is looked at again. So an event costs one atomic add, however
-//! many files the directory holds, and a hit costs one atomic load.
+//! A watched directory has a generation that grows with every change in it. Everything read
+//! from the directory stores the generation at that time; if the two differ, it is checked
+//! again. So an event costs one atomic add, however many files the directory holds, and a
+//! hit costs one atomic load.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Grows with every change that the kernel told of.
+    /// Grows with every change that the kernel reported.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -44,8 +44,8 @@ struct Inner {
 }
 
 impl Watcher {
-    /// Starts to listen for changes. Where the kernel has no inotify to give,
-    /// changes are noticed by time alone.
+    /// Starts to listen for changes. Where the kernel offers no inotify, changes are detected
+    /// by time alone.
     pub(crate) fn start() -> Arc<Self> {
         let watcher = Arc::new(Self { inner: Mutex::default() });
         match Inotify::init() {

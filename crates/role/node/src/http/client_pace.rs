@@ -1,27 +1,27 @@
-//! How fast a client takes a reply, and what the reply may hold for it.
+//! How fast a client receives a reply, and how much memory the reply may hold for it.
 //!
-//! Who is fast is sent whole segments, without a copy. Who is slow is sent copies of
-//! as much as it takes in a second, and the segment is let go in between: the slower
-//! a client is, the less it holds.
+//! A fast client is sent whole segments, without a copy. A slow client is sent copies of as
+//! much as it receives in a second, and the segment is released in between: the slower a
+//! client is, the less memory it holds.
 
 use std::time::Duration;
 
 use crate::limits::{FAST_BYTES, PATIENCE_MS, PIECE_BYTES_MAX, PIECE_BYTES_MIN, STREAM_BYTES};
 
-/// What is known of how fast a client takes a reply.
+/// The observed pace of a client that receives a reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientPace {
     is_slow: bool,
-    /// What is to be sent is small.
+    /// The reply is small.
     is_at_once: bool,
-    /// What it takes in [`ClientPace::PATIENCE`], as far as that is of interest.
+    /// Bytes that it receives in [`ClientPace::PATIENCE`], as far as that matters.
     piece_bytes: u64,
-    /// What it has taken at a rate of who is fast.
+    /// Bytes that it has received at the rate of a fast client.
     fast_bytes: u64,
 }
 
 impl Default for ClientPace {
-    /// One that may be fast: most are.
+    /// A client that is assumed to be fast: most are.
     fn default() -> Self {
         let piece_bytes = STREAM_BYTES as u64;
         Self { is_slow: false, is_at_once: false, piece_bytes, fast_bytes: 0 }
@@ -29,10 +29,10 @@ impl Default for ClientPace {
 }
 
 impl ClientPace {
-    /// How long it may take for what it is sent without a copy.
+    /// How long it may take to receive what is sent without a copy.
     pub(crate) const PATIENCE: Duration = Duration::from_millis(PATIENCE_MS);
 
-    /// What is to be sent is so small that its rate does not matter.
+    /// The reply is so small that its rate does not matter.
     pub(crate) fn takes_at_once(&mut self) {
         self.is_at_once = true;
     }
@@ -52,13 +52,13 @@ impl ClientPace {
         self.piece_bytes
     }
 
-    /// It took only so many bytes in [`ClientPace::PATIENCE`].
+    /// It received only so many bytes in [`ClientPace::PATIENCE`].
     pub(crate) fn was_slow(&mut self, taken_bytes: u64) {
         let piece_bytes = taken_bytes.clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
         *self = Self { is_slow: true, piece_bytes, fast_bytes: 0, ..*self };
     }
 
-    /// It took a copy in so many milliseconds.
+    /// It received a copy in so many milliseconds.
     pub(crate) fn took(&mut self, bytes: u64, ms: u64) {
         let in_patience = bytes.saturating_mul(PATIENCE_MS) / ms.max(1);
         if !self.is_slow {

@@ -1,4 +1,4 @@
-//! Requests to replies: the node's side of the engine.
+//! The node's side of the engine: turns requests into replies.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -34,12 +34,12 @@ const ALLOW: &[u8] = b"Allow: GET, HEAD, OPTIONS\r\n";
 pub struct NodeHandler {
     node: Arc<Node>,
     context: Rc<Context>,
-    /// The client of other nodes, if this one gets from their memory.
+    /// The client of other nodes, if this node reads from their memory.
     peer_client: Option<Rc<PeerClient>>,
     view: RefCell<CatalogView>,
 }
 
-/// The catalog in force, as this worker last saw it, and its index into it.
+/// The current catalog, as this worker last loaded it, and the worker's index of it.
 struct CatalogView {
     cache: Cache<Arc<arc_swap::ArcSwap<Catalog>>, Arc<Catalog>>,
     catalog: Arc<Catalog>,
@@ -65,13 +65,13 @@ impl NodeHandler {
         Rc::new(Self { node: Arc::clone(node), context: Rc::clone(context), peer_client, view })
     }
 
-    /// The catalog in force, and the way to the origins of its routes.
+    /// The current catalog, and the client of the origins of its routes.
     pub(crate) fn in_force(&self) -> (Arc<Catalog>, Rc<Remotes>) {
         let view = self.view();
         (Arc::clone(&view.catalog), Rc::clone(&view.remotes))
     }
 
-    /// The view in force: one atomic load when there was no reload.
+    /// The current view: one atomic load if there was no reload.
     fn view(&self) -> RefMut<'_, CatalogView> {
         let mut view = self.view.borrow_mut();
         let current = Arc::as_ptr(view.cache.load());
@@ -88,7 +88,7 @@ impl NodeHandler {
         view
     }
 
-    /// Health as dispatchers ask for it: 503 tells them to send no more.
+    /// Answers a dispatcher's health check: 503 stops new requests.
     fn health(&self, reply: &mut Reply<'_>) {
         let leaving = self.node.leaving.load(Ordering::Relaxed);
         let (status, body): (u16, &[u8]) = match leaving || self.context.worker().is_draining() {
@@ -168,13 +168,13 @@ impl Handler for NodeHandler {
     }
 }
 
-/// One request that needs more than a look into memory.
+/// A request that cannot be answered from memory alone.
 struct SlowRequest<'a> {
     handler: &'a NodeHandler,
     catalog: Arc<Catalog>,
     worker_index: Rc<WorkerIndex>,
     remotes: Rc<Remotes>,
     site: Arc<Site>,
-    /// The one that its path has.
+    /// The route of its path.
     route: Arc<Route>,
 }

@@ -1,4 +1,4 @@
-//! Directory listings: a page for people, JSON for programs.
+//! Directory listings: an HTML page for people, JSON for programs.
 
 use std::fmt::Write;
 
@@ -71,7 +71,7 @@ impl Listing {
         Ok(Self { entries, cut })
     }
 
-    /// The page.
+    /// The HTML page.
     pub(crate) fn html(&self, path: &[u8]) -> Vec<u8> {
         let title = escape(&String::from_utf8_lossy(path));
         let mut page = format!(
@@ -94,7 +94,7 @@ impl Listing {
         page.into_bytes()
     }
 
-    /// The same for programs: an array of objects.
+    /// The listing for programs: a JSON array of objects.
     pub(crate) fn json(&self) -> Vec<u8> {
         let entries: Vec<serde_json::Value> = self
             .entries
@@ -133,7 +133,7 @@ impl Entry {
     }
 }
 
-/// Whether some path leads to a file of this name.
+/// Whether a file of this name can be requested.
 fn can_be_asked_for(relative: &[u8]) -> bool {
     let mut target = vec![b'/'];
     write_encoded(&mut target, relative);
@@ -155,7 +155,7 @@ fn size(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// `06 Nov 1994 08:49`, out of the HTTP date.
+/// `06 Nov 1994 08:49`, from the HTTP date.
 fn date(unix_s: u64) -> String {
     let date = skep_http::HttpDate(unix_s).format();
     String::from_utf8_lossy(&date[5..22]).into_owned()

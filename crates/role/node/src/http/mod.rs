@@ -1,9 +1,9 @@
-//! Requests to replies: the node's side of the engine.
+//! The node's side of the engine: turns requests into replies.
 //!
 //! ```text
 //!  Handler::quick -- a hit of the worker's index --> reply
 //!        | anything else
-//!  Handler::slow --> backend: what does the path lead to? --> respond: 200, 206, 304, ...
+//!  Handler::slow --> backend: which resource is at the path? --> respond: 200, 206, 304, ...
 //!        |                                                         |
 //!        '--> pages: errors, listings, redirects                   v
 //!                                                   stream: bytes out of segments

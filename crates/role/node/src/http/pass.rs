@@ -1,4 +1,4 @@
-//! Answers of origins that are not kept, on their way to one client.
+//! Sends uncacheable responses of origins on to one client.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -20,11 +20,11 @@ enum Framing {
     None,
     Length(u64),
     Chunks,
-    /// For clients that know no chunks.
+    /// For clients that do not support chunked encoding.
     Close,
 }
 
-/// Passes an answer on as it comes in, to a client at `address`.
+/// Passes a response on as it arrives, to a client at `address`.
 pub(crate) async fn pass(
     reply: &mut ReplySink<'_>,
     route: &Route,
@@ -64,19 +64,19 @@ pub(crate) async fn pass(
     }
 }
 
-/// The client of a passed answer, which holds one of its origin's connections.
+/// The client of a passed response, which occupies one of its origin's connections.
 struct PassedClient {
     place: PassPermit,
     address: IpAddr,
-    /// Time by which it is behind the rate below which it is slow.
+    /// How far it is behind the rate below which it is slow.
     behind_ms: u64,
-    /// Its place among the slow ones, once it is.
+    /// Its permit as a slow client, once it is slow.
     slow: Option<SlowClientPermit>,
 }
 
 impl PassedClient {
-    /// Sends what is queued. Who turns out to be slow while too many of its address
-    /// are is cut off.
+    /// Sends the queued bytes. A client that turns out to be slow is disconnected if its
+    /// address already has too many slow ones.
     async fn take(&mut self, reply: &mut ReplySink<'_>) -> Result<(), ExchangeError> {
         if self.slow.is_some() {
             return reply.flush().await;

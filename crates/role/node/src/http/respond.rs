@@ -1,4 +1,4 @@
-//! From an object and a request to a head and the ranges of the body.
+//! Determines the head and the body's ranges of a reply from an object and a request.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use crate::limits::RANGES_MAX;
 use crate::model::object::{CACHE_STATUS_HIT, Object};
 use crate::model::resource::Resource;
 
-/// How a request's conditions and ranges turn out.
+/// The outcome of a request's conditions and ranges.
 pub(crate) enum ResponsePlan {
     /// 304.
     NotModified,
@@ -35,7 +35,7 @@ impl ResponsePlan {
         matches!(self, Self::Whole | Self::Part(_) | Self::Parts(_))
     }
 
-    /// Where the body begins in the object.
+    /// The body's first byte in the object.
     pub(crate) fn first_byte(&self) -> u64 {
         match self {
             Self::Part(part) => part.start,
@@ -45,7 +45,7 @@ impl ResponsePlan {
     }
 }
 
-/// Whether a request has nothing that [`plan`] would look at: most have not.
+/// Whether a request has none of the fields that [`plan`] evaluates: most have none.
 pub(crate) fn is_simple(request: &RequestHead<'_, '_>) -> bool {
     [
         Known::Range,
@@ -75,9 +75,8 @@ pub(crate) fn plan(request: &RequestHead<'_, '_>, object: &Object, now_unix: u64
     }
 }
 
-/// Writes the head for a plan. `status` replaces 200 (error pages);
-/// `cache_lines` are whole lines of what the cache did. Returns the boundary of a
-/// multipart body.
+/// Writes the head for a plan. `status` replaces 200 (error pages); `cache_lines` are whole
+/// lines on how the cache served it. Returns the boundary of a multipart body.
 pub(crate) fn write_head(
     reply: &mut Reply<'_>,
     object: &Object,
@@ -128,7 +127,7 @@ pub(crate) fn end_head(reply: &mut Reply<'_>, object: &Object) {
     }
 }
 
-/// Lines on what the cache did, and how old that is.
+/// Lines on how the cache served the reply, and its age.
 pub(crate) fn cache_lines(
     resource: &Resource,
     result: CacheResult,
@@ -143,7 +142,7 @@ pub(crate) fn cache_lines(
     }
 }
 
-/// What the cache did, in the words of RFC 9211.
+/// The result of the cache, in the terms of RFC 9211.
 fn cache_status(result: CacheResult) -> &'static [u8] {
     match result {
         CacheResult::Hit => CACHE_STATUS_HIT,

@@ -1,12 +1,12 @@
-//! Sending the bytes of an object that are not all at hand.
+//! Sends the bytes of an object that are not all in memory.
 //!
-//! Bytes come out of segments: those in memory, those that somebody is filling,
-//! and those that this request fills, on a thread of the pool if the disk has to
-//! be waited for. A fill runs at the disk's speed, never at a client's. Files
-//! larger than the cache pass it by in small pieces.
+//! Bytes come from segments: those in memory, those that another request is filling, and
+//! those that this request fills, on a thread of the pool if it must wait for the disk. A
+//! fill runs at the disk's speed, never at a client's. Files larger than the cache bypass it
+//! in small pieces.
 //!
-//! Each piece is published only after the file was found to be still the
-//! version that the head of the reply promised.
+//! Each piece is published only after a check that the file is still in the version that
+//! the head of the reply promised.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -42,7 +42,7 @@ use crate::model::route::Route;
 
 /// Why bytes could not be sent.
 pub(crate) enum SendError {
-    /// The bytes can't be had.
+    /// The bytes are unavailable.
     Source(FetchError),
     /// The client's side failed.
     Client(ExchangeError),
@@ -73,39 +73,37 @@ pub(crate) struct ObjectStream<'a> {
     pub(crate) object: &'a Arc<Object>,
     pub(crate) counters: &'a Arc<CoreCounters>,
     pub(crate) upstream: Upstream<'a>,
-    /// What the cache did to find the object.
+    /// How the cache found the object.
     pub(crate) cache_result: CacheResult,
     /// The open file, once it was needed.
     pub(crate) file: Option<Arc<File>>,
     /// The segment that [`ObjectStream::prepare`] got.
     pub(crate) prepared: Option<(u32, Arc<Segment>)>,
     pub(crate) client: Client<'a>,
-    /// How fast it is.
+    /// The pace of the client.
     pub(crate) pace: ClientPace,
-    /// The segments behind the one that is being sent.
+    /// The segments after the one that is being sent.
     pub(crate) ahead: VecDeque<(u32, Pin)>,
-    /// The segment that this reply has come to: it was filled, if there was room.
+    /// The segment that this reply has reached: it was filled, if there was room.
     pub(crate) entered: Option<u32>,
 }
 
-/// Who is sent the bytes.
+/// The client that receives the bytes.
 pub(crate) struct Client<'a> {
-    /// Whom it is held to account by.
+    /// The address that it is accounted by.
     pub(crate) address: IpAddr,
     pub(crate) pins: &'a Arc<Pins>,
 }
 
 impl ObjectStream<'_> {
-    /// Whether the object passes the cache by because it is larger. Together nodes keep
-    /// what one alone could not; and to ask an origin again costs more than to go
-    /// through the cache.
+    /// Whether the object bypasses the cache because of its size. Nodes together can keep what
+    /// one alone cannot; and another request to an origin costs more than caching.
     fn is_too_large(&self) -> bool {
         self.upstream.is_disk() && self.object.bytes() > self.store.capacity_bytes()
     }
 
-    /// Makes the first bytes certain before a head promises them: opens the
-    /// file if it will be needed, and gets the segment that begins it. Tells
-    /// what the cache did.
+    /// Obtains the first bytes before a head promises them: opens the file if it will be
+    /// needed, and gets the first segment. Returns the cache's result.
     pub(crate) async fn prepare(
         &mut self,
         first_byte: u64,
@@ -179,8 +177,8 @@ impl ObjectStream<'_> {
         Ok(())
     }
 
-    /// Segment `index` to be sent without a copy, while the next ones, up to `last`,
-    /// come in; `None`: it is sent by pieces.
+    /// Segment `index` to be sent without a copy, while the next ones, up to `last`, are
+    /// fetched; `None`: it is sent in pieces.
     async fn pinned(&mut self, index: u32, last: u32) -> Result<Option<Pin>, FetchError> {
         self.ahead.retain(|(ahead, _)| *ahead >= index);
         if self.pace.is_sent_copies() && self.does_without_pin() {
@@ -213,7 +211,8 @@ impl ObjectStream<'_> {
         Ok(Some(pin))
     }
 
-    /// Begins what the next requests want, for a reply that is too small to hold any of it.
+    /// Starts to fetch the segments of the next requests, for a reply that is too small to hold
+    /// any of them.
     async fn read_ahead(&mut self, index: u32, last: u32) {
         for next in self.ahead(index, last).filter(|next| *next > last) {
             if !self.bypasses_cache(next).await {
@@ -223,7 +222,7 @@ impl ObjectStream<'_> {
         }
     }
 
-    /// A segment, unless it passes the cache by or there is no more to be pinned.
+    /// Pins a segment, unless it bypasses the cache or no more may be pinned.
     async fn pin(&mut self, index: u32) -> Result<Option<Pin>, FetchError> {
         let prepared = self.prepared.take_if(|(prepared, _)| *prepared == index);
         let segment = match prepared {
@@ -242,8 +241,8 @@ impl ObjectStream<'_> {
         Ok(pin)
     }
 
-    /// Sends bytes `part` out of a segment that begins at `base`, as they come in; tells
-    /// how many it got rid of before the client turned out to be slow.
+    /// Sends bytes `part` of a segment that begins at `base`, as they arrive; returns how many
+    /// were sent before the client turned out to be slow.
     async fn send_pinned(
         &mut self,
         reply: &mut ReplySink<'_>,
@@ -287,8 +286,8 @@ impl ObjectStream<'_> {
         Ok(u64::from(at - start))
     }
 
-    /// Sends a copy of the first bytes of `part`, which lies in one segment; tells how
-    /// many. Nothing is held while the client takes them.
+    /// Sends a copy of the first bytes of `part`, which lies in one segment; returns their
+    /// number. No segment is held while the client receives them.
     async fn send_piece(
         &mut self,
         reply: &mut ReplySink<'_>,
@@ -311,8 +310,8 @@ impl ObjectStream<'_> {
         Ok(bytes)
     }
 
-    /// A segment for a moment. Who comes to it first has it filled, for others, too, if
-    /// there is room.
+    /// A segment for a moment. The first reply that reaches it has it filled, for others, too,
+    /// if there is room.
     async fn in_memory(&mut self, index: u32) -> Result<Option<Arc<Segment>>, FetchError> {
         if let Some((_, segment)) = self.prepared.take_if(|(prepared, _)| *prepared == index) {
             self.entered = Some(index);
@@ -334,8 +333,8 @@ impl ObjectStream<'_> {
         Ok(Some(self.segment(index).await?.0))
     }
 
-    /// Waits for memory for a segment of another node's file: there is no other way to
-    /// it, and a reply that waits holds nothing.
+    /// Waits for memory for a segment of another node's file: there is no other way to get it,
+    /// and a waiting reply holds nothing.
     async fn wait_for_room(&self, index: u32) -> Result<(), FetchError> {
         for _ in 0..ROOM_WAITS_MAX {
             if !self.bypasses_cache(index).await {
@@ -395,8 +394,8 @@ impl ObjectStream<'_> {
         Err(failed.into())
     }
 
-    /// Whether the bytes of a segment can be got again, a piece at a time, if it is let
-    /// go: not what no version names, or what comes whole or not at all.
+    /// Whether the bytes of a segment can be fetched again, in pieces, after it is released:
+    /// not those that no version names, nor those that arrive whole or not at all.
     fn does_without_pin(&self) -> bool {
         let has_parts = |remote: &Remote| remote.has_parts(self.object.bytes());
         self.object.bytes() <= PIECE_BYTES_MAX
@@ -416,7 +415,7 @@ impl ObjectStream<'_> {
                 && !self.store.room_to_fill(self.fills()).await)
     }
 
-    /// Whether there is still no room for what was waited for when the object came.
+    /// Whether there is still no room, after a wait for it when the object was received.
     fn finds_no_room(&self, index: u32) -> bool {
         self.upstream.is_origin()
             && self.cache_result == CacheResult::Fill
@@ -424,13 +423,13 @@ impl ObjectStream<'_> {
             && !self.store.has(&self.object.segment_name(index))
     }
 
-    /// What the route's origins are filling.
+    /// The fills by the route's origins.
     fn fills(&self) -> Option<&Fills> {
         self.route.origin().map(|origin| &*origin.fills)
     }
 
-    /// Segments to read ahead while `index` is sent, the last of this reply being
-    /// `last`. Beyond it only what may come from afar: disks read ahead themselves.
+    /// Segments to read ahead while `index` is sent, the last of this reply being `last`.
+    /// Beyond it only those that may be remote: disks read ahead themselves.
     fn ahead(&self, index: u32, last: u32) -> Range<u32> {
         if !self.store.may_pin() {
             return 0..0;
@@ -440,7 +439,7 @@ impl ObjectStream<'_> {
         prefetch(index, last, self.object.segments() - 1, reader)
     }
 
-    /// Gets a segment, starting its fill if nobody has.
+    /// Gets a segment, and starts its fill if there is none.
     async fn segment(&mut self, index: u32) -> Result<(Arc<Segment>, CacheResult), FetchError> {
         match self.store.acquire(self.object.wanted(index)) {
             Acquired::Ready(segment) => Ok((segment, CacheResult::Hit)),
@@ -529,8 +528,8 @@ impl ObjectStream<'_> {
     }
 }
 
-/// Appends a copy of the first bytes of `wanted` that are there, once any are; tells how
-/// many.
+/// Appends a copy of the first available bytes of `wanted`, once there are any; returns their
+/// number.
 async fn copy(
     reply: &mut ReplySink<'_>,
     segment: &Segment,
@@ -547,7 +546,7 @@ async fn copy(
     Ok(copied as u64)
 }
 
-/// Appends the next `bytes` bytes of a body, or what comes of them; tells how many.
+/// Appends up to `bytes` bytes of a body; returns the number received.
 async fn pass_some(reply: &mut ReplySink<'_>, body: &mut Body, bytes: u64) -> u64 {
     let mut buffer = Buffer::take();
     let mut left = bytes;

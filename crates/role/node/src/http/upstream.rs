@@ -1,4 +1,4 @@
-//! Where the bytes of a reply come from that are not in memory.
+//! The source of a reply's bytes that are not in memory.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::peers::PeerClient;
 pub(crate) enum Upstream<'a> {
     /// This node's disk.
     Disk,
-    /// A disk that all nodes see, after their memories.
+    /// A disk that all nodes share, after their memories.
     SharedDisk(&'a PeerClient),
     /// Another node's disk, after the memories of all.
     PeerDisk(&'a PeerClient),
@@ -21,7 +21,7 @@ pub(crate) enum Upstream<'a> {
 }
 
 impl Upstream<'_> {
-    /// Whether nobody but this node has the bytes.
+    /// Whether only this node has the bytes.
     pub(crate) fn is_disk(&self) -> bool {
         matches!(self, Self::Disk)
     }

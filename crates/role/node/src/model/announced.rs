@@ -1,5 +1,5 @@
-//! What this node announces of its parts: by head name, and what coordinators
-//! have not been told of it yet.
+//! The files and folders that this node announces, by head name, and the changes that
+//! coordinators have yet to receive.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 use skep_directory::Changes;
 use skep_wire::cache::{Held, SegmentName, ToCoordinator};
 
-/// Where a file or folder is that was announced.
+/// The place of an announced file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AnnouncedPath {
     /// The route's key.
@@ -16,11 +16,11 @@ pub(crate) struct AnnouncedPath {
     pub(crate) relative: Box<[u8]>,
 }
 
-/// One walker's time; what earlier ones say counts no more.
+/// The term of one walker; reports of earlier walkers are ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WalkTerm(u64);
 
-/// See the module. Outlives configs: what is announced stays so over a reload.
+/// See the module. Outlives configs: announced entries stay announced over a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
     inner: Mutex<Inner>,
@@ -32,19 +32,19 @@ struct Inner {
     /// With the term in which each was found last.
     places: HashMap<SegmentName, (AnnouncedPath, u64)>,
     changes: Changes,
-    /// What coordinators may have been told is not here.
+    /// Names that coordinators may have been told are not here.
     doubted: Vec<SegmentName>,
 }
 
 impl Announced {
-    /// A new walker begins.
+    /// Starts the term of a new walker.
     pub(crate) fn begin(&self) -> WalkTerm {
         let mut inner = self.lock();
         inner.term += 1;
         WalkTerm(inner.term)
     }
 
-    /// These are there.
+    /// Adds what was found.
     pub(crate) fn add(
         &self,
         term: WalkTerm,
@@ -61,7 +61,7 @@ impl Announced {
         }
     }
 
-    /// These are gone.
+    /// Removes what is gone.
     pub(crate) fn remove(&self, term: WalkTerm, gone: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         if inner.term == term.0 {
@@ -69,7 +69,7 @@ impl Announced {
         }
     }
 
-    /// All that is there was found: what only earlier walkers found is gone.
+    /// Ends a complete walk: what only earlier walkers found is gone.
     pub(crate) fn settle(&self, term: WalkTerm) {
         let mut inner = self.lock();
         if inner.term != term.0 {
@@ -80,13 +80,13 @@ impl Announced {
         old.into_iter().for_each(|name| inner.remove(name));
     }
 
-    /// Where that is, if it was announced.
+    /// The place of `name`, if it was announced.
     pub(crate) fn find(&self, name: SegmentName) -> Option<AnnouncedPath> {
         self.lock().places.get(&name).map(|(place, _)| place.clone())
     }
 
-    /// Coordinators forget who asks for a name, or is said not to have it: if it
-    /// was announced, this was a moment between two states of a folder.
+    /// Coordinators remove a node as holder if it asks for the name, or is reported not to have
+    /// it: if the name was announced, the folder was between two states for a moment.
     pub(crate) fn doubt(&self, name: SegmentName) {
         let mut inner = self.lock();
         if inner.places.contains_key(&name) && !inner.doubted.contains(&name) {
@@ -94,7 +94,7 @@ impl Announced {
         }
     }
 
-    /// What was doubted since the last call, to be looked at again.
+    /// The names doubted since the last call, to be checked again.
     pub(crate) fn take_doubted(&self) -> Vec<(SegmentName, AnnouncedPath)> {
         let mut inner = self.lock();
         let doubted = std::mem::take(&mut inner.doubted);
@@ -102,7 +102,7 @@ impl Announced {
         doubted.into_iter().filter_map(place).collect()
     }
 
-    /// Tells coordinators once more of what is still announced of these.
+    /// Reports those of `names` that are still announced to coordinators again.
     pub(crate) fn tell_again(&self, names: impl Iterator<Item = SegmentName>) {
         let mut inner = self.lock();
         for name in names {
@@ -112,7 +112,7 @@ impl Announced {
         }
     }
 
-    /// What has changed since the last call, in the order in which to tell it.
+    /// The changes since the last call, in the order in which to report them.
     pub(crate) fn changes(&self) -> Vec<ToCoordinator> {
         self.lock().changes.drain()
     }
@@ -122,7 +122,7 @@ impl Announced {
         self.lock().places.keys().copied().collect()
     }
 
-    /// What of these is announced.
+    /// Those of `names` that are announced.
     pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
         let inner = self.lock();
         let announced = names.iter().filter(|name| inner.places.contains_key(*name));

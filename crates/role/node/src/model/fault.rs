@@ -1,9 +1,9 @@
-//! What a reply hears of an origin that failed.
+//! Maps the failure of an origin to the error of a reply.
 
 use skep_origin::FaultKind;
 use skep_segments::FetchError;
 
-/// The error of a reply that needs what an origin did not give.
+/// The error of a reply for which an origin failed.
 pub(crate) fn fetch_error(kind: FaultKind) -> FetchError {
     let status = match kind {
         FaultKind::Ask => 400,

@@ -1,4 +1,4 @@
-//! What an origin said of an object, and how long that may be used.
+//! An object's place at its origins, and how long it may be used.
 
 use skep_directory::PurgeTable;
 use skep_origin::{Head, freshness};
@@ -14,15 +14,15 @@ use crate::model::route::Route;
 pub(crate) struct Remote {
     /// Path and query.
     pub(crate) target: Box<[u8]>,
-    /// What names the version; as [`freshness::version`] if that is known.
+    /// The name of the version; [`freshness::version`] if that is known.
     pub(crate) version: Box<[u8]>,
-    /// The head under which it was last got or renewed.
+    /// The head with which it was last fetched or renewed.
     pub(crate) head: Head,
 }
 
 impl Remote {
-    /// Whether a part of it, which has so many bytes, can be asked for again, and will
-    /// not come as a part of all.
+    /// Whether a part of `bytes` bytes can be requested again, without arriving as a part of
+    /// the whole.
     pub(crate) fn has_parts(&self, bytes: u64) -> bool {
         let mut lines = self.head.lines();
         // Peer heads say 200.
@@ -47,7 +47,7 @@ impl Remote {
     }
 }
 
-/// The latest purge of what an origin has at `target` under `head`.
+/// The latest purge of an origin's object at `target` with `head`.
 pub(crate) fn purged(route: &Route, known: &PurgeTable, target: &[u8], head: &Head) -> PurgeStamp {
     let tags = head.tags().map(|tag| known.of_tag(tag)).max();
     tags.unwrap_or_default().max(route.purged(known, target))
@@ -65,7 +65,7 @@ pub(crate) struct Freshness {
 }
 
 impl Freshness {
-    /// That of `head`, which came just now.
+    /// The freshness of `head`, which was received just now.
     pub(crate) fn of(head: &Head, origin: &OriginBackend) -> Self {
         let said = freshness::freshness(head);
         let is_said = head.cache_control.no_cache || head.says_how_long();
@@ -84,13 +84,13 @@ impl Freshness {
         }
     }
 
-    /// How long it may be used without asking, in milliseconds.
+    /// How long it may be used without revalidation, in milliseconds.
     pub(crate) fn fresh_ms(&self, now_ms: u64) -> u64 {
         self.fresh_until_ms.saturating_sub(now_ms)
     }
 
-    /// The same, fresh for so long from its receipt on: another node knows it to
-    /// the millisecond, a head to the second.
+    /// The same, fresh for `fresh_ms` from its receipt: another node sends this in
+    /// milliseconds, a head in seconds.
     pub(crate) fn for_ms(self, fresh_ms: u64) -> Self {
         let fresh_until_ms = self.received_ms.saturating_add(fresh_ms);
         let moved = |until_ms: u64| {
@@ -104,12 +104,12 @@ impl Freshness {
         }
     }
 
-    /// Whether it may be used without asking.
+    /// Whether it may be used without revalidation.
     pub(crate) fn is_fresh(&self, now_ms: u64) -> bool {
         now_ms < self.fresh_until_ms
     }
 
-    /// Whether it may be used while the origin is asked.
+    /// Whether it may be used during revalidation.
     pub(crate) fn is_usable_while_asking(&self, now_ms: u64) -> bool {
         now_ms < self.while_asking_until_ms
     }
@@ -119,13 +119,13 @@ impl Freshness {
         now_ms < self.on_error_until_ms
     }
 
-    /// Field Age, in seconds.
+    /// The value of the field Age, in seconds.
     pub(crate) fn age_s(&self, now_ms: u64) -> u64 {
         (self.age_ms + now_ms.saturating_sub(self.received_ms)) / 1000
     }
 }
 
-/// Whether a version can be asked for by name.
+/// Whether a version is that of one response only, so that no request can name it.
 pub(crate) fn is_once(version: &[u8]) -> bool {
     version.starts_with(b"once ")
 }

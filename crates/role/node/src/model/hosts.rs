@@ -1,4 +1,4 @@
-//! Which site a host name stands for.
+//! Look-up of a site by host name.
 
 use std::collections::HashMap;
 

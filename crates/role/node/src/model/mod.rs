@@ -1,6 +1,6 @@
-//! What a node serves: sites, objects and what is known of each path.
+//! What a node serves: sites and objects, and the state of each path.
 //!
-//! Leaves: nothing here asks another node or an origin.
+//! These modules are leaves: none of them sends a request to another node or an origin.
 
 pub(crate) mod announced;
 pub(crate) mod fault;

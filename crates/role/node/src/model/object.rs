@@ -1,5 +1,5 @@
-//! Objects: a version of a file, or of what an origin has, and all of its reply
-//! that can be prepared.
+//! Objects: a version of a file or of an origin's object, with all parts of its reply that
+//! can be prepared.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::model::freshness::Remote;
 use crate::model::peer::PeerNode;
 use crate::model::route::Route;
 
-/// What the cache says of a reply that it answered from memory (RFC 9211).
+/// The cache's field of a reply that was answered from memory (RFC 9211).
 pub(crate) const CACHE_STATUS_HIT: &[u8] = b"Cache-Status: skep; hit\r\n";
 
 /// The source of an object's bytes.
@@ -34,16 +34,16 @@ pub(crate) enum ObjectSource {
     Elsewhere {
         /// Path below the root.
         relative: Box<[u8]>,
-        /// Which node had it last.
+        /// The node that had it last.
         home: PeerNode,
     },
 }
 
-/// One version of one file, or of what an origin has.
+/// One version of a file or of an origin's object.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) source: ObjectSource,
-    /// Of parts; of the whole only if `lines` begin with it.
+    /// For parts; for the whole only if `lines` begin with it.
     pub(crate) content_type: Cow<'static, str>,
     /// With its length.
     name: ObjectName,
@@ -52,17 +52,16 @@ pub(crate) struct Object {
     /// Empty if there is none.
     etag: Box<str>,
     last_modified: Option<u64>,
-    /// Whether these are bytes of one version, as far as anybody can tell. A file that
-    /// is not settled is sent without anything that would name its version, and kept
-    /// by nobody.
+    /// Whether these are known to be bytes of one version. A file that is not settled is sent
+    /// without any validator, and is never cached.
     pub(crate) is_settled: bool,
-    /// Field lines of every reply that speaks of this version.
+    /// Field lines of every reply about this version.
     pub(crate) lines: Box<[u8]>,
-    /// Status line and field lines of the whole object out of memory: all of
-    /// the head of a hit, but for `Date` and the end.
+    /// Status line and field lines of the whole object from memory: the complete head of a hit,
+    /// except for `Date` and the end.
     pub(crate) hit_head: Box<[u8]>,
-    /// How it is read, by all who do: two at a time look like none in order, and
-    /// nothing is read ahead for them.
+    /// The pattern of all reads together: two interleaved sequential reads do not look
+    /// sequential, and nothing is read ahead for them.
     reader: Mutex<Reader>,
 }
 
@@ -115,8 +114,7 @@ impl Object {
         }
     }
 
-    /// What an origin has. `origin_lines` begin with Content-Type, if there is
-    /// one.
+    /// An origin's object. `origin_lines` begin with Content-Type, if there is one.
     pub(crate) fn of_origin(
         route: &Route,
         content_type: String,
@@ -145,7 +143,7 @@ impl Object {
         }
     }
 
-    /// Somebody reads segment `index`; how it has been read so far.
+    /// Records a read of segment `index`; returns the pattern so far.
     pub(crate) fn reads(&self, index: u32) -> Reader {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.reads(index);
@@ -170,7 +168,7 @@ impl Object {
         }
     }
 
-    /// Path below the root, and who has it, if it is another node's file.
+    /// Path below the root, and the node that has it, if it is another node's file.
     pub(crate) fn elsewhere(&self) -> Option<(&[u8], PeerNode)> {
         match &self.source {
             ObjectSource::Elsewhere { relative, home } => Some((relative, *home)),
@@ -178,8 +176,8 @@ impl Object {
         }
     }
 
-    /// When its origin made it, in seconds since the Unix epoch: then its lines have
-    /// a `Date`. Files are of now.
+    /// When its origin generated it, in seconds since the Unix epoch: then its lines have a
+    /// `Date`. For files it is the current time.
     pub(crate) fn made_unix_s(&self) -> Option<u64> {
         match &self.source {
             ObjectSource::Origin(remote) => Some(remote.head.made_unix_s()),
@@ -187,7 +185,7 @@ impl Object {
         }
     }
 
-    /// Status of a reply with all of it: 200, unless its origin says otherwise.
+    /// Status of a reply with the whole object: 200, unless its origin sent another.
     pub(crate) fn status(&self) -> u16 {
         match &self.source {
             ObjectSource::Origin(remote) => remote.head.whole_status(),
@@ -200,7 +198,7 @@ impl Object {
         self.name.bytes()
     }
 
-    /// What conditions compare.
+    /// The validators that conditions are compared with.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators { etag: &self.etag, last_modified: self.last_modified }
     }
@@ -240,7 +238,7 @@ impl Object {
         self.name.segment(index)
     }
 
-    /// Segment `index`, as the store is asked for it.
+    /// Segment `index`, as a request to the store.
     pub(crate) fn wanted(&self, index: u32) -> Wanted {
         let has_more = index == 0 && self.segments() > 1;
         Wanted { name: self.segment_name(index), bytes: self.segment_bytes(index), has_more }
@@ -300,8 +298,7 @@ impl Variants {
         Self { plain: Arc::new(object), br: None, zstd: None, gzip: None }
     }
 
-    /// What `home` has at `relative`. `known`: purges that were known before it
-    /// was asked.
+    /// The file of `home` at `relative`. `known`: purges that were known before the request.
     pub(crate) fn elsewhere(
         route: &Route,
         relative: &[u8],

@@ -1,4 +1,4 @@
-//! Web servers that a route's bytes come from, as its operator configured it.
+//! The origins of a route, as configured by the operator.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ pub(crate) struct OriginBackend {
     pub(crate) host: Option<String>,
     pub(crate) limits: OriginLimits,
     pub(crate) fresh_ms: u64,
-    /// What its origins are filling.
+    /// The fills by its origins.
     pub(crate) fills: Arc<Fills>,
-    /// Stands for the route in names: the same on all nodes of a config.
+    /// Identifies the route in names: the same on all nodes of a config.
     key: Vec<u8>,
-    /// Whether the route says itself how clients may keep it.
+    /// Whether the route itself sets how clients may cache it.
     pub(crate) sets_cache_control: bool,
 }
 
 impl OriginBackend {
-    /// That of a config, for a site with these host names. It `is_alone` if no other route
+    /// The origins of a config, for a site with these host names. `is_alone`: no other route
     /// has origins.
     pub(crate) fn new(
         config: &BackendConfig,
@@ -52,7 +52,7 @@ impl OriginBackend {
         })
     }
 
-    /// Stands for the route in names.
+    /// Identifies the route in names.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }

@@ -11,22 +11,22 @@ use skep_wire::seal::PeerId;
 pub(crate) struct PeerNode {
     pub(crate) id: PeerId,
     pub(crate) address: SocketAddr,
-    /// By whose numbering, and its number there.
+    /// The link whose coordinator numbered it, and its number there.
     pub(crate) link: LinkId,
     pub(crate) member: MemberId,
 }
 
-/// A node is the same whoever names it.
+/// A node is the same whichever coordinator names it.
 impl PartialEq for PeerNode {
     fn eq(&self, other: &Self) -> bool {
         self.id == other.id
     }
 }
 
-/// The head of an origin's object, as one node tells another.
+/// The head of an origin's object, as sent from node to node.
 #[derive(Debug)]
 pub(crate) struct PeerHead {
-    /// How long it may be used there without asking, in milliseconds.
+    /// How long it may be used there without revalidation, in milliseconds.
     pub(crate) fresh_ms: u64,
     pub(crate) head: Vec<u8>,
 }

@@ -1,19 +1,19 @@
-//! What this node knows of purges, for all workers and the links.
+//! The purges known to this node, shared by all workers and the links.
 //!
-//! Nothing is searched when a purge comes: what was got before is found out when
-//! it is next asked for. Each resource remembers the latest purge there was of it
-//! when it was looked up, which is part of its segments' names, and when it was
-//! last compared with what is known; a purge makes all that comparison old.
+//! A purge triggers no search: whether a resource was fetched before the purge is determined
+//! at the next request for it. Each resource stores the latest purge that applied to it when
+//! it was looked up, which is part of its segments' names, and the generation of purges that
+//! it was last compared with; a new purge makes all these comparisons out of date.
 //!
 //! ```text
 //!   links --learn--> Purges { snapshot, generation }
 //!                               |           |
-//!       slow: is the latest purge of it     quick: was it compared
+//!       slow: is its latest purge           quick: was it compared
 //!       later than the one in its names?    with this generation?
 //! ```
 //!
-//! Invariants: once [`Purges::learn`] has returned no reply begins with what it
-//! has purged; what is got is named by what was known before it was asked for.
+//! Invariants: once [`Purges::learn`] has returned, no reply begins with what was purged;
+//! the name of fetched bytes contains the latest purge known before they were requested.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,14 +31,14 @@ use crate::limits::PAUSE_WAIT_MS;
 #[derive(Debug, Default)]
 pub(crate) struct Purges {
     snapshot: ArcSwap<Snapshot>,
-    /// That of the snapshot, stored after it.
+    /// The generation of the snapshot, stored after it.
     generation: AtomicU64,
     learning: Mutex<()>,
     dropped: AtomicU64,
     step: Step,
 }
 
-/// Until when it is known that no purge was missed.
+/// The time until which no purge can have been missed.
 #[derive(Debug)]
 struct Step {
     until_ms: AtomicU64,
@@ -52,7 +52,7 @@ impl Default for Step {
     }
 }
 
-/// What is known at a moment.
+/// The purges known at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) known: PurgeTable,
@@ -61,17 +61,17 @@ pub(crate) struct Snapshot {
 }
 
 impl Purges {
-    /// What is known now.
+    /// The current snapshot.
     pub(crate) fn load(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
     }
 
-    /// Differs when something was purged.
+    /// Changes with every purge.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Applies purges; tells what of them was new.
+    /// Applies purges; returns those that were new.
     pub(crate) fn learn(&self, news: &PurgeNews) -> Option<PurgeNews> {
         let _alone = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
         let mut snapshot = Snapshot::clone(&self.load());
@@ -88,19 +88,19 @@ impl Purges {
         self.snapshot.load().known.newest()
     }
 
-    /// Whether no purge can have been missed by `now_ms` while this process stood
-    /// still ([`crate::peers`]).
+    /// Whether no purge can have been missed by `now_ms` while this process was suspended
+    /// ([`crate::peers`]).
     pub(crate) fn is_in_step(&self, now_ms: u64) -> bool {
         now_ms < self.step.until_ms.load(Ordering::Acquire)
     }
 
-    /// No purge was or will be missed until then.
+    /// Records that no purge is missed until `until_ms`.
     pub(crate) fn in_step_until(&self, until_ms: u64) {
         self.step.until_ms.store(until_ms, Ordering::Release);
         self.step.renewed.notify_waiters();
     }
 
-    /// Waits until that is so; not for ever.
+    /// Waits until [`Self::is_in_step`], for a bounded time.
     pub(crate) async fn until_in_step(&self) {
         let step = async {
             loop {
@@ -117,7 +117,7 @@ impl Purges {
         }
     }
 
-    /// Something was found to be purged, and is out of use.
+    /// Counts a resource that was found purged and taken out of use.
     pub(crate) fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }

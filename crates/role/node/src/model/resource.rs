@@ -1,7 +1,7 @@
-//! Resources: what a path leads to, and until when that may be served.
+//! Resources: what is at a path, and until when it may be served.
 //!
-//! Invariant: what was taken out of use, purged, or is older than it may be is not
-//! current, and never becomes so again but by a look at where it came from.
+//! Invariant: a resource that was taken out of use, purged, or has exceeded its age is not
+//! current, and becomes current only by a check at its source.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,8 +17,7 @@ use crate::model::object::{ObjectSource, Variants};
 use crate::model::purges::Snapshot;
 use crate::model::route::Route;
 
-/// What a path leads to: a file in one version, with its siblings; or what an
-/// origin has.
+/// The resource at a path: a file in one version, with its siblings; or an origin's object.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) route: Arc<Route>,
@@ -33,11 +32,11 @@ pub(crate) struct Resource {
 /// Until when a resource may be served.
 #[derive(Debug)]
 enum Validity {
-    /// For a while since it was checked, or until its directory changes.
+    /// For a while after a check, or until its directory changes.
     Checked(Checks),
-    /// As the origin said.
+    /// As long as the origin allows.
     Fresh(Freshness),
-    /// As the node said that has it: until then, by the monotonic clock, in
+    /// As long as the node that has it allows: until then, by the monotonic clock, in
     /// milliseconds.
     Until(AtomicU64),
 }
@@ -45,7 +44,7 @@ enum Validity {
 #[derive(Debug)]
 struct Checks {
     directory: Arc<Directory>,
-    /// Generation of the directory when this was last found right.
+    /// Generation of the directory when this was last found unchanged.
     generation: AtomicU64,
     verified_ms: AtomicU64,
 }
@@ -63,8 +62,8 @@ impl Checks {
 }
 
 impl Resource {
-    /// Files that were looked up at `began_ms`; `directory` was at `generation` before,
-    /// and `purges` are those known then.
+    /// Files that were looked up at `began_ms`; `directory` was at `generation` before, and
+    /// `purges` were known then.
     pub(crate) fn of_files(
         route: &Arc<Route>,
         variants: Variants,
@@ -89,7 +88,7 @@ impl Resource {
         size_of::<Self>() + objects.sum::<usize>()
     }
 
-    /// What an origin has; `purges` are those known before it was asked.
+    /// An origin's object; `purges` were known before the request.
     pub(crate) fn of_origin(
         route: &Arc<Route>,
         variants: Variants,
@@ -99,7 +98,7 @@ impl Resource {
         Self::new(route, variants, Validity::Fresh(freshness), purges)
     }
 
-    /// What another node has; `purges` are those known before it was asked.
+    /// Another node's files; `purges` were known before the request.
     pub(crate) fn elsewhere(
         route: &Arc<Route>,
         variants: Variants,
@@ -109,9 +108,8 @@ impl Resource {
         Self::new(route, variants, Validity::Until(AtomicU64::new(until_ms)), purges)
     }
 
-    /// Whether this may be served at `now_ms`. False while it is not known
-    /// whether a purge hits it: [`Purges::until_in_step`] and
-    /// [`Resource::is_purged`] find out.
+    /// Whether this may be served at `now_ms`. False while it is unknown whether a purge
+    /// applies to it: [`Purges::until_in_step`] and [`Resource::is_purged`] find out.
     ///
     /// [`Purges::until_in_step`]: crate::model::purges::Purges::until_in_step
     pub(crate) fn is_current(&self, now_ms: u64, interval_ms: u64) -> bool {
@@ -125,8 +123,7 @@ impl Resource {
             }
     }
 
-    /// For how long another node may use what this one has on its disk, in
-    /// milliseconds.
+    /// How long another node may use this node's file, in milliseconds.
     pub(crate) fn fresh_ms(&self, now_ms: u64, interval_ms: u64) -> u64 {
         let Some(checks) = self.checks() else { return 0 };
         let age_ms = now_ms.saturating_sub(checks.verified_ms.load(Ordering::Relaxed));
@@ -151,8 +148,8 @@ impl Resource {
         is_it
     }
 
-    /// Looks whether files on this node's disk are still what this was made of; true
-    /// of what is elsewhere. May wait for the disk.
+    /// Checks that files on this node's disk are unchanged; true for a remote resource. May
+    /// wait for the disk.
     pub(crate) fn check(&self) -> bool {
         let Some(checks) = self.checks() else { return true };
         let (began_ms, generation) = (monotonic_ms(), checks.directory.generation());
@@ -163,18 +160,18 @@ impl Resource {
         is_right
     }
 
-    /// Whether all files that it is made of were settled when they were looked at.
+    /// Whether all of its files were settled when they were looked up.
     pub(crate) fn is_settled(&self) -> bool {
         self.variants.iter().all(|object| object.is_settled)
     }
 
-    /// How long it takes until a look will find it settled, in milliseconds; at least 1.
+    /// Time until a check can find it settled, in milliseconds; at least 1.
     pub(crate) fn settles_in_ms(&self) -> u64 {
         let stamps = self.variants.iter().filter_map(|object| object.file());
         stamps.map(|(_, stamp)| stamp.settles_in_ms()).max().unwrap_or(0).max(1)
     }
 
-    /// Another node said that it still has this.
+    /// Extends its use: another node confirmed that it still has it.
     pub(crate) fn renew(&self, until_ms: u64) {
         if let Validity::Until(until) = &self.validity {
             until.fetch_max(until_ms, Ordering::Relaxed);
@@ -186,8 +183,8 @@ impl Resource {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// Whether it was purged after it was looked up. Looks only if there were
-    /// purges since the last call.
+    /// Whether it was purged after it was looked up. Compares only if there were purges since
+    /// the last call.
     pub(crate) fn is_purged(&self) -> bool {
         if self.compared.load(Ordering::Acquire) == self.route.purges.generation() {
             return false;
@@ -207,21 +204,21 @@ impl Resource {
         false
     }
 
-    /// Takes it out of use, and its bytes, because it was purged.
+    /// Takes it and its bytes out of use after a purge.
     pub(crate) fn drop_purged(&self, store: &SegmentStore) {
         if self.take_out(store) {
             self.route.purges.count_dropped();
         }
     }
 
-    /// Takes it out of use, and its bytes, because there is another version, or none.
+    /// Takes it and its bytes out of use: there is another version, or none.
     pub(crate) fn retire(&self, store: &SegmentStore) {
         if self.take_out(store) {
             store.count_stale();
         }
     }
 
-    /// False if that was done before.
+    /// Returns false if it was already out of use.
     fn take_out(&self, store: &SegmentStore) -> bool {
         if self.retired.swap(true, Ordering::AcqRel) {
             return false;
@@ -240,7 +237,7 @@ impl Resource {
         }
     }
 
-    /// Whether it may be used where its origin fails.
+    /// Whether it may be used if its origin fails.
     pub(crate) fn may_do_on_error(&self) -> bool {
         self.freshness().is_some_and(|fresh| fresh.is_usable_on_error(monotonic_ms()))
     }
@@ -253,7 +250,7 @@ impl Resource {
         }
     }
 
-    /// Whether another has the same bytes under the same names.
+    /// Whether `other` has the same bytes under the same names.
     pub(crate) fn is_same_version(&self, other: &Self) -> bool {
         let name = |resource: &Self| {
             let object = &resource.variants.plain;
@@ -272,14 +269,14 @@ impl Resource {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// Says that it was served; keeps it among those that are checked.
+    /// Records that it was served; keeps it among those that are checked.
     pub(crate) fn mark_used(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether the files at the paths are those that this was made of.
+    /// Whether the files at the paths are those of this resource.
     fn matches_disk(&self) -> bool {
         let Ok(root) = self.route.open_root() else { return false };
         self.variants

@@ -1,4 +1,4 @@
-//! Routes: where the bytes of paths come from, and what the operator has decided of them.
+//! Routes: where the bytes of paths come from, and the operator's settings for them.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use crate::model::hosts::Hosts;
 use crate::model::origin_backend::OriginBackend;
 use crate::model::purges::Purges;
 
-/// All nodes hash with it.
+/// Seed of the hash, the same on all nodes.
 const SHORT_KEY_SEED: u64 = 0x7369_7465;
 
 /// The word in place of a version that makes a name stand for the head of a file of
@@ -35,10 +35,10 @@ pub enum SiteError {
     Root {
         /// The root as configured.
         root: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         cause: io::Error,
     },
-    /// The path of a page can't be asked for.
+    /// The path of a page can't be requested.
     #[error("no page can be at {page:?} ({reason}). Expected a path as it stands in a request")]
     Page {
         /// As configured.
@@ -46,7 +46,7 @@ pub enum SiteError {
         /// Why it would be refused.
         reason: &'static str,
     },
-    /// An origin is none.
+    /// The URL of an origin is invalid.
     #[error(transparent)]
     Origin(#[from] skep_origin::OriginUrlError),
 }
@@ -57,19 +57,19 @@ impl SiteError {
     }
 }
 
-/// Paths of a site that one backend answers for, by its own cache rules.
+/// Paths of a site with one backend and its own cache rules.
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Among the routes of all sites.
+    /// Index among the routes of all sites.
     pub(crate) index: usize,
-    /// Of the site that it belongs to.
+    /// Index of its site.
     site_index: usize,
     pub(crate) backend: Backend,
-    /// Stands for the route in names of bytes.
+    /// Identifies the route in names of bytes.
     key: Box<[u8]>,
-    /// Stands for the route in messages.
+    /// Identifies the route in messages.
     pub(crate) short_key: u64,
-    /// Stands for the route and its rules in names of heads of its origins.
+    /// Identifies the route and its rules in names of heads of its origins.
     pub(crate) head_kind: Box<[u8]>,
     /// Which route of its site it is.
     place: RoutePlace,
@@ -94,7 +94,7 @@ pub(crate) enum Backend {
 #[derive(Debug)]
 pub(crate) struct FolderBackend {
     pub(crate) root: PathBuf,
-    /// Who has it: each node a whole one, all the same, or each a part.
+    /// Which nodes have it: each a whole copy, all the same folder, or each a part.
     pub(crate) placement: ContentPlacement,
     pub(crate) index_files: Vec<String>,
     /// Key of a path.
@@ -105,15 +105,15 @@ pub(crate) struct FolderBackend {
     pub(crate) precompressed: bool,
 }
 
-/// The paths of a site's routes, in the order in which they are tried.
+/// The paths of a site's routes, in the order in which they are matched.
 #[derive(Debug, Default)]
 pub(crate) struct RoutePaths(Vec<PathPattern>);
 
-/// Which of a site's routes one is.
+/// The position of a route among its site's routes.
 #[derive(Clone, Debug)]
 struct RoutePlace {
     paths: Arc<RoutePaths>,
-    /// In `paths`; behind the last of them: the default.
+    /// Index in `paths`; past the last: the default route.
     index: usize,
 }
 
@@ -122,10 +122,10 @@ struct RoutePlace {
 pub(crate) struct RouteSpec<'a> {
     pub(crate) site: &'a SiteConfig,
     pub(crate) site_index: usize,
-    /// As in the config; `None`: all paths that no other route is for.
+    /// As in the config; `None`: all paths without a route of their own.
     pub(crate) path: Option<&'a str>,
     pub(crate) paths: Arc<RoutePaths>,
-    /// In `paths`.
+    /// Index in `paths`.
     pub(crate) index: usize,
     pub(crate) headers: &'a [(String, String)],
     pub(crate) backend: &'a BackendConfig,
@@ -173,7 +173,7 @@ impl Route {
         })
     }
 
-    /// Opens the folder; there is nothing where there is none.
+    /// Opens the folder; an error if there is none.
     pub(crate) fn open_root(&self) -> Result<Root, DiskError> {
         let folder = self.folder().ok_or(DiskError::NotFound)?;
         Root::open(&folder.root, folder.symlinks)
@@ -209,9 +209,9 @@ impl Route {
         self.folder().is_some_and(|folder| folder.placement == placement)
     }
 
-    /// Name of a version of the object at `relative` that was got after a purge,
-    /// unique among all routes: those that share a root share its bytes in memory.
-    /// So do those of the same origins.
+    /// Name of a version of the object at `relative` that was fetched after a purge, unique
+    /// among all routes: routes with the same root share its bytes in memory, and so do routes
+    /// with the same origins.
     pub(crate) fn object_name(
         &self,
         relative: &[u8],
@@ -222,13 +222,12 @@ impl Route {
         ObjectName::new(&self.key, relative, version, bytes, purged)
     }
 
-    /// Stands for the route in names, the same on all nodes of a config.
+    /// Identifies the route in names, the same on all nodes of a config.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Whether requests for the file at `relative` come to this route: not to another one of
-    /// its site.
+    /// Whether requests for the file at `relative` match this route and no other of its site.
     pub(crate) fn answers_for(&self, relative: &[u8]) -> bool {
         let RoutePlace { paths, index } = &self.place;
         if paths.is_empty() {
@@ -239,7 +238,7 @@ impl Route {
         paths.find(&place) == *index
     }
 
-    /// How its paths are read.
+    /// How its paths are parsed.
     #[inline]
     pub(crate) fn reading(&self) -> Reading {
         match &self.backend {
@@ -248,8 +247,7 @@ impl Route {
         }
     }
 
-    /// The latest purge of what is at `target`: an encoded path, and a query if
-    /// the route has origins.
+    /// The latest purge of `target`: an encoded path, and a query if the route has origins.
     pub(crate) fn purged(&self, known: &PurgeTable, target: &[u8]) -> PurgeStamp {
         if known.newest() == PurgeStamp::NONE {
             return PurgeStamp::NONE;
@@ -264,8 +262,8 @@ impl Route {
         })
     }
 
-    /// The latest purge of files that are served as one: of the place of any of them,
-    /// or of a folder whose index it is.
+    /// The latest purge of files that are served as one: of the place of any of them, or of the
+    /// folder whose index it is.
     pub(crate) fn purged_files<'a>(
         &self,
         known: &PurgeTable,
@@ -288,15 +286,14 @@ impl Route {
         all.map(at).max().unwrap_or_default()
     }
 
-    /// What the head of the file or folder at `relative` is called in the cluster, where
-    /// each node has a part of the folder.
+    /// The head name of the file or folder at `relative` in a partitioned folder.
     pub(crate) fn part_head_name(&self, relative: &[u8]) -> SegmentName {
         // Who has a file is not cached, so it is not purged.
         ObjectName::head(self.key(), relative, PART_HEAD, PurgeStamp::NONE)
     }
 }
 
-/// Header fields of a route: its own in place of the site's of the same name.
+/// Header fields of a route: its own replace those of the site with the same name.
 fn fields<'a>(
     site: &'a [(String, String)],
     own: &'a [(String, String)],
@@ -314,7 +311,8 @@ impl RoutePaths {
         self.0.is_empty()
     }
 
-    /// Number of the first route that is for this [`path::place`]; as many as there are: none.
+    /// Index of the first route for this [`path::place`]; the number of routes if there is
+    /// none.
     pub(crate) fn find(&self, place: &[u8]) -> usize {
         let mut paths = self.0.iter();
         paths.position(|path| path.matches(place)).unwrap_or(self.0.len())
@@ -348,8 +346,8 @@ impl Backend {
         })
     }
 
-    /// What stands for it in names: the same on all nodes of a config. The folder of a
-    /// partition may be elsewhere on each node.
+    /// Its identifier in names: the same on all nodes of a config. A partitioned folder may be
+    /// at another path on each node.
     fn key(&self, of: &RouteSpec<'_>) -> Vec<u8> {
         match self {
             Self::Origin(origin) => origin.key().to_vec(),
@@ -381,8 +379,8 @@ impl FolderBackend {
         })
     }
 
-    /// Whether the operator lets `path` be served at all: a segment that
-    /// begins with a dot is hidden, but for `/.well-known/` (RFC 8615).
+    /// Whether `path` may be served at all: a segment that begins with a dot is hidden, except
+    /// for `/.well-known/` (RFC 8615).
     pub(crate) fn shows(&self, path: &[u8]) -> bool {
         let visible = path.strip_prefix(b"/.well-known/").unwrap_or(path);
         self.dotfiles || !visible.split(|&b| b == b'/').any(|segment| segment.starts_with(b"."))

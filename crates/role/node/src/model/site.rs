@@ -1,4 +1,4 @@
-//! Sites: what host names stand for, and which route a path of theirs has.
+//! Sites: the routes behind host names, and the choice of a route by path.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use crate::model::route::{Route, RoutePaths, RouteSpec, SiteError};
 #[derive(Debug)]
 pub(crate) struct Site {
     paths: Arc<RoutePaths>,
-    /// One for each of `paths`, in the order in which they are tried.
+    /// One for each of `paths`, in the order in which they are matched.
     routes: Vec<Arc<Route>>,
-    /// For all paths that none of them is for.
+    /// For all paths that match none of them.
     default_route: Arc<Route>,
-    /// Whether some routes read paths in another way than others.
+    /// Whether routes differ in how they parse paths.
     is_mixed: bool,
     error_pages: BTreeMap<u16, Page>,
     redirects: Vec<Redirect>,
@@ -29,7 +29,7 @@ pub(crate) struct Site {
 /// The body of replies with some status.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// The route that its path has.
+    /// The route of its path.
     pub(crate) route: Arc<Route>,
     /// Key of its path.
     pub(crate) key: Box<[u8]>,
@@ -59,12 +59,13 @@ impl Site {
         Ok(site)
     }
 
-    /// The route that a path has as it stands in a request, and how that route reads it.
+    /// The route of a path as sent in a request, and the path as parsed by that route.
     ///
     /// # Errors
-    /// One of the `PATH_…` reasons. What a folder's route and an origin's would read as two
-    /// paths with two routes is refused, and what an origin that decodes `%2F`, or cuts off
-    /// parameters behind `;`, would take for a path with another route: a way around that one.
+    /// One of the `PATH_…` reasons. A path is refused if a folder's route and an origin's would
+    /// parse it as two paths with two routes, or if an origin that decodes `%2F`, or strips
+    /// parameters after `;`, would take it for a path with another route: it would bypass that
+    /// route.
     #[inline]
     pub(crate) fn route<'b>(&self, sent: &'b [u8]) -> Result<(&Arc<Route>, Path<'b>), Reject> {
         let route = &self.default_route;
@@ -110,7 +111,7 @@ impl Site {
         self.routes.get(self.paths.find(place)).unwrap_or(&self.default_route)
     }
 
-    /// The route of all paths that have no other.
+    /// The route of all paths without a route of their own.
     pub(crate) fn default_route(&self) -> &Arc<Route> {
         &self.default_route
     }
@@ -137,14 +138,14 @@ impl Site {
     }
 }
 
-/// A redirect: which places it is for, and where it leads.
+/// A redirect: the places it applies to, and its target.
 #[derive(Debug)]
 struct Redirect {
     from: Box<[u8]>,
-    /// Whether it is for all that begins so.
+    /// Whether it applies to all paths with this prefix.
     is_prefix: bool,
     to: Box<[u8]>,
-    /// Whether what is behind the prefix goes there, too.
+    /// Whether the rest of the path is appended to the target.
     takes_rest: bool,
     status: u16,
 }
@@ -162,7 +163,7 @@ impl Redirect {
         }
     }
 
-    /// Where `path` has moved, if it has.
+    /// The new location of `path`, if it has moved.
     fn location(&self, path: &Path<'_>) -> Option<Vec<u8>> {
         let rest = path.behind(&self.from)?;
         if !self.is_prefix && !rest.is_empty() {
@@ -188,7 +189,7 @@ pub(crate) struct SiteSet {
 }
 
 impl SiteSet {
-    /// Compiles the sites of a config, and looks whether their roots are there.
+    /// Compiles the sites of a config, and checks that their roots exist.
     pub(crate) fn new(configs: &[SiteConfig], purges: &Arc<Purges>) -> Result<Self, SiteError> {
         let hosts = Arc::new(Hosts::new(configs));
         let backends = configs.iter().flat_map(SiteConfig::backends);
@@ -219,7 +220,7 @@ impl SiteSet {
         self.sites.iter().flat_map(|site| site.routes())
     }
 
-    /// The route that other nodes mean by a key of messages.
+    /// The route that a key in other nodes' messages identifies.
     pub(crate) fn by_key(&self, short_key: u64) -> Option<&Arc<Route>> {
         self.routes().find(|route| route.short_key == short_key)
     }
@@ -288,7 +289,7 @@ mod tests {
         set.find(&Host { name: host.as_bytes(), port: None }).map(|it| it.default_route().index)
     }
 
-    /// Number of the route and key of a path of the first site, or why it is refused.
+    /// Index of the route and key of a path of the first site, or why it is refused.
     fn routed(set: &SiteSet, path: &str) -> Result<(usize, String), Reject> {
         let (route, path) = set.sites[0].route(path.as_bytes())?;
         Ok((route.index, String::from_utf8(path.key().to_vec()).unwrap()))

@@ -1,7 +1,7 @@
-//! Each worker's own index of what it served last: no lock, no allocation.
+//! Each worker's own index of recently served paths: no lock, no allocation.
 //!
-//! It only points to what catalog and store keep: what leaves them is gone, and its
-//! entry here with it, sooner or later.
+//! Its entries only point to the contents of catalog and store: when those drop something,
+//! its entry here expires too, sooner or later.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use skep_segments::{Segment, SegmentStore, allocated};
 use crate::limits::{WORKER_INDEX_ENTRIES_MAX, WORKER_INDEX_ENTRY_BYTES, WORKER_INDEXES_PART};
 use crate::model::resource::Resource;
 
-/// What a worker remembers of a path.
+/// A worker's entry for a path.
 pub(crate) struct Entry {
     resource: Weak<Resource>,
     /// First segments of the variants, by slot.
@@ -22,13 +22,13 @@ pub(crate) struct Entry {
 
 type Paths = HashMap<Box<[u8]>, Entry, foldhash::fast::RandomState>;
 
-/// Bound on what all workers' indexes take together.
+/// Bounds the memory of all workers' indexes together.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerIndexes {
     count: AtomicUsize,
 }
 
-/// The index of what one worker served last, by route and path.
+/// The index of the paths that one worker served last, by route and path.
 pub(crate) struct WorkerIndex {
     store: Arc<SegmentStore>,
     worker_indexes: Arc<WorkerIndexes>,
@@ -38,7 +38,7 @@ pub(crate) struct WorkerIndex {
 }
 
 impl WorkerIndex {
-    /// An empty one, of so many routes.
+    /// An empty index of `routes` routes.
     pub(crate) fn new(
         routes: usize,
         store: &Arc<SegmentStore>,
@@ -54,7 +54,7 @@ impl WorkerIndex {
         }
     }
 
-    /// Calls `job` with what is known of a path, if there is something.
+    /// Calls `job` with the entry of a path, if there is one.
     pub(crate) fn with<R>(
         &self,
         route: usize,
@@ -91,7 +91,7 @@ impl WorkerIndex {
         self.store.fit();
     }
 
-    /// Forgets what has gone, then anything.
+    /// Removes expired entries, then any.
     fn make_room(&self) {
         let workers = self.worker_indexes.count.load(Ordering::Relaxed).max(1) as u64;
         let bytes_max = self.store.capacity_bytes() / WORKER_INDEXES_PART / workers;

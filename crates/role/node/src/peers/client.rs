@@ -1,7 +1,7 @@
-//! Fills a segment: the live half of [`Fetcher`], which says what to do next.
+//! Fills a segment: performs the I/O for [`Fetcher`], which decides each next step.
 //!
-//! A fill is a task of its own. Clients read from the segment while it grows,
-//! and no client's speed or end is felt here.
+//! A fill is a task of its own. Clients read from the segment while it grows, and neither a
+//! client's speed nor its disconnection affects the fill.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -26,18 +26,19 @@ use crate::limits::{FILL_ATTEMPTS_MAX, LEASE_RENEW_MS};
 use crate::model::fault::fetch_error;
 use crate::model::peer::PeerNode;
 
-/// What fills a segment from where it comes from.
+/// Fills a segment from its source.
 pub(crate) trait SegmentOrigin: 'static {
-    /// Reads on from what is there. Whatever goes wrong: what is there is right.
+    /// Continues to read after the bytes already there. Whatever fails, the bytes already there
+    /// are correct.
     fn read(&self, segment: Arc<Segment>) -> impl Future<Output = Result<(), FetchError>>;
 
-    /// In words that all nodes share, for one that is to fill in our stead; `None`: it
-    /// can't. `has_lease`: this node has the lease.
+    /// A description that all nodes understand, for a node that is to fill instead of this one;
+    /// `None`: it can't. `has_lease`: this node has the lease.
     fn described(&self, has_lease: bool) -> Option<OriginRef>;
 }
 
-/// Reads all of a segment: on where its origin broke off, as long as each attempt
-/// brings bytes. An attempt that brings none leaves the rest to a later request.
+/// Reads all of a segment: continues where its origin broke off, as long as each attempt brings
+/// bytes. An attempt that brings none leaves the rest to a later request.
 async fn read_on(origin: &impl SegmentOrigin, segment: &Arc<Segment>) -> Result<(), FetchError> {
     let mut read = Err(FetchError::Abandoned);
     for _ in 0..FILL_ATTEMPTS_MAX {
@@ -60,9 +61,9 @@ pub(crate) async fn read_all(origin: &impl SegmentOrigin, filler: Filler) {
     }
 }
 
-/// Does `work` under a lease, and renews the lease every [`LEASE_RENEW_MS`] until it is
-/// done: an origin may take its time. (Those who wait for a source that gives nothing at
-/// all take the lease away in the end.)
+/// Does `work` under a lease, and renews the lease every [`LEASE_RENEW_MS`] until it is done:
+/// an origin may be slow. (Nodes that wait for a source without any progress finally revoke the
+/// lease.)
 pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn()) -> T {
     let mut work = pin!(work);
     let limit = Duration::from_millis(LEASE_RENEW_MS);
@@ -74,8 +75,8 @@ pub(crate) async fn renewing<T>(work: impl Future<Output = T>, renew: impl Fn())
     }
 }
 
-/// The client of other nodes on one worker: asks coordinators who has a segment or a
-/// head, gets it from there, and fills what nobody has.
+/// The client of other nodes on one worker: asks coordinators for the holder of a segment or
+/// head, gets it from there, and fills what no node has.
 pub(crate) struct PeerClient {
     pub(super) cluster: Arc<Cluster>,
     pub(super) pool: Rc<PeerPool>,
@@ -92,13 +93,13 @@ impl PeerClient {
         Self { cluster: Arc::clone(cluster), pool, counters: Arc::clone(counters) }
     }
 
-    /// Begins to fill a segment, out of another node's memory if it is there. What
-    /// it gives back ends when the coordinator knows of it, or does not answer.
+    /// Begins to fill a segment, from another node's memory if it is there. The returned
+    /// receiver completes when the coordinator knows of the fill, or does not answer.
     pub(crate) fn fill(&self, filler: Filler, origin: impl SegmentOrigin) -> oneshot::Receiver<()> {
         self.spawn(filler, origin, false)
     }
 
-    /// The same, for a node that takes this one for the owner.
+    /// The same, for a node that considers this one the owner.
     pub(crate) fn fill_for_peer(&self, filler: Filler, origin: impl SegmentOrigin) {
         drop(self.spawn(filler, origin, true));
     }
@@ -207,7 +208,7 @@ struct Running<O> {
     counters: Arc<CoreCounters>,
     filler: Filler,
     origin: O,
-    /// For a node that takes this one for the owner.
+    /// For a node that considers this one the owner.
     is_for_peer: bool,
     /// Why the last attempt failed.
     error: Cell<FetchError>,
@@ -318,7 +319,7 @@ async fn read_counted(
     read
 }
 
-/// How an exchange with another node has failed.
+/// The outcome of a failed exchange with another node.
 pub(super) fn end_of(error: &PeerError) -> FetchOutcome {
     match error {
         PeerError::Refused(refusal) => FetchOutcome::Refused(*refusal),
@@ -327,7 +328,7 @@ pub(super) fn end_of(error: &PeerError) -> FetchOutcome {
     }
 }
 
-/// What a reply hears of an exchange with another node that has failed.
+/// The error of a reply after a failed exchange with another node.
 pub(super) fn error_of(error: &PeerError) -> FetchError {
     match error {
         PeerError::Refused(PeerRefusal::OriginFailed) => fetch_error(FaultKind::Status),
@@ -336,7 +337,7 @@ pub(super) fn error_of(error: &PeerError) -> FetchError {
     }
 }
 
-/// What counts a fetch that has failed; `None`: the other node had no part in it.
+/// The counter of a failed fetch; `None`: the other node was not involved.
 pub(super) fn counter_of(end: FetchOutcome) -> Option<Counter> {
     match end {
         FetchOutcome::Refused(_) => Some(Counter::ClusterRefused),
@@ -345,8 +346,8 @@ pub(super) fn counter_of(end: FetchOutcome) -> Option<Counter> {
     }
 }
 
-/// Gets from the node at `peer` what `segment` lacks; what has come is published,
-/// whatever happens.
+/// Gets the missing bytes of `segment` from the node at `peer`; received bytes are published in
+/// any case.
 pub(super) async fn fetch_chunks(
     pool: &Rc<PeerPool>,
     peer: SocketAddr,

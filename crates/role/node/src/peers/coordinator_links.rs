@@ -1,6 +1,6 @@
-//! This node's end of its links to all coordinators, in the thread of the links: tells
-//! coordinators what is held, asks them for workers, and keeps what they say of the other
-//! nodes.
+//! This node's end of its links to all coordinators, in the thread of the links: reports the
+//! segments held, sends the workers' questions, and stores what coordinators report about the
+//! other nodes.
 
 mod pause;
 mod purge;
@@ -40,7 +40,7 @@ pub(super) struct CoordinatorLinks {
     next_ask: u64,
 }
 
-/// What a link's other end said of itself.
+/// The state of the coordinator at the other end of a link.
 #[derive(Default)]
 pub(super) struct Coordinator {
     /// Its epoch if it answers.
@@ -48,11 +48,11 @@ pub(super) struct Coordinator {
     members: HashMap<MemberId, PeerNode>,
     /// Since when it is linked, in milliseconds of the monotonic clock.
     since_ms: u64,
-    /// What it has still to be told of what was held when it was linked.
+    /// The rest of the inventory that it has yet to receive.
     inventory: Option<Inventory>,
 }
 
-/// A worker waits.
+/// A question of a worker that waits for the answer.
 struct Question {
     link: LinkId,
     answer: oneshot::Sender<Option<ResolvedAnswer<PeerNode>>>,
@@ -168,7 +168,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// Says whether anybody answers; who the others are stays known.
+    /// Publishes whether any coordinator answers; the nodes stay known.
     fn publish_linked(&self) {
         let is_linked = self.active().is_some();
         let known = self.view.load();
@@ -178,7 +178,8 @@ impl CoordinatorLinks {
         self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked, linked_since_ms }));
     }
 
-    /// The link to who answers, in the latest epoch if several do.
+    /// The link to the active dispatcher's coordinator, that of the latest epoch if there are
+    /// several.
     fn active(&self) -> Option<LinkId> {
         let answering = self.links.iter().filter_map(|(&link, it)| Some((it.active_in?, link)));
         answering.max().map(|(_, link)| link)
@@ -231,7 +232,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// An answer in the words of a fetcher; `None`: as good as silence.
+    /// An answer in the types of a fetcher; `None`: it counts as no answer.
     fn reply(&self, link: LinkId, answer: CoordinatorAnswer) -> Option<ResolvedAnswer<PeerNode>> {
         let members = &self.links.get(&link)?.members;
         Some(match answer {
@@ -258,15 +259,15 @@ impl CoordinatorLinks {
         }
     }
 
-    /// Tells coordinators what has come and gone.
+    /// Reports added and removed segments to coordinators.
     fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         for delta in self.store.changes().into_iter().chain(self.announced.changes()) {
             self.links.keys().for_each(|&link| _ = outbox.send(link, &delta));
         }
     }
 
-    /// Goes on with inventories. Not all at once: links take only so much, and what
-    /// else is said, of purges above all, must not wait for it.
+    /// Continues to send inventories. Not all at once: the capacity of links is limited, and
+    /// other messages, above all purges, must not wait.
     fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let links: Vec<_> = self.links.keys().copied().collect();
         for link in links {
@@ -276,7 +277,7 @@ impl CoordinatorLinks {
         }
     }
 
-    /// Says the next part of an inventory; false: there is no more to say.
+    /// Sends the next part of an inventory; false: it is complete.
     fn tell_held(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) -> bool {
         let held = |names: &[_]| [self.announced.held(names), self.store.held(names)].concat();
         let Some(coordinator) = self.links.get_mut(&link) else { return false };

@@ -1,7 +1,7 @@
 //! Heads of origins' objects, from the node that asked the origin.
 //!
-//! Asked for at the coordinator like segments, by names of their own. Whoever
-//! gets the lease asks the origin; the others ask that node. They take none of a node's
+//! Coordinators are asked for heads as for segments, under names of their own. The node that
+//! gets the lease asks the origin; the others ask that node. Heads take none of a node's
 //! memory for segments, so they count no bytes.
 
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use super::{Cluster, PeerClient};
 use crate::limits::{HEAD_ASKS_MAX, HEAD_WAITS_MAX};
 use crate::model::peer::{PeerHead, PeerNode};
 
-/// What came of asking for a head.
+/// The result of a request for a head.
 pub(crate) enum HeadSought<T> {
-    /// Another node has it; what was made of it.
+    /// Another node has it; the result of reading it.
     Found(T),
     /// No node has it; this one is to get it.
     Granted(HeadLease),
-    /// Nobody knows, or who knows does not say.
+    /// No node knows it, or those that do not answer.
     Nowhere,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct HeadLease {
 }
 
 impl HeadLease {
-    /// Says that the origin is still being asked.
+    /// Reports that the origin is still being asked.
     pub(crate) fn renew(&self) {
         self.cluster.tell_renewed(self.lease);
     }
 
-    /// The head is there, for others, too; or it is not.
+    /// Reports that the head is here, for others, too; or that it is not.
     pub(crate) fn end(mut self, is_held: bool) {
         self.is_held = is_held;
     }
@@ -53,20 +53,21 @@ impl Drop for HeadLease {
     }
 }
 
-/// What came of asking nodes for a head.
+/// The result of asking nodes for a head.
 enum Tried<T> {
     Found(T),
     /// They have none, or none of use: it has become stale.
     NotThere,
-    /// Not reached, silent or not to be understood.
+    /// Unreachable, silent or unintelligible.
     Lost,
-    /// Whether it may be kept, or the origin answers, is for this node to find out.
+    /// This node must find out itself whether the head may be cached, or whether the origin
+    /// answers.
     Alone,
 }
 
 impl PeerClient {
-    /// Asks for a head, at most a few times. What `read` makes nothing of counts as
-    /// not being there, so that in the end somebody asks the origin.
+    /// Asks for a head, at most a few times. A head that `read` rejects counts as absent, so
+    /// that in the end one node asks the origin.
     pub(crate) async fn seek_head<T>(
         &self,
         name: SegmentName,
@@ -99,7 +100,8 @@ impl PeerClient {
         HeadSought::Nowhere
     }
 
-    /// One after the other. Who can't be reached may be by others: nothing is told.
+    /// Tries holders one after the other. Unreachable ones are not reported: other nodes may
+    /// reach them.
     async fn try_holders<T>(
         &self,
         holders: Vec<PeerNode>,
@@ -120,7 +122,7 @@ impl PeerClient {
         tried
     }
 
-    /// Whoever tells first that a leader is gone gets its lease.
+    /// Asks the leader. The first node that reports it as gone gets its lease.
     async fn try_leader<T>(
         &self,
         leader: PeerNode,
@@ -194,7 +196,7 @@ impl PeerClient {
     }
 }
 
-/// What `peer` says of the object or file of this head name.
+/// The answer of `peer` about the object or file of this head name.
 pub(super) async fn ask_head(
     pool: &PeerPool,
     peer: PeerNode,

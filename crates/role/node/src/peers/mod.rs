@@ -2,17 +2,17 @@
 //!
 //! ```text
 //!   ObjectStream::segment --miss--> fill (a task of the worker, never of a client)
-//!                              | what next? Fetcher
-//!            ask, tell         v              bytes
+//!                              | next step? Fetcher
+//!            ask, report       v              bytes
 //!   CoordinatorLinks <- Cluster, PeerPool ---------> other nodes, origin
 //!    | (thread of links)                                     ^
 //!    v                                                       | fetch
 //!   coordinators                     PeerServer (per worker) <--- other nodes
 //! ```
 //!
-//! Invariants: names say version and place, so bytes by name are the right ones
-//! or none; a fill ends with all bytes or its readers are told; a lease that was
-//! granted is told to have ended.
+//! Invariants: names contain version and place, so bytes found by name are the right ones or
+//! none; a fill ends with all bytes or its readers get an error; the end of every granted
+//! lease is reported.
 
 mod client;
 mod coordinator_links;
@@ -51,7 +51,7 @@ pub(crate) use part::PartSought;
 
 /// What a node needs to take part.
 pub struct ClusterParts {
-    /// Who this machine is among those that hold the cluster's key.
+    /// The identity of this machine among those with the cluster's key.
     pub identity: Identity,
     /// Where other nodes reach this one.
     pub address: SocketAddr,
@@ -65,7 +65,7 @@ pub(crate) struct ClusterView {
     /// The same.
     peers: Vec<PeerNode>,
     is_linked: bool,
-    /// Since when it is linked with who answers, in milliseconds of the
+    /// Since when it is linked with the coordinator that answers, in milliseconds of the
     /// monotonic clock.
     linked_since_ms: u64,
 }
@@ -83,20 +83,20 @@ pub struct Cluster {
     view: Arc<ArcSwap<ClusterView>>,
     /// The nodes of the config.
     configured: ArcSwap<Vec<PeerNode>>,
-    /// What this node says that it has on its disk.
+    /// The files that this node announces on its disk.
     announced: Arc<Announced>,
-    /// Who has most room for sole replicas, as a coordinator told last.
+    /// The node with most room for sole replicas, as last reported by a coordinator.
     roomiest: Arc<ArcSwapOption<PeerNode>>,
     counts: Arc<StreamCounts>,
     owners: Owners,
-    /// Bytes that other nodes are being sent.
+    /// Bytes that are being sent to other nodes.
     pub(crate) sending: Arc<Outstanding>,
     pub(crate) outstanding_bytes_max: u64,
     ask_timeout: Duration,
     begun: Instant,
 }
 
-/// What workers want of the links' thread.
+/// Commands from workers to the links' thread.
 enum Command {
     Ask {
         name: SegmentName,
@@ -114,7 +114,7 @@ enum Command {
         lease: LeaseId,
         is_held: bool,
     },
-    /// Says what has come and gone, and then that it has.
+    /// Reports what was added and removed, and then acknowledges.
     Changes {
         told: oneshot::Sender<()>,
     },
@@ -169,7 +169,7 @@ impl Cluster {
         self.view.load().is_linked
     }
 
-    /// Bytes that other nodes are being sent.
+    /// Bytes that are being sent to other nodes.
     pub fn sending_bytes(&self) -> u64 {
         self.sending.bytes()
     }
@@ -183,7 +183,7 @@ impl Cluster {
         &self.identity
     }
 
-    /// Asks where a segment is; silence is answered by its owner.
+    /// Asks the coordinator where a segment is; without an answer, its owner.
     async fn ask(&self, name: SegmentName, bytes: u32) -> FetchEvent<PeerNode> {
         self.await_first_link().await;
         let (answer, mut answered) = oneshot::channel();
@@ -200,8 +200,8 @@ impl Cluster {
         FetchEvent::NoAnswer { owner: self.owner(&name) }
     }
 
-    /// Lets requests that come as soon as the node serves wait until it is linked:
-    /// it would read from origins what others have.
+    /// Makes early requests wait until the node is linked: it would otherwise read from origins
+    /// what other nodes have.
     async fn await_first_link(&self) {
         let (limit, pause) = (Duration::from_millis(FIRST_LINK_MS), LINK_TICK_MS / 2);
         while !self.is_linked() && self.begun.elapsed() < limit {
@@ -227,7 +227,7 @@ impl Cluster {
         self.view.load().peers.iter().find(|peer| peer.member == id).copied()
     }
 
-    /// Says that `peer` does not have what it was said to have.
+    /// Reports that `peer` does not have a segment that it was said to have.
     fn tell_not_there(&self, name: SegmentName, peer: PeerNode) {
         self.tell(Command::NotThere { name, holder: peer });
     }
@@ -240,7 +240,7 @@ impl Cluster {
         self.tell(Command::Ended { lease, is_held });
     }
 
-    /// Tells coordinators at once what has come and gone.
+    /// Reports additions and removals to coordinators at once.
     pub(crate) async fn tell_changes(&self) {
         let (told, is_told) = oneshot::channel();
         self.tell(Command::Changes { told });

@@ -1,6 +1,6 @@
 //! Passes sole replicas on to the node with most room, before they are lost (N-chance
 //! forwarding: Dahlin et al., "Cooperative caching", OSDI '94); before a primary replica
-//! leaves, has its successor promote the one that it holds.
+//! leaves, asks its successor to promote its own replica.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::limits::OFFER_PAUSE_MS;
 use crate::model::peer::PeerNode;
 
 impl PeerClient {
-    /// Begins to offer what has just been evicted, unless somebody does.
+    /// Begins to offer evicted segments, unless an offering task already runs.
     pub(super) fn offer_if_wanted(&self, store: &Arc<SegmentStore>) {
         if store.wants_offering() {
             let offering = Offering {
@@ -30,7 +30,7 @@ impl PeerClient {
         }
     }
 
-    /// Gets a segment that `peer` has offered; tells whether all of it came.
+    /// Gets a segment that `peer` has offered; returns whether all of it arrived.
     pub(crate) async fn take_over(
         &self,
         name: SegmentName,
@@ -46,7 +46,7 @@ impl PeerClient {
     }
 }
 
-/// Offers what leaves, one after the other.
+/// Offers evicted segments, one after the other.
 struct Offering {
     cluster: Arc<Cluster>,
     pool: Rc<PeerPool>,
@@ -71,7 +71,8 @@ impl Offering {
         }
     }
 
-    /// To the successor, which may still hold a replica, else to who has room.
+    /// Passes it on to the successor, which may still hold a replica, else to the node with
+    /// room.
     async fn pass_on(&self, offered: &Offered) -> bool {
         let successor = offered.successor.and_then(|successor| self.cluster.member(successor));
         for peer in

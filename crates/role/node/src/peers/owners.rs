@@ -1,6 +1,7 @@
-//! Load and reachability of other nodes as observed by this one, for the time without a
-//! coordinator: what they fill for it, and which could not be reached. By that it passes
-//! over owners that have too much to do or are gone ([`skep_directory::RendezvousHash::owner`]).
+//! Load and reachability of other nodes as observed by this node, for use without a
+//! coordinator: the bytes that they are filling for this node, and which of them could not be
+//! reached. Overloaded and unreachable owners are passed over
+//! ([`skep_directory::RendezvousHash::owner`]).
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,12 +22,12 @@ struct OwnerState {
 }
 
 impl Owners {
-    /// A segment of so many bytes is asked of it.
+    /// Records a request to `id` for a segment of so many bytes.
     pub(super) fn asked(&self, id: PeerId, bytes: u32) {
         self.lock().entry(id).or_default().outstanding_bytes += u64::from(bytes);
     }
 
-    /// That is over; `is_lost`: it was not reached, or broke off.
+    /// Records its end; `is_lost`: the node was not reached, or broke off.
     pub(super) fn ended(&self, id: PeerId, bytes: u32, is_lost: bool, now: Now) {
         let mut owners = self.lock();
         let owner = owners.entry(id).or_default();
@@ -34,7 +35,7 @@ impl Owners {
         owner.lost_until = is_lost.then(|| now.plus_ms(OWNER_LOST_MS));
     }
 
-    /// Tells what each has to do, in bytes: too much for anybody, if it is lost.
+    /// The load of each node, in bytes: above any limit if the node is lost.
     pub(super) fn loads(&self, now: Now) -> impl Fn(PeerId) -> u64 {
         let owners = self.lock();
         move |id| match owners.get(&id) {

@@ -1,4 +1,5 @@
-//! Files of which other nodes have a part: who has one, and its bytes from there.
+//! Files of partitioned folders on other nodes: finds a node that has the file, and fetches
+//! its bytes from there.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::model::object::Object;
 use crate::model::peer::{PeerHead, PeerNode};
 use crate::model::route::Route;
 
-/// What came of asking who has a file.
+/// The result of a search for a node with a file.
 #[expect(clippy::large_enum_variant, reason = "one at a time, and never kept")]
 pub(crate) enum PartSought {
     /// This node, and what it has.
@@ -36,11 +37,11 @@ pub(crate) enum PartSought {
     },
     /// Nobody has it.
     Nobody,
-    /// Who has it, or may have it, does not answer.
+    /// The nodes that have it, or may have it, do not answer.
     Unreachable,
 }
 
-/// Who has a file, as a coordinator told.
+/// The nodes with a file, as reported by a coordinator.
 enum FileHolders {
     These(Vec<PeerNode>),
     Nobody,
@@ -99,7 +100,7 @@ impl PeerClient {
         sought
     }
 
-    /// What fills segment `index` of a file that another node has.
+    /// The source of segment `index` of another node's file.
     pub(crate) fn home_file(&self, route: &Route, object: &Object, index: u32) -> Option<PeerFile> {
         let (relative, home) = object.elsewhere()?;
         Some(PeerFile {
@@ -122,7 +123,7 @@ impl PeerClient {
     }
 }
 
-/// What `home` has under a head name, and for how long that may be used.
+/// The file of `home` under a head name, and how long it may be used.
 async fn part_of(
     pool: &PeerPool,
     home: PeerNode,
@@ -134,7 +135,7 @@ async fn part_of(
 }
 
 impl Cluster {
-    /// Who has a file, by its head name.
+    /// The nodes with a file, by its head name.
     async fn homes(&self, name: SegmentName) -> FileHolders {
         // By asking, this node says that it has nothing of that name.
         self.announced.doubt(name);
@@ -176,12 +177,12 @@ pub(crate) struct PeerFile {
     /// The file's head name.
     head: SegmentName,
     origin: OriginRef,
-    /// Who had it when its head was asked for.
+    /// The node that had it when its head was requested.
     home: PeerNode,
 }
 
 impl PeerFile {
-    /// Gets from `home` what the segment lacks, in the version that its name says.
+    /// Gets the missing bytes of the segment from `home`, in the version in its name.
     async fn read_from(&self, home: PeerNode, segment: &Segment) -> Result<(), PeerError> {
         segment.set_fill_source(PeerFillSource::RemoteFill { id: home.id });
         let mut waits = 0;
@@ -203,7 +204,7 @@ impl PeerFile {
         }
     }
 
-    /// Another node that says that it has the file.
+    /// Another node that announces the file.
     async fn another_home(&self, tried: &[PeerNode]) -> Option<PeerNode> {
         let homes = match self.cluster.homes(self.head).await {
             FileHolders::These(homes) => homes,
@@ -214,7 +215,7 @@ impl PeerFile {
     }
 }
 
-/// Whether it may go better in a moment.
+/// Whether a retry may succeed soon: the node is overloaded.
 fn is_of_load(error: &PeerError) -> bool {
     matches!(end_of(error), FetchOutcome::Refused(PeerRefusal::Overloaded) | FetchOutcome::Crowded)
 }

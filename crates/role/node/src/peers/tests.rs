@@ -1,4 +1,5 @@
-//! What `CoordinatorLinks` says, as a coordinator at the other end of a link hears it.
+//! The messages of `CoordinatorLinks`, as a coordinator at the other end of a link receives
+//! them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::cell::Cell;

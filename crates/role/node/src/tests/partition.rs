@@ -1,4 +1,4 @@
-//! What a node announces of its part, over changes of its folder.
+//! What a node announces of its part while its folder changes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use std::fs;

@@ -1,10 +1,10 @@
 //! Asks the origins, one after the other, until one answers.
 //!
-//! What is tried again: a GET of which no answer was handed out. On a kept
-//! connection that turns out to be dead, at the same origin, which is not to
-//! blame; after any other failure, at the next origin; at the same one again
-//! only if its connection broke and there is no other. Behind the head nothing
-//! is tried again here: its reader knows what it has and what it lacks.
+//! A GET is retried only while no response was returned: at the same origin if a kept
+//! connection turns out to be dead, which is no fault of the origin; after any other failure
+//! at the next origin; at the same one again only if its connection broke and there is no
+//! other. After the head there are no retries here: the reader knows which bytes it has and
+//! which it lacks.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::url::OriginUrl;
 pub struct OriginReply {
     /// Which origin answered.
     pub origin: Arc<str>,
-    /// What it says.
+    /// The head of the response.
     pub head: Head,
     /// The bytes that its head names. Dropped before its end, it closes the
     /// connection.
@@ -37,14 +37,14 @@ pub struct OriginReply {
 }
 
 impl Origins {
-    /// Asks for what `ask` says. Any status is an answer; one that blames the
-    /// origin (500, 502, 503, 504) only if no other origin is left to ask.
+    /// Sends the request `ask`. Any status is a response; one that blames the origin (500, 502,
+    /// 503, 504) only if no other origin is left to ask.
     ///
     /// A 200 to an ask for a range is the whole object, from byte 0: the origin
     /// knows no ranges, or the object is of another version than pinned.
     ///
     /// # Errors
-    /// No origin answered; says what the last one did.
+    /// No origin answered; contains the failure of the last one.
     pub async fn open(self: &Rc<Self>, ask: &Ask<'_>) -> Result<OriginReply, OriginError> {
         self.counters.count_asked();
         let reply = self.open_as_asked(ask).await?;
@@ -153,7 +153,7 @@ impl Origins {
         avoid::pick(&self.standings.borrow(), tried, self.worker.now_ms())
     }
 
-    /// Whom to ask after `place` did this; `None`: it is final.
+    /// The origin to ask after this failure of `place`; `None`: the failure is final.
     fn pick_after(
         &self,
         tried: &[usize],
@@ -191,7 +191,7 @@ fn is_failure(status: u16) -> bool {
 /// Why there is no answer on a connection.
 struct Failed {
     fault: Fault,
-    /// The origin said nothing at all.
+    /// The origin sent nothing at all.
     is_silent: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Bodies: whole, or an error that says in which way they are not.
+//! Bodies: complete, or an error that names the defect.
 
 use std::io::Write as _;
 

@@ -1,4 +1,4 @@
-//! Names of origins: looked up once, refreshed behind the scenes.
+//! Names of origins: resolved once, refreshed in the background.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The client against nginx: somebody else's reading of the RFCs.
+//! The client against nginx: an independent implementation of the RFCs.
 
 use std::io::{Write, stderr};
 use std::net::TcpListener;

@@ -1,4 +1,4 @@
-//! What the tests stand on: scripted origins, and a worker to ask them from.
+//! The test rig: scripted origins, and a worker to ask them from.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

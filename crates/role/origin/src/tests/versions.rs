@@ -1,4 +1,4 @@
-//! Parts of objects that stay, change, or were never known in parts.
+//! Ranges of objects that stay, change, or have no known ranges.
 
 use skep_http::Validators;
 

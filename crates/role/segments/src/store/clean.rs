@@ -1,7 +1,6 @@
-//! Keeps regions within the store's capacity. Their space is not reused: when they
-//! take too much, what is left of the thinnest ones is moved together, as
-//! log-structured memory does (Rumble et al., FAST '14); what can't be made room
-//! for by moving, leaves.
+//! Keeps regions within the store's capacity. Their space is not reused: when they take too
+//! much, the live segments of the thinnest ones are compacted, as in log-structured memory
+//! (Rumble et al., FAST '14); segments that no compaction can make room for are evicted.
 
 use std::io;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ impl SegmentStore {
         Ok(())
     }
 
-    /// Whoever makes a segment says so here.
+    /// Must be called after a segment takes memory.
     pub(super) fn took_memory(&self) {
         if let Some(cleaner) = self.cleaner.get()
             && self.is_crowded()

@@ -1,3 +1,3 @@
-//! The memories of a cluster together.
+//! Tests of the memories of a cluster together.
 
 mod replacement;

@@ -1,5 +1,5 @@
-//! What the memories of a cluster hold together: stores and a coordinator as they
-//! are, requests of a seed, no sockets.
+//! Which segments the memories of a cluster hold together: real stores and a real
+//! coordinator, seeded requests, no sockets.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Requests, chunked bodies and responses: the framing cases. Each is judged
-//! whole and byte by byte; both must come to the same.
+//! Requests, chunked bodies and responses: the framing cases. Each is parsed
+//! whole and byte by byte; both must give the same result.
 
 use skep_http::{
     BodyDecoder, BodyFraming, BodyLimits, FieldSlots, HeadLimits, HeadScanner, Method, Reject,

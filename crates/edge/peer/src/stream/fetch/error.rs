@@ -13,44 +13,44 @@ use crate::stream::greet::GreetError;
 /// Why an exchange with another node failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    /// It says no.
+    /// It refuses.
     #[error("the node refuses: {0:?}")]
     Refused(PeerRefusal),
     /// There is no connection to it.
     #[error(transparent)]
     Connect(#[from] UpstreamError),
-    /// It is not who it should be, or takes this one for somebody else.
+    /// The identity of one side is not as expected.
     #[error(transparent)]
     Hello(#[from] HelloError),
-    /// It did not go on in time.
+    /// It timed out.
     #[error("the node timed out")]
     Late,
-    /// It says that it is there, but its source gives nothing.
+    /// It is alive, but its source delivers nothing.
     #[error("the node's source timed out")]
     SourceLate,
-    /// It closed the connection: the source of the bytes has failed, or it went.
+    /// It closed the connection: the source failed, or the node ended.
     #[error("the node closed the connection")]
     Closed,
-    /// What the system says.
+    /// The system's error.
     #[error("the connection to the node failed: {0}")]
     Io(io::Error),
-    /// This node has no memory for what came.
+    /// This node has no memory for the bytes.
     #[error("what the node sent could not be kept: {0}")]
     NotKept(io::Error),
-    /// What came is no frame, or not the bytes that were sent.
+    /// The bytes are not a valid frame, or were changed on the way.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// What came is no message.
+    /// The bytes are not a valid message.
     #[error(transparent)]
     NotAMessage(#[from] NotAMessage),
-    /// What came is no answer to what was asked.
+    /// The reply does not answer the request.
     #[error("unexpected reply")]
     Unexpected,
 }
 
 impl PeerError {
-    /// Whether it says something of the other node. If not, this one has no
-    /// connection or no memory to spare: it may have in a moment.
+    /// Whether the failure concerns the other node. If not, this node lacks a connection or
+    /// memory, and may have one in a moment.
     pub fn blames_node(&self) -> bool {
         match self {
             Self::Connect(error) => error.blames_node(),
@@ -59,13 +59,13 @@ impl PeerError {
         }
     }
 
-    /// Whether a connection that was used before may have failed only because
-    /// it was at its end: then a new one deserves a try.
+    /// Whether a reused connection may have failed only because the other node closed it: then a
+    /// new one deserves a try.
     pub(super) fn is_of_connection(&self) -> bool {
         matches!(self, Self::Closed | Self::Io(_))
     }
 
-    /// Itself, counted if it is the other's fault.
+    /// Returns the error, counted if the other node is at fault.
     pub(super) fn counted(self, counts: &StreamCounts) -> Self {
         if self.is_garble() {
             counts.count(StreamCount::Garbled);
@@ -73,7 +73,7 @@ impl PeerError {
         self
     }
 
-    /// Whether bytes came that nobody should send.
+    /// Whether invalid bytes were received.
     fn is_garble(&self) -> bool {
         matches!(self, Self::Frame(_) | Self::NotAMessage(_) | Self::Unexpected)
     }

@@ -1,4 +1,4 @@
-//! A segment on its way from another node.
+//! Receives a segment from another node.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,21 +15,21 @@ use super::error::PeerError;
 use crate::limits::{PEER_CHUNK_MS, PEER_SOURCE_MS};
 use crate::stream::counts::{StreamCount, StreamCounts};
 
-/// Least bytes of the buffer that [`Fetching::next_chunk`] reads into: a chunk,
-/// and the head of the frame behind it, which comes with the same read.
+/// Minimum size in bytes of the buffer of [`Fetching::next_chunk`]: a chunk, and the head of the
+/// next frame, which arrives with the same read.
 pub const FETCH_BUFFER_BYTES: usize = PEER_CHUNK_BYTES as usize + FRAME_HEAD_BYTES;
 
-/// Bytes on their way. Dropped before its end it closes the connection.
+/// A transfer in progress. Dropped before its end it closes the connection.
 pub struct Fetching {
-    /// Where the connection goes when the exchange is complete.
+    /// The pool that receives the connection after the exchange.
     connections: Rc<Pool>,
     counts: Arc<StreamCounts>,
-    /// Gone when the exchange is complete or has failed.
+    /// `None` after the exchange is complete or has failed.
     lease: Option<PooledConn>,
-    /// What was read with the reply.
+    /// Bytes read with the reply.
     rest: Vec<u8>,
     rest_done: usize,
-    /// The beginning of the next frame's head, as far as it was read.
+    /// The part of the next frame's head that has been read.
     head: [u8; FRAME_HEAD_BYTES],
     head_bytes: usize,
     left: Range<u32>,
@@ -56,17 +56,17 @@ impl Fetching {
         }
     }
 
-    /// Where the next chunk begins in the segment.
+    /// Offset of the next chunk in the segment.
     pub fn position(&self) -> u32 {
         self.left.start
     }
 
-    /// Reads the next chunk to the start of `buffer`, and checks it; how many
-    /// bytes it has, 0 when all have come. Chunks end where the segment has a
-    /// multiple of [`PEER_CHUNK_BYTES`], or ends.
+    /// Reads the next chunk to the start of `buffer`, and verifies it; returns its length in
+    /// bytes, 0 after the last. Chunks end at multiples of [`PEER_CHUNK_BYTES`] in the segment, or
+    /// at its end.
     ///
     /// # Errors
-    /// Why nothing more comes: all chunks before are right.
+    /// Why the transfer failed: all earlier chunks are valid.
     ///
     /// # Panics
     /// If the buffer has less than [`FETCH_BUFFER_BYTES`].
@@ -125,7 +125,7 @@ impl Fetching {
         }
     }
 
-    /// Reads at least `least` bytes, and more if they are there.
+    /// Reads at least `least` bytes, and more if available.
     async fn read(
         &mut self,
         conn: &Conn,

@@ -1,10 +1,9 @@
 //! Fetches between nodes, on the connections of workers.
 //!
-//! One exchange at a time on a connection: a request, a reply, and after
-//! `Coming` the chunks. Only a connection whose exchange is complete carries
-//! another. Chunks leave by reference to where the cache keeps them, with the
-//! checksums that were made when they were stored, and are checked where they
-//! arrive: so what a memory or device has changed in between is found.
+//! One exchange at a time on a connection: a request, a reply, and after `Coming` the chunks. A
+//! connection is reused only after a complete exchange. Chunks are sent by reference to the cache's
+//! memory, with the checksums computed when they were stored, and are verified by the receiver:
+//! this detects changes by memory or devices in between.
 
 mod error;
 mod fetching;

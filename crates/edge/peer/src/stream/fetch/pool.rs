@@ -1,4 +1,4 @@
-//! The asking side: a worker's connections to other nodes.
+//! The client side: a worker's connections to other nodes.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use crate::limits::{
 use crate::stream::counts::{StreamCount, StreamCounts};
 use crate::stream::greet::{greet_conn, nonce};
 
-/// A worker's connections to other nodes, kept and used again by address.
+/// A worker's connections to other nodes, kept and reused by address.
 pub struct PeerPool {
     connections: Rc<Pool>,
     identity: Identity,
@@ -32,12 +32,12 @@ pub struct PeerPool {
 struct Exchange {
     lease: PooledConn,
     reply: PeerReply,
-    /// What came behind the reply.
+    /// Bytes received after the reply.
     rest: Vec<u8>,
 }
 
 impl PeerPool {
-    /// An empty pool of `worker`. `counts` may be those of all workers.
+    /// An empty pool of `worker`. `counts` may be shared by all workers.
     pub fn new(worker: &Rc<Worker>, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
         let limits = PoolLimits {
             connections_max: PEER_CONNECTIONS_MAX,
@@ -48,14 +48,13 @@ impl PeerPool {
         Rc::new(Self { connections, identity: identity.clone(), counts: Arc::clone(counts) })
     }
 
-    /// Asks the node at `address` for the bytes of a segment, a
-    /// [`PeerRequest::Fetch`].
+    /// Requests the bytes of a segment from the node at `address`, by a [`PeerRequest::Fetch`].
     ///
     /// # Errors
-    /// Why no byte is coming.
+    /// Why the fetch could not start.
     ///
     /// # Panics
-    /// If `request` is another one.
+    /// If `request` is of another kind.
     pub async fn fetch(
         &self,
         address: SocketAddr,
@@ -79,14 +78,14 @@ impl PeerPool {
         }
     }
 
-    /// Asks the node at `address` something that is answered by a reply alone: a
+    /// Sends the node at `address` a request that is answered by a reply alone: a
     /// [`PeerRequest::Head`] or [`PeerRequest::Offer`].
     ///
     /// # Errors
-    /// Why there is no such answer.
+    /// Why the request failed.
     ///
     /// # Panics
-    /// If `request` is another one.
+    /// If `request` is of another kind.
     pub async fn ask(
         &self,
         address: SocketAddr,
@@ -109,7 +108,7 @@ impl PeerPool {
         }
     }
 
-    /// Connections to `address`: in use, and idle.
+    /// Number of connections to `address`: in use, and idle.
     pub fn connections(&self, address: SocketAddr) -> (usize, usize) {
         self.connections.counts(address)
     }
@@ -172,7 +171,7 @@ impl PeerPool {
     }
 }
 
-/// Reads a reply, and returns it with what came behind it.
+/// Reads a reply, and returns it with the bytes after it.
 async fn hear(conn: &Conn) -> Result<(PeerReply, Vec<u8>), PeerError> {
     let mut frames = FrameDecoder::new(PEER_REPLY_BYTES_MAX);
     loop {

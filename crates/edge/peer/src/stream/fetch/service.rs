@@ -1,4 +1,4 @@
-//! The answering side: a service for connections that other nodes made.
+//! The server side: a service for connections from other nodes.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::limits::{
 use crate::stream::counts::{StreamCount, StreamCounts};
 use crate::stream::greet::{GreetError, greet_conn, nonce};
 
-/// What a role answers other nodes. One value per worker.
+/// A role's handler of requests from other nodes. One value per worker.
 pub trait PeerHandler: 'static {
-    /// Where the bytes of a segment come from.
+    /// The type that provides the bytes of a segment.
     type Source: ChunkSource;
 
     /// Answers `request` of the node `peer`.
@@ -39,17 +39,17 @@ pub trait PeerHandler: 'static {
 
 #[derive(Debug)]
 pub enum PeerAnswer<S> {
-    /// The chunks that were asked for by a [`PeerRequest::Fetch`].
+    /// The chunks requested by a [`PeerRequest::Fetch`].
     Coming(S),
-    /// Anything but [`PeerReply::Coming`].
+    /// A reply other than [`PeerReply::Coming`].
     Reply(PeerReply),
 }
 
-/// The bytes of a segment, as they come in. Dropped when the last one is sent,
-/// or none will be.
+/// The bytes of a segment, as they arrive. Dropped after the last one is sent, or when sending ends
+/// early.
 pub trait ChunkSource {
-    /// Ready when the bytes `start..end` are there: a whole chunk
-    /// ([`chunk_end`]), or the rest of one.
+    /// Ready when the bytes `start..end` are available: a whole chunk ([`chunk_end`]), or the rest
+    /// of one.
     fn poll_chunk(
         &mut self,
         cx: &mut Context<'_>,
@@ -58,10 +58,10 @@ pub trait ChunkSource {
     ) -> Poll<Result<Chunk, SourceFailed>>;
 }
 
-/// The bytes of one chunk, where the cache keeps them.
+/// The bytes of one chunk, in the cache's memory.
 #[derive(Clone)]
 pub struct Chunk {
-    /// Kept for as long as they are being sent.
+    /// Keeps them alive while they are sent.
     pub bytes: SharedSlice,
     /// Their [`checksum`](skep_wire::cache::frame::checksum).
     pub checksum: u32,
@@ -72,8 +72,7 @@ pub struct Chunk {
 #[error("the source of a segment has failed")]
 pub struct SourceFailed;
 
-/// Serves the nodes that connect; to be given to
-/// [`accept_loop`](skep_serve::accept_loop).
+/// Serves connections from other nodes; pass it to [`accept_loop`](skep_serve::accept_loop).
 pub struct PeerService<H> {
     handler: H,
     identity: Identity,
@@ -81,7 +80,7 @@ pub struct PeerService<H> {
 }
 
 impl<H: PeerHandler> PeerService<H> {
-    /// A service of this machine. `counts` may be those of all workers.
+    /// A service of this machine. `counts` may be shared by all workers.
     pub fn new(handler: H, identity: &Identity, counts: &Arc<StreamCounts>) -> Rc<Self> {
         let (identity, counts) = (identity.clone(), Arc::clone(counts));
         Rc::new(Self { handler, identity, counts })
@@ -91,7 +90,7 @@ impl<H: PeerHandler> PeerService<H> {
         &self.handler
     }
 
-    /// Who has connected; `None` if nobody that counts.
+    /// The name of the connected node; `None` if the handshake failed.
     async fn greet(&self, conn: Conn) -> Option<(Conn, Name)> {
         let nonce = nonce().ok()?;
         let handshake = Handshake::server(&self.identity, Purpose::Fetch, nonce);
@@ -107,7 +106,7 @@ impl<H: PeerHandler> PeerService<H> {
         }
     }
 
-    /// Answers one request after the other.
+    /// Answers requests one after the other.
     async fn converse(&self, conn: &Conn, peer: &Name) -> Result<(), PeerError> {
         let mut output = Output::default();
         output.copy(&Handshake::welcome());
@@ -230,7 +229,7 @@ async fn send_reply(conn: &Conn, output: &mut Output, reply: &PeerReply) -> Resu
     Ok(conn.send(output, PEER_STALL_MS).await?)
 }
 
-/// Waits for a chunk; `None` when it is time to say that it takes longer.
+/// Waits for a chunk; `None` when a keepalive is due.
 async fn wait<S: ChunkSource>(
     source: &mut S,
     start: u32,

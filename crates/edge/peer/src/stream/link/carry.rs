@@ -1,4 +1,4 @@
-//! One link's connection: bytes in, bytes out, and an ear for silence.
+//! One link's connection: receives, sends, and detects silence.
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind;
@@ -16,11 +16,11 @@ use crate::limits::{LINK_READ_BYTES, LINK_STALL_MS};
 use crate::stream::counts::StreamCount;
 
 thread_local! {
-    /// What all links of a thread read into.
+    /// The read buffer shared by all links of a thread.
     static INPUT: RefCell<Box<[u8]>> = RefCell::new(vec![0; LINK_READ_BYTES].into_boxed_slice());
 }
 
-/// Carries `link` to its end, and tells the hub.
+/// Runs `link` to its end, and notifies the hub.
 pub(super) async fn carry<In: LinkMessage, Out, C>(
     hub: &Shared<In, Out, C>,
     stream: &TcpStream,
@@ -67,7 +67,7 @@ async fn read<In: LinkMessage, Out, C>(
     }
 }
 
-/// Gives what has come to the handler.
+/// Passes the received messages to the handler.
 fn hear<In: LinkMessage, Out, C>(
     hub: &Shared<In, Out, C>,
     frames: &mut FrameDecoder,

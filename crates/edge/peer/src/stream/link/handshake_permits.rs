@@ -1,8 +1,8 @@
-//! Places for handshakes: who may try to link, and how many at a time.
+//! Permits for handshakes: which addresses may connect, and how many at a time.
 //!
-//! Anybody on the network may connect, and say nothing for as long as a handshake
-//! may take. Invariants: an address in the config has places that nobody else takes;
-//! of the others none takes all; what was refused holds no place.
+//! Any machine on the network may connect, and stay silent for the duration of a handshake.
+//! Invariants: an address in the config has permits reserved for it; no other address takes all of
+//! the rest; a refused connection holds no permit.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,20 +17,20 @@ use crate::limits::{
 };
 use crate::stream::greet::linger;
 
-/// Bits of an IPv6 address that tell strangers apart (RFC 6177).
+/// Prefix length that identifies a stranger's IPv6 address (RFC 6177).
 const STRANGER_IPV6_BITS: u8 = 64;
 
-/// All places of a server of links.
+/// All permits of a link server.
 pub(super) struct HandshakePermits {
     members: Box<[IpAddr]>,
-    /// Handshakes under way, by machine.
+    /// Handshakes in progress, by machine.
     taken: RefCell<HashMap<IpAddr, usize>>,
     /// Those of strangers.
     strangers: Cell<usize>,
     lingering: Cell<usize>,
 }
 
-/// A place; given back when it is dropped.
+/// A permit; released on drop.
 pub(super) struct HandshakePermit {
     places: Rc<HandshakePermits>,
     of: IpAddr,
@@ -38,7 +38,7 @@ pub(super) struct HandshakePermit {
 }
 
 impl HandshakePermits {
-    /// All free; `members` have places of their own.
+    /// All free; `members` have permits of their own.
     pub(super) fn new(members: &[IpAddr]) -> Rc<Self> {
         Rc::new(Self {
             members: members.iter().map(IpAddr::to_canonical).collect(),
@@ -48,7 +48,7 @@ impl HandshakePermits {
         })
     }
 
-    /// A place for who comes from there, if there is one.
+    /// A permit for a connection from this address, if there is one.
     pub(super) fn take(self: &Rc<Self>, from: IpAddr) -> Option<HandshakePermit> {
         let from = from.to_canonical();
         let is_member = self.members.contains(&from);
@@ -68,8 +68,8 @@ impl HandshakePermits {
 }
 
 impl HandshakePermit {
-    /// Gives the place back, and closes `stream` so that a refusal arrives, if not
-    /// too many are closing.
+    /// Releases the permit, and closes `stream` so that a refusal arrives, unless too many are
+    /// closing.
     pub(super) async fn linger(self, stream: TcpStream) {
         let places = Rc::clone(&self.places);
         drop(self);

@@ -1,4 +1,4 @@
-//! What the handler sees of all links, and what links see of the handler.
+//! The interface between the handler and all links.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -15,11 +15,11 @@ use super::{LinkEvent, LinkId, LinkMessage, LinkSettings, Lost};
 use crate::limits::LINK_BUFFER_BYTES_KEPT_MAX;
 use crate::stream::counts::{StreamCount, StreamCounts};
 
-/// Where a handler sends from.
+/// The handler's interface for sending.
 #[derive(Debug)]
 pub struct Outbox<Out> {
     lines: BTreeMap<LinkId, Rc<Line>>,
-    /// Links that are to end as soon as the handler returns.
+    /// Links that end as soon as the handler returns.
     ending: VecDeque<(LinkId, Lost)>,
     queue_bytes_max: usize,
     counts: Arc<StreamCounts>,
@@ -28,14 +28,14 @@ pub struct Outbox<Out> {
 }
 
 impl<Out: LinkMessage> Outbox<Out> {
-    /// Says `message` on `link`, after all that was said before. False if the
-    /// link is no more, or ends because too much waits.
+    /// Sends `message` on `link`, after all earlier ones. False if the link is gone, or ends
+    /// because too many bytes wait.
     pub fn send(&mut self, link: LinkId, message: &Out) -> bool {
         self.make_frame(message);
         self.push(link)
     }
 
-    /// Says `message` on all links.
+    /// Sends `message` on all links.
     pub fn send_all(&mut self, message: &Out) {
         self.make_frame(message);
         let links: Vec<LinkId> = self.lines.keys().copied().collect();
@@ -67,21 +67,21 @@ impl<Out: LinkMessage> Outbox<Out> {
 }
 
 impl<Out> Outbox<Out> {
-    /// Ends `link`; the handler hears of it.
+    /// Ends `link`; the handler gets an event.
     pub fn close(&mut self, link: LinkId) {
         self.ending.push_back((link, Lost::Dropped));
     }
 
-    /// Bytes that wait to be sent on `link`: to pace what is long.
+    /// Bytes that wait to be sent on `link`: to pace long transfers.
     pub fn queued_bytes(&self, link: LinkId) -> usize {
         self.lines.get(&link).map_or(0, |line| line.queued_bytes())
     }
 }
 
-/// What a handler is.
+/// The type of a handler.
 pub(super) type Handler<In, Out, C> = Box<dyn FnMut(LinkEvent<In, C>, &mut Outbox<Out>) + Send>;
 
-/// The hub, as tasks of its thread share it. Never borrowed over an `await`.
+/// The hub, shared by the tasks of its thread. Never borrowed over an `await`.
 pub(super) type Shared<In, Out, C> = Rc<RefCell<Hub<In, Out, C>>>;
 
 /// The handler and its links.
@@ -109,13 +109,13 @@ impl<In, Out, C> Hub<In, Out, C> {
         Rc::new(RefCell::new(Self { handler, outbox, links_max: settings.links_max, next_link: 0 }))
     }
 
-    /// Runs the handler, and ends what it or its sends ended.
+    /// Runs the handler, and ends the links that it closed or that overflowed.
     pub(super) fn tell(&mut self, event: LinkEvent<In, C>) {
         (self.handler)(event, &mut self.outbox);
         self.settle();
     }
 
-    /// Begins a link with `peer`; one that it had before ends.
+    /// Starts a link with `peer`; an earlier one ends.
     pub(super) fn begin(&mut self, peer: &Name) -> Result<(LinkId, Rc<Line>), Reason> {
         self.end_of(peer, Lost::Replaced);
         if self.outbox.lines.len() >= self.links_max {
@@ -128,7 +128,7 @@ impl<In, Out, C> Hub<In, Out, C> {
         Ok((link, line))
     }
 
-    /// Ends `link`, unless it has ended before.
+    /// Ends `link`, unless it has already ended.
     pub(super) fn end(&mut self, link: LinkId, why: Lost) {
         self.outbox.ending.push_back((link, why));
         self.settle();
@@ -166,18 +166,17 @@ impl<In, Out, C> Hub<In, Out, C> {
     }
 }
 
-/// One link, between the handler that fills its buffer and the task that
-/// empties it.
+/// One link, between the handler that fills its buffer and the task that empties it.
 #[derive(Debug)]
 pub(super) struct Line {
     peer: Name,
     queue: RefCell<Vec<u8>>,
-    /// Bytes taken off the queue that the socket has not.
+    /// Bytes taken off the queue that the socket has not accepted.
     leaving_bytes: Cell<usize>,
     is_over: Cell<bool>,
-    /// There is something in the queue.
+    /// The queue is not empty.
     filled: Notify,
-    /// It is over.
+    /// The link has ended.
     finished: Notify,
 }
 
@@ -198,13 +197,13 @@ impl Line {
         self.filled.notify_one();
     }
 
-    /// Bytes that the socket has not taken yet.
+    /// Bytes that the socket has not accepted yet.
     pub(super) fn queued_bytes(&self) -> usize {
         self.queue.borrow().len() + self.leaving_bytes.get()
     }
 
-    /// Waits for bytes to send and puts them into `leaving`, whose memory is
-    /// used for the next ones.
+    /// Waits for bytes to send and moves them to `leaving`, whose memory is reused for the next
+    /// ones.
     pub(super) async fn take(&self, leaving: &mut Vec<u8>) {
         leaving.clear();
         leaving.shrink_to(LINK_BUFFER_BYTES_KEPT_MAX);
@@ -215,7 +214,7 @@ impl Line {
         self.leaving_bytes.set(leaving.len());
     }
 
-    /// The socket has taken so many more bytes.
+    /// The socket has accepted this many more bytes.
     pub(super) fn wrote(&self, bytes: usize) {
         self.leaving_bytes.set(self.leaving_bytes.get() - bytes);
     }

@@ -8,10 +8,9 @@
 //!   socket <-- one buffer of bytes per link <-- Outbox::send
 //! ```
 //!
-//! Messages of a link come whole and in the order in which they were sent, or
-//! the link is lost and a new one, with a number of its own, begins with nothing
-//! said. The handler never waits: what it sends is appended to a buffer, and a
-//! link whose buffer is full is lost.
+//! Messages of a link arrive complete and in the order in which they were sent, or the link is lost
+//! and a new one, with a new number, starts without state. The handler never waits: its messages
+//! are appended to a buffer, and a link whose buffer is full is lost.
 
 mod carry;
 mod handshake_permits;
@@ -32,95 +31,93 @@ pub use node::NodeLinks;
 pub use server::LinkServer;
 pub use thread::{CommandSender, NotSent};
 
-/// The number of a link; never used again in this process's thread.
+/// The number of a link; never reused in this process's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u64);
 
-/// How links are kept.
+/// Settings of links.
 #[derive(Clone, Debug)]
 pub struct LinkSettings {
     /// This machine.
     pub identity: Identity,
     /// How often the handler gets [`LinkEvent::Tick`], in milliseconds; at least 1.
     pub tick_ms: u64,
-    /// Milliseconds of silence after which this side says that it is alive.
+    /// Milliseconds of silence after which this side sends a keepalive.
     pub ping_ms: u64,
-    /// Milliseconds of silence after which the other side counts as gone.
+    /// Milliseconds of silence after which the other side counts as dead.
     pub silence_ms: u64,
     /// Bytes that may wait to be sent on one link.
     pub queue_bytes_max: usize,
-    /// Links at a time.
+    /// Maximum number of links.
     pub links_max: usize,
-    /// Addresses of machines that are to link here: strangers do not take their
-    /// places.
+    /// Addresses of machines that may link here: their handshakes have reserved permits.
     pub members: Vec<IpAddr>,
 }
 
-/// What happened. `In` is what the other side says, `C` what other threads of
-/// this process say.
+/// An event. `In` is a message of the other side, `C` a command of another thread of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent<In, C> {
-    /// A link begins. Nothing was said on it.
+    /// A link starts. No message has been sent on it.
     Up {
         link: LinkId,
-        /// Who is at its other end.
+        /// The machine at its other end.
         peer: Name,
     },
-    /// Something was said on a link.
+    /// A message arrived on a link.
     Received { link: LinkId, message: In },
-    /// A link has ended. What was queued may or may not have arrived.
+    /// A link has ended. Queued messages may or may not have arrived.
     Down {
         link: LinkId,
-        /// Who was at its other end.
+        /// The machine at its other end.
         peer: Name,
         why: Lost,
     },
-    /// A link did not come about; it is tried again. Nodes only.
+    /// A link could not be established; it is tried again. Nodes only.
     Missed {
-        /// With whom.
+        /// The intended peer.
         peer: Name,
         why: Lost,
     },
-    /// Another thread told something.
+    /// A command of another thread.
     Told(C),
-    /// Time passes.
+    /// A periodic tick.
     Tick,
 }
 
-/// Why a link ended or did not come about.
+/// Why a link ended or could not be established.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
-    /// One side won't have the other.
+    /// One side refuses the other.
     #[error(transparent)]
     Refused(#[from] HelloError),
     /// No connection, or no handshake, in time.
     #[error("no answer in time")]
     Late,
-    /// What the system says.
+    /// The system's error.
     #[error("the connection failed: {0}")]
     Failed(io::ErrorKind),
     /// The other side closed it.
     #[error("closed by the other side")]
     Closed,
-    /// Nothing came for too long.
+    /// The other side was silent for too long.
     #[error("no data from the other side")]
     Silent,
-    /// The other side took nothing for too long.
+    /// The other side accepted no bytes for too long.
     #[error("the other side does not read")]
     Stalled,
-    /// Too much waited to be sent.
+    /// Too many bytes waited to be sent.
     #[error("the send queue is full")]
     Overflow,
-    /// What came is no frame.
+    /// The bytes are not a valid frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// What came is no message.
+    /// The bytes are not a valid message.
     #[error(transparent)]
     NotAMessage(#[from] NotAMessage),
-    /// The same machine has linked anew.
+    /// The same machine has linked again.
     #[error("replaced by a new connection of the same machine")]
     Replaced,
-    /// The handler closed it, or its target is none any more.
+    /// The handler closed it, or its target was removed.
     #[error("closed here")]
     Dropped,
 }
@@ -128,26 +125,26 @@ pub enum Lost {
 /// A coordinator, for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkTarget {
-    /// Its name in the config; another machine at its address is refused.
+    /// Its name in the config; a different machine at its address is refused.
     pub name: Name,
-    /// Where it listens.
+    /// Its listening address.
     pub address: SocketAddr,
 }
 
-/// What is said on links.
+/// A message on links.
 pub trait LinkMessage: Sized + 'static {
     /// Its bytes.
     fn to_payload(&self) -> Vec<u8>;
 
-    /// The message that is `payload`.
+    /// Decodes the message `payload`.
     ///
     /// # Errors
-    /// Bytes that are no such message.
+    /// Bytes that are not a valid message.
     fn of_payload(payload: &[u8]) -> Result<Self, NotAMessage>;
 }
 
 impl LinkSettings {
-    /// The usual settings for this machine.
+    /// The default settings for this machine.
     pub fn new(identity: Identity, tick_ms: u64) -> Self {
         Self {
             identity,

@@ -1,4 +1,4 @@
-//! The node's side: links to all coordinators, made again whenever they are lost.
+//! The node's side: links to all coordinators, reconnected whenever they are lost.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,11 +32,11 @@ pub struct NodeLinks<C> {
 type NodeHub<C> = Shared<ToNode, ToCoordinator, C>;
 
 impl<C: Send + 'static> NodeLinks<C> {
-    /// Keeps a link to each of `targets`, and runs `handler` with all that
-    /// happens, in a thread of its own.
+    /// Keeps a link to each of `targets`, and runs `handler` for all events, in a thread of its
+    /// own.
     ///
     /// # Errors
-    /// If there is no thread or runtime to be had.
+    /// If the thread or runtime cannot be created.
     pub fn start(
         settings: &LinkSettings,
         targets: Vec<LinkTarget>,
@@ -55,12 +55,12 @@ impl<C: Send + 'static> NodeLinks<C> {
 }
 
 impl<C> NodeLinks<C> {
-    /// Keeps links to these from now on, and no others.
+    /// Replaces the targets.
     pub fn set_targets(&self, targets: Vec<LinkTarget>) {
         self.targets.send_replace(targets);
     }
 
-    /// What tells the handler things.
+    /// The sender of commands to the handler.
     pub fn teller(&self) -> CommandSender<C> {
         self.thread.teller()
     }
@@ -100,7 +100,7 @@ async fn follow<C: 'static>(
     }
 }
 
-/// Links to `target` for ever.
+/// Keeps a link to `target`, forever.
 async fn keep<C>(hub: NodeHub<C>, settings: Rc<LinkSettings>, target: LinkTarget) {
     let mut backoff = Backoff::new();
     loop {

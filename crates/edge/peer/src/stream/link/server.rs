@@ -1,4 +1,4 @@
-//! The coordinator's side: takes links of nodes.
+//! The coordinator's side: accepts links of nodes.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,7 +19,7 @@ use crate::limits::BACKOFF_MS;
 use crate::stream::counts::StreamCounts;
 use crate::stream::greet::{GreetError, greet_stream, nonce};
 
-/// Where nodes link to this coordinator; all links end when this is dropped.
+/// The link server of a coordinator; all links end when this is dropped.
 #[derive(Debug)]
 pub struct LinkServer<C> {
     thread: LinkThread<C>,
@@ -29,11 +29,11 @@ pub struct LinkServer<C> {
 type ServerHub<C> = Shared<ToCoordinator, ToNode, C>;
 
 impl<C: Send + 'static> LinkServer<C> {
-    /// Takes links from `listener`, and runs `handler` with all that happens, in
-    /// a thread of its own. A node that links a second time ends its first link.
+    /// Accepts links from `listener`, and runs `handler` for all events, in a thread of its own. A
+    /// node that links a second time ends its first link.
     ///
     /// # Errors
-    /// If there is no thread or runtime to be had.
+    /// If the thread or runtime cannot be created.
     pub fn start(
         settings: &LinkSettings,
         listener: TcpListener,
@@ -54,12 +54,12 @@ impl<C: Send + 'static> LinkServer<C> {
 }
 
 impl<C> LinkServer<C> {
-    /// Where it listens.
+    /// The listening address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What tells the handler things.
+    /// The sender of commands to the handler.
     pub fn teller(&self) -> CommandSender<C> {
         self.thread.teller()
     }

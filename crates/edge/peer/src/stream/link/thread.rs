@@ -1,4 +1,4 @@
-//! The thread of the links, and how others reach it.
+//! The thread of the links, and its command queue.
 
 use std::io;
 use std::sync::Arc;
@@ -24,20 +24,20 @@ pub(super) struct LinkThread<C> {
     counts: Arc<StreamCounts>,
 }
 
-/// Tells the handler things from other threads.
+/// Sends commands of other threads to the handler.
 #[derive(Debug)]
 pub struct CommandSender<C>(mpsc::Sender<C>);
 
-/// The handler can't be told, for it has too much to do or has ended.
+/// The command was not accepted: the queue is full or the handler has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the thread of the links has ended or has too much to do")]
 pub struct NotSent<C>(pub C);
 
 impl<C> CommandSender<C> {
-    /// Has the handler hear [`LinkEvent::Told`], soon and in order.
+    /// Queues `command` for the handler as [`LinkEvent::Told`], in order.
     ///
     /// # Errors
-    /// `command` comes back if too many wait already, or the thread has ended.
+    /// Returns `command` if too many wait already, or the thread has ended.
     pub fn tell(&self, command: C) -> Result<(), NotSent<C>> {
         self.0.try_send(command).map_err(|error| NotSent(error.into_inner()))
     }
@@ -50,8 +50,8 @@ impl<C> Clone for CommandSender<C> {
 }
 
 impl<C: Send + 'static> LinkThread<C> {
-    /// Runs what `set_up` makes, within a runtime on a thread of that name, next
-    /// to telling the handler of commands and time.
+    /// Runs the task made by `set_up` within a runtime on a thread of that name, and passes
+    /// commands and ticks to the handler.
     pub(super) fn start<In: 'static, Out: 'static>(
         name: &str,
         settings: &LinkSettings,

@@ -1,5 +1,5 @@
-//! One attempt at one node: both ways at once, in one future without a timer,
-//! a channel or a task of its own.
+//! One attempt at one node: both directions at once, in one future without a timer, a channel or a
+//! task of its own.
 
 use std::task::{Context as TaskContext, Poll, ready};
 use std::time::Instant;
@@ -20,10 +20,10 @@ pub(super) struct Attempt<'a, 'c, 'h> {
     pub(super) upload: &'a mut Upload,
     pub(super) in_flight: &'a mut InFlight<'h>,
     pub(super) download: Download,
-    /// When the node's first byte came.
+    /// When the node's first byte arrived.
     pub(super) first_byte: Option<Instant>,
     timeout_ms: u64,
-    /// The node's deadline was set when this wait for it began.
+    /// Whether the node's deadline was set when this wait for it began.
     is_armed: bool,
 }
 
@@ -49,8 +49,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         }
     }
 
-    /// Ready when the response is complete, except for what the client has not
-    /// taken of it yet.
+    /// Ready when the response is complete, except for the bytes that the client has not taken yet.
     pub(super) fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), AttemptFault>> {
         if !self.upload.is_over() {
             let body = &mut self.exchange.body;
@@ -99,8 +98,8 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         })
     }
 
-    /// From now on we wait for the node. Not while it still waits for the
-    /// request, unless it began to answer.
+    /// From now on the attempt waits for the node. Not while the node still waits for the request,
+    /// unless it began to answer.
     fn arm(&mut self) {
         if !self.is_armed && (self.upload.is_over() || self.exchange.reply.is_begun()) {
             self.is_armed = true;
@@ -108,7 +107,7 @@ impl<'a, 'c, 'h> Attempt<'a, 'c, 'h> {
         }
     }
 
-    /// From now on we wait for the client, who has a deadline of its own.
+    /// From now on the attempt waits for the client, which has a deadline of its own.
     fn disarm(&mut self) {
         self.is_armed = false;
         self.conn.timer().clear();

@@ -1,12 +1,10 @@
-//! The way back: a node's response head, rebuilt; its body, decoded and framed
-//! anew.
+//! From the node to the client: the response head, rebuilt; the body, decoded and framed anew.
 //!
-//! Bytes are read into the worker's buffer and copied once, into the client's
-//! output. The node is read only when the client has taken all of that, so one
-//! read is the most that a slow client makes us hold.
+//! Bytes are read into the worker's buffer and copied once, into the client's output. The node is
+//! read only when the client has taken all of that output, so a slow client makes us hold at most
+//! one read.
 //!
-//! Invariant: nothing reaches the client that did not pass the parser and the
-//! body's decoder.
+//! Invariant: only bytes that passed the parser and the body's decoder reach the client.
 
 use skep_engine::ReplySink;
 use skep_http::forward::{ForwardReply, write_response};
@@ -19,25 +17,25 @@ use skep_http::{
 use crate::http::proxy::fault::NodeFault;
 use crate::http::proxy::in_flight::InFlight;
 
-/// What the response answers.
+/// The request that the response answers.
 pub(super) struct Asked<'b> {
     pub(super) method: Method<'b>,
     /// The protocols that the client may be switched to.
     pub(super) upgrade: Option<&'b [u8]>,
 }
 
-/// A response on its way to the client.
+/// A response being passed to the client.
 pub(super) struct Download {
     stage: Stage,
     scanner: HeadScanner,
-    /// The beginning of a head whose end did not come yet.
+    /// The beginning of an incomplete head.
     carry: Vec<u8>,
     interim_responses: usize,
     /// Scratch for the line before a chunk.
     chunk_line: Vec<u8>,
-    /// The node keeps the connection, and nothing came behind the response.
+    /// The node keeps the connection open, and nothing followed the response.
     is_reusable: bool,
-    /// How the client sees where the body ends.
+    /// How the body is delimited for the client.
     framing: ResponseFraming,
 }
 
@@ -45,7 +43,7 @@ enum Stage {
     Head,
     Body(BodyDecoder),
     Complete,
-    /// The node switched protocols; these bytes came behind its head.
+    /// The node switched protocols; these bytes followed its head.
     Switched(Vec<u8>),
 }
 
@@ -72,7 +70,7 @@ impl Download {
         self.is_reusable && matches!(self.stage, Stage::Complete)
     }
 
-    /// After a switch of protocols: what came behind the head.
+    /// After a switch of protocols: the bytes that followed the head.
     pub(super) fn into_switched(self) -> Option<Vec<u8>> {
         match self.stage {
             Stage::Switched(behind) => Some(behind),
@@ -118,8 +116,8 @@ impl Download {
         }
     }
 
-    /// Takes heads until the last one, and what is behind it. Returns how many
-    /// bytes that were; the others are the beginning of a head.
+    /// Parses heads up to the final one, and the bytes after it. Returns the number of bytes
+    /// consumed; the others are the beginning of a head.
     fn heads(
         &mut self,
         bytes: &[u8],
@@ -182,8 +180,8 @@ impl Download {
         Ok(())
     }
 
-    /// Passes the head of a 101 on, if that is what the client asked for
-    /// (RFC 9110 7.8: a server switches only to what it was offered).
+    /// Passes the head of a 101 on, if the client asked for that upgrade (RFC 9110 7.8: a server
+    /// switches only to an offered protocol).
     fn switch(
         &mut self,
         head: &ResponseHead<'_, '_>,
@@ -245,7 +243,7 @@ impl Download {
     }
 }
 
-/// Appends the rebuilt head and says how the body is framed for the client.
+/// Appends the rebuilt head and returns how the body is framed for the client.
 fn write_head(
     head: &ResponseHead<'_, '_>,
     reply: &mut ReplySink<'_>,

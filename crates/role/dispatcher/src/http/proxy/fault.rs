@@ -1,32 +1,32 @@
-//! What goes wrong between us and a node.
+//! The faults between this dispatcher and a node.
 
 use skep_cluster::Failure;
 use skep_engine::ExchangeError;
 use skep_http::Reject;
 use skep_serve::ConnError;
 
-/// Why an attempt at a node did not end well.
+/// Why an attempt at a node failed.
 #[derive(Debug)]
 pub(super) enum AttemptFault {
-    /// The client is to blame, or gone: the request is over.
+    /// The client failed or closed: the request is over.
     Client(ExchangeError),
-    /// The node is to blame.
+    /// The node failed.
     Node(NodeFault),
 }
 
-/// What a node did wrong.
+/// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeFault {
     /// The connection broke or ended before the response was complete.
     Broken,
     /// No answer, or no more of it, in time.
     Late,
-    /// The answer was not HTTP as we accept it.
+    /// The answer was not HTTP that the parser accepts.
     Malformed(&'static str),
 }
 
 impl NodeFault {
-    /// The status for a client that was told nothing yet.
+    /// The status for a client to which no reply was begun.
     pub(super) fn status(self) -> u16 {
         match self {
             Self::Broken | Self::Malformed(_) => 502,
@@ -34,11 +34,10 @@ impl NodeFault {
         }
     }
 
-    /// What it says about the health of a node that had the whole request and
-    /// said nothing. An answer that is late may wait for an origin or for an
-    /// application, one that is odd may be theirs: who chooses what is asked for
-    /// would choose which nodes are out. Whether a node is slow or talks nonsense in
-    /// itself, checks find.
+    /// What the fault means for the health of a node that had the whole request and sent nothing. A
+    /// late answer may wait for an origin or for an application, an invalid one may be theirs:
+    /// otherwise clients could take nodes out by their choice of requests. Checks find nodes that
+    /// are slow or invalid in themselves.
     pub(super) fn failure(self) -> Option<Failure> {
         match self {
             Self::Broken => Some(Failure::Reset),
@@ -46,7 +45,7 @@ impl NodeFault {
         }
     }
 
-    /// The reason in words, for a reply that was cut short.
+    /// The reason in words, for a truncated reply.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::Broken => "the node's connection broke",
@@ -68,7 +67,7 @@ impl From<NodeFault> for AttemptFault {
     }
 }
 
-/// Of the node's connection.
+/// A fault of the node's connection.
 impl From<ConnError> for NodeFault {
     fn from(error: ConnError) -> Self {
         match error {
@@ -78,7 +77,7 @@ impl From<ConnError> for NodeFault {
     }
 }
 
-/// Of the node's response.
+/// A fault of the node's response.
 impl From<Reject> for NodeFault {
     fn from(reject: Reject) -> Self {
         Self::Malformed(reject.reason)

@@ -1,4 +1,4 @@
-//! The book-keeping of one attempt: loads while it lasts, totals at its end.
+//! Accounting of one attempt: load while it lasts, totals at its end.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -12,12 +12,12 @@ pub(super) struct InFlight<'a> {
     handler: &'a DispatcherHandler,
     target: PickedNode,
     began: Instant,
-    /// Bytes of the announced body that did not come yet.
+    /// Bytes of the announced body that have not arrived yet.
     owed: u64,
-    /// Bytes of the body that came.
+    /// Bytes of the body that have arrived.
     received: u64,
     is_tunnel: bool,
-    /// Until it is known better.
+    /// The outcome so far.
     failed: bool,
 }
 
@@ -31,14 +31,14 @@ impl<'a> InFlight<'a> {
         &self.target
     }
 
-    /// The reply will have this many bytes more than came with its head.
+    /// The reply will have this many bytes more than arrived with its head.
     pub(super) fn owe(&mut self, bytes: u64) {
         let bytes = bytes.min(OWED_BYTES_MAX);
         self.owed += bytes;
         self.target.node().load.bytes.rise(bytes);
     }
 
-    /// So many bytes of the body came.
+    /// Counts bytes of the body that arrived.
     pub(super) fn receive(&mut self, bytes: u64) {
         self.received += bytes;
         let paid = bytes.min(self.owed);
@@ -61,7 +61,7 @@ impl<'a> InFlight<'a> {
         self.is_tunnel = true;
     }
 
-    /// Bytes that a tunnel brought from the node.
+    /// Counts bytes that a tunnel received from the node.
     pub(super) fn tunnelled(&mut self, bytes: u64) {
         self.received += bytes;
     }

@@ -1,8 +1,8 @@
-//! The way to the node: the rebuilt head, then the client's body as it comes.
+//! From the client to the node: the rebuilt head, then the client's body as it arrives.
 //!
-//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the node;
-//! while it does not take them, the client is not read (and its rate does not
-//! count). What was never given to the kernel can be sent to another node.
+//! Invariants: at most `UPLOAD_BYTES_WAITING` and one read wait for the node; while the node does
+//! not take them, the client is not read (and its rate does not count). A request of which no byte
+//! was given to the kernel can be sent to another node.
 
 use std::rc::Rc;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -14,11 +14,11 @@ use skep_serve::{Conn, Output, Pace, Worker};
 
 use crate::limits::UPLOAD_BYTES_WAITING;
 
-/// A request on its way to a node; lives through all attempts.
+/// A request being sent to a node; lives through all attempts.
 pub(super) struct Upload {
     worker: Rc<Worker>,
     output: Output,
-    /// Scratch for chunks, whose length stands before them.
+    /// Scratch for chunks, which their length precedes.
     chunk: Vec<u8>,
     is_chunked: bool,
     /// All of the client's body is in `output`, or was.
@@ -29,7 +29,7 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// The request `head`, with nothing of its body.
+    /// The request `head`, without any of its body.
     pub(super) fn new(
         worker: &Rc<Worker>,
         head: &RequestHead<'_, '_>,
@@ -53,7 +53,7 @@ impl Upload {
         self.is_begun
     }
 
-    /// Whether all was sent, or can't be any more.
+    /// Whether all was sent, or the rest can't be sent any more.
     pub(super) fn is_over(&self) -> bool {
         self.is_over
     }
@@ -63,8 +63,8 @@ impl Upload {
         self.is_over && self.is_body_read && self.output.is_empty()
     }
 
-    /// Makes the request whole again for another connection. Only what was not
-    /// begun, or has no body, can be.
+    /// Restores the request for another connection. Possible only if none of it was sent, or if it
+    /// has no body.
     pub(super) fn restart(&mut self, head: &RequestHead<'_, '_>, forward: &Forward<'_>) {
         self.is_over = false;
         if !self.is_begun {
@@ -76,8 +76,8 @@ impl Upload {
         self.is_begun = false;
     }
 
-    /// Moves what can be moved. Ready when all is sent, or when the node takes
-    /// no more: then what it has to say about that may still be read.
+    /// Moves as many bytes as possible. Ready when all is sent, or when the node takes no more: its
+    /// response may still be read then.
     pub(super) fn poll(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -113,8 +113,8 @@ impl Upload {
         Poll::Ready(Ok(()))
     }
 
-    /// Reads on in the client's body while little waits for the node. Ready
-    /// when there was something to do.
+    /// Reads more of the client's body while few bytes wait for the node. Ready when any were
+    /// processed.
     fn poll_body(
         &mut self,
         cx: &mut TaskContext<'_>,
@@ -144,7 +144,7 @@ impl Drop for Upload {
     }
 }
 
-/// The client's trailers stay here: they were checked and dropped.
+/// The client's trailers are not passed on: they were checked and dropped.
 fn write_chunk(out: &mut Vec<u8>, chunk: &[u8], is_last: bool) {
     if !chunk.is_empty() {
         encode::write_chunk_head(out, chunk.len());

@@ -1,9 +1,8 @@
-//! The catalog: what each path leads to, and whether that still holds.
+//! The catalog: the resource at each path, and whether it is still current.
 //!
-//! An entry may be served while it was checked within the interval and its
-//! directory told of no change. A thread checks the entries that are in use, so
-//! a hit never makes a system call; an entry that nobody asked for is checked
-//! by the request that asks.
+//! An entry may be served if it was checked within the interval and its directory has
+//! reported no change. A thread checks the entries in use, so a hit never makes a system
+//! call; an unused entry is checked by the next request for it.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -26,7 +25,7 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::model::site::SiteSet;
 
-/// What the catalog gives for a path.
+/// The result of a look-up in the catalog.
 pub(crate) enum Located {
     /// A file; with it the open plain file if it had to be opened.
     Resource(Arc<Resource>, Option<File>),
@@ -94,23 +93,22 @@ impl Catalog {
         &self.sites
     }
 
-    /// What is known of the paths of sites with origins.
+    /// The cache of heads of the routes with origins.
     pub(crate) fn origin_heads(&self) -> &Arc<OriginHeadCache> {
         &self.origin_heads
     }
 
-    /// What is known of the paths that other nodes have.
+    /// The cache of heads of other nodes' files.
     pub(crate) fn heads(&self) -> &Arc<PartHeadCache> {
         &self.heads
     }
 
-    /// Longest age of a check that still counts, in milliseconds.
+    /// Longest age of a valid check, in milliseconds.
     pub(crate) fn interval_ms(&self) -> u64 {
         self.interval_ms
     }
 
-    /// What `path` of `route` leads to. [`DiskError::WouldBlock`] only with
-    /// [`Wait::No`].
+    /// The resource at `path` of `route`. [`DiskError::WouldBlock`] only with [`Wait::No`].
     pub(crate) fn locate(
         &self,
         route: &Arc<Route>,
@@ -145,8 +143,8 @@ impl Catalog {
         Ok(Located::Resource(self.insert(key, found), Some(file)))
     }
 
-    /// The same, on a thread that may wait for a disk if it must. A file that was
-    /// written just now may be written still: it is looked at again, a few times.
+    /// The same, on a thread that may wait for a disk if necessary. A file that was written
+    /// just now may still be in the middle of a write: it is checked again, a few times.
     pub(crate) async fn locate_or_wait(
         self: &Arc<Self>,
         route: &Arc<Route>,
@@ -183,21 +181,21 @@ impl Catalog {
         }
     }
 
-    /// Forgets all: others are in force. Requests that are under way, however long they
-    /// take, go on with what they have.
+    /// Drops all entries: another catalog is current. Requests in progress, however long they
+    /// take, continue with the resources that they have.
     pub(crate) fn retire_all(&self) {
         *self.lock() = HashMap::new();
         self.origin_heads.forget_all();
         self.heads.forget_all();
     }
 
-    /// Takes a resource out because it was found to be another by now, or gone.
+    /// Takes a resource out of use because it has changed or is gone.
     pub(crate) fn retire(&self, resource: &Arc<Resource>) {
         resource.retire(&self.store);
     }
 
-    /// Enters what was found, if it may be kept. If it is what was known, the known one
-    /// stays, so that what points to it remains useful.
+    /// Inserts the resource found, if it may be kept. If it equals the known one, the known one
+    /// stays, so that references to it remain useful.
     fn insert(&self, key: Key, found: Resource) -> Arc<Resource> {
         let mut entries = self.lock();
         if let Some(known) = entries.get(&key).filter(|known| known.resource.is_still(&found)) {
@@ -252,7 +250,7 @@ impl Catalog {
     }
 }
 
-/// Makes room: first of what was not used since the last check, then of anything.
+/// Makes room: first evicts entries not used since the last check, then any.
 fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: &HeadAccount) {
     let mut surplus = (entries.len() + 1).saturating_sub(entries_max * 7 / 8);
     for spares_used in [true, false] {
@@ -270,7 +268,7 @@ fn forget_unused(entries: &mut HashMap<Key, Kept>, entries_max: usize, account: 
     }
 }
 
-/// Checks what is in use twice per interval, so that it never runs out.
+/// Checks the entries in use twice per interval, so that they never expire.
 fn keep_checking(catalog: &Weak<Catalog>, interval_ms: u64, dropped: &Receiver<Infallible>) {
     let pause = Duration::from_millis((interval_ms / 2).max(1));
     loop {

@@ -1,7 +1,7 @@
-//! Files as what segments are filled from.
+//! Files as sources of segments.
 //!
-//! Each piece is published only after the file was found to be still in the
-//! version that was promised.
+//! Each piece is published only after a check that the file is still in the promised
+//! version.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::model::object::{Object, is_tag_of};
 use crate::model::route::Route;
 use crate::peers::SegmentOrigin;
 
-/// The file behind a segment, on a disk that all nodes see.
+/// The file behind a segment, on a disk that all nodes share.
 pub(crate) struct SharedFile {
     route: Arc<Route>,
     relative: Box<[u8]>,
@@ -48,8 +48,8 @@ impl SharedFile {
         })
     }
 
-    /// That which another node describes, if it is there and in that version.
-    /// May wait for the disk.
+    /// The file that another node describes, if it exists in that version. May wait for the
+    /// disk.
     pub(crate) fn described_by(
         origin: &OriginRef,
         name: SegmentName,
@@ -104,7 +104,7 @@ impl SegmentOrigin for SharedFile {
     }
 }
 
-/// Opens a file if it is what `stamp` says.
+/// Opens a file if it matches `stamp`.
 pub(crate) fn open(
     route: &Route,
     relative: &[u8],
@@ -118,9 +118,8 @@ pub(crate) fn open(
     }
 }
 
-/// Fills a segment chunk by chunk. It begins at `base` of the file.
-/// [`DiskError::WouldBlock`] leaves it as far as it got; call again with
-/// [`Wait::Yes`].
+/// Fills a segment chunk by chunk. It begins at `base` of the file. [`DiskError::WouldBlock`]
+/// leaves it partly filled; call again with [`Wait::Yes`].
 pub(crate) fn fill(
     file: &File,
     segment: &Segment,

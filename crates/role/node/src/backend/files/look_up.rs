@@ -1,4 +1,4 @@
-//! What a path leads to on this node's disk.
+//! Look-up of a path on this node's disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::limits::PATH_BYTES_MAX;
 use crate::model::object::{Object, ObjectSource, Variants};
 use crate::model::route::{FolderBackend, Route};
 
-/// What a normalised path leads to.
+/// The result of a look-up of a normalised path.
 pub(crate) enum Found {
     /// A file, and the open plain file.
     File(Variants, File),
@@ -22,8 +22,8 @@ pub(crate) enum Found {
     Directory,
 }
 
-/// Looks a normalised path up on the disk. `known`: purges that were known
-/// before, so that what is found was there after them.
+/// Looks a normalised path up on the disk. `known`: purges that were known before, so that the
+/// files found were read after them.
 pub(crate) fn look_up(
     route: &Route,
     path: &[u8],
@@ -115,7 +115,7 @@ fn found_file(
     Ok(Found::File(variants, file))
 }
 
-/// The directory that a path's file lies in, for watching.
+/// The directory that contains a path's file, for watching.
 pub(crate) fn parent(folder: &FolderBackend, path: &[u8]) -> std::path::PathBuf {
     use std::os::unix::ffi::OsStrExt;
     let end = path.iter().rposition(|&b| b == b'/').unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Files of a folder: from a path to what is there, and its bytes.
+//! Files of a folder: look-up by path, and reading of their bytes.
 
 pub(crate) mod catalog;
 pub(crate) mod file;

@@ -1,4 +1,4 @@
-//! One worker's way to the origins of all sites.
+//! One worker's client of the origins of all sites.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,19 +22,19 @@ use crate::model::origin_backend::OriginBackend;
 use crate::model::route::Route;
 use crate::peers::PeerClient;
 
-/// An answer for one client, who may be slow to take it.
+/// A response for one client, which may be slow to receive it.
 pub(crate) struct Passed {
     pub(crate) reply: OriginReply,
     pub(crate) place: PassPermit,
 }
 
-/// A place among the connections to a route's origins that slow clients may hold.
+/// A permit for one of the connections to a route's origins that slow clients may occupy.
 pub(crate) struct PassPermit {
     client: Rc<OriginClient>,
     _permit: OwnedSemaphorePermit,
 }
 
-/// The place of a client that is slow, among those that its address may have.
+/// The permit of a slow client, one of those that its address may have.
 pub(crate) struct SlowClientPermit {
     client: Rc<OriginClient>,
     address: IpAddr,
@@ -43,7 +43,7 @@ pub(crate) struct SlowClientPermit {
 /// The client of one route's origins.
 struct OriginClient {
     origins: Rc<Origins>,
-    /// Half of its connections: the others are for what all wait for.
+    /// Half of its connections: the others are for fetches that many requests wait for.
     passing: Arc<Semaphore>,
     /// Slow clients by address; and how many one may have.
     slow: RefCell<HashMap<IpAddr, usize>>,
@@ -51,8 +51,8 @@ struct OriginClient {
 }
 
 impl PassPermit {
-    /// Notes that the one who holds it, at `address`, is slow. `None`: too many of
-    /// that address are.
+    /// Records that the client at `address`, which has this permit, is slow. `None`: too many
+    /// clients of that address are.
     pub(crate) fn slow(&self, address: IpAddr) -> Option<SlowClientPermit> {
         let mut slow = self.client.slow.borrow_mut();
         let held = slow.entry(address).or_insert(0);
@@ -76,7 +76,7 @@ impl Drop for SlowClientPermit {
     }
 }
 
-/// What the origins of a node did, over all workers and reloads.
+/// Counts of a node's origins, over all workers and reloads.
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Mutex<(OriginTotals, Vec<Arc<OriginCounters>>)>);
 
@@ -133,7 +133,7 @@ impl Remotes {
         })
     }
 
-    /// Asks for all of `target`, for one client.
+    /// Requests all of `target`, for one client.
     pub(super) async fn pass(
         &self,
         route: &Arc<Route>,
@@ -150,7 +150,7 @@ impl Remotes {
         }
     }
 
-    /// Passes on what was asked for all, and is for one.
+    /// Passes on a response that was requested for all clients and turned out to be for one.
     pub(super) async fn pass_on(
         &self,
         route: &Arc<Route>,
@@ -163,7 +163,7 @@ impl Remotes {
         }
     }
 
-    /// Waits a little for a place.
+    /// Waits briefly for a permit.
     pub(super) async fn pass_place(
         &self,
         route: &Arc<Route>,
@@ -210,14 +210,14 @@ impl Remotes {
     }
 }
 
-/// What is asked of an origin.
+/// A request to an origin.
 pub(super) struct Asked<'a> {
     pub(super) target: &'a [u8],
     pub(super) range: Option<std::ops::Range<u64>>,
     pub(super) condition: Condition<'a>,
 }
 
-/// Whether a status is of the origin and of now, and says nothing of what it has.
+/// Whether a status reports a temporary state of the origin, and nothing about the object.
 pub(super) fn is_trouble(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500..)
 }

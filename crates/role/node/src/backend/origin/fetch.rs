@@ -1,4 +1,4 @@
-//! Single flights: from an origin's answer to what all who ask are served.
+//! Single flights: turn an origin's response into what all waiting requests are served.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{HeadLease, HeadSought, renewing};
 
-/// What an origin made of an ask.
+/// The outcome of a request to an origin.
 enum AskOutcome {
-    /// This may be served from now on, or still; with what the cache did for it.
+    /// The resource may be served, or still may; with the cache's result.
     Resource(Arc<Resource>, CacheResult),
-    /// It is not to be kept.
+    /// The response is not cacheable.
     Passed(Box<OriginReply>),
-    /// It might be kept, and there is no memory for it.
+    /// The response is cacheable, but there is no memory for it.
     NoRoom(Box<OriginReply>),
     Failed(FetchError),
 }
 
 impl Remotes {
-    /// What `target`, a path and query, leads to. Waits for at most one head.
+    /// The resource at `target`, a path and query. Waits for at most one head.
     pub(crate) async fn find(
         self: &Rc<Self>,
         route: &Arc<Route>,
@@ -74,7 +74,7 @@ impl Remotes {
         HeadOutcome::Failed(FetchError::OriginChanged)
     }
 
-    /// What is kept of `target` here, or comes to be; nothing that is for one client.
+    /// The resource at `target`, cached or fetched now; nothing that is for one client.
     pub(super) async fn kept(
         self: &Rc<Self>,
         route: &Arc<Route>,
@@ -90,8 +90,8 @@ impl Remotes {
         }
     }
 
-    /// Runs a flight in a task of its own: those who wait, and what is kept, must not
-    /// depend on the one client that came first.
+    /// Runs a flight in a task of its own: waiters and the cache must not depend on the client
+    /// whose request started it.
     fn start_flight(
         self: &Rc<Self>,
         route: &Arc<Route>,
@@ -108,7 +108,7 @@ impl Remotes {
     }
 }
 
-/// Asks for what the flight is for, and completes it.
+/// Sends the flight's request, and completes the flight.
 pub(super) async fn run_flight(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,
@@ -136,10 +136,10 @@ pub(super) async fn run_flight(
     outcome
 }
 
-/// What other nodes know of a head.
+/// The result of asking other nodes for a head.
 enum Sought {
     Found(Arc<Resource>),
-    /// Nothing, and this one is to ask for all.
+    /// No node has it, and this one is to fetch it for all.
     Lease(HeadLease),
     Nothing,
 }
@@ -162,7 +162,7 @@ async fn seek(
     }
 }
 
-/// Asks, and meanwhile says from time to time that it does.
+/// Asks the origin, and meanwhile renews the lease periodically.
 async fn answer_under(
     lease: Option<&HeadLease>,
     remotes: &Rc<Remotes>,
@@ -254,8 +254,8 @@ async fn answer(
     }
 }
 
-/// RFC 5861 4: what was good before may do. Whoever comes soon after does not wait
-/// for the same failure again, unless the origin has something to say to each.
+/// RFC 5861 4: a stale resource may be used. Later requests do not wait soon for the same
+/// failure again, unless the origin has a response to pass to each client.
 fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> AskOutcome {
     let error = match &failed {
         Ok(reply) => FetchError::OriginStatus(reply.head.status),
@@ -277,7 +277,7 @@ fn on_failure(flight: &HeadFlight, failed: Result<OriginReply, OriginError>) -> 
     }
 }
 
-/// The same version under a newer head.
+/// The same version with a newer head.
 fn renewed(
     route: &Arc<Route>,
     origin: &OriginBackend,
@@ -301,7 +301,7 @@ fn renewed(
     )
 }
 
-/// Keeps an answer, if it may be kept, and begins to read its body.
+/// Caches a response, if that is allowed, and begins to read its body.
 async fn judge(
     remotes: &Rc<Remotes>,
     route: &Arc<Route>,

@@ -1,8 +1,8 @@
-//! The cache of heads that origins sent, for all workers: what each path of the routes
-//! with origins leads to.
+//! The cache of heads that origins sent, shared by all workers: the resource at each path
+//! of the routes with origins.
 //!
-//! One request at a time asks for a head, in a [`SingleFlight`]. After some outcomes nobody
-//! asks for a time: the last one holds.
+//! One request at a time asks for a head, in a [`SingleFlight`]. After some outcomes there
+//! are no requests for a while: the last outcome remains valid.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,22 +25,22 @@ use crate::model::route::Route;
 /// The outcome of a request for a head. `P` describes an answer that is not cached.
 #[derive(Clone, Debug)]
 pub(crate) enum HeadOutcome<P> {
-    /// The resource may be served; with what the cache did for it.
+    /// The resource may be served; with the cache's result.
     Resource(Arc<Resource>, CacheResult),
-    /// The answer is passed on to one client, and not cached.
+    /// The response is passed on to one client, and not cached.
     Passed(P),
     /// The origin failed.
     Failed(FetchError),
 }
 
-/// Tells those who waited for an answer that was passed on: each client asks for itself,
+/// The outcome for the waiters of a response that was passed on: each client asks for itself,
 /// for so many milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassFor {
     pub(crate) ms: u64,
 }
 
-/// What the cache knows of a path.
+/// The result of a look-up in the cache.
 pub(crate) enum HeadLookup {
     /// The resource may be served.
     Hit(Arc<Resource>),
@@ -50,7 +50,7 @@ pub(crate) enum HeadLookup {
     HitForPass,
     /// The origin has just failed.
     Failed(FetchError),
-    /// Somebody asks.
+    /// Another request is asking.
     Wait(FlightWaiter<HeadOutcome<PassFor>>),
     /// The caller must ask.
     Lead(HeadFlight),
@@ -69,17 +69,17 @@ pub(crate) struct OriginHeadCache {
 
 #[derive(Debug)]
 struct Slot {
-    /// For the slot and what is kept.
+    /// Charge for the slot and its resource.
     charge: Charge,
     kept: Option<Arc<Resource>>,
-    /// Until then nobody asks, by the monotonic clock in milliseconds, and why.
+    /// Until then there are no requests, by the monotonic clock in milliseconds, and why.
     pause: Option<(u64, Backoff)>,
 }
 
-/// Why nobody asks for all.
+/// Why there is no shared request.
 #[derive(Clone, Copy, Debug)]
 enum Backoff {
-    /// Answers are for one.
+    /// Responses are for one client.
     Passed,
     /// The origin failed.
     Failed(FetchError),
@@ -103,7 +103,7 @@ impl OriginHeadCache {
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max, flights })
     }
 
-    /// What is known of `target` of a route.
+    /// Looks up `target` of a route.
     pub(crate) fn look_up(self: &Arc<Self>, route: &Route, target: &[u8]) -> HeadLookup {
         let purges = route.purges.load();
         let name = head_name(route, target, &purges.known);
@@ -151,8 +151,8 @@ impl OriginHeadCache {
         }
     }
 
-    /// What another node is told of the head of this name: waits a little for an
-    /// origin that is being asked, but for no other node, which may wait for us.
+    /// The peer head of this name, for another node: waits briefly for an origin that is being
+    /// asked, but for no other node, which may be waiting for this one.
     pub(crate) async fn head_for_peer(&self, name: SegmentName) -> Result<PeerHead, PeerRefusal> {
         let kept = self.lock().get(&name).and_then(|slot| slot.kept.clone());
         let unpurged = kept.filter(|kept| !kept.is_purged());
@@ -175,13 +175,13 @@ impl OriginHeadCache {
         }
     }
 
-    /// Forgets all. Who is asking goes on.
+    /// Removes all entries. Requests in progress continue.
     pub(crate) fn forget_all(&self) {
         let gone = std::mem::take(&mut *self.lock());
         self.store.withdraw(gone.into_keys());
     }
 
-    /// Takes a resource out because the origin has another by now, or none.
+    /// Takes a resource out of use because the origin has another version by now, or none.
     pub(crate) fn retire(&self, resource: &Resource) {
         resource.retire(&self.store);
     }
@@ -191,16 +191,16 @@ impl OriginHeadCache {
     }
 }
 
-/// The one request under way for the head of a path. Its holder has to ask, and to
-/// complete it.
+/// The only request in progress for the head of a path. Its holder must send it, and complete
+/// it.
 #[derive(Debug)]
 pub(crate) struct HeadFlight {
     cache: Arc<OriginHeadCache>,
     target: Box<[u8]>,
     kept: Option<Arc<Resource>>,
-    /// What was kept and can't be had any more.
+    /// The cached resource that is no longer available.
     gone: Option<Arc<Resource>>,
-    /// Known when it began.
+    /// The purges known when it began.
     purges: Arc<Snapshot>,
     flight: SingleFlight<SegmentName, HeadOutcome<PassFor>>,
 }
@@ -211,38 +211,38 @@ impl HeadFlight {
         &self.target
     }
 
-    /// What the head is called in the cluster.
+    /// The name of the head in the cluster.
     pub(crate) fn name(&self) -> SegmentName {
         *self.flight.key()
     }
 
-    /// Purges that what it brings is later than.
+    /// The purges that its outcome is later than.
     pub(crate) fn purges(&self) -> &Snapshot {
         &self.purges
     }
 
-    /// Says that from now on it waits for an origin alone.
+    /// Records that from now on it waits for an origin alone.
     pub(crate) fn asks_origin(&self) {
         self.flight.asks_origin();
     }
 
-    /// What is there, to be asked about.
+    /// The cached resource, to be revalidated.
     pub(crate) fn kept(&self) -> Option<&Arc<Resource>> {
         self.kept.as_ref()
     }
 
-    /// Whether this is what was found to be had no more, though another node says
-    /// that it is fresh.
+    /// Whether this resource was found to be unavailable, though another node reports it as
+    /// fresh.
     pub(crate) fn is_gone(&self, resource: &Resource) -> bool {
         self.gone.as_ref().is_some_and(|gone| gone.is_same_version(resource))
     }
 
-    /// Nobody is to ask again soon: the origin failed.
+    /// Prevents further requests for a while: the origin failed.
     pub(crate) fn pause(&self, error: FetchError) {
         self.change(|slot| slot.pause = Some((monotonic_ms() + FAILED_MS, Backoff::Failed(error))));
     }
 
-    /// Keeps what the flight brought, and tells those who wait.
+    /// Stores the outcome of the flight, and wakes its waiters.
     pub(crate) fn complete(self, outcome: HeadOutcome<PassFor>) {
         let replaced = match &outcome {
             HeadOutcome::Resource(resource, _) => self.change(|slot| {
@@ -264,7 +264,7 @@ impl HeadFlight {
         self.flight.land(outcome);
     }
 
-    /// Changes what is known of the path, in a slot of its own.
+    /// Changes the state of the path, in a slot of its own.
     fn change<R>(&self, change: impl FnOnce(&mut Slot) -> R) -> R {
         let cache = &self.cache;
         let mut slots = cache.lock();
@@ -277,16 +277,14 @@ impl HeadFlight {
     }
 }
 
-/// What the head of a target is called: as a segment that no object has. A purge
-/// of the target gives it another name; one by tag, which only the head tells,
-/// does not.
+/// The name of a target's head: that of a segment that no object has. A purge of the target
+/// changes the name; a purge by tag does not, since only the head contains the tags.
 fn head_name(route: &Route, target: &[u8], known: &PurgeTable) -> SegmentName {
     let purged = route.purged(known, target);
     ObjectName::head(route.key(), target, &route.head_kind, purged)
 }
 
-/// Forgets some of what was not used since the last time, then of anything. Tells what is
-/// gone.
+/// Evicts some entries not used since the last call, then any. Returns the evicted ones.
 fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,

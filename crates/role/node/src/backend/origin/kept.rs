@@ -1,5 +1,5 @@
-//! From an origin's head to what is kept of it: how long it may be used, under
-//! which version, and the lines of its replies.
+//! What is cached of an origin's head: how long it may be used, under which version, and
+//! the field lines of its replies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,8 +18,8 @@ use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// Length of an object that may be kept: it is known, its segments can be counted,
-/// and its head does not forbid it. What is no object may be kept if it is small.
+/// Length of a cacheable object: it is known, its segments can be counted, and its head does
+/// not forbid caching. A response that is no object may be cached if it is small.
 pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
     let bytes_max = match head.status {
         200 | 206 => OBJECT_BYTES_MAX,
@@ -30,8 +30,7 @@ pub(super) fn keepable_bytes(head: &Head) -> Option<u64> {
     bytes.filter(|_| freshness::allowed(head).is_ok())
 }
 
-/// Length of what an answer is of, and the version under which it is kept; `None`:
-/// it is not.
+/// Length of a response's object, and the version under which it is cached; `None`: it is not.
 pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
     let bytes = keepable_bytes(head)?;
     // A page without any word on it may be anything.
@@ -54,8 +53,8 @@ pub(super) fn version(head: &Head) -> Option<(u64, Vec<u8>)> {
     Some((bytes, version))
 }
 
-/// A version of its own, unlike that of any other answer to any node: parts of
-/// two answers can't be told to belong together.
+/// A unique version, unlike that of any other response to any node: nothing shows whether parts
+/// of two responses belong together.
 fn once() -> Vec<u8> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -69,19 +68,19 @@ fn once() -> Vec<u8> {
     version
 }
 
-/// What is known of an object at its origin.
+/// The head of an object as fetched from its origin.
 pub(super) struct FetchedHead {
     pub(super) target: Vec<u8>,
     pub(super) version: Vec<u8>,
-    /// Of all of it.
+    /// Length of the whole object.
     pub(super) bytes: u64,
     pub(super) head: Head,
-    /// The latest purge of it that whoever got it knew of.
+    /// The latest purge of it known to the node that fetched it.
     pub(super) purged: PurgeStamp,
 }
 
-/// What is served from now on, for as long as `freshness` says. `purges` are
-/// those known before it was asked for.
+/// The resource to be served, for as long as `freshness` allows. `purges` were known before the
+/// request.
 pub(super) fn resource(
     route: &Arc<Route>,
     origin: &OriginBackend,
@@ -100,7 +99,7 @@ pub(super) fn resource(
     Arc::new(Resource::of_origin(route, Variants::of_one(object), freshness, purges))
 }
 
-/// Lines for clients, Content-Type first: without those that are ours to say.
+/// Lines for clients, Content-Type first: without those that this server sets itself.
 pub(crate) fn lines(head: &Head, route_says: bool) -> Vec<u8> {
     let is_of = |name: &[u8], names: &[&str]| {
         names.iter().any(|ours| name.eq_ignore_ascii_case(ours.as_bytes()))

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  path?query -> OriginHeadCache: current? --yes--> Resource, served like a file
-//!                  | unknown or stale: one SingleFlight for all who ask
+//!                  | unknown or stale: one SingleFlight for all requests
 //!                  v
-//!                head: GET with the range of segment 0, on condition of what is kept
-//!                  |-- 304 ----------> the same version, renewed
-//!                  |-- may be kept --> Resource; its body fills segment 0
-//!                  '-- may not ------> passed to the one who asked; the others ask
+//!                head: GET with the range of segment 0, conditional on the cached version
+//!                  |-- 304 -----------> the same version, renewed
+//!                  |-- cacheable -----> Resource; its body fills segment 0
+//!                  '-- not cacheable -> passed to one client; the others ask for themselves
 //!
 //!  Where nodes cooperate, the coordinator is asked for the head first, as for a
 //!  segment: one node gets it from the origin, the others get it from that node.
@@ -15,13 +15,13 @@
 //!  other segments: ranges pinned to the version, each through the cluster's fill
 //! ```
 //!
-//! Requests to origins say nothing of the client: no cookies, credentials or
-//! preferences. So what an origin answers, whatever it says to vary by, it would
-//! answer any client of ours, and path and query are the whole key.
+//! Requests to origins carry nothing of the client: no cookies, credentials or preferences.
+//! So an origin's response, whatever its `Vary` field says, is the one that any of our
+//! clients would get, and path and query are the whole key.
 //!
-//! Invariants: bytes under a name are of one version, or a segment fails and its
-//! resource is asked for anew; whoever waits for a flight gets its outcome or leads the
-//! next one; nothing that an origin wants to have kept from others is kept.
+//! Invariants: bytes under a name are of one version, or a segment fails and its resource is
+//! fetched anew; each waiter of a flight gets its outcome or leads the next one; a response
+//! that an origin excludes from shared caches is never cached.
 
 mod client;
 mod fetch;

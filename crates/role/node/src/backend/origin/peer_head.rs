@@ -5,8 +5,8 @@
 //!  ... stamp of its latest purge (u64)   head
 //! ```
 //!
-//! The head is that of an HTTP response, which says all about caching. Numbers
-//! are little-endian.
+//! The head is that of an HTTP response and contains all caching information. Numbers are
+//! little-endian.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::model::purges::Snapshot;
 use crate::model::resource::Resource;
 use crate::model::route::Route;
 
-/// The peer head of `resource`; `None`: it is too long, or none of an origin.
+/// The peer head of `resource`; `None`: it is too long, or not from an origin.
 pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
     let (remote, freshness) = (resource.remote()?, resource.freshness()?);
     let version_len = u16::try_from(remote.version.len()).ok()?;
@@ -36,8 +36,8 @@ pub(super) fn of(resource: &Resource) -> Option<PeerHead> {
     (head.len() <= PEER_HEAD_BYTES_MAX).then_some(PeerHead { fresh_ms, head })
 }
 
-/// The resource that another node's head of `target` tells of; `None`: the head makes no
-/// sense, or was got before one of `purges`, which the other does not know of yet.
+/// The resource described by another node's head of `target`; `None`: the head is invalid, or
+/// was fetched before one of `purges`, which the other node does not know yet.
 pub(super) fn read(
     route: &Arc<Route>,
     origin: &OriginBackend,

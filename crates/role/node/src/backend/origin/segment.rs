@@ -1,9 +1,8 @@
-//! Segments out of an origin.
+//! Segments filled from an origin.
 //!
-//! Every ask is pinned to the version that the name of the segment says, and
-//! every answer is compared with it: what is published is of that version. An
-//! origin that has another one by now retires the resource, so that the next
-//! request meets the new one.
+//! Every request is pinned to the version in the segment's name, and every response is
+//! compared with it: only bytes of that version are published. If the origin has another
+//! version by now, the resource is retired, so that the next request gets the new version.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,12 +24,12 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{SegmentOrigin, read_all};
 
-/// Why a segment gets no further.
+/// Why a fill stopped.
 #[derive(Debug, thiserror::Error)]
 enum Stopped {
     #[error(transparent)]
     Origin(#[from] OriginError),
-    /// Status of an answer that has no bytes of the object.
+    /// Status of a response without bytes of the object.
     #[error("the origin answered {0}")]
     Status(u16),
     #[error("the origin has another version by now")]
@@ -61,15 +60,15 @@ pub(crate) struct RemoteSegment {
     remotes: Rc<Remotes>,
     resource: Arc<Resource>,
     index: u32,
-    /// An answer whose body is the segment's.
+    /// A response whose body is the segment's.
     opened: RefCell<Option<OriginReply>>,
     /// While it is to fill a segment.
     filling: Option<Filling>,
 }
 
 impl Remotes {
-    /// Begins to fill a segment: out of another node's memory if it is there. What
-    /// it gives back, if there is a peer client, ends when the coordinator knows of it.
+    /// Begins to fill a segment: from another node's memory if it is there. The returned
+    /// receiver, if there is a peer client, completes when the coordinator knows of the fill.
     pub(super) fn fill(
         &self,
         filler: Filler,
@@ -99,7 +98,7 @@ impl Remotes {
         drop(self.fill(filler, RemoteSegment::new(self, resource, index)));
     }
 
-    /// Bytes `range` of `resource`, in its version, past the cache.
+    /// Bytes `range` of `resource`, in its version, bypassing the cache.
     pub(crate) async fn open(
         self: &Rc<Self>,
         resource: &Arc<Resource>,
@@ -131,8 +130,8 @@ impl RemoteSegment {
         self
     }
 
-    /// What another node describes, if this one knows the object in that version, or
-    /// gets to know it.
+    /// The segment that another node describes, if this node has the object in that version, or
+    /// gets its head now.
     pub(crate) async fn described_by(
         origin: &OriginRef,
         name: SegmentName,
@@ -146,7 +145,7 @@ impl RemoteSegment {
         is_it.then(|| Self::new(remotes, &resource, origin.index).filling())
     }
 
-    /// The same with an answer that is there already.
+    /// The same with a response that was already received.
     pub(super) fn with(self, reply: OriginReply) -> Self {
         *self.opened.borrow_mut() = Some(reply);
         self
@@ -172,7 +171,7 @@ impl RemoteSegment {
         Err(Stopped::TooLittle)
     }
 
-    /// Asks for bytes `range` in the version that they have to be of.
+    /// Requests bytes `range` in the required version.
     async fn open(&self, range: std::ops::Range<u64>) -> Result<Body, Stopped> {
         let (Some(known), Some(remote)) = (self.resource.remote(), self.resource.route.origin())
         else {

@@ -1,7 +1,8 @@
-//! What other nodes have at the paths that this one does not, for all workers.
+//! The files and folders of other nodes at paths that this node does not have, for all
+//! workers.
 //!
-//! One look-up at a time for a name, in a [`SingleFlight`]; it runs in a task of its own, so
-//! that those who wait do not depend on the client that came first.
+//! There is one look-up at a time for a name, in a [`SingleFlight`]; it runs in a task of its
+//! own, so that waiters do not depend on the client whose request started it.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +22,7 @@ use crate::model::resource::Resource;
 use crate::model::route::Route;
 use crate::peers::{PartSought, PeerClient};
 
-/// What another node has at a path.
+/// The result of a look-up of a path on other nodes.
 #[derive(Clone, Debug)]
 pub(crate) enum Elsewhere {
     File(Arc<Resource>),
@@ -54,7 +55,7 @@ struct Slot {
     until_ms: u64,
 }
 
-/// What is known of a name.
+/// The result of a look-up in the cache.
 enum PartLookup {
     Known(Elsewhere),
     Wait(FlightWaiter<PartOutcome>),
@@ -63,14 +64,14 @@ enum PartLookup {
 }
 
 impl PartHeadCache {
-    /// Nothing known yet, of at most `slots_max` paths.
+    /// An empty cache for at most `slots_max` paths.
     pub(crate) fn new(store: &Arc<SegmentStore>, slots_max: usize) -> Arc<Self> {
         let (store, account) = (Arc::clone(store), store.account());
         let flights = Flights::new();
         Arc::new(Self { store, account, slots: Mutex::default(), slots_max, flights })
     }
 
-    /// What other nodes have at `relative` of a route.
+    /// The file or folder of other nodes at `relative` of a route.
     pub(crate) async fn find(
         self: &Arc<Self>,
         peer_client: &Rc<PeerClient>,
@@ -121,7 +122,7 @@ impl PartHeadCache {
         }
     }
 
-    /// Forgets all. Who is looking goes on.
+    /// Removes all entries. Look-ups in progress continue.
     pub(crate) fn forget_all(&self) {
         drop(std::mem::take(&mut *self.lock()));
     }
@@ -134,7 +135,7 @@ impl PartHeadCache {
 /// The right and the duty to look one name up.
 struct LookUp {
     heads: Arc<PartHeadCache>,
-    /// What was found the last time.
+    /// The result of the last look-up.
     known: Option<Elsewhere>,
     flight: SingleFlight<SegmentName, PartOutcome>,
 }
@@ -163,8 +164,8 @@ impl LookUp {
         self.flight.land(found);
     }
 
-    /// The file in this version: that of before if it was the same, so that what
-    /// points to it remains useful.
+    /// The file in this version: the known one if it is the same, so that references to it
+    /// remain useful.
     fn file(
         &self,
         route: &Arc<Route>,
@@ -187,7 +188,7 @@ impl LookUp {
         }
     }
 
-    /// Keeps what was found; what it takes the place of is not served any more.
+    /// Stores the result; the one that it replaces is not served any more.
     fn keep(&self, found: &Elsewhere, until_ms: u64) {
         let heads = &self.heads;
         let known_bytes = match found {
@@ -230,7 +231,7 @@ impl Elsewhere {
     }
 }
 
-/// Forgets what would have to be asked for anyway, then anything.
+/// Evicts expired entries, then any.
 fn make_room(
     slots: &mut HashMap<SegmentName, Slot>,
     slots_max: usize,

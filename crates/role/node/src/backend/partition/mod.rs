@@ -1,22 +1,22 @@
-//! Sites of which each node has a part.
+//! Partitioned folders: each node stores a part.
 //!
 //! ```text
 //!  folder --Walker--> Announced --holdings of head names--> coordinators
 //!
 //!  path --own folder? no--> PartHeadCache: fresh? --yes--> Resource, served like a file
-//!                             | unknown or stale: one look-up for all who ask
+//!                             | unknown or stale: one look-up for all requests
 //!                             v
-//!                           who has the head name? --> a node's answer for it
+//!                           holders of the head name? --> head from one of them
 //!
-//!  segments: through the cluster's fill; where they come from is that node
+//!  segments: through the cluster's fill; their source is that node
 //! ```
 //!
-//! A head name stands for a path at whatever version. Each node announces those
-//! of its files and folders as if it held them in memory, so whoever knows the
-//! holders of segments knows them, too.
+//! A head name stands for a path in any version. Each node announces its files and folders
+//! under these names as if it held them in memory, so coordinators know their holders as
+//! they know the holders of segments.
 //!
-//! Invariants: a node announces only what it would serve; which bytes are sent
-//! is decided by the version in the head, and whoever has another one refuses.
+//! Invariants: a node announces only what it would serve; the version in the head determines
+//! which bytes are sent, and a node with another version refuses.
 
 mod head_cache;
 mod walk;
@@ -28,7 +28,7 @@ use crate::model::object::{Object, Variants};
 pub(crate) use head_cache::{Elsewhere, PartHeadCache};
 pub(crate) use walk::Walker;
 
-/// What another node is told of files on this one's disk; `None`: they are elsewhere.
+/// The head of files on this node's disk, for another node; `None`: they are elsewhere.
 pub(crate) fn head_of(variants: &Variants) -> Option<FileHead> {
     let version = |object: &Object| Some(object.file()?.1.version);
     let sibling = |object: &Option<_>| object.as_deref().and_then(version);

@@ -1,9 +1,9 @@
-//! The thread that walks this node's parts and announces what it finds.
+//! The thread that walks this node's parts and announces the files and folders in them.
 //!
-//! Each folder is read anew when the kernel says that it changed, or when a look
-//! by time finds another folder or another modification time. Its listing is
-//! compared with the one before; folders that came are walked, those that went
-//! are forgotten with all that was in them.
+//! A folder is read anew when the kernel reports a change, or when a periodic check finds
+//! another folder or another modification time. The new listing is compared with the
+//! previous one; new folders are walked, removed folders are forgotten with all their
+//! contents.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -33,8 +33,8 @@ pub(crate) struct Walker {
 }
 
 impl Walker {
-    /// Begins to walk the sites of which this node has a part. What was announced
-    /// of others is withdrawn.
+    /// Starts to walk the sites of which this node has a part. Announcements of other sites are
+    /// withdrawn.
     pub(crate) fn start(
         sites: &SiteSet,
         announced: &Arc<Announced>,
@@ -60,7 +60,7 @@ impl Walker {
     }
 }
 
-/// A route of which this node has a part, and what was found of it.
+/// A route of which this node has a part, and the folders found there.
 struct Part {
     route: Arc<Route>,
     /// Folders by their path below the root, without a slash at the end. A name
@@ -77,11 +77,11 @@ struct Folder {
     stamp: FolderStamp,
     /// Whether a change after it was read would show in its modification time.
     is_settled: bool,
-    /// What was announced, and whether that is a folder.
+    /// The announced entries, and whether each is a folder.
     entries: HashMap<Box<[u8]>, bool>,
 }
 
-/// What all parts share.
+/// The state shared by all parts.
 struct Walk {
     announced: Arc<Announced>,
     watcher: Arc<Watcher>,
@@ -127,7 +127,7 @@ impl Part {
         self.route.folder().expect("a partition is a folder")
     }
 
-    /// Folders that may differ from what was read of them.
+    /// Folders that may have changed since they were read.
     fn changed(&self, is_by_time: bool) -> Vec<Vec<u8>> {
         let root = is_by_time.then(|| self.route.open_root());
         let is_changed = |(path, folder): &(&Vec<u8>, &Folder)| {
@@ -140,8 +140,8 @@ impl Part {
         self.folders.iter().filter(is_changed).map(|(path, _)| path.clone()).collect()
     }
 
-    /// Folders that could not be read and are still to be: the root, and what is
-    /// in a folder that was read.
+    /// Folders that could not be read and are still relevant: the root, and those in a folder
+    /// that was read.
     fn take_unread(&mut self) -> Vec<Vec<u8>> {
         let mut unread = std::mem::take(&mut self.unread);
         unread.sort();
@@ -155,7 +155,7 @@ impl Part {
         unread
     }
 
-    /// Reads the folder at `path`, and what is new in it.
+    /// Reads the folder at `path`, and its new entries.
     fn visit(&mut self, walk: &mut Walk, path: Vec<u8>) {
         let mut waiting = vec![path];
         while let Some(path) = waiting.pop() {
@@ -180,8 +180,8 @@ impl Part {
         }
     }
 
-    /// Announces what has come and withdraws what has gone; folders that came go
-    /// to `waiting`. Gives back what is announced now.
+    /// Announces new entries and withdraws removed ones; new folders are added to `waiting`.
+    /// Returns the entries announced now.
     fn compare(
         &mut self,
         walk: &mut Walk,
@@ -218,8 +218,8 @@ impl Part {
         now
     }
 
-    /// A folder is gone, and all that was in it. (What stood for it in the
-    /// folder around it is that one's to withdraw.)
+    /// Removes a folder and all its contents. (Its own entry is withdrawn with the folder that
+    /// contained it.)
     fn forget(&mut self, walk: &mut Walk, path: &[u8]) {
         let inside = if path.is_empty() { Vec::new() } else { [path, b"/"].concat() };
         let within = |it: &Vec<u8>| it == path || it.starts_with(&inside);
@@ -253,8 +253,8 @@ impl Part {
         root.join(Path::new(std::ffi::OsStr::from_bytes(path)))
     }
 
-    /// What is in a folder now and would be served; `None`: it would not itself,
-    /// or is none.
+    /// The entries of a folder that would be served; `None`: it would not be served itself, or
+    /// is no folder.
     fn read(&self, path: &[u8]) -> Option<Read> {
         let root = self.route.open_root().ok()?;
         let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
@@ -298,8 +298,8 @@ impl Part {
         self.folder().shows(&shown).then_some(is_folder)
     }
 
-    /// Whether a link in the folder at `path` leads to a folder around it:
-    /// walking would never end.
+    /// Whether a link in the folder at `path` leads to a folder that contains it: the walk
+    /// would never end.
     fn leads_back(&self, path: &[u8], linked: &std::fs::File) -> bool {
         let Ok(stamp) = FolderStamp::of(linked) else { return true };
         let Ok(root) = self.route.open_root() else { return true };
@@ -327,7 +327,7 @@ impl Walk {
     }
 }
 
-/// A folder as it is.
+/// The current contents of a folder.
 struct Read {
     stamp: FolderStamp,
     entries: HashMap<Box<[u8]>, bool>,

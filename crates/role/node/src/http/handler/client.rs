@@ -1,4 +1,4 @@
-//! Whom a reply is held to account by.
+//! The client to which a reply's memory is accounted.
 
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
@@ -10,9 +10,9 @@ use skep_serve::client_of;
 use super::SlowRequest;
 
 impl SlowRequest<'_> {
-    /// What the client is held to account by: its address, or its part of IPv6's
-    /// (`limits.client_ipv6_prefix_bits`). Behind a proxying dispatcher the one that
-    /// it names; who comes here directly may lie about it.
+    /// The address that the client is accounted by: its own, or its prefix in IPv6
+    /// (`limits.client_ipv6_prefix_bits`). Behind a proxying dispatcher it is the address that
+    /// the dispatcher reports; a client that connects here directly can forge it.
     pub(super) fn client(&self, request: &RequestHead<'_, '_>, exchange: &Exchange<'_>) -> IpAddr {
         let is_proxied = self.handler.node.is_proxied.load(Ordering::Relaxed);
         let named = request.fields.known(Known::XForwardedFor).filter(|_| is_proxied);
@@ -22,9 +22,9 @@ impl SlowRequest<'_> {
     }
 }
 
-/// The client in a value of X-Forwarded-For that a dispatcher has written: it puts whoever
-/// connected to it last. Where it trusts a proxy (`trust_forwarded`), that is the proxy, and
-/// the one before is what the proxy says. What is further left may be anybody's invention.
+/// The client in a value of X-Forwarded-For written by a dispatcher, which appends the address
+/// of its peer. If the dispatcher trusts a proxy (`trust_forwarded`), that peer is the proxy,
+/// and the entry before it was written by the proxy. Any entry further left may be forged.
 fn client_named(value: &[u8]) -> Option<IpAddr> {
     let named = std::str::from_utf8(value).ok()?.rsplit(',').take(2).last()?;
     named.trim().parse().ok()

@@ -1,5 +1,5 @@
-//! Requests for routes whose bytes are files: on this node's disk, or, in a partition, on
-//! another's.
+//! Requests for routes whose bytes are files: on this node's disk or, in a partitioned
+//! folder, on another node's.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl SlowRequest<'_> {
         self.failed(request, exchange, failed).await
     }
 
-    /// What a normalised path leads to: on this node's disk or, if that is nothing and others
-    /// may have it, on theirs.
+    /// The resource at a normalised path: on this node's disk or, if there is none and other
+    /// nodes may have it, on theirs.
     pub(super) async fn located(
         &self,
         route: &Arc<Route>,

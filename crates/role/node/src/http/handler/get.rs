@@ -1,4 +1,4 @@
-//! GET and HEAD of what needs more than a look into memory.
+//! GET and HEAD requests that cannot be answered from memory alone.
 
 use skep_engine::{Exchange, ExchangeError};
 use skep_http::RequestHead;

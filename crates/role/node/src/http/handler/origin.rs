@@ -55,7 +55,7 @@ impl SlowRequest<'_> {
         self.failed(request, exchange, FetchError::OriginChanged).await
     }
 
-    /// The object at a target, if it is one that may be kept.
+    /// The object at a target, if it may be cached.
     pub(super) async fn kept(
         &self,
         route: &Arc<Route>,
@@ -71,8 +71,7 @@ impl SlowRequest<'_> {
     }
 }
 
-/// What an origin is asked for: a path that was read, and the query as the client
-/// sent it.
+/// The target of a request to an origin: the decoded path, and the query as the client sent it.
 fn target(path: &[u8], query: Option<&[u8]>) -> Vec<u8> {
     let mut target = Vec::with_capacity(path.len() + query.map_or(0, |query| query.len() + 1));
     target.extend_from_slice(path);

@@ -1,4 +1,4 @@
-//! Replies that are no resource: errors, listings, redirects.
+//! Replies without a resource: errors, listings, redirects.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl SlowRequest<'_> {
         self.error(request, exchange, status, &lines).await
     }
 
-    /// An error reply: the operator's page if there is one, else a line.
+    /// Sends an error reply: the operator's page if there is one, else a line.
     pub(super) async fn error(
         &self,
         request: &RequestHead<'_, '_>,
@@ -60,7 +60,8 @@ impl SlowRequest<'_> {
         Ok(())
     }
 
-    /// Sends what a route has at the key `page`, with `status`; false: it can't be had.
+    /// Sends the resource at the key `page` of a route, with `status`; false: it is
+    /// unavailable.
     pub(super) async fn page(
         &self,
         request: &RequestHead<'_, '_>,
@@ -113,8 +114,8 @@ impl SlowRequest<'_> {
         self.send_made(request, exchange, content_type, body).await
     }
 
-    /// Sends a body that was made for this client alone. It counts as what replies hold: an
-    /// address has its share, and who is slow is cut off when others need the memory.
+    /// Sends a body generated for this client alone. It counts as memory held by replies: each
+    /// address has its share, and a slow client is disconnected when others need the memory.
     pub(super) async fn send_made(
         &self,
         request: &RequestHead<'_, '_>,

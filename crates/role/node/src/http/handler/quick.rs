@@ -16,7 +16,7 @@ use crate::model::resource::Resource;
 use crate::model::route::{Backend, Route};
 use crate::model::worker_index::Entry;
 
-/// Answers out of memory, if all that the reply needs is there.
+/// Answers from memory, if everything that the reply needs is there.
 pub(super) fn answer_from_memory(
     (resource, entry): (&Arc<Resource>, &Entry),
     request: &RequestHead<'_, '_>,
@@ -75,7 +75,7 @@ pub(super) fn answer_from_memory(
     Quick::Done
 }
 
-/// Writes bytes `start..end` of a segment that has them.
+/// Writes bytes `start..end`, which the segment already has.
 fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u32) {
     if let Some(bytes) = segment.heap_bytes().filter(|bytes| bytes.len() <= COPY_BYTES_MAX) {
         return reply.body_copy(&bytes[start as usize..end as usize]);
@@ -88,8 +88,8 @@ fn write_body(reply: &mut Reply<'_>, segment: &Arc<Segment>, start: u32, end: u3
     assert_eq!(at, end, "a reply has the bytes that its head says");
 }
 
-/// The key of a request in the worker index, if that is at hand. `path` is the key of
-/// its path, as the client sent it.
+/// The key of a request in the worker index, if it can be borrowed. `path` is the key of its
+/// path, as the client sent it.
 pub(super) fn borrowed_key<'a>(
     route: &Route,
     request: &RequestHead<'_, 'a>,

@@ -22,23 +22,23 @@ use crate::http::upstream::Upstream;
 use crate::model::object::{Object, ObjectSource};
 use crate::model::resource::Resource;
 
-/// What a request is answered with.
+/// The resource that answers a request.
 pub(super) struct ResponseSource {
     pub(super) resource: Arc<Resource>,
     /// The open plain file, if it had to be opened.
     pub(super) file: Option<File>,
-    /// What the cache did to find it.
+    /// How the cache found it.
     pub(super) cache_result: CacheResult,
 }
 
 /// Why a file is sent.
 #[derive(Clone, Copy)]
 pub(super) enum SendPurpose<'a> {
-    /// It is what was asked for, by this path or target, which leads to it again. Nothing
-    /// that comes before a look at files, such as a redirect, stands in the way.
+    /// The client requested it by this path or target, which leads to it again: nothing with
+    /// precedence over files, such as a redirect, intervenes.
     Asked(&'a [u8]),
-    /// It stands for what is not to be had, with this status. Any but 200 is sent whole
-    /// and unconditionally. Its own path may lead elsewhere.
+    /// It replaces an unavailable resource, with this status. A reply with any status but 200
+    /// is sent whole and unconditionally. Its own path may lead elsewhere.
     Page(u16),
 }
 
@@ -46,9 +46,9 @@ pub(super) enum SendPurpose<'a> {
 /// written.
 pub(super) enum SendOutcome {
     Done,
-    /// There is another version by now, or none: look again.
+    /// There is another version by now, or none: repeat the look-up.
     Changed,
-    /// The version is still the right one, its bytes are not to be had.
+    /// The version is still current, but its bytes are unavailable.
     Failed(FetchError),
 }
 
@@ -121,7 +121,7 @@ impl SlowRequest<'_> {
         Ok(SendOutcome::Done)
     }
 
-    /// Where bytes of an object of `resource` come from: memory, and what is behind it.
+    /// The source of the bytes of an object of `resource`: memory, and the backend behind it.
     fn source<'a>(
         &'a self,
         resource: &'a Arc<Resource>,
@@ -168,7 +168,7 @@ impl SlowRequest<'_> {
         if resource.is_retired() { SendOutcome::Changed } else { SendOutcome::Failed(error) }
     }
 
-    /// A reply that has begun and lacks the rest of its bytes.
+    /// Ends a reply that has begun and lacks the rest of its bytes.
     fn cut_short(&self, resource: &Arc<Resource>, error: FetchError) -> ExchangeError {
         self.source_failed(resource, error);
         let (counter, reason) = error.cut();

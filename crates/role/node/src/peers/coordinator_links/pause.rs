@@ -1,10 +1,10 @@
-//! A process that was suspended: what it has in memory may have been purged.
+//! Pauses of the process: its memory may contain what was purged during a suspension.
 //!
-//! A silent node counts as gone after a while, and purges do not wait for it. If it was
-//! only stopped, or starved of processors, it would continue to serve what was purged.
-//! So the thread of the links reports periodically that it runs. When it has not for a
-//! while, requests wait ([`Purges::is_in_step`]) until a coordinator has sent the purges
-//! that were missed, or until no coordinator is left.
+//! A silent node counts as gone after a while, and purges do not wait for it. If it was only
+//! suspended, or starved of CPU time, it would continue to serve what was purged. So the
+//! thread of the links records periodically that it runs. If it has not done so for a while,
+//! requests wait ([`Purges::is_in_step`]) until a coordinator has sent the missed purges, or
+//! until no coordinator is left.
 //!
 //! Invariant: other machines count this node as gone later than [`PAUSE_MS`] plus the
 //! report interval (checked at compile time).
@@ -16,7 +16,7 @@ use skep_wire::cache::ToCoordinator;
 use super::CoordinatorLinks;
 use crate::limits::{PAUSE_MS, PAUSE_WAIT_MS};
 
-/// What is known of pauses.
+/// The state of the detection of pauses.
 #[derive(Default)]
 pub(super) struct StallDetector {
     /// The last look, while there was a link.
@@ -25,11 +25,11 @@ pub(super) struct StallDetector {
     after: Option<After>,
 }
 
-/// A pause is over and not made good.
+/// A pause has ended, and missed purges are still to be received.
 struct After {
-    /// No coordinator need be waited for any longer.
+    /// Time after which requests wait for no coordinator.
     gives_up_ms: u64,
-    /// What was asked on links that may have ended meanwhile.
+    /// The question sent on links that may have ended meanwhile.
     question: u64,
     /// Those links.
     links: Vec<LinkId>,
@@ -41,14 +41,14 @@ impl StallDetector {
         self.after.take_if(|after| after.question == question);
     }
 
-    /// A link was told all that is known; it is new if it was not asked.
+    /// A link has received all known purges; it is new if it was not asked.
     pub(super) fn welcomed(&mut self, link: LinkId) {
         self.after.take_if(|after| !after.links.contains(&link));
     }
 }
 
 impl CoordinatorLinks {
-    /// Says that this thread runs, or finds that it did not.
+    /// Records that this thread runs, or detects that it did not.
     pub(super) fn look_for_pause(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         let now_ms = monotonic_ms();
         let looked_ms = self.pause.looked_ms.take();

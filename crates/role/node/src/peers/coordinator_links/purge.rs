@@ -1,5 +1,5 @@
-//! Purges that come by a link: applied, acknowledged, and told to the other
-//! coordinators, which may not have heard of them.
+//! Purges received over a link: applied, acknowledged, and sent to the other coordinators,
+//! which may not have received them.
 
 use skep_peer::stream::{LinkId, Outbox};
 use skep_wire::cache::{PurgeNews, ToCoordinator};
@@ -7,8 +7,8 @@ use skep_wire::cache::{PurgeNews, ToCoordinator};
 use super::CoordinatorLinks;
 
 impl CoordinatorLinks {
-    /// What a coordinator knows of purges. All of it comes before its first
-    /// welcome, so that other nodes are asked for nothing that was purged.
+    /// Applies a coordinator's purges. All of them arrive before its first welcome, so that
+    /// other nodes are asked for nothing that was purged.
     pub(super) fn purged(
         &mut self,
         link: LinkId,
