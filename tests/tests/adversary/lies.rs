@@ -10,6 +10,7 @@ use skep_tests::liar::Act;
 use skep_tests::origin::{Answer, Asked};
 
 use crate::judge::Expect;
+use crate::victim::PATIENT;
 
 /// The body of nearly all of them.
 pub(crate) static BODY: LazyLock<Vec<u8>> = LazyLock::new(|| version(1, 2_000));
@@ -24,6 +25,12 @@ static OTHER_LARGE: LazyLock<Vec<u8>> = LazyLock::new(|| version(5, SEGMENT + 10
 const SEGMENT: usize = 4 * 1024 * 1024;
 /// Whoever takes so much of what should be short has no bound.
 const FLOOD_BYTES: usize = 64 * 1024 * 1024;
+
+/// A head whose end comes later than anybody waits for it.
+const DRIPPED_HEAD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 1234567890\r\n\r\n";
+/// From one byte to the next.
+const HEAD_DRIP_MS: u64 = 300;
+const _: () = assert!(DRIPPED_HEAD.len() as u64 * HEAD_DRIP_MS > PATIENT.response_ms * 3 / 2);
 
 /// One lie. The number counts how often it was told.
 pub(crate) struct Lie {
@@ -253,7 +260,7 @@ pub(crate) const OF_ALL: &[Lie] = lies! {
     "resets-at-once", Fails, |_, _| [Act::Reset];
     "half-a-head", Fails, |_, _| [Act::send("HTTP/1.1 200 OK\r\nContent-"), Act::Hang];
     "head-drips", Fails, |_, _| [
-        Act::Drip { bytes: b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: 1234567890\r\n\r\n".to_vec(), every_ms: 100 }];
+        Act::Drip { bytes: DRIPPED_HEAD.to_vec(), every_ms: HEAD_DRIP_MS }];
     "body-drips-whole", Either, |_, _| [
         ok("Content-Length: 2000\r\n", &BODY[..1_960]), Act::Drip { bytes: BODY[1_960..].to_vec(), every_ms: 10 }];
     "body-drips-endlessly", Fails, |_, _| [

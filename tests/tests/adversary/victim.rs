@@ -17,7 +17,7 @@ pub(crate) struct Patience {
     /// Whoever breaks off in an answer.
     stall_ms: u64,
     /// Whoever does not answer.
-    response_ms: u64,
+    pub(crate) response_ms: u64,
 }
 
 /// Short enough to wait for many times over, one behind the other.
@@ -31,7 +31,7 @@ pub(crate) const LEAVING: Patience =
 /// Long enough for hundreds of clients and servers at once that are well and wait for the
 /// processor.
 pub(crate) const PATIENT: Patience =
-    Patience { client_ms: 5_000, stall_ms: 600, response_ms: 4_000 };
+    Patience { client_ms: 5_000, stall_ms: 600, response_ms: 10_000 };
 
 impl Patience {
     /// Lines of a config.
