@@ -170,6 +170,10 @@ fn entry(path: PathBuf) -> Option<Entry> {
     let file = File::open(&path).ok()?;
     // A shared lock fails while the owner has it and bothers no other reader.
     let is_alive = file.try_lock_shared().is_err();
+    // Its bed ended between our opening and our locking, and left nothing.
+    if !is_alive && !is_still(&file, &path) {
+        return None;
+    }
     let text = fs::read_to_string(&path).unwrap_or_default();
     Some(Entry { slot, is_alive, info: serde_json::from_str(&text).ok() })
 }

@@ -46,14 +46,18 @@ pub fn clean() -> Result<Vec<u16>, TestbedError> {
     let controller = Controller::find();
     let files = entries();
     let has_file = |slot: &u16| files.iter().any(|entry| entry.slot == *slot);
+    // A bed that is alive now may end before its turn: its own janitor has it then, and a file
+    // made to claim its slot would be a trace that it never left.
+    let is_alive = |slot: &u16| files.iter().any(|entry| entry.slot == *slot && entry.is_alive);
     let has_group =
         |slot: &u16| controller.as_ref().is_some_and(|it| it.bed_folder(*slot).exists());
     let has_device = |slot: &u16| Path::new(DEVICES).join(host_device(*slot)).exists();
-    let left = (0..SLOTS).filter(|slot| has_file(slot) || has_group(slot) || has_device(slot));
+    let is_left = |slot: &u16| has_file(slot) || has_group(slot) || has_device(slot);
+    let left = (0..SLOTS).filter(|slot| !is_alive(slot) && is_left(slot));
 
     let mut cleaned = Vec::new();
     for number in left {
-        // What is not ours to claim belongs to a bed that is alive.
+        // What is not ours to claim belongs to a bed that has come since.
         let Some(slot) = Slot::try_claim(number)? else { continue };
         let (mut janitor, _leash) = Janitor::start(&slot)?;
         if let Some(controller) = &controller {

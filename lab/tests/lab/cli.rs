@@ -134,3 +134,23 @@ fn a_killed_one_leaves_nothing_that_clean_could_find() {
     assert_eq!(code, Some(0));
     assert!(!text.contains(&format!("bed {}\n", up.slot)), "{text}");
 }
+
+#[test]
+fn clean_takes_no_bed_that_ends_by_itself_for_one_that_was_left() {
+    if !root_or_skip() {
+        return;
+    }
+    for _ in 0..10 {
+        let mut up = Up::new(&["--nodes", "1"]);
+        let traces = Traces::from_info(up.info());
+        kill_process(Pid::from_child(&up.child), Signal::INT).unwrap();
+        poll_until("the bed has ended", || {
+            let (code, text, _) = run(&["clean"]);
+            assert_eq!(code, Some(0));
+            assert!(!text.contains(&format!("bed {}\n", up.slot)), "{text}");
+            traces.file_is_gone()
+        });
+        traces.assert_none();
+        assert_eq!(up.child.wait().unwrap().code(), Some(0));
+    }
+}

@@ -1,6 +1,7 @@
 //! The second chance: connections outlive the flow table, because a node hands
 //! on what belongs to an earlier owner.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -131,6 +132,11 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
         // The node has ended it; whoever reads to the end takes that.
         stream.read_to_end(&mut Vec::new()).unwrap();
     }
+    // Until a node has acknowledged the client's FIN, no connection can take the port.
+    poll_until(PATIENCE, "the ports are free", || {
+        let sockets = client.run(|| fs::read_to_string("/proc/thread-self/net/tcp")).unwrap();
+        !sockets.unwrap().lines().any(|line| local_port(line).is_some_and(|it| PORTS.contains(&it)))
+    });
     let later: Vec<_> = PORTS.map(|port| ask_from(&cluster, client, port, LONG.0)).collect();
     let machine = cluster.machine(DISPATCHER);
     machine.kill().unwrap();
@@ -142,6 +148,12 @@ fn a_port_that_is_used_again_keeps_its_later_connection() {
         stream.read_to_end(&mut bytes).unwrap_or_else(|error| panic!("port {port}: {error}"));
         assert!(bytes.len() as u64 > LONG.1, "port {port}: {} bytes", bytes.len());
     }
+}
+
+/// Of a line of `/proc/net/tcp` (proc_net_tcp.rst): `0: 0100007F:07D0 ...`.
+fn local_port(line: &str) -> Option<u16> {
+    let (_, port) = line.split_whitespace().nth(1)?.split_once(':')?;
+    u16::from_str_radix(port, 16).ok()
 }
 
 /// Asks for `path` from a port of a client, on a connection that the node ends.
