@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use crate::content::{self, LARGE, MEDIUM, SMALL};
 use crate::drain::Drain;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
-use crate::peers::{LIMIT, MeasuredServer, PEERS, Places, ServerRole};
+use crate::peers::{BEFORE, LIMIT, MeasuredServer, PEERS, Places, SKEP, ServerRole};
 use crate::process::Server;
 use crate::results::{Cell, Results, Row, Sample};
 use crate::wrk::{Load, Wrk};
@@ -25,6 +25,8 @@ pub(crate) struct Bench {
     pub(crate) seconds: u32,
     pub(crate) places: Places,
     only: Vec<String>,
+    /// The same with an earlier build: it and ours alone are measured.
+    before: Option<Places>,
     pub(crate) wrk: Wrk,
     pub(crate) drain: Drain,
     /// Programs of `bench/limit`, by name.
@@ -60,7 +62,12 @@ pub(crate) fn redirect(bench: &Bench, results: &mut Results) -> Result<usize> {
 
 impl Bench {
     /// Compiles the C programs, writes the files and the scripts.
-    pub(crate) fn prepare(rounds: u32, seconds: u32, only: &[String], skep: &Path) -> Result<Self> {
+    pub(crate) fn prepare(
+        (rounds, seconds): (u32, u32),
+        only: &[String],
+        skep: &Path,
+        before: Option<&Path>,
+    ) -> Result<Self> {
         for name in only {
             let names: Vec<&str> = PEERS.iter().map(|peer| peer.name).collect();
             ensure!(
@@ -80,10 +87,17 @@ impl Bench {
         for name in ["limit", "bodies", "drain"] {
             compile(name, &programs)?;
         }
+        let limit = programs.join("limit");
+        let places = |skep: &Path| Places {
+            root: root.clone(),
+            limit: limit.clone(),
+            skep: skep.to_owned(),
+        };
         Ok(Self {
             rounds,
             seconds,
-            places: Places { root, limit: programs.join("limit"), skep: skep.to_owned() },
+            places: places(skep),
+            before: before.map(places),
             only: only.to_vec(),
             wrk: Wrk::prepare(dir.path())?,
             drain: Drain::new(&programs),
@@ -97,11 +111,23 @@ impl Bench {
         &self,
         role: ServerRole,
     ) -> Vec<(&'static MeasuredServer, Result<String>)> {
-        let wanted = |peer: &&MeasuredServer| {
-            self.only.is_empty() || self.only.iter().any(|name| name == peer.name)
+        let wanted = |peer: &&MeasuredServer| match &self.before {
+            Some(_) => peer.name == SKEP,
+            None => self.only.is_empty() || self.only.iter().any(|name| name == peer.name),
         };
-        let peers = PEERS.iter().filter(|peer| peer.plays(role)).filter(wanted);
-        peers.map(|peer| (peer, peer.version(&self.places))).collect()
+        let before = self.before.iter().map(|_| &BEFORE);
+        let peers = PEERS.iter().filter(wanted).chain(before).filter(|peer| peer.plays(role));
+        peers.map(|peer| (peer, peer.version(self.places_of(peer)))).collect()
+    }
+
+    /// Whether only two builds of ours are measured.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.before.is_some()
+    }
+
+    fn places_of(&self, peer: &MeasuredServer) -> &Places {
+        let before = self.before.as_ref().filter(|_| peer.name == BEFORE.name);
+        before.unwrap_or(&self.places)
     }
 
     /// A server under test, on its core, checked on `paths`.
@@ -113,8 +139,9 @@ impl Bench {
         origins: [u16; 2],
     ) -> Result<Server> {
         let dir = self.dir.path().join(peer.name);
-        let server = peer.start(role, &dir, SERVER_CORE, origins, &self.places)?;
-        peer.check(role, server.port, paths, &self.places)?;
+        let places = self.places_of(peer);
+        let server = peer.start(role, &dir, SERVER_CORE, origins, places)?;
+        peer.check(role, server.port, paths, places)?;
         Ok(server)
     }
 

@@ -26,7 +26,7 @@ mod wrk;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 
 use crate::groups::Bench;
@@ -71,6 +71,10 @@ struct Args {
     /// The Skep binary
     #[arg(long, default_value_os_t = default_skep())]
     skep: PathBuf,
+    /// An earlier build, measured in turn with `--skep`: files, proxy and redirect, and no
+    /// other server; prints and writes nothing
+    #[arg(long, conflicts_with = "only")]
+    before: Option<PathBuf>,
     /// The page to write
     #[arg(long, default_value = "docs/benchmarks.md")]
     out: PathBuf,
@@ -103,7 +107,7 @@ fn main() -> ExitCode {
 /// Measures, writes, and returns how many rows failed or had errors.
 fn run(args: &Args) -> Result<usize> {
     interrupt::watch()?;
-    let dry = args.quick || !args.only.is_empty();
+    let dry = args.quick || !args.only.is_empty() || args.before.is_some();
     let (rounds, seconds) = if args.quick { (1, 1) } else { (args.rounds, args.seconds) };
     let mut results = if dry { Results::default() } else { Results::read(&args.json)? };
     machine::raise_file_limit();
@@ -113,14 +117,21 @@ fn run(args: &Args) -> Result<usize> {
 
     let mut failures = 0;
     // First, since nothing is pinned in it.
-    if [What::All, What::Direct].contains(&args.what) {
+    if args.before.is_some() {
+        ensure!(args.what != What::Direct, "--before measures files, proxy and redirect");
+    } else if [What::All, What::Direct].contains(&args.what) {
         let plan = (rounds, seconds);
         failures += direct::run(plan, &args.only, &args.skep, &mut results)?;
     }
     if args.what != What::Direct {
         machine::claim_the_client_core()?;
-        let bench = Bench::prepare(rounds, seconds, &args.only, &args.skep)?;
+        let before = args.before.as_deref();
+        let bench = Bench::prepare((rounds, seconds), &args.only, &args.skep, before)?;
         failures += on_one_core(&bench, args.what, &mut results)?;
+    }
+    if args.before.is_some() {
+        print!("{}", report::pairs(&results));
+        return Ok(failures);
     }
     let page = report::page(&results);
     if dry {
@@ -146,7 +157,7 @@ fn on_one_core(bench: &Bench, what: What, results: &mut Results) -> Result<usize
     if all || what == What::Redirect {
         failures += groups::redirect(bench, results)?;
     }
-    if all || what == What::Idle {
+    if (all && !bench.is_paired()) || what == What::Idle {
         failures += idle::run(bench, results)?;
     }
     if what == What::Bodies {

@@ -59,6 +59,35 @@ pub(crate) const LIMIT: &str = "limit";
 /// Ours.
 pub(crate) const SKEP: &str = "skep";
 
+/// An earlier build of ours, in place of all others: `--before`.
+pub(crate) const BEFORE: MeasuredServer = MeasuredServer {
+    name: "skep before",
+    source: "`--before`",
+    program: "@SKEP@",
+    version: &["--version"],
+    setups: SKEP_SETUPS,
+    caches: false,
+};
+
+const SKEP_SETUPS: &[Setup] = &[
+    Setup {
+        role: ServerRole::Files,
+        config: None,
+        command: "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ \
+                          --threads 1 --access-log off --cache-size 512MiB",
+    },
+    Setup {
+        role: ServerRole::Proxy,
+        config: config!("skep-proxy.toml"),
+        command: "@SKEP@ run --config @CONFIG@ --as d1",
+    },
+    Setup {
+        role: ServerRole::Redirect,
+        config: config!("skep-redirect.toml"),
+        command: "@SKEP@ run --config @CONFIG@ --as d1",
+    },
+];
+
 /// Everyone, in the order of the tables.
 pub(crate) const PEERS: &[MeasuredServer] = &[
     MeasuredServer {
@@ -81,24 +110,7 @@ pub(crate) const PEERS: &[MeasuredServer] = &[
         source: "`cargo build --release --package skep`",
         program: "@SKEP@",
         version: &["--version"],
-        setups: &[
-            Setup {
-                role: ServerRole::Files,
-                config: None,
-                command: "@SKEP@ serve @ROOT@ --listen 127.0.0.1:@PORT@ \
-                          --threads 1 --access-log off --cache-size 512MiB",
-            },
-            Setup {
-                role: ServerRole::Proxy,
-                config: config!("skep-proxy.toml"),
-                command: "@SKEP@ run --config @CONFIG@ --as d1",
-            },
-            Setup {
-                role: ServerRole::Redirect,
-                config: config!("skep-redirect.toml"),
-                command: "@SKEP@ run --config @CONFIG@ --as d1",
-            },
-        ],
+        setups: SKEP_SETUPS,
         caches: false,
     },
     MeasuredServer {

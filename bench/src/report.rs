@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::bodies;
 use crate::limits::{CLIENT_CORE, CONNECTIONS, SERVER_CORE, WARM_UP_SECONDS};
-use crate::peers::{LIMIT, SKEP};
+use crate::peers::{BEFORE, LIMIT, SKEP};
 use crate::results::{Bodies, Cell, Idle, IdleRow, Machine, Results, Row, Sample, median};
 
 /// Key, heading and one sentence of each table of requests.
@@ -39,6 +39,27 @@ const TABLES: [(&str, &str, &str); 7] = [
 
 /// What was found for one target; `None` when it was not measured.
 type Finding = Option<(String, bool)>;
+
+/// Each load's CPU per request with this build against an earlier one: the median of the rounds'
+/// ratios, with the lowest and the highest.
+pub(crate) fn pairs(results: &Results) -> String {
+    let mut text = String::new();
+    for (load, cell) in &results.cells {
+        let (Some(now), Some(before)) = (cell.row(SKEP), cell.row(BEFORE.name)) else { continue };
+        let pairs = now.samples.iter().zip(&before.samples);
+        let mut ratios: Vec<f64> = pairs.map(|(a, b)| a.cpu_us / b.cpu_us).collect();
+        ratios.sort_by(f64::total_cmp);
+        let (Some(low), Some(high)) = (ratios.first(), ratios.last()) else { continue };
+        let (now, before) = (now.cpu_us(), before.cpu_us());
+        let ratio = median(ratios.iter().copied());
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{load}: {ratio:.3} x ({low:.3} to {high:.3}), {now:.2} us to {before:.2} us"
+        );
+    }
+    text
+}
 
 /// The whole page.
 pub(crate) fn page(results: &Results) -> String {
@@ -287,6 +308,21 @@ fn grouped(number: u64) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn builds_are_compared_round_by_round() {
+        let row = |server: &str, cpu_us: [f64; 3]| Row {
+            server: server.into(),
+            version: String::new(),
+            trouble: None,
+            samples: cpu_us.map(sample).to_vec(),
+        };
+        let rows = vec![row(SKEP, [2.0, 3.0, 9.0]), row(BEFORE.name, [4.0, 3.0, 10.0])];
+        let cell = Cell { date: String::new(), rounds: 3, seconds: 1, rows };
+        let cells = [("files-1k".to_owned(), cell)].into();
+        let told = pairs(&Results { cells, ..Results::default() });
+        assert_eq!(told, "files-1k: 0.900 x (0.500 to 1.000), 3.00 us to 4.00 us\n");
+    }
 
     #[test]
     fn a_missing_peer_is_named_and_a_present_one_compared() {
