@@ -32,7 +32,7 @@ const PORT: u16 = 80;
 const NODE_PORT: u16 = 8080;
 
 /// Port of heartbeats.
-const BEAT_PORT: u16 = 7071;
+pub const BEAT_PORT: u16 = 7071;
 
 /// Port of metrics of each process, at loopback of its machine.
 const METRICS_PORT: u16 = 9_090;

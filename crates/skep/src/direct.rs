@@ -130,8 +130,7 @@ impl DirectDispatch {
                 guard: Arc::clone(&guardian.guard),
                 dispatchers: dispatchers.to_vec(),
                 last_epoch,
-                // The shared one is the lease observer's: not waited for.
-                persist: Box::new(move |epoch| local.record_epoch(epoch).wait()),
+                local_store: local,
                 on_guard_gone: Box::new(end_without_guard),
                 loads,
                 on_term,

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Instant;
 
 use skep_testbed::Machine;
-use skep_tests::direct::{DirectCluster, Loads, Setup, figure};
+use skep_tests::direct::{BEAT_PORT, DirectCluster, Loads, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, Skep, poll_until, skip};
 
 /// Members of etcd.
@@ -204,6 +205,34 @@ fn epochs_outlive_the_loss_of_all_dispatchers() {
     let after = it.wait_recorded(&it.cluster.wait_active());
     assert!(after > before, "{after} after {before}");
     figure(&format!("all dispatchers and their files lost: epoch {after} after {before}"));
+}
+
+/// The active dispatcher is cut off from all machines but etcd: another one takes over, and it
+/// stays a standby for as long as the lease is the other's, although it hears nobody.
+#[test]
+fn the_loser_of_a_split_stays_a_standby() {
+    let Some(it) = WithEtcd::start() else { return };
+    let (loser, winner) = (it.cluster.wait_active(), it.cluster.standby());
+    it.wait_recorded(&loser);
+    let nft = |arguments: &[&str]| it.cluster.tool(&loser, "nft", arguments);
+    nft(&["add table ip split"]);
+    for hook in ["input", "output"] {
+        nft(&[&format!("add chain ip split {hook} {{ type filter hook {hook} priority 0; }}")]);
+        nft(&[&format!("add rule ip split {hook} udp dport {BEAT_PORT} drop")]);
+    }
+    poll_until(PATIENCE, "takeover", || it.cluster.status(&winner)["stage"] == "active");
+    it.wait_recorded(&winner);
+    it.cluster.wait_log(&loser, "not active any more: the store names another dispatcher");
+    // Twice the lease, in which it would claim every 25 ms.
+    let claims = || it.cluster.log(&loser).matches("INFO active with epoch").count();
+    let begun = Instant::now();
+    poll_until(PATIENCE, "four seconds", || {
+        assert_eq!((it.cluster.status(&loser)["stage"].as_str(), claims()), (Some("standby"), 1));
+        begun.elapsed().as_secs() >= 4
+    });
+    nft(&["delete table ip split"]);
+    it.cluster.wait_log(&loser, &format!("heartbeat from dispatcher {winner}"));
+    assert_eq!(it.cluster.wait_active(), winner);
 }
 
 fn client_port(at: usize) -> u16 {

@@ -6,15 +6,12 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Instant;
 
 use skep_testbed::Machine;
-use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup, figure};
+use skep_tests::direct::{BEAT_PORT, DirectCluster, Loads, SHORT, Setup, figure};
 use skep_tests::{PATIENCE, RawClient, poll_until};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Short requests of each client in a second.
 const PER_SECOND: u32 = 100;
-
-/// Port of heartbeats.
-const BEAT_PORT: u16 = 7071;
 
 fn start_requests(cluster: &DirectCluster) -> Loads {
     let ask = |client: &Machine| cluster.stream(PER_SECOND).start_in(client).unwrap();

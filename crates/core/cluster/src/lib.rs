@@ -7,6 +7,7 @@
 //! And of dispatchers in direct dispatch:
 //!
 //! - [`failover`]: which of them is active, and when a standby takes over.
+//! - [`lease_observer`]: which of them the shared store names.
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
 //! - [`flows`]: replication of the flow table to a standby.
@@ -21,6 +22,7 @@ pub mod failover;
 pub mod failure_detector;
 pub mod flows;
 mod health;
+pub mod lease_observer;
 mod limits;
 mod listening;
 mod membership;

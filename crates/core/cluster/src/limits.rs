@@ -59,3 +59,22 @@ pub(crate) const FLOW_RESEND_MS: u64 = 200;
 /// Batches that wait for a standby, at most: the flows of a full table of the
 /// default size, and as many again that began meanwhile.
 pub(crate) const FLOW_BATCHES_KEPT_MAX: usize = 24_000;
+
+/// Epochs that a dispatcher reserves ahead; it reserves more when half of them are used up: thirty
+/// takeovers by eight dispatchers in turn.
+pub(crate) const EPOCHS_RESERVED: u64 = 512;
+
+/// Epochs that a dispatcher skips at most if it cannot persist those that it uses: two of its
+/// processes skip the same number in one of a million pairs.
+pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 20;
+
+/// How long a claim waits for epochs to be persisted, in milliseconds: some times what a disk needs.
+/// There is no wait while those that were reserved ahead last.
+pub(crate) const RESERVE_PATIENCE_MS: u64 = 250;
+
+/// Time until epochs that could not be persisted are tried again, in milliseconds.
+pub(crate) const RESERVE_AGAIN_MS: u64 = 1_000;
+
+/// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
+/// store that refuses at once is not to be flooded.
+pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::backend::Backend;
 use crate::embedded::Embedded;
 use crate::error::{StoreError, StoreOpenError};
-use crate::etcd::{Candidate, Etcd};
+use crate::etcd::{Candidate, Etcd, LEADER};
 use crate::file::File;
 use crate::latest::{Latest, Notify};
 use crate::limits::{
@@ -221,6 +221,15 @@ impl Store {
             }
         })?;
         Ok(Campaign { latest, _stop: stop, _store: self.clone() })
+    }
+
+    /// Keeps the name of the leader up to date, for those who do not campaign: no entry while there
+    /// is none. `notify` as for [`Self::watch`].
+    pub fn watch_leader(
+        &self,
+        notify: impl Fn(&Seen) + Send + 'static,
+    ) -> Result<Watch, StoreError> {
+        self.start_watch(LEADER.to_owned(), Box::new(notify))
     }
 
     /// The health of the store, a few seconds old at most.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
+use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
@@ -23,12 +24,13 @@ use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side
 use skep_wire::message::{Name, NameTooLong};
 use skep_wire::seal::{Key, PeerId};
 
+use crate::epoch_writer::EpochWriter;
 use crate::event_loop::{DirectLoop, Other, now};
 use crate::flow_streams::FlowStreams;
-use crate::lease_observer::LeaseObserver;
 use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
 use crate::netguard_executor::{Job, NetguardExecutor};
 use crate::plan;
+use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
 
 /// What direct dispatch needs to start.
@@ -42,8 +44,8 @@ pub struct DirectParts {
     pub dispatchers: Vec<Arc<Dispatcher>>,
     /// The last epoch that was stored, or 0.
     pub last_epoch: u64,
-    /// Stores an epoch, where it must be stored before it is used.
-    pub persist: Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>,
+    /// The store of this machine, which persists the epochs that this dispatcher may use.
+    pub local_store: Store,
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
     /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
@@ -90,18 +92,23 @@ pub struct Direct {
 impl Direct {
     /// Starts: attaches the packet program, then listens, then takes part.
     pub fn start(config: &Config, parts: DirectParts) -> Result<Self, DirectError> {
-        let DirectParts { name, key, guard, dispatchers, last_epoch, persist, .. } = parts;
+        let DirectParts { name, key, guard, dispatchers, last_epoch, local_store, .. } = parts;
         let place = config.dispatchers.iter().position(|it| it.name == name);
         let place = place.ok_or_else(|| DirectError::NoSuchDispatcher(name.clone()))?;
         let (socket, others) = conversation(config, place, &key)?;
         let opened = open(&guard)?;
         set_up(&guard, config, &key)?;
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
-        let lease_observer =
-            parts.shared_store.map(|store| LeaseObserver::new(store, &name, ttl_s)).transpose()?;
+        let shared_store =
+            parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
+        let own = PeerId::of(&name);
         let started = now();
-        let (failover, first) =
-            Failover::new(failover_settings(config, place, &opened)?, started, last_epoch);
+        let (failover, first) = Failover::new(
+            failover_settings(config, place, &opened)?,
+            started,
+            last_epoch,
+            wall_clock_ms(),
+        );
         let publisher = TablePublisher::new(FailureDetectorSettings {
             interval_ms: config.direct.node_heartbeat_ms,
             missed_max: config.direct.node_heartbeats_missed_max,
@@ -131,13 +138,14 @@ impl Direct {
             applied: Default::default(),
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
-            lease_observer,
+            epoch_writer: EpochWriter::new(local_store),
+            lease_observer: shared_store.map(|store| LeaseObserver::new(store, own)),
+            deaf_since: None,
             has_remains: true,
         };
         let executor = NetguardExecutor {
             guard: Arc::clone(&guard),
             own_mac: opened.mac,
-            persist,
             on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
             jobs: to_do,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
+use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
@@ -23,11 +24,12 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::Table;
 
+use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
-use crate::lease_observer::LeaseObserver;
-use crate::limits::PATIENCE_AT_START_MS;
+use crate::limits::{DATA_PATH_LOST_MS, PATIENCE_AT_START_MS};
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::plan::{Address, closed, is_weighted, plan};
+use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
 
 /// The event loop of direct dispatch, with its state. It runs on a thread of its own.
@@ -53,7 +55,10 @@ pub(crate) struct DirectLoop {
     pub(crate) applied: skep_wire::table::TableVersion,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
-    pub(crate) lease_observer: Option<LeaseObserver>,
+    pub(crate) epoch_writer: EpochWriter,
+    pub(crate) lease_observer: Option<LeaseObserver<EtcdStore>>,
+    /// Since when no node has been heard.
+    pub(crate) deaf_since: Option<Now>,
     /// An earlier process may have left the virtual addresses on this machine.
     pub(crate) has_remains: bool,
 }
@@ -102,6 +107,11 @@ impl DirectLoop {
             tracing::warn!("{note}");
         }
         self.observe_lease(now);
+        match self.epoch_writer.poll(now) {
+            Some(Written::Persisted(last)) => self.failover.epochs_persisted(last),
+            Some(Written::Failed) => self.failover.epochs_not_persisted(now),
+            None => {}
+        }
         let outputs = self.failover.tick(now);
         self.carry_out(outputs);
         self.tidy_up();
@@ -111,11 +121,23 @@ impl DirectLoop {
     }
 
     fn observe_lease(&mut self, now: Now) {
-        if let Some(lease_observer) = &mut self.lease_observer {
-            let view = lease_observer.view(now);
+        let has_data_path = self.has_data_path(now);
+        self.failover.set_data_path(has_data_path);
+        let (epoch, wants_lease) = (self.failover.epoch(), self.failover.wants_lease());
+        let epoch = self.is_active().then_some(epoch);
+        if let Some(observer) = &mut self.lease_observer {
+            observer.store_mut().tell_health();
+            let view = observer.view(now, epoch, wants_lease);
             let outputs = self.failover.lease(now, view);
             self.carry_out(outputs);
         }
+    }
+
+    /// Whether clients could be served by this dispatcher: any node is heard, if there are nodes.
+    fn has_data_path(&mut self, now: Now) -> bool {
+        let is_deaf = !self.plan.nodes.is_empty() && self.publisher.detector().hears_nobody(now);
+        self.deaf_since = is_deaf.then(|| self.deaf_since.unwrap_or(now));
+        self.deaf_since.is_none_or(|since| now.since_ms(since) < DATA_PATH_LOST_MS)
     }
 
     fn hear(&mut self, received: Received) {
@@ -235,16 +257,14 @@ impl DirectLoop {
             match output {
                 FailoverAction::SendBeat => self.send_beat(),
                 FailoverAction::Probe => self.job(Job::Probe),
-                FailoverAction::PersistEpoch(epoch) => self.job(Job::Persist(epoch)),
+                FailoverAction::PersistEpochs { last } => self.epoch_writer.write(now(), last),
                 FailoverAction::Claim { epoch } => {
                     self.publisher.begin_term(epoch);
-                    self.lease_observer.iter_mut().for_each(|observer| observer.claim(epoch));
                     self.job(Job::Claim);
                 }
                 FailoverAction::Announce => self.job(Job::Announce),
                 FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
-                    self.lease_observer.iter_mut().for_each(LeaseObserver::release);
                     self.streams.clear();
                     self.job(Job::Stream(false));
                     self.job(Job::Release);
@@ -381,10 +401,11 @@ impl DirectLoop {
             epoch: self.failover.epoch(),
             active,
             flows_synced: self.sink.is_synced(),
-            store: self.lease_observer.as_ref().map(LeaseObserver::health),
+            store: self.lease_observer.as_ref().map(|observer| observer.store().health()),
             peers: peers.collect(),
             table: Arc::clone(self.publisher.table()),
             applied: self.applied,
+            trouble: self.epoch_writer.trouble(),
             expectations: self.expectations(),
         });
     }

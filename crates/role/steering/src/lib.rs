@@ -17,12 +17,13 @@
 #![forbid(unsafe_code)]
 
 mod direct;
+mod epoch_writer;
 mod event_loop;
 mod flow_streams;
-mod lease_observer;
 mod limits;
 mod netguard_executor;
 mod plan;
+mod shared_store;
 mod status;
 
 pub use direct::{Direct, DirectError, DirectParts};

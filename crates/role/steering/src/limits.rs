@@ -50,6 +50,10 @@ pub(crate) const CHECK_MS: u64 = 30_000;
 /// Time of the first check, in milliseconds after the start.
 pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 
-/// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
-/// store that refuses at once is not to be flooded.
-pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;
+/// How long epochs may take to be persisted before that counts as failed, in milliseconds: as long
+/// as a call to the store may take.
+pub(crate) const PERSIST_MS: u64 = skep_store::CALL_TIMEOUT_MS;
+
+/// Time without any node's heartbeat after which an active dispatcher leaves the lease in the shared
+/// store to others, in milliseconds: twenty heartbeats.
+pub(crate) const DATA_PATH_LOST_MS: u64 = 1_000;

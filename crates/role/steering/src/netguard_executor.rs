@@ -2,7 +2,7 @@
 //! own, so that the event loop never waits.
 //!
 //! Jobs are executed in the order of their arrival; a table that a later one supersedes is skipped,
-//! an epoch or a claim never is.
+//! a claim never is.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -11,7 +11,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
-use skep_store::StoreError;
 use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
 use skep_wire::steer::{Flow, WeightedLoad};
 use skep_wire::table::Table;
@@ -26,8 +25,6 @@ use crate::status::Shared;
 /// An order to execute.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Store this epoch where it survives a restart.
-    Persist(u64),
     Claim,
     Announce,
     Release,
@@ -60,14 +57,10 @@ pub(crate) enum News {
     Applied(skep_wire::table::TableVersion),
 }
 
-/// Stores epochs; errors are logged and tolerated.
-pub(crate) type Persist = Box<dyn FnMut(u64) -> Result<(), StoreError> + Send>;
-
 /// Executes [`Job`]s, by orders to netguard, on a thread of its own.
 pub(crate) struct NetguardExecutor {
     pub(crate) guard: Arc<Guard>,
     pub(crate) own_mac: [u8; 6],
-    pub(crate) persist: Persist,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: Receiver<Job>,
@@ -116,12 +109,6 @@ impl NetguardExecutor {
         job: Job,
     ) -> Result<(), GuardError> {
         match job {
-            Job::Persist(epoch) => {
-                if let Err(error) = (self.persist)(epoch) {
-                    // The next start takes an epoch from what it hears.
-                    tracing::warn!(epoch, %error, "the epoch cannot be kept");
-                }
-            }
             Job::Claim if claim.may_come(Instant::now()) => self.claim(claim)?,
             Job::Claim => {}
             Job::Announce if claim.is_waiting() => {}

@@ -74,6 +74,8 @@ pub(crate) struct View {
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
+    /// What is wrong with the store of this machine.
+    pub(crate) trouble: Option<Arc<str>>,
     pub(crate) expectations: Expectations,
 }
 
@@ -102,6 +104,7 @@ impl Shared {
             peers: Vec::new(),
             table: Arc::default(),
             applied: TableVersion::default(),
+            trouble: None,
             expectations: Expectations::default(),
         };
         Self {
@@ -172,8 +175,15 @@ impl Shared {
             store: view.store.as_ref().map(ToString::to_string),
             store_answering: view.store.as_ref().map(|health| health.answering as u64),
             peers: view.peers.clone(),
-            complaints: self.complaint().iter().chain(&**self.findings.load()).cloned().collect(),
+            complaints: self.complaints(&view),
         }
+    }
+
+    fn complaints(&self, view: &View) -> Vec<String> {
+        let mut complaints: Vec<String> = self.complaint().iter().cloned().collect();
+        complaints.extend(view.trouble.iter().map(ToString::to_string));
+        complaints.extend(self.findings.load().iter().cloned());
+        complaints
     }
 
     fn complaint(&self) -> MutexGuard<'_, Option<String>> {

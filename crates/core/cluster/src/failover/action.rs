@@ -13,8 +13,12 @@ pub enum FailoverAction {
     /// Ask the network whether a machine outside the cluster holds a virtual address (RFC 5227,
     /// 2.1.1), and call `Failover::conflict` if so.
     Probe,
-    /// Persist the epoch for a restart, before any of the following actions.
-    PersistEpoch(u64),
+    /// Persist for a restart that epochs up to `last` may have been used, without delaying other
+    /// actions; then call `Failover::epochs_persisted`, or `Failover::epochs_not_persisted`.
+    PersistEpochs {
+        /// The last one.
+        last: u64,
+    },
     /// Take the virtual addresses; tables are made in this epoch from now on.
     Claim {
         /// Of this term.

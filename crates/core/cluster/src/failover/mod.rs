@@ -23,68 +23,41 @@
 //! the age of the last one. This restrains a standby that lost some beats, or its path to the
 //! active dispatcher, while others still receive them.
 //!
-//! **The store**, if any, only prevents claims: an active dispatcher steps down when it sees a
-//! leader with a later epoch there, or cannot get the lease for long. Takeover does not wait for it.
+//! **The store**, if any, arbitrates between two that are active and do not hear each other
+//! (`arbitration.rs`). Takeover does not wait for it.
 //!
 //! **Address conflicts** (RFC 5227): a dispatcher that is not active does not claim while a machine
 //! outside the cluster holds an address. Of two active ones the one with the higher MAC steps down.
 //!
-//! Invariants: epochs of claims rise, and are persisted before they are used; without `preempt`,
-//! no dispatcher claims while an active one is known to be alive; silence counts only while this
+//! Invariants: epochs of claims rise, and are persisted before they are used, unless they cannot be
+//! (`epochs.rs`); without `preempt`, no dispatcher claims while an active one is known to be alive; silence counts only while this
 //! dispatcher was listening.
 
 mod action;
+mod arbitration;
+mod epochs;
 mod peers;
+mod settings;
 mod witness_state;
 
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
-use skep_wire::message::{DispatcherBeat, Hears, Mac, Name, Stage};
+use skep_wire::message::{DispatcherBeat, Hears, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::TableVersion;
 
 pub use action::{AddressConflict, FailoverAction, FailoverNote, StepDownReason, TakeoverReason};
+pub use arbitration::LeaseView;
+pub use settings::FailoverSettings;
 pub use witness_state::WitnessState;
 
 use crate::limits::{
     ADDRESS_CONFLICT_HOLD_MS, ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS,
 };
 use crate::listening::Listening;
+use arbitration::Arbitration;
+use epochs::Epochs;
 use peers::{ClaimRank, Fitness, Peers};
-
-/// Settings of the failover of one dispatcher.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FailoverSettings {
-    /// Its name in the config.
-    pub name: Name,
-    /// Its place among the dispatchers of the config, below
-    /// [`DISPATCHERS_MAX`]; that of no other.
-    pub place: u8,
-    /// Preference for being active when all dispatchers are well: the highest wins.
-    pub priority: u32,
-    /// Of the device that gets the virtual addresses.
-    pub mac: Mac,
-    /// Time from one beat to the next, in milliseconds.
-    pub interval_ms: u64,
-    /// Beats missed in a row after which a standby takes over.
-    pub missed_max: u32,
-    /// Whether to take over from an active one of lower priority.
-    pub preempt: bool,
-    /// How long the store may name another dispatcher while this one is
-    /// active, in milliseconds: more than the lifetime of a lease there.
-    pub lease_patience_ms: u64,
-}
-
-/// The leader according to the store. A dispatcher must compete for the lease
-/// while it is active, and only then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseView {
-    /// The holder of the lease.
-    pub leader: PeerId,
-    /// The last epoch that was recorded there: of a claim, by whomever; not a
-    /// number of the store's own.
-    pub epoch: u64,
-}
 
 /// Decides when one dispatcher becomes active, and when it steps down. Call
 /// [`Failover::tick`] every [`Failover::tick_ms`]; the caller carries out the
@@ -102,18 +75,15 @@ pub struct Failover {
     vacant_since: Now,
     /// The dispatcher that stepped down last, and its epoch.
     let_go: Option<(PeerId, u64)>,
-    /// The latest epoch seen.
-    epoch_seen: u64,
+    epochs: Epochs,
     /// Since when there is a later epoch than that of this active one.
     outdated_since: Option<Now>,
     flows_synced: bool,
     conflict: Option<(AddressConflict, Now)>,
     defended_at: Option<Now>,
-    lease: Option<LeaseView>,
-    /// Since when the lease is another's.
-    lease_lost_since: Option<Now>,
-    /// Stepped down for the lease, and it is still another's.
-    is_restrained: bool,
+    arbitration: Arbitration,
+    /// Whether clients could be served by this dispatcher.
+    has_data_path: bool,
     beat_at: Now,
     outputs: Vec<FailoverAction>,
 }
@@ -135,13 +105,20 @@ struct Seen {
 }
 
 impl Failover {
-    /// A dispatcher that starts at `now`; `epoch` is the last that was
-    /// persisted, or 0. It probes the addresses and listens first.
-    pub fn new(settings: FailoverSettings, now: Now, epoch: u64) -> (Self, Vec<FailoverAction>) {
+    /// A dispatcher that starts at `now`; `epoch` is the last that was persisted, or 0, and `seed`
+    /// differs from process to process. It probes the addresses and listens first.
+    pub fn new(
+        settings: FailoverSettings,
+        now: Now,
+        epoch: u64,
+        seed: u64,
+    ) -> (Self, Vec<FailoverAction>) {
         assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
         assert!(settings.interval_ms > 0 && settings.missed_max > 0, "{settings:?}");
         let mut listening = Listening::new(settings.interval_ms);
         let since = listening.at(now);
+        let epochs = Epochs::new(settings.place, epoch, seed);
+        let arbitration = Arbitration::new(settings.name.peer(), settings.lease_patience_ms);
         let mut failover = Self {
             own: settings.name.peer(),
             settings,
@@ -151,17 +128,17 @@ impl Failover {
             active: None,
             vacant_since: since,
             let_go: None,
-            epoch_seen: epoch,
+            epochs,
             outdated_since: None,
             flows_synced: false,
             conflict: None,
             defended_at: None,
-            lease: None,
-            lease_lost_since: None,
-            is_restrained: false,
+            arbitration,
+            has_data_path: true,
             beat_at: now,
             outputs: vec![FailoverAction::Probe],
         };
+        failover.reserve_epochs(now);
         failover.beat_soon(now);
         let outputs = failover.drain();
         (failover, outputs)
@@ -195,7 +172,7 @@ impl Failover {
     pub fn epoch(&self) -> u64 {
         match self.state {
             State::Active { epoch, .. } => epoch,
-            _ => self.epoch_seen,
+            _ => self.epochs.seen(),
         }
     }
 
@@ -242,10 +219,26 @@ impl Failover {
             State::Active { .. } => self.tick_active(now, listened),
             State::Stopped => return Vec::new(),
         }
+        self.reserve_epochs(now);
         if now >= self.beat_at {
             self.beat_soon(now);
         }
         self.drain()
+    }
+
+    /// All epochs up to `last` are persisted: [`FailoverAction::PersistEpochs`].
+    pub fn epochs_persisted(&mut self, last: u64) {
+        self.epochs.persisted(last);
+    }
+
+    /// They could not be persisted. Until they can be, this dispatcher uses some that are not.
+    pub fn epochs_not_persisted(&mut self, now: Now) {
+        self.epochs.failed(now);
+    }
+
+    /// Whether it has an epoch to claim in: it may have to wait for some to be persisted.
+    pub fn has_epoch(&self, now: Now) -> bool {
+        self.epochs.next(now).is_some()
     }
 
     /// A dispatcher's beat came. Beats must be authentic and fresh.
@@ -299,28 +292,26 @@ impl Failover {
         self.drain()
     }
 
-    /// The state of the store; `None` if it has no leader or does not answer.
-    /// May be repeated.
-    pub fn lease(&mut self, now: Now, lease: Option<LeaseView>) -> Vec<FailoverAction> {
+    /// The state of the lease in the store that dispatchers share. May be repeated.
+    pub fn lease(&mut self, now: Now, lease: LeaseView) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
-        self.lease = lease;
-        let Some(lease) = lease else {
-            self.lease_lost_since = None;
-            self.is_restrained = false;
-            return self.drain();
-        };
-        if lease.leader == self.own {
-            self.lease_lost_since = None;
-            self.is_restrained = false;
-        } else {
-            self.lease_lost_since.get_or_insert(listened);
-            if matches!(self.state, State::Active { epoch, .. } if epoch < lease.epoch) {
-                self.is_restrained = true;
-                self.step_down(listened, StepDownReason::Lease { epoch: lease.epoch });
-            }
+        self.arbitration.see(listened, lease);
+        if let LeaseView::Held { epoch, .. } = lease {
+            self.obey_lease(listened);
+            self.note_epoch(listened, epoch);
         }
-        self.note_epoch(listened, lease.epoch);
         self.drain()
+    }
+
+    /// Whether to campaign for the lease in the store: while active, unless clients could not be
+    /// served by this dispatcher, and another one may.
+    pub fn wants_lease(&self) -> bool {
+        matches!(self.state, State::Active { .. }) && self.has_data_path
+    }
+
+    /// Whether this dispatcher could serve clients: it has the addresses, and hears nodes.
+    pub fn set_data_path(&mut self, works: bool) {
+        self.has_data_path = works;
     }
 
     /// A machine that is not a dispatcher of this cluster holds a virtual
@@ -411,10 +402,7 @@ impl Failover {
             Some(known) if known.epoch > seen.epoch => Some(known),
             _ => Some(seen),
         };
-        if self.lease.is_some_and(|lease| lease.leader == seen.id) {
-            // Its silence means something again.
-            self.is_restrained = false;
-        }
+        self.arbitration.heard(seen.id);
         if matches!(self.state, State::Joining { .. }) {
             self.state = State::Standby { since: listened };
         }
@@ -430,9 +418,9 @@ impl Failover {
     }
 
     fn note_epoch(&mut self, listened: Now, epoch: u64) {
-        self.epoch_seen = self.epoch_seen.max(epoch);
+        self.epochs.see(epoch);
         if let State::Active { epoch, .. } = self.state
-            && epoch < self.epoch_seen
+            && epoch < self.epochs.seen()
         {
             self.outdated_since.get_or_insert(listened);
         }
@@ -462,19 +450,14 @@ impl Failover {
         }
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
         let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
-        if is_turn && self.conflict.is_none() && !self.is_restrained {
+        if is_turn && self.conflict.is_none() && self.arbitration.allows_claim() {
             self.claim(now, listened, TakeoverReason::Vacancy);
         }
     }
 
     fn tick_active(&mut self, now: Now, listened: Now) {
+        self.obey_lease(listened);
         let State::Active { epoch, announce_at } = self.state else { return };
-        if let (Some(since), Some(lease)) = (self.lease_lost_since, self.lease)
-            && listened.since_ms(since) > self.settings.lease_patience_ms
-        {
-            self.is_restrained = true;
-            return self.step_down(listened, StepDownReason::Lease { epoch: lease.epoch });
-        }
         let waited = |since| listened.since_ms(since) > self.takeover_ms();
         if self.outdated_since.is_some_and(waited) {
             // Nobody who is active says so any more: it was a term that ended
@@ -491,7 +474,8 @@ impl Failover {
         let State::Standby { since } = self.state else { return false };
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
         let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
-        let may = self.settings.preempt && self.conflict.is_none() && !self.is_restrained;
+        let may =
+            self.settings.preempt && self.conflict.is_none() && self.arbitration.allows_claim();
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
         may && outranks
             && has_settled
@@ -514,26 +498,17 @@ impl Failover {
     // --- what follows ---
 
     fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
-        let epoch = self.next_epoch();
-        self.epoch_seen = epoch;
+        // Tried again at the next tick.
+        let Some(epoch) = self.epochs.next(now) else { return };
+        self.epochs.see(epoch);
         self.state = State::Active { epoch, announce_at: None };
         self.active = None;
         self.outdated_since = None;
-        if self.lease_lost_since.is_some() {
-            self.lease_lost_since = Some(listened);
-        }
-        self.outputs.push(FailoverAction::PersistEpoch(epoch));
+        self.arbitration.claimed(listened);
         self.outputs.push(FailoverAction::Claim { epoch });
         self.announce(listened);
         self.beat_soon(now);
         self.log(FailoverNote::Claimed { epoch, cause });
-    }
-
-    /// The first epoch after all that were seen whose remainder is our index.
-    fn next_epoch(&self) -> u64 {
-        let (step, place) = (DISPATCHERS_MAX as u64, u64::from(self.settings.place));
-        let after = self.epoch_seen.saturating_add(1);
-        after.saturating_add((place + step - after % step) % step)
     }
 
     fn announce(&mut self, listened: Now) {
@@ -552,6 +527,15 @@ impl Failover {
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
         self.outputs.push(FailoverAction::SendBeat);
         self.log(FailoverNote::SteppedDown(why));
+    }
+
+    fn obey_lease(&mut self, listened: Now) {
+        if let State::Active { epoch, .. } = self.state
+            && let Some(epoch) = self.arbitration.verdict(listened, epoch)
+        {
+            self.arbitration.obeyed();
+            self.step_down(listened, StepDownReason::Lease { epoch });
+        }
     }
 
     fn defend(&mut self, listened: Now, conflict: AddressConflict) {
@@ -583,6 +567,12 @@ impl Failover {
 
     fn fitness(&self) -> Fitness {
         (self.flows_synced, self.settings.priority, self.own)
+    }
+
+    fn reserve_epochs(&mut self, now: Now) {
+        if let Some(last) = self.epochs.reserve(now) {
+            self.outputs.push(FailoverAction::PersistEpochs { last });
+        }
     }
 
     fn beat_soon(&mut self, now: Now) {

@@ -36,8 +36,16 @@ struct Bench {
 
 impl Bench {
     fn new(settings: FailoverSettings, epoch: u64) -> Self {
-        let (failover, outputs) = Failover::new(settings, Now(1_000), epoch);
-        assert_eq!(outputs, [FailoverAction::Probe, FailoverAction::SendBeat]);
+        let mut bench = Self::with_slow_disk(settings, epoch);
+        bench.failover.epochs_persisted(epoch + 512);
+        bench
+    }
+
+    /// Whose first epochs are not persisted yet.
+    fn with_slow_disk(settings: FailoverSettings, epoch: u64) -> Self {
+        let (failover, outputs) = Failover::new(settings, Now(1_000), epoch, 1);
+        let persist = FailoverAction::PersistEpochs { last: epoch + 512 };
+        assert_eq!(outputs, [FailoverAction::Probe, persist, FailoverAction::SendBeat]);
         assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
         Self { failover, now: Now(1_000), sequence: 0 }
     }
@@ -105,6 +113,14 @@ fn claimed(outputs: &[FailoverAction]) -> Vec<u64> {
     outputs.iter().filter_map(epoch).collect()
 }
 
+fn persisting(outputs: &[FailoverAction]) -> Vec<u64> {
+    let last = |output: &FailoverAction| match output {
+        FailoverAction::PersistEpochs { last } => Some(*last),
+        _ => None,
+    };
+    outputs.iter().filter_map(last).collect()
+}
+
 fn stepped_down(outputs: &[FailoverAction]) -> Option<&StepDownReason> {
     outputs.iter().find_map(|output| match output {
         FailoverAction::StepDown { why } => Some(why),
@@ -117,23 +133,67 @@ fn count(outputs: &[FailoverAction], wanted: &FailoverAction) -> usize {
 }
 
 #[test]
-fn alone_it_listens_persists_claims_and_announces_twice() {
+fn alone_it_listens_claims_and_announces_twice() {
     let mut bench = Bench::new(settings(3, 100), 0);
     assert_eq!(claimed(&bench.run(TAKEOVER_MS)), [0; 0]);
     let outputs = bench.run(TICK_MS);
     let claim = [
-        FailoverAction::PersistEpoch(3),
         FailoverAction::Claim { epoch: 3 },
         FailoverAction::Announce,
         FailoverAction::SendBeat,
         FailoverAction::Log(FailoverNote::Claimed { epoch: 3, cause: TakeoverReason::Vacancy }),
     ];
-    assert_eq!(outputs[..5], claim);
+    assert_eq!(outputs[..4], claim);
     assert_eq!(bench.failover.stage(), Stage::Active);
     let outputs = bench.run(3_000);
     assert_eq!(count(&outputs, &FailoverAction::Announce), 1, "once more after a second");
     assert_eq!(count(&outputs, &FailoverAction::SendBeat), 60);
     assert_eq!(claimed(&outputs), [0; 0]);
+}
+
+#[test]
+fn an_epoch_is_persisted_before_it_is_used_unless_the_disk_is_slow() {
+    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
+    assert_eq!(claimed(&bench.run(TAKEOVER_MS + 2 * TICK_MS)), [0; 0]);
+    assert!(!bench.failover.has_epoch(bench.now) && bench.failover.epoch() == 0);
+    bench.failover.epochs_persisted(512);
+    assert_eq!(claimed(&bench.run(TICK_MS)), [8], "at the next tick");
+
+    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
+    let [epoch] = claimed(&bench.run(2 * TAKEOVER_MS))[..] else { panic!("a takeover waits") };
+    assert!(epoch > 8, "{epoch}: an earlier process may have used 8");
+}
+
+#[test]
+fn thirty_takeovers_need_no_disk() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    let mut persists = Vec::new();
+    for takeover in 0..30 {
+        let outputs = bench.run_with(100, &beat("d1", Stage::Active, 16 * takeover + 9));
+        persists.extend(persisting(&outputs));
+        bench.hear(&beat("d1", Stage::Leaving, 16 * takeover + 9));
+        let outputs = bench.run(TAKEOVER_MS + TICK_MS);
+        persists.extend(persisting(&outputs));
+        assert_eq!(claimed(&outputs), [16 * takeover + 16], "takeover {takeover}");
+    }
+    assert_eq!(persists.len(), 1, "more are reserved ahead, once: {persists:?}");
+}
+
+#[test]
+fn epochs_that_cannot_be_persisted_are_used_and_tried_again() {
+    let mut bench = Bench::with_slow_disk(settings(0, 200), 0);
+    bench.failover.epochs_not_persisted(bench.now);
+    let outputs = bench.run(500);
+    let [epoch] = claimed(&outputs)[..] else { panic!("{outputs:?}") };
+    assert!(epoch.is_multiple_of(DISPATCHERS_MAX as u64) && epoch > 8, "an earlier process's: 8");
+    assert_eq!(persisting(&outputs), [0; 0]);
+    let again = persisting(&bench.run(600));
+    assert_eq!(again, [epoch + 512], "after a second");
+    // An earlier process skipped as it could not persist, either; but another number.
+    let (mut other, _) = Failover::new(settings(0, 200), Now(0), 0, 2);
+    other.epochs_not_persisted(Now(0));
+    let outputs: Vec<_> = (1..20).flat_map(|at| other.tick(Now(at * TICK_MS))).collect();
+    assert!(claimed(&outputs) != [epoch] && claimed(&outputs).len() == 1, "{outputs:?}");
 }
 
 #[test]
@@ -290,7 +350,7 @@ fn later_epochs_without_anybody_active_make_it_claim_anew() {
     let note =
         FailoverAction::Log(FailoverNote::Claimed { epoch: 40, cause: TakeoverReason::LaterEpoch });
     assert_eq!(claimed(&outputs), [40]);
-    assert!(outputs.contains(&note) && outputs.contains(&FailoverAction::PersistEpoch(40)));
+    assert!(outputs.contains(&note));
     assert_eq!(stepped_down(&outputs), None);
 }
 
@@ -353,7 +413,7 @@ fn of_two_running_clusters_the_higher_mac_steps_down() {
 
 #[test]
 fn the_store_restrains_and_its_silence_does_not() {
-    let others = |epoch| Some(LeaseView { leader: PeerId::of("d1"), epoch });
+    let others = |epoch| LeaseView::Held { leader: PeerId::of("d1"), epoch };
     // A later epoch there: somebody took over unheard.
     let mut bench = Bench::active();
     let outputs = bench.failover.lease(bench.now, others(9));
@@ -367,8 +427,46 @@ fn the_store_restrains_and_its_silence_does_not() {
     assert_eq!(stepped_down(&bench.run(5_900)), None);
     assert!(stepped_down(&bench.run(200)).is_some(), "patience has an end");
     assert_eq!(claimed(&bench.run(3_000)), [0; 0]);
-    bench.failover.lease(bench.now, None);
-    assert_eq!(claimed(&bench.run(50)), [16], "nobody leads there, or it is gone");
+    bench.failover.lease(bench.now, LeaseView::Free);
+    assert_eq!(claimed(&bench.run(50)), [16], "nobody leads there");
+}
+
+#[test]
+fn who_lost_the_lease_does_not_claim_while_another_holds_it() {
+    let others = LeaseView::Held { leader: PeerId::of("d1"), epoch: 9 };
+    let mut bench = Bench::active();
+    assert!(bench.failover.wants_lease());
+    assert!(stepped_down(&bench.failover.lease(bench.now, others)).is_some());
+    assert!(!bench.failover.wants_lease());
+    for _ in 0..100 {
+        // A standby sees the lease, too.
+        let outputs = bench.failover.lease(bench.now, others);
+        assert_eq!(claimed(&outputs), [0; 0]);
+        assert_eq!(claimed(&bench.run(100)), [0; 0]);
+    }
+    // The store is silent: for as long as a lease may last, it is still the other's.
+    for _ in 0..60 {
+        bench.failover.lease(bench.now, LeaseView::Unknown);
+        assert_eq!(claimed(&bench.run(100)), [0; 0]);
+    }
+    let outputs: Vec<_> = (0..3)
+        .flat_map(|_| {
+            bench.failover.lease(bench.now, LeaseView::Unknown);
+            bench.run(100)
+        })
+        .collect();
+    assert_eq!(claimed(&outputs), [16], "without a store, heartbeats decide");
+}
+
+#[test]
+fn who_cannot_serve_leaves_the_lease_to_others() {
+    let mut bench = Bench::active();
+    bench.failover.set_data_path(false);
+    assert!(!bench.failover.wants_lease());
+    assert_eq!(stepped_down(&bench.run(10_000)), None, "nobody else leads");
+    bench.failover.lease(bench.now, LeaseView::Held { leader: PeerId::of("d1"), epoch: 0 });
+    assert_eq!(stepped_down(&bench.run(5_900)), None);
+    assert!(stepped_down(&bench.run(200)).is_some(), "another one leads");
 }
 
 #[test]

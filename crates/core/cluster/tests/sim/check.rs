@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use skep_sim::SeedTotals;
 use skep_wire::message::{DispatcherBeat, Message, Stage};
-use skep_wire::seal::Stamp;
+use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableVersion};
 
-use crate::machine::{Dispatcher, LEASE_MS};
+use crate::machine::{Dispatcher, LEASE_MS, LEASE_PATIENCE_MS};
 use crate::net::Id;
 use crate::scenario::Fault;
+use crate::store::STORE_MS_MAX;
 use crate::world::{Totals, World};
 
 /// Silence after which a dispatcher is taken for dead, at the fastest clock.
@@ -46,6 +47,12 @@ pub(crate) struct Check {
     epoch_heard: Vec<u64>,
     last_claim: Vec<u64>,
     claims: BTreeMap<u64, Id>,
+    /// For whose lease each dispatcher stepped down, as long as it is that one's.
+    lost_to: Vec<Option<PeerId>>,
+    /// Since when each dispatcher has been active while another has had the lease.
+    without_lease_since: Vec<Option<u64>>,
+    /// Since when each has had the lease and heard no node.
+    deaf_leader_since: Vec<Option<u64>>,
     tables: BTreeMap<TableVersion, Arc<Table>>,
     last_table: Vec<Arc<Table>>,
     node_versions: Vec<TableVersion>,
@@ -62,6 +69,9 @@ impl Check {
             heard: vec![vec![Heard::default(); dispatchers]; dispatchers],
             epoch_heard: vec![0; dispatchers],
             last_claim: vec![0; dispatchers],
+            lost_to: vec![None; dispatchers],
+            without_lease_since: vec![None; dispatchers],
+            deaf_leader_since: vec![None; dispatchers],
             last_table: vec![Arc::default(); dispatchers],
             ..Self::default()
         }
@@ -79,9 +89,15 @@ impl Check {
         }
     }
 
-    pub(crate) fn restarted(&mut self, id: Id) {
+    /// A dispatcher has restarted, with this epoch on its disk.
+    pub(crate) fn restarted(&mut self, id: Id, persisted: u64) {
+        if self.last_table[id].version.epoch > persisted {
+            // Of a term that could not be persisted.
+            self.last_table[id] = Arc::default();
+        }
         self.heard[id].fill(Heard::default());
         self.epoch_heard[id] = 0;
+        self.lost_to[id] = None;
     }
 
     /// A dispatcher takes note of another's beat.
@@ -90,8 +106,18 @@ impl Check {
         if stamp > heard.stamp {
             heard.stamp = stamp;
             heard.active_at = (beat.stage == Stage::Active).then_some(at);
+            if heard.active_at.is_some() {
+                self.lost_to[id] = None;
+            }
             self.epoch_heard[id] = self.epoch_heard[id].max(beat.epoch);
         }
+    }
+
+    /// A dispatcher has stepped down, because the lease is another's.
+    pub(crate) fn lost_lease(&mut self, world: &World, id: Id) {
+        // It may be its own by now: replies of a slow store are old.
+        let own = world.dispatchers[id].body.peer;
+        self.lost_to[id] = world.etcd.leader(world.at).filter(|leader| *leader != own);
     }
 
     /// A dispatcher is about to claim.
@@ -99,14 +125,21 @@ impl Check {
         if let Some(other) = self.claims.insert(epoch, id) {
             return Err(format!("d{id} claims epoch {epoch}, as d{other} did"));
         }
+        if self.lost_to[id].is_some() {
+            return Err(format!("d{id} claims, although it lost the lease and another has it"));
+        }
         let known = self.last_claim[id].max(self.epoch_heard[id]);
         if epoch <= known {
             return Err(format!("d{id} claims epoch {epoch}, but knew {known}"));
         }
-        self.last_claim[id] = epoch;
         let dispatcher = &world.dispatchers[id];
-        if dispatcher.persisted != epoch {
+        let has_waited = dispatcher.persists_since.is_some_and(|since| world.at - since >= 240);
+        if dispatcher.persisted < epoch && !dispatcher.fails_to_persist && !has_waited {
             return Err(format!("d{id} claims epoch {epoch} without persisting it"));
+        }
+        // What could not be persisted is forgotten in a restart, unless somebody else has heard it.
+        if dispatcher.persisted >= epoch {
+            self.last_claim[id] = epoch;
         }
         if world.scenario.preempt || dispatcher.is_active {
             return Ok(());
@@ -132,9 +165,11 @@ impl Check {
 
     /// All that must hold now.
     pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
+        self.lease(world)?;
         let runs = world.dispatchers.iter().filter(|it| it.body.runs(world.at));
-        let quiet_since =
-            runs.map(|it| it.body.runs_since).max().map(|at| at.max(self.disturbed_at));
+        // Who has just started waits for its disk.
+        let since = |it: &Dispatcher| Some(it.may_claim_since?.max(it.body.runs_since));
+        let quiet_since = runs.filter_map(since).max().map(|at| at.max(self.disturbed_at));
         let Some(quiet_since) = quiet_since else {
             self.vacant_since = None;
             return Ok(());
@@ -192,6 +227,35 @@ impl Check {
                 if ms > DOUBLE_MS_MAX {
                     return Err(format!("d{a} and d{b} are both active for {ms} ms"));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// The lease decides which of two stays active, and who has it hears nodes.
+    fn lease(&mut self, world: &World) -> Result<(), String> {
+        let leader = world.etcd.leader(world.at);
+        for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+            let (own, sees_store) = (dispatcher.body.peer, dispatcher.reaches_store);
+            let is_others = leader.is_some_and(|leader| leader != own);
+            // Who hears again of the leader goes by its beats.
+            let follows = dispatcher.failover.active() == self.lost_to[id];
+            let is_same = self.lost_to[id] == leader && !follows;
+            if !sees_store || !dispatcher.body.runs(world.at) || !is_same {
+                self.lost_to[id] = None;
+            }
+            let loses = is_active(world, dispatcher) && is_others && sees_store;
+            let since = keep(&mut self.without_lease_since[id], loses, world.at);
+            let since = since.max(dispatcher.body.runs_since);
+            if world.at > since + LEASE_PATIENCE_MS + STORE_MS_MAX {
+                return Err(format!("d{id} is active while another has the lease"));
+            }
+            let hears =
+                !dispatcher.publisher.detector().hears_nobody(dispatcher.body.clock.at(world.at));
+            let is_deaf = leader == Some(own) && !hears && sees_store;
+            let since = keep(&mut self.deaf_leader_since[id], is_deaf, world.at);
+            if world.at > since.max(dispatcher.body.runs_since) + LEASE_MS + STORE_MS_MAX {
+                return Err(format!("d{id} has the lease and hears no node"));
             }
         }
         Ok(())
@@ -301,6 +365,12 @@ impl Check {
     pub(crate) fn fill(&self, totals: &mut Totals) {
         totals.add(&self.most);
     }
+}
+
+/// Since when something has been so; `at` if it is not.
+fn keep(since: &mut Option<u64>, is_so: bool, at: u64) -> u64 {
+    *since = is_so.then(|| since.unwrap_or(at));
+    since.unwrap_or(at)
 }
 
 fn is_active(world: &World, dispatcher: &Dispatcher) -> bool {

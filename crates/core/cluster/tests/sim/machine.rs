@@ -7,19 +7,22 @@ use std::sync::Arc;
 
 use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
 use skep_cluster::failure_detector::FailureDetectorSettings;
+use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad};
+use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{DatapathService, Measure, Protocol};
 use skep_wire::table::{Table, TableVersion};
 
 use crate::net::Id;
 use crate::scenario::Scenario;
+use crate::store::Client;
 
 pub(crate) const INTERVAL_MS: u64 = 50;
 pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const LEASE_MS: u64 = 2_000;
+pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 
 /// What travels.
 #[derive(Clone, Debug)]
@@ -44,6 +47,16 @@ impl Clock {
     pub(crate) fn at(&self, real_ms: u64) -> Now {
         Now(self.offset_ms + real_ms * self.permille / 1_000)
     }
+}
+
+/// How a dispatcher's disk answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    Fast,
+    /// Within seconds.
+    Slow,
+    /// It is full.
+    Failing,
 }
 
 /// What dispatchers and nodes have in common.
@@ -107,11 +120,20 @@ pub(crate) struct Dispatcher {
     pub(crate) publisher: TablePublisher,
     /// Survives restarts.
     pub(crate) persisted: u64,
+    pub(crate) disk: Disk,
+    /// What it tried to persist last could not be.
+    pub(crate) fails_to_persist: bool,
+    /// Since when it has been persisting.
+    pub(crate) persists_since: Option<u64>,
+    /// Since when it has had an epoch to claim in.
+    pub(crate) may_claim_since: Option<u64>,
     /// As its outputs say.
     pub(crate) is_active: bool,
     /// Whom it follows, and since when.
     pub(crate) follows: Option<(PeerId, u64)>,
     pub(crate) reaches_store: bool,
+    pub(crate) store: Client,
+    pub(crate) lease_observer: Option<LeaseObserver<Client>>,
 }
 
 impl Dispatcher {
@@ -129,10 +151,12 @@ impl Dispatcher {
             interval_ms: INTERVAL_MS,
             missed_max: 3,
             preempt: scenario.preempt,
-            lease_patience_ms: LEASE_MS + 1_000,
+            lease_patience_ms: LEASE_PATIENCE_MS,
         };
         let plan = plan(scenario);
-        let (failover, outputs) = Failover::new(settings.clone(), body.clock.at(0), 0);
+        let (failover, outputs) =
+            Failover::new(settings.clone(), body.clock.at(0), 0, rng.next_u64());
+        let store = Client::new(body.peer);
         let mut dispatcher = Self {
             body,
             settings,
@@ -140,24 +164,57 @@ impl Dispatcher {
             plan,
             failover,
             persisted: 0,
+            disk: Disk::Fast,
+            fails_to_persist: false,
+            persists_since: None,
+            may_claim_since: None,
             is_active: false,
             follows: None,
             reaches_store: true,
+            lease_observer: None,
+            store,
         };
+        dispatcher.observe(scenario.has_store);
         dispatcher.publisher.set_plan(dispatcher.plan.clone());
         (dispatcher, outputs)
     }
 
-    pub(crate) fn restart(&mut self, at: u64) -> Vec<FailoverAction> {
+    pub(crate) fn restart(&mut self, at: u64, seed: u64) -> Vec<FailoverAction> {
         self.body.restart(at);
         let now = self.body.clock.at(at);
-        let (failover, outputs) = Failover::new(self.settings.clone(), now, self.persisted);
+        let (failover, outputs) = Failover::new(self.settings.clone(), now, self.persisted, seed);
         self.failover = failover;
         self.publisher = TablePublisher::new(FailureDetectorSettings::default());
         self.publisher.set_plan(self.plan.clone());
         self.is_active = false;
         self.follows = None;
+        self.store = Client::new(self.body.peer);
+        self.observe(self.lease_observer.is_some());
+        (self.fails_to_persist, self.persists_since) = (false, None);
+        self.may_claim_since = None;
         outputs
+    }
+
+    fn observe(&mut self, has_store: bool) {
+        let observer = || LeaseObserver::new(self.store.clone(), self.body.peer);
+        self.lease_observer = has_store.then(observer);
+    }
+
+    /// The state of the lease, as a dispatcher's event loop looks at it at every tick.
+    pub(crate) fn observe_lease(&mut self, at: u64) -> Vec<FailoverAction> {
+        let now = self.body.clock.at(at);
+        self.failover.set_data_path(!self.publisher.detector().hears_nobody(now));
+        let Some(observer) = &mut self.lease_observer else { return Vec::new() };
+        self.store.set_time(at);
+        let epoch = (self.failover.stage() == Stage::Active).then(|| self.failover.epoch());
+        let view = observer.view(now, epoch, self.failover.wants_lease());
+        self.failover.lease(now, view)
+    }
+
+    /// Notes since when it could claim.
+    pub(crate) fn note_epoch(&mut self, at: u64) {
+        let since = self.may_claim_since.unwrap_or(at);
+        self.may_claim_since = self.failover.has_epoch(self.body.clock.at(at)).then_some(since);
     }
 
     pub(crate) fn priority(&self) -> u32 {

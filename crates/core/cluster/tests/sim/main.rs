@@ -13,6 +13,7 @@ mod check;
 mod machine;
 mod net;
 mod scenario;
+mod store;
 mod world;
 
 use skep_sim::Simulation;

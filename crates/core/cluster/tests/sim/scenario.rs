@@ -2,6 +2,7 @@
 
 use skep_units::Rng;
 
+use crate::machine::Disk;
 use crate::net::Id;
 
 /// When misfortunes end, in milliseconds; then the cluster is mended.
@@ -17,6 +18,8 @@ pub(crate) struct Scenario {
     pub(crate) nodes: usize,
     pub(crate) preempt: bool,
     pub(crate) has_store: bool,
+    /// Its replies take seconds.
+    pub(crate) has_slow_store: bool,
     /// When what happens, in order.
     pub(crate) faults: Vec<(u64, Fault)>,
 }
@@ -39,6 +42,8 @@ pub(crate) enum Fault {
     Heal,
     /// A dispatcher does not reach the store (or does again).
     Store(Id, bool),
+    /// How a dispatcher's disk answers from now on.
+    Disk(Id, Disk),
     /// All is mended.
     Mend,
 }
@@ -51,7 +56,9 @@ impl Scenario {
             _ => 1 + rng.below(6) as usize,
         };
         let (preempt, has_store) = (rng.below(5) == 0, rng.below(4) == 0);
-        let mut scenario = Self { dispatchers, nodes, preempt, has_store, faults: Vec::new() };
+        let has_slow_store = rng.below(4) == 0;
+        let faults = Vec::new();
+        let mut scenario = Self { dispatchers, nodes, preempt, has_store, has_slow_store, faults };
         // Many seeds have few misfortunes, so that each has its full effect.
         let count = [0, 1, 1, 2, 3, 5, 8, 12][rng.below(8) as usize];
         for _ in 0..count {
@@ -68,11 +75,13 @@ impl Scenario {
 
     fn add_fault(&mut self, rng: &mut Rng) {
         let at = rng.below(FAULTS_END_MS - 1_000);
-        let until = at + 20 + rng.below(3_000);
+        // Some last longer than a lease and the patience with it.
+        let long_ms = if rng.below(6) == 0 { 7_000 } else { 3_000 };
+        let until = (at + 20 + rng.below(long_ms)).min(FAULTS_END_MS - 1);
         let dispatcher = rng.below(self.dispatchers as u64) as usize;
         let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
         let faults = &mut self.faults;
-        match rng.below(12) {
+        match rng.below(14) {
             0 | 1 => {
                 faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
             }
@@ -94,6 +103,20 @@ impl Scenario {
             }
             9 => faults.extend([(at, Fault::Crash(node)), (until, Fault::Start(node))]),
             10 => faults.extend([(at, Fault::Leave(node)), (until, Fault::Start(node))]),
+            11 | 12 => {
+                let disk = if rng.below(3) == 0 { Disk::Failing } else { Disk::Slow };
+                faults.push((at, Fault::Disk(dispatcher, disk)));
+                if rng.below(2) == 0 {
+                    // What it has reserved does not outlive it.
+                    let crash = until.min(FAULTS_END_MS - 1);
+                    faults.extend([
+                        (at + 10, Fault::Crash(dispatcher)),
+                        (at + 20, Fault::Start(dispatcher)),
+                        (crash, Fault::Crash(dispatcher)),
+                        (crash + 10, Fault::Start(dispatcher)),
+                    ]);
+                }
+            }
             _ if self.has_store => faults.extend([
                 (at, Fault::Store(dispatcher, false)),
                 (until, Fault::Store(dispatcher, true)),

@@ -3,17 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use skep_cluster::failover::{FailoverAction, LeaseView};
+use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_sim::{Agenda, SeedTotals};
 use skep_units::Rng;
-use skep_wire::message::{NodeBeat, Stage};
+use skep_wire::message::NodeBeat;
 use skep_wire::seal::PeerId;
 use skep_wire::table::Table;
 
 use crate::check::Check;
-use crate::machine::{Body, Dispatcher, LEASE_MS, NODE_INTERVAL_MS, Node, Said};
+use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said};
 use crate::net::{Id, Net};
 use crate::scenario::{END_MS, Fault, Scenario};
+use crate::store::{Etcd, Reply, SLOW_MS};
 
 /// What happens at a time.
 enum Event {
@@ -22,7 +23,9 @@ enum Event {
     Arrive { from: Id, to: Id, said: Said },
     Wake(Id),
     Fault(Fault),
-    Store,
+    Persisted { id: Id, life: u64, last: u64, is_failure: bool },
+    Store(Id),
+    StoreReplies { id: Id, life: u64, reply: Reply },
 }
 
 /// What came of seeds.
@@ -38,20 +41,13 @@ pub(crate) struct Totals {
     pub(crate) dead_ms_max: u64,
 }
 
-/// The etcd of a seed that has one.
-#[derive(Default)]
-struct Store {
-    epoch: u64,
-    leader: Option<(PeerId, u64)>,
-}
-
 pub(crate) struct World {
     pub(crate) at: u64,
     pub(crate) scenario: Scenario,
     pub(crate) net: Net,
     pub(crate) dispatchers: Vec<Dispatcher>,
     pub(crate) nodes: Vec<Node>,
-    store: Store,
+    pub(crate) etcd: Etcd,
     rng: Rng,
     agenda: Agenda<Event>,
     check: Check,
@@ -74,7 +70,7 @@ impl World {
             net,
             dispatchers: Vec::new(),
             nodes,
-            store: Store::default(),
+            etcd: Etcd::default(),
             rng,
             agenda: Agenda::default(),
             totals: Totals { seeds: 1, ..Totals::default() },
@@ -125,15 +121,20 @@ impl World {
             self.dispatchers.push(dispatcher);
             let at = self.rng.below(25);
             self.schedule(at, Event::Tick(place, 1));
-            // Nobody listens yet: what it says now is lost.
-            drop(outputs);
+            // Nobody listens yet: the beat is lost.
+            let persist = |output| match output {
+                FailoverAction::PersistEpochs { last } => Some(last),
+                _ => None,
+            };
+            let last = outputs.into_iter().find_map(persist).expect("there are none yet");
+            self.persist(place, last);
         }
         for node in self.scenario.dispatchers..self.scenario.dispatchers + self.scenario.nodes {
             let at = self.rng.below(NODE_INTERVAL_MS);
             self.schedule(at, Event::Beat(node, 1));
         }
         if self.scenario.has_store {
-            self.schedule(0, Event::Store);
+            (0..self.scenario.dispatchers).for_each(|id| self.schedule(0, Event::Store(id)));
         }
     }
 
@@ -151,7 +152,18 @@ impl World {
             Event::Arrive { from, to, said } => self.arrive(from, to, said),
             Event::Wake(id) => self.wake(id),
             Event::Fault(fault) => self.befall(&fault),
-            Event::Store => self.ask_store(),
+            Event::Persisted { id, life, last, is_failure } => {
+                self.persisted(id, life, last, is_failure);
+                Ok(())
+            }
+            Event::Store(id) => {
+                self.ask_store(id);
+                Ok(())
+            }
+            Event::StoreReplies { id, life, reply } => {
+                self.store_replies(id, life, reply);
+                Ok(())
+            }
         }
     }
 
@@ -169,7 +181,9 @@ impl World {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
             dispatcher.publisher.tick(now);
-            let outputs = dispatcher.failover.tick(now);
+            let mut outputs = dispatcher.observe_lease(at);
+            outputs.extend(dispatcher.failover.tick(now));
+            dispatcher.note_epoch(at);
             self.carry_out(id, outputs)?;
         }
         self.schedule(at + next, Event::Tick(id, life));
@@ -180,12 +194,7 @@ impl World {
         for output in outputs {
             match output {
                 FailoverAction::SendBeat => self.dispatcher_beat(id),
-                FailoverAction::PersistEpoch(epoch) => {
-                    self.dispatchers[id].persisted = epoch;
-                    if self.dispatchers[id].reaches_store {
-                        self.store.epoch = self.store.epoch.max(epoch);
-                    }
-                }
+                FailoverAction::PersistEpochs { last } => self.persist(id, last),
                 FailoverAction::Claim { epoch } => {
                     self.totals.claims += 1;
                     self.totals.takeovers += u64::from(self.at > 1_000);
@@ -196,7 +205,12 @@ impl World {
                     self.dispatchers[id].is_active = true;
                     self.dispatchers[id].publisher.begin_term(epoch);
                 }
-                FailoverAction::StepDown { .. } => {
+                FailoverAction::StepDown { why } => {
+                    if matches!(why, StepDownReason::Lease { .. }) {
+                        let mut check = std::mem::take(&mut self.check);
+                        check.lost_lease(self, id);
+                        self.check = check;
+                    }
                     self.dispatchers[id].is_active = false;
                     self.dispatchers[id].publisher.step_down();
                 }
@@ -205,6 +219,42 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn persist(&mut self, id: Id, last: u64) {
+        let dispatcher = &self.dispatchers[id];
+        let (life, is_failure) = (dispatcher.body.life, dispatcher.disk == Disk::Failing);
+        let ms = match dispatcher.disk {
+            Disk::Fast => self.rng.below(10),
+            Disk::Slow => 500 + self.rng.below(2_500),
+            Disk::Failing => self.rng.below(200),
+        };
+        self.dispatchers[id].persists_since = Some(self.at);
+        self.schedule(self.at + ms, Event::Persisted { id, life, last, is_failure });
+    }
+
+    fn persisted(&mut self, id: Id, life: u64, last: u64, is_failure: bool) {
+        let at = self.at;
+        let dispatcher = &mut self.dispatchers[id];
+        let lives = dispatcher.body.life == life && dispatcher.body.is_alive;
+        // Who dies meanwhile has written, or not.
+        if !is_failure && (lives || self.rng.below(2) == 0) {
+            dispatcher.persisted = dispatcher.persisted.max(last);
+        }
+        if !lives {
+            return;
+        }
+        if !dispatcher.body.runs(at) {
+            let until = dispatcher.body.paused_until;
+            self.schedule(until, Event::Persisted { id, life, last, is_failure });
+            return;
+        }
+        (dispatcher.fails_to_persist, dispatcher.persists_since) = (is_failure, None);
+        if is_failure {
+            dispatcher.failover.epochs_not_persisted(dispatcher.body.clock.at(at));
+        } else {
+            dispatcher.failover.epochs_persisted(last);
+        }
     }
 
     fn dispatcher_beat(&mut self, id: Id) {
@@ -372,6 +422,7 @@ impl World {
             Fault::Cut(a, b, both) => self.net.cut(*a, *b, *both),
             Fault::Heal => self.net.heal(),
             Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
+            Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
             Fault::Mend => return self.mend(),
         }
         Ok(())
@@ -392,9 +443,9 @@ impl World {
         let at = self.at;
         match id.checked_sub(self.scenario.dispatchers) {
             None if !self.dispatchers[id].body.is_alive => {
-                let outputs = self.dispatchers[id].restart(at);
+                let outputs = self.dispatchers[id].restart(at, self.rng.next_u64());
                 let life = self.dispatchers[id].body.life;
-                self.check.restarted(id);
+                self.check.restarted(id, self.dispatchers[id].persisted);
                 self.schedule(at + 1, Event::Tick(id, life));
                 return self.carry_out(id, outputs);
             }
@@ -410,6 +461,9 @@ impl World {
 
     fn mend(&mut self) -> Result<(), String> {
         self.net.mend();
+        for dispatcher in &mut self.dispatchers {
+            (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
+        }
         for id in 0..self.scenario.dispatchers + self.scenario.nodes {
             self.restart(id)?;
             if self.body(id).paused_until > self.at {
@@ -417,40 +471,31 @@ impl World {
                 self.wake(id)?;
             }
         }
-        self.dispatchers.iter_mut().for_each(|dispatcher| dispatcher.reaches_store = true);
         Ok(())
     }
 
     // --- the store ---
 
-    /// Leases as etcd keeps them: whoever is active and finds nobody gets it.
-    fn ask_store(&mut self) -> Result<(), String> {
+    /// A dispatcher asks etcd, and gets the reply some time later.
+    fn ask_store(&mut self, id: Id) {
         let at = self.at;
-        for id in 0..self.dispatchers.len() {
-            let dispatcher = &self.dispatchers[id];
-            if !dispatcher.body.runs(at) {
-                continue;
-            }
-            let view = dispatcher.reaches_store.then(|| {
-                let own = dispatcher.body.peer;
-                let leader = self.store.leader.filter(|(_, until)| *until > at);
-                let may_lead = leader.is_none_or(|(leader, _)| leader == own);
-                if dispatcher.failover.stage() == Stage::Active && may_lead {
-                    self.store.leader = Some((own, at + LEASE_MS));
-                } else if leader.is_some_and(|(leader, _)| leader == own) {
-                    self.store.leader = None;
-                }
-                let epoch = self.store.epoch;
-                let leader = self.store.leader.filter(|(_, until)| *until > at);
-                leader.map(|(leader, _)| LeaseView { leader, epoch })
-            });
-            let now = dispatcher.body.clock.at(at);
-            let outputs = self.dispatchers[id].failover.lease(now, view.flatten());
-            self.carry_out(id, outputs)?;
+        let dispatcher = &self.dispatchers[id];
+        if dispatcher.body.runs(at) && dispatcher.reaches_store {
+            let reply = self.etcd.ask(at, &dispatcher.store);
+            let slow_ms = if self.scenario.has_slow_store { SLOW_MS } else { 20 };
+            let life = dispatcher.body.life;
+            let due = at + self.rng.below(slow_ms);
+            self.schedule(due, Event::StoreReplies { id, life, reply });
         }
         let next = at + 150 + self.rng.below(100);
-        self.schedule(next, Event::Store);
-        Ok(())
+        self.schedule(next, Event::Store(id));
+    }
+
+    fn store_replies(&mut self, id: Id, life: u64, reply: Reply) {
+        let dispatcher = &self.dispatchers[id];
+        if dispatcher.body.life == life {
+            dispatcher.store.take(reply);
+        }
     }
 }
 

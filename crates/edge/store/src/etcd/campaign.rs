@@ -30,7 +30,7 @@ const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
 /// The key of the leader, its name as the value.
-const LEADER: &str = "leader";
+pub(crate) const LEADER: &str = "leader";
 
 /// A candidate for leadership.
 pub(crate) struct Candidate {

@@ -25,7 +25,7 @@ use messages::{
     WatchResponse,
 };
 
-pub(crate) use campaign::Candidate;
+pub(crate) use campaign::{Candidate, LEADER};
 
 const RANGE: &str = "/etcdserverpb.KV/Range";
 const TXN: &str = "/etcdserverpb.KV/Txn";

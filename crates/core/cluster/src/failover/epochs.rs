@@ -1,0 +1,128 @@
+//! The epochs that a dispatcher has seen, and those that it may use.
+//!
+//! An epoch is persisted before it is used, so that no later process of this dispatcher uses it
+//! again. A disk may take seconds, which a takeover cannot wait for: epochs are reserved ahead, in
+//! blocks, and what is persisted is the last one of a block. A process that starts continues after
+//! all that earlier ones have reserved, and after all that it hears of: the disk may be an old copy.
+//!
+//! A disk that fails, or does not answer for [`RESERVE_PATIENCE_MS`] when epochs have run out, does
+//! not keep a dispatcher from claiming: it skips a random number of epochs, so that an earlier
+//! process that did the same has hardly used the same ones.
+
+use skep_units::{Now, Rng};
+use skep_wire::limits::DISPATCHERS_MAX;
+
+use crate::limits::{EPOCHS_RESERVED, EPOCHS_SKIPPED_MAX, RESERVE_AGAIN_MS, RESERVE_PATIENCE_MS};
+
+/// The epochs of one dispatcher.
+#[derive(Clone, Debug)]
+pub(super) struct Epochs {
+    /// The remainder, divided by [`DISPATCHERS_MAX`], of those that it uses.
+    place: u64,
+    /// The latest one heard of, or claimed.
+    seen: u64,
+    /// Those up to here may have been used by earlier processes. Nobody is told: an active
+    /// dispatcher would claim a later one for nothing.
+    past: u64,
+    /// Those up to here may be used.
+    reserved: u64,
+    reservation: Reservation,
+    /// How many a process skips that uses epochs which cannot be persisted: an earlier process may
+    /// have done so, too, and have used the next ones.
+    skipped: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reservation {
+    Idle,
+    /// Being persisted; the time before, that failed or not.
+    Pending {
+        since: Now,
+        is_failing: bool,
+    },
+    Failed {
+        retry_at: Now,
+    },
+}
+
+impl Epochs {
+    /// Those of the dispatcher at `place`, which has persisted `last`.
+    pub(super) fn new(place: u8, last: u64, seed: u64) -> Self {
+        Self {
+            place: u64::from(place),
+            seen: 0,
+            past: last,
+            reserved: last,
+            reservation: Reservation::Idle,
+            skipped: Rng::new(seed).below(EPOCHS_SKIPPED_MAX),
+        }
+    }
+
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    pub(super) fn see(&mut self, epoch: u64) {
+        self.seen = self.seen.max(epoch);
+    }
+
+    /// The first epoch after all that were seen that is this dispatcher's; `None` while it waits for
+    /// the disk.
+    pub(super) fn next(&self, now: Now) -> Option<u64> {
+        let epoch = self.first_after(self.last());
+        if epoch <= self.reserved {
+            return Some(epoch);
+        }
+        let has_waited = match self.reservation {
+            Reservation::Idle => false,
+            Reservation::Pending { since, is_failing } => {
+                is_failing || now.since_ms(since) >= RESERVE_PATIENCE_MS
+            }
+            Reservation::Failed { .. } => true,
+        };
+        has_waited.then(|| self.first_after(self.last().saturating_add(self.skipped)))
+    }
+
+    /// Whether epochs could not be persisted when that was tried last.
+    fn is_failing(&self) -> bool {
+        match self.reservation {
+            Reservation::Idle => false,
+            Reservation::Pending { is_failing, .. } => is_failing,
+            Reservation::Failed { .. } => true,
+        }
+    }
+
+    /// The last epoch of a block to be persisted now, if there is need of one.
+    pub(super) fn reserve(&mut self, now: Now) -> Option<u64> {
+        let is_due = match self.reservation {
+            Reservation::Idle => self.reserved < self.last().saturating_add(EPOCHS_RESERVED / 2),
+            Reservation::Pending { .. } => false,
+            Reservation::Failed { retry_at } => now >= retry_at,
+        };
+        is_due.then(|| {
+            self.reservation = Reservation::Pending { since: now, is_failing: self.is_failing() };
+            self.last().saturating_add(EPOCHS_RESERVED)
+        })
+    }
+
+    /// All up to `last` are persisted.
+    pub(super) fn persisted(&mut self, last: u64) {
+        self.reserved = self.reserved.max(last);
+        self.reservation = Reservation::Idle;
+    }
+
+    /// They could not be persisted.
+    pub(super) fn failed(&mut self, now: Now) {
+        self.reservation = Reservation::Failed { retry_at: now.plus_ms(RESERVE_AGAIN_MS) };
+    }
+
+    /// The last one that must not be used any more.
+    fn last(&self) -> u64 {
+        self.seen.max(self.past)
+    }
+
+    fn first_after(&self, epoch: u64) -> u64 {
+        let (step, after) = (DISPATCHERS_MAX as u64, epoch.saturating_add(1));
+        after.saturating_add((self.place + step - after % step) % step)
+    }
+}
