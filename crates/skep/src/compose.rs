@@ -18,6 +18,7 @@ use skep_console::ConsoleHandle;
 use skep_dispatcher::{Dispatcher, DispatcherHandler};
 use skep_engine::{Context, Engine};
 use skep_node::Node;
+use skep_peer::Watchdog;
 use skep_serve::{
     Admission, ConnectionHandler, ListenerGroup, Worker, WorkerHandle, Workers, accept_loop, bind,
 };
@@ -28,6 +29,7 @@ use crate::cluster_cache::ClusterCache;
 use crate::control::{bind_console, start_console};
 use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
+use crate::ending;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
@@ -119,7 +121,9 @@ impl Process {
         let dispatchers = dispatchers(&config, &roles)?;
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);
         let on_term = cluster_cache.coordinate(&config, &roles, seed(), &registry)?;
-        let mut reporting = Reporting::new(&config, &dispatchers, cluster_cache.on_load());
+        let watchdog = Arc::new(Watchdog::default());
+        let on_load = cluster_cache.on_load();
+        let mut reporting = Reporting::new(&config, &dispatchers, on_load, Arc::clone(&watchdog));
         let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
         let direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;
@@ -127,6 +131,7 @@ impl Process {
         if let Some(node) = &node {
             cluster_cache.join(&config, &roles, node)?;
         }
+        ending::watch(watchdog).context("cannot start a thread")?;
         cluster_cache.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
@@ -153,6 +158,7 @@ impl Process {
         runtime.block_on(async {
             let mut signals = Signals::listen()?;
             announce(ready)?;
+            ending::notify_ready();
             loop {
                 match signals.next().await {
                     Wish::Reload => drop(self.running.reload()),
@@ -163,12 +169,13 @@ impl Process {
                     }
                 }
             }
+            ending::notify_stopping();
             self.drain(&mut signals).await;
             anyhow::Ok(())
         })?;
         self.workers.stop();
         self.access_log.shutdown();
-        Ok(())
+        ending::outcome()
     }
 
     /// A node of a cluster first lets dispatchers see that it drains, and serves until they have: a

@@ -7,17 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
-use rustix::process::Signal;
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
 use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
+use skep_peer::Watchdog;
 use skep_steering::{Direct, DirectParts, OnTerm};
 use skep_telemetry::Registry;
 use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
+use crate::ending;
 use crate::guardian::Guardian;
 use crate::load::LoadSource;
 use crate::roles::Roles;
@@ -41,6 +42,8 @@ pub(crate) struct Reports {
     pub(crate) loads: Arc<NodeLoads>,
     /// Receives the active dispatcher.
     pub(crate) on_term: OnTerm,
+    /// Watches the threads.
+    pub(crate) watchdog: Arc<Watchdog>,
 }
 
 /// Removes what a start has put on this machine, and nothing else.
@@ -102,7 +105,7 @@ impl DirectDispatch {
         reporting: Reports,
     ) -> anyhow::Result<Self> {
         let (Some(guardian), Some(key)) = (&self.guardian, &self.key) else { return Ok(self) };
-        let Reports { load, loads, on_term } = reporting;
+        let Reports { load, loads, on_term, watchdog } = reporting;
         if let (Some(name), Some(load)) = (&roles.node, load) {
             let parts = AgentParts {
                 name: name.clone(),
@@ -114,6 +117,7 @@ impl DirectDispatch {
                     tracing::info!("the dispatcher sends {what} to this node");
                 }),
                 on_guard_gone: Box::new(end_without_guard),
+                watchdog: Arc::clone(&watchdog),
             };
             let agent = Arc::new(Agent::start(config, parts)?);
             register_agent(registry, &agent);
@@ -132,6 +136,7 @@ impl DirectDispatch {
                 last_epoch,
                 local_store: local,
                 on_guard_gone: Box::new(end_without_guard),
+                watchdog,
                 loads,
                 on_term,
                 shared_store,
@@ -311,12 +316,9 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
     config
 }
 
-/// Ends this process in good order. Packets are still steered by what is pinned; the supervisor
-/// restarts this process and its netguard.
+/// Nothing can be changed any more: the supervisor restarts this process and its netguard.
 fn end_without_guard() {
-    tracing::error!("connection to netguard lost: this process ends, to be started anew with it");
-    // Only a process that is gone cannot be told.
-    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
+    ending::fail("connection to netguard lost");
 }
 
 /// The cluster's key, if this config needs it. Read once, while this process may read it.

@@ -11,6 +11,7 @@ mod compose;
 mod control;
 mod demotion;
 mod direct;
+mod ending;
 mod guardian;
 mod load;
 mod logging;

@@ -10,6 +10,7 @@ use skep_config::Config;
 use skep_console::NodeReport;
 use skep_dispatcher::{Dispatcher, LoadReceiver, NodeLoads, OnLoad, register_reports};
 use skep_node::Node;
+use skep_peer::Watchdog;
 use skep_steering::OnTerm;
 use skep_telemetry::Registry;
 use skep_wire::message::Name;
@@ -25,12 +26,20 @@ pub(crate) struct Reporting {
     loads: Arc<NodeLoads>,
     receiver: Option<Arc<LoadReceiver>>,
     reporter: Option<Arc<Reporter>>,
+    /// Watches the threads of heartbeats and reports.
+    watchdog: Arc<Watchdog>,
 }
 
 impl Reporting {
     /// Starts empty; `dispatchers` and `on_load` receive the loads.
-    pub(crate) fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Self {
-        Self { loads: NodeLoads::new(config, dispatchers, on_load), receiver: None, reporter: None }
+    pub(crate) fn new(
+        config: &Config,
+        dispatchers: &[Arc<Dispatcher>],
+        on_load: OnLoad,
+        watchdog: Arc<Watchdog>,
+    ) -> Self {
+        let loads = NodeLoads::new(config, dispatchers, on_load);
+        Self { loads, receiver: None, reporter: None, watchdog }
     }
 
     /// The content of heartbeats, and the receivers of what they carry.
@@ -42,7 +51,8 @@ impl Reporting {
         on_term: OnTerm,
     ) -> anyhow::Result<Reports> {
         let load = node.map(|node| self.source(roles, node, registry)).transpose()?;
-        Ok(Reports { load, loads: Arc::clone(&self.loads), on_term })
+        let (loads, watchdog) = (Arc::clone(&self.loads), Arc::clone(&self.watchdog));
+        Ok(Reports { load, loads, on_term, watchdog })
     }
 
     /// The load of `node`, which this process also records if it dispatches: no process sends
@@ -86,7 +96,8 @@ impl Reporting {
         }
         if let (Some(node), Some(name)) = (node, &roles.node) {
             let load = self.source(roles, node, registry)?;
-            let parts = ReporterParts { name: name.clone(), key: key.clone(), load };
+            let (name, watchdog) = (name.clone(), Arc::clone(&self.watchdog));
+            let parts = ReporterParts { name, key: key.clone(), load, watchdog };
             let reporter = Reporter::start(config, parts).context("cannot tell of this load")?;
             self.reporter = Some(Arc::new(reporter));
         }

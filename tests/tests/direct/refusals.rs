@@ -216,7 +216,8 @@ fn a_daemon_whose_netguard_is_killed_ends_in_order_and_starts_anew() {
         let [guard] = processes(&cluster, name, "netguard")[..] else { panic!("no netguard") };
         kill_process(guard, Signal::KILL).unwrap();
         let ended = cluster.end(name);
-        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        // So that a supervisor starts it anew: Restart=on-failure.
+        assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(
             ended.stderr.contains("connection to netguard lost: this process ends"),
             "{}",

@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
 
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
@@ -34,6 +37,33 @@ fn term_and_int_end_an_idle_server_with_code_0_and_free_the_port() {
         assert!(!skep.stderr_text().contains("panicked"), "{}", skep.stderr_text());
         TcpListener::bind(skep.address()).expect("the port is free");
     }
+}
+
+/// sd_notify(3), as `Type=notify` and `WatchdogSec=` of the unit want it.
+#[test]
+fn a_supervisor_learns_that_it_is_ready_well_and_stopping() {
+    let (site, folder) = (site(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    // As systemd's: for a process that has switched to its serving user.
+    for (path, mode) in [(folder.path(), 0o755), (&*path, 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let mut command = Command::new(Skep::binary());
+    command.args(["serve", "--listen", "127.0.0.1:0"]).arg(site.root());
+    let mut skep = Skep::serve_command(command.env("NOTIFY_SOCKET", &path));
+    let told = || {
+        let mut bytes = [0; 64];
+        let count = socket.recv(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes[..count]).trim_end().to_owned()
+    };
+    // The watchdog may have looked before all was ready.
+    while told() != "READY=1" {}
+    assert_eq!([told(), told()], ["WATCHDOG=1", "WATCHDOG=1"]);
+    skep.signal(Signal::TERM);
+    while told() != "STOPPING=1" {}
+    assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0), "{}", skep.stderr_text());
 }
 
 #[test]

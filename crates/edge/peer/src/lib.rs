@@ -5,6 +5,7 @@
 //! - [`Waker`]: ends a wait of the socket from another thread.
 //! - [`Counts`]: counters of datagrams sent, received and refused, with reasons.
 //! - [`spawn_heartbeat_thread`]: a thread with the best priority available.
+//! - [`Watchdog`]: finds threads that have panicked or stalled.
 //!
 //! Invariants: every message handed out is authentic, new, and addressed to this incarnation of
 //! this process; no input from the network causes a panic or unbounded growth.
@@ -14,7 +15,9 @@ mod limits;
 mod socket;
 pub mod stream;
 mod thread;
+mod watchdog;
 
 pub use counts::Counts;
 pub use socket::{BindError, Received, SendError, Socket, SocketSettings, Waker};
 pub use thread::{Priority, RealtimePriority, spawn_heartbeat_thread};
+pub use watchdog::{Pulse, ThreadFault, Watchdog};

@@ -25,7 +25,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
-use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, spawn_heartbeat_thread};
+use skep_peer::{
+    BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
+};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
@@ -34,7 +36,7 @@ use skep_wire::seal::{Key, PeerId};
 use skep_wire::steer::NO_NODE;
 use skep_wire::table::TableVersion;
 
-use limits::TABLES_WAITING_MAX;
+use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
 use obey::{Obey, Told};
 use report::Report;
 pub use reporter::{Reporter, ReporterParts};
@@ -54,6 +56,8 @@ pub struct AgentParts {
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
     /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
+    /// Watches the threads.
+    pub watchdog: Arc<Watchdog>,
 }
 
 /// The agent cannot start.
@@ -130,7 +134,7 @@ impl Agent {
 
     /// Starts: attaches the node's packet program, then reports.
     pub fn start(config: &Config, parts: AgentParts) -> Result<Self, AgentError> {
-        let AgentParts { name, key, guard, load, on_drained, on_guard_gone } = parts;
+        let AgentParts { name, key, guard, load, on_drained, on_guard_gone, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let opened = match guard.ask(&Order::Open(Side::Node))? {
@@ -158,12 +162,14 @@ impl Agent {
             Report { socket, dispatchers, interval_ms, load, voice, stop: Arc::clone(&stop) };
         let told = Told { on_drained, on_guard_gone };
         let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
+        let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");
-            report.run();
+            report.run(&pulse);
         })?;
+        let pulse = watchdog.watch("skep-obey", OBEY_STALL_S_MAX);
         std::thread::Builder::new().name("skep-obey".into()).spawn(move || {
-            obey.run(&to_apply);
+            obey.run(&to_apply, &pulse);
         })?;
         Ok(Self { opened, counts, shared, stop, waker })
     }

@@ -12,3 +12,11 @@ pub(crate) const COUNTERS_MS: u64 = 500;
 /// A dispatcher that was silent for longer than this is not named as heard, in
 /// milliseconds.
 pub(crate) const HEARS_MS_MAX: u64 = 60_000;
+
+/// How long the reporting thread may take for one turn before the process ends, in seconds, beside
+/// the interval of reports.
+pub(crate) const REPORT_STALL_S_MAX: u32 = 10;
+
+/// How long the applying thread may take for one turn before the process ends, in seconds: a table
+/// is several orders to netguard, each of which may take ten seconds on an overloaded machine.
+pub(crate) const OBEY_STALL_S_MAX: u32 = 120;

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
+use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
     AttachedProgram, Expectations, ExpectedPeer, Order, OrderReply, ProgramSettings, Side,
@@ -62,9 +63,10 @@ impl Obey {
     }
 
     /// Runs until the senders of tables are dropped.
-    pub(crate) fn run(mut self, tables: &Receiver<Arc<Table>>) {
+    pub(crate) fn run(mut self, tables: &Receiver<Arc<Table>>, pulse: &Pulse) {
         let mut check_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
         loop {
+            pulse.beat();
             match tables.recv_timeout(Duration::from_millis(COUNTERS_MS)) {
                 Ok(first) => {
                     // Those in between were overtaken.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use skep_peer::{Received, Socket};
+use skep_peer::{Pulse, Received, Socket};
 use skep_units::Now;
 use skep_wire::message::{Message, NodeLoad};
 use skep_wire::seal::PeerId;
 
+use crate::limits::REPORT_STALL_S_MAX;
 use crate::now;
 
 /// See the module.
@@ -45,9 +46,16 @@ impl Voice for LoadAlone {
 }
 
 impl<V: Voice> Report<V> {
-    pub(crate) fn run(mut self) {
+    /// How long one turn may take before the process ends, in seconds.
+    pub(crate) fn stall_s_max(&self) -> u32 {
+        let interval_s = u32::try_from(self.interval_ms / 1000).unwrap_or(u32::MAX / 2);
+        REPORT_STALL_S_MAX.saturating_add(interval_s)
+    }
+
+    pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut report_at = now();
         while !self.stop.load(Ordering::Relaxed) {
+            pulse.beat();
             let now = now();
             if now >= report_at {
                 let message = self.voice.say(now, (self.load)());

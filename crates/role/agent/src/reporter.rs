@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use skep_config::Config;
-use skep_peer::{Counts, Waker, spawn_heartbeat_thread};
+use skep_peer::{Counts, Waker, Watchdog, spawn_heartbeat_thread};
 use skep_wire::message::NodeLoad;
 use skep_wire::seal::Key;
 
@@ -18,6 +18,8 @@ pub struct ReporterParts {
     pub key: Key,
     /// The node's current load.
     pub load: Box<dyn FnMut() -> NodeLoad + Send>,
+    /// Watches the thread.
+    pub watchdog: Arc<Watchdog>,
 }
 
 /// Reports the load of one node to all dispatchers. Ends when dropped.
@@ -33,16 +35,17 @@ impl Reporter {
     /// # Errors
     /// If the config has no such node, or its agent's address cannot be bound.
     pub fn start(config: &Config, parts: ReporterParts) -> Result<Self, AgentError> {
-        let ReporterParts { name, key, load } = parts;
+        let ReporterParts { name, key, load, watchdog } = parts;
         let node = config.node(&name).ok_or_else(|| AgentError::NoSuchNode(name.clone()))?;
         let (socket, dispatchers) = conversation(config, node, &key)?;
         let (counts, waker) = (socket.counts(), socket.waker());
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::<AtomicBool>::default());
         let (voice, stopped) = (LoadAlone, Arc::clone(&stop));
         let report = Report { socket, dispatchers, interval_ms, load, voice, stop: stopped };
+        let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::debug!("reports have {priority}");
-            report.run();
+            report.run(&pulse);
         })?;
         Ok(Self { counts, stop, waker })
     }

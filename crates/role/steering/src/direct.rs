@@ -18,7 +18,9 @@ use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
-use skep_peer::{BindError, Counts, Socket, SocketSettings, Waker, spawn_heartbeat_thread};
+use skep_peer::{
+    BindError, Counts, Socket, SocketSettings, Waker, Watchdog, spawn_heartbeat_thread,
+};
 use skep_store::{Store, StoreError};
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong};
@@ -27,7 +29,9 @@ use skep_wire::seal::{Key, PeerId};
 use crate::epoch_writer::EpochWriter;
 use crate::event_loop::{DirectLoop, Other, now};
 use crate::flow_streams::FlowStreams;
-use crate::limits::{JOBS_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS};
+use crate::limits::{
+    EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
+};
 use crate::netguard_executor::{Job, NetguardExecutor};
 use crate::plan;
 use crate::shared_store::EtcdStore;
@@ -49,6 +53,8 @@ pub struct DirectParts {
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
     /// so that its supervisor restarts both.
     pub on_guard_gone: Box<dyn Fn() + Send>,
+    /// Watches the threads.
+    pub watchdog: Arc<Watchdog>,
     /// Receives the nodes' loads.
     pub loads: Arc<NodeLoads>,
     /// Receives the epoch in which this dispatcher is active.
@@ -151,7 +157,7 @@ impl Direct {
             jobs: to_do,
             news,
         };
-        let threads = Mutex::new(spawn(direct_loop, first, executor)?);
+        let threads = Mutex::new(spawn(direct_loop, first, executor, &parts.watchdog)?);
         Ok(Self { shared, counts, jobs: Mutex::new(Some(jobs)), guard, stop, waker, threads })
     }
 
@@ -277,13 +283,16 @@ fn spawn(
     direct_loop: DirectLoop,
     first: Vec<FailoverAction>,
     executor: NetguardExecutor,
+    watchdog: &Watchdog,
 ) -> io::Result<Vec<JoinHandle<()>>> {
+    let pulse = watchdog.watch("skep-direct", LOOP_STALL_S_MAX);
     let direct_loop = spawn_heartbeat_thread("skep-direct", move |priority| {
         tracing::info!("heartbeats have {priority}");
-        direct_loop.run(first);
+        direct_loop.run(first, &pulse);
     })?;
+    let pulse = watchdog.watch("skep-guard-exec", EXECUTOR_STALL_S_MAX);
     let executor = std::thread::Builder::new().name("skep-guard-exec".into()).spawn(move || {
-        executor.run();
+        executor.run(&pulse);
     })?;
     Ok(vec![direct_loop, executor])
 }

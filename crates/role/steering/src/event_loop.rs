@@ -14,7 +14,7 @@ use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
-use skep_peer::{Received, Socket};
+use skep_peer::{Pulse, Received, Socket};
 use skep_policy::{DirectLoad, Work, policies};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
@@ -72,11 +72,12 @@ pub(crate) struct Other {
 
 impl DirectLoop {
     /// Runs until stopped; then lets another dispatcher take over at once.
-    pub(crate) fn run(mut self, first: Vec<FailoverAction>) {
+    pub(crate) fn run(mut self, first: Vec<FailoverAction>, pulse: &Pulse) {
         self.carry_out(first);
         let tick = Duration::from_millis(self.failover.tick_ms());
         let mut ticked_at = now();
         while !self.stop.load(Ordering::Relaxed) {
+            pulse.beat();
             match self.socket.receive(tick) {
                 Ok(Some(received)) => self.hear(received),
                 Ok(None) => {}

@@ -11,6 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use skep_guard::{Applier, Guard, GuardError};
+use skep_peer::Pulse;
 use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
 use skep_wire::steer::{Flow, WeightedLoad};
 use skep_wire::table::Table;
@@ -69,13 +70,14 @@ pub(crate) struct NetguardExecutor {
 
 impl NetguardExecutor {
     /// Runs until the senders of jobs are dropped.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut applier =
             Applier::new(Arc::clone(&self.guard), Side::Dispatch, self.own_mac, is_weighted);
         let mut waiting = VecDeque::new();
         let mut rounds = Rounds::default();
         let mut claim = PendingClaim::default();
         loop {
+            pulse.beat();
             let first = match self.jobs.recv_timeout(rounds.until_next()) {
                 Ok(job) => Some(job),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -91,6 +93,7 @@ impl NetguardExecutor {
                     self.note(&error);
                 }
                 waiting.extend(self.jobs.try_iter());
+                pulse.beat();
             }
             if claim.is_overdue(Instant::now())
                 && let Err(error) = self.claim(&mut claim)
