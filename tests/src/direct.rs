@@ -278,13 +278,17 @@ impl DirectCluster {
     /// `skep ARGUMENTS --socket ...` at a dispatcher; what it says on success.
     #[track_caller]
     pub fn control(&self, dispatcher: &str, arguments: &[&str]) -> String {
+        let Finished { code, stdout, stderr } = self.try_control(dispatcher, arguments);
+        assert_eq!(code, Some(0), "skep {arguments:?} at {dispatcher}: {stdout}{stderr}");
+        stdout
+    }
+
+    /// The same, whatever comes of it.
+    pub fn try_control(&self, dispatcher: &str, arguments: &[&str]) -> Finished {
         let socket = self.path("state").join(format!("{dispatcher}.sock"));
         let mut command = std::process::Command::new(Skep::binary());
         command.args(arguments).arg("--socket").arg(socket);
-        let finished = Skep::start_command(&mut command).finish();
-        let Finished { code, stdout, stderr } = finished;
-        assert_eq!(code, Some(0), "skep {arguments:?} at {dispatcher}: {stdout}{stderr}");
-        stdout
+        Skep::start_command(&mut command).finish()
     }
 
     /// What a dispatcher says of its part in direct dispatch.

@@ -86,6 +86,7 @@ impl Process {
         file: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         skep_serve::raise_descriptor_limit();
+        ending::find_supervisor();
         let key = cluster_key(&config)?;
         // Before anything listens: it puts virtual addresses on this machine.
         let direct_dispatch =
@@ -159,17 +160,18 @@ impl Process {
             let mut signals = Signals::listen()?;
             announce(ready)?;
             ending::notify_ready();
-            loop {
+            let wish = loop {
                 match signals.next().await {
                     Wish::Reload => drop(self.running.reload()),
-                    Wish::Drain => break self.leave_quietly(&mut signals).await,
-                    Wish::Interrupt => {
-                        self.running.leave();
-                        break;
-                    }
+                    wish => break wish,
                 }
-            }
+            };
             ending::notify_stopping();
+            if wish == Wish::Drain {
+                self.leave_quietly(&mut signals).await;
+            } else {
+                self.running.leave();
+            }
             self.drain(&mut signals).await;
             anyhow::Ok(())
         })?;

@@ -65,8 +65,12 @@ pub(crate) const FLOW_BATCHES_KEPT_MAX: usize = 24_000;
 pub(crate) const EPOCHS_RESERVED: u64 = 512;
 
 /// Epochs that a dispatcher skips at most if it cannot persist those that it uses: two of its
-/// processes skip the same number in one of a million pairs.
-pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 20;
+/// processes use the same one in one of a million pairs, as one epoch of eight is its own.
+pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 23;
+
+/// How long the beats of the leader in the shared store must arrive until a dispatcher that lost the
+/// lease takes over from it as others do, in milliseconds: twenty beats.
+pub(crate) const LEADER_HEARD_MS: u64 = 1_000;
 
 /// How long a claim waits for epochs to be persisted, in milliseconds: some times what a disk needs.
 /// There is no wait while those that were reserved ahead last.

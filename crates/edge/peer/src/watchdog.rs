@@ -50,11 +50,14 @@ impl Watchdog {
         pulse
     }
 
-    /// Looks at all threads: a thread that does not keep its promise. To be called once a second.
+    /// Looks at all threads: one that does not keep its promise, a stalled one before one that has
+    /// panicked. To be called once a second.
     pub fn look(&self) -> Option<ThreadFault> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.retain(|watched| watched.turns.load(Ordering::Relaxed) != ENDED);
-        threads.iter_mut().find_map(Watched::look)
+        let faults: Vec<_> = threads.iter_mut().filter_map(Watched::look).collect();
+        let is_stall = |fault: &&ThreadFault| matches!(fault, ThreadFault::Stalled { .. });
+        faults.iter().find(is_stall).or(faults.first()).copied()
     }
 }
 

@@ -23,7 +23,7 @@ use skep_peer::{
 };
 use skep_store::{Store, StoreError};
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side};
-use skep_wire::message::{Name, NameTooLong};
+use skep_wire::message::{Name, NameTooLong, Stage};
 use skep_wire::seal::{Key, PeerId};
 
 use crate::epoch_writer::EpochWriter;
@@ -176,13 +176,19 @@ impl Direct {
     /// it takes too long.
     pub fn await_drained(&self, name: &str) -> bool {
         let begun = now();
-        while !self.shared.view().has_drained(name) {
+        // The first table in which it is drained: later ones may come faster than they are applied.
+        let mut drained_in = None;
+        loop {
+            let view = self.shared.view();
+            drained_in = drained_in.or_else(|| view.drained_in(name));
+            if view.stage != Stage::Active || drained_in.is_some_and(|it| view.applied >= it) {
+                return true;
+            }
             if now().since_ms(begun) >= ORDER_MS {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(ORDER_POLL_MS));
         }
-        true
     }
 
     /// The names of the nodes by their index in the counters.

@@ -122,6 +122,8 @@ impl DirectLoop {
     }
 
     fn observe_lease(&mut self, now: Now) {
+        let is_deaf = self.publisher.detector().is_deaf(now);
+        self.failover.set_deaf(is_deaf);
         let has_data_path = self.has_data_path(now);
         self.failover.set_data_path(has_data_path);
         let (epoch, wants_lease) = (self.failover.epoch(), self.failover.wants_lease());

@@ -85,11 +85,10 @@ impl View {
         (self.stage == Stage::Active).then_some(self.epoch)
     }
 
-    /// Whether packets are steered by a table in which a node is drained, or this dispatcher does
-    /// not steer.
-    pub(crate) fn has_drained(&self, node: &str) -> bool {
+    /// The version of the present table, if a node is drained in it or absent from it.
+    pub(crate) fn drained_in(&self, node: &str) -> Option<TableVersion> {
         let is_drained = self.table.node(node).is_none_or(|node| node.is_drained);
-        self.stage != Stage::Active || (is_drained && self.applied >= self.table.version)
+        is_drained.then_some(self.table.version)
     }
 }
 

@@ -8,6 +8,8 @@
 use skep_units::Now;
 use skep_wire::seal::PeerId;
 
+use crate::limits::LEADER_HEARD_MS;
+
 /// The lease of the active dispatcher, according to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseView {
@@ -23,7 +25,7 @@ pub enum LeaseView {
     },
 }
 
-/// What the store has said, and since when.
+/// What the store has said, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arbitration {
     own: PeerId,
@@ -31,15 +33,19 @@ pub(super) struct Arbitration {
     /// that does not answer any more still restrains it: longer than a lease lasts.
     patience_ms: u64,
     view: LeaseView,
-    /// Since when the lease is another's.
-    lost_since: Option<Now>,
+    seen_at: Now,
+    /// For how long the lease has been another's; the time of a silent store does not count.
+    lost_ms: u64,
     restraint: Restraint,
+    /// Since when the beats of the leader arrive without a gap, and the last one.
+    leader_heard: Option<(Now, Now)>,
 }
 
+/// Whether a dispatcher that is not active must not claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Restraint {
     None,
-    /// Stepped down for the lease, and it is still another's.
+    /// The lease is another's, whom this dispatcher does not take over from.
     Lost,
     /// The same, but the store has not answered since.
     Unknown {
@@ -50,23 +56,27 @@ enum Restraint {
 impl Arbitration {
     pub(super) fn new(own: PeerId, patience_ms: u64) -> Self {
         let (view, restraint) = (LeaseView::Unknown, Restraint::None);
-        Self { own, patience_ms, view, lost_since: None, restraint }
+        let (seen_at, lost_ms, leader_heard) = (Now(0), 0, None);
+        Self { own, patience_ms, view, seen_at, lost_ms, restraint, leader_heard }
     }
 
     /// The store's answer, or its silence. May be repeated.
     pub(super) fn see(&mut self, listened: Now, view: LeaseView) {
-        self.view = view;
-        let is_anothers = matches!(view, LeaseView::Held { leader, .. } if leader != self.own);
-        self.lost_since = is_anothers.then(|| self.lost_since.unwrap_or(listened));
+        self.lost_ms = match view {
+            LeaseView::Held { leader, .. } if leader != self.own => self.lost_ms(listened),
+            LeaseView::Unknown => self.lost_ms(listened),
+            LeaseView::Held { .. } | LeaseView::Free => 0,
+        };
+        (self.view, self.seen_at) = (view, listened);
         self.restraint = match (self.restraint, view) {
-            (Restraint::None, _) => Restraint::None,
+            (Restraint::None, _) | (_, LeaseView::Free) => Restraint::None,
+            // Its own lease, too: of a term that has ended.
+            (_, LeaseView::Held { .. }) => Restraint::Lost,
             (Restraint::Lost, LeaseView::Unknown) => Restraint::Unknown { since: listened },
             (Restraint::Unknown { since }, LeaseView::Unknown) => {
                 let is_over = listened.since_ms(since) > self.patience_ms;
                 if is_over { Restraint::None } else { Restraint::Unknown { since } }
             }
-            (_, LeaseView::Held { .. }) if is_anothers => Restraint::Lost,
-            (_, LeaseView::Held { .. } | LeaseView::Free) => Restraint::None,
         };
     }
 
@@ -77,26 +87,51 @@ impl Arbitration {
 
     /// Whether this dispatcher, active with `epoch`, has to step down: the epoch of the leader.
     pub(super) fn verdict(&self, listened: Now, epoch: u64) -> Option<u64> {
-        let LeaseView::Held { epoch: leaders, .. } = self.view else { return None };
-        let since = self.lost_since?;
-        let is_late = listened.since_ms(since) > self.patience_ms;
-        (is_late || epoch < leaders).then_some(leaders)
+        let LeaseView::Held { leader, epoch: leaders } = self.view else { return None };
+        let is_late = self.lost_ms(listened) > self.patience_ms;
+        (leader != self.own && (is_late || epoch < leaders)).then_some(leaders)
     }
 
     /// This dispatcher has become active: it has time to get the lease.
     pub(super) fn claimed(&mut self, listened: Now) {
-        self.lost_since = self.lost_since.map(|_| listened);
+        (self.lost_ms, self.seen_at) = (0, listened);
     }
 
     /// It has stepped down, as the verdict was.
     pub(super) fn obeyed(&mut self) {
-        self.restraint = Restraint::Lost;
+        (self.restraint, self.leader_heard) = (Restraint::Lost, None);
     }
 
-    /// Beats of an active dispatcher arrive: the silence of the leader means something again.
-    pub(super) fn heard(&mut self, active: PeerId) {
-        if matches!(self.view, LeaseView::Held { leader, .. } if leader == active) {
+    /// No dispatcher is active as far as is heard. `last` is the one that was, if it let go; a
+    /// dispatcher that has just started knows of none. If the lease is somebody else's, that one is
+    /// only not heard.
+    pub(super) fn vacant(&mut self, last: Option<PeerId>) {
+        if let LeaseView::Held { leader, .. } = self.view
+            && leader != self.own
+            && last != Some(leader)
+        {
+            self.obeyed();
+        }
+    }
+
+    /// A beat of an active dispatcher came, no gap being longer than `gap_ms`. After a while the
+    /// silence of the leader means something again; a single beat says only that some are lost.
+    pub(super) fn heard(&mut self, listened: Now, active: PeerId, gap_ms: u64) {
+        if !matches!(self.view, LeaseView::Held { leader, .. } if leader == active) {
+            return;
+        }
+        let since = match self.leader_heard {
+            Some((since, last)) if listened.since_ms(last) <= gap_ms => since,
+            _ => listened,
+        };
+        self.leader_heard = Some((since, listened));
+        if listened.since_ms(since) >= LEADER_HEARD_MS {
             self.restraint = Restraint::None;
         }
+    }
+
+    fn lost_ms(&self, listened: Now) -> u64 {
+        let is_others = matches!(self.view, LeaseView::Held { leader, .. } if leader != self.own);
+        self.lost_ms + if is_others { listened.since_ms(self.seen_at) } else { 0 }
     }
 }

@@ -84,6 +84,8 @@ pub struct Failover {
     arbitration: Arbitration,
     /// Whether clients could be served by this dispatcher.
     has_data_path: bool,
+    /// Whether it hears no node any more: then others may be active unheard.
+    is_deaf: bool,
     beat_at: Now,
     outputs: Vec<FailoverAction>,
 }
@@ -135,6 +137,7 @@ impl Failover {
             defended_at: None,
             arbitration,
             has_data_path: true,
+            is_deaf: false,
             beat_at: now,
             outputs: vec![FailoverAction::Probe],
         };
@@ -212,6 +215,7 @@ impl Failover {
                 if listened.since_ms(since) > self.takeover_ms() {
                     self.state = State::Standby { since: listened };
                     self.vacant_since = listened;
+                    self.arbitration.vacant(None);
                     self.stand_by(now, listened);
                 }
             }
@@ -309,6 +313,11 @@ impl Failover {
         matches!(self.state, State::Active { .. }) && self.has_data_path
     }
 
+    /// Whether this dispatcher, which heard nodes before, hears none now. It does not claim then.
+    pub fn set_deaf(&mut self, is_deaf: bool) {
+        self.is_deaf = is_deaf;
+    }
+
     /// Whether this dispatcher could serve clients: it has the addresses, and hears nodes.
     pub fn set_data_path(&mut self, works: bool) {
         self.has_data_path = works;
@@ -368,6 +377,7 @@ impl Failover {
         if let Some(seen) = self.active.filter(is_over) {
             self.let_go = Some((from, seen.epoch));
             self.lose_active(listened);
+            self.arbitration.vacant(Some(from));
             self.log(FailoverNote::LetGo(beat.name.clone()));
         }
     }
@@ -402,7 +412,7 @@ impl Failover {
             Some(known) if known.epoch > seen.epoch => Some(known),
             _ => Some(seen),
         };
-        self.arbitration.heard(seen.id);
+        self.arbitration.heard(listened, seen.id, self.takeover_ms());
         if matches!(self.state, State::Joining { .. }) {
             self.state = State::Standby { since: listened };
         }
@@ -450,7 +460,7 @@ impl Failover {
         }
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
         let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
-        if is_turn && self.conflict.is_none() && self.arbitration.allows_claim() {
+        if is_turn && self.may_claim() {
             self.claim(now, listened, TakeoverReason::Vacancy);
         }
     }
@@ -474,13 +484,14 @@ impl Failover {
         let State::Standby { since } = self.state else { return false };
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
         let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
-        let may =
-            self.settings.preempt && self.conflict.is_none() && self.arbitration.allows_claim();
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
-        may && outranks
-            && has_settled
-            && self.flows_synced
+        (self.settings.preempt && self.may_claim())
+            && (outranks && has_settled && self.flows_synced)
             && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
+    }
+
+    fn may_claim(&self) -> bool {
+        self.conflict.is_none() && self.arbitration.allows_claim() && !self.is_deaf
     }
 
     fn expire_conflict(&mut self, listened: Now) {
@@ -498,7 +509,6 @@ impl Failover {
     // --- what follows ---
 
     fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
-        // Tried again at the next tick.
         let Some(epoch) = self.epochs.next(now) else { return };
         self.epochs.see(epoch);
         self.state = State::Active { epoch, announce_at: None };

@@ -420,6 +420,8 @@ fn the_store_restrains_and_its_silence_does_not() {
     assert_eq!(stepped_down(&outputs), Some(&StepDownReason::Lease { epoch: 9 }));
     assert_eq!(claimed(&bench.run(3_000)), [0; 0], "it leads, though unheard");
     bench.run_with(100, &beat("d1", Stage::Active, 9));
+    assert_eq!(claimed(&bench.run(200)), [0; 0], "some of its beats are lost");
+    bench.run_with(1_200, &beat("d1", Stage::Active, 9));
     assert_eq!(claimed(&bench.run(200)), [16], "heard, and then silent: no waiting for the lease");
     // An earlier one: the lease of a dead one, or of one that is only unheard.
     let mut bench = Bench::active();

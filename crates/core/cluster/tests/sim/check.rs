@@ -170,12 +170,13 @@ impl Check {
         // Who has just started waits for its disk.
         let since = |it: &Dispatcher| Some(it.may_claim_since?.max(it.body.runs_since));
         let quiet_since = runs.filter_map(since).max().map(|at| at.max(self.disturbed_at));
-        let Some(quiet_since) = quiet_since else {
-            self.vacant_since = None;
-            return Ok(());
-        };
-        self.vacancy(world, quiet_since)?;
-        self.doubles(world, quiet_since)?;
+        match quiet_since {
+            Some(quiet_since) => {
+                self.vacancy(world, quiet_since)?;
+                self.doubles(world, quiet_since)?;
+            }
+            None => self.vacant_since = None,
+        }
         self.new_tables(world)?;
         if world.at >= self.looked_at + LOOK_MS {
             self.looked_at = world.at;

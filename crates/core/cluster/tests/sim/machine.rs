@@ -125,7 +125,7 @@ pub(crate) struct Dispatcher {
     pub(crate) fails_to_persist: bool,
     /// Since when it has been persisting.
     pub(crate) persists_since: Option<u64>,
-    /// Since when it has had an epoch to claim in.
+    /// Since when it has had an epoch to claim in, and heard nodes.
     pub(crate) may_claim_since: Option<u64>,
     /// As its outputs say.
     pub(crate) is_active: bool,
@@ -203,7 +203,9 @@ impl Dispatcher {
     /// The state of the lease, as a dispatcher's event loop looks at it at every tick.
     pub(crate) fn observe_lease(&mut self, at: u64) -> Vec<FailoverAction> {
         let now = self.body.clock.at(at);
-        self.failover.set_data_path(!self.publisher.detector().hears_nobody(now));
+        let detector = self.publisher.detector();
+        self.failover.set_deaf(detector.is_deaf(now));
+        self.failover.set_data_path(!detector.hears_nobody(now));
         let Some(observer) = &mut self.lease_observer else { return Vec::new() };
         self.store.set_time(at);
         let epoch = (self.failover.stage() == Stage::Active).then(|| self.failover.epoch());
@@ -214,7 +216,9 @@ impl Dispatcher {
     /// Notes since when it could claim.
     pub(crate) fn note_epoch(&mut self, at: u64) {
         let since = self.may_claim_since.unwrap_or(at);
-        self.may_claim_since = self.failover.has_epoch(self.body.clock.at(at)).then_some(since);
+        let now = self.body.clock.at(at);
+        let may_claim = self.failover.has_epoch(now) && !self.publisher.detector().is_deaf(now);
+        self.may_claim_since = may_claim.then_some(since);
     }
 
     pub(crate) fn priority(&self) -> u32 {
