@@ -17,7 +17,7 @@ use crate::{BodyFraming, BodyLimits, Reject, ResponseFraming};
 /// What one call of [`BodyDecoder::decode`] did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that are done with.
+    /// Bytes of the input that were consumed.
     pub consumed: usize,
     /// Payload, inside `input[..consumed]`; may be empty.
     pub data: Range<usize>,
@@ -34,10 +34,10 @@ pub struct BodyDecoder {
 #[derive(Clone, Debug)]
 enum DecoderState {
     Done,
-    /// So many bytes to come; never 0.
+    /// Bytes still to come; never 0.
     Length(u64),
     Chunked(Chunked),
-    /// So many bytes may come before the cap.
+    /// Bytes left below the cap.
     UntilClose(u64),
     Failed(Reject),
 }
@@ -60,8 +60,8 @@ impl BodyDecoder {
         Ok(BodyDecoder { state })
     }
 
-    /// Takes what arrived. Call again with what it did not consume, until it
-    /// consumes nothing or says `done`: one call yields at most one piece of
+    /// Decodes bytes that arrived. Call again with those that it did not consume,
+    /// until it consumes none or is `done`: one call yields at most one piece of
     /// payload.
     ///
     /// # Errors

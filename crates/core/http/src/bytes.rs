@@ -29,8 +29,8 @@ pub(crate) fn all(bytes: &[u8], class: u8) -> bool {
     bytes.iter().fold(class, |acc, b| acc & CLASSES[*b as usize]) != 0
 }
 
-/// Whether `token` equals `lower` without case. `lower` holds small letters
-/// and `-` only and `token` no control characters: then OR with 0x20 is exact.
+/// Whether `token` equals `lower`, ignoring case. `lower` consists of lower-case
+/// letters and `-`, and `token` has no control characters: OR with 0x20 is exact.
 #[inline(always)]
 pub(crate) fn eq_lower<const N: usize>(token: &[u8], lower: &[u8; N]) -> bool {
     let Ok(token) = <&[u8; N]>::try_from(token) else { return false };

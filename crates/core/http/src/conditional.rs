@@ -4,7 +4,7 @@
 use crate::fields::KnownSet;
 use crate::{HttpDate, Known, Method, RequestHead, bytes};
 
-/// What a representation is compared by.
+/// The validators of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Validators<'a> {
     /// Entity tag with its quotes, `W/` in front when weak; empty: none.
@@ -16,7 +16,7 @@ pub struct Validators<'a> {
 /// Verdict on the conditions of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Go on with the method.
+    /// The conditions hold: perform the method.
     Proceed,
     /// Answer 304.
     NotModified,
@@ -96,7 +96,7 @@ fn matches_any(head: &RequestHead<'_, '_>, field: Known, is_match: impl Fn(&[u8]
     head.fields.known_all(field).any(any)
 }
 
-/// A date condition; one that is repeated or no date is ignored (RFC 9110
+/// A date condition; a repeated or malformed one is ignored (RFC 9110
 /// 13.1.3 and 13.1.4).
 fn date_of(head: &RequestHead<'_, '_>, field: Known, now_unix: u64) -> Option<u64> {
     let value = head.fields.known(field).filter(|_| !head.fields.is_repeated(field))?;

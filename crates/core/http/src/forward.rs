@@ -38,7 +38,7 @@ const IMITATION_BYTES_MAX: usize = 64;
 pub enum HostPolicy<'a> {
     /// The client's; `localhost` when it sent none.
     Keep,
-    /// This one.
+    /// This value.
     Set(&'a [u8]),
 }
 

@@ -40,7 +40,8 @@ impl<'b> Host<'b> {
         Ok(Host { name, port })
     }
 
-    /// Same name without case and same port, `port_default` standing in for none.
+    /// Whether the names, ignoring case, and the ports are equal; `port_default`
+    /// replaces a missing port.
     pub fn same_as(&self, other: &Host<'_>, port_default: u16) -> bool {
         self.name.eq_ignore_ascii_case(other.name)
             && self.port.unwrap_or(port_default) == other.port.unwrap_or(port_default)

@@ -55,7 +55,7 @@ pub fn write_part_head(
     out.extend_from_slice(b"\r\n\r\n");
 }
 
-/// Appends what ends the body.
+/// Appends the closing delimiter.
 pub fn write_end(out: &mut Vec<u8>, boundary: &Boundary) {
     out.extend_from_slice(b"\r\n--");
     out.extend_from_slice(&boundary.0);

@@ -70,13 +70,13 @@ pub struct AcceptEncoding {
     br: Weight,
     zstd: Weight,
     gzip: Weight,
-    /// Smaller than any stated weight when the client did not speak of it.
+    /// Lower than any stated weight if the client did not mention it.
     identity: Option<Weight>,
 }
 
 impl AcceptEncoding {
-    /// Reads Accept-Encoding. Without the field a client would have to take
-    /// anything; it gets plain bytes, which is what such clients can read.
+    /// Parses Accept-Encoding. Without the field every coding is acceptable; such
+    /// clients get plain bytes, which all of them can read.
     #[inline]
     pub fn parse(head: &RequestHead<'_, '_>) -> AcceptEncoding {
         let mut accept = AcceptEncoding { br: 0, zstd: 0, gzip: 0, identity: None };
@@ -161,8 +161,8 @@ pub fn prefers_json(accept: Option<&[u8]>) -> bool {
     json > html
 }
 
-/// `token;q=0.5` in parts; parameters other than q do not matter here. A
-/// weight that is none refuses its member: 0.
+/// Splits `token;q=0.5`; other parameters are ignored. A malformed weight counts
+/// as 0, so that its member is not acceptable.
 fn split_weight(member: &[u8]) -> (&[u8], Weight) {
     let mut parts = member.split(|b| *b == b';').map(bytes::trim);
     let name = parts.next().unwrap_or_default();

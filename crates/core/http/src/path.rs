@@ -24,15 +24,15 @@ use skep_units::matches_wildcard;
 use crate::Reject;
 use crate::bytes::{self, PATH, PCHAR};
 
-/// Whose paths they are.
+/// The namespace of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Files': an escape is the byte that it stands for, runs of slashes are one.
-    /// Refused is what no name holds: separators and control characters, encoded.
+    /// Of files: an escape is the byte that it encodes, runs of slashes are one.
+    /// Encoded separators and control characters, which no name has, are refused.
     Files,
-    /// Web servers': what is reserved stays as it is, and `%2F` separates nothing.
-    /// Refused is what some server reads in another way: NUL and backslash,
-    /// encoded, and segments that are dots without their parameters (`..;v=1`).
+    /// Of web servers: reserved characters stay as they are, and `%2F` separates
+    /// nothing. Refused are spellings that servers disagree about: encoded NULs and
+    /// backslashes, and segments that are dots without their parameters (`..;v=1`).
     Origins,
 }
 
@@ -95,25 +95,25 @@ impl<'b> Path<'b> {
     }
 }
 
-/// Which paths a route is for: a [`place`] in which each `*` stands for any characters,
+/// The paths that a route matches: a [`place`] in which each `*` stands for any characters,
 /// slashes too. The config has it in this spelling only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(Box<[u8]>);
 
 impl PathPattern {
-    /// That of the config.
+    /// The pattern in the config.
     pub fn new(text: &str) -> Self {
         Self(text.as_bytes().into())
     }
 
-    /// Whether it is for a path with this [`place`].
+    /// Whether it matches a path with this [`place`].
     pub fn matches(&self, place: &[u8]) -> bool {
         matches_wildcard(&self.0, place)
     }
 }
 
-/// Reads a path as it stands in a request. Allocates nothing, after one look at
-/// each byte, where nothing is to be done.
+/// Normalises the path of a request. A path that is normal already costs one look
+/// at each byte and no allocation.
 ///
 /// # Errors
 /// One of the `PATH_…` reasons.
@@ -128,7 +128,8 @@ pub fn read(path: &[u8], reading: Reading) -> Result<Path<'_>, Reject> {
     Ok(Path { target: Cow::Owned(target), name })
 }
 
-/// A path and maybe a query as routes and purges compare them: characters that
+/// A path, with or without a query, in the form that routes and purges compare:
+/// characters that
 /// stand for themselves in a path are plain, all others are escaped, runs of
 /// slashes are one. A slash that was encoded stays so.
 pub fn place(target: &[u8]) -> Cow<'_, [u8]> {
@@ -197,7 +198,7 @@ fn write_escape(out: &mut Vec<u8>, byte: u8) {
 
 // === Normalising ===
 
-/// Whether nothing is to be done. False where in doubt.
+/// Whether the path is normal already. False where in doubt.
 #[inline]
 fn is_read(path: &[u8], reading: Reading) -> bool {
     let Some((b'/', mut rest)) = path.split_first() else { return false };

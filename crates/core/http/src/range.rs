@@ -30,9 +30,9 @@ pub enum RangeVerdict {
     Unsatisfiable,
 }
 
-/// What of a representation of `len_bytes` to send. A malformed field, another
-/// unit, a failed If-Range or more than `ranges_max` ranges: all of it.
-/// `made_unix` is the reply's `Date`.
+/// Which parts of a representation of `len_bytes` to send: all of it for a
+/// malformed field, another unit, a failed If-Range or more than `ranges_max`
+/// ranges. `made_unix` is the reply's `Date`.
 #[inline]
 pub fn ranges(
     head: &RequestHead<'_, '_>,
@@ -53,9 +53,9 @@ pub fn ranges(
     }
 }
 
-/// RFC 9110 13.1.5: a strong tag, or exactly the modification date, if it is a
-/// strong one: in the second in which a reply was made, what it has may change
-/// once more, and the date would not tell (8.8.2.2).
+/// RFC 9110 13.1.5: a strong tag, or exactly the modification date if that is
+/// strong (8.8.2.2): content that was modified in the second of the response may
+/// change again under the same date.
 fn if_range_holds(head: &RequestHead<'_, '_>, current: &Validators<'_>, made_unix: u64) -> bool {
     let Some(value) = head.fields.known(Known::IfRange) else { return true };
     if head.fields.is_repeated(Known::IfRange) {

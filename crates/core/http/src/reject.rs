@@ -172,7 +172,7 @@ rejects! {
     PATH_DOT_PARAMETERS 400 "path-dot-parameters";
     /// `..` that leaves the root.
     PATH_ABOVE_ROOT 400 "path-above-root";
-    /// A folder's route and an origin's would take it for two paths with two routes.
+    /// A path that routes of folders and of origins would match differently.
     PATH_TWO_ROUTES 400 "path-two-routes";
 
     // Responses.

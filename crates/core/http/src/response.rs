@@ -36,7 +36,7 @@ pub struct ResponseHead<'h, 'b> {
     pub keep_alive: bool,
     /// Protocol switched to, on 101.
     pub upgrade: Option<&'b [u8]>,
-    /// What stands below the status line.
+    /// The fields below the status line.
     pub fields: Fields<'h, 'b>,
 }
 

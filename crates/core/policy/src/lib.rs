@@ -68,10 +68,10 @@ pub trait Policy: Send {
     fn finished(&mut self, _node: NodeId, _size_bytes: u64, _latency_us: u64) {}
 }
 
-/// What a policy answers.
+/// The decision of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Send the request there.
+    /// Send the request to this node.
     Node(NodeId),
     /// No node may take it: answer 503.
     None,

@@ -12,13 +12,13 @@ pub const NODES_MAX: usize = 4_096;
 /// `NodeView::slow_start_permille` of a node that is warm, in thousandths.
 pub const SLOW_START_PERMILLE_FULL: u16 = 1_000;
 
-/// Reports of a node that may be missing in a row before what it last said no
-/// longer counts: one or two are lost, or late on a busy machine; a node that
-/// was silent for longer may have done all that it had to do.
+/// Consecutive reports of a node that may be missing before its last one is
+/// ignored: one or two are lost, or late on a busy machine; a node that was silent
+/// for longer may have completed all of its work.
 pub const REPORTS_MISSED_MAX: u64 = 5;
 
-/// Bytes that weigh as much as a request of which nothing is known but that it
-/// is there: a middling reply (the WebBench mix has a mean of 15 KiB).
+/// Bytes that weigh as much as a request of unknown size: an average reply (the
+/// WebBench mix has a mean of 15 KiB).
 pub const REPLY_BYTES: u64 = 16 * 1024;
 
 const _: () = assert!(NODES_MAX * 16 <= MAGLEV_ENTRIES && NODES_MAX < u16::MAX as usize);
@@ -28,6 +28,6 @@ const _: () = assert!(NODES_MAX * 16 <= MAGLEV_ENTRIES && NODES_MAX < u16::MAX a
 /// keys and HAProxy's manual advises.
 pub(crate) const BOUND_PERCENT: u64 = 125;
 
-/// Unanswered requests that a node may always have there: where there is little to
-/// do, a key that moves costs more than one that waits.
+/// Unanswered requests that a node may always have: under little load, moving a
+/// key costs more than waiting.
 pub(crate) const BOUND_FLOOR_REQUESTS: u64 = 4;

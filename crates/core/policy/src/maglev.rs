@@ -23,7 +23,7 @@ use crate::limits::{BOUND_FLOOR_REQUESTS, BOUND_PERCENT, MAGLEV_ENTRIES, NODES_M
 use crate::permutation::{self, WeightedNode};
 use crate::{ClusterView, Decision, NodeView, Policy, RequestKey};
 
-/// What of a request sticks.
+/// The part of a request that determines its node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Key {
     Address,
@@ -98,7 +98,7 @@ impl Policy for Maglev {
 struct Bound {
     /// Of all candidates, the one to be sent included.
     requests: u64,
-    /// Sum of what candidates are worth.
+    /// Sum of the candidates' shares.
     capacity: u64,
 }
 
@@ -120,7 +120,7 @@ impl Bound {
     }
 }
 
-/// What a node is worth: its weight, less while it is warming.
+/// The share of a node: its weight, reduced while it is warming.
 fn capacity(node: &NodeView) -> u64 {
     node.weight_at_least_one() * node.share_permille()
 }

@@ -9,10 +9,10 @@ use skep_units::stable_hash;
 
 use crate::limits::MAGLEV_ENTRIES;
 
-/// An entry that no node could take.
+/// An entry without a node.
 pub(crate) const FREE: u16 = u16::MAX;
 
-/// A node that takes part.
+/// A participating node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WeightedNode {
     /// `stable_hash` of its name.
@@ -72,7 +72,7 @@ struct Claimant {
     weight: u64,
     entry: usize,
     skip: usize,
-    /// Entries of its permutation that it has not looked at.
+    /// Entries of its permutation that it has not tried.
     left: usize,
     /// Takes its turn in turn `t` when `t * weight` has come this far.
     due: u64,
@@ -92,8 +92,8 @@ impl Claimant {
         }
     }
 
-    /// The next entry of its permutation that it may have. What it passes over
-    /// is never to be had again: entries only fill.
+    /// The next entry of its permutation that it may take. Entries that it skips
+    /// never become free: entries are only filled.
     fn next(&mut self, may_have: impl Fn(usize) -> bool) -> Option<usize> {
         while self.left > 0 {
             let entry = self.entry;

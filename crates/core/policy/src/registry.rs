@@ -12,16 +12,16 @@ use crate::rotation::{RoundRobin, WeightedRoundRobin};
 /// One policy, as help texts, the config and the console show it.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
-    /// The word in the config.
+    /// Its name in the config.
     pub name: &'static str,
-    /// One line for people.
+    /// Description, in one line.
     pub about: &'static str,
-    /// Does it look at host, path, query or size? Such a policy needs a
-    /// dispatcher that reads requests: not dispatch mode `direct`.
+    /// Whether it uses host, path, query or size. Such a policy needs a dispatcher
+    /// that reads requests: not dispatch mode `direct`.
     pub content_aware: bool,
-    /// Does it look at weights?
+    /// Whether it uses weights.
     pub weighted: bool,
-    /// What it is in dispatch mode `direct`.
+    /// Its form in dispatch mode `direct`.
     pub direct: Option<DirectPolicy>,
     make: fn(&'static str, u64) -> Box<dyn Policy>,
 }
@@ -34,7 +34,7 @@ pub struct DirectPolicy {
     pub choices: u8,
     /// Which of them takes a new flow.
     pub measure: steer::Measure,
-    /// What of a node is its load.
+    /// The measure of a node's load.
     pub load: DirectLoad,
     /// Whether all flows of a client stay together.
     pub by_address: bool,
@@ -64,9 +64,9 @@ const fn hashed(by_address: bool) -> Option<DirectPolicy> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown policy \"{name}\"{}; known: {}", suggestion(*did_you_mean), known.join(", "))]
 pub struct UnknownPolicy {
-    /// What was asked for.
+    /// The unknown name.
     pub name: String,
-    /// The nearest name, if one is near.
+    /// The most similar name, if one is similar.
     pub did_you_mean: Option<&'static str>,
     /// All names.
     pub known: Vec<&'static str>,

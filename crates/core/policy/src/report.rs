@@ -12,7 +12,7 @@ use skep_wire::message::NodeLoad;
 
 use crate::limits::{REPLY_BYTES, REPORTS_MISSED_MAX};
 
-/// What is to be done, as somebody sees it.
+/// Outstanding work, from one point of view.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Requests not yet answered in full.
@@ -22,15 +22,15 @@ pub struct Work {
 }
 
 impl Work {
-    /// What a node has to do, as it says.
+    /// The work of a node according to its report.
     pub fn of(load: &NodeLoad) -> Self {
         Self { requests: load.requests_in_flight, bytes: load.bytes_outstanding }
     }
 
-    /// What a report says beyond `own_most`, the most that the dispatcher had
-    /// there itself since the report before. The most, and not what it has now:
-    /// the report was made a moment ago, and what has ended since is no work of
-    /// others.
+    /// The work in a report beyond `own_most`, the maximum that the dispatcher
+    /// itself had there since the previous report. The maximum rather than the
+    /// present value: the report is a moment old, and what has ended since is not
+    /// the work of others.
     pub fn beyond(self, own_most: Self) -> Self {
         Self {
             requests: self.requests.saturating_sub(own_most.requests),
@@ -38,7 +38,7 @@ impl Work {
         }
     }
 
-    /// Both together.
+    /// The sum.
     pub fn plus(self, other: Self) -> Self {
         Self {
             requests: self.requests.saturating_add(other.requests),
@@ -46,14 +46,13 @@ impl Work {
         }
     }
 
-    /// The work as one number, in replies of a middling length.
+    /// The work as one number, in replies of average length.
     pub fn replies(self) -> u64 {
         self.requests.saturating_add(self.bytes / REPLY_BYTES)
     }
 }
 
-/// Whether a report of `age_ms` says nothing any more, where one is due every
-/// `interval_ms`.
+/// Whether a report of age `age_ms` is stale, if one is due every `interval_ms`.
 pub fn is_stale(age_ms: u64, interval_ms: u64) -> bool {
     age_ms > interval_ms.saturating_mul(REPORTS_MISSED_MAX)
 }

@@ -50,7 +50,7 @@ pub struct NodeView {
     pub eligible: bool,
     /// Thousandths of its share that it takes now, `1..=1000`; 1000 when warm.
     pub slow_start_permille: u16,
-    /// Connections that carry something now.
+    /// Connections in use.
     pub connections: u32,
     /// Requests that it has not yet answered in full.
     pub outstanding_requests: u32,
@@ -75,7 +75,7 @@ impl ClusterView {
 }
 
 impl NodeView {
-    /// May it be picked?
+    /// Whether it may be picked.
     pub(crate) fn is_candidate(&self, exclude: &[NodeId]) -> bool {
         self.eligible && !exclude.contains(&self.id)
     }
@@ -85,7 +85,7 @@ impl NodeView {
         u64::from(self.slow_start_permille.clamp(1, SLOW_START_PERMILLE_FULL))
     }
 
-    /// What it has to do.
+    /// Its outstanding work.
     pub(crate) fn work(&self) -> Work {
         Work { requests: self.outstanding_requests.into(), bytes: self.outstanding_bytes }
     }
