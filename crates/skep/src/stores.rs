@@ -25,16 +25,16 @@ impl Stores {
         Ok(Self { local, shared })
     }
 
-    /// The greatest epoch in any of them. An etcd that does not answer counts as 0: the other
-    /// dispatchers' heartbeats have the epoch.
-    pub(crate) fn last_epoch(&self) -> u64 {
-        let asked = [Some(&self.local), self.shared.as_ref()];
-        let epochs = asked.into_iter().flatten().map(|store| {
-            store.last_epoch().wait().unwrap_or_else(|error| {
-                tracing::warn!("the last epoch is not known: {error}");
-                0
-            })
-        });
-        epochs.max().unwrap_or(0)
+    /// The greatest epoch in any of them; `None` if that of this machine cannot be read. An etcd that
+    /// does not answer counts as 0: the other dispatchers' heartbeats have the epoch.
+    pub(crate) fn last_epoch(&self) -> Option<u64> {
+        let local = last_epoch(&self.local);
+        let shared = self.shared.as_ref().and_then(last_epoch);
+        local.map(|local| local.max(shared.unwrap_or(0)))
     }
+}
+
+fn last_epoch(store: &Store) -> Option<u64> {
+    let epoch = store.last_epoch().wait();
+    epoch.inspect_err(|error| tracing::warn!("the last epoch is not known: {error}")).ok()
 }

@@ -88,7 +88,7 @@ impl Victim {
             "state_dir = \"{}\"\n[admin]\nlisten = \"off\"\n[metrics]\nlisten = \"{}\"\n\
              [[dispatcher]]\nname = \"d1\"\n[[node]]\nname = \"n1\"\naddress = \"{}\"\n\
              [[service]]\nname = \"web\"\nlisten = \"{}\"\nresponse_timeout_ms = {}\nupstream_idle_ms = \"500ms\"\n\
-             health = {{ interval_ms = \"50ms\", timeout_ms = \"50ms\", fall = 100, \
+             health = {{ interval_ms = \"1s\", timeout_ms = \"1s\", fall = 100, \
              passive_failures_max = 1000 }}\n{}[[site]]\nroot = \"{0}\"\n",
             folder.root().display(),
             metrics.address(),

@@ -117,11 +117,6 @@ impl FailureDetector {
         dead
     }
 
-    /// Whether beats arrived before, and none any more.
-    pub fn is_deaf(&self, now: Now) -> bool {
-        self.heard_at.is_some() && self.hears_nobody(now)
-    }
-
     /// Whether no beat has arrived for longer than one or two lost beats explain.
     pub fn hears_nobody(&self, now: Now) -> bool {
         let deaf_ms = DEAF_BEATS * self.settings.interval_ms;

@@ -68,6 +68,10 @@ pub(crate) const EPOCHS_RESERVED: u64 = 512;
 /// processes use the same one in one of a million pairs, as one epoch of eight is its own.
 pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 23;
 
+/// Time without any node's heartbeat after which an active dispatcher leaves the lease in the shared
+/// store to others, in milliseconds: twenty heartbeats.
+pub(crate) const DATA_PATH_LOST_MS: u64 = 1_000;
+
 /// How long the beats of the leader in the shared store must arrive until a dispatcher that lost the
 /// lease takes over from it as others do, in milliseconds: twenty beats.
 pub(crate) const LEADER_HEARD_MS: u64 = 1_000;

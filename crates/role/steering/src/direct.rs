@@ -46,8 +46,8 @@ pub struct DirectParts {
     pub guard: Arc<Guard>,
     /// The services' states; only those in direct dispatch are used.
     pub dispatchers: Vec<Arc<Dispatcher>>,
-    /// The last epoch that was stored, or 0.
-    pub last_epoch: u64,
+    /// The last epoch that was stored, or 0; `None` if that cannot be read.
+    pub last_epoch: Option<u64>,
     /// The store of this machine, which persists the epochs that this dispatcher may use.
     pub local_store: Store,
     /// Called when netguard has ended, without which nothing can be changed: the process is to end,
@@ -146,7 +146,6 @@ impl Direct {
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),
             lease_observer: shared_store.map(|store| LeaseObserver::new(store, own)),
-            deaf_since: None,
             has_remains: true,
         };
         let executor = NetguardExecutor {

@@ -26,7 +26,7 @@ use skep_wire::table::Table;
 
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
-use crate::limits::{DATA_PATH_LOST_MS, PATIENCE_AT_START_MS};
+use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::plan::{Address, closed, is_weighted, plan};
 use crate::shared_store::EtcdStore;
@@ -57,8 +57,6 @@ pub(crate) struct DirectLoop {
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
     pub(crate) lease_observer: Option<LeaseObserver<EtcdStore>>,
-    /// Since when no node has been heard.
-    pub(crate) deaf_since: Option<Now>,
     /// An earlier process may have left the virtual addresses on this machine.
     pub(crate) has_remains: bool,
 }
@@ -107,6 +105,9 @@ impl DirectLoop {
             }
             tracing::warn!("{note}");
         }
+        let no_nodes = self.plan.nodes.is_empty();
+        let hears_nodes = no_nodes || !self.publisher.detector().hears_nobody(now);
+        self.failover.set_hears_nodes(now, hears_nodes);
         self.observe_lease(now);
         match self.epoch_writer.poll(now) {
             Some(Written::Persisted(last)) => self.failover.epochs_persisted(last),
@@ -122,10 +123,6 @@ impl DirectLoop {
     }
 
     fn observe_lease(&mut self, now: Now) {
-        let is_deaf = self.publisher.detector().is_deaf(now);
-        self.failover.set_deaf(is_deaf);
-        let has_data_path = self.has_data_path(now);
-        self.failover.set_data_path(has_data_path);
         let (epoch, wants_lease) = (self.failover.epoch(), self.failover.wants_lease());
         let epoch = self.is_active().then_some(epoch);
         if let Some(observer) = &mut self.lease_observer {
@@ -134,13 +131,6 @@ impl DirectLoop {
             let outputs = self.failover.lease(now, view);
             self.carry_out(outputs);
         }
-    }
-
-    /// Whether clients could be served by this dispatcher: any node is heard, if there are nodes.
-    fn has_data_path(&mut self, now: Now) -> bool {
-        let is_deaf = !self.plan.nodes.is_empty() && self.publisher.detector().hears_nobody(now);
-        self.deaf_since = is_deaf.then(|| self.deaf_since.unwrap_or(now));
-        self.deaf_since.is_none_or(|since| now.since_ms(since) < DATA_PATH_LOST_MS)
     }
 
     fn hear(&mut self, received: Received) {

@@ -54,10 +54,6 @@ pub(crate) const FIRST_CHECK_MS: u64 = 2_000;
 /// as a call to the store may take.
 pub(crate) const PERSIST_MS: u64 = skep_store::CALL_TIMEOUT_MS;
 
-/// Time without any node's heartbeat after which an active dispatcher leaves the lease in the shared
-/// store to others, in milliseconds: twenty heartbeats.
-pub(crate) const DATA_PATH_LOST_MS: u64 = 1_000;
-
 /// How long the event loop may take for one turn before the process ends, in seconds: it waits for
 /// nothing but datagrams, half an interval at most.
 pub(crate) const LOOP_STALL_S_MAX: u32 = 10;

@@ -46,15 +46,18 @@ enum Reservation {
 }
 
 impl Epochs {
-    /// Those of the dispatcher at `place`, which has persisted `last`.
-    pub(super) fn new(place: u8, last: u64, seed: u64) -> Self {
+    /// Those of the dispatcher at `place`, which has persisted `last`. If that cannot be read,
+    /// earlier processes may have used any: it skips some.
+    pub(super) fn new(place: u8, last: Option<u64>, seed: u64) -> Self {
+        let skipped = Rng::new(seed).below(EPOCHS_SKIPPED_MAX);
+        let past = last.unwrap_or(skipped);
         Self {
             place: u64::from(place),
             seen: 0,
-            past: last,
-            reserved: last,
+            past,
+            reserved: past,
             reservation: Reservation::Idle,
-            skipped: Rng::new(seed).below(EPOCHS_SKIPPED_MAX),
+            skipped,
         }
     }
 

@@ -30,11 +30,12 @@
 //! outside the cluster holds an address. Of two active ones the one with the higher MAC steps down.
 //!
 //! Invariants: epochs of claims rise, and are persisted before they are used, unless they cannot be
-//! (`epochs.rs`); without `preempt`, no dispatcher claims while an active one is known to be alive; silence counts only while this
-//! dispatcher was listening.
+//! (`epochs.rs`); without `preempt`, no dispatcher claims while an active one is known to be alive;
+//! silence counts only while this dispatcher was listening.
 
 mod action;
 mod arbitration;
+mod data_path;
 mod epochs;
 mod peers;
 mod settings;
@@ -56,6 +57,7 @@ use crate::limits::{
 };
 use crate::listening::Listening;
 use arbitration::Arbitration;
+use data_path::DataPath;
 use epochs::Epochs;
 use peers::{ClaimRank, Fitness, Peers};
 
@@ -82,10 +84,7 @@ pub struct Failover {
     conflict: Option<(AddressConflict, Now)>,
     defended_at: Option<Now>,
     arbitration: Arbitration,
-    /// Whether clients could be served by this dispatcher.
-    has_data_path: bool,
-    /// Whether it hears no node any more: then others may be active unheard.
-    is_deaf: bool,
+    data_path: DataPath,
     beat_at: Now,
     outputs: Vec<FailoverAction>,
 }
@@ -107,12 +106,12 @@ struct Seen {
 }
 
 impl Failover {
-    /// A dispatcher that starts at `now`; `epoch` is the last that was persisted, or 0, and `seed`
-    /// differs from process to process. It probes the addresses and listens first.
+    /// A dispatcher that starts at `now`, probes the addresses, and listens first. `epoch` is the last
+    /// that was persisted, or 0, or `None` if that cannot be read; `seed` differs between processes.
     pub fn new(
         settings: FailoverSettings,
         now: Now,
-        epoch: u64,
+        epoch: Option<u64>,
         seed: u64,
     ) -> (Self, Vec<FailoverAction>) {
         assert!(usize::from(settings.place) < DISPATCHERS_MAX, "place {}", settings.place);
@@ -136,8 +135,7 @@ impl Failover {
             conflict: None,
             defended_at: None,
             arbitration,
-            has_data_path: true,
-            is_deaf: false,
+            data_path: DataPath::default(),
             beat_at: now,
             outputs: vec![FailoverAction::Probe],
         };
@@ -310,17 +308,14 @@ impl Failover {
     /// Whether to campaign for the lease in the store: while active, unless clients could not be
     /// served by this dispatcher, and another one may.
     pub fn wants_lease(&self) -> bool {
-        matches!(self.state, State::Active { .. }) && self.has_data_path
+        matches!(self.state, State::Active { .. }) && !self.data_path.is_lost()
     }
 
-    /// Whether this dispatcher, which heard nodes before, hears none now. It does not claim then.
-    pub fn set_deaf(&mut self, is_deaf: bool) {
-        self.is_deaf = is_deaf;
-    }
-
-    /// Whether this dispatcher could serve clients: it has the addresses, and hears nodes.
-    pub fn set_data_path(&mut self, works: bool) {
-        self.has_data_path = works;
+    /// Whether any node is heard at this moment; true if there are no nodes. To be called before each
+    /// tick. A standby that hears none any more does not claim.
+    pub fn set_hears_nodes(&mut self, now: Now, hears_nodes: bool) {
+        let listened = self.listening.at(now);
+        self.data_path.see(listened, hears_nodes);
     }
 
     /// A machine that is not a dispatcher of this cluster holds a virtual
@@ -491,7 +486,7 @@ impl Failover {
     }
 
     fn may_claim(&self) -> bool {
-        self.conflict.is_none() && self.arbitration.allows_claim() && !self.is_deaf
+        self.conflict.is_none() && self.arbitration.allows_claim() && !self.data_path.is_broken()
     }
 
     fn expire_conflict(&mut self, listened: Now) {

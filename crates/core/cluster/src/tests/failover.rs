@@ -43,7 +43,7 @@ impl Bench {
 
     /// Whose first epochs are not persisted yet.
     fn with_slow_disk(settings: FailoverSettings, epoch: u64) -> Self {
-        let (failover, outputs) = Failover::new(settings, Now(1_000), epoch, 1);
+        let (failover, outputs) = Failover::new(settings, Now(1_000), Some(epoch), 1);
         let persist = FailoverAction::PersistEpochs { last: epoch + 512 };
         assert_eq!(outputs, [FailoverAction::Probe, persist, FailoverAction::SendBeat]);
         assert_eq!((failover.stage(), failover.takeover_ms()), (Stage::Joining, TAKEOVER_MS));
@@ -63,6 +63,16 @@ impl Bench {
         for _ in 0..ms / TICK_MS {
             self.now = self.now.plus_ms(TICK_MS);
             outputs.extend(self.failover.tick(self.now));
+        }
+        outputs
+    }
+
+    /// The same, hearing nodes or not.
+    fn hears_nodes(&mut self, hears_nodes: bool, ms: u64) -> Vec<FailoverAction> {
+        let mut outputs = Vec::new();
+        for _ in 0..ms / TICK_MS {
+            self.failover.set_hears_nodes(self.now.plus_ms(TICK_MS), hears_nodes);
+            outputs.extend(self.run(TICK_MS));
         }
         outputs
     }
@@ -190,7 +200,7 @@ fn epochs_that_cannot_be_persisted_are_used_and_tried_again() {
     let again = persisting(&bench.run(600));
     assert_eq!(again, [epoch + 512], "after a second");
     // An earlier process skipped as it could not persist, either; but another number.
-    let (mut other, _) = Failover::new(settings(0, 200), Now(0), 0, 2);
+    let (mut other, _) = Failover::new(settings(0, 200), Now(0), Some(0), 2);
     other.epochs_not_persisted(Now(0));
     let outputs: Vec<_> = (1..20).flat_map(|at| other.tick(Now(at * TICK_MS))).collect();
     assert!(claimed(&outputs) != [epoch] && claimed(&outputs).len() == 1, "{outputs:?}");
@@ -461,11 +471,72 @@ fn who_lost_the_lease_does_not_claim_while_another_holds_it() {
 }
 
 #[test]
+fn a_standby_that_hears_no_node_any_more_does_not_claim() {
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.run_with(100, &beat("d1", Stage::Active, 1));
+    bench.hears_nodes(true, 50);
+    // Its receive path fails: it hears nobody, and others would hear its claim.
+    assert_eq!(claimed(&bench.hears_nodes(false, 5_000)), [0; 0]);
+    assert_eq!(claimed(&bench.hears_nodes(true, 100)), [8]);
+    // Where no node was ever heard, there may be none yet.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    assert_eq!(claimed(&bench.hears_nodes(false, 200)), [8]);
+}
+
+#[test]
+fn nobody_who_does_not_hear_the_leader_claims_in_its_place() {
+    let others = LeaseView::Held { leader: PeerId::of("d2"), epoch: 9 };
+    // One that has just started.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.failover.lease(bench.now, others);
+    assert_eq!(claimed(&bench.run(5_000)), [0; 0]);
+    bench.failover.lease(bench.now, LeaseView::Free);
+    assert_eq!(claimed(&bench.run(100)), [16]);
+    // A third one, as the second steps down for the lease of the first.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.failover.lease(bench.now, others);
+    bench.run_with(500, &beat("d1", Stage::Active, 17));
+    bench.hear(&beat("d1", Stage::Standby, 17));
+    assert_eq!(claimed(&bench.run(5_000)), [0; 0]);
+    // The leader itself lets go.
+    let mut bench = Bench::new(settings(0, 200), 0);
+    bench.failover.lease(bench.now, others);
+    bench.run_with(500, &beat("d2", Stage::Active, 9));
+    bench.hear(&beat("d2", Stage::Leaving, 9));
+    assert_eq!(claimed(&bench.run(100)), [16]);
+}
+
+#[test]
+fn patience_does_not_begin_anew_at_each_silence_of_the_store() {
+    let others = LeaseView::Held { leader: PeerId::of("d1"), epoch: 1 };
+    let mut bench = Bench::active();
+    for round in 0..6 {
+        assert_eq!(stepped_down(&bench.failover.lease(bench.now, others)), None, "{round}");
+        assert_eq!(stepped_down(&bench.run(1_000)), None, "{round}");
+        bench.failover.lease(bench.now, LeaseView::Unknown);
+        assert_eq!(stepped_down(&bench.run(3_000)), None, "its silence does not count");
+    }
+    bench.failover.lease(bench.now, others);
+    assert!(stepped_down(&bench.run(100)).is_some(), "six seconds of it");
+}
+
+#[test]
+fn an_epoch_that_cannot_be_read_is_not_taken_for_none() {
+    let (mut failover, _) = Failover::new(settings(0, 200), Now(0), None, 7);
+    failover.epochs_persisted(u64::MAX / 2);
+    let outputs: Vec<_> = (1..20).flat_map(|at| failover.tick(Now(at * TICK_MS))).collect();
+    let [epoch] = claimed(&outputs)[..] else { panic!("{outputs:?}") };
+    assert!(epoch > 8, "{epoch}: an earlier process may have used the first ones");
+}
+
+#[test]
 fn who_cannot_serve_leaves_the_lease_to_others() {
     let mut bench = Bench::active();
-    bench.failover.set_data_path(false);
+    bench.hears_nodes(true, 100);
+    bench.hears_nodes(false, 900);
+    assert!(bench.failover.wants_lease(), "some beats are lost");
+    assert_eq!(stepped_down(&bench.hears_nodes(false, 10_000)), None, "nobody else leads");
     assert!(!bench.failover.wants_lease());
-    assert_eq!(stepped_down(&bench.run(10_000)), None, "nobody else leads");
     bench.failover.lease(bench.now, LeaseView::Held { leader: PeerId::of("d1"), epoch: 0 });
     assert_eq!(stepped_down(&bench.run(5_900)), None);
     assert!(stepped_down(&bench.run(200)).is_some(), "another one leads");

@@ -125,6 +125,9 @@ impl Check {
         if let Some(other) = self.claims.insert(epoch, id) {
             return Err(format!("d{id} claims epoch {epoch}, as d{other} did"));
         }
+        if !world.dispatchers[id].is_active && world.dispatchers[id].is_deaf(world.at) {
+            return Err(format!("d{id} claims, although it hears nobody"));
+        }
         if self.lost_to[id].is_some() {
             return Err(format!("d{id} claims, although it lost the lease and another has it"));
         }

@@ -155,7 +155,7 @@ impl Dispatcher {
         };
         let plan = plan(scenario);
         let (failover, outputs) =
-            Failover::new(settings.clone(), body.clock.at(0), 0, rng.next_u64());
+            Failover::new(settings.clone(), body.clock.at(0), Some(0), rng.next_u64());
         let store = Client::new(body.peer);
         let mut dispatcher = Self {
             body,
@@ -182,7 +182,8 @@ impl Dispatcher {
     pub(crate) fn restart(&mut self, at: u64, seed: u64) -> Vec<FailoverAction> {
         self.body.restart(at);
         let now = self.body.clock.at(at);
-        let (failover, outputs) = Failover::new(self.settings.clone(), now, self.persisted, seed);
+        let (failover, outputs) =
+            Failover::new(self.settings.clone(), now, Some(self.persisted), seed);
         self.failover = failover;
         self.publisher = TablePublisher::new(FailureDetectorSettings::default());
         self.publisher.set_plan(self.plan.clone());
@@ -203,9 +204,8 @@ impl Dispatcher {
     /// The state of the lease, as a dispatcher's event loop looks at it at every tick.
     pub(crate) fn observe_lease(&mut self, at: u64) -> Vec<FailoverAction> {
         let now = self.body.clock.at(at);
-        let detector = self.publisher.detector();
-        self.failover.set_deaf(detector.is_deaf(now));
-        self.failover.set_data_path(!detector.hears_nobody(now));
+        let hears_nodes = !self.publisher.detector().hears_nobody(now);
+        self.failover.set_hears_nodes(now, hears_nodes);
         let Some(observer) = &mut self.lease_observer else { return Vec::new() };
         self.store.set_time(at);
         let epoch = (self.failover.stage() == Stage::Active).then(|| self.failover.epoch());
@@ -213,11 +213,17 @@ impl Dispatcher {
         self.failover.lease(now, view)
     }
 
+    /// Whether it heard nodes in this life, and hears none now.
+    pub(crate) fn is_deaf(&self, at: u64) -> bool {
+        let detector = self.publisher.detector();
+        detector.living().next().is_some() && detector.hears_nobody(self.body.clock.at(at))
+    }
+
     /// Notes since when it could claim.
     pub(crate) fn note_epoch(&mut self, at: u64) {
         let since = self.may_claim_since.unwrap_or(at);
         let now = self.body.clock.at(at);
-        let may_claim = self.failover.has_epoch(now) && !self.publisher.detector().is_deaf(now);
+        let may_claim = self.failover.has_epoch(now) && !self.is_deaf(at);
         self.may_claim_since = may_claim.then_some(since);
     }
 

@@ -69,6 +69,11 @@ impl Net {
         self.cut[b][a] |= both;
     }
 
+    /// Cuts the way to `to` from everybody.
+    pub(crate) fn deafen(&mut self, to: Id) {
+        self.cut.iter_mut().for_each(|from| from[to] = true);
+    }
+
     /// Makes it whole.
     pub(crate) fn heal(&mut self) {
         self.cut.iter_mut().flatten().for_each(|cut| *cut = false);

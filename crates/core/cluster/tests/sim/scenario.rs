@@ -42,6 +42,8 @@ pub(crate) enum Fault {
     Heal,
     /// A dispatcher does not reach the store (or does again).
     Store(Id, bool),
+    /// Nothing comes to a dispatcher; what it sends arrives.
+    Deaf(Id),
     /// How a dispatcher's disk answers from now on.
     Disk(Id, Disk),
     /// All is mended.
@@ -81,7 +83,7 @@ impl Scenario {
         let dispatcher = rng.below(self.dispatchers as u64) as usize;
         let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
         let faults = &mut self.faults;
-        match rng.below(14) {
+        match rng.below(15) {
             0 | 1 => {
                 faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
             }
@@ -103,6 +105,7 @@ impl Scenario {
             }
             9 => faults.extend([(at, Fault::Crash(node)), (until, Fault::Start(node))]),
             10 => faults.extend([(at, Fault::Leave(node)), (until, Fault::Start(node))]),
+            13 => faults.extend([(at, Fault::Deaf(dispatcher)), (until, Fault::Heal)]),
             11 | 12 => {
                 let disk = if rng.below(3) == 0 { Disk::Failing } else { Disk::Slow };
                 faults.push((at, Fault::Disk(dispatcher, disk)));

@@ -420,6 +420,7 @@ impl World {
             }
             Fault::Part(side) => self.net.part(side),
             Fault::Cut(a, b, both) => self.net.cut(*a, *b, *both),
+            Fault::Deaf(id) => self.net.deafen(*id),
             Fault::Heal => self.net.heal(),
             Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
             Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
