@@ -29,11 +29,12 @@ use crate::cluster_cache::ClusterCache;
 use crate::control::{bind_console, start_console};
 use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
-use crate::ending;
+use crate::failure;
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
 use crate::settings::{Admissions, engine_settings, log_format, log_target, threads};
+use crate::supervisor;
 
 /// How often a draining process checks whether it is done, in milliseconds.
 const DRAIN_POLL_MS: u64 = 20;
@@ -86,7 +87,7 @@ impl Process {
         file: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
         skep_serve::raise_descriptor_limit();
-        ending::find_supervisor();
+        supervisor::find();
         let key = cluster_key(&config)?;
         // Before anything listens: it puts virtual addresses on this machine.
         let direct_dispatch =
@@ -132,7 +133,7 @@ impl Process {
         if let Some(node) = &node {
             cluster_cache.join(&config, &roles, node)?;
         }
-        ending::watch(watchdog).context("cannot start a thread")?;
+        failure::watch(watchdog).context("cannot start a thread")?;
         cluster_cache.show_streams(&registry, node.as_deref());
         let workers = Workers::start(threads)?;
         register_tasks(&registry, &workers);
@@ -159,14 +160,15 @@ impl Process {
         runtime.block_on(async {
             let mut signals = Signals::listen()?;
             announce(ready)?;
-            ending::notify_ready();
+            supervisor::notify_ready();
             let wish = loop {
                 match signals.next().await {
                     Wish::Reload => drop(self.running.reload()),
                     wish => break wish,
                 }
             };
-            ending::notify_stopping();
+            failure::expect_end();
+            supervisor::notify_stopping();
             if wish == Wish::Drain {
                 self.leave_quietly(&mut signals).await;
             } else {
@@ -177,7 +179,7 @@ impl Process {
         })?;
         self.workers.stop();
         self.access_log.shutdown();
-        ending::outcome()
+        failure::outcome()
     }
 
     /// A node of a cluster first lets dispatchers see that it drains, and serves until they have: a

@@ -18,7 +18,7 @@ use skep_wire::guard::{Order, PacketCounters};
 use skep_wire::seal::{Key, OpenError};
 use skep_wire::steer::{Count, Verdict};
 
-use crate::ending;
+use crate::failure;
 use crate::guardian::Guardian;
 use crate::load::LoadSource;
 use crate::roles::Roles;
@@ -318,7 +318,7 @@ pub(crate) fn config_of_node(config: &Config, roles: &Roles) -> Config {
 
 /// Nothing can be changed any more: the supervisor restarts this process and its netguard.
 fn end_without_guard() {
-    ending::fail("connection to netguard lost");
+    failure::fail("connection to netguard lost");
 }
 
 /// The cluster's key, if this config needs it. Read once, while this process may read it.

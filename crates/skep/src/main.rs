@@ -11,7 +11,7 @@ mod compose;
 mod control;
 mod demotion;
 mod direct;
-mod ending;
+mod failure;
 mod guardian;
 mod load;
 mod logging;
@@ -23,6 +23,7 @@ mod running;
 mod serve;
 mod settings;
 mod stores;
+mod supervisor;
 
 use std::process::ExitCode;
 

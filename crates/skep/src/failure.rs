@@ -1,14 +1,6 @@
-//! The end of a process that cannot keep its promises, and what its supervisor learns.
-//!
-//! Such a process ends with a failure, so that its supervisor starts it anew. Under systemd
-//! (`Type=notify`, sd_notify(3)) it says when it is ready and, as long as all watched threads run,
-//! that it is well (`WatchdogSec`).
+//! A process that cannot keep its promises ends with a failure: its supervisor starts it anew.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,6 +10,8 @@ use std::time::Duration;
 use anyhow::bail;
 use rustix::process::Signal;
 use skep_peer::{ThreadFault, Watchdog};
+
+use crate::supervisor;
 
 /// How often threads are looked at: a [`Watchdog`] counts seconds.
 const LOOK: Duration = Duration::from_secs(1);
@@ -30,9 +24,6 @@ static FAILURE: OnceLock<String> = OnceLock::new();
 
 /// Whether it was told to end.
 static STOPS: AtomicBool = AtomicBool::new(false);
-
-/// The socket of the supervisor, if there is one.
-static SUPERVISOR: OnceLock<UnixDatagram> = OnceLock::new();
 
 /// Ends this process in good order, with a failure, unless it ends already. Packets are still
 /// steered by what is pinned.
@@ -53,27 +44,9 @@ pub(crate) fn outcome() -> anyhow::Result<()> {
     }
 }
 
-/// Connects to the supervisor, if there is one, while there are descriptors and the privilege.
-pub(crate) fn find_supervisor() {
-    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return };
-    match connect(&name) {
-        // A process has one, and calls this once.
-        Ok(socket) => drop(SUPERVISOR.set(socket)),
-        Err(error) => {
-            tracing::warn!("the supervisor at {} cannot be told: {error}", name.display())
-        }
-    }
-}
-
-/// Tells the supervisor that this process is ready.
-pub(crate) fn notify_ready() {
-    notify("READY=1");
-}
-
-/// This process was told to end: tells the supervisor so.
-pub(crate) fn notify_stopping() {
+/// This process was told to end: what breaks from now on is no failure.
+pub(crate) fn expect_end() {
     STOPS.store(true, Ordering::Relaxed);
-    notify("STOPPING=1");
 }
 
 /// Looks at the watched threads once a second, on a thread of its own, to the end of the process.
@@ -82,7 +55,7 @@ pub(crate) fn watch(watchdog: Arc<Watchdog>) -> io::Result<()> {
         loop {
             thread::sleep(LOOK);
             match watchdog.look() {
-                None => notify("WATCHDOG=1"),
+                None => supervisor::notify_watchdog(),
                 Some(fault @ ThreadFault::Panicked { .. }) => fail(&fault.to_string()),
                 Some(fault @ ThreadFault::Stalled { .. }) => end_at_once(fault),
             }
@@ -99,24 +72,4 @@ fn end_at_once(fault: ThreadFault) {
     let _ = thread::Builder::new().spawn(last_line);
     thread::sleep(LAST_LINE);
     process::exit(1);
-}
-
-/// `name` as in sd_notify(3): a path, or `@` and an abstract name. Never waits: a supervisor that
-/// does not read is told later.
-fn connect(name: &OsString) -> io::Result<UnixDatagram> {
-    let address = match name.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(name)?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.connect_addr(&address)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn notify(state: &str) {
-    let sent = SUPERVISOR.get().map(|socket| socket.send(state.as_bytes()));
-    if let Some(Err(error)) = sent {
-        tracing::debug!("the supervisor cannot be told {state}: {error}");
-    }
 }
