@@ -27,6 +27,36 @@ impl Netif {
         if self.device_at(device.index)?.has(vip) {
             return Ok(false);
         }
+        self.add(device, vip)
+    }
+
+    /// Adds each of `vips` that `device` does not have. A failure does not stop the others: returns
+    /// those that `device` has now, and the first failure.
+    pub fn claim_all(
+        &mut self,
+        device: &Device,
+        vips: &[IpAddr],
+    ) -> Result<(Vec<IpAddr>, Option<Error>), Error> {
+        let found = self.device_at(device.index)?;
+        let (mut held, mut failure) = (Vec::new(), None);
+        for &vip in vips {
+            let mut there = || check_vip(vip).and_then(|()| self.add(device, vip).map(drop));
+            match if found.has(vip) { Ok(()) } else { there() } {
+                Ok(()) => held.push(vip),
+                Err(error) => drop(failure.get_or_insert(error)),
+            }
+        }
+        Ok((held, failure))
+    }
+
+    /// Removes each of `vips` from `device`, as [`Netif::release`] does. A failure does not stop the
+    /// others; returns the first.
+    pub fn release_all(&mut self, device: &Device, vips: &[IpAddr]) -> Result<(), Error> {
+        let released = vips.iter().map(|vip| self.release(device, *vip).map(drop));
+        released.fold(Ok(()), Result::and)
+    }
+
+    fn add(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {
         let action = format!("put {vip} on {}", device.name);
         let message = RouteNetlinkMessage::NewAddress(host_address(device, vip));
         match self.netlink.ask(&action, NLM_F_CREATE | NLM_F_EXCL, &message) {

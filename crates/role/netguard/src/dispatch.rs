@@ -34,8 +34,8 @@ pub(crate) struct DispatchSide {
     services: Vec<DatapathService>,
     /// Nodes that take no packets.
     down: HashSet<NodeIndex>,
-    /// This machine has the virtual addresses.
-    has_claimed: bool,
+    /// The virtual addresses that this machine has.
+    held: Vec<IpAddr>,
 }
 
 impl DispatchSide {
@@ -58,7 +58,7 @@ impl DispatchSide {
             listing: VecDeque::new(),
             services: Vec::new(),
             down: HashSet::new(),
-            has_claimed: false,
+            held: Vec::new(),
         })
     }
 
@@ -97,17 +97,11 @@ impl DispatchSide {
                 return Ok(OrderReply::Flows(self.program.next_flow_events(FLOWS_MAX)?));
             }
             Order::Counters(_) => return Ok(OrderReply::Counters(self.program.counters()?)),
-            Order::Claim => {
-                for &vip in &plan.dispatch.vips {
-                    netif.claim(&self.device, vip)?;
-                }
-                self.has_claimed = true;
-                self.announce(&plan.dispatch.vips)?;
-            }
-            Order::Announce => self.announce(&plan.dispatch.vips)?,
+            Order::Claim => self.claim(&plan.dispatch.vips, netif)?,
+            Order::Announce => self.announce()?,
             Order::Release => {
-                self.has_claimed = false;
-                release(plan, netif, &self.device)?;
+                self.held.clear();
+                netif.release_all(&self.device, &plan.dispatch.vips)?;
             }
             Order::Owners { probe } => return self.owners(&plan.dispatch.vips, probe),
             Order::Check(_, expected) => {
@@ -130,7 +124,7 @@ impl DispatchSide {
         let down: HashSet<_> = nodes.iter().filter(is_down).map(|node| node.index).collect();
         let failed: HashSet<_> = down.difference(&self.down).copied().collect();
         self.down = down;
-        if self.has_claimed && !failed.is_empty() {
+        if !self.held.is_empty() && !failed.is_empty() {
             self.provoke_rst(&failed)?;
         }
         Ok(())
@@ -156,11 +150,21 @@ impl DispatchSide {
         Ok(())
     }
 
-    fn announce(&self, vips: &[IpAddr]) -> Result<(), NetguardError> {
-        for &vip in vips {
-            self.watch.announce(vip, ANNOUNCEMENTS)?;
+    /// Adds and announces the addresses; those that can be, where some cannot.
+    fn claim(&mut self, vips: &[IpAddr], netif: &mut Netif) -> Result<(), NetguardError> {
+        let (held, failure) = netif.claim_all(&self.device, vips)?;
+        self.held = held;
+        let announced = if self.held.is_empty() { Ok(()) } else { self.announce() };
+        failure.map_or(announced, |failure| Err(failure.into()))
+    }
+
+    /// Announces the addresses that this machine has.
+    fn announce(&self) -> Result<(), NetguardError> {
+        if self.held.is_empty() {
+            return Err(NetguardError::NotHeld);
         }
-        Ok(())
+        let announced = self.held.iter().map(|vip| Ok(self.watch.announce(*vip, ANNOUNCEMENTS)?));
+        announced.fold(Ok(()), Result::and)
     }
 
     fn first_flows(&mut self) -> Result<OrderReply, NetguardError> {
@@ -213,16 +217,9 @@ pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
 /// Removes all that a dispatcher of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     if let Ok(device) = plan.dispatch.device(netif) {
-        release(plan, netif, &device)?;
+        netif.release_all(&device, &plan.dispatch.vips)?;
     }
     Ok(DispatchProgram::detach(&plan.place(SIDE))?)
-}
-
-fn release(plan: &NetguardPlan, netif: &mut Netif, device: &Device) -> Result<(), NetguardError> {
-    for &vip in &plan.dispatch.vips {
-        netif.release(device, vip)?;
-    }
-    Ok(())
 }
 
 /// A program at a device, for the serving process.

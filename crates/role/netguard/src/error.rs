@@ -18,6 +18,9 @@ pub enum NetguardError {
         "{0} is no virtual address of this machine's services: restart netguard after a change of the config"
     )]
     ForeignAddress(IpAddr),
+    /// Addresses that are elsewhere must not be announced from here.
+    #[error("no virtual address is on this machine: nothing to announce")]
+    NotHeld,
     /// An order beyond the bounds of the tables.
     #[error("{what} {number} is beyond the tables' {limit}")]
     OutOfBounds {

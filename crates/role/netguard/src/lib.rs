@@ -178,7 +178,8 @@ impl Netguard {
     }
 
     fn hold(&mut self) -> Result<(), NetguardError> {
-        self.is_fresh.node = !node::is_here(&self.plan);
+        // Not if an earlier order of this process has put something here.
+        self.is_fresh.node |= !node::is_here(&self.plan);
         node::hold(&self.plan, &mut self.netif)
     }
 

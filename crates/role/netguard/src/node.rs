@@ -1,8 +1,9 @@
 //! The node's side: virtual addresses from which it sends but for which it does not answer ARP, and
 //! the packet program that hands on other nodes' packets.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
 
 use skep_datapath::NodeProgram;
 use skep_netif::{Device, Dispatching, Netif, Record};
@@ -71,10 +72,17 @@ impl NodeSide {
 pub(crate) fn hold(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     let device = plan.node.device(netif)?;
     let mut record = read(plan)?;
+    let recorded = record.clone();
+    // Of an earlier config: packets for them must not be taken here any more.
+    let gone: Vec<_> = record.vips().filter(|vip| !plan.node.vips.contains(vip)).collect();
+    let undone = gone.into_iter().map(|vip| netif.undo_vip(&mut record, vip));
+    undone.fold(Ok(()), Result::and)?;
     for &vip in &plan.node.vips {
         netif.prepare_hold(&mut record, &device, vip, &[])?;
     }
-    write(plan, &record)?;
+    if record != recorded {
+        write(plan, &record)?;
+    }
     Ok(netif.hold(&record)?)
 }
 
@@ -110,6 +118,16 @@ fn write(plan: &NetguardPlan, record: &Record) -> Result<(), NetguardError> {
         };
     }
     let text = serde_json::to_vec(record).map_err(|error| failed(error.into()))?;
-    let new = plan.record.with_extension("new");
-    fs::write(&new, text).and_then(|()| fs::rename(&new, &plan.record)).map_err(failed)
+    replace(&plan.record, &text).map_err(failed)
+}
+
+/// Replaces the file `path`: after a crash it has its earlier content, or all of `text`.
+fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file = File::create(&new)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    File::open(folder)?.sync_all()
 }

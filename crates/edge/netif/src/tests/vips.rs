@@ -36,6 +36,21 @@ fn claiming_and_releasing_twice_is_as_once() {
 }
 
 #[test]
+fn an_address_that_cannot_be_had_does_not_stop_the_others() {
+    let Some(lan) = Lan::<1>::new() else { return };
+    lan.machines[0].run(|netif, eth0| {
+        let before = netif.devices().unwrap();
+        let [v4, v6] = vips();
+        let wanted = [v4, ip("224.0.0.1"), v6];
+        let (held, failure) = netif.claim_all(eth0, &wanted).unwrap();
+        assert_eq!(held, [v4, v6]);
+        assert!(failure.unwrap().to_string().contains("224.0.0.1"));
+        assert!(netif.release_all(eth0, &wanted).is_err());
+        assert_eq!(netif.devices().unwrap(), before);
+    });
+}
+
+#[test]
 fn an_address_of_the_operators_is_left_as_it_is() {
     let Some(lan) = Lan::<1>::new() else { return };
     lan.machines[0].run(|netif, eth0| {
