@@ -253,6 +253,10 @@ fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     let read = move || f64::from(u8::from(own.status().stage == "active"));
     registry.register("skep_direct_active", &[], help, Box::new(read));
     let own = Arc::clone(direct);
+    let help = "Whether this machine has the virtual addresses.";
+    let read = move || f64::from(u8::from(own.status().has_addresses));
+    registry.register("skep_direct_addresses_held", &[], help, Box::new(read));
+    let own = Arc::clone(direct);
     let help = "Epoch of the active dispatcher, as far as it is known here.";
     let read = move || own.status().epoch as f64;
     registry.register("skep_direct_epoch", &[], help, Box::new(read));

@@ -11,6 +11,7 @@
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
 //! - [`flows`]: replication of the flow table to a standby.
+//! - [`reconciler`]: what is to be done next so that a machine steers as it should.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
 //! [`Transition`]s and [`MembershipEvent`]s for the log.
@@ -26,6 +27,7 @@ pub mod lease_observer;
 mod limits;
 mod listening;
 mod membership;
+pub mod reconciler;
 pub mod table_publisher;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};

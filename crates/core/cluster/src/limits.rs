@@ -83,6 +83,13 @@ pub(crate) const RESERVE_PATIENCE_MS: u64 = 250;
 /// Time until epochs that could not be persisted are tried again, in milliseconds.
 pub(crate) const RESERVE_AGAIN_MS: u64 = 1_000;
 
+/// Time after which a step of the reconciler that failed is repeated, in milliseconds.
+pub(crate) const RETRY_MS: u64 = 500;
+
+/// Age up to which a want of the virtual addresses counts, in milliseconds: as failover's ticks
+/// renew it, that of a process that was paused is older.
+pub(crate) const WANTS_MS_MAX: u64 = 1_000;
+
 /// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
 /// store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;

@@ -25,9 +25,6 @@ pub enum GuardError {
     /// The answer is invalid; netguard has another version.
     #[error("netguard speaks another version of the protocol: restart it")]
     Foreign,
-    /// More orders wait for netguard than it can execute.
-    #[error("netguard is busy: try again")]
-    Busy,
     /// The order is too long for one message.
     #[error("an order of {0} bytes is too long for netguard")]
     TooLong(usize),

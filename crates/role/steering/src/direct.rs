@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
+use skep_cluster::reconciler::Wants;
 use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
@@ -33,6 +34,7 @@ use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
 };
 use crate::netguard_executor::{Job, NetguardExecutor};
+use crate::packet_path::{Desired, PacketPath, PathState, Setup};
 use crate::plan;
 use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
@@ -90,6 +92,7 @@ pub struct Direct {
     /// Until it stops.
     jobs: Mutex<Option<SyncSender<Job>>>,
     guard: Arc<Guard>,
+    desired: Arc<Desired>,
     stop: Arc<AtomicBool>,
     waker: Waker,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -103,7 +106,9 @@ impl Direct {
         let place = place.ok_or_else(|| DirectError::NoSuchDispatcher(name.clone()))?;
         let (socket, others) = conversation(config, place, &key)?;
         let opened = open(&guard)?;
-        set_up(&guard, config, &key)?;
+        let setup = setup(config, &key);
+        setup.tell(&guard)?;
+        let desired = Arc::new(Desired::new(setup));
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
         let shared_store =
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
@@ -141,23 +146,33 @@ impl Direct {
             stop: Arc::clone(&stop),
             plan: TablePlan::default(),
             told: Arc::default(),
-            applied: Default::default(),
+            wants: Wants::default(),
+            desired: Arc::clone(&desired),
+            path: PathState::default(),
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),
             lease_observer: shared_store.map(|store| LeaseObserver::new(store, own)),
-            has_remains: true,
         };
         let executor = NetguardExecutor {
             guard: Arc::clone(&guard),
-            own_mac: opened.mac,
+            path: PacketPath::new(Arc::clone(&guard), opened.mac, Arc::clone(&desired)),
             on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
             jobs: to_do,
             news,
         };
         let threads = Mutex::new(spawn(direct_loop, first, executor, &parts.watchdog)?);
-        Ok(Self { shared, counts, jobs: Mutex::new(Some(jobs)), guard, stop, waker, threads })
+        Ok(Self {
+            shared,
+            counts,
+            jobs: Mutex::new(Some(jobs)),
+            guard,
+            desired,
+            stop,
+            waker,
+            threads,
+        })
     }
 
     /// Its displayed state.
@@ -204,14 +219,7 @@ impl Direct {
     /// Applies the packet settings of a new config; nodes and policies come from the services'
     /// states.
     pub fn reload(&self, config: &Config, key: &Key) -> Result<(), GuardError> {
-        self.guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
-        let direct = &config.direct;
-        let networks = Job::Networks(direct.allow.clone(), direct.deny.clone());
-        match lock(&self.jobs).as_ref().map(|jobs| jobs.try_send(networks)) {
-            Some(Err(TrySendError::Full(_))) => Err(GuardError::Busy),
-            // Nobody works any more when the process ends.
-            Some(Ok(()) | Err(TrySendError::Disconnected(_))) | None => Ok(()),
-        }
+        self.desired.set_up(&self.guard, setup(config, key))
     }
 
     /// Lets another dispatcher take over at once. Returns when this one has stepped down.
@@ -302,13 +310,6 @@ fn spawn(
     Ok(vec![direct_loop, executor])
 }
 
-fn set_up(guard: &Guard, config: &Config, key: &Key) -> Result<(), GuardError> {
-    guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
-    let (allow, deny) = (&config.direct.allow, &config.direct.deny);
-    let (allow, deny) = (plan::networks(allow), plan::networks(deny));
-    guard.ask(&Order::Networks { allow, deny }).map(drop)
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -320,14 +321,16 @@ fn open(guard: &Guard) -> Result<AttachedProgram, DirectError> {
     }
 }
 
-fn settings(config: &Config, key: &Key) -> ProgramSettings {
-    ProgramSettings {
+fn setup(config: &Config, key: &Key) -> Setup {
+    let settings = ProgramSettings {
         hash_seed: key.hash_seed(),
         new_flows_max: config.direct.new_flows_per_s_max,
         new_flows_per_source_max: config.direct.new_flows_per_client_per_s_max,
         stream: config.dispatchers.len() > 1,
         own_node: skep_wire::steer::NO_NODE,
-    }
+    };
+    let (allow, deny) = (&config.direct.allow, &config.direct.deny);
+    Setup { settings, allow: plan::networks(allow), deny: plan::networks(deny) }
 }
 
 fn wall_clock_ms() -> u64 {

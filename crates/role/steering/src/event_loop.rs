@@ -11,6 +11,7 @@ use std::time::Duration;
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
+use skep_cluster::reconciler::Wants;
 use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
@@ -28,6 +29,7 @@ use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
+use crate::packet_path::{Desired, PathState};
 use crate::plan::{Address, closed, is_weighted, plan};
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
@@ -52,13 +54,14 @@ pub(crate) struct DirectLoop {
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) plan: TablePlan,
     pub(crate) told: Arc<Table>,
-    pub(crate) applied: skep_wire::table::TableVersion,
+    /// What the executor is to see to.
+    pub(crate) wants: Wants,
+    pub(crate) desired: Arc<Desired>,
+    pub(crate) path: PathState,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
     pub(crate) lease_observer: Option<LeaseObserver<EtcdStore>>,
-    /// An earlier process may have left the virtual addresses on this machine.
-    pub(crate) has_remains: bool,
 }
 
 /// Another dispatcher.
@@ -116,8 +119,8 @@ impl DirectLoop {
         }
         let outputs = self.failover.tick(now);
         self.carry_out(outputs);
-        self.tidy_up();
         self.publish(now);
+        self.want(now);
         self.stream(now);
         self.show(now);
     }
@@ -223,8 +226,8 @@ impl DirectLoop {
                 });
             }
         }
-        self.told = Arc::clone(&table);
-        self.job(Job::Apply(table));
+        self.told = table;
+        self.want_table();
     }
 
     fn hear_news(&mut self) {
@@ -239,7 +242,7 @@ impl DirectLoop {
                 }
                 News::Listed(flows) => self.streams.list(&flows),
                 News::Begun(flows) => self.streams.begin(&flows),
-                News::Applied(version) => self.applied = version,
+                News::Path(state) => self.path = state,
             }
         }
     }
@@ -253,14 +256,14 @@ impl DirectLoop {
                 FailoverAction::PersistEpochs { last } => self.epoch_writer.write(now(), last),
                 FailoverAction::Claim { epoch } => {
                     self.publisher.begin_term(epoch);
-                    self.job(Job::Claim);
+                    self.want(now());
                 }
-                FailoverAction::Announce => self.job(Job::Announce),
+                FailoverAction::Announce => self.want_announcement(),
                 FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
                     self.streams.clear();
                     self.job(Job::Stream(false));
-                    self.job(Job::Release);
+                    self.want(now());
                 }
                 FailoverAction::Log(note) if note.is_trouble() => tracing::warn!("{note}"),
                 FailoverAction::Log(note) => tracing::info!("{note}"),
@@ -268,18 +271,29 @@ impl DirectLoop {
         }
     }
 
-    /// Releases addresses left by an earlier, killed process, once another dispatcher holds them.
-    /// Until then they stay: this one may be the next to hold them.
-    fn tidy_up(&mut self) {
-        let is_others = match self.failover.stage() {
-            Stage::Standby => self.failover.active().is_some(),
-            Stage::Joining | Stage::Active => false,
-            Stage::Leaving => true,
-        };
-        if self.has_remains && is_others {
-            self.job(Job::Release);
+    /// Lets the executor see to the addresses as failover decides.
+    fn want(&mut self, now: Now) {
+        self.wants.follow(now, &self.failover);
+        self.tell_wants();
+    }
+
+    /// Wants an announcement, once this machine has the addresses.
+    fn want_announcement(&mut self) {
+        self.wants.announcements += 1;
+        self.tell_wants();
+    }
+
+    /// Lets the executor steer by the latest table.
+    fn want_table(&mut self) {
+        self.wants.table = Some(Arc::clone(&self.told));
+        self.tell_wants();
+    }
+
+    fn tell_wants(&self) {
+        if self.desired.want(self.wants.clone()) {
+            // Where the queue is full the executor is awake.
+            let _ = self.jobs.try_send(Job::Reconcile);
         }
-        self.has_remains &= !is_others && !self.is_active();
     }
 
     fn send_beat(&mut self) {
@@ -329,7 +343,7 @@ impl DirectLoop {
             self.told = Arc::clone(&table);
             let to: Vec<PeerId> = self.nodes().chain(self.others.keys().copied()).collect();
             self.socket.send_all(to, &Message::Table(Table::clone(&table)));
-            self.job(Job::Apply(table));
+            self.want_table();
         }
         self.tell_loads();
     }
@@ -397,7 +411,8 @@ impl DirectLoop {
             store: self.lease_observer.as_ref().map(|observer| observer.store().health()),
             peers: peers.collect(),
             table: Arc::clone(self.publisher.table()),
-            applied: self.applied,
+            applied: self.path.applied,
+            has_addresses: self.path.has_addresses,
             trouble: self.epoch_writer.trouble(),
             expectations: self.expectations(),
         });

@@ -22,6 +22,7 @@ mod event_loop;
 mod flow_streams;
 mod limits;
 mod netguard_executor;
+mod packet_path;
 mod plan;
 mod shared_store;
 mod status;

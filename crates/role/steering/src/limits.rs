@@ -9,9 +9,6 @@ pub(crate) const PATIENCE_AT_START_MS: u64 = 1000;
 /// start, and as much again for nodes to confirm the table.
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
 
-/// Time after which a claim that netguard could not make is repeated, in milliseconds.
-pub(crate) const CLAIM_AGAIN_MS: u64 = 500;
-
 /// How often the packet programs' counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 

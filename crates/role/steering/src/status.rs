@@ -20,6 +20,8 @@ pub struct SteeringStatus {
     pub active: Option<String>,
     /// Generation of the table that packets are steered by.
     pub table_generation: u64,
+    /// Whether this machine has the virtual addresses.
+    pub has_addresses: bool,
     /// Whether a standby has all flows of the active dispatcher.
     pub flows_synced: bool,
     /// How packets are steered: "native XDP".
@@ -57,6 +59,8 @@ pub(crate) struct Shared {
     counters: ArcSwap<PacketCounters>,
     /// The last error between this process and netguard.
     complaint: Mutex<Option<String>>,
+    /// Why packets are not steered as they should be.
+    failures: ArcSwap<Vec<String>>,
     /// Faults of this machine.
     findings: ArcSwap<Vec<String>>,
     doubts: ArcSwap<Vec<String>>,
@@ -74,6 +78,7 @@ pub(crate) struct View {
     pub(crate) peers: Vec<PeerStatus>,
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
+    pub(crate) has_addresses: bool,
     /// What is wrong with the store of this machine.
     pub(crate) trouble: Option<Arc<str>>,
     pub(crate) expectations: Expectations,
@@ -103,6 +108,7 @@ impl Shared {
             peers: Vec::new(),
             table: Arc::default(),
             applied: TableVersion::default(),
+            has_addresses: false,
             trouble: None,
             expectations: Expectations::default(),
         };
@@ -112,6 +118,7 @@ impl Shared {
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
             complaint: Mutex::new(None),
+            failures: ArcSwap::default(),
             findings: ArcSwap::default(),
             doubts: ArcSwap::default(),
         }
@@ -149,6 +156,13 @@ impl Shared {
         is_new
     }
 
+    /// Why packets are not steered as they should be at present.
+    pub(crate) fn set_failures(&self, failures: Vec<String>) {
+        if **self.failures.load() != failures {
+            self.failures.store(Arc::new(failures));
+        }
+    }
+
     /// The faults that a check of this machine has found; new ones are logged.
     pub(crate) fn set_findings(&self, wrong: Vec<String>, doubtful: Vec<String>) {
         let before = self.findings.swap(Arc::new(wrong.clone()));
@@ -168,6 +182,7 @@ impl Shared {
             epoch: view.epoch,
             active: view.active.clone(),
             table_generation: view.applied.generation,
+            has_addresses: view.has_addresses,
             flows_synced: view.flows_synced,
             attached: self.opened.how.clone(),
             device: self.opened.device.clone(),
@@ -179,7 +194,9 @@ impl Shared {
     }
 
     fn complaints(&self, view: &View) -> Vec<String> {
-        let mut complaints: Vec<String> = self.complaint().iter().cloned().collect();
+        let failures = self.failures.load();
+        let last = self.complaint().clone().filter(|last| !failures.contains(last));
+        let mut complaints: Vec<String> = failures.iter().cloned().chain(last).collect();
         complaints.extend(view.trouble.iter().map(ToString::to_string));
         complaints.extend(self.findings.load().iter().cloned());
         complaints

@@ -158,6 +158,11 @@ impl Failover {
         interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
     }
 
+    /// Whether it has listened without a pause for long enough to have heard the others.
+    pub fn is_awake(&self) -> bool {
+        self.listening.is_awake()
+    }
+
     /// Its stage.
     pub fn stage(&self) -> Stage {
         match self.state {

@@ -9,7 +9,8 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableVersion};
 
-use crate::machine::{Dispatcher, LEASE_MS, LEASE_PATIENCE_MS};
+use crate::guard::Mode;
+use crate::machine::{CLAIM_PATIENCE_MS, Dispatcher, LEASE_MS, LEASE_PATIENCE_MS, PATH_LOOK_MS};
 use crate::net::Id;
 use crate::scenario::Fault;
 use crate::store::STORE_MS_MAX;
@@ -56,6 +57,8 @@ pub(crate) struct Check {
     tables: BTreeMap<TableVersion, Arc<Table>>,
     last_table: Vec<Arc<Table>>,
     node_versions: Vec<TableVersion>,
+    /// Since when each could have held the addresses, and steered by the table, that it is to.
+    unreconciled_since: Vec<Option<u64>>,
     looked_at: u64,
     most: Totals,
 }
@@ -73,6 +76,7 @@ impl Check {
             without_lease_since: vec![None; dispatchers],
             deaf_leader_since: vec![None; dispatchers],
             last_table: vec![Arc::default(); dispatchers],
+            unreconciled_since: vec![None; dispatchers],
             ..Self::default()
         }
     }
@@ -169,15 +173,14 @@ impl Check {
     /// All that must hold now.
     pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
         self.lease(world)?;
-        let runs = world.dispatchers.iter().filter(|it| it.body.runs(world.at));
+        self.reconciled(world)?;
+        let running = || world.dispatchers.iter().filter(|it| it.body.runs(world.at));
+        let woke_at = running().map(|it| it.body.woke_at()).max().unwrap_or(0);
+        let quiet_since = woke_at.max(self.disturbed_at);
+        self.doubles(world, quiet_since)?;
         // Who has just started waits for its disk.
-        let since = |it: &Dispatcher| Some(it.may_claim_since?.max(it.body.runs_since));
-        let quiet_since = runs.filter_map(since).max().map(|at| at.max(self.disturbed_at));
-        match quiet_since {
-            Some(quiet_since) => {
-                self.vacancy(world, quiet_since)?;
-                self.doubles(world, quiet_since)?;
-            }
+        match running().filter_map(|it| it.may_claim_since).max() {
+            Some(may_claim_since) => self.vacancy(world, quiet_since.max(may_claim_since))?,
             None => self.vacant_since = None,
         }
         self.new_tables(world)?;
@@ -225,7 +228,7 @@ impl Check {
                     return Err(format!("d{a} and d{b} are both active, and nothing was amiss"));
                 }
                 let since = *self.pairs[a][b].get_or_insert(world.at);
-                let since = since.max(first.body.runs_since).max(second.body.runs_since);
+                let since = since.max(first.body.woke_at()).max(second.body.woke_at());
                 let ms = world.at - since;
                 self.most.double_ms_max = self.most.double_ms_max.max(ms);
                 if ms > DOUBLE_MS_MAX {
@@ -250,7 +253,7 @@ impl Check {
             }
             let loses = is_active(world, dispatcher) && is_others && sees_store;
             let since = keep(&mut self.without_lease_since[id], loses, world.at);
-            let since = since.max(dispatcher.body.runs_since);
+            let since = since.max(dispatcher.body.woke_at());
             if world.at > since + LEASE_PATIENCE_MS + STORE_MS_MAX {
                 return Err(format!("d{id} is active while another has the lease"));
             }
@@ -258,8 +261,26 @@ impl Check {
                 !dispatcher.publisher.detector().hears_nobody(dispatcher.body.clock.at(world.at));
             let is_deaf = leader == Some(own) && !hears && sees_store;
             let since = keep(&mut self.deaf_leader_since[id], is_deaf, world.at);
-            if world.at > since.max(dispatcher.body.runs_since) + LEASE_MS + STORE_MS_MAX {
+            if world.at > since.max(dispatcher.body.woke_at()) + LEASE_MS + STORE_MS_MAX {
                 return Err(format!("d{id} has the lease and hears no node"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is to hold the addresses, or not to, or to steer by a table, soon does so.
+    fn reconciled(&mut self, world: &World) -> Result<(), String> {
+        for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+            let (guard, wants) = (&dispatcher.guard, &dispatcher.wants);
+            let is_off = wants.addresses.is_some_and(|wanted| wanted != guard.has_addresses)
+                || !guard.is_attached
+                || wants.table.as_ref().is_some_and(|table| table.version != guard.applied);
+            let is_able = dispatcher.body.runs(world.at) && guard.mode == Mode::Fast;
+            let since = keep(&mut self.unreconciled_since[id], is_off && is_able, world.at);
+            let since = since.max(dispatcher.body.woke_at());
+            // A slow netguard may still be at its last step.
+            if world.at > since + CLAIM_PATIENCE_MS + PATH_LOOK_MS + 2_000 {
+                return Err(format!("d{id} wants {wants:?} and its machine is {guard:?}"));
             }
         }
         Ok(())
@@ -307,10 +328,10 @@ impl Check {
                 if !is_active(world, dispatcher) || !is_in(publisher.table(), node) {
                     continue;
                 }
-                // It may have run again in this very millisecond.
-                let woke_at = dispatcher.body.runs_since.max(dispatcher.body.paused_until);
-                let since =
-                    dead_since.max(woke_at).max(self.active_since[id]).max(self.deaf_until[id]);
+                let since = dead_since
+                    .max(dispatcher.body.woke_at())
+                    .max(self.active_since[id])
+                    .max(self.deaf_until[id]);
                 let ms = world.at - since;
                 self.most.dead_ms_max = self.most.dead_ms_max.max(ms);
                 if ms > DEAD_MS_MAX {
@@ -348,6 +369,13 @@ impl Check {
         for other in &world.dispatchers {
             if other.failover.active() != Some(active.body.peer) {
                 return Err(format!("{} follows {:?}", other.body.name, other.failover.active()));
+            }
+        }
+        for other in &world.dispatchers {
+            let is_active = other.body.peer == active.body.peer;
+            let guard = &other.guard;
+            if guard.has_addresses != is_active || guard.applied != table.version {
+                return Err(format!("{} has {guard:?} at the end", other.body.name));
             }
         }
         for node in &world.nodes {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::lease_observer::LeaseObserver;
+use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad, Stage};
@@ -15,12 +16,16 @@ use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{DatapathService, Measure, Protocol};
 use skep_wire::table::{Table, TableVersion};
 
+use crate::guard::Guard;
 use crate::net::Id;
 use crate::scenario::Scenario;
 use crate::store::Client;
 
 pub(crate) const INTERVAL_MS: u64 = 50;
 pub(crate) const NODE_INTERVAL_MS: u64 = 50;
+pub(crate) const CLAIM_PATIENCE_MS: u64 = 2_000;
+/// How often a dispatcher looks at its machine.
+pub(crate) const PATH_LOOK_MS: u64 = 1_000;
 pub(crate) const LEASE_MS: u64 = 2_000;
 pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 
@@ -97,6 +102,11 @@ impl Body {
         self.is_alive && at >= self.paused_until
     }
 
+    /// Since when it runs; that may be this very millisecond, before it has noticed.
+    pub(crate) fn woke_at(&self) -> u64 {
+        self.runs_since.max(self.paused_until)
+    }
+
     pub(crate) fn next_stamp(&mut self) -> Stamp {
         self.stamp.sequence += 1;
         self.stamp
@@ -134,6 +144,12 @@ pub(crate) struct Dispatcher {
     pub(crate) reaches_store: bool,
     pub(crate) store: Client,
     pub(crate) lease_observer: Option<LeaseObserver<Client>>,
+    pub(crate) guard: Guard,
+    pub(crate) reconciler: Reconciler,
+    pub(crate) wants: Wants,
+    /// The step that netguard executes.
+    pub(crate) under_way: Option<Step>,
+    looked_at: u64,
 }
 
 impl Dispatcher {
@@ -173,6 +189,11 @@ impl Dispatcher {
             reaches_store: true,
             lease_observer: None,
             store,
+            guard: Guard::default(),
+            reconciler: Reconciler::new(CLAIM_PATIENCE_MS),
+            wants: Wants::default(),
+            under_way: None,
+            looked_at: 0,
         };
         dispatcher.observe(scenario.has_store);
         dispatcher.publisher.set_plan(dispatcher.plan.clone());
@@ -193,7 +214,33 @@ impl Dispatcher {
         self.observe(self.lease_observer.is_some());
         (self.fails_to_persist, self.persists_since) = (false, None);
         self.may_claim_since = None;
+        // As a process does before it takes part.
+        self.guard.is_attached = true;
+        (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
+        self.under_way = None;
         outputs
+    }
+
+    /// Wants the addresses as failover decides, and the table of the active dispatcher.
+    pub(crate) fn want(&mut self, at: u64) {
+        let now = self.body.clock.at(at);
+        self.wants.follow(now, &self.failover);
+        let table = self.publisher.table();
+        self.wants.table = (table.version > TableVersion::default()).then(|| Arc::clone(table));
+    }
+
+    /// The next step for netguard, unless it executes one.
+    pub(crate) fn next_step(&mut self, at: u64) -> Option<Step> {
+        if self.under_way.is_some() || !self.body.runs(at) {
+            return None;
+        }
+        if at >= self.looked_at + PATH_LOOK_MS {
+            self.looked_at = at;
+            self.reconciler.found(self.guard.found());
+        }
+        self.reconciler.want(self.wants.clone());
+        self.under_way = self.reconciler.next(self.body.clock.at(at));
+        self.under_way.clone()
     }
 
     fn observe(&mut self, has_store: bool) {

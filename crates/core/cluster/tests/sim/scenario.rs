@@ -2,6 +2,7 @@
 
 use skep_units::Rng;
 
+use crate::guard::Mode;
 use crate::machine::Disk;
 use crate::net::Id;
 
@@ -46,6 +47,10 @@ pub(crate) enum Fault {
     Deaf(Id),
     /// How a dispatcher's disk answers from now on.
     Disk(Id, Disk),
+    /// How a dispatcher's netguard executes steps from now on.
+    Guard(Id, Mode),
+    /// Others remove a dispatcher's addresses, or its program.
+    Meddle(Id, bool),
     /// All is mended.
     Mend,
 }
@@ -83,7 +88,7 @@ impl Scenario {
         let dispatcher = rng.below(self.dispatchers as u64) as usize;
         let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
         let faults = &mut self.faults;
-        match rng.below(15) {
+        match rng.below(18) {
             0 | 1 => {
                 faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
             }
@@ -105,6 +110,12 @@ impl Scenario {
             }
             9 => faults.extend([(at, Fault::Crash(node)), (until, Fault::Start(node))]),
             10 => faults.extend([(at, Fault::Leave(node)), (until, Fault::Start(node))]),
+            14 => {
+                let mode = if rng.below(2) == 0 { Mode::Slow } else { Mode::Refusing };
+                faults.push((at, Fault::Guard(dispatcher, mode)));
+                faults.push((until, Fault::Guard(dispatcher, Mode::Fast)));
+            }
+            15 => faults.push((at, Fault::Meddle(dispatcher, rng.below(3) == 0))),
             13 => faults.extend([(at, Fault::Deaf(dispatcher)), (until, Fault::Heal)]),
             11 | 12 => {
                 let disk = if rng.below(3) == 0 { Disk::Failing } else { Disk::Slow };

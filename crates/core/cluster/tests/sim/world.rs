@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use skep_cluster::failover::{FailoverAction, StepDownReason};
+use skep_cluster::reconciler::Step;
 use skep_sim::{Agenda, SeedTotals};
 use skep_units::Rng;
 use skep_wire::message::NodeBeat;
@@ -11,6 +12,7 @@ use skep_wire::seal::PeerId;
 use skep_wire::table::Table;
 
 use crate::check::Check;
+use crate::guard::Mode;
 use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said};
 use crate::net::{Id, Net};
 use crate::scenario::{END_MS, Fault, Scenario};
@@ -20,12 +22,38 @@ use crate::store::{Etcd, Reply, SLOW_MS};
 enum Event {
     Tick(Id, u64),
     Beat(Id, u64),
-    Arrive { from: Id, to: Id, said: Said },
+    Arrive {
+        from: Id,
+        to: Id,
+        said: Said,
+    },
     Wake(Id),
     Fault(Fault),
-    Persisted { id: Id, life: u64, last: u64, is_failure: bool },
+    Persisted {
+        id: Id,
+        life: u64,
+        last: u64,
+        is_failure: bool,
+    },
+    /// Netguard has executed a step.
+    Executed {
+        id: Id,
+        life: u64,
+        step: Step,
+    },
+    /// Its answer, to a process that was paused.
+    Answered {
+        id: Id,
+        life: u64,
+        step: Step,
+        result: Result<(), String>,
+    },
     Store(Id),
-    StoreReplies { id: Id, life: u64, reply: Reply },
+    StoreReplies {
+        id: Id,
+        life: u64,
+        reply: Reply,
+    },
 }
 
 /// What came of seeds.
@@ -156,6 +184,11 @@ impl World {
                 self.persisted(id, life, last, is_failure);
                 Ok(())
             }
+            Event::Executed { id, life, step } => self.executed(id, life, step),
+            Event::Answered { id, life, step, result } => {
+                self.answered(id, life, step, result);
+                Ok(())
+            }
             Event::Store(id) => {
                 self.ask_store(id);
                 Ok(())
@@ -185,6 +218,7 @@ impl World {
             outputs.extend(dispatcher.failover.tick(now));
             dispatcher.note_epoch(at);
             self.carry_out(id, outputs)?;
+            self.reconcile(id);
         }
         self.schedule(at + next, Event::Tick(id, life));
         Ok(())
@@ -215,10 +249,46 @@ impl World {
                     self.dispatchers[id].publisher.step_down();
                 }
                 FailoverAction::Log(note) => self.tell(format_args!("d{id}: {note}")),
-                FailoverAction::Probe | FailoverAction::Announce => {}
+                FailoverAction::Announce => self.dispatchers[id].wants.announcements += 1,
+                FailoverAction::Probe => {}
             }
         }
+        self.reconcile(id);
         Ok(())
+    }
+
+    /// Lets netguard execute the next step, if any is due.
+    fn reconcile(&mut self, id: Id) {
+        let dispatcher = &mut self.dispatchers[id];
+        dispatcher.want(self.at);
+        let Some(step) = dispatcher.next_step(self.at) else { return };
+        let life = dispatcher.body.life;
+        let due = dispatcher.guard.done_at(self.at, &mut self.rng);
+        self.schedule(due, Event::Executed { id, life, step });
+    }
+
+    fn executed(&mut self, id: Id, life: u64, step: Step) -> Result<(), String> {
+        let guard = &mut self.dispatchers[id].guard;
+        let result = guard.execute(&step, &mut self.rng);
+        let result = result.map_err(|broken| format!("at {} ms: d{id} {broken}", self.at))?;
+        self.tell(format_args!("d{id}: {step:?}: {result:?}"));
+        self.answered(id, life, step, result);
+        Ok(())
+    }
+
+    fn answered(&mut self, id: Id, life: u64, step: Step, result: Result<(), String>) {
+        let at = self.at;
+        let dispatcher = &mut self.dispatchers[id];
+        if dispatcher.body.life != life || !dispatcher.body.is_alive {
+            return;
+        }
+        if !dispatcher.body.runs(at) {
+            let until = dispatcher.body.paused_until;
+            return self.schedule(until, Event::Answered { id, life, step, result });
+        }
+        dispatcher.under_way = None;
+        dispatcher.reconciler.done(dispatcher.body.clock.at(at), &step, result);
+        self.reconcile(id);
     }
 
     fn persist(&mut self, id: Id, last: u64) {
@@ -424,6 +494,8 @@ impl World {
             Fault::Heal => self.net.heal(),
             Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
             Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
+            Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
+            Fault::Meddle(id, with_program) => self.dispatchers[*id].guard.meddle(*with_program),
             Fault::Mend => return self.mend(),
         }
         Ok(())
@@ -464,6 +536,7 @@ impl World {
         self.net.mend();
         for dispatcher in &mut self.dispatchers {
             (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
+            dispatcher.guard.mode = Mode::Fast;
         }
         for id in 0..self.scenario.dispatchers + self.scenario.nodes {
             self.restart(id)?;

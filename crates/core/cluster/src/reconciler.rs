@@ -1,0 +1,288 @@
+//! Reconciles a machine's packet path with what it should be: packet program, virtual addresses,
+//! forwarding table.
+//!
+//! ```text
+//!   failover, publisher --[Wants]--> Reconciler --[Step]--> netguard
+//!                                        ^                     |
+//!                                        +--[done, found]------+
+//! ```
+//!
+//! Wants are levels: only the latest counts, and nothing is lost by being said once. A step that
+//! fails is repeated every [`RETRY_MS`] until it succeeds or is not wanted any more; the others go on
+//! meanwhile. What is found to have been changed from outside is put right by the same steps.
+//!
+//! Invariants: addresses are announced only once they are held; they are claimed only by wants that
+//! are recent, since those of a process that was paused may be another dispatcher's by now.
+
+use std::sync::Arc;
+
+use skep_units::Now;
+use skep_wire::message::Stage;
+use skep_wire::table::{Table, TableVersion};
+
+use crate::failover::Failover;
+use crate::limits::{RETRY_MS, WANTS_MS_MAX};
+
+/// What the packet path of a machine should be.
+#[derive(Clone, Debug, Default)]
+pub struct Wants {
+    /// When this was decided.
+    pub at: Now,
+    /// Whether the machine is to have the virtual addresses; `None`: it keeps them if it has them.
+    pub addresses: Option<bool>,
+    /// The table that packets are to be steered by.
+    pub table: Option<Arc<Table>>,
+    /// Announcements of the addresses that were wanted so far.
+    pub announcements: u64,
+}
+
+/// Something to do, for the executor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Load and attach the packet program, with its settings.
+    Attach,
+    /// Put the virtual addresses on this machine, and announce them.
+    Claim,
+    /// Remove them.
+    Release,
+    /// Announce them again.
+    Announce,
+    Apply(Arc<Table>),
+}
+
+/// What the packet path was found to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// All virtual addresses are on this machine, with the settings that they need.
+    pub has_addresses: bool,
+    pub is_attached: bool,
+}
+
+/// Something was changed by others than the executor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Drift {
+    #[error("a virtual address or its settings were removed from this machine; they are put back")]
+    Addresses,
+    #[error("the packet program was detached from its device; it is attached again")]
+    Program,
+}
+
+/// Decides which step is next. See the module.
+#[derive(Debug)]
+pub struct Reconciler {
+    wants: Wants,
+    is_attached: bool,
+    /// Whether the machine has all the addresses or none, if that is known.
+    has_addresses: Option<bool>,
+    applied: Option<TableVersion>,
+    /// Announcements that were made, or were not needed.
+    announced: u64,
+    gate: ClaimGate,
+    failures: [Option<Failure>; KINDS],
+}
+
+/// Addresses are claimed once each service has a node that takes new flows: before, the kernel
+/// would refuse every connection to one, as it does where nothing listens. A cluster without such a
+/// node claims them some time later, so that its clients get that refusal.
+#[derive(Debug)]
+struct ClaimGate {
+    patience_ms: u64,
+    has_steered: bool,
+    wanted_since: Option<Now>,
+}
+
+/// A step that has failed and was not done since.
+#[derive(Clone, Debug)]
+struct Failure {
+    retry_at: Now,
+    why: String,
+}
+
+/// Kinds of steps; each fails and is repeated by itself.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Attach,
+    Addresses,
+    Announce,
+    Apply,
+}
+
+const KINDS: usize = 4;
+
+impl Wants {
+    /// Wants the addresses as failover decides. Those that an earlier, killed process left stay
+    /// until another dispatcher holds them: this one may be the next to do so.
+    pub fn follow(&mut self, now: Now, failover: &Failover) {
+        let is_others = failover.active().is_some() || self.addresses == Some(true);
+        self.addresses = match failover.stage() {
+            Stage::Active => Some(true),
+            Stage::Leaving => Some(false),
+            Stage::Standby | Stage::Joining if is_others => Some(false),
+            Stage::Standby | Stage::Joining => self.addresses,
+        };
+        if failover.is_awake() {
+            self.at = now;
+        }
+    }
+
+    /// Whether `other` wants the same, maybe at another time.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let wants = |it: &Self| (it.addresses, it.version(), it.announcements);
+        wants(self) == wants(other)
+    }
+
+    fn version(&self) -> Option<TableVersion> {
+        self.table.as_ref().map(|table| table.version)
+    }
+}
+
+impl Reconciler {
+    /// Of a machine whose packet program has just been attached. It claims addresses before it
+    /// steers to any node `patience_ms` after that was wanted first.
+    pub fn new(patience_ms: u64) -> Self {
+        Self {
+            wants: Wants::default(),
+            is_attached: true,
+            has_addresses: None,
+            applied: None,
+            announced: 0,
+            gate: ClaimGate { patience_ms, has_steered: false, wanted_since: None },
+            failures: [const { None }; KINDS],
+        }
+    }
+
+    /// The latest wants. May be repeated.
+    pub fn want(&mut self, wants: Wants) {
+        if wants.version() != self.wants.version() {
+            // Another table may be accepted where the last one was not.
+            self.may_retry(Kind::Apply);
+        }
+        if wants.addresses != self.wants.addresses {
+            self.failures[Kind::Addresses as usize] = None;
+            self.gate.wanted_since = (wants.addresses == Some(true)).then_some(wants.at);
+        }
+        if wants.addresses != Some(true) {
+            self.announced = wants.announcements;
+        }
+        self.wants = wants;
+    }
+
+    /// The next step, if any is due. To be called until there is none.
+    pub fn next(&self, now: Now) -> Option<Step> {
+        let is_due = |kind: Kind| {
+            self.failures[kind as usize].as_ref().is_none_or(|failure| now >= failure.retry_at)
+        };
+        let attach = (!self.is_attached && is_due(Kind::Attach)).then_some(Step::Attach);
+        let addresses = || self.address_step(now).filter(|_| is_due(Kind::Addresses));
+        let table = || self.table_step().filter(|_| is_due(Kind::Apply));
+        let announce = || self.announce_step().filter(|_| is_due(Kind::Announce));
+        attach.or_else(addresses).or_else(table).or_else(announce)
+    }
+
+    /// What became of a step, which [`Reconciler::next`] had returned.
+    pub fn done(&mut self, now: Now, step: &Step, result: Result<(), String>) {
+        let is_done = result.is_ok();
+        self.failures[step.kind() as usize] =
+            result.err().map(|why| Failure { retry_at: now.plus_ms(RETRY_MS), why });
+        match step {
+            Step::Attach if is_done => {
+                self.is_attached = true;
+                // The program may be a new one, without tables.
+                self.applied = None;
+            }
+            // Of several addresses some may have been moved.
+            Step::Claim | Step::Release if !is_done => self.has_addresses = None,
+            Step::Claim => {
+                self.has_addresses = Some(true);
+                self.gate.has_steered = true;
+                self.announced = self.wants.announcements;
+            }
+            Step::Release => self.has_addresses = Some(false),
+            Step::Announce if is_done => self.announced = self.wants.announcements,
+            Step::Apply(table) if is_done => {
+                self.applied = Some(table.version);
+                let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
+                self.gate.has_steered |= table.services.iter().all(takes);
+            }
+            Step::Attach | Step::Announce | Step::Apply(_) => {}
+        }
+    }
+
+    /// A look at the machine: what was changed from outside, and will be put right.
+    pub fn found(&mut self, found: Found) -> Vec<Drift> {
+        let mut drifts = Vec::new();
+        if self.has_addresses == Some(true) && !found.has_addresses {
+            self.has_addresses = None;
+            drifts.push(Drift::Addresses);
+        }
+        if self.is_attached && !found.is_attached {
+            self.is_attached = false;
+            drifts.push(Drift::Program);
+        }
+        drifts
+    }
+
+    /// The table that packets are steered by, if any was applied.
+    pub fn applied(&self) -> Option<TableVersion> {
+        self.applied
+    }
+
+    /// Whether this machine has the virtual addresses.
+    pub fn has_addresses(&self) -> bool {
+        self.has_addresses == Some(true)
+    }
+
+    /// Why steps fail at present.
+    pub fn failures(&self) -> impl Iterator<Item = &str> {
+        self.failures.iter().flatten().map(|failure| failure.why.as_str())
+    }
+
+    /// Whether it cannot steer as it is to: some step other than an announcement fails.
+    pub fn is_hindered(&self) -> bool {
+        let kinds = [Kind::Attach, Kind::Addresses, Kind::Apply];
+        kinds.into_iter().any(|kind| self.failures[kind as usize].is_some())
+    }
+
+    fn address_step(&self, now: Now) -> Option<Step> {
+        let wanted = self.wants.addresses.filter(|wanted| self.has_addresses != Some(*wanted))?;
+        if !wanted {
+            return Some(Step::Release);
+        }
+        let is_recent = now.since_ms(self.wants.at) <= WANTS_MS_MAX;
+        (is_recent && self.is_attached && self.gate.is_open(now)).then_some(Step::Claim)
+    }
+
+    fn table_step(&self) -> Option<Step> {
+        let table = self.wants.table.as_ref().filter(|it| self.applied != Some(it.version))?;
+        self.is_attached.then(|| Step::Apply(Arc::clone(table)))
+    }
+
+    fn announce_step(&self) -> Option<Step> {
+        let is_wanted = self.announced < self.wants.announcements;
+        (is_wanted && self.has_addresses == Some(true)).then_some(Step::Announce)
+    }
+
+    fn may_retry(&mut self, kind: Kind) {
+        if let Some(failure) = &mut self.failures[kind as usize] {
+            failure.retry_at = Now::default();
+        }
+    }
+}
+
+impl ClaimGate {
+    fn is_open(&self, now: Now) -> bool {
+        let has_waited = |since| now.since_ms(since) >= self.patience_ms;
+        self.has_steered || self.wanted_since.is_some_and(has_waited)
+    }
+}
+
+impl Step {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Attach => Kind::Attach,
+            Self::Claim | Self::Release => Kind::Addresses,
+            Self::Announce => Kind::Announce,
+            Self::Apply(_) => Kind::Apply,
+        }
+    }
+}

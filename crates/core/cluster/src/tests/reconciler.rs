@@ -1,0 +1,203 @@
+//! The reconciler: each difference is removed, whatever fails first.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use skep_units::Now;
+use skep_wire::message::Name;
+use skep_wire::steer::{DatapathService, Measure, Protocol};
+use skep_wire::table::{Share, Table, TableService, TableVersion};
+
+use crate::reconciler::{Drift, Found, Reconciler, Step, Wants};
+
+const PATIENCE_MS: u64 = 2_000;
+const WELL: Found = Found { has_addresses: true, is_attached: true };
+
+/// A table with a service for each number, which so many nodes are behind.
+fn table(generation: u64, memberships: &[usize]) -> Arc<Table> {
+    let share = |index| Share { index: index as u16, weight: 1 };
+    let service = |at| TableService {
+        service: DatapathService {
+            id: at,
+            address: SocketAddr::from(([192, 0, 2, 1], 80)),
+            protocol: Protocol::Tcp,
+            choices: 1,
+            measure: Measure::First,
+            by_address: false,
+        },
+        policy: Name::new("maglev").unwrap(),
+        history: vec![at],
+    };
+    Arc::new(Table {
+        version: TableVersion { epoch: 8, generation },
+        services: (0..memberships.len() as u16).map(service).collect(),
+        memberships: memberships.iter().map(|&nodes| (0..nodes).map(share).collect()).collect(),
+        ..Table::default()
+    })
+}
+
+struct Bench {
+    reconciler: Reconciler,
+    wants: Wants,
+    now: Now,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Now(10_000);
+        Self { reconciler: Reconciler::new(PATIENCE_MS), wants: Wants::default(), now }
+    }
+
+    /// One that holds the addresses and steers by a table.
+    fn active() -> Self {
+        let mut bench = Self::new();
+        bench.want(Some(true), Some(table(1, &[1])));
+        assert_eq!(bench.run().len(), 2);
+        bench
+    }
+
+    fn want(&mut self, addresses: Option<bool>, table: Option<Arc<Table>>) {
+        self.wants = Wants { at: self.now, addresses, table, ..self.wants.clone() };
+        self.reconciler.want(self.wants.clone());
+    }
+
+    fn want_announcement(&mut self) {
+        self.wants.announcements += 1;
+        self.reconciler.want(self.wants.clone());
+    }
+
+    /// Time goes on, and the wants stay.
+    fn wait(&mut self, ms: u64) {
+        self.now = self.now.plus_ms(ms);
+        self.want(self.wants.addresses, self.wants.table.clone());
+    }
+
+    /// Does all that is due.
+    fn run(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some(step) = self.reconciler.next(self.now) {
+            self.reconciler.done(self.now, &step, Ok(()));
+            steps.push(step);
+        }
+        steps
+    }
+
+    /// Everything that is due fails.
+    fn fail(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while let Some(step) = self.reconciler.next(self.now) {
+            self.reconciler.done(self.now, &step, Err(format!("{step:?}")));
+            steps.push(step);
+        }
+        steps
+    }
+}
+
+#[test]
+fn addresses_are_claimed_once_every_service_has_a_node() {
+    let mut bench = Bench::new();
+    for (generation, memberships) in [[0, 0], [2, 0]].iter().enumerate() {
+        let table = table(generation as u64, memberships);
+        bench.want(Some(true), Some(Arc::clone(&table)));
+        assert_eq!(bench.run(), [Step::Apply(table)]);
+    }
+    let full = table(3, &[2, 1]);
+    bench.want(Some(true), Some(Arc::clone(&full)));
+    assert_eq!(bench.run(), [Step::Apply(full), Step::Claim]);
+    bench.want(Some(false), None);
+    assert_eq!(bench.run(), [Step::Release]);
+    bench.want(Some(true), None);
+    assert_eq!(bench.run(), [Step::Claim], "the next takeover waits for nothing");
+}
+
+#[test]
+fn without_nodes_they_are_claimed_late_so_that_clients_are_refused() {
+    let mut bench = Bench::new();
+    bench.want(Some(true), None);
+    bench.wait(PATIENCE_MS - 1);
+    assert_eq!(bench.run(), []);
+    bench.wait(1);
+    assert_eq!(bench.run(), [Step::Claim]);
+}
+
+#[test]
+fn what_fails_is_repeated_and_holds_nothing_else_up() {
+    let mut bench = Bench::active();
+    let second = table(2, &[1]);
+    bench.want(Some(false), Some(Arc::clone(&second)));
+    assert_eq!(bench.fail(), [Step::Release, Step::Apply(Arc::clone(&second))]);
+    assert!(bench.reconciler.is_hindered() && bench.reconciler.failures().count() == 2);
+    assert_eq!(bench.reconciler.next(bench.now), None, "netguard is not flooded");
+    // Another table may be accepted where the last one was not.
+    let third = table(3, &[1]);
+    bench.want(Some(false), Some(Arc::clone(&third)));
+    assert_eq!(bench.run(), [Step::Apply(third)]);
+    bench.wait(500);
+    assert_eq!(bench.run(), [Step::Release]);
+    assert!(!bench.reconciler.is_hindered() && bench.reconciler.failures().count() == 0);
+    // A takeover does not wait for what could not be released.
+    let mut bench = Bench::active();
+    bench.want(Some(false), None);
+    bench.fail();
+    bench.want(Some(true), None);
+    assert_eq!(bench.run(), [Step::Claim]);
+}
+
+#[test]
+fn addresses_are_announced_only_where_they_are() {
+    let mut bench = Bench::new();
+    bench.want_announcement();
+    bench.want(Some(true), Some(table(1, &[1])));
+    assert_eq!(bench.fail().len(), 1, "its table");
+    bench.want_announcement();
+    assert_eq!(bench.run(), []);
+    bench.wait(500);
+    assert_eq!(bench.run(), [Step::Apply(table(1, &[1])), Step::Claim], "which announces");
+    bench.want_announcement();
+    assert_eq!(bench.fail(), [Step::Announce]);
+    bench.wait(500);
+    assert_eq!(bench.run(), [Step::Announce]);
+    bench.want(Some(false), None);
+    bench.want_announcement();
+    assert_eq!(bench.run(), [Step::Release]);
+    bench.want(Some(true), None);
+    assert_eq!(bench.run(), [Step::Claim], "what was wanted before is over");
+}
+
+#[test]
+fn what_was_changed_from_outside_is_put_right() {
+    let mut bench = Bench::active();
+    assert_eq!(bench.reconciler.found(WELL), []);
+    assert_eq!(bench.run(), []);
+    let lost = Found { has_addresses: false, is_attached: true };
+    assert_eq!(bench.reconciler.found(lost), [Drift::Addresses]);
+    assert_eq!(bench.reconciler.found(lost), [], "said once");
+    assert_eq!(bench.run(), [Step::Claim]);
+    assert_eq!(bench.reconciler.found(Found { is_attached: false, ..WELL }), [Drift::Program]);
+    assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1]))]);
+    // A standby has none to lose.
+    bench.want(Some(false), None);
+    bench.run();
+    assert_eq!(bench.reconciler.found(lost), []);
+}
+
+#[test]
+fn a_process_that_was_paused_claims_nothing_by_what_it_wanted_before() {
+    let mut bench = Bench::active();
+    bench.now = bench.now.plus_ms(10_000);
+    // Netguard has released them meanwhile, as another dispatcher is active.
+    bench.reconciler.found(Found { has_addresses: false, is_attached: true });
+    assert_eq!(bench.reconciler.next(bench.now), None);
+    bench.wait(0);
+    assert_eq!(bench.run(), [Step::Claim], "it still wants them now");
+}
+
+#[test]
+fn what_an_earlier_process_left_stays_until_it_is_known_whose_it_is() {
+    let mut bench = Bench::new();
+    bench.want(None, None);
+    assert_eq!(bench.run(), []);
+    bench.want(Some(false), None);
+    assert_eq!(bench.run(), [Step::Release]);
+    assert_eq!(bench.run(), []);
+}

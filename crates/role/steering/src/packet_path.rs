@@ -1,0 +1,139 @@
+//! A dispatcher's packet path: executes the steps of the reconciler by orders to netguard.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use skep_cluster::reconciler::{Reconciler, Step, Wants};
+use skep_guard::{Applier, Guard, GuardError};
+use skep_units::Now;
+use skep_wire::guard::{Order, ProgramSettings, Side};
+use skep_wire::steer::Network;
+use skep_wire::table::TableVersion;
+
+use crate::limits::CLAIM_PATIENCE_MS;
+use crate::plan::is_weighted;
+
+/// What the packet path should be: written by the event loop and by reloads, read by the executor.
+#[derive(Debug)]
+pub(crate) struct Desired {
+    wants: Mutex<Wants>,
+    setup: Mutex<Setup>,
+}
+
+/// What the packet program is told when it is attached, and by a reload.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) settings: ProgramSettings,
+    /// Networks that are admitted.
+    pub(crate) allow: Vec<Network>,
+    /// Networks that are not.
+    pub(crate) deny: Vec<Network>,
+}
+
+/// The packet path, as far as the event loop needs to know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PathState {
+    /// The table that packets are steered by.
+    pub(crate) applied: TableVersion,
+    pub(crate) has_addresses: bool,
+    /// It cannot be as it should.
+    pub(crate) is_hindered: bool,
+}
+
+/// See the module.
+pub(crate) struct PacketPath {
+    guard: Arc<Guard>,
+    own_mac: [u8; 6],
+    applier: Applier,
+    desired: Arc<Desired>,
+    reconciler: Reconciler,
+}
+
+impl Desired {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self { wants: Mutex::default(), setup: Mutex::new(setup) }
+    }
+
+    /// Takes the latest wants. True if they differ from the last ones in more than their time.
+    pub(crate) fn want(&self, wants: Wants) -> bool {
+        let mut last = lock(&self.wants);
+        let is_news = !last.is_same(&wants);
+        *last = wants;
+        is_news
+    }
+
+    /// Tells the packet program another setup. One that netguard refuses is forgotten.
+    pub(crate) fn set_up(&self, guard: &Guard, setup: Setup) -> Result<(), GuardError> {
+        setup.tell(guard)?;
+        *lock(&self.setup) = setup;
+        Ok(())
+    }
+}
+
+impl Setup {
+    pub(crate) fn tell(&self, guard: &Guard) -> Result<(), GuardError> {
+        guard.ask(&Order::Settings(Side::Dispatch, self.settings))?;
+        let (allow, deny) = (self.allow.clone(), self.deny.clone());
+        guard.ask(&Order::Networks { allow, deny }).map(drop)
+    }
+}
+
+impl PacketPath {
+    /// Of a packet program that was just attached and set up.
+    pub(crate) fn new(guard: Arc<Guard>, own_mac: [u8; 6], desired: Arc<Desired>) -> Self {
+        let applier = applier(&guard, own_mac);
+        let reconciler = Reconciler::new(CLAIM_PATIENCE_MS);
+        Self { guard, own_mac, applier, desired, reconciler }
+    }
+
+    /// Executes the next step, if any is due.
+    pub(crate) fn step(&mut self, now: Now) -> Option<Result<(), GuardError>> {
+        self.reconciler.want(lock(&self.desired.wants).clone());
+        let step = self.reconciler.next(now)?;
+        let done = self.execute(&step);
+        let result = done.as_ref().map(drop).map_err(ToString::to_string);
+        self.reconciler.done(now, &step, result);
+        Some(done)
+    }
+
+    pub(crate) fn state(&self) -> PathState {
+        PathState {
+            applied: self.reconciler.applied().unwrap_or_default(),
+            has_addresses: self.reconciler.has_addresses(),
+            is_hindered: self.reconciler.is_hindered(),
+        }
+    }
+
+    /// Why it is not as it should be, in sentences.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        self.reconciler.failures().map(str::to_owned).collect()
+    }
+
+    fn execute(&mut self, step: &Step) -> Result<(), GuardError> {
+        match step {
+            Step::Attach => self.attach(),
+            Step::Claim => self.ask(&Order::Claim),
+            Step::Release => self.ask(&Order::Release),
+            Step::Announce => self.ask(&Order::Announce),
+            Step::Apply(table) => self.applier.apply(table),
+        }
+    }
+
+    fn attach(&mut self) -> Result<(), GuardError> {
+        self.ask(&Order::Open(Side::Dispatch))?;
+        self.applier = applier(&self.guard, self.own_mac);
+        let setup = lock(&self.desired.setup).clone();
+        setup.tell(&self.guard)
+    }
+
+    fn ask(&self, order: &Order) -> Result<(), GuardError> {
+        self.guard.ask(order).map(drop)
+    }
+}
+
+fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {
+    Applier::new(Arc::clone(guard), Side::Dispatch, own_mac, is_weighted)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
