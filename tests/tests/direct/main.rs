@@ -8,6 +8,7 @@ mod nodes;
 mod partition;
 mod paths;
 mod privileges;
+mod reconcile;
 mod refusals;
 mod second_chance;
 mod takeover;

@@ -105,11 +105,11 @@ pub enum Order {
     Announce,
     /// Give them up.
     Release,
-    /// Ask for other owners of the virtual addresses, and for claims by others
-    /// since the last call. Answered by [`OrderReply::Owners`].
-    Owners {
-        /// Whether to ask the network, which takes up to
-        /// [`PROBE_MS`] for each address.
+    /// Look at what orders have put on the machine and, as dispatcher, for claims of the virtual
+    /// addresses by others since the last call. Answered by [`OrderReply::Looked`].
+    Look {
+        side: Side,
+        /// Whether to ask the network for other owners, too, which takes [`PROBE_MS`].
         probe: bool,
     },
     /// Put the virtual addresses of this node's services on `lo`, silently.
@@ -158,8 +158,7 @@ pub enum OrderReply {
     /// Flows, at most [`FLOWS_MAX`].
     Flows(Vec<Flow>),
     Counters(PacketCounters),
-    /// Machines that claim virtual addresses.
-    Owners(Vec<VipHolder>),
+    Looked(Looked),
     /// Sentences about this machine and its segment.
     Checked {
         wrong: Vec<String>,
@@ -183,6 +182,19 @@ pub struct AttachedProgram {
     pub mac: [u8; 6],
     /// Its largest IP packet, in bytes.
     pub mtu: u32,
+}
+
+/// What is on the machine and its segment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Looked {
+    /// Other machines that claim virtual addresses.
+    pub owners: Vec<VipHolder>,
+    /// All virtual addresses of this side are on the machine, with the settings that they need.
+    pub has_addresses: bool,
+    /// The packet program is attached to its device.
+    pub is_attached: bool,
+    /// Devices or addresses have changed since the last look.
+    pub has_changed: bool,
 }
 
 /// A machine that claims a virtual address.

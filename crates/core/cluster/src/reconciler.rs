@@ -187,8 +187,8 @@ impl Reconciler {
         match step {
             Step::Attach if is_done => {
                 self.is_attached = true;
-                // The program may be a new one, without tables.
-                self.applied = None;
+                // The device and the program may be new ones, without addresses and tables.
+                (self.applied, self.has_addresses) = (None, None);
             }
             // Of several addresses some may have been moved.
             Step::Claim | Step::Release if !is_done => self.has_addresses = None,

@@ -127,6 +127,11 @@ impl DispatchProgram {
         attached
     }
 
+    /// Whether it still is attached to the device of this number.
+    pub fn is_attached(&self, device_index: u32) -> Result<bool, DatapathError> {
+        links::is_attached(&self.place, device_index)
+    }
+
     /// Sets the program's device for [`Self::test_run`]; [`Self::attach`] does the same.
     pub fn set_own(&mut self, device_index: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         self.tables.set_own(device_index, mac)

@@ -75,6 +75,12 @@ pub(crate) fn found(place: &PinPath) -> Result<Vec<Found>, DatapathError> {
     Ok(found)
 }
 
+/// Whether a program of ours is attached to that device. A device that is gone has none, and so has
+/// one whose link somebody has detached or unpinned.
+pub(crate) fn is_attached(place: &PinPath, device_index: u32) -> Result<bool, DatapathError> {
+    Ok(found(place)?.iter().any(|found| found.device_index == device_index))
+}
+
 /// Detaches programs from their devices and removes the pins.
 pub(crate) fn remove(links: &[Found]) -> Result<(), DatapathError> {
     links.iter().try_for_each(Found::remove)

@@ -58,6 +58,11 @@ impl NodeProgram {
         attached.map(drop)
     }
 
+    /// See [`crate::DispatchProgram::is_attached`].
+    pub fn is_attached(&self, device_index: u32) -> Result<bool, DatapathError> {
+        links::is_attached(&self.place, device_index)
+    }
+
     /// See [`crate::DispatchProgram::detach`].
     pub fn detach(place: &PinPath) -> Result<(), DatapathError> {
         removal::remove(place)

@@ -16,6 +16,7 @@
 pub mod access;
 mod apply;
 mod client;
+mod complaints;
 pub mod confine;
 mod error;
 mod folder;
@@ -28,6 +29,7 @@ mod user;
 
 pub use apply::Applier;
 pub use client::Guard;
+pub use complaints::Complaints;
 pub use error::GuardError;
 pub use server::{Listener, Visit};
 pub use user::{User, UserError};

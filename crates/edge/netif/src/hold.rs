@@ -110,6 +110,20 @@ impl Netif {
         Ok(())
     }
 
+    /// Whether all that `record` notes is as [`Netif::hold`] makes it.
+    pub fn holds(&mut self, record: &Record) -> Result<bool, Error> {
+        let devices = self.devices()?;
+        let has = |added: &AddedAddress| {
+            devices.iter().any(|device| device.name == added.device && device.has(added.vip))
+        };
+        for setting in &record.settings {
+            if sysctl::read(setting.knob, &setting.device)?.is_some_and(|now| now < setting.ours) {
+                return Ok(false);
+            }
+        }
+        Ok(record.addresses.iter().all(has))
+    }
+
     /// Removes one address that `record` notes, from the machine and the record. Settings stay for
     /// the others.
     pub fn undo_vip(&mut self, record: &mut Record, vip: IpAddr) -> Result<(), Error> {

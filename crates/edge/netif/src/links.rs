@@ -1,4 +1,5 @@
-//! Notifications of device changes: switched on or off, carrier gained or lost, created or removed.
+//! Notifications of changes of devices and their addresses: switched on or off, carrier gained or
+//! lost, created or removed.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +10,10 @@ use socket2::Socket;
 use crate::error::{Error, NET_ADMIN};
 use crate::netlink::raw_socket;
 
-/// Reports that some device changed. [`crate::Netif::devices`] returns the new state, so
+/// Changes of devices, and of addresses.
+const GROUPS: i32 = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+
+/// Reports that some device or address changed. [`crate::Netif::devices`] returns the new state, so
 /// notifications lost in a burst do no harm. Poll its descriptor for reading; needs no privilege.
 #[derive(Debug)]
 pub struct LinkWatch {
@@ -22,7 +26,7 @@ impl LinkWatch {
         let open = || -> io::Result<_> {
             let socket = raw_socket()?;
             socket.set_nonblocking(true)?;
-            let groups = SocketAddrNetlink::new(0, libc::RTMGRP_LINK as u32);
+            let groups = SocketAddrNetlink::new(0, GROUPS as u32);
             rustix::net::bind(&socket, &groups)?;
             Ok(socket)
         };
@@ -30,7 +34,7 @@ impl LinkWatch {
         Ok(Self { socket: open().map_err(refused)? })
     }
 
-    /// Whether any device changed since the last call. Does not wait.
+    /// Whether any device or address changed since the last call. Does not wait.
     pub fn has_changes(&mut self) -> Result<bool, Error> {
         let mut has_changes = false;
         // Contents do not matter, so they may be cut off.

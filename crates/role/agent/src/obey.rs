@@ -1,20 +1,21 @@
-//! The thread that applies tables to the node's packet program, and checks the machine.
+//! The thread that keeps the node's packet path as it should be, and checks the machine.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use skep_guard::{Applier, Guard, GuardError};
+use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
+use skep_guard::{Applier, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
-    AttachedProgram, Expectations, ExpectedPeer, Order, OrderReply, ProgramSettings, Side,
+    AttachedProgram, Expectations, ExpectedPeer, Looked, Order, OrderReply, ProgramSettings, Side,
 };
 use skep_wire::steer::{ForwardingState, NO_NODE};
 use skep_wire::table::Table;
 
-use crate::Shared;
 use crate::limits::{CHECK_MS, COUNTERS_MS};
+use crate::{Shared, now};
 
 /// Callbacks of the agent.
 pub(crate) struct Told {
@@ -25,7 +26,9 @@ pub(crate) struct Told {
 /// See the module.
 pub(crate) struct Obey {
     guard: Arc<Guard>,
+    own_mac: [u8; 6],
     applier: Applier,
+    reconciler: Reconciler,
     name: String,
     settings: ProgramSettings,
     told: Told,
@@ -33,8 +36,10 @@ pub(crate) struct Obey {
     shared: Arc<Shared>,
     /// From the last table: the hosts expected on the segment.
     expectations: Expectations,
-    /// The faults that were logged last.
-    complaint: Option<String>,
+    /// Errors between this process and netguard.
+    complaints: Complaints,
+    /// Faults that the last check has found.
+    findings: Vec<String>,
     /// Uncertain results of the last check.
     doubts: Vec<String>,
 }
@@ -50,14 +55,18 @@ impl Obey {
     ) -> Self {
         Self {
             guard: Arc::clone(guard),
-            applier: Applier::new(Arc::clone(guard), Side::Node, opened.mac, is_weighted),
+            own_mac: opened.mac,
+            applier: applier(guard, opened.mac),
+            // It is in no client's way before a dispatcher steers to it.
+            reconciler: Reconciler::new(0),
             name: name.to_owned(),
             settings,
             told,
             is_drained: false,
             shared,
             expectations: Expectations::default(),
-            complaint: None,
+            complaints: Complaints::default(),
+            findings: Vec::new(),
             doubts: Vec::new(),
         }
     }
@@ -65,34 +74,81 @@ impl Obey {
     /// Runs until the senders of tables are dropped.
     pub(crate) fn run(mut self, tables: &Receiver<Arc<Table>>, pulse: &Pulse) {
         let mut check_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
+        let mut look_at = Instant::now();
+        let mut table = None;
         loop {
             pulse.beat();
             match tables.recv_timeout(Duration::from_millis(COUNTERS_MS)) {
-                Ok(first) => {
-                    // Those in between were overtaken.
-                    let table = tables.try_iter().last().unwrap_or(first);
-                    let applied = self.apply(&table);
-                    self.note(applied);
-                }
+                // Those in between were overtaken.
+                Ok(first) => table = Some(tables.try_iter().last().unwrap_or(first)),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            let counted = self.count();
-            self.note(counted);
+            self.reconcile(table.as_ref(), pulse);
+            if Instant::now() >= look_at {
+                look_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
+                let looked = self.look();
+                self.note("look", &looked);
+                let counted = self.count();
+                self.note("counters", &counted);
+            }
             if Instant::now() >= check_at {
                 check_at = Instant::now() + Duration::from_millis(CHECK_MS);
                 let checked = self.check();
-                self.note(checked);
+                self.note("check", &checked);
             }
+            self.show();
         }
+    }
+
+    /// Executes the steps that are due: applies the table, puts right what others have changed.
+    fn reconcile(&mut self, table: Option<&Arc<Table>>, pulse: &Pulse) {
+        let (at, addresses) = (now(), Some(true));
+        self.reconciler.want(Wants { at, addresses, table: table.cloned(), announcements: 0 });
+        while let Some(step) = self.reconciler.next(now()) {
+            pulse.beat();
+            let done = self.execute(&step);
+            let result = done.as_ref().map(drop).map_err(ToString::to_string);
+            self.reconciler.done(now(), &step, result);
+            self.see_to(&done);
+        }
+        let failures = self.reconciler.failures().map(str::to_owned).collect();
+        self.complaints.set("path", failures);
+    }
+
+    fn execute(&mut self, step: &Step) -> Result<(), GuardError> {
+        match step {
+            Step::Attach => self.attach(),
+            Step::Apply(table) => self.apply(table),
+            Step::Claim => self.guard.ask(&Order::Hold).map(drop),
+            // A node never announces, and has the addresses as long as it runs.
+            Step::Announce | Step::Release => Ok(()),
+        }
+    }
+
+    fn attach(&mut self) -> Result<(), GuardError> {
+        self.guard.ask(&Order::Open(Side::Node))?;
+        self.applier = applier(&self.guard, self.own_mac);
+        self.guard.ask(&Order::Settings(Side::Node, self.settings)).map(drop)
+    }
+
+    fn look(&mut self) -> Result<(), GuardError> {
+        let order = Order::Look { side: Side::Node, probe: false };
+        let OrderReply::Looked(looked) = self.guard.ask(&order)? else { return Ok(()) };
+        let Looked { has_addresses, is_attached, .. } = looked;
+        for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
+            tracing::warn!("{drift}");
+        }
+        Ok(())
     }
 
     fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
         let own = table.node(&self.name);
         let own_node = own.map_or(NO_NODE, |node| node.index);
         if own_node != self.settings.own_node {
-            self.settings.own_node = own_node;
-            self.guard.ask(&Order::Settings(Side::Node, self.settings))?;
+            let settings = ProgramSettings { own_node, ..self.settings };
+            self.guard.ask(&Order::Settings(Side::Node, settings))?;
+            self.settings = settings;
         }
         self.applier.apply(table)?;
         self.shared.set_applied(self.applier.version());
@@ -117,12 +173,10 @@ impl Obey {
         let expectations = Expectations { active, ..self.expectations.clone() };
         let order = Order::Check(Side::Node, expectations);
         if let OrderReply::Checked { wrong, doubtful } = self.guard.ask(&order)? {
-            let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-            for complaint in wrong.iter().filter(|it| !status.complaints.contains(it)) {
-                tracing::warn!("{complaint}");
+            for finding in wrong.iter().filter(|it| !self.findings.contains(it)) {
+                tracing::warn!("{finding}");
             }
-            status.complaints = wrong;
-            drop(status);
+            self.findings = wrong;
             for doubt in doubtful.iter().filter(|it| !self.doubts.contains(it)) {
                 tracing::info!("self-check inconclusive: {doubt}");
             }
@@ -131,22 +185,27 @@ impl Obey {
         Ok(())
     }
 
-    /// Logs an error, unless it repeats the last one.
-    fn note(&mut self, done: Result<(), GuardError>) {
-        match done {
-            Ok(()) => self.complaint = None,
-            Err(error) => {
-                let sentence = error.to_string();
-                if self.complaint.as_ref() != Some(&sentence) {
-                    tracing::error!("direct dispatch: {sentence}");
-                    self.complaint = Some(sentence);
-                    if matches!(error, GuardError::Gone(_)) {
-                        (self.told.on_guard_gone)();
-                    }
-                }
-            }
+    fn note(&mut self, kind: &'static str, done: &Result<(), GuardError>) {
+        self.complaints.note(kind, done);
+        self.see_to(done);
+    }
+
+    fn see_to(&self, done: &Result<(), GuardError>) {
+        if matches!(done, Err(GuardError::Gone(_))) {
+            (self.told.on_guard_gone)();
         }
     }
+
+    /// Shows what is wrong with orders and with this machine.
+    fn show(&self) {
+        let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
+        status.complaints = self.complaints.sentences();
+        status.complaints.extend(self.findings.iter().cloned());
+    }
+}
+
+fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {
+    Applier::new(Arc::clone(guard), Side::Node, own_mac, is_weighted)
 }
 
 fn peers(table: &Table, own: &str) -> Vec<ExpectedPeer> {

@@ -18,6 +18,7 @@ use skep_wire::steer::{
 
 use crate::error::NetguardError;
 use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
+use crate::look::{Look, State};
 use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
@@ -29,6 +30,7 @@ pub(crate) struct DispatchSide {
     device: Device,
     opened: AttachedProgram,
     watch: ClaimWatch,
+    look: Look,
     /// The part of a dump of the flow table that was not returned yet.
     listing: VecDeque<Flow>,
     services: Vec<DatapathService>,
@@ -55,6 +57,7 @@ impl DispatchSide {
             device,
             opened,
             watch,
+            look: Look::new()?,
             listing: VecDeque::new(),
             services: Vec::new(),
             down: HashSet::new(),
@@ -103,7 +106,7 @@ impl DispatchSide {
                 self.held.clear();
                 netif.release_all(&self.device, &plan.dispatch.vips)?;
             }
-            Order::Owners { probe } => return self.owners(&plan.dispatch.vips, probe),
+            Order::Look { probe, .. } => return self.look(&plan.dispatch.vips, netif, probe),
             Order::Check(_, expected) => {
                 let dispatching = match expected.is_active {
                     true => Dispatching::Active,
@@ -179,7 +182,25 @@ impl DispatchSide {
         OrderReply::Flows(self.listing.drain(..count).collect())
     }
 
-    fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<OrderReply, NetguardError> {
+    fn look(
+        &mut self,
+        vips: &[IpAddr],
+        netif: &mut Netif,
+        probe: bool,
+    ) -> Result<OrderReply, NetguardError> {
+        let (program, index) = (&self.program, self.device.index);
+        let (state, has_changed) = self.look.state(|| {
+            let devices = netif.devices()?;
+            let device = devices.iter().find(|device| device.index == index);
+            let has_addresses = device.is_some_and(|it| vips.iter().all(|vip| it.has(*vip)));
+            Ok(State { has_addresses, is_attached: program.is_attached(index)? })
+        })?;
+        // A device that is gone has nobody to ask.
+        let owners = if state.is_attached { self.owners(vips, probe)? } else { Vec::new() };
+        Ok(state.told(owners, has_changed))
+    }
+
+    fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<Vec<VipHolder>, NetguardError> {
         let mut claims = self.watch.claims()?;
         if probe {
             let wait = Duration::from_millis(PROBE_MS);
@@ -191,7 +212,7 @@ impl DispatchSide {
             others.map(|claim| VipHolder { vip: claim.address, mac: claim.mac.0 }).collect();
         owners.sort_unstable_by_key(|owner| (owner.vip, owner.mac));
         owners.dedup();
-        Ok(OrderReply::Owners(owners))
+        Ok(owners)
     }
 }
 

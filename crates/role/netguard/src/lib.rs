@@ -21,6 +21,7 @@
 mod dispatch;
 mod error;
 mod limits;
+mod look;
 mod node;
 mod plan;
 
@@ -153,6 +154,7 @@ impl Netguard {
             | Order::Nodes(Side::Node, _)
             | Order::Steerers(Side::Node, _)
             | Order::Counters(Side::Node)
+            | Order::Look { side: Side::Node, .. }
             | Order::Check(Side::Node, _) => {
                 let side = self.node.as_mut().ok_or(NetguardError::NotOpen("node"))?;
                 side.perform(order, &self.plan, &mut self.netif)

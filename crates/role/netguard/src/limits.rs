@@ -1,5 +1,9 @@
 //! Bounds of netguard, with units and reasons.
 
+/// Age up to which the last look at devices and addresses counts if no change was notified, in
+/// milliseconds.
+pub(crate) const LOOK_MS: u64 = 1_000;
+
 /// Announcements of a virtual address in a row, when it is taken: a switch may
 /// lose one while it learns.
 pub(crate) const ANNOUNCEMENTS: u32 = 3;

@@ -11,6 +11,7 @@ use skep_wire::guard::{AttachedProgram, Order, OrderReply};
 
 use crate::dispatch::{check, check_services, opened, own, rows};
 use crate::error::NetguardError;
+use crate::look::{Look, State};
 use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
@@ -21,6 +22,7 @@ pub(crate) struct NodeSide {
     program: NodeProgram,
     device: Device,
     opened: AttachedProgram,
+    look: Look,
 }
 
 impl NodeSide {
@@ -31,7 +33,7 @@ impl NodeSide {
         program.attach(&device.name)?;
         tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
-        Ok(Self { program, device, opened })
+        Ok(Self { program, device, opened, look: Look::new()? })
     }
 
     pub(crate) fn opened(&self) -> &AttachedProgram {
@@ -57,6 +59,7 @@ impl NodeSide {
             Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
             Order::Counters(_) => return Ok(OrderReply::Counters(self.program.counters()?)),
+            Order::Look { .. } => return self.look(plan, netif),
             Order::Check(_, expected) => {
                 let vips = &plan.node.vips;
                 return check(netif, &self.device, vips, Dispatching::No, expected);
@@ -64,6 +67,19 @@ impl NodeSide {
             _ => return Err(NetguardError::WrongSide),
         }
         Ok(OrderReply::Done)
+    }
+
+    fn look(
+        &mut self,
+        plan: &NetguardPlan,
+        netif: &mut Netif,
+    ) -> Result<OrderReply, NetguardError> {
+        let (program, index) = (&self.program, self.device.index);
+        let (state, has_changed) = self.look.state(|| {
+            let has_addresses = netif.holds(&read(plan)?)?;
+            Ok(State { has_addresses, is_attached: program.is_attached(index)? })
+        })?;
+        Ok(state.told(Vec::new(), has_changed))
     }
 }
 

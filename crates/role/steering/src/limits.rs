@@ -12,12 +12,13 @@ pub(crate) const CLAIM_PATIENCE_MS: u64 = 2 * PATIENCE_AT_START_MS;
 /// How often the packet programs' counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 
-/// How often netguard is polled for others' claims of the virtual addresses, in milliseconds.
-pub(crate) const OWNERS_MS: u64 = 100;
+/// How often netguard is polled for others' claims of the virtual addresses and for changes of this
+/// machine, in milliseconds.
+pub(crate) const LOOK_MS: u64 = 100;
 
 /// How often the network is asked for them, in milliseconds: two clusters with
 /// one address may both be silent.
-pub(crate) const PROBE_OWNERS_MS: u64 = 5000;
+pub(crate) const PROBE_MS: u64 = 5000;
 
 /// How often new flows are fetched for a standby, in milliseconds: what began
 /// since is found by its row if the dispatcher dies.

@@ -16,7 +16,7 @@ use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
 use skep_wire::steer::{Flow, WeightedLoad};
 
 use crate::event_loop::now;
-use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, OWNERS_MS, PROBE_OWNERS_MS, STREAM_MS};
+use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, LOOK_MS, PROBE_MS, STREAM_MS};
 use crate::packet_path::{PacketPath, PathState};
 use crate::status::Shared;
 
@@ -51,6 +51,20 @@ pub(crate) enum News {
     Path(PathState),
 }
 
+impl Job {
+    /// For complaints about it.
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Reconcile => "reconcile",
+            Self::Probe => "probe",
+            Self::Loads(..) => "loads",
+            Self::Insert(_) => "insert flows",
+            Self::List => "list flows",
+            Self::Stream(_) => "stream",
+        }
+    }
+}
+
 /// Executes [`Job`]s, by orders to netguard, on a thread of its own.
 pub(crate) struct NetguardExecutor {
     pub(crate) guard: Arc<Guard>,
@@ -77,8 +91,9 @@ impl NetguardExecutor {
             // Before each job: flows and loads must not hold a takeover up.
             self.reconcile(pulse);
             while let Some(job) = waiting.pop_front() {
+                let kind = job.kind();
                 let done = self.perform(&mut rounds, job);
-                self.note(done);
+                self.note(kind, &done);
                 waiting.extend(self.jobs.try_iter());
                 self.reconcile(pulse);
             }
@@ -90,19 +105,19 @@ impl NetguardExecutor {
         let before = self.path.state();
         while let Some(done) = self.path.step(now()) {
             pulse.beat();
-            self.note(done);
+            self.see_to(&done);
         }
         let after = self.path.state();
         if after != before {
             self.tell(News::Path(after));
         }
-        self.shared.set_failures(self.path.failures());
+        self.shared.complaints().set("path", self.path.failures());
     }
 
     fn perform(&mut self, rounds: &mut Rounds, job: Job) -> Result<(), GuardError> {
         match job {
             Job::Reconcile => Ok(()),
-            Job::Probe => self.look_for_owners(true),
+            Job::Probe => self.look(rounds, true),
             Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads)),
             Job::Insert(flows) => self.ask(&Order::InsertFlows(flows)),
             Job::List => self.list(),
@@ -129,23 +144,23 @@ impl NetguardExecutor {
     /// Periodic requests to netguard, without a job.
     fn look_around(&mut self, rounds: &mut Rounds) {
         for round in rounds.due(Instant::now()) {
-            let looked = match round {
-                Round::Counters => self.count(),
-                Round::Owners { probe } => self.look_for_owners(probe),
-                Round::Check => self.check(),
-                Round::Stream => self.list_new(),
+            let (kind, looked) = match round {
+                Round::Counters => ("counters", self.count()),
+                Round::Look { probe } => ("look", self.look(rounds, probe)),
+                Round::Check => ("check", self.check()),
+                Round::Stream => ("new flows", self.list_new()),
             };
-            self.note(looked);
+            self.note(kind, &looked);
         }
     }
 
-    fn note(&self, done: Result<(), GuardError>) {
-        let Err(error) = done else { return };
-        if matches!(error, GuardError::Aborted) {
-            // This process says why it ends.
-            return;
-        }
-        if self.shared.complain(&error) && matches!(error, GuardError::Gone(_)) {
+    fn note(&self, kind: &'static str, done: &Result<(), GuardError>) {
+        self.shared.complaints().note(kind, done);
+        self.see_to(done);
+    }
+
+    fn see_to(&self, done: &Result<(), GuardError>) {
+        if matches!(done, Err(GuardError::Gone(_))) {
             (self.on_guard_gone)();
         }
     }
@@ -175,11 +190,16 @@ impl NetguardExecutor {
         Ok(())
     }
 
-    fn look_for_owners(&self, probe: bool) -> Result<(), GuardError> {
-        if let OrderReply::Owners(owners) = self.guard.ask(&Order::Owners { probe })?
-            && !owners.is_empty()
-        {
-            self.tell(News::Owners(owners));
+    /// Looks for other owners of the addresses, and at this machine.
+    fn look(&mut self, rounds: &mut Rounds, probe: bool) -> Result<(), GuardError> {
+        let order = Order::Look { side: Side::Dispatch, probe };
+        let OrderReply::Looked(looked) = self.guard.ask(&order)? else { return Ok(()) };
+        if looked.has_changed {
+            rounds.check_soon(Instant::now());
+        }
+        self.path.found(&looked);
+        if !looked.owners.is_empty() {
+            self.tell(News::Owners(looked.owners));
         }
         Ok(())
     }
@@ -199,21 +219,27 @@ impl NetguardExecutor {
 struct Rounds {
     streams: bool,
     counters_at: Option<Instant>,
-    owners_at: Option<Instant>,
+    look_at: Option<Instant>,
     probe_at: Option<Instant>,
     check_at: Option<Instant>,
 }
 
 enum Round {
     Counters,
-    Owners { probe: bool },
+    Look { probe: bool },
     Check,
     Stream,
 }
 
 impl Rounds {
     fn until_next(&self) -> Duration {
-        Duration::from_millis(if self.streams { STREAM_MS } else { OWNERS_MS })
+        Duration::from_millis(if self.streams { STREAM_MS } else { LOOK_MS })
+    }
+
+    /// Checks the machine sooner: something has changed, and may change on.
+    fn check_soon(&mut self, now: Instant) {
+        let soon = now + Duration::from_millis(FIRST_CHECK_MS);
+        self.check_at = self.check_at.map(|at| at.min(soon));
     }
 
     fn due(&mut self, now: Instant) -> Vec<Round> {
@@ -231,8 +257,8 @@ impl Rounds {
         if is_due(&mut self.counters_at, COUNTERS_MS) {
             rounds.push(Round::Counters);
         }
-        if is_due(&mut self.owners_at, OWNERS_MS) {
-            rounds.push(Round::Owners { probe: is_due(&mut self.probe_at, PROBE_OWNERS_MS) });
+        if is_due(&mut self.look_at, LOOK_MS) {
+            rounds.push(Round::Look { probe: is_due(&mut self.probe_at, PROBE_MS) });
         }
         // Not at once: neighbours and tables are not known yet.
         let check_at = self.check_at.get_or_insert(now + Duration::from_millis(FIRST_CHECK_MS));

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skep_cluster::reconciler::{Reconciler, Step, Wants};
+use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
 use skep_guard::{Applier, Guard, GuardError};
 use skep_units::Now;
-use skep_wire::guard::{Order, ProgramSettings, Side};
+use skep_wire::guard::{Looked, Order, ProgramSettings, Side};
 use skep_wire::steer::Network;
 use skep_wire::table::TableVersion;
 
@@ -93,6 +93,14 @@ impl PacketPath {
         let result = done.as_ref().map(drop).map_err(ToString::to_string);
         self.reconciler.done(now, &step, result);
         Some(done)
+    }
+
+    /// Takes a look at this machine: what others have changed is put right by the next steps.
+    pub(crate) fn found(&mut self, looked: &Looked) {
+        let &Looked { has_addresses, is_attached, .. } = looked;
+        for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
+            tracing::warn!("{drift}");
+        }
     }
 
     pub(crate) fn state(&self) -> PathState {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use skep_guard::GuardError;
+use skep_guard::Complaints;
 use skep_store::Health;
 use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
 use skep_wire::message::Stage;
@@ -57,10 +57,8 @@ pub(crate) struct Shared {
     on_term: OnTerm,
     view: ArcSwap<View>,
     counters: ArcSwap<PacketCounters>,
-    /// The last error between this process and netguard.
-    complaint: Mutex<Option<String>>,
-    /// Why packets are not steered as they should be.
-    failures: ArcSwap<Vec<String>>,
+    /// Errors between this process and netguard.
+    complaints: Mutex<Complaints>,
     /// Faults of this machine.
     findings: ArcSwap<Vec<String>>,
     doubts: ArcSwap<Vec<String>>,
@@ -117,8 +115,7 @@ impl Shared {
             on_term,
             view: ArcSwap::from_pointee(view),
             counters: ArcSwap::default(),
-            complaint: Mutex::new(None),
-            failures: ArcSwap::default(),
+            complaints: Mutex::default(),
             findings: ArcSwap::default(),
             doubts: ArcSwap::default(),
         }
@@ -137,30 +134,10 @@ impl Shared {
 
     pub(crate) fn set_counters(&self, counters: PacketCounters) {
         self.counters.store(Arc::new(counters));
-        *self.complaint() = None;
     }
 
     pub(crate) fn counters(&self) -> Arc<PacketCounters> {
         self.counters.load_full()
-    }
-
-    /// Logs an error, unless it repeats the last one. True if it was logged.
-    pub(crate) fn complain(&self, error: &GuardError) -> bool {
-        let sentence = error.to_string();
-        let mut last = self.complaint();
-        let is_new = last.as_ref() != Some(&sentence);
-        if is_new {
-            tracing::error!("direct dispatch: {sentence}");
-            *last = Some(sentence);
-        }
-        is_new
-    }
-
-    /// Why packets are not steered as they should be at present.
-    pub(crate) fn set_failures(&self, failures: Vec<String>) {
-        if **self.failures.load() != failures {
-            self.failures.store(Arc::new(failures));
-        }
     }
 
     /// The faults that a check of this machine has found; new ones are logged.
@@ -189,21 +166,21 @@ impl Shared {
             store: view.store.as_ref().map(ToString::to_string),
             store_answering: view.store.as_ref().map(|health| health.answering as u64),
             peers: view.peers.clone(),
-            complaints: self.complaints(&view),
+            complaints: self.wrong(&view),
         }
     }
 
-    fn complaints(&self, view: &View) -> Vec<String> {
-        let failures = self.failures.load();
-        let last = self.complaint().clone().filter(|last| !failures.contains(last));
-        let mut complaints: Vec<String> = failures.iter().cloned().chain(last).collect();
-        complaints.extend(view.trouble.iter().map(ToString::to_string));
-        complaints.extend(self.findings.load().iter().cloned());
-        complaints
+    /// Errors between this process and netguard.
+    pub(crate) fn complaints(&self) -> MutexGuard<'_, Complaints> {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn complaint(&self) -> MutexGuard<'_, Option<String>> {
-        self.complaint.lock().unwrap_or_else(PoisonError::into_inner)
+    /// All that is wrong, in sentences.
+    fn wrong(&self, view: &View) -> Vec<String> {
+        let mut wrong = self.complaints().sentences();
+        wrong.extend(view.trouble.iter().map(ToString::to_string));
+        wrong.extend(self.findings.load().iter().cloned());
+        wrong
     }
 }
 

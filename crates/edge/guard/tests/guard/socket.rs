@@ -5,7 +5,7 @@ use std::thread;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use skep_guard::{Guard, GuardError, Listener};
-use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply, VipHolder};
+use skep_wire::guard::{Looked, MESSAGE_BYTES_MAX, Order, OrderReply, Side, VipHolder};
 
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
@@ -20,9 +20,10 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn answer(order: Order) -> OrderReply {
     match order {
         Order::Claim => OrderReply::Done,
-        Order::Owners { .. } => {
+        Order::Look { .. } => {
             let vip = "10.0.0.1".parse().unwrap();
-            OrderReply::Owners(vec![VipHolder { vip, mac: [1; 6] }])
+            let owners = vec![VipHolder { vip, mac: [1; 6] }];
+            OrderReply::Looked(Looked { owners, ..Looked::default() })
         }
         Order::Abort => OrderReply::Refused("x".repeat(MESSAGE_BYTES_MAX)),
         _ => OrderReply::Refused("not here".to_owned()),
@@ -36,8 +37,8 @@ fn orders_are_answered_until_the_peer_is_gone() {
     let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
     let client = Guard::connect(&path).unwrap();
     assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
-    let owners = client.ask(&Order::Owners { probe: false }).unwrap();
-    assert!(matches!(owners, OrderReply::Owners(owners) if owners[0].mac == [1; 6]));
+    let looked = client.ask(&Order::Look { side: Side::Dispatch, probe: false }).unwrap();
+    assert!(matches!(looked, OrderReply::Looked(looked) if looked.owners[0].mac == [1; 6]));
     let refused = client.ask(&Order::Hold).unwrap_err();
     assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
     let long = client.ask(&Order::Abort).unwrap_err();
