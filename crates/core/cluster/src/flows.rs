@@ -93,7 +93,8 @@ impl FlowSource {
 
     /// Whether so much waits that a new dump is the shorter way.
     pub fn is_hopeless(&self) -> bool {
-        self.kept.len() > FLOW_BATCHES_KEPT_MAX
+        let later = self.later.len() / FLOWS_PER_BATCH_MAX;
+        self.kept.len() + later > FLOW_BATCHES_KEPT_MAX
     }
 
     fn add(&mut self, flows: &[Flow]) {
@@ -137,6 +138,11 @@ impl FlowSink {
         }
         let taken = FlowsTaken { dump: self.dump, number: self.next - 1 };
         (if is_next { batch.flows } else { Vec::new() }, Some(taken))
+    }
+
+    /// Whether an acknowledgement is of the present dump.
+    pub fn is_of(&self, taken: FlowsTaken) -> bool {
+        self.dump == taken.dump
     }
 
     /// Whether the whole table came, and all since then.

@@ -90,6 +90,18 @@ pub(crate) const RETRY_MS: u64 = 500;
 /// renew it, that of a process that was paused is older.
 pub(crate) const WANTS_MS_MAX: u64 = 1_000;
 
+/// How long an active dispatcher whose machine cannot steer as it should tries to, in milliseconds,
+/// before it steps down for another one: some retries of the reconciler.
+pub(crate) const HINDERED_MS_MAX: u64 = 2_000;
+
+/// How long it leaves the term to others then, in milliseconds: if they cannot steer, either, the
+/// addresses move once a minute at most.
+pub(crate) const HINDERED_HOLD_MS: u64 = 60_000;
+
+/// How much longer than others it waits before it takes over meanwhile, in milliseconds: others
+/// had five takeovers' time.
+pub(crate) const HINDERED_WAIT_MS: u64 = 1_000;
+
 /// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
 /// store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;

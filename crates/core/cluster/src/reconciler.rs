@@ -88,7 +88,7 @@ pub struct Reconciler {
 struct ClaimGate {
     patience_ms: u64,
     has_steered: bool,
-    wanted_since: Option<Now>,
+    wanted_since: Now,
 }
 
 /// A step that has failed and was not done since.
@@ -146,7 +146,7 @@ impl Reconciler {
             has_addresses: None,
             applied: None,
             announced: 0,
-            gate: ClaimGate { patience_ms, has_steered: false, wanted_since: None },
+            gate: ClaimGate { patience_ms, has_steered: false, wanted_since: Now(0) },
             failures: [const { None }; KINDS],
         }
     }
@@ -159,7 +159,7 @@ impl Reconciler {
         }
         if wants.addresses != self.wants.addresses {
             self.failures[Kind::Addresses as usize] = None;
-            self.gate.wanted_since = (wants.addresses == Some(true)).then_some(wants.at);
+            self.gate.wanted_since = wants.at;
         }
         if wants.addresses != Some(true) {
             self.announced = wants.announcements;
@@ -189,6 +189,7 @@ impl Reconciler {
                 self.is_attached = true;
                 // The device and the program may be new ones, without addresses and tables.
                 (self.applied, self.has_addresses) = (None, None);
+                self.gate.close(now);
             }
             // Of several addresses some may have been moved.
             Step::Claim | Step::Release if !is_done => self.has_addresses = None,
@@ -271,8 +272,12 @@ impl Reconciler {
 
 impl ClaimGate {
     fn is_open(&self, now: Now) -> bool {
-        let has_waited = |since| now.since_ms(since) >= self.patience_ms;
-        self.has_steered || self.wanted_since.is_some_and(has_waited)
+        self.has_steered || now.since_ms(self.wanted_since) >= self.patience_ms
+    }
+
+    /// The program steers to nobody until a table is applied.
+    fn close(&mut self, now: Now) {
+        (self.has_steered, self.wanted_since) = (false, now);
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{
     CacheMemberView, Coordinator, CoordinatorCounters, CoordinatorSettings, Hello, NodeLinkId,
     PurgeOrder, PurgeReport,
@@ -44,6 +44,7 @@ pub struct CacheView {
 pub struct Coordination {
     server: LinkServer<Told>,
     teller: CommandSender<Told>,
+    stage: CoordinatorStage,
     view: Arc<ArcSwap<CacheView>>,
     purge_counts: PurgeCounts,
 }
@@ -55,8 +56,8 @@ pub struct NoCoordinator;
 
 /// A message to the thread of the links.
 pub(crate) enum Told {
-    /// `Some(epoch)`: active. `None`: on standby.
-    Stage(Option<u64>),
+    /// The [`CoordinatorStage`] has changed.
+    Stage,
     /// The bytes that a node has to send.
     Loaded(Name, u64),
     /// Purge this, and report the result.
@@ -65,16 +66,17 @@ pub(crate) enum Told {
 
 /// Sets whether a coordinator is active.
 #[derive(Clone)]
-pub struct CoordinatorStage(CommandSender<Told>);
+pub struct CoordinatorStage {
+    wanted: Arc<ArcSwapOption<u64>>,
+    teller: CommandSender<Told>,
+}
 
 impl CoordinatorStage {
     /// Active in an epoch, or on standby.
     pub fn set(&self, stage: Option<u64>) {
-        if self.0.tell(Told::Stage(stage)).is_err() {
-            let role =
-                stage.map_or("standby".to_owned(), |epoch| format!("active in epoch {epoch}"));
-            tracing::warn!(role, "the cache coordinator could not be told its role");
-        }
+        self.wanted.store(stage.map(Arc::new));
+        // One with too much to do looks at its next tick.
+        drop(self.teller.tell(Told::Stage));
     }
 }
 
@@ -112,7 +114,10 @@ impl Coordination {
             nodes: nodes.len(),
             ..CoordinatorSettings::default()
         };
+        let wanted = Arc::<ArcSwapOption<u64>>::default();
         let mut coordinator_server = CoordinatorServer {
+            wanted: Arc::clone(&wanted),
+            stage: None,
             coordinator: Coordinator::new(settings, seed),
             purging: Purging::new(rank),
             links: HashMap::new(),
@@ -127,7 +132,8 @@ impl Coordination {
         };
         let server = LinkServer::start(&settings, listener, handle)?;
         let teller = server.teller();
-        Ok(Self { server, teller, view, purge_counts: PurgeCounts::default() })
+        let stage = CoordinatorStage { wanted, teller: teller.clone() };
+        Ok(Self { server, teller, stage, view, purge_counts: PurgeCounts::default() })
     }
 
     /// Purges, and waits until all nodes that are linked have applied it, at most
@@ -153,7 +159,7 @@ impl Coordination {
 
     /// The handle that sets whether it is active.
     pub fn stage(&self) -> CoordinatorStage {
-        CoordinatorStage(self.server.teller())
+        self.stage.clone()
     }
 
     /// The handle that takes the nodes' loads.
@@ -175,6 +181,9 @@ impl Coordination {
 /// Serves the links of nodes, in the thread of the links: passes their messages to the coordinator
 /// and to purges, and sends the answers of both.
 struct CoordinatorServer {
+    wanted: Arc<ArcSwapOption<u64>>,
+    /// What `wanted` was when it was looked at last.
+    stage: Option<u64>,
     coordinator: Coordinator,
     purging: Purging,
     /// Links that have said hello.
@@ -198,10 +207,7 @@ impl CoordinatorServer {
                     tracing::info!("cache: link of node {peer} lost: {why}");
                 }
             }
-            LinkEvent::Told(Told::Stage(stage)) => {
-                self.coordinator.set_stage(stage);
-                self.show();
-            }
+            LinkEvent::Told(Told::Stage) => self.follow_stage(),
             LinkEvent::Told(Told::Loaded(name, bytes)) => {
                 self.coordinator.loaded(now, &name, bytes)
             }
@@ -209,6 +215,7 @@ impl CoordinatorServer {
                 self.purging.begin(order, teller, outbox);
             }
             LinkEvent::Tick => {
+                self.follow_stage();
                 self.coordinator.tick(now);
                 self.ticks += 1;
                 if self.ticks.is_multiple_of(COORDINATOR_VIEW_TICKS) {
@@ -222,6 +229,15 @@ impl CoordinatorServer {
                 // A link that takes no more ends, and is heard of.
                 let _ = outbox.send(link, &message);
             }
+        }
+    }
+
+    fn follow_stage(&mut self) {
+        let wanted = self.wanted.load().as_deref().copied();
+        if wanted != self.stage {
+            self.stage = wanted;
+            self.coordinator.set_stage(wanted);
+            self.show();
         }
     }
 

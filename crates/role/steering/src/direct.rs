@@ -149,6 +149,7 @@ impl Direct {
             wants: Wants::default(),
             desired: Arc::clone(&desired),
             path: PathState::default(),
+            answering: BTreeMap::new(),
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),

@@ -20,14 +20,16 @@ use skep_policy::{DirectLoad, Work, policies};
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
-use skep_wire::message::{DispatcherBeat, Mac, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{
+    DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, NodeLoad, Stage,
+};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::Table;
 
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
-use crate::limits::PATIENCE_AT_START_MS;
+use crate::limits::{ANSWERING_MS, PATIENCE_AT_START_MS};
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::packet_path::{Desired, PathState};
 use crate::plan::{Address, closed, is_weighted, plan};
@@ -58,6 +60,8 @@ pub(crate) struct DirectLoop {
     pub(crate) wants: Wants,
     pub(crate) desired: Arc<Desired>,
     pub(crate) path: PathState,
+    /// Nodes that answer ARP for a virtual address, and when they were seen to.
+    pub(crate) answering: BTreeMap<Name, (IpAddr, Now)>,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
@@ -111,6 +115,8 @@ impl DirectLoop {
         let no_nodes = self.plan.nodes.is_empty();
         let hears_nodes = no_nodes || !self.publisher.detector().hears_nobody(now);
         self.failover.set_hears_nodes(now, hears_nodes);
+        self.failover.set_hindered(now, self.path.is_hindered);
+        self.answering.retain(|_, (_, at)| now.since_ms(*at) < ANSWERING_MS);
         self.observe_lease(now);
         match self.epoch_writer.poll(now) {
             Some(Written::Persisted(last)) => self.failover.epochs_persisted(last),
@@ -147,14 +153,9 @@ impl DirectLoop {
             Message::Flows(batch)
                 if self.failover.active() == Some(from) && self.backlog.is_empty() =>
             {
-                let (flows, taken) = self.sink.take(batch);
-                if !flows.is_empty() {
-                    self.job(Job::Insert(flows));
+                if let (flows, Some(taken)) = self.sink.take(batch) {
+                    self.job(Job::Insert(flows, taken));
                 }
-                if let Some(taken) = taken {
-                    self.send(from, &Message::FlowsTaken(taken));
-                }
-                self.failover.set_flows_synced(self.sink.is_synced());
             }
             Message::FlowsTaken(taken) => self.streams.taken(now, from, taken),
             // Of loads: heartbeats carry them here.
@@ -235,16 +236,43 @@ impl DirectLoop {
             match news {
                 News::Owners(owners) => {
                     for (address, mac) in conflicts(owners) {
-                        let conflict = AddressConflict { address, mac };
-                        let outputs = self.failover.conflict(now(), conflict);
-                        self.carry_out(outputs);
+                        self.hear_conflict(AddressConflict { address, mac });
                     }
                 }
                 News::Listed(flows) => self.streams.list(&flows),
+                News::ListFailed => self.streams.list_failed(),
+                News::Inserted(inserted) => self.flows_inserted(inserted),
                 News::Begun(flows) => self.streams.begin(&flows),
                 News::Path(state) => self.path = state,
             }
         }
+    }
+
+    fn hear_conflict(&mut self, conflict: AddressConflict) {
+        let node = self.publisher.detector().living().find(|beat| beat.mac == conflict.mac);
+        let node = node.map(|beat| beat.name.clone());
+        let outputs = self.failover.conflict(now(), conflict, node.is_some());
+        self.carry_out(outputs);
+        if let Some(node) = node
+            && self.answering.insert(node.clone(), (conflict.address, now())).is_none()
+        {
+            tracing::warn!("{}", answers(&node, conflict.address));
+        }
+    }
+
+    /// Acknowledges flows once they are in the table. Of those that cannot be, the active dispatcher
+    /// sends a new dump some time later.
+    fn flows_inserted(&mut self, inserted: Result<FlowsTaken, FlowsTaken>) {
+        let (Ok(taken) | Err(taken)) = inserted;
+        if !self.sink.is_of(taken) {
+            return;
+        }
+        match (inserted, self.failover.active()) {
+            (Ok(taken), Some(active)) => self.send(active, &Message::FlowsTaken(taken)),
+            (Ok(_), None) => {}
+            (Err(_), _) => self.sink.reset(),
+        }
+        self.failover.set_flows_synced(self.sink.is_synced());
     }
 
     /// Carries out the outputs of failover, in their order.
@@ -413,9 +441,15 @@ impl DirectLoop {
             table: Arc::clone(self.publisher.table()),
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
-            trouble: self.epoch_writer.trouble(),
+            trouble: self.trouble(),
             expectations: self.expectations(),
         });
+    }
+
+    /// What is wrong beyond the orders to netguard and this machine, in sentences.
+    fn trouble(&self) -> Vec<String> {
+        let answering = self.answering.iter().map(|(node, (vip, _))| answers(node, *vip));
+        self.epoch_writer.trouble().iter().map(ToString::to_string).chain(answering).collect()
     }
 
     /// The hosts expected on the segment, for the check of this machine.
@@ -482,6 +516,13 @@ impl DirectLoop {
             }
         }
     }
+}
+
+fn answers(node: &Name, vip: IpAddr) -> String {
+    format!(
+        "node {node} answers ARP requests for the virtual address {vip}: its settings are repaired \
+         within a second unless something resets them again (`arp_ignore`, see its own complaints)"
+    )
 }
 
 /// Time of this process.

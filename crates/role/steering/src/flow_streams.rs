@@ -58,6 +58,11 @@ impl FlowStreams {
         }
     }
 
+    /// The table could not be listed to its end: who waits for it gets another dump.
+    pub(crate) fn list_failed(&mut self) {
+        self.sources.retain(|_, source| !source.is_listing);
+    }
+
     pub(crate) fn begin(&mut self, flows: &[Flow]) {
         self.sources.values_mut().for_each(|source| source.source.begin(flows));
         // Who takes nothing gets a new dump when it is heard again.

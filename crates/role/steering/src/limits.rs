@@ -20,6 +20,10 @@ pub(crate) const LOOK_MS: u64 = 100;
 /// one address may both be silent.
 pub(crate) const PROBE_MS: u64 = 5000;
 
+/// How long a complaint about a node that answers for a virtual address lasts after the last such
+/// answer, in milliseconds: two rounds of probes.
+pub(crate) const ANSWERING_MS: u64 = 2 * PROBE_MS;
+
 /// How often new flows are fetched for a standby, in milliseconds: what began
 /// since is found by its row if the dispatcher dies.
 pub(crate) const STREAM_MS: u64 = 20;

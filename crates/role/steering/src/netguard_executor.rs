@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use skep_guard::{Guard, GuardError};
 use skep_peer::Pulse;
 use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
+use skep_wire::message::FlowsTaken;
 use skep_wire::steer::{Flow, WeightedLoad};
 
 use crate::event_loop::now;
@@ -30,8 +31,8 @@ pub(crate) enum Job {
     Probe,
     /// Loads of the nodes of a service, by its index.
     Loads(u16, Vec<WeightedLoad>),
-    /// Flows of another dispatcher.
-    Insert(Vec<Flow>),
+    /// Flows of another dispatcher, answered by [`News::Inserted`].
+    Insert(Vec<Flow>, FlowsTaken),
     /// List the flow table into [`News::Flows`].
     List,
     /// Watch for new flows, or no longer.
@@ -45,6 +46,10 @@ pub(crate) enum News {
     Owners(Vec<VipHolder>),
     /// A batch of the dump of flows; an empty one is its end.
     Listed(Vec<Flow>),
+    /// It ends before its end.
+    ListFailed,
+    /// Flows of the active dispatcher are in the table, or cannot be.
+    Inserted(Result<FlowsTaken, FlowsTaken>),
     /// Flows that began since.
     Begun(Vec<Flow>),
     /// The packet path is in another state now.
@@ -58,7 +63,7 @@ impl Job {
             Self::Reconcile => "reconcile",
             Self::Probe => "probe",
             Self::Loads(..) => "loads",
-            Self::Insert(_) => "insert flows",
+            Self::Insert(..) => "insert flows",
             Self::List => "list flows",
             Self::Stream(_) => "stream",
         }
@@ -119,8 +124,15 @@ impl NetguardExecutor {
             Job::Reconcile => Ok(()),
             Job::Probe => self.look(rounds, true),
             Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads)),
-            Job::Insert(flows) => self.ask(&Order::InsertFlows(flows)),
-            Job::List => self.list(),
+            Job::Insert(flows, taken) => {
+                let done = match flows.is_empty() {
+                    true => Ok(()),
+                    false => self.ask(&Order::InsertFlows(flows)),
+                };
+                self.tell(News::Inserted(if done.is_ok() { Ok(taken) } else { Err(taken) }));
+                done
+            }
+            Job::List => self.list().inspect_err(|_| self.tell(News::ListFailed)),
             Job::Stream(on) => {
                 rounds.streams = on;
                 Ok(())

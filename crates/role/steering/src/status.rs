@@ -77,8 +77,8 @@ pub(crate) struct View {
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
     pub(crate) has_addresses: bool,
-    /// What is wrong with the store of this machine.
-    pub(crate) trouble: Option<Arc<str>>,
+    /// What the event loop knows to be wrong, in sentences.
+    pub(crate) trouble: Vec<String>,
     pub(crate) expectations: Expectations,
 }
 
@@ -107,7 +107,7 @@ impl Shared {
             table: Arc::default(),
             applied: TableVersion::default(),
             has_addresses: false,
-            trouble: None,
+            trouble: Vec::new(),
             expectations: Expectations::default(),
         };
         Self {
@@ -178,7 +178,7 @@ impl Shared {
     /// All that is wrong, in sentences.
     fn wrong(&self, view: &View) -> Vec<String> {
         let mut wrong = self.complaints().sentences();
-        wrong.extend(view.trouble.iter().map(ToString::to_string));
+        wrong.extend(view.trouble.iter().cloned());
         wrong.extend(self.findings.load().iter().cloned());
         wrong
     }

@@ -45,6 +45,8 @@ pub enum StepDownReason {
     },
     /// A machine that is not of the cluster holds a virtual address.
     AddressConflict(AddressConflict),
+    /// This machine cannot steer, and another dispatcher may.
+    Hindered,
     /// This process stops.
     Stopping,
 }
@@ -127,6 +129,10 @@ impl fmt::Display for StepDownReason {
                 write!(f, "the store names another dispatcher, with epoch {epoch}")
             }
             Self::AddressConflict(conflict) => write!(f, "{conflict}"),
+            Self::Hindered => f.write_str(
+                "this machine cannot hold the virtual addresses or steer packets, and another \
+                 dispatcher may",
+            ),
             Self::Stopping => f.write_str("this process stops"),
         }
     }

@@ -35,8 +35,10 @@
 
 mod action;
 mod arbitration;
+mod conflicts;
 mod data_path;
 mod epochs;
+mod hindrance;
 mod peers;
 mod settings;
 mod witness_state;
@@ -52,13 +54,13 @@ pub use arbitration::LeaseView;
 pub use settings::FailoverSettings;
 pub use witness_state::WitnessState;
 
-use crate::limits::{
-    ADDRESS_CONFLICT_HOLD_MS, ANNOUNCE_AGAIN_MS, DEFEND_INTERVAL_MS, PREEMPT_SETTLE_MS,
-};
+use crate::limits::{ANNOUNCE_AGAIN_MS, PREEMPT_SETTLE_MS};
 use crate::listening::Listening;
 use arbitration::Arbitration;
+use conflicts::Conflicts;
 use data_path::DataPath;
 use epochs::Epochs;
+use hindrance::Hindrance;
 use peers::{ClaimRank, Fitness, Peers};
 
 /// Decides when one dispatcher becomes active, and when it steps down. Call
@@ -81,8 +83,8 @@ pub struct Failover {
     /// Since when there is a later epoch than that of this active one.
     outdated_since: Option<Now>,
     flows_synced: bool,
-    conflict: Option<(AddressConflict, Now)>,
-    defended_at: Option<Now>,
+    conflicts: Conflicts,
+    hindrance: Hindrance,
     arbitration: Arbitration,
     data_path: DataPath,
     beat_at: Now,
@@ -132,8 +134,8 @@ impl Failover {
             epochs,
             outdated_since: None,
             flows_synced: false,
-            conflict: None,
-            defended_at: None,
+            conflicts: Conflicts::default(),
+            hindrance: Hindrance::default(),
             arbitration,
             data_path: DataPath::default(),
             beat_at: now,
@@ -168,7 +170,7 @@ impl Failover {
         match self.state {
             State::Stopped => Stage::Leaving,
             State::Active { .. } => Stage::Active,
-            _ if self.conflict.is_some() => Stage::Leaving,
+            _ if self.conflicts.is_any() || self.hindrance.is_held() => Stage::Leaving,
             State::Joining { .. } => Stage::Joining,
             State::Standby { .. } => Stage::Standby,
         }
@@ -323,21 +325,10 @@ impl Failover {
         self.data_path.see(listened, hears_nodes);
     }
 
-    /// A machine that is not a dispatcher of this cluster holds a virtual
-    /// address, or claims it.
-    pub fn conflict(&mut self, now: Now, conflict: AddressConflict) -> Vec<FailoverAction> {
+    /// Whether this machine cannot steer as it should at this moment. To be called before each tick.
+    pub fn set_hindered(&mut self, now: Now, is_hindered: bool) {
         let listened = self.listening.at(now);
-        let is_ours = conflict.mac == self.settings.mac || self.peers.owns(conflict.mac);
-        if is_ours || self.state == State::Stopped {
-            return Vec::new();
-        }
-        match self.state {
-            State::Active { .. } if self.settings.mac < conflict.mac => {
-                self.defend(listened, conflict);
-            }
-            _ => self.give_way(listened, conflict),
-        }
-        self.drain()
+        self.hindrance.see(listened, is_hindered);
     }
 
     /// The process stops: a standby may take over at once.
@@ -459,6 +450,7 @@ impl Failover {
             }
         }
         let waits_ms = takeover_ms * self.peers.fitter(listened, takeover_ms, self.fitness());
+        let waits_ms = waits_ms + self.hindrance.wait_ms();
         let is_turn = listened.since_ms(self.vacant_since) >= waits_ms;
         if is_turn && self.may_claim() {
             self.claim(now, listened, TakeoverReason::Vacancy);
@@ -467,6 +459,11 @@ impl Failover {
 
     fn tick_active(&mut self, now: Now, listened: Now) {
         self.obey_lease(listened);
+        let can_leave = self.peers.has_standby(listened, self.takeover_ms());
+        if can_leave && self.hindrance.is_lasting(listened) {
+            self.hindrance.hold(listened);
+            return self.step_down(listened, StepDownReason::Hindered);
+        }
         let State::Active { epoch, announce_at } = self.state else { return };
         let waited = |since| listened.since_ms(since) > self.takeover_ms();
         if self.outdated_since.is_some_and(waited) {
@@ -485,25 +482,13 @@ impl Failover {
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
         let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
-        (self.settings.preempt && self.may_claim())
+        (self.settings.preempt && self.may_claim() && !self.hindrance.is_held())
             && (outranks && has_settled && self.flows_synced)
             && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
     }
 
     fn may_claim(&self) -> bool {
-        self.conflict.is_none() && self.arbitration.allows_claim() && !self.data_path.is_broken()
-    }
-
-    fn expire_conflict(&mut self, listened: Now) {
-        if self.conflict.is_none_or(|(_, until)| listened < until) {
-            return;
-        }
-        self.conflict = None;
-        if !matches!(self.state, State::Active { .. } | State::Stopped) && self.active.is_none() {
-            // Asks again before it claims.
-            self.state = State::Joining { since: listened };
-            self.outputs.push(FailoverAction::Probe);
-        }
+        !self.conflicts.is_any() && self.arbitration.allows_claim() && !self.data_path.is_broken()
     }
 
     // --- what follows ---
@@ -515,6 +500,7 @@ impl Failover {
         self.active = None;
         self.outdated_since = None;
         self.arbitration.claimed(listened);
+        self.hindrance.release();
         self.outputs.push(FailoverAction::Claim { epoch });
         self.announce(listened);
         self.beat_soon(now);
@@ -545,26 +531,6 @@ impl Failover {
         {
             self.arbitration.obeyed();
             self.step_down(listened, StepDownReason::Lease { epoch });
-        }
-    }
-
-    fn defend(&mut self, listened: Now, conflict: AddressConflict) {
-        let is_due = |at| listened.since_ms(at) >= DEFEND_INTERVAL_MS;
-        if self.defended_at.is_none_or(is_due) {
-            self.defended_at = Some(listened);
-            self.announce(listened);
-            self.log(FailoverNote::InUse { conflict, is_defended: true });
-        }
-    }
-
-    fn give_way(&mut self, listened: Now, conflict: AddressConflict) {
-        let until = listened.plus_ms(ADDRESS_CONFLICT_HOLD_MS);
-        let is_news = self.conflict.is_none_or(|(known, _)| known != conflict);
-        self.conflict = Some((conflict, until));
-        if matches!(self.state, State::Active { .. }) {
-            self.step_down(listened, StepDownReason::AddressConflict(conflict));
-        } else if is_news {
-            self.log(FailoverNote::InUse { conflict, is_defended: false });
         }
     }
 

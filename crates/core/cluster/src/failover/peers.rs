@@ -65,6 +65,12 @@ impl Peers {
         best.map(|(id, peer)| (*id, peer.beat.epoch, peer.heard_at))
     }
 
+    /// Whether a standby was heard within the last `ms`, which would take over.
+    pub(super) fn has_standby(&self, listened: Now, ms: u64) -> bool {
+        let is_standby = |peer: &PeerDispatcher| peer.beat.stage == Stage::Standby;
+        self.0.values().any(|peer| is_standby(peer) && peer.is_fresh(listened, ms))
+    }
+
     /// The number of dispatchers heard within the last `ms` that would take over before `own`.
     pub(super) fn fitter(&self, listened: Now, ms: u64, own: Fitness) -> u64 {
         let is_fitter = |(id, peer): &(&PeerId, &PeerDispatcher)| {

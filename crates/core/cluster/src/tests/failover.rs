@@ -1,5 +1,7 @@
 //! Failover between dispatchers: which one claims when, and which one steps down.
 
+mod machine;
+
 use skep_units::Now;
 use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::message::{DispatcherBeat, Hears, Name, Stage};
@@ -379,46 +381,6 @@ fn preemption_wants_permission_priority_flows_and_time() {
         let outputs = bench.run_with(200, &active);
         assert_eq!(!claimed(&outputs).is_empty(), takes, "{preempt} {priority} {is_synced}");
     }
-}
-
-#[test]
-fn a_newcomer_claims_no_address_that_is_in_conflict() {
-    let mut bench = Bench::new(settings(0, 200), 0);
-    let conflict =
-        AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 9, 9] };
-    let outputs = bench.failover.conflict(bench.now, conflict);
-    let note = FailoverNote::InUse { conflict, is_defended: false };
-    assert!(note.to_string().contains("02:00:00:00:09:09"), "{note}");
-    assert!(note.to_string().contains("192.0.2.1"), "{note}");
-    assert_eq!(outputs, [FailoverAction::Log(note)]);
-    assert_eq!(bench.failover.conflict(bench.now, conflict), [], "said once");
-    assert_eq!(bench.failover.stage(), Stage::Leaving);
-    assert_eq!(claimed(&bench.run(9_900)), [0; 0]);
-    let outputs = bench.run(150);
-    assert_eq!(count(&outputs, &FailoverAction::Probe), 1, "asks again first");
-    assert_eq!(claimed(&bench.run(250)), [8], "nobody there any more");
-}
-
-#[test]
-fn of_two_running_clusters_the_higher_mac_steps_down() {
-    for (last, steps_down) in [(9, true), (11, false)] {
-        let mut bench = Bench::active();
-        bench.run(2_000);
-        let conflict =
-            AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, last] };
-        let outputs = bench.failover.conflict(bench.now, conflict);
-        assert_eq!(stepped_down(&outputs).is_some(), steps_down);
-        assert_eq!(count(&outputs, &FailoverAction::Announce), usize::from(!steps_down));
-        let outputs = bench.failover.conflict(bench.now, conflict);
-        assert_eq!(count(&outputs, &FailoverAction::Announce), 0, "RFC 5227, 2.4 (b): no war");
-        let claims = claimed(&bench.run(9_000));
-        assert_eq!(claims, [0; 0]);
-    }
-    // Its own cluster's machines are no conflict.
-    let mut bench = Bench::active();
-    bench.hear(&beat("d1", Stage::Standby, 8));
-    let ours = AddressConflict { address: "192.0.2.1".parse().unwrap(), mac: [2, 0, 0, 0, 0, 99] };
-    assert_eq!(bench.failover.conflict(bench.now, ours), []);
 }
 
 #[test]

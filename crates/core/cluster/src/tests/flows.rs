@@ -109,3 +109,15 @@ fn a_standby_that_takes_nothing_makes_a_source_hopeless_not_endless() {
     assert!(source.due(Now(100)).is_empty());
     assert_eq!(source.due(Now(300)).len(), 256);
 }
+
+#[test]
+fn a_dump_that_is_never_listed_to_its_end_does_not_grow_for_ever() {
+    let mut source = FlowSource::new(Now(0), 7);
+    source.list(&flows(0..1_000));
+    let begun = flows(0..10_000);
+    let rounds = (0..10_000).take_while(|_| {
+        source.begin(&begun);
+        !source.is_hopeless()
+    });
+    assert!(rounds.count() < 1_000);
+}

@@ -174,7 +174,7 @@ fn what_was_changed_from_outside_is_put_right() {
     assert_eq!(bench.reconciler.found(lost), [], "said once");
     assert_eq!(bench.run(), [Step::Claim]);
     assert_eq!(bench.reconciler.found(Found { is_attached: false, ..WELL }), [Drift::Program]);
-    assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1]))]);
+    assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);
     // A standby has none to lose.
     bench.want(Some(false), None);
     bench.run();

@@ -24,6 +24,8 @@ const TAKEOVER_MS_MAX: u64 = 205;
 const DOUBLE_MS_MAX: u64 = 2_000;
 /// How long a dead node may be in a table.
 const DEAD_MS_MAX: u64 = 1_000;
+/// How long one who cannot steer may be active beside a standby.
+const HINDERED_MS_MAX: u64 = 2_400;
 /// How often nodes are looked at.
 const LOOK_MS: u64 = 25;
 
@@ -59,6 +61,8 @@ pub(crate) struct Check {
     node_versions: Vec<TableVersion>,
     /// Since when each could have held the addresses, and steered by the table, that it is to.
     unreconciled_since: Vec<Option<u64>>,
+    /// Since when each active one has been hindered while others could have taken over.
+    hindered_since: Vec<Option<u64>>,
     looked_at: u64,
     most: Totals,
 }
@@ -77,6 +81,7 @@ impl Check {
             deaf_leader_since: vec![None; dispatchers],
             last_table: vec![Arc::default(); dispatchers],
             unreconciled_since: vec![None; dispatchers],
+            hindered_since: vec![None; dispatchers],
             ..Self::default()
         }
     }
@@ -174,6 +179,7 @@ impl Check {
     pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
         self.lease(world)?;
         self.reconciled(world)?;
+        self.hindered(world)?;
         let running = || world.dispatchers.iter().filter(|it| it.body.runs(world.at));
         let woke_at = running().map(|it| it.body.woke_at()).max().unwrap_or(0);
         let quiet_since = woke_at.max(self.disturbed_at);
@@ -286,6 +292,23 @@ impl Check {
         Ok(())
     }
 
+    /// Who cannot steer leaves it to others who are at hand.
+    fn hindered(&mut self, world: &World) -> Result<(), String> {
+        let is_calm = world.net.is_whole() && world.net.loss_percent == 0;
+        let is_standby =
+            |it: &Dispatcher| it.body.runs(world.at) && it.failover.stage() == Stage::Standby;
+        let has_standby = world.dispatchers.iter().any(is_standby);
+        for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+            let is_hindered = is_active(world, dispatcher) && dispatcher.reconciler.is_hindered();
+            let is_so = is_hindered && has_standby && is_calm;
+            let since = keep(&mut self.hindered_since[id], is_so, world.at);
+            if world.at > since.max(dispatcher.body.woke_at()) + HINDERED_MS_MAX {
+                return Err(format!("d{id} cannot steer and stays active"));
+            }
+        }
+        Ok(())
+    }
+
     /// Generations grow within an epoch; one table for each version.
     fn new_tables(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
@@ -362,7 +385,10 @@ impl Check {
             return Err(format!("{} are active at the end", active.len()));
         };
         let best = world.dispatchers.iter().map(Dispatcher::priority).max();
-        if world.scenario.preempt && Some(active.priority()) != best {
+        // One that stepped down as its netguard refused leaves the term to others for a minute.
+        let is_held = |it: &Dispatcher| it.failover.stage() == Stage::Leaving;
+        let is_any_held = world.dispatchers.iter().any(is_held);
+        if world.scenario.preempt && !is_any_held && Some(active.priority()) != best {
             return Err(format!("{} is active, not the one of highest priority", active.body.name));
         }
         let table = active.publisher.table();

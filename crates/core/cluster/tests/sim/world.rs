@@ -214,6 +214,7 @@ impl World {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
             dispatcher.publisher.tick(now);
+            dispatcher.failover.set_hindered(now, dispatcher.reconciler.is_hindered());
             let mut outputs = dispatcher.observe_lease(at);
             outputs.extend(dispatcher.failover.tick(now));
             dispatcher.note_epoch(at);
