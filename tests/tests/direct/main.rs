@@ -10,4 +10,5 @@ mod paths;
 mod privileges;
 mod refusals;
 mod second_chance;
+mod services;
 mod takeover;

@@ -11,6 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use skep_units::stable_hash;
 
 /// Rows of a table: a prime, as Maglev's permutations need (NSDI 2016, 3.4).
 pub const ROWS: usize = 65_537;
@@ -220,6 +221,18 @@ verdicts! {
     NodeHandOn = "node_hand_on",
     /// Node: the row has no further node; the kernel refuses the packet.
     NodeLast = "node_last",
+}
+
+/// What machines call the service at this address, whatever its place in their tables.
+pub fn service_hash(address: SocketAddr) -> u64 {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    stable_hash(&bytes, 0)
 }
 
 /// Whether that is a place for a node.

@@ -41,6 +41,7 @@ fn node_beat() -> NodeBeat {
         mac: [2, 0, 0, 0, 0, 2],
         mtu: 1_500,
         addresses: vec!["10.0.0.1".parse().unwrap(), "fe80::1".parse().unwrap()],
+        services: vec![7],
         table: TableVersion::default(),
         hears: None,
         is_leaving: false,
@@ -181,7 +182,8 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
         assert!(message.encode().len() <= PART_BYTES, "{message:?}");
     }
     let addresses = vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); ADDRESSES_MAX];
-    let beat = NodeBeat { name: name(&"n".repeat(NAME_BYTES_MAX)), addresses, ..node_beat() };
+    let (name, services) = (name(&"n".repeat(NAME_BYTES_MAX)), vec![u64::MAX; SERVICES_MAX]);
+    let beat = NodeBeat { name, addresses, services, ..node_beat() };
     assert!(Message::Node(beat).encode().len() <= PART_BYTES);
 
     let usual = Message::Table(table(256, 8, false)).encode().len();
@@ -223,6 +225,7 @@ fn beyond_the_bounds_is_no_message() {
     stray.flows[0].service = SERVICES_MAX as u16;
     for message in [
         Message::Node(many),
+        Message::Node(NodeBeat { services: vec![1; SERVICES_MAX + 1], ..node_beat() }),
         Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX + 1)),
         Message::Flows(stray),
