@@ -22,11 +22,11 @@ pub const ROW_NODES: usize = 8;
 /// Candidates of a row for new flows, at most.
 pub const CHOICES_MAX: usize = 4;
 
-/// Nodes of a cluster that packets can be steered to.
-pub const NODES_MAX: usize = 256;
+/// Nodes of a cluster that packets can be steered to: all of them.
+pub const NODES_MAX: usize = skep_units::NODES_MAX;
 
-/// Services in direct dispatch.
-pub const SERVICES_MAX: usize = 64;
+/// Services in direct dispatch: one for each address.
+pub const SERVICES_MAX: usize = skep_units::DIRECT_ADDRESSES_MAX;
 
 /// A node's place in the tables; below [`NODES_MAX`].
 pub type NodeIndex = u16;
