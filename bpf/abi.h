@@ -12,7 +12,7 @@
 #define ROWS 65537u
 #define ROW_NODES 8
 #define CHOICES_MAX 4
-#define NODES_MAX 256
+#define NODES_MAX 1024
 #define SERVICES_MAX 64
 #define NO_NODE 0xffff
 

@@ -93,6 +93,7 @@ fn kinds(number: u16) -> [Message; 4] {
         mac: [2; 6],
         mtu: 1_500,
         addresses: vec![[10, 0, 0, 1].into(); usize::from(number)],
+        services: vec![number.into(); usize::from(number)],
         table: version,
         hears: None,
         is_leaving: false,

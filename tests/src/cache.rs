@@ -191,6 +191,21 @@ impl CacheCluster {
         });
     }
 
+    /// Waits until the checks of a dispatcher find a node so.
+    #[track_caller]
+    pub fn wait_state(&self, dispatcher: &str, node: &str, state: &str) {
+        poll_until(PATIENCE, &format!("{node} is {state}"), || {
+            let status = self.status(dispatcher);
+            let nodes = status["services"][0]["nodes"].as_array().expect("a list").iter();
+            nodes.filter(|it| it["name"] == node).any(|it| it["state"] == state)
+        });
+    }
+
+    /// Changes the config of a process, which it has from its next start on.
+    pub fn reconfigure(&self, name: &str, change: impl FnOnce(String) -> String) {
+        self.folder.replace(&format!("{name}.toml"), change(self.config(name)));
+    }
+
     /// How a dispatcher's checks find its nodes.
     #[track_caller]
     pub fn states(&self, dispatcher: &str) -> Vec<String> {

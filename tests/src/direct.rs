@@ -16,10 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::process::Signal;
-use skep_lab::load::{Downloads, Pattern, Report, Requests, Running, Target};
+use skep_lab::load::{Downloads, Pattern, Requests, Target};
 use skep_testbed::{Bed, Machine, Topology};
 use skep_testclient::{HOST, RawClient, request_bytes};
 
+pub use crate::loads::Loads;
 use crate::process::{Finished, Skep};
 use crate::site::Site;
 use crate::turn::Turn;
@@ -70,6 +71,11 @@ pub struct Setup {
     pub direct: String,
     /// Lines before all tables.
     pub lines: String,
+    /// Numbers of the nodes behind the service; empty: all.
+    pub web_nodes: Vec<usize>,
+    /// Numbers of the nodes behind another service, at the next virtual address; empty: there is
+    /// none.
+    pub other_nodes: Vec<usize>,
     /// Lines of `[[site]]`.
     pub site: String,
     /// Whether no other test has a bed meanwhile: this one takes all that the machine has.
@@ -95,6 +101,8 @@ impl Setup {
             ipv6: false,
             direct: String::new(),
             lines: String::new(),
+            web_nodes: Vec::new(),
+            other_nodes: Vec::new(),
             site: String::new(),
             alone: false,
         }
@@ -182,6 +190,11 @@ impl DirectCluster {
     /// The service's other address.
     pub fn vip6(&self) -> SocketAddr {
         (self.bed.vip(0).1, PORT).into()
+    }
+
+    /// The address of the other service.
+    pub fn other_vip(&self) -> SocketAddr {
+        (self.bed.vip(1).0, PORT).into()
     }
 
     /// A path in the cluster's folder.
@@ -375,14 +388,15 @@ impl DirectCluster {
     /// Waits until exactly these nodes answer a client's new connections.
     #[track_caller]
     pub fn wait_nodes(&self, client: &str, wanted: &BTreeSet<String>) {
-        let mut last = String::new();
-        poll_until(PATIENCE, &format!("answers by {wanted:?}"), || {
-            let asked = (0..4 * wanted.len()).map(|_| self.ask(client, self.vip(), SHORT.0));
-            match asked.collect::<Result<BTreeSet<String>, String>>() {
-                Ok(seen) if seen == *wanted => return true,
-                seen => last = format!("{seen:?}"),
-            }
-            false
+        self.wait_nodes_at(client, self.vip(), wanted);
+    }
+
+    /// The same at the address of any service.
+    #[track_caller]
+    pub fn wait_nodes_at(&self, client: &str, address: SocketAddr, wanted: &BTreeSet<String>) {
+        poll_until(PATIENCE, &format!("answers by {wanted:?} at {address}"), || {
+            let asked = (0..4 * wanted.len()).map(|_| self.ask(client, address, SHORT.0));
+            asked.collect::<Result<BTreeSet<String>, String>>().is_ok_and(|seen| seen == *wanted)
         });
     }
 
@@ -416,11 +430,16 @@ impl DirectCluster {
 
     /// Short requests, a new connection each, not begun yet.
     pub fn requests(&self, count: u64) -> Requests {
+        self.requests_to(self.vip(), count)
+    }
+
+    /// The same at the address of any service.
+    pub fn requests_to(&self, address: SocketAddr, count: u64) -> Requests {
         Requests {
             duration_ms: 300_000,
             timeout_ms: 30_000,
             pattern: Some(PATTERN),
-            ..Requests::new(Target::new(self.vip(), SHORT.0), count)
+            ..Requests::new(Target::new(address, SHORT.0), count)
         }
     }
 
@@ -464,7 +483,9 @@ impl DirectCluster {
              timeouts.write_stall_ms = \"2m\"\n\
              {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{direct}\n\
              [[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
-             policy = \"{policy}\"\n{}",
+             policy = \"{policy}\"\n{}{}{}",
+            nodes_line(&setup.web_nodes),
+            self.other_service(&setup),
             setup
                 .dispatchers
                 .iter()
@@ -489,6 +510,18 @@ impl DirectCluster {
         }
     }
 
+    fn other_service(&self, setup: &Setup) -> String {
+        if setup.other_nodes.is_empty() {
+            return String::new();
+        }
+        let (address, nodes) = (self.other_vip(), nodes_line(&setup.other_nodes));
+        let policy = &setup.policy;
+        format!(
+            "[[service]]\nname = \"other\"\nlisten = \"{address}\"\ndispatch = \"direct\"\n\
+             policy = \"{policy}\"\n{nodes}"
+        )
+    }
+
     fn dispatcher_lines(&self, number: usize) -> String {
         let name = format!("dispatcher-{number}");
         let address = self.machine(&name).ipv4();
@@ -507,6 +540,12 @@ impl DirectCluster {
     }
 }
 
+/// The setting of the nodes behind a service; nothing for all.
+fn nodes_line(numbers: &[usize]) -> String {
+    let names: Vec<_> = numbers.iter().map(|number| format!("\"node-{number}\"")).collect();
+    if names.is_empty() { String::new() } else { format!("nodes = [{}]\n", names.join(", ")) }
+}
+
 /// TCP segments that a machine has sent again: each a packet that was lost, or
 /// that came so late that it was taken for lost.
 pub fn sent_again(machine: &Machine) -> u64 {
@@ -522,59 +561,4 @@ pub fn sent_again(machine: &Machine) -> u64 {
 /// Whether an address is one of a machine's own.
 fn is_local(machine: &Machine, address: IpAddr) -> bool {
     machine.run(|| UdpSocket::bind((address, 0)).is_ok()).unwrap_or(false)
-}
-
-/// Loads that run together.
-pub struct Loads(Vec<Running>);
-
-impl Loads {
-    /// Begins a load on each of some machines.
-    pub fn start<'a>(
-        machines: impl IntoIterator<Item = &'a Machine>,
-        begin: impl Fn(&Machine) -> Running,
-    ) -> Self {
-        Self(machines.into_iter().map(begin).collect())
-    }
-
-    /// Successes so far.
-    pub fn succeeded(&self) -> u64 {
-        self.0.iter().map(|load| load.progress().succeeded).sum()
-    }
-
-    /// Failures so far.
-    pub fn failed(&self) -> u64 {
-        self.0.iter().map(|load| load.progress().failed).sum()
-    }
-
-    /// Waits until so many more requests have succeeded.
-    #[track_caller]
-    pub fn wait_for_more(&self, more: u64) {
-        let goal = self.succeeded() + more;
-        poll_until(PATIENCE, &format!("{more} more good replies"), || {
-            self.succeeded() >= goal || self.0.iter().all(Running::is_finished)
-        });
-        assert!(self.succeeded() >= goal, "the load has ended, {} failed", self.failed());
-    }
-
-    /// Waits until each of so many downloads has got bytes from now on, or has
-    /// failed.
-    #[track_caller]
-    pub fn wait_flowing(&self, count: u64) {
-        self.0.iter().for_each(Running::mark);
-        let flowing = || self.0.iter().map(|load| load.progress().flowing).sum::<u64>();
-        poll_until(PATIENCE, "bytes in every download", || flowing() + self.failed() >= count);
-    }
-
-    /// Waits for their own end.
-    #[track_caller]
-    pub fn finish(self) -> Vec<Report> {
-        poll_until(5 * PATIENCE, "the end of loads", || self.0.iter().all(Running::is_finished));
-        self.stop()
-    }
-
-    /// Ends them.
-    #[track_caller]
-    pub fn stop(self) -> Vec<Report> {
-        self.0.into_iter().map(|load| load.stop().expect("a load that ran")).collect()
-    }
 }

@@ -36,6 +36,7 @@ pub mod fake;
 pub mod flood;
 pub mod liar;
 mod load;
+mod loads;
 mod node;
 pub mod origin;
 mod port;

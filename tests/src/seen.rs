@@ -25,8 +25,9 @@ impl DirectCluster {
     #[track_caller]
     pub fn node_seen(&self, dispatcher: &str, node: &str) -> Option<(String, u64)> {
         let status = self.whole_status(dispatcher);
-        let nodes = status["services"][0]["nodes"].as_array().expect("a service");
-        let node = nodes.iter().find(|it| it["name"] == node)?;
+        let services = status["services"].as_array().expect("a list").iter();
+        let mut nodes = services.flat_map(|it| it["nodes"].as_array().expect("a service"));
+        let node = nodes.find(|it| it["name"] == node)?;
         let state = node["state"].as_str().expect("a word").to_owned();
         Some((state, node["connections"].as_u64().expect("a number")))
     }

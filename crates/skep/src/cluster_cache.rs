@@ -188,7 +188,7 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         let sample = |(outcome, purges)| (labels([("outcome", outcome)]), purges as f64);
         [("complete", complete), ("incomplete", incomplete)].map(sample).to_vec()
     };
-    let help = "Purges, by whether all linked nodes acknowledged them in time.";
+    let help = "Purges, by whether all nodes that are linked or serve acknowledged them in time.";
     registry.register_samples("skep_coordinator_purges_total", help, Box::new(read));
     let own = Arc::clone(coordination);
     registry.register(

@@ -339,7 +339,7 @@ fn node_addresses(
     direct_dispatch: &DirectDispatch,
 ) -> Vec<SocketAddr> {
     let own = roles.own_node(config);
-    let virtual_ones = direct_dispatch.node_addresses(config, roles);
+    let virtual_ones = direct_dispatch.node_addresses().iter().copied();
     own.map(|node| node.address).into_iter().chain(virtual_ones).collect()
 }
 

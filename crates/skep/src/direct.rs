@@ -32,6 +32,8 @@ pub(crate) struct DirectDispatch {
     key: Option<Key>,
     direct: Option<Arc<Direct>>,
     agent: Option<Arc<Agent>>,
+    /// Virtual addresses at which the node of this process listens too.
+    node_addresses: Vec<SocketAddr>,
 }
 
 /// The content of heartbeats, and the receivers of what they carry.
@@ -72,10 +74,13 @@ impl DirectDispatch {
         };
         let guardian = Arc::new(Guardian::start(config, file, &roles.name)?);
         let undo = Undo(Some(Arc::clone(&guardian)));
-        if roles.node.is_some() {
+        let mut node_addresses = Vec::new();
+        if let Some(name) = &roles.node {
             Agent::hold_addresses(&guardian.guard).inspect_err(|_| undo.run())?;
+            node_addresses = addresses_of(config, name);
         }
-        Ok(Self { guardian: Some(guardian), key: Some(key.clone()), direct: None, agent: None })
+        let (guardian, key) = (Some(guardian), Some(key.clone()));
+        Ok(Self { guardian, key, node_addresses, ..Self::default() })
     }
 
     /// What to do if the start fails.
@@ -84,15 +89,8 @@ impl DirectDispatch {
     }
 
     /// Virtual addresses at which the node of this process listens too.
-    pub(crate) fn node_addresses(&self, config: &Config, roles: &Roles) -> Vec<SocketAddr> {
-        if self.guardian.is_none() {
-            return Vec::new();
-        }
-        let is_behind = |service: &&skep_config::ServiceConfig| {
-            config.nodes_of(service).any(|(_, node)| Some(&node.name) == roles.node.as_ref())
-        };
-        let services = config.direct_services().map(|(_, service)| service).filter(is_behind);
-        services.flat_map(|service| service.listen.iter().copied()).collect()
+    pub(crate) fn node_addresses(&self) -> &[SocketAddr] {
+        &self.node_addresses
     }
 
     /// The part after listeners: takes part.
@@ -152,7 +150,14 @@ impl DirectDispatch {
     }
 
     /// Applies a new config.
-    pub(crate) fn reload(&self, config: &Config) -> anyhow::Result<()> {
+    pub(crate) fn reload(&self, config: &Config, roles: &Roles) -> anyhow::Result<()> {
+        if let (Some(_), Some(name)) = (&self.agent, &roles.node)
+            && addresses_of(config, name) != self.node_addresses
+        {
+            tracing::warn!(
+                "this node is now behind other services; it takes effect at the next restart"
+            );
+        }
         if let (Some(direct), Some(key)) = (&self.direct, &self.key) {
             direct.reload(config, key)?;
         }
@@ -220,6 +225,11 @@ impl DirectDispatch {
             direct.leave();
         }
     }
+}
+
+/// Virtual addresses at which a node listens.
+fn addresses_of(config: &Config, node: &str) -> Vec<SocketAddr> {
+    config.direct_services_of(node).flat_map(|service| service.listen.iter().copied()).collect()
 }
 
 fn register_agent(registry: &Registry, agent: &Arc<Agent>) {

@@ -156,7 +156,7 @@ impl Running {
         for dispatcher in &parts.dispatchers {
             dispatcher.reload(&config);
         }
-        parts.direct_dispatch.reload(&config)?;
+        parts.direct_dispatch.reload(&config, roles)?;
         parts.reporting.reload(&config);
         shared.settings.store(Arc::new(engine_settings(&config, threads(&in_force))));
         shared.admissions.set_limits(&config);

@@ -265,6 +265,7 @@ fn a_node_that_was_away_applies_what_it_missed() {
     all(&cluster, "/f", 1);
     all(&cluster, "/g", 1);
     cluster.kill("node-3");
+    cluster.wait_state("dispatcher-1", "node-3", "down");
     change_in_place(&cluster.site, "f", &version(2, 50_000));
     let purged = gate(&cluster, &["/f"]);
     let there = [("node-1", "acknowledged"), ("node-2", "acknowledged"), ("node-3", "away")];
@@ -299,6 +300,7 @@ fn a_node_that_stood_still_serves_nothing_that_was_purged_meanwhile() {
         poll_until(PATIENCE, "it counts as gone", || {
             cluster.coordinator("dispatcher-1")["nodes"].as_array().unwrap().len() == 1
         });
+        cluster.wait_state("dispatcher-1", "node-2", "down");
         change_in_place(&cluster.site, "f", &version(number, 50_000));
         let purged = gate(&cluster, &["/f"]);
         assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "away")]);
@@ -356,6 +358,64 @@ fn a_node_that_does_not_answer_is_named() {
     let done = cluster.skep("dispatcher-1", &["purge", "/f", "--json"]);
     let purged: Value = serde_json::from_str(&done.stdout).unwrap();
     assert_eq!((done.code, &purged["complete"]), (Some(0), &Value::Bool(true)));
+}
+
+#[test]
+fn a_node_that_serves_without_a_link_fails_the_purge() {
+    let site = Site::new().with("f", version(1, 50_000));
+    let mut cluster = CacheCluster::start(1, 3, site, SELDOM);
+    cluster.wait_up();
+    let purge = |cluster: &CacheCluster| {
+        let done = cluster.skep("dispatcher-1", &["purge", "/f", "--timeout", "1s"]);
+        (done.code, done.stdout, done.stderr)
+    };
+    // Its config differs: it answers clients and checks, and knows of no coordinator.
+    let alone = |config: String| config.replace("[cache]\n", "[cache]\ncooperate = false\n");
+    cluster.kill("node-3");
+    cluster.wait_state("dispatcher-1", "node-3", "down");
+    cluster.reconfigure("node-3", alone);
+    cluster.run("node-3");
+    cluster.wait_up();
+    let (code, stdout, stderr) = purge(&cluster);
+    assert_eq!(code, Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains("node-1  purged in ") && stdout.contains("node-2  purged in "));
+    assert!(stdout.contains("node-3  not linked, but serves clients"), "{stdout}");
+    let words = "not purged everywhere: node-3 serves clients, and has not linked";
+    assert!(stderr.contains(words), "{stderr}");
+    let purged = cluster.purge("dispatcher-1", &["/f"]);
+    let expected = [("node-1", "acknowledged"), ("node-2", "acknowledged"), ("node-3", "unlinked")];
+    assert_eq!((outcomes(&purged).as_slice(), &purged["complete"]), (&expected[..], &json!(false)));
+
+    // Who gets no requests is not missed.
+    let drained = cluster.skep("dispatcher-1", &["node", "drain", "node-3"]);
+    assert_eq!(drained.code, Some(0), "{drained:?}");
+    cluster.wait_state("dispatcher-1", "node-3", "drained");
+    let (code, stdout, stderr) = purge(&cluster);
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+    assert!(stdout.contains("node-3  away"), "{stdout}");
+
+    // Right again, it has applied all before it takes part.
+    cluster.skep("dispatcher-1", &["node", "resume", "node-3"]);
+    cluster.kill("node-3");
+    cluster.reconfigure("node-3", |config| config);
+    cluster.run("node-3");
+    cluster.wait_linked(3);
+    cluster.wait_up();
+    let (code, stdout, _) = purge(&cluster);
+    assert!(code == Some(0) && stdout.contains("node-3  purged in "), "{stdout}");
+}
+
+/// Of a node that was killed it may be known that its link is gone, and not yet that it is down.
+#[test]
+fn a_purge_waits_until_it_is_known_that_a_node_is_down() {
+    let site = Site::new().with("f", version(1, 50_000));
+    let mut cluster = CacheCluster::start(1, 2, site, SELDOM);
+    cluster.wait_up();
+    cluster.kill("node-2");
+    let order = json!({ "what": ["/f"], "timeout_ms": 20_000 });
+    let purged = cluster.order_purge("dispatcher-1", &order);
+    assert_eq!(outcomes(&purged), [("node-1", "acknowledged"), ("node-2", "away")]);
+    assert_eq!(purged["complete"], true, "{purged}");
 }
 
 #[test]

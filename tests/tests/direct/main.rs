@@ -11,4 +11,5 @@ mod privileges;
 mod reconcile;
 mod refusals;
 mod second_chance;
+mod services;
 mod takeover;

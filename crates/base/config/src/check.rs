@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use skep_units::did_you_mean;
+use skep_units::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, did_you_mean};
 
 use crate::error::{ErrorKind, Fault};
 use crate::number::{Unit, plain};
@@ -62,6 +62,7 @@ const CHECKS: &[(&[&str], Check)] = &[
     ),
     (&["dispatcher.name", "service.name"], dispatchers_and_services_need_each_other),
     (&["node.name", "dispatcher.name", "service.name"], names_are_unique),
+    (&["dispatcher.name"], dispatchers_are_few),
     (&["node.name", "service.nodes"], services_know_their_nodes),
     (&["node.address", "dispatcher.name"], dispatchers_can_reach_nodes),
     (
@@ -77,6 +78,7 @@ const CHECKS: &[(&[&str], Check)] = &[
         agents_do_not_overlap,
     ),
     (&["service.dispatch", "service.listen"], virtual_addresses_are_real),
+    (&["service.dispatch", "service.listen"], virtual_addresses_are_few),
     (&["service.dispatch", "service.policy"], direct_policies_see_no_requests),
     (&["service.dispatch", "key_file"], direct_needs_a_key),
     (&["service.dispatch", "dispatcher.address"], direct_dispatchers_can_be_reached),
@@ -203,6 +205,17 @@ fn unique_rows<T: Row>(rows: &[T], clashes: &mut Vec<Conflict>) {
             let found = format!("a second {name:?}");
             clashes.push(Conflict::new(&at, expected, found).kind(ErrorKind::Duplicate));
         }
+    }
+}
+
+fn dispatchers_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
+    let count = config.dispatchers.len();
+    if count > DISPATCHERS_MAX {
+        let at = [Key("dispatcher"), Nth(DISPATCHERS_MAX)];
+        let expected = format!("at most {DISPATCHERS_MAX} [[dispatcher]]");
+        let clash = Conflict::new(&at, expected, format!("{count}"));
+        let why = "one is active in direct dispatch, and each checks all nodes: two or three do";
+        clashes.push(clash.kind(ErrorKind::OutOfRange).hint(why.to_owned()));
     }
 }
 
@@ -343,6 +356,20 @@ fn virtual_addresses_are_real(config: &Config, clashes: &mut Vec<Conflict>) {
                 clashes.push(clash.kind(ErrorKind::Duplicate));
             }
         }
+    }
+}
+
+fn virtual_addresses_are_few(config: &Config, clashes: &mut Vec<Conflict>) {
+    let addresses = config.direct_services().flat_map(|(i, service)| {
+        (0..service.listen.len()).map(move |j| [Key("service"), Nth(i), Key("listen"), Nth(j)])
+    });
+    let places: Vec<_> = addresses.collect();
+    if let Some(at) = places.get(DIRECT_ADDRESSES_MAX) {
+        let expected =
+            format!("at most {DIRECT_ADDRESSES_MAX} addresses of services in direct dispatch");
+        let clash = Conflict::new(at, expected, format!("{}", places.len()));
+        let how = "let several sites have one address, or make two clusters";
+        clashes.push(clash.kind(ErrorKind::OutOfRange).hint(how.to_owned()));
     }
 }
 

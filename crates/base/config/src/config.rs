@@ -101,6 +101,15 @@ impl Config {
         services.filter(|(_, service)| service.dispatch == DispatchMode::Direct)
     }
 
+    /// Of these, the services that a node is behind.
+    pub fn direct_services_of<'a>(
+        &'a self,
+        node: &'a str,
+    ) -> impl Iterator<Item = &'a ServiceConfig> {
+        let services = self.direct_services().map(|(_, service)| service);
+        services.filter(move |service| self.nodes_of(service).any(|(_, it)| it.name == node))
+    }
+
     /// The backends of all sites.
     pub fn backends(&self) -> impl Iterator<Item = &BackendConfig> {
         self.sites.iter().flat_map(SiteConfig::backends)

@@ -7,15 +7,14 @@ pub const TEXT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Errors reported for one file; a reader fixes these first.
 pub const ERRORS_MAX: usize = 20;
 
-/// Rows of one array of tables, such as `[[node]]` or `[[site]]`.
-pub const ROWS_MAX: usize = 1024;
+/// Rows of one array of tables, such as `[[node]]` or `[[site]]`. (Of some there may be fewer:
+/// see `check`.)
+pub const ROWS_MAX: usize = skep_units::NODES_MAX;
 
 /// Elements of one list, such as `hosts`, or entries of one map.
 pub const LIST_MAX: usize = 1024;
 
-/// Longest name of a cluster, node, dispatcher or service, in bytes: it goes
-/// into file names, header fields and metric labels.
-pub const NAME_BYTES_MAX: usize = 64;
+pub use skep_units::NAME_BYTES_MAX;
 
 /// Longest text value of any setting, in bytes (`PATH_MAX` of Linux).
 pub const STRING_BYTES_MAX: usize = 4096;

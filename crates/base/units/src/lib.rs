@@ -6,12 +6,14 @@
 #![forbid(unsafe_code)]
 
 mod hash;
+mod limits;
 mod rng;
 mod suggest;
 mod time;
 mod wildcard;
 
 pub use hash::stable_hash;
+pub use limits::{DIRECT_ADDRESSES_MAX, DISPATCHERS_MAX, NAME_BYTES_MAX, NODES_MAX, WEIGHT_MAX};
 pub use rng::Rng;
 pub use suggest::{did_you_mean, nearest};
 pub use time::Now;
@@ -27,10 +29,6 @@ pub const GIB: u64 = 1024 * MIB;
 /// Length of a full segment, in bytes: the unit of caching. Small objects are
 /// one short segment. (Why 4 MiB: `docs/decisions/0002-segments.md`.)
 pub const SEGMENT_BYTES: u64 = 4 * MIB;
-
-/// Largest weight of a node, in config and commands: ratios of 1 to 256 are exotic
-/// already.
-pub const WEIGHT_MAX: u32 = 256;
 
 /// A node's number within its cluster; small, dense, never reused in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

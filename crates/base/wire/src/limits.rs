@@ -24,7 +24,7 @@ pub const KEY_CHARACTERS_MIN: usize = 32;
 
 /// Longest message, in bytes: a table of all nodes and all services with
 /// histories that have nothing in common takes two thirds of it.
-pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Messages that an endpoint puts together at a time: a table for some senders.
 pub const PARTIALS_MAX: usize = 64;
@@ -32,12 +32,7 @@ pub const PARTIALS_MAX: usize = 64;
 /// Bytes of all of them together: room for some of the longest.
 pub const PARTIALS_BYTES_MAX: usize = 8 * MESSAGE_BYTES_MAX;
 
-/// Longest name of a machine or policy, in bytes: a DNS label fits.
-pub const NAME_BYTES_MAX: usize = 64;
-
-/// Dispatchers of a cluster. One is active; more than two or three serve
-/// nothing but experiments. Epochs are numbered in steps of it.
-pub const DISPATCHERS_MAX: usize = 8;
+pub use skep_units::{DISPATCHERS_MAX, NAME_BYTES_MAX};
 
 /// Earlier memberships that a service remembers, the present one included: a
 /// row has no place for the owners of more.
@@ -52,7 +47,7 @@ pub const ADDRESSES_MAX: usize = 16;
 /// Flows in one batch: with IPv6 addresses they still fill a datagram.
 pub const FLOWS_PER_BATCH_MAX: usize = 48;
 
-/// Largest weight of a node. (That of `skep-cluster`.)
+/// Largest weight of a node in a table.
 pub const WEIGHT_MAX: u32 = 65_535;
 
 /// Segments in one inventory message or delta: some 80 KiB.
@@ -109,3 +104,5 @@ pub const PEER_CHUNK_BYTES: u32 = 256 * 1024;
 /// Largest object that a node believes another node or an origin to have, in bytes:
 /// 16 TiB, of which it can still count the segments.
 pub const OBJECT_BYTES_MAX: u64 = 4_194_304 * skep_units::SEGMENT_BYTES;
+
+const _: () = assert!(WEIGHT_MAX >= skep_units::WEIGHT_MAX, "each weight of a config");

@@ -85,6 +85,9 @@ pub struct NodeBeat {
     pub mtu: u32,
     /// Addresses of that device.
     pub addresses: Vec<IpAddr>,
+    /// Services at whose addresses it listens, by
+    /// [`service_hash`](crate::steer::service_hash): of others it takes no connection.
+    pub services: Vec<u64>,
     /// The table that it applied last.
     pub table: TableVersion,
     /// The active dispatcher whose beats it receives.
@@ -165,6 +168,7 @@ impl Message {
             Self::Dispatcher(_) | Self::FlowsTaken(_) => true,
             Self::Node(beat) => {
                 beat.addresses.len() <= ADDRESSES_MAX
+                    && beat.services.len() <= SERVICES_MAX
                     && beat.index.is_none_or(is_index)
                     && beat.load.is_sound()
             }

@@ -11,6 +11,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use skep_units::stable_hash;
 
 /// Rows of a table: a prime, as Maglev's permutations need (NSDI 2016, 3.4).
 pub const ROWS: usize = 65_537;
@@ -21,11 +22,11 @@ pub const ROW_NODES: usize = 8;
 /// Candidates of a row for new flows, at most.
 pub const CHOICES_MAX: usize = 4;
 
-/// Nodes of a cluster that packets can be steered to.
-pub const NODES_MAX: usize = 256;
+/// Nodes of a cluster that packets can be steered to: all of them.
+pub const NODES_MAX: usize = skep_units::NODES_MAX;
 
-/// Services in direct dispatch.
-pub const SERVICES_MAX: usize = 64;
+/// Services in direct dispatch: one for each address.
+pub const SERVICES_MAX: usize = skep_units::DIRECT_ADDRESSES_MAX;
 
 /// A node's place in the tables; below [`NODES_MAX`].
 pub type NodeIndex = u16;
@@ -220,6 +221,18 @@ verdicts! {
     NodeHandOn = "node_hand_on",
     /// Node: the row has no further node; the kernel refuses the packet.
     NodeLast = "node_last",
+}
+
+/// What machines call the service at this address, whatever its place in their tables.
+pub fn service_hash(address: SocketAddr) -> u64 {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    let mut bytes = [0; 18];
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_be_bytes());
+    stable_hash(&bytes, 0)
 }
 
 /// Whether that is a place for a node.

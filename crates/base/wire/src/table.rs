@@ -94,7 +94,12 @@ impl Table {
         service.history.iter().filter_map(|&at| self.memberships.get(usize::from(at)))
     }
 
-    /// The same as the policies take it to make rows. Nodes that the table does
+    /// Whether rows of a service name this node: packets of its flows may come there.
+    pub fn is_in_rows(&self, service: &TableService, index: NodeIndex) -> bool {
+        self.history(service).flatten().any(|share| share.index == index)
+    }
+
+    /// The memberships as the policies take them to make rows. Nodes that the table does
     /// not name are left out.
     pub fn members(&self, service: &TableService) -> Vec<Vec<ServiceMember>> {
         let member = |share: &Share| {

@@ -32,6 +32,7 @@ fn tell(purged: &Purged) -> String {
             },
             PurgeOutcome::Late => "no acknowledgment".to_owned(),
             PurgeOutcome::Lost => "link lost".to_owned(),
+            PurgeOutcome::Unlinked => "not linked, but serves clients".to_owned(),
             PurgeOutcome::Away => "away; applies it before it takes part again".to_owned(),
         };
         format!("{:width$}  {outcome}\n", node.name)
@@ -39,7 +40,7 @@ fn tell(purged: &Purged) -> String {
     purged.nodes.iter().map(line).collect()
 }
 
-/// Nodes that were linked and did not acknowledge the purge.
+/// Nodes that did not acknowledge the purge, and may reply with what it is about.
 fn missing(purged: &Purged, timeout_ms: u64) -> Vec<String> {
     let why = |node: &PurgedNode| match node.outcome {
         PurgeOutcome::Late => {
@@ -47,6 +48,11 @@ fn missing(purged: &Purged, timeout_ms: u64) -> Vec<String> {
         }
         PurgeOutcome::Lost => Some(format!(
             "{}'s link was lost meanwhile (it applies the purge when it comes back)",
+            node.name
+        )),
+        PurgeOutcome::Unlinked => Some(format!(
+            "{} serves clients, and has not linked with this dispatcher within {timeout_ms} ms (it \
+             may reply with what was purged until it does: see its log)",
             node.name
         )),
         PurgeOutcome::Acknowledged | PurgeOutcome::Away => None,
@@ -66,13 +72,16 @@ mod tests {
             node("bc", PurgeOutcome::Late, None),
             node("d", PurgeOutcome::Lost, None),
             node("e", PurgeOutcome::Away, None),
+            node("f", PurgeOutcome::Unlinked, None),
         ];
         let purged = Purged { stamp: 1, complete: false, nodes };
         let text = "a   purged in 3 ms\nbc  no acknowledgment\nd   link lost\n\
-                    e   away; applies it before it takes part again\n";
+                    e   away; applies it before it takes part again\n\
+                    f   not linked, but serves clients\n";
         assert_eq!(tell(&purged), text);
         let missing = missing(&purged, 2_000);
         assert_eq!(missing[0], "bc has not acknowledged it within 2000 ms");
-        assert_eq!((missing.len(), missing[1].contains("d's link")), (2, true));
+        assert_eq!((missing.len(), missing[1].contains("d's link")), (3, true));
+        assert!(missing[2].starts_with("f serves clients, and has not linked"), "{missing:?}");
     }
 }

@@ -1,15 +1,13 @@
 //! Bounds and fixed numbers of the cluster's state, with units and reasons.
 
-/// Nodes a cluster may have. More than any dispatch table here resolves, and
-/// small enough that a list of all is always cheap.
-pub const NODES_MAX: usize = 4_096;
+/// Nodes a service may have, those that commands added included.
+pub use skep_units::NODES_MAX;
 
 /// Largest weight of a node: what the config takes. Products of weights, shares and
 /// loads stay far inside 64 bits.
 pub use skep_units::WEIGHT_MAX;
 
-/// Longest name of a node, in bytes: that of a DNS label (RFC 1035, 2.3.4).
-pub const NAME_BYTES_MAX: usize = 63;
+pub use skep_units::NAME_BYTES_MAX;
 
 /// Longest time between the checks of a node that is joining, in milliseconds:
 /// a cluster that starts is ready soon after its slowest node.

@@ -17,7 +17,9 @@ use skep_units::Now;
 use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
 use skep_wire::message::{Mac, Name, NodeBeat};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::{DatapathService, ForwardingState, NODES_MAX, NodeIndex, Protocol};
+use skep_wire::steer::{
+    DatapathService, ForwardingState, NODES_MAX, NodeIndex, Protocol, service_hash,
+};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
@@ -70,6 +72,8 @@ pub enum TableNote {
     },
     /// A node is not in the config.
     Unplanned(Name),
+    /// A node does not listen at the address of a service that it is planned for.
+    NotListening { name: Name, address: SocketAddr },
     /// There is no index left for a node.
     NoIndex(Name),
 }
@@ -87,6 +91,8 @@ pub struct TablePublisher {
     histories: BTreeMap<Key, Vec<ServiceMembership>>,
     /// Nodes whose refusal was logged: once for each is enough.
     refused: BTreeSet<Name>,
+    /// Nodes of which was logged, since the services changed, where they do not listen.
+    checked: BTreeSet<Name>,
     is_author: bool,
     /// The table was made anew since the failure detector has listened for long enough.
     has_settled: bool,
@@ -123,6 +129,7 @@ impl TablePublisher {
             nodes: BTreeMap::new(),
             histories: BTreeMap::new(),
             refused: BTreeSet::new(),
+            checked: BTreeSet::new(),
             is_author: false,
             has_settled: false,
             table: Arc::default(),
@@ -153,6 +160,9 @@ impl TablePublisher {
         }
         let planned = plan.nodes.iter().map(|node| (node.name.clone(), node.clone()));
         self.planned = planned.collect();
+        if plan.services != self.plan.services {
+            self.checked.clear();
+        }
         self.plan = plan;
         self.refused.clear();
         self.remake();
@@ -167,6 +177,8 @@ impl TablePublisher {
         }
         let (life_before, version) = (self.detector.life(&name), beat.table);
         let was_ready = self.is_ready(&name);
+        let known = self.detector.beat(&name);
+        let has_moved = known.is_none_or(|known| known.services != beat.services);
         if !self.detector.heard(now, beat, stamp) {
             return Vec::new();
         }
@@ -178,10 +190,17 @@ impl TablePublisher {
             _ => None,
         };
         let mut notes: Vec<TableNote> = note.into_iter().collect();
+        if has_moved || !self.checked.contains(&name) {
+            notes.extend(self.not_listening(&name));
+            self.checked.insert(name.clone());
+        }
         if self.is_author {
             match self.learn(&name) {
                 Ok(is_news)
-                    if is_news || life != life_before || self.is_ready(&name) != was_ready =>
+                    if is_news
+                        || has_moved
+                        || life != life_before
+                        || self.is_ready(&name) != was_ready =>
                 {
                     self.remake();
                 }
@@ -261,6 +280,15 @@ impl TablePublisher {
         if is_news { vec![note(name)] } else { Vec::new() }
     }
 
+    /// Where a node does not listen although it is planned for it.
+    fn not_listening(&self, name: &Name) -> Vec<TableNote> {
+        let Some(beat) = self.detector.beat(name) else { return Vec::new() };
+        let services = self.plan.services.iter().filter(|service| service.nodes.contains(name));
+        let addresses = services.map(|service| service.service.address);
+        let missed = addresses.filter(|&address| !beat.services.contains(&service_hash(address)));
+        missed.map(|address| TableNote::NotListening { name: name.clone(), address }).collect()
+    }
+
     /// Assigns an index to a node that was heard, and stores what it reported:
     /// returns whether that changed anything.
     fn learn(&mut self, name: &Name) -> Result<bool, NoIndexLeft> {
@@ -333,8 +361,8 @@ impl TablePublisher {
         let mut histories = std::mem::take(&mut self.histories);
         let planned = self.plan.services.iter().map(|service| {
             let key = key(&service.service);
-            let present = self.membership(service);
             let before = histories.remove(&key).unwrap_or_default();
+            let present = self.membership(service, before.first());
             let earlier = before.into_iter().filter(|it| !it.is_empty() && *it != present);
             let history = std::iter::once(present.clone()).chain(earlier).take(HISTORY_MAX);
             (key, history.collect())
@@ -354,12 +382,23 @@ impl TablePublisher {
         self.detector.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
     }
 
-    /// The nodes that receive the new flows of a service.
-    fn membership(&self, service: &ServicePlan) -> ServiceMembership {
+    /// The nodes that receive the new flows of a service: those that listen at its address. Of
+    /// nodes that were not heard yet, those that did `before`.
+    fn membership(
+        &self,
+        service: &ServicePlan,
+        before: Option<&ServiceMembership>,
+    ) -> ServiceMembership {
+        let hash = service_hash(service.service.address);
+        let listens = |name: &Name, index: NodeIndex| match self.detector.beat(name) {
+            Some(beat) => beat.services.contains(&hash),
+            None => before.into_iter().flatten().any(|share| share.index == index),
+        };
         let up = service.nodes.iter().filter_map(|name| {
             let node = self.nodes.get(name)?;
             let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
-            (self.state(name, node) == ForwardingState::Up).then_some(share)
+            let is_up = self.state(name, node) == ForwardingState::Up;
+            (is_up && listens(name, node.index)).then_some(share)
         });
         let mut membership: ServiceMembership = up.collect();
         membership.sort();
@@ -445,6 +484,11 @@ impl fmt::Display for TableNote {
                 f,
                 "a node calls itself {name}, which is not in this dispatcher's config: \
                  give all machines the same config"
+            ),
+            Self::NotListening { name, address } => write!(
+                f,
+                "node {name} does not listen at {address}, a service that it is behind: it gets no \
+                 connections there until it is restarted with this config"
             ),
             Self::NoIndex(name) => write!(f, "node {name} is one more than {NODES_MAX}: left out"),
         }

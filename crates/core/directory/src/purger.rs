@@ -28,6 +28,9 @@ pub struct PurgeOrder {
     pub what: Vec<PurgeWhat>,
     /// How long nodes have, in milliseconds.
     pub limit_ms: u64,
+    /// Nodes that serve clients: those that are not linked have the same time to link and to
+    /// apply it.
+    pub serving: Vec<Name>,
 }
 
 /// How a node took it.
@@ -42,6 +45,8 @@ pub enum PurgeFate {
     Late,
     /// Its link has ended meanwhile. It receives the purge when it links again.
     Lost,
+    /// It serves clients, and was not linked in time.
+    Unlinked,
 }
 
 /// What came of a command.
@@ -49,7 +54,7 @@ pub enum PurgeFate {
 pub struct PurgeReport {
     /// The stamp under which it counts.
     pub stamp: PurgeStamp,
-    /// Each node that was linked when it began.
+    /// Each node that was linked when it began, or was to be.
     pub nodes: Vec<(Name, PurgeFate)>,
 }
 
@@ -74,8 +79,21 @@ struct Order<L, T> {
     stamp: PurgeStamp,
     began: Now,
     ends: Now,
-    nodes: Vec<(L, Name, Option<PurgeFate>)>,
+    nodes: Vec<Told<L>>,
     teller: T,
+}
+
+/// A node that is to apply a purge.
+#[derive(Debug)]
+struct Told<L> {
+    name: Name,
+    link: Option<L>,
+    /// Whether a link is waited for.
+    is_serving: bool,
+    /// `None`: open.
+    fate: Option<PurgeFate>,
+    /// What it is if nothing more comes.
+    otherwise: PurgeFate,
 }
 
 impl<L: Copy + PartialEq, T> Purger<L, T> {
@@ -98,9 +116,22 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         nodes: impl IntoIterator<Item = (L, Name)>,
         teller: T,
     ) -> PurgeNews {
-        let PurgeOrder { what, limit_ms } = order;
+        let PurgeOrder { what, limit_ms, serving } = order;
         let (stamp, news) = self.stamp(unix_ms, &what);
-        let nodes = nodes.into_iter().map(|(link, name)| (link, name, None)).collect();
+        let linked = nodes.into_iter().map(|(link, name)| Told {
+            is_serving: serving.contains(&name),
+            name,
+            link: Some(link),
+            fate: None,
+            otherwise: PurgeFate::Late,
+        });
+        let mut nodes: Vec<Told<L>> = linked.collect();
+        for name in serving {
+            if nodes.iter().all(|node| node.name != name) {
+                let otherwise = PurgeFate::Unlinked;
+                nodes.push(Told { name, link: None, is_serving: true, fate: None, otherwise });
+            }
+        }
         let ends = now.plus_ms(limit_ms);
         self.orders.push(Order { what, stamp, began: now, ends, nodes, teller });
         news
@@ -121,7 +152,7 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
         (stamp, newest): (PurgeStamp, PurgeStamp),
     ) -> Option<PurgeNews> {
         let at = self.orders.iter().position(|order| {
-            order.stamp == stamp && order.nodes.iter().any(|(it, ..)| *it == link)
+            order.stamp == stamp && order.nodes.iter().any(|node| node.link == Some(link))
         })?;
         if newest > stamp {
             // Known from now on, so that the next stamp is after it.
@@ -130,33 +161,50 @@ impl<L: Copy + PartialEq, T> Purger<L, T> {
             let (stamp, news) = self.stamp(unix_ms, &what);
             let order = &mut self.orders[at];
             order.stamp = stamp;
-            let open = order.nodes.iter_mut().filter(|(.., fate)| *fate != Some(PurgeFate::Lost));
-            open.for_each(|(.., fate)| *fate = None);
+            let there = order.nodes.iter_mut().filter(|node| node.fate != Some(PurgeFate::Lost));
+            there.for_each(|node| node.fate = None);
             return Some(news);
         }
         let order = &mut self.orders[at];
         let ms = now.since_ms(order.began);
-        let node = order.nodes.iter_mut().filter(|(it, ..)| *it == link);
-        node.for_each(|(.., fate)| *fate = Some(PurgeFate::Acknowledged { ms }));
+        let node = order.nodes.iter_mut().filter(|node| node.link == Some(link));
+        node.for_each(|node| node.fate = Some(PurgeFate::Acknowledged { ms }));
         None
     }
 
-    /// A link is gone.
+    /// A node has linked (again), and was sent all purges.
+    pub fn joined(&mut self, link: L, name: &Name) {
+        let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
+        for node in nodes.filter(|node| node.name == *name && node.fate.is_none()) {
+            (node.link, node.otherwise) = (Some(link), PurgeFate::Late);
+        }
+    }
+
+    /// A link is gone. A node that serves clients may come back in time.
     pub fn left(&mut self, link: L) {
         let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
-        let open = nodes.filter(|(it, _, fate)| *it == link && fate.is_none());
-        open.for_each(|(.., fate)| *fate = Some(PurgeFate::Lost));
+        for node in nodes.filter(|node| node.link == Some(link) && node.fate.is_none()) {
+            (node.link, node.otherwise) = (None, PurgeFate::Lost);
+            node.fate = (!node.is_serving).then_some(PurgeFate::Lost);
+        }
+    }
+
+    /// The nodes that serve clients now: no link of others is waited for.
+    pub fn set_serving(&mut self, serving: &[Name]) {
+        let nodes = self.orders.iter_mut().flat_map(|order| &mut order.nodes);
+        let awaited = nodes.filter(|node| node.link.is_none() && node.fate.is_none());
+        for node in awaited.filter(|node| !serving.contains(&node.name)) {
+            node.fate = Some(node.otherwise);
+        }
     }
 
     /// Ended orders, acknowledged by all or timed out, with the recipients of the results.
     pub fn ended(&mut self, now: Now) -> Vec<(T, PurgeReport)> {
         let is_over = |order: &mut Order<L, T>| {
-            now >= order.ends || order.nodes.iter().all(|(.., fate)| fate.is_some())
+            now >= order.ends || order.nodes.iter().all(|node| node.fate.is_some())
         };
         let report = |order: Order<L, T>| {
-            let fate = |(_, name, fate): (L, Name, Option<PurgeFate>)| {
-                (name, fate.unwrap_or(PurgeFate::Late))
-            };
+            let fate = |node: Told<L>| (node.name, node.fate.unwrap_or(node.otherwise));
             let nodes = order.nodes.into_iter().map(fate).collect();
             (order.teller, PurgeReport { stamp: order.stamp, nodes })
         };

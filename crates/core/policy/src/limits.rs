@@ -22,6 +22,7 @@ pub const REPORTS_MISSED_MAX: u64 = 5;
 pub const REPLY_BYTES: u64 = 16 * 1024;
 
 const _: () = assert!(NODES_MAX * 16 <= MAGLEV_ENTRIES && NODES_MAX < u16::MAX as usize);
+const _: () = assert!(NODES_MAX >= skep_units::NODES_MAX, "each node of a cluster");
 
 /// Unanswered requests of a node over its share of all, in percent, from which on
 /// `bounded-maglev-url` passes it over: 1.25 is what the paper finds to move few

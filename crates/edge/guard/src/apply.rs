@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use skep_wire::guard::{Order, Side, Steerer};
-use skep_wire::steer::{DatapathNode, ForwardingState, ServiceMember, WeightedLoad};
+use skep_wire::steer::{
+    DatapathNode, DatapathService, ForwardingState, ServiceMember, WeightedLoad,
+};
 use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::client::Guard;
@@ -24,7 +26,7 @@ pub struct Applier {
     version: TableVersion,
     nodes: Vec<DatapathNode>,
     steerers: Vec<([u8; 6], Steerer)>,
-    services: Vec<skep_wire::steer::DatapathService>,
+    services: Vec<DatapathService>,
     /// The inputs of each service's rows.
     rows: HashMap<u16, (u8, Vec<Vec<ServiceMember>>)>,
 }
@@ -70,7 +72,7 @@ impl Applier {
             self.apply_rows(table, service)?;
         }
         self.apply_nodes(nodes)?;
-        let services: Vec<_> = table.services.iter().map(|service| service.service).collect();
+        let services: Vec<_> = table.services.iter().map(|it| self.service(it.service)).collect();
         if services != self.services {
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
             self.services = services;
@@ -114,6 +116,16 @@ impl Applier {
         })?;
         self.rows.insert(id, (choices, memberships));
         Ok(())
+    }
+
+    /// A service whose rows were told. Where it has fewer members than its policy has choices, the
+    /// places of a row behind the members are those of earlier owners, which may be up for other
+    /// services: they are no candidates.
+    fn service(&self, service: DatapathService) -> DatapathService {
+        let rows = self.rows.get(&service.id);
+        let present = rows.and_then(|(_, memberships)| memberships.first());
+        let members = u8::try_from(present.map_or(0, Vec::len)).unwrap_or(u8::MAX);
+        DatapathService { choices: service.choices.min(members).max(1), ..service }
     }
 
     fn node(&self, node: &skep_wire::table::TableNode) -> DatapathNode {

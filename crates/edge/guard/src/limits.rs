@@ -1,6 +1,6 @@
 //! Bounds of the socket, with units and reasons.
 
-/// Timeout for an answer, in milliseconds. Rows of 256 nodes take well below a second to compute; a
+/// Timeout for an answer, in milliseconds. Rows of all nodes take well below a second to compute; a
 /// netguard that is silent for longer does not recover.
 pub(crate) const ANSWER_MS: u64 = 10_000;
 

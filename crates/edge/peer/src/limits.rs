@@ -3,11 +3,11 @@
 use skep_serve::AdmissionLimits;
 use skep_wire::limits::PEERS_MAX;
 
-/// Receive buffer, in bytes (the system may grant less): some seconds of the
-/// heartbeats of 256 nodes, so that a pause loses none, or one long table.
+/// Receive buffer, in bytes (the system may grant less): some seconds of the heartbeats of 256 nodes,
+/// half a second of those of 1,024, so that a pause loses none, or one long table.
 pub(crate) const RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
-/// Send buffer, in bytes: one long table.
+/// Send buffer, in bytes: one long table. (Of the longest that can be a part is lost, and sent anew.)
 pub(crate) const SEND_BUFFER_BYTES: usize = 2 * 1024 * 1024;
 
 /// Datagrams that one wait reads before it returns: refused ones must not delay the sending of

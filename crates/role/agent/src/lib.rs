@@ -33,11 +33,11 @@ use skep_units::Now;
 use skep_wire::guard::{AttachedProgram, Order, OrderReply, PacketCounters, ProgramSettings, Side};
 use skep_wire::message::{Name, NameTooLong, NodeLoad};
 use skep_wire::seal::{Key, PeerId};
-use skep_wire::steer::NO_NODE;
+use skep_wire::steer::{NO_NODE, service_hash};
 use skep_wire::table::TableVersion;
 
 use limits::{OBEY_STALL_S_MAX, TABLES_WAITING_MAX};
-use obey::{Obey, Told};
+use obey::{Obey, ServiceAddresses, Told};
 use report::Report;
 pub use reporter::{Reporter, ReporterParts};
 use steered::Steered;
@@ -141,7 +141,7 @@ impl Agent {
             OrderReply::Opened(opened) => opened,
             _ => return Err(GuardError::Foreign.into()),
         };
-        let settings = settings(config, &key);
+        let (settings, services) = (settings(config, &key), ServiceAddresses::of(config, &name));
         guard.ask(&Order::Settings(Side::Node, settings))?;
 
         let (tables, to_apply) = sync_channel(TABLES_WAITING_MAX);
@@ -151,6 +151,7 @@ impl Agent {
             name: Name::new(&name)?,
             address: node.address.ip(),
             opened: opened.clone(),
+            services: services.own.iter().map(|&address| service_hash(address)).collect(),
             tables,
             waiting: None,
             table: Arc::default(),
@@ -161,7 +162,8 @@ impl Agent {
         let report =
             Report { socket, dispatchers, interval_ms, load, voice, stop: Arc::clone(&stop) };
         let told = Told { on_drained, on_guard_gone };
-        let obey = Obey::new(&guard, &name, &opened, settings, told, Arc::clone(&shared));
+        let obey =
+            Obey::new(&guard, &name, &opened, (settings, services), told, Arc::clone(&shared));
         let pulse = watchdog.watch("skep-report", report.stall_s_max());
         spawn_heartbeat_thread("skep-report", move |priority| {
             tracing::info!("heartbeats have {priority}");

@@ -1,17 +1,19 @@
 //! The thread that keeps the node's packet path as it should be, and checks the machine.
 
+use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
+use skep_config::Config;
 use skep_guard::{Applier, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
     AttachedProgram, Expectations, ExpectedPeer, Looked, Order, OrderReply, ProgramSettings, Side,
 };
-use skep_wire::steer::{ForwardingState, NO_NODE};
+use skep_wire::steer::{ForwardingState, NO_NODE, NodeIndex};
 use skep_wire::table::Table;
 
 use crate::limits::{CHECK_MS, COUNTERS_MS};
@@ -23,6 +25,14 @@ pub(crate) struct Told {
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
 }
 
+/// Addresses of services in direct dispatch, in the config that this process started with.
+pub(crate) struct ServiceAddresses {
+    /// Of those that this node is behind: it listens there.
+    pub(crate) own: Vec<SocketAddr>,
+    /// Of all: netguard knows no others.
+    pub(crate) all: Vec<SocketAddr>,
+}
+
 /// See the module.
 pub(crate) struct Obey {
     guard: Arc<Guard>,
@@ -31,6 +41,7 @@ pub(crate) struct Obey {
     reconciler: Reconciler,
     name: String,
     settings: ProgramSettings,
+    services: ServiceAddresses,
     told: Told,
     is_drained: bool,
     shared: Arc<Shared>,
@@ -49,7 +60,7 @@ impl Obey {
         guard: &Arc<Guard>,
         name: &str,
         opened: &AttachedProgram,
-        settings: ProgramSettings,
+        (settings, services): (ProgramSettings, ServiceAddresses),
         told: Told,
         shared: Arc<Shared>,
     ) -> Self {
@@ -61,6 +72,7 @@ impl Obey {
             reconciler: Reconciler::new(0),
             name: name.to_owned(),
             settings,
+            services,
             told,
             is_drained: false,
             shared,
@@ -150,7 +162,7 @@ impl Obey {
             self.guard.ask(&Order::Settings(Side::Node, settings))?;
             self.settings = settings;
         }
-        self.applier.apply(table)?;
+        self.applier.apply(&self.services.part_of(table, own_node))?;
         self.shared.set_applied(self.applier.version());
         let is_drained = own.is_some_and(|node| node.state == ForwardingState::Draining);
         if is_drained != self.is_drained {
@@ -206,6 +218,28 @@ impl Obey {
 
 fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {
     Applier::new(Arc::clone(guard), Side::Node, own_mac, is_weighted)
+}
+
+impl ServiceAddresses {
+    /// Those of `config`, for the node of this name.
+    pub(crate) fn of(config: &Config, name: &str) -> Self {
+        let own = config.direct_services_of(name).flat_map(|service| service.listen.clone());
+        let all = config.direct_services().flat_map(|(_, service)| service.listen.clone());
+        Self { own: own.collect(), all: all.collect() }
+    }
+
+    /// The table with the services that concern this node: those at whose addresses it listens,
+    /// also before it is in their rows, and those whose rows name it, since it hands on their
+    /// packets. Rows of all others would only take time and memory.
+    fn part_of(&self, table: &Table, own: NodeIndex) -> Table {
+        let mut part = table.clone();
+        part.services.retain(|service| {
+            let address = &service.service.address;
+            self.own.contains(address)
+                || self.all.contains(address) && table.is_in_rows(service, own)
+        });
+        part
+    }
 }
 
 fn peers(table: &Table, own: &str) -> Vec<ExpectedPeer> {

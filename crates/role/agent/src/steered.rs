@@ -22,6 +22,8 @@ pub(crate) struct Steered {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
     pub(crate) opened: AttachedProgram,
+    /// Services at whose addresses this node listens.
+    pub(crate) services: Vec<u64>,
     pub(crate) tables: SyncSender<Arc<Table>>,
     /// The latest table, while the queue has no room for it.
     pub(crate) waiting: Option<Arc<Table>>,
@@ -45,6 +47,7 @@ impl Voice for Steered {
             mac: self.opened.mac,
             mtu: self.opened.mtu,
             addresses: vec![self.address],
+            services: self.services.clone(),
             table: self.shared.applied(),
             hears: hears.filter(|hears| u64::from(hears.ago_ms) <= HEARS_MS_MAX),
             is_leaving: self.shared.is_leaving.load(Ordering::Relaxed),

@@ -413,7 +413,8 @@ pub struct NewPurge {
 pub struct Purged {
     /// Its number: later purges have greater ones.
     pub stamp: u64,
-    /// Whether every node that was linked has acknowledged it in time.
+    /// Whether every node that is linked, and every node that serves clients, has acknowledged it
+    /// in time.
     pub complete: bool,
     /// The nodes.
     pub nodes: Vec<PurgedNode>,
@@ -438,9 +439,12 @@ pub enum PurgeOutcome {
     Acknowledged,
     /// It is linked and did not say so in time.
     Late,
-    /// Its link ended meanwhile; it applies the purge when it comes back.
+    /// It serves clients, and its link ended meanwhile; it applies the purge when it links again.
     Lost,
-    /// It was not linked; it applies the purge when it comes.
+    /// It serves clients (it passes its health checks, and is not drained), and was not linked in
+    /// time: it may reply with what was purged until it links.
+    Unlinked,
+    /// It serves no clients, and was not linked; it applies the purge when it comes.
     Away,
 }
 

@@ -21,10 +21,10 @@ use skep_peer::stream::{
 use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::cache::{Identity, ToCoordinator, ToNode};
+use skep_wire::cache::{Identity, PurgeWhat, ToCoordinator, ToNode};
 use skep_wire::message::{Name, NodeLoad};
 
-use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_MARGIN_MS};
+use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
 use crate::purging::{PurgeCounts, Purging};
 
 /// The displayed state of a coordinator.
@@ -62,6 +62,8 @@ pub(crate) enum Told {
     Loaded(Name, u64),
     /// Purge this, and report the result.
     Purge(PurgeOrder, SyncSender<PurgeReport>),
+    /// These nodes serve clients.
+    Serving(Vec<Name>),
 }
 
 /// Sets whether a coordinator is active.
@@ -136,20 +138,37 @@ impl Coordination {
         Ok(Self { server, teller, stage, view, purge_counts: PurgeCounts::default() })
     }
 
-    /// Purges, and waits until all nodes that are linked have applied it, at most
-    /// as long as the order says. A report without nodes: none is linked, and
+    /// Purges, and waits until all nodes that are linked, or that serve clients by `serving`, have
+    /// applied it, at most `limit_ms`. A report without nodes: none is linked, and
     /// nothing was done.
     ///
     /// # Errors
     /// If the thread of the links does not answer.
-    pub fn purge(&self, order: PurgeOrder) -> Result<PurgeReport, NoCoordinator> {
-        let limit = Duration::from_millis(order.limit_ms + PURGE_MARGIN_MS);
+    pub fn purge(
+        &self,
+        what: Vec<PurgeWhat>,
+        limit_ms: u64,
+        serving: impl Fn() -> Vec<Name>,
+    ) -> Result<PurgeReport, NoCoordinator> {
+        let limit = Duration::from_millis(limit_ms + PURGE_MARGIN_MS);
         let (teller, told) = sync_channel(1);
         let began = Instant::now();
+        let order = PurgeOrder { what, limit_ms, serving: serving() };
         self.teller.tell(Told::Purge(order, teller)).map_err(|_| NoCoordinator)?;
-        let report = told.recv_timeout(limit).map_err(|_: RecvTimeoutError| NoCoordinator)?;
-        self.purge_counts.count(&report, began.elapsed());
-        Ok(report)
+        while began.elapsed() < limit {
+            match told.recv_timeout(Duration::from_millis(PURGE_LOOK_MS)) {
+                Ok(report) => {
+                    self.purge_counts.count(&report, began.elapsed());
+                    return Ok(report);
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    // Of nodes that are found down meanwhile nothing is waited for.
+                    self.teller.tell(Told::Serving(serving())).map_err(|_| NoCoordinator)?;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Err(NoCoordinator)
     }
 
     /// The results of purges.
@@ -211,6 +230,7 @@ impl CoordinatorServer {
             LinkEvent::Told(Told::Loaded(name, bytes)) => {
                 self.coordinator.loaded(now, &name, bytes)
             }
+            LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }

@@ -7,6 +7,10 @@ pub(crate) const COORDINATOR_TICK_MS: u64 = 100;
 /// its tables is not for every look.
 pub(crate) const COORDINATOR_VIEW_TICKS: u32 = 5;
 
+/// Time from one look at which nodes serve clients to the next, while a purge waits for some, in
+/// milliseconds: that of the checks that tell it.
+pub(crate) const PURGE_LOOK_MS: u64 = 100;
+
 /// How long the thread of the links may take to report that the time of a purge is over, in
 /// milliseconds: some ticks.
 pub(crate) const PURGE_MARGIN_MS: u64 = 2_000;

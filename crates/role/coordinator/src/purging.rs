@@ -22,7 +22,7 @@ pub struct PurgeCounts {
 }
 
 impl PurgeCounts {
-    /// Those that all linked nodes acknowledged in time, and the others.
+    /// Those that all nodes that are linked or serve acknowledged in time, and the others.
     pub fn totals(&self) -> (u64, u64) {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         (read(&self.complete), read(&self.incomplete))
@@ -60,10 +60,11 @@ impl Purging {
 
     /// A node has said hello; it gets all purges before any other message.
     pub(crate) fn joined(&mut self, link: LinkId, name: Name, outbox: &mut Outbox<ToNode>) {
-        self.nodes.insert(link, name);
+        self.nodes.insert(link, name.clone());
         let told = self.purger.purges().told().into_iter().map(ToNode::Purges);
         // A link that takes no more ends, and begins anew.
         let _ = told.into_iter().all(|message| outbox.send(link, &message));
+        self.purger.joined(link, &name);
     }
 
     /// A link is gone.
@@ -87,6 +88,11 @@ impl Purging {
         let nodes = self.nodes.iter().map(|(&link, name)| (link, name.clone()));
         let news = self.purger.begin((self.now(), unix_ms()), order, nodes, teller);
         self.tell_all(news, outbox);
+    }
+
+    /// The nodes that serve clients now.
+    pub(crate) fn set_serving(&mut self, nodes: &[Name]) {
+        self.purger.set_serving(nodes);
     }
 
     /// A node reports purges: the new ones are sent to all others.

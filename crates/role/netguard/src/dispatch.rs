@@ -79,7 +79,7 @@ impl DispatchSide {
         match order {
             Order::Settings(_, settings) => self.program.set_settings(&settings)?,
             Order::Services(_, services) => {
-                check_services(&services, |vip| plan.dispatch.check(vip))?;
+                check_services(&services, plan)?;
                 self.program.set_services(&services)?;
                 self.services = services;
             }
@@ -286,14 +286,14 @@ pub(crate) fn check(
     Ok(OrderReply::Checked { wrong: sentences(wrong), doubtful: sentences(doubtful) })
 }
 
-/// Services within the tables, at addresses that `check` lets pass.
+/// Services within the tables, at addresses that the plan knows.
 pub(crate) fn check_services(
     services: &[DatapathService],
-    check: impl Fn(IpAddr) -> Result<(), NetguardError>,
+    plan: &NetguardPlan,
 ) -> Result<(), NetguardError> {
     services.iter().try_for_each(|service| {
         in_bounds("service", usize::from(service.id), SERVICES_MAX)?;
-        check(service.address.ip())
+        plan.check(service.address.ip())
     })
 }
 

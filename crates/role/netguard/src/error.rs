@@ -13,9 +13,10 @@ pub enum NetguardError {
     /// An order for what was not opened.
     #[error("the {0} side is not open: open it first")]
     NotOpen(&'static str),
-    /// An order about an address that the config does not give to this machine.
+    /// An order about an address that the config gives to no service.
     #[error(
-        "{0} is no virtual address of this machine's services: restart netguard after a change of the config"
+        "{0} is the address of no service in direct dispatch: restart netguard after a change of \
+         the config"
     )]
     ForeignAddress(IpAddr),
     /// Addresses that are elsewhere must not be announced from here.

@@ -50,7 +50,7 @@ impl NodeSide {
         match order {
             Order::Settings(_, settings) => self.program.set_settings(&settings)?,
             Order::Services(_, services) => {
-                check_services(&services, |vip| plan.node.check(vip))?;
+                check_services(&services, plan)?;
                 self.program.set_services(&services)?;
             }
             Order::Rows { service, choices, memberships, .. } => {

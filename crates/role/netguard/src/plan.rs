@@ -20,6 +20,9 @@ pub struct NetguardPlan {
     pub(crate) cluster: String,
     pub(crate) how: How,
     pub(crate) sizes: Sizes,
+    /// Addresses of all services in direct dispatch. A node hands on packets of services that it
+    /// is no longer behind, too.
+    services: Vec<IpAddr>,
     /// As dispatcher.
     pub(crate) dispatch: Part,
     /// As node.
@@ -63,20 +66,16 @@ impl NetguardPlan {
         if dispatcher.is_none() && node.is_none() {
             return Err(NetguardError::NoSuchName(name.to_owned()));
         }
+        let services = vips(config.direct_services().map(|(_, service)| service));
         let dispatch = dispatcher.map(|dispatcher| Part {
-            vips: vips(config.direct_services().map(|(_, service)| service)),
+            vips: services.clone(),
             device: dispatcher.device.clone(),
             address: dispatcher.address.map(|address| address.ip()),
         });
-        let node = node.map(|node| {
-            let is_behind =
-                |service: &ServiceConfig| config.nodes_of(service).any(|(_, n)| n == node);
-            let services = config.direct_services().map(|(_, service)| service);
-            Part {
-                vips: vips(services.filter(|service| is_behind(service))),
-                device: node.device.clone(),
-                address: Some(node.address.ip()),
-            }
+        let node = node.map(|node| Part {
+            vips: vips(config.direct_services_of(name)),
+            device: node.device.clone(),
+            address: Some(node.address.ip()),
         });
         Ok(Self {
             cluster: config.cluster.clone(),
@@ -86,10 +85,19 @@ impl NetguardPlan {
                 sources_max: SOURCES_MAX,
                 services_max: services_max(config),
             },
+            services,
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
             record: config.direct.guard_dir.join(format!("{name}.json")),
         })
+    }
+
+    /// Refuses addresses of which packets are not to be steered.
+    pub(crate) fn check(&self, vip: IpAddr) -> Result<(), NetguardError> {
+        match self.services.contains(&vip) {
+            true => Ok(()),
+            false => Err(NetguardError::ForeignAddress(vip)),
+        }
     }
 
     /// Where the pins of one side are.
@@ -105,14 +113,6 @@ impl Part {
             (Some(name), _) => Ok(netif.device(name)?),
             (None, Some(address)) => Ok(netif.device_of(address)?),
             (None, None) => Err(NetguardError::WrongSide),
-        }
-    }
-
-    /// Refuses addresses that do not belong to this machine.
-    pub(crate) fn check(&self, vip: IpAddr) -> Result<(), NetguardError> {
-        match self.vips.contains(&vip) {
-            true => Ok(()),
-            false => Err(NetguardError::ForeignAddress(vip)),
         }
     }
 }

@@ -4,14 +4,17 @@
 use skep_config::{Config, SiteConfig};
 use skep_console::{ControlError, PurgeOutcome, Purged, PurgedNode};
 use skep_coordinator::{Coordination, parse_purge};
-use skep_directory::{PurgeFate, PurgeOrder, PurgeReport};
+use skep_directory::{PurgeFate, PurgeReport};
+use skep_dispatcher::Openness;
 use skep_wire::cache::{PurgePlace, PurgeWhat};
 use skep_wire::limits::PURGES_PER_MESSAGE_MAX;
+use skep_wire::message::Name;
 
 use super::no_dispatcher;
 use crate::running::Running;
 
-/// Purges `what`, and waits until all linked nodes have acknowledged it, at most `timeout_ms`.
+/// Purges `what`, and waits until all nodes that are linked, and all that serve clients, have
+/// acknowledged it, at most `timeout_ms`.
 pub(super) fn purge(
     running: &Running,
     what: &[String],
@@ -20,7 +23,7 @@ pub(super) fn purge(
     let config = running.config();
     let what = parse(&config, what)?;
     if let Some(coordination) = running.parts.cluster_cache.coordination() {
-        return at_all(coordination, &config, what, timeout_ms);
+        return at_all(running, coordination, what, timeout_ms);
     }
     match (&running.parts.node, config.nodes.as_slice()) {
         // It is the whole cluster.
@@ -77,35 +80,52 @@ fn answers_for(site: &SiteConfig, host: &str) -> bool {
 }
 
 fn at_all(
+    running: &Running,
     coordination: &Coordination,
-    config: &Config,
     what: Vec<PurgeWhat>,
     limit_ms: u64,
 ) -> Result<Purged, ControlError> {
-    let report = coordination.purge(PurgeOrder { what, limit_ms });
+    let report = coordination.purge(what, limit_ms, || serving(running));
     let report = report.map_err(|error| ControlError::Unavailable { what: error.to_string() })?;
     if report.nodes.is_empty() {
         let what = "no node is linked with this dispatcher, so there is none to purge".to_owned();
         return Err(ControlError::Unavailable { what });
     }
-    Ok(purged(config, &report))
+    Ok(purged(&running.config(), &report, &serving(running)))
 }
 
-fn purged(config: &Config, report: &PurgeReport) -> Purged {
-    let linked = report.nodes.iter().map(|(name, fate)| {
+/// Names of the nodes that get clients' requests: they pass the checks of a service of this
+/// process, and nobody drains them.
+fn serving(running: &Running) -> Vec<Name> {
+    let candidates = running.parts.dispatchers.iter().flat_map(|service| service.candidates());
+    let open = candidates.filter(|candidate| candidate.openness == Openness::Open);
+    let mut names: Vec<_> = open.filter_map(|open| Name::new(&open.name).ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What came of it at each node; `serving` are those that serve clients now.
+fn purged(config: &Config, report: &PurgeReport, serving: &[Name]) -> Purged {
+    let asked = report.nodes.iter().map(|(name, fate)| {
         let outcome = match *fate {
             PurgeFate::Acknowledged { ms } => (PurgeOutcome::Acknowledged, Some(ms)),
             PurgeFate::Late => (PurgeOutcome::Late, None),
+            // It was about to be found dead, or drained meanwhile.
+            _ if !serving.contains(name) => (PurgeOutcome::Away, None),
             PurgeFate::Lost => (PurgeOutcome::Lost, None),
+            PurgeFate::Unlinked => (PurgeOutcome::Unlinked, None),
         };
         told(name.as_str(), outcome)
     });
-    let is_linked = |name: &str| report.nodes.iter().any(|(linked, _)| linked.as_str() == name);
-    let away = config.nodes.iter().filter(|node| !is_linked(&node.name));
+    let is_asked = |name: &str| report.nodes.iter().any(|(asked, _)| asked.as_str() == name);
+    let away = config.nodes.iter().filter(|node| !is_asked(&node.name));
     let away = away.map(|node| told(&node.name, (PurgeOutcome::Away, None)));
-    let mut nodes: Vec<_> = linked.chain(away).collect();
+    let mut nodes: Vec<_> = asked.chain(away).collect();
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
-    Purged { stamp: report.stamp.0, complete: report.is_complete(), nodes }
+    let is_done =
+        |node: &PurgedNode| matches!(node.outcome, PurgeOutcome::Acknowledged | PurgeOutcome::Away);
+    Purged { stamp: report.stamp.0, complete: nodes.iter().all(is_done), nodes }
 }
 
 fn told(name: &str, (outcome, ms): (PurgeOutcome, Option<u64>)) -> PurgedNode {

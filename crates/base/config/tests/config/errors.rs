@@ -361,6 +361,34 @@ fn errors_texts_and_rows_are_bounded() {
     assert!(only(&format!("{BASE}{sites}")).contains("at most 1024 rows / 1025"));
 }
 
+/// What messages and packet programs have room for.
+#[test]
+fn a_cluster_is_no_larger_than_its_tables() {
+    let gate = |i: u32| format!("[[dispatcher]]\nname = 'd{i}'\naddress = '10.0.1.{i}:7071'\n");
+    let cluster = |nodes: usize, gates: u32, addresses: usize| {
+        let address = |i: usize| format!("'10.0.2.{}:{}'", 1 + i / 8, 80 + i % 8);
+        let listen: Vec<_> = (0..addresses).map(address).collect();
+        let node = |i: usize| {
+            format!("[[node]]\nname = 'n{i}'\naddress = '10.1.{}.{}:80'\n", i / 250, i % 250)
+        };
+        format!(
+            "key_file = '/k'\n[[service]]\nname = 's'\ndispatch = 'direct'\nlisten = [{}]\n\
+             [[site]]\nroot = '/srv'\n{}{}",
+            listen.join(", "),
+            (0..gates).map(gate).collect::<String>(),
+            (0..nodes).map(node).collect::<String>(),
+        )
+    };
+    assert!(Config::parse("f", &cluster(1024, 8, 64)).is_ok());
+    assert!(only(&cluster(1025, 1, 1)).contains("node / at most 1024 rows / 1025"));
+    let told = only(&cluster(1, 9, 1));
+    assert!(told.contains("dispatcher / at most 8 [[dispatcher]] / 9 / one is active"), "{told}");
+    let told = only(&cluster(1, 1, 65));
+    let expected =
+        "service.listen / at most 64 addresses of services in direct dispatch / 65 / let";
+    assert!(told.contains(expected), "{told}");
+}
+
 #[test]
 fn routes_that_could_not_answer_are_refused() {
     let route = |path: &str| format!("[[site.route]]\npath = '{path}'\nroot = '/srv'\n");

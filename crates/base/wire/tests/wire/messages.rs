@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 use skep_units::Rng;
+use skep_wire::guard::{self, Order, Side, Steerer};
 use skep_wire::limits::{
-    ADDRESSES_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, KEY_CHARACTERS_MIN, MESSAGE_BYTES_MAX,
-    NAME_BYTES_MAX, WEIGHT_MAX,
+    ADDRESSES_MAX, DISPATCHERS_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, KEY_CHARACTERS_MIN,
+    MESSAGE_BYTES_MAX, NAME_BYTES_MAX, WEIGHT_MAX,
 };
 use skep_wire::message::{
     DispatcherBeat, FlowBatch, FlowsTaken, Hears, Message, Name, NameTooLong, NodeBeat, NodeLoad,
@@ -14,6 +15,7 @@ use skep_wire::parts::{PART_BYTES, Reassembler, split};
 use skep_wire::seal::{Endpoint, Key, PeerId};
 use skep_wire::steer::{
     DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Protocol, ROW_NODES, SERVICES_MAX,
+    ServiceMember,
 };
 use skep_wire::table::{Share, Table, TableNode, TableService, TableVersion};
 
@@ -41,6 +43,7 @@ fn node_beat() -> NodeBeat {
         mac: [2, 0, 0, 0, 0, 2],
         mtu: 1_500,
         addresses: vec!["10.0.0.1".parse().unwrap(), "fe80::1".parse().unwrap()],
+        services: vec![7],
         table: TableVersion::default(),
         hears: None,
         is_leaving: false,
@@ -181,13 +184,14 @@ fn beats_and_batches_fill_one_datagram_and_the_worst_table_travels() {
         assert!(message.encode().len() <= PART_BYTES, "{message:?}");
     }
     let addresses = vec!["2001:db8:ffff:ffff:ffff:ffff:ffff:ffff".parse().unwrap(); ADDRESSES_MAX];
-    let beat = NodeBeat { name: name(&"n".repeat(NAME_BYTES_MAX)), addresses, ..node_beat() };
+    let (name, services) = (name(&"n".repeat(NAME_BYTES_MAX)), vec![u64::MAX; SERVICES_MAX]);
+    let beat = NodeBeat { name, addresses, services, ..node_beat() };
     assert!(Message::Node(beat).encode().len() <= PART_BYTES);
 
-    let usual = Message::Table(table(256, 8, false)).encode().len();
+    let usual = Message::Table(table(NODES_MAX as u16, 8, false)).encode().len();
     let worst = Message::Table(table(NODES_MAX as u16, SERVICES_MAX as u16, true));
     let bytes = worst.encode();
-    eprintln!("tables of 256 nodes: usual {usual} bytes, worst {}", bytes.len());
+    eprintln!("tables of {NODES_MAX} nodes: usual {usual} bytes, worst {}", bytes.len());
     assert!(bytes.len() <= MESSAGE_BYTES_MAX);
     let mut reassembler = Reassembler::default();
     let parts = split(&bytes).unwrap();
@@ -223,6 +227,7 @@ fn beyond_the_bounds_is_no_message() {
     stray.flows[0].service = SERVICES_MAX as u16;
     for message in [
         Message::Node(many),
+        Message::Node(NodeBeat { services: vec![1; SERVICES_MAX + 1], ..node_beat() }),
         Message::Node(NodeBeat { index: Some(NODES_MAX as u16), ..node_beat() }),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX + 1)),
         Message::Flows(stray),
@@ -286,5 +291,24 @@ proptest! {
         if let Ok(message) = Message::decode(&bytes) {
             prop_assert_eq!(Message::decode(&message.encode()), Ok(message));
         }
+    }
+}
+
+#[test]
+fn orders_about_all_nodes_fit_the_socket_to_netguard() {
+    let member = |index: usize| ServiceMember {
+        index: index as u16,
+        name_hash: u64::MAX,
+        weight: WEIGHT_MAX,
+    };
+    let members: Vec<_> = (0..NODES_MAX).map(member).collect();
+    let memberships = vec![members; HISTORY_MAX];
+    let (side, service) = (Side::Dispatch, SERVICES_MAX as u16 - 1);
+    let rows = Order::Rows { side, service, choices: 4, memberships };
+    let steerers = vec![([255; 6], Steerer::Node); NODES_MAX + DISPATCHERS_MAX];
+    for order in [rows, Order::Steerers(side, steerers)] {
+        let bytes = postcard::to_allocvec(&order).unwrap().len();
+        eprintln!("{bytes} bytes of {}", guard::MESSAGE_BYTES_MAX);
+        assert!(bytes <= guard::MESSAGE_BYTES_MAX);
     }
 }

@@ -1,10 +1,14 @@
 //! The table: its members, versions, indexes and histories.
 
+use std::net::SocketAddr;
+
 use skep_units::Now;
 use skep_wire::limits::HISTORY_MAX;
 use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::{DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol};
+use skep_wire::steer::{
+    DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, service_hash,
+};
 use skep_wire::table::{Share, Table, TableVersion};
 
 use crate::failure_detector::{FailureDetectorSettings, Liveness};
@@ -18,11 +22,15 @@ fn node(number: usize, weight: u32) -> NodePlan {
     NodePlan { name: name(number), address: ([10, 0, 0, 1], 80).into(), weight }
 }
 
+fn service_address(id: u16) -> SocketAddr {
+    ([192, 0, 2, 1], 80 + id).into()
+}
+
 fn service(id: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
     ServicePlan {
         service: DatapathService {
             id,
-            address: ([192, 0, 2, 1], 80 + id).into(),
+            address: service_address(id),
             protocol: Protocol::Tcp,
             choices: 1,
             measure: Measure::First,
@@ -45,6 +53,7 @@ fn beat(number: usize) -> NodeBeat {
         mac: [2, 0, 0, 0, 0, number as u8],
         mtu: 1_500,
         addresses: Vec::new(),
+        services: (0..3).map(|id| service_hash(service_address(id))).collect(),
         // Of an earlier term.
         table: TableVersion { epoch: 0, generation: 1 },
         hears: None,
@@ -106,6 +115,12 @@ impl Bench {
         self.history().first().into_iter().flatten().map(|share| share.index).collect()
     }
 
+    /// The same of the service of this id.
+    fn present_of(&self, id: usize) -> Vec<NodeIndex> {
+        let present = self.table().history(&self.table().services[id]).next();
+        present.into_iter().flatten().map(|share| share.index).collect()
+    }
+
     fn history(&self) -> Vec<Vec<Share>> {
         self.table().history(&self.table().services[0]).cloned().collect()
     }
@@ -117,6 +132,37 @@ impl Bench {
     fn index(&self, number: usize) -> Option<NodeIndex> {
         self.table().node(name(number).as_str()).map(|node| node.index)
     }
+}
+
+#[test]
+fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
+    let mut bench = Bench::up(3);
+    assert_eq!(bench.present(), [0, 1, 2]);
+    // By a reload, which the second node's process does not know of.
+    let mut moved = plan(3);
+    moved.services = vec![service(0, [0, 2]), service(1, [1, 2])];
+    bench.publisher.set_plan(moved.clone());
+    let listening = |number, ids: &[u16]| NodeBeat {
+        services: ids.iter().map(|&id| service_hash(service_address(id))).collect(),
+        ..beat(number)
+    };
+    let notes = bench.hear(listening(1, &[0]));
+    let note = TableNote::NotListening { name: name(1), address: service_address(1) };
+    assert_eq!(notes, [note], "once");
+    assert_eq!(bench.hear(listening(1, &[0])), []);
+    assert_eq!(bench.present_of(1), [2], "the other node's");
+    assert_eq!(bench.state(1), ForwardingState::Up, "it keeps what it has");
+    // Restarted, and no beat was missed of it.
+    bench.hear(listening(1, &[1]));
+    assert_eq!((bench.present(), bench.present_of(1)), (vec![0, 2], vec![1, 2]));
+    // A dispatcher that takes over goes on from there, until it has heard it.
+    bench.hear(listening(1, &[0]));
+    let mut next = Bench::new(moved);
+    next.publisher.adopt(bench.table().clone());
+    next.publisher.begin_term(16);
+    assert_eq!((next.present(), next.present_of(1)), (vec![0, 2], vec![2]));
+    next.hear(listening(1, &[1]));
+    assert_eq!(next.present_of(1), [1, 2]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePubli
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{DatapathService, Measure, Protocol};
+use skep_wire::steer::{DatapathService, Measure, Protocol, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
 use crate::guard::Guard;
@@ -333,6 +333,7 @@ impl Node {
             mac: self.mac,
             mtu: 1_500,
             addresses: Vec::new(),
+            services: [0, 1].map(|id| service_hash(service_address(id))).to_vec(),
             table: self.table.version,
             hears: self.witness.hears(now, 175),
             is_leaving: self.is_leaving,
@@ -352,6 +353,10 @@ impl Node {
     }
 }
 
+fn service_address(id: u16) -> SocketAddr {
+    ([192, 0, 2, 1], 80 + id).into()
+}
+
 /// Two services; the second has half of the nodes.
 fn plan(scenario: &Scenario) -> TablePlan {
     let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
@@ -359,7 +364,7 @@ fn plan(scenario: &Scenario) -> TablePlan {
     let service = |id: u16, nodes: &[Name]| ServicePlan {
         service: DatapathService {
             id,
-            address: SocketAddr::from(([192, 0, 2, 1], 80 + id)),
+            address: service_address(id),
             protocol: Protocol::Tcp,
             choices: 2,
             measure: Measure::Load,

@@ -24,6 +24,8 @@ pub(crate) struct Linked {
     pub(crate) holder: Holder,
     /// Whether its inventory is whole.
     pub(crate) is_complete: bool,
+    /// Changes of the list of members that it knows of.
+    pub(crate) told: u64,
     /// Bytes that it had to send according to its last report, and the time of the report.
     pub(crate) reported: Option<(u64, Now)>,
     /// Bytes that other nodes were directed to fetch from it since.
@@ -56,6 +58,7 @@ impl Members {
             capacity_bytes: hello.capacity_bytes,
             holder,
             is_complete: false,
+            told: 0,
             reported: None,
             assigned_bytes: 0,
         };

@@ -155,6 +155,8 @@ pub struct Coordinator {
     /// moment on.
     settles_at: Option<Now>,
     members: Members,
+    /// Counts the changes of the list of members, and of what stands beside it in a `Welcome`.
+    changes: u64,
     directory: Directory,
     leases: Leases,
     rng: Rng,
@@ -174,6 +176,7 @@ impl Coordinator {
             is_settled: settings.nodes == 0,
             settles_at: None,
             members: Members::default(),
+            changes: 0,
             directory: Directory::new(settings.holdings_max),
             leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
             rng,
@@ -195,17 +198,17 @@ impl Coordinator {
         if link.is_none() {
             self.directory.retire(holder);
         }
-        self.welcome_all();
-        link.map(|link| Joined { link, replaces })
+        self.changes += 1;
+        let link = link?;
+        self.welcome(link);
+        Some(Joined { link, replaces })
     }
 
     /// A link has ended, and with it the node's holdings and leases. Unknown (or former)
     /// links are ignored, here and in
     /// [`Coordinator::heard`].
     pub fn left(&mut self, link: NodeLinkId) {
-        if self.drop_link(link) {
-            self.welcome_all();
-        }
+        self.changes += u64::from(self.drop_link(link));
     }
 
     /// Becomes active in `epoch`, or a standby. Leases end with the term; fills
@@ -218,12 +221,14 @@ impl Coordinator {
         self.is_active = active_in.is_some();
         self.epoch = epoch;
         self.leases.begin_term(epoch);
+        self.changes += 1;
         self.welcome_all();
     }
 
     /// Time went on. Call it every 100 ms or so.
     pub fn tick(&mut self, now: Now) {
         self.settle(now);
+        self.welcome_all();
         self.counters.expired += self.leases.expire(now);
         (0..SWEEPS_PER_TICK).for_each(|_| self.directory.sweep());
         let load_ms_max = self.settings.load_ms_max;
@@ -252,6 +257,7 @@ impl Coordinator {
             }
             ToCoordinator::Ask { ask, name, bytes } => {
                 let answer = self.answer(now, link, name, bytes);
+                self.welcome(link);
                 self.outbox.push((link, ToNode::Answer { ask, answer }));
             }
             ToCoordinator::Renew { lease } => {
@@ -340,19 +346,29 @@ impl Coordinator {
         let complete = self.members.iter().filter(|member| member.is_complete).count();
         if !self.is_settled && (complete >= self.settings.nodes || now >= settles_at) {
             self.is_settled = true;
+            self.changes += 1;
             self.welcome_all();
         }
     }
 
     fn welcome_all(&mut self) {
-        let members = self.members.told();
+        let links: Vec<_> = self.members.iter().map(|member| member.link).collect();
+        links.into_iter().for_each(|link| self.welcome(link));
+    }
+
+    /// Tells a node who is linked, unless it knows. Members that come and go are not told to all at
+    /// once, which is quadratic: each node hears of them before the next message that names one, or
+    /// with the next tick.
+    fn welcome(&mut self, link: NodeLinkId) {
+        let Some(member) = self.members.get_mut(link) else { return };
+        if std::mem::replace(&mut member.told, self.changes) == self.changes {
+            return;
+        }
         // Any other that answers knows better until then.
         let epoch = if self.is_settled { self.epoch } else { 0 };
-        for member in self.members.iter() {
-            let welcome =
-                ToNode::Welcome { is_active: self.is_active, epoch, members: members.clone() };
-            self.outbox.push((member.link, welcome));
-        }
+        let members = self.members.told();
+        let welcome = ToNode::Welcome { is_active: self.is_active, epoch, members };
+        self.outbox.push((link, welcome));
     }
 
     fn inventory(&mut self, link: NodeLinkId, is_first: bool, is_last: bool, held: &[Held]) {
@@ -465,6 +481,7 @@ impl Coordinator {
     fn tail(&mut self, link: NodeLinkId, names: Vec<SegmentName>) {
         let replica_statuses = names.iter().map(|name| self.replica_status(link, name)).collect();
         let roomiest = self.roomiest(link);
+        self.welcome(link);
         self.outbox.push((link, ToNode::Tail { names, replica_statuses, roomiest }));
     }
 

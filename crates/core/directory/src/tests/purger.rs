@@ -13,7 +13,8 @@ fn name(link: u32) -> Name {
 }
 
 fn order() -> PurgeOrder {
-    PurgeOrder { what: vec![PurgeWhat::Tag("t".into())], limit_ms: LIMIT_MS }
+    let what = vec![PurgeWhat::Tag("t".into())];
+    PurgeOrder { what, limit_ms: LIMIT_MS, serving: Vec::new() }
 }
 
 fn begun(purger: &mut Purger<u32, ()>, at_ms: u64, links: &[u32]) -> PurgeStamp {
@@ -64,6 +65,44 @@ fn the_silent_are_late_and_the_gone_are_lost() {
     begun(&mut purger, 0, &[1]);
     purger.left(1);
     assert_eq!(fates(&mut purger, 1), Some(vec![PurgeFate::Lost]), "at once");
+}
+
+#[test]
+fn a_node_that_serves_has_all_the_time_to_link() {
+    let begun = |purger: &mut Purger<u32, ()>| {
+        let order = PurgeOrder { serving: vec![name(1), name(2), name(3)], ..order() };
+        let nodes = [1, 2].map(|link| (link, name(link)));
+        purger.begin((Now(0), 1_000_000), order, nodes, ()).newest()
+    };
+    let fate = |ms| PurgeFate::Acknowledged { ms };
+    let mut purger = Purger::new(0);
+    let stamp = begun(&mut purger);
+    says(&mut purger, 1, 1, (stamp, stamp));
+    purger.left(2);
+    assert_eq!(fates(&mut purger, 2), None);
+    // The third for the first time, the second on another link, before the end of which is heard.
+    purger.joined(33, &name(3));
+    purger.joined(22, &name(2));
+    purger.left(2);
+    says(&mut purger, 3, 2, (stamp, stamp));
+    assert_eq!(fates(&mut purger, 4), None, "not on the link that is gone");
+    says(&mut purger, 5, 33, (stamp, stamp));
+    says(&mut purger, 6, 22, (stamp, stamp));
+    assert_eq!(fates(&mut purger, 6), Some(vec![fate(1), fate(6), fate(5)]));
+    let stamp = begun(&mut purger);
+    purger.left(1);
+    says(&mut purger, 1, 2, (stamp, stamp));
+    assert_eq!(fates(&mut purger, LIMIT_MS - 1), None);
+    let expected = Some(vec![PurgeFate::Lost, fate(1), PurgeFate::Unlinked]);
+    assert_eq!(fates(&mut purger, LIMIT_MS), expected);
+    // Found dead, they are not waited for.
+    let stamp = begun(&mut purger);
+    purger.left(1);
+    says(&mut purger, 1, 2, (stamp, stamp));
+    purger.set_serving(&[name(1), name(2)]);
+    assert_eq!(fates(&mut purger, 2), None);
+    purger.set_serving(&[name(2)]);
+    assert_eq!(fates(&mut purger, 2), expected);
 }
 
 #[test]

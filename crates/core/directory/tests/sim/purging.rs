@@ -91,7 +91,9 @@ impl World {
             return;
         }
         let (at, life) = (self.at, *life);
-        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS };
+        let serving = self.nodes.iter().enumerate().filter(|(_, node)| node.is_alive);
+        let serving = serving.map(|(node, _)| name_of(node)).collect();
+        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS, serving };
         let number = self.purging.commands.len();
         let news = stamps.purger.begin(stamps.now(at), order, nodes, number);
         let lives = self.nodes.iter().map(|node| node.life).collect();
@@ -115,7 +117,9 @@ impl World {
     /// welcome it is bound by that.
     pub(crate) fn tell_all_purges(&mut self, conn: u64) {
         let coordinator = self.conns[&conn].coordinator;
-        let Machine { life, stamps, .. } = &self.machines[coordinator];
+        let name = name_of(self.conns[&conn].node);
+        let Machine { life, stamps, .. } = &mut self.machines[coordinator];
+        stamps.purger.joined(conn, &name);
         let (told, owed) = (stamps.purger.purges().told(), self.purging.of(coordinator, *life));
         told.into_iter().for_each(|news| self.say_to_node(conn, ToNode::Purges(news)));
         self.conns.get_mut(&conn).expect("a link").owed = owed;

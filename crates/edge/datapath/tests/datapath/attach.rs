@@ -12,7 +12,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use skep_datapath::{
     Attached, DatapathError, DispatchProgram, How, NodeProgram, PinPath, Sizes, attach_pass,
 };
-use skep_wire::steer::{Count, Verdict};
+use skep_wire::steer::{Count, NODES_MAX, Verdict};
 
 const WAYS: [(How, Attached); 3] = [
     (How::XdpNative, Attached::XdpNative),
@@ -287,7 +287,7 @@ fn the_node_side_stands_behind_the_dispatcher() {
         assert_eq!(names(), ["dispatch_tc", "node"]);
         DispatchProgram::detach(&bed.place).unwrap();
         assert_eq!(names(), ["node"]);
-        assert_eq!(node.counters().unwrap().nodes.len(), 256);
+        assert_eq!(node.counters().unwrap().nodes.len(), NODES_MAX);
         NodeProgram::detach(&node_place).unwrap();
         assert_eq!(bed.programs(), (false, 0));
         assert!(!Path::new("/sys/fs/bpf/skep").exists());

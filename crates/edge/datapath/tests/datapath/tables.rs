@@ -16,8 +16,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use skep_datapath::{Build, DispatchProgram, How};
 use skep_wire::guard::{ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, ForwardingState, Measure, Network, Row, Verdict,
-    WeightedLoad,
+    DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Network, Row,
+    Verdict, WeightedLoad,
 };
 
 /// Runs the program over a frame; the node that it then is for, if any.
@@ -177,7 +177,7 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
         dispatch.set_loads(0, &loads).unwrap();
         // Ten to draw level, then in turns.
         assert_eq!(flows_of(&dispatch, 30), [10, 20]);
-        for (node, weight) in [(256, 1), (0, 0)] {
+        for (node, weight) in [(NODES_MAX as u16, 1), (0, 0)] {
             assert!(dispatch.set_loads(0, &[WeightedLoad { node, weight, load: 0 }]).is_err());
         }
     });
@@ -198,9 +198,11 @@ fn nodes_that_are_not_named_are_down() {
         assert_eq!(steer(&dispatch, &frame(4001, 80, SYN)), Some(1));
         dispatch.set_nodes(&[DatapathNode { is_local: true, ..node(0) }]).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, ACK)), Verdict::PassLocal);
-        let error =
-            dispatch.set_nodes(&[DatapathNode { index: 256, ..node(0) }]).unwrap_err().to_string();
-        assert_eq!(error, "place of a node 256 is out of range: expected 0 to 255");
+        let error = dispatch
+            .set_nodes(&[DatapathNode { index: NODES_MAX as u16, ..node(0) }])
+            .unwrap_err()
+            .to_string();
+        assert_eq!(error, "place of a node 1024 is out of range: expected 0 to 1023");
     });
 }
 

@@ -139,12 +139,12 @@ pub(crate) async fn set_policy(
 }
 
 /// Purges what nodes keep of places or tags, and waits until all nodes that are
-/// linked have applied it. Nodes that are not learn of it before they take part
-/// again.
+/// linked, or serve clients, have applied it. All others learn of it before they take
+/// part again.
 #[utoipa::path(
     post, path = "/api/v1/purge", tag = "nodes", request_body = NewPurge,
     responses(
-        (status = 200, description = "What came of it; `complete` if all acknowledged it", body = Purged),
+        (status = 200, description = "What came of it; `complete` if all that are linked or serve acknowledged it", body = Purged),
         (status = 404, description = "This process is no dispatcher", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "Nothing that could be purged", body = Problem, content_type = "application/problem+json"),
         (status = 503, description = "No node is linked", body = Problem, content_type = "application/problem+json"),
