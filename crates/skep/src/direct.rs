@@ -15,9 +15,10 @@ use skep_peer::Watchdog;
 use skep_steering::{Direct, DirectParts, OnTerm};
 use skep_telemetry::Registry;
 use skep_wire::guard::{Order, PacketCounters};
-use skep_wire::seal::{Key, OpenError};
+use skep_wire::seal::Key;
 use skep_wire::steer::{Count, Verdict};
 
+use crate::direct_metrics::{register_agent, register_direct, register_store};
 use crate::failure;
 use crate::guardian::Guardian;
 use crate::load::LoadSource;
@@ -222,7 +223,7 @@ impl DirectDispatch {
             agent.leave();
         }
         if let Some(direct) = &self.direct {
-            direct.leave();
+            direct.leave(failure::outcome().is_err());
         }
     }
 }
@@ -230,80 +231,6 @@ impl DirectDispatch {
 /// Virtual addresses at which a node listens.
 fn addresses_of(config: &Config, node: &str) -> Vec<SocketAddr> {
     config.direct_services_of(node).flat_map(|service| service.listen.iter().copied()).collect()
-}
-
-fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
-    let own = Arc::clone(agent);
-    register_packets(registry, move || own.counters());
-    let own = Arc::clone(agent);
-    register_datagrams(registry, move |reason| own.datagrams().refused(reason));
-}
-
-fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
-    let own = Arc::clone(direct);
-    register_packets(registry, move || own.counters());
-    let own = Arc::clone(direct);
-    register_datagrams(registry, move |reason| own.datagrams().refused(reason));
-    let own = Arc::clone(direct);
-    let help = "Packets steered to a node since the program was loaded.";
-    registry.register_samples(
-        "skep_direct_node_packets_total",
-        help,
-        Box::new(move || {
-            let counters = own.counters();
-            let count = |(index, name): (u16, String)| {
-                let count = counters.nodes.get(usize::from(index)).copied().unwrap_or_default();
-                (vec![("node".to_owned(), name)], count.packets as f64)
-            };
-            own.node_names().into_iter().map(count).collect()
-        }),
-    );
-    let own = Arc::clone(direct);
-    let help = "Whether this dispatcher is the active one.";
-    let read = move || f64::from(u8::from(own.status().stage == "active"));
-    registry.register("skep_direct_active", &[], help, Box::new(read));
-    let own = Arc::clone(direct);
-    let help = "Whether this machine has the virtual addresses.";
-    let read = move || f64::from(u8::from(own.status().has_addresses));
-    registry.register("skep_direct_addresses_held", &[], help, Box::new(read));
-    let own = Arc::clone(direct);
-    let help = "Epoch of the active dispatcher, as far as it is known here.";
-    let read = move || own.status().epoch as f64;
-    registry.register("skep_direct_epoch", &[], help, Box::new(read));
-}
-
-fn register_store(registry: &Registry, direct: &Arc<Direct>) {
-    let own = Arc::clone(direct);
-    let help = "Endpoints of the store that dispatchers share that answer.";
-    let read = move || own.status().store_answering.unwrap_or(0) as f64;
-    registry.register("skep_direct_store_endpoints_answering", &[], help, Box::new(read));
-}
-
-fn register_packets(
-    registry: &Registry,
-    counters: impl Fn() -> Arc<PacketCounters> + Send + Sync + 'static,
-) {
-    let help = "Packets by what became of them since the program was loaded.";
-    let sample = |(verdict, count): &(Verdict, Count)| {
-        (vec![("verdict".to_owned(), verdict.name().to_owned())], count.packets as f64)
-    };
-    let read = move || counters().verdicts.iter().map(sample).collect();
-    registry.register_samples("skep_direct_packets_total", help, Box::new(read));
-}
-
-/// UDP datagrams that were refused.
-pub(crate) fn register_datagrams(
-    registry: &Registry,
-    refused: impl Fn(OpenError) -> u64 + Send + Sync + 'static,
-) {
-    let help = "Datagrams of the cluster refused, by reason.";
-    let read = move || {
-        let sample = |&reason: &OpenError| {
-            (vec![("reason".to_owned(), reason.name().to_owned())], refused(reason) as f64)
-        };
-        OpenError::ALL.iter().map(sample).collect()
-    };
-    registry.register_samples("skep_datagrams_refused_total", help, Box::new(read));
 }
 
 /// The outcomes that at least one packet had.

@@ -11,6 +11,7 @@ mod compose;
 mod control;
 mod demotion;
 mod direct;
+mod direct_metrics;
 mod failure;
 mod guardian;
 mod load;

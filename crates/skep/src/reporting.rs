@@ -16,7 +16,8 @@ use skep_telemetry::Registry;
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
 
-use crate::direct::{Reports, register_datagrams};
+use crate::direct::Reports;
+use crate::direct_metrics::register_datagrams;
 use crate::load::{LoadMeter, LoadSource};
 use crate::roles::Roles;
 

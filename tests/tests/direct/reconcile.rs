@@ -1,9 +1,11 @@
 //! What others change on a machine of direct dispatch is put right, and said.
 
+use rustix::process::{Pid, Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup};
-use skep_tests::{PATIENCE, poll_until};
+use skep_tests::{PATIENCE, Skep, poll_until};
 
 const DISPATCHER: &str = "dispatcher-1";
+const OTHER: &str = "dispatcher-2";
 const NODE: &str = "node-1";
 
 /// Waits until a client's new connection is answered.
@@ -50,5 +52,33 @@ fn what_is_removed_from_a_node_is_put_back() {
     poll_until(PATIENCE, "its program is back", || {
         cluster.tool(NODE, "sh", &["-c", "ls /sys/fs/bpf/skep/*/node/"]).contains("link-")
     });
+    wait_answer(&cluster);
+}
+
+#[test]
+fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
+    let Some(cluster) = DirectCluster::prepare(Setup::of(2, 1)) else { return };
+    let config = cluster.path(&format!("{DISPATCHER}.toml"));
+    let mut guard = cluster.machine(DISPATCHER).command(Skep::binary());
+    let arguments = ["netguard", "--config", config.to_str().unwrap(), "--as", DISPATCHER];
+    let guard = Skep::start_command(guard.args(arguments));
+    poll_until(PATIENCE, "netguard listens", || guard.stdout_text().contains("netguard ready"));
+    // So it is the active one.
+    cluster.run(DISPATCHER);
+    cluster.wait_active();
+    cluster.run(OTHER);
+    cluster.run(NODE);
+    wait_answer(&cluster);
+
+    let pid = Pid::from_raw(cluster.daemon(DISPATCHER).pid() as i32).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    // Both hold them, until it has been silent for longer than an upgrade takes.
+    poll_until(PATIENCE, "a takeover", || cluster.holders().len() == 2);
+    poll_until(PATIENCE, "a release", || cluster.holders() == [OTHER]);
+    assert!(guard.stderr_text().contains("virtual addresses are released"));
+    wait_answer(&cluster);
+    kill_process(pid, Signal::CONT).unwrap();
+    cluster.wait_log(DISPATCHER, "not active any more");
+    assert_eq!(cluster.holders(), [OTHER]);
     wait_answer(&cluster);
 }

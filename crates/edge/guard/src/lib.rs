@@ -31,5 +31,5 @@ pub use apply::Applier;
 pub use client::Guard;
 pub use complaints::Complaints;
 pub use error::GuardError;
-pub use server::{Listener, Visit};
+pub use server::{Listener, Serve, Visit};
 pub use user::{User, UserError};

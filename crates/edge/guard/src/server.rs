@@ -1,10 +1,13 @@
 //! Netguard's end of the socket.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
 
@@ -25,6 +28,15 @@ pub struct Listener {
 pub struct Visit {
     socket: OwnedFd,
     buffer: Vec<u8>,
+}
+
+/// Executes the orders of peers.
+pub trait Serve {
+    /// Executes one order.
+    fn perform(&mut self, order: Order) -> OrderReply;
+
+    /// No order has come for as long as a peer may be silent.
+    fn silent(&mut self);
 }
 
 impl Listener {
@@ -58,9 +70,13 @@ impl Listener {
         &self.path
     }
 
-    /// Waits for a peer that may give orders; others are disconnected.
-    pub fn accept(&self) -> io::Result<Visit> {
+    /// Waits for a peer that may give orders, up to `silence_max`; others are disconnected.
+    pub fn accept(&self, silence_max: Duration) -> io::Result<Option<Visit>> {
+        let end = Instant::now() + silence_max;
         loop {
+            if !is_readable(self.socket.as_fd(), end)? {
+                return Ok(None);
+            }
             let socket = rustix::io::retry_on_intr(|| {
                 rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC)
             })?;
@@ -68,7 +84,7 @@ impl Listener {
             let (user, process) = (peer.uid.as_raw(), peer.pid.as_raw_pid());
             if self.users.contains(&user) {
                 tracing::info!(user, process, "netguard takes orders");
-                return Ok(Visit { socket, buffer: Vec::new() });
+                return Ok(Some(Visit { socket, buffer: Vec::new() }));
             }
             tracing::warn!(user, process, allowed = ?self.users, "netguard refused a client of another user");
         }
@@ -83,10 +99,14 @@ impl Drop for Listener {
 }
 
 impl Visit {
-    /// Executes orders with `perform` until the peer is gone. An invalid order is refused, and the
-    /// connection stays open.
-    pub fn serve(mut self, mut perform: impl FnMut(Order) -> OrderReply) -> io::Result<()> {
+    /// Lets `server` execute orders until the peer is gone, and tells it whenever there was none for
+    /// `silence_max`. An invalid order is refused, and the connection stays open.
+    pub fn serve(mut self, silence_max: Duration, server: &mut impl Serve) -> io::Result<()> {
         loop {
+            if !is_readable(self.socket.as_fd(), Instant::now() + silence_max)? {
+                server.silent();
+                continue;
+            }
             let order = match take(self.socket.as_fd(), &mut self.buffer) {
                 Ok(message) => postcard::from_bytes(message).ok(),
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
@@ -94,9 +114,25 @@ impl Visit {
                 Err(error) => return Err(error),
             };
             let unknown = "no order of this version: restart netguard and the serving process";
-            let answer =
-                order.map_or_else(|| OrderReply::Refused(unknown.to_owned()), &mut perform);
+            let answer = match order {
+                Some(order) => server.perform(order),
+                None => OrderReply::Refused(unknown.to_owned()),
+            };
             put(self.socket.as_fd(), &encode(&answer))?;
+        }
+    }
+}
+
+/// Waits until there is something to accept or to read, up to `end`.
+fn is_readable(socket: BorrowedFd<'_>, end: Instant) -> io::Result<bool> {
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut waited = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        match poll(&mut waited, Some(&timeout)) {
+            Ok(count) => return Ok(count > 0),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }

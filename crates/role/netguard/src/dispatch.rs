@@ -235,6 +235,14 @@ pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
 }
 
+/// Releases the virtual addresses, whoever has claimed them. Whether any was there.
+pub(crate) fn release(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
+    let device = plan.dispatch.device(netif)?;
+    let was_there = plan.dispatch.vips.iter().any(|vip| device.has(*vip));
+    netif.release_all(&device, &plan.dispatch.vips)?;
+    Ok(was_there)
+}
+
 /// Removes all that a dispatcher of this plan left on the machine.
 pub(crate) fn close(plan: &NetguardPlan, netif: &mut Netif) -> Result<(), NetguardError> {
     if let Ok(device) = plan.dispatch.device(netif) {

@@ -28,12 +28,13 @@ mod plan;
 use std::path::Path;
 
 use skep_config::Config;
-use skep_guard::{Listener, User, UserError, Visit, confine, privileges, trust};
+use skep_guard::{Listener, Serve, User, UserError, Visit, confine, privileges, trust};
 use skep_netif::Netif;
 use skep_wire::guard::{Order, OrderReply, Side};
 
 use dispatch::DispatchSide;
 pub use error::NetguardError;
+use limits::SILENCE_MAX;
 use node::NodeSide;
 pub use plan::{NetguardPlan, socket_of};
 
@@ -98,31 +99,25 @@ impl Netguard {
     /// socket as soon as that client connects: the next has a netguard of its own. Else never ends.
     pub fn listen(mut self, once: bool) -> Result<(), NetguardError> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
-        let accept = |listener: &Listener| {
-            let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
-            listener.accept().map_err(failed)
-        };
-        if once {
-            let visit = accept(&listener)?;
-            drop(listener);
-            self.serve(visit);
-            return Ok(());
-        }
+        let failed = |error| NetguardError::Socket { path: listener.path().to_owned(), error };
         loop {
-            let visit = accept(&listener)?;
+            let Some(visit) = listener.accept(SILENCE_MAX).map_err(failed)? else {
+                self.silent();
+                continue;
+            };
+            if once {
+                drop(listener);
+                self.serve(visit);
+                return Ok(());
+            }
             self.serve(visit);
         }
     }
 
     fn serve(&mut self, visit: Visit) {
-        if let Err(error) = visit.serve(|order| self.perform(order)) {
+        if let Err(error) = visit.serve(SILENCE_MAX, self) {
             tracing::warn!(%error, "the serving process disconnected during an order");
         }
-    }
-
-    /// Executes one order.
-    pub fn perform(&mut self, order: Order) -> OrderReply {
-        self.try_perform(order).unwrap_or_else(|error| OrderReply::Refused(error.to_string()))
     }
 
     /// Removes everything that this or an earlier netguard has left on the machine.
@@ -166,6 +161,22 @@ impl Netguard {
         }
     }
 
+    /// Releases the virtual addresses of a dispatcher that is dead or stopped, for another one.
+    fn release_abandoned(&mut self) -> Result<(), NetguardError> {
+        if !self.plan.has_other_dispatcher || !dispatch::is_here(&self.plan) {
+            return Ok(());
+        }
+        if dispatch::release(&self.plan, &mut self.netif)? {
+            tracing::warn!(
+                "no order of the dispatcher for {} s: its virtual addresses are released, as \
+                 another dispatcher may have them; packets that still arrive are steered by the \
+                 last table",
+                SILENCE_MAX.as_secs()
+            );
+        }
+        Ok(())
+    }
+
     /// Removes what this netguard's orders have put here; what an earlier process left stays, since
     /// packets may be steered by it.
     fn abort(&mut self) -> Result<(), NetguardError> {
@@ -195,6 +206,18 @@ impl Netguard {
                 self.node = None;
                 node::close(&self.plan, &mut self.netif)
             }
+        }
+    }
+}
+
+impl Serve for Netguard {
+    fn perform(&mut self, order: Order) -> OrderReply {
+        self.try_perform(order).unwrap_or_else(|error| OrderReply::Refused(error.to_string()))
+    }
+
+    fn silent(&mut self) {
+        if let Err(error) = self.release_abandoned() {
+            tracing::error!(%error, "the virtual addresses of a silent dispatcher stay");
         }
     }
 }

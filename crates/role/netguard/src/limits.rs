@@ -1,5 +1,7 @@
 //! Bounds of netguard, with units and reasons.
 
+use std::time::Duration;
+
 /// Age up to which the last look at devices and addresses counts if no change was notified, in
 /// milliseconds.
 pub(crate) const LOOK_MS: u64 = 1_000;
@@ -11,6 +13,10 @@ pub(crate) const ANNOUNCEMENTS: u32 = 3;
 /// Sources whose rate of new flows is watched at once. An LRU: of more sources
 /// the most active stay.
 pub(crate) const SOURCES_MAX: u32 = 65_536;
+
+/// How long the serving process may be silent until it counts as dead or stopped: longer than an
+/// upgrade restarts it, and many of its rounds of a tenth of a second.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// Weight of a node in the packet programs, at most.
 pub(crate) const WEIGHT_MAX: u32 = 65_536;

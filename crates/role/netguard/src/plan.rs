@@ -23,6 +23,8 @@ pub struct NetguardPlan {
     /// Addresses of all services in direct dispatch. A node hands on packets of services that it
     /// is no longer behind, too.
     services: Vec<IpAddr>,
+    /// Whether the config names another dispatcher, which may be active instead.
+    pub(crate) has_other_dispatcher: bool,
     /// As dispatcher.
     pub(crate) dispatch: Part,
     /// As node.
@@ -86,6 +88,7 @@ impl NetguardPlan {
                 services_max: services_max(config),
             },
             services,
+            has_other_dispatcher: config.dispatchers.iter().any(|other| other.name != name),
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
             record: config.direct.guard_dir.join(format!("{name}.json")),

@@ -94,6 +94,7 @@ pub struct Direct {
     guard: Arc<Guard>,
     desired: Arc<Desired>,
     stop: Arc<AtomicBool>,
+    has_failed: Arc<AtomicBool>,
     waker: Waker,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -128,6 +129,7 @@ impl Direct {
         let (news, heard) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
         let stop = Arc::new(AtomicBool::new(false));
+        let has_failed = Arc::new(AtomicBool::new(false));
         let (waker, counts) = (socket.waker(), socket.counts());
         let direct_loop = DirectLoop {
             socket,
@@ -144,12 +146,16 @@ impl Direct {
             shared: Arc::clone(&shared),
             loads: parts.loads,
             stop: Arc::clone(&stop),
+            has_failed: Arc::clone(&has_failed),
+            keeps_addresses: false,
             plan: TablePlan::default(),
             told: Arc::default(),
             wants: Wants::default(),
             desired: Arc::clone(&desired),
             path: PathState::default(),
             answering: BTreeMap::new(),
+            nodes_behind: Arc::default(),
+            compare_at: started,
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),
@@ -171,6 +177,7 @@ impl Direct {
             guard,
             desired,
             stop,
+            has_failed,
             waker,
             threads,
         })
@@ -223,8 +230,11 @@ impl Direct {
         self.desired.set_up(&self.guard, setup(config, key))
     }
 
-    /// Lets another dispatcher take over at once. Returns when this one has stepped down.
-    pub fn leave(&self) {
+    /// Lets another dispatcher take over at once. Returns when this one has stepped down. One that
+    /// `has_failed` keeps the virtual addresses unless there is another: packets are steered by the
+    /// last table until its supervisor has started it anew.
+    pub fn leave(&self, has_failed: bool) {
+        self.has_failed.store(has_failed, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
         // Without anybody who gives jobs the other thread does the last of them,

@@ -29,7 +29,7 @@ use skep_wire::table::Table;
 
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
-use crate::limits::{ANSWERING_MS, PATIENCE_AT_START_MS};
+use crate::limits::{ANSWERING_MS, COMPARE_MS, PATIENCE_AT_START_MS};
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::packet_path::{Desired, PathState};
 use crate::plan::{Address, closed, is_weighted, plan};
@@ -54,12 +54,18 @@ pub(crate) struct DirectLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) loads: Arc<NodeLoads>,
     pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) has_failed: Arc<AtomicBool>,
+    /// It ends by a failure, and nobody else can have them.
+    pub(crate) keeps_addresses: bool,
     pub(crate) plan: TablePlan,
     pub(crate) told: Arc<Table>,
     /// What the executor is to see to.
     pub(crate) wants: Wants,
     pub(crate) desired: Arc<Desired>,
     pub(crate) path: PathState,
+    /// By node: the tables that it has not applied yet, and when to compare again.
+    pub(crate) nodes_behind: Arc<Vec<(Name, u64)>>,
+    pub(crate) compare_at: Now,
     /// Nodes that answer ARP for a virtual address, and when they were seen to.
     pub(crate) answering: BTreeMap<Name, (IpAddr, Now)>,
     pub(crate) sink: FlowSink,
@@ -98,6 +104,8 @@ impl DirectLoop {
                 self.tick(now);
             }
         }
+        let has_failed = self.has_failed.load(Ordering::Relaxed);
+        self.keeps_addresses = has_failed && !self.failover.has_standby(now());
         let outputs = self.failover.stop(now());
         self.carry_out(outputs);
         self.show(now());
@@ -128,6 +136,7 @@ impl DirectLoop {
         self.publish(now);
         self.want(now);
         self.stream(now);
+        self.compare_nodes(now);
         self.show(now);
     }
 
@@ -302,6 +311,9 @@ impl DirectLoop {
     /// Lets the executor see to the addresses as failover decides.
     fn want(&mut self, now: Now) {
         self.wants.follow(now, &self.failover);
+        if self.keeps_addresses {
+            self.wants.addresses = None;
+        }
         self.tell_wants();
     }
 
@@ -441,9 +453,25 @@ impl DirectLoop {
             table: Arc::clone(self.publisher.table()),
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
+            nodes_behind: Arc::clone(&self.nodes_behind),
             trouble: self.trouble(),
             expectations: self.expectations(),
         });
+    }
+
+    /// By node: the tables of this term that it has not applied yet.
+    fn compare_nodes(&mut self, now: Now) {
+        if now < self.compare_at {
+            return;
+        }
+        self.compare_at = now.plus_ms(COMPARE_MS);
+        let told = self.publisher.table().version;
+        let behind = |beat: &NodeBeat| {
+            let is_same = beat.table.epoch == told.epoch;
+            let applied = if is_same { beat.table.generation } else { 0 };
+            (beat.name.clone(), told.generation.saturating_sub(applied))
+        };
+        self.nodes_behind = Arc::new(self.publisher.detector().living().map(behind).collect());
     }
 
     /// What is wrong beyond the orders to netguard and this machine, in sentences.

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use skep_guard::Complaints;
 use skep_store::Health;
 use skep_wire::guard::{AttachedProgram, Expectations, PacketCounters};
-use skep_wire::message::Stage;
+use skep_wire::message::{Name, Stage};
 use skep_wire::table::{Table, TableVersion};
 
 /// The state of a dispatcher at one moment.
@@ -20,6 +20,10 @@ pub struct SteeringStatus {
     pub active: Option<String>,
     /// Generation of the table that packets are steered by.
     pub table_generation: u64,
+    /// Generation of the table that other machines are told, or were told by the active one.
+    pub told_generation: u64,
+    /// By node: the tables that it has not applied yet, of those of this term.
+    pub nodes_behind: Arc<Vec<(Name, u64)>>,
     /// Whether this machine has the virtual addresses.
     pub has_addresses: bool,
     /// Whether a standby has all flows of the active dispatcher.
@@ -77,6 +81,7 @@ pub(crate) struct View {
     pub(crate) table: Arc<Table>,
     pub(crate) applied: TableVersion,
     pub(crate) has_addresses: bool,
+    pub(crate) nodes_behind: Arc<Vec<(Name, u64)>>,
     /// What the event loop knows to be wrong, in sentences.
     pub(crate) trouble: Vec<String>,
     pub(crate) expectations: Expectations,
@@ -107,6 +112,7 @@ impl Shared {
             table: Arc::default(),
             applied: TableVersion::default(),
             has_addresses: false,
+            nodes_behind: Arc::default(),
             trouble: Vec::new(),
             expectations: Expectations::default(),
         };
@@ -159,6 +165,8 @@ impl Shared {
             epoch: view.epoch,
             active: view.active.clone(),
             table_generation: view.applied.generation,
+            told_generation: view.table.version.generation,
+            nodes_behind: Arc::clone(&view.nodes_behind),
             has_addresses: view.has_addresses,
             flows_synced: view.flows_synced,
             attached: self.opened.how.clone(),

@@ -331,6 +331,12 @@ impl Failover {
         self.hindrance.see(listened, is_hindered);
     }
 
+    /// Whether a standby is heard, which would take over.
+    pub fn has_standby(&mut self, now: Now) -> bool {
+        let listened = self.listening.at(now);
+        self.peers.has_standby(listened, self.takeover_ms())
+    }
+
     /// The process stops: a standby may take over at once.
     pub fn stop(&mut self, now: Now) -> Vec<FailoverAction> {
         let listened = self.listening.at(now);
@@ -459,7 +465,7 @@ impl Failover {
 
     fn tick_active(&mut self, now: Now, listened: Now) {
         self.obey_lease(listened);
-        let can_leave = self.peers.has_standby(listened, self.takeover_ms());
+        let can_leave = self.has_standby(now);
         if can_leave && self.hindrance.is_lasting(listened) {
             self.hindrance.hold(listened);
             return self.step_down(listened, StepDownReason::Hindered);

@@ -1,10 +1,13 @@
 //! Both ends of the socket, over real sockets.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
-use skep_guard::{Guard, GuardError, Listener};
+use skep_guard::{Guard, GuardError, Listener, Serve};
 use skep_wire::guard::{Looked, MESSAGE_BYTES_MAX, Order, OrderReply, Side, VipHolder};
 
 fn me() -> u32 {
@@ -15,6 +18,24 @@ fn place() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guard.sock");
     (folder, path)
+}
+
+/// Longer than a test takes.
+const SILENCE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Answers {
+    silences: Arc<AtomicUsize>,
+}
+
+impl Serve for Answers {
+    fn perform(&mut self, order: Order) -> OrderReply {
+        answer(order)
+    }
+
+    fn silent(&mut self) {
+        self.silences.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn answer(order: Order) -> OrderReply {
@@ -34,7 +55,9 @@ fn answer(order: Order) -> OrderReply {
 fn orders_are_answered_until_the_peer_is_gone() {
     let (_folder, path) = place();
     let listener = Listener::bind(&path, vec![me()], None).unwrap();
-    let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
+    let guard = thread::spawn(move || {
+        listener.accept(SILENCE).unwrap().unwrap().serve(SILENCE, &mut Answers::default())
+    });
     let client = Guard::connect(&path).unwrap();
     assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
     let looked = client.ask(&Order::Look { side: Side::Dispatch, probe: false }).unwrap();
@@ -52,7 +75,9 @@ fn orders_are_answered_until_the_peer_is_gone() {
 fn what_is_no_order_is_refused_and_the_next_is_heard() {
     let (_folder, path) = place();
     let listener = Listener::bind(&path, vec![me()], None).unwrap();
-    let guard = thread::spawn(move || listener.accept().unwrap().serve(answer));
+    let guard = thread::spawn(move || {
+        listener.accept(SILENCE).unwrap().unwrap().serve(SILENCE, &mut Answers::default())
+    });
     let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     rustix::net::connect(&raw, &SocketAddrUnix::new(&path).unwrap()).unwrap();
     let garbage = [vec![0xff; 100], vec![0; MESSAGE_BYTES_MAX + 7], vec![250]];
@@ -78,7 +103,7 @@ fn strangers_are_sent_away_and_a_living_guard_is_not_replaced() {
     );
     // Its own look at the path is the first stranger, this client the second.
     let client = Guard::connect(&path).unwrap();
-    let guard = thread::spawn(move || listener.accept().map(drop));
+    let guard = thread::spawn(move || listener.accept(SILENCE).map(drop));
     assert!(matches!(client.ask(&Order::Claim), Err(GuardError::Gone(_))));
     drop(guard);
 }
@@ -91,4 +116,25 @@ fn nobody_there_is_said_with_the_path() {
     // What a dead guard left is replaced.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     Listener::bind(&path, vec![me()], None).unwrap();
+}
+
+#[test]
+fn a_peer_that_is_silent_is_noticed_and_still_served() {
+    let (_folder, path) = place();
+    let listener = Listener::bind(&path, vec![me()], None).unwrap();
+    let brief = Duration::from_millis(10);
+    assert!(listener.accept(brief).unwrap().is_none(), "nobody came");
+    let mut answers = Answers::default();
+    let silences = Arc::clone(&answers.silences);
+    let guard = thread::spawn(move || {
+        let visit = listener.accept(SILENCE).unwrap().unwrap();
+        visit.serve(brief, &mut answers)
+    });
+    let client = Guard::connect(&path).unwrap();
+    while silences.load(Ordering::Relaxed) < 2 {
+        thread::yield_now();
+    }
+    assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
+    drop(client);
+    guard.join().unwrap().unwrap();
 }
