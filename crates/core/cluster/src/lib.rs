@@ -10,6 +10,7 @@
 //! - [`lease_observer`]: which of them the shared store names.
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
+//! - [`table_distribution`]: which machine is sent which version of it, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
@@ -26,6 +27,8 @@ pub mod lease_observer;
 mod limits;
 mod listening;
 mod membership;
+pub mod table_distribution;
+mod table_pace;
 pub mod table_publisher;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};

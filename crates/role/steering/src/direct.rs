@@ -14,7 +14,8 @@ use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::table_publisher::{TablePlan, TablePublisher};
+use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_publisher::TablePublisher;
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
@@ -33,7 +34,7 @@ use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
 };
 use crate::netguard_executor::{Job, NetguardExecutor};
-use crate::plan;
+use crate::plan::{Plans, networks};
 use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
 
@@ -128,7 +129,8 @@ impl Direct {
             socket,
             failover,
             publisher,
-            addresses: plan::addresses(config, &dispatchers),
+            distributor: TableDistributor::default(),
+            plans: Plans::new(config, &dispatchers),
             others,
             agents: agents(config),
             own_mac: opened.mac,
@@ -139,7 +141,6 @@ impl Direct {
             shared: Arc::clone(&shared),
             loads: parts.loads,
             stop: Arc::clone(&stop),
-            plan: TablePlan::default(),
             told: Arc::default(),
             applied: Default::default(),
             sink: FlowSink::default(),
@@ -305,7 +306,7 @@ fn spawn(
 fn set_up(guard: &Guard, config: &Config, key: &Key) -> Result<(), GuardError> {
     guard.ask(&Order::Settings(Side::Dispatch, settings(config, key)))?;
     let (allow, deny) = (&config.direct.allow, &config.direct.deny);
-    let (allow, deny) = (plan::networks(allow), plan::networks(deny));
+    let (allow, deny) = (networks(allow), networks(deny));
     guard.ask(&Order::Networks { allow, deny }).map(drop)
 }
 

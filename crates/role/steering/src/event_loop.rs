@@ -1,7 +1,7 @@
 //! The event loop of direct dispatch: receives from dispatchers and nodes, drives failover and the
 //! forwarding table, and waits only for datagrams.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,8 @@ use std::time::Duration;
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
+use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_publisher::{NodePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
 use skep_peer::{Pulse, Received, Socket};
@@ -22,13 +23,13 @@ use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{DispatcherBeat, Mac, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, WeightedLoad};
-use skep_wire::table::Table;
+use skep_wire::table::{Table, TableNode, TableVersion};
 
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
-use crate::plan::{Address, closed, is_weighted, plan};
+use crate::plan::{Plans, is_weighted};
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
 
@@ -37,7 +38,8 @@ pub(crate) struct DirectLoop {
     pub(crate) socket: Socket,
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
-    pub(crate) addresses: Vec<Address>,
+    pub(crate) distributor: TableDistributor,
+    pub(crate) plans: Plans,
     pub(crate) others: BTreeMap<PeerId, Other>,
     /// Agents of the nodes in the config, by name.
     pub(crate) agents: BTreeMap<Name, SocketAddr>,
@@ -50,9 +52,8 @@ pub(crate) struct DirectLoop {
     pub(crate) shared: Arc<Shared>,
     pub(crate) loads: Arc<NodeLoads>,
     pub(crate) stop: Arc<AtomicBool>,
-    pub(crate) plan: TablePlan,
     pub(crate) told: Arc<Table>,
-    pub(crate) applied: skep_wire::table::TableVersion,
+    pub(crate) applied: TableVersion,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
@@ -101,11 +102,11 @@ impl DirectLoop {
         self.look_at_plan();
         for note in self.publisher.tick(now) {
             if let skep_cluster::table_publisher::TableNote::Dead { name, .. } = &note {
-                self.addresses.iter().for_each(|address| address.dispatcher.miss(name.as_str()));
+                self.plans.dispatchers().for_each(|dispatcher| dispatcher.miss(name.as_str()));
             }
             tracing::warn!("{note}");
         }
-        let no_nodes = self.plan.nodes.is_empty();
+        let no_nodes = self.plans.plan().nodes.is_empty();
         let hears_nodes = no_nodes || !self.publisher.detector().hears_nobody(now);
         self.failover.set_hears_nodes(now, hears_nodes);
         self.observe_lease(now);
@@ -140,6 +141,12 @@ impl DirectLoop {
             Message::Dispatcher(beat) => self.hear_dispatcher(now, beat, from, stamp),
             Message::Node(beat) if beat.name.peer() == from => self.hear_node(now, beat, stamp),
             Message::Table(table) => self.hear_table(table, from),
+            Message::TableDelta(delta) => {
+                // Without its base the whole table comes soon.
+                if let Some(table) = self.distributor.recent().apply(&delta) {
+                    self.hear_table(table, from);
+                }
+            }
             // What is not taken is sent again.
             Message::Flows(batch)
                 if self.failover.active() == Some(from) && self.backlog.is_empty() =>
@@ -170,9 +177,7 @@ impl DirectLoop {
             self.failover.set_flows_synced(false);
         }
         if self.is_active() {
-            if beat.table < self.publisher.table().version {
-                self.send_table(from);
-            }
+            self.send_table(now, from, beat.table);
             let wants = beat.stage == Stage::Standby && !beat.flows_synced;
             if self.streams.heard(now, from, wants) {
                 self.job(Job::Stream(true));
@@ -189,8 +194,8 @@ impl DirectLoop {
             tracing::info!("{note}");
         }
         self.loads.hear(&name, Some(stamp), load);
-        if self.is_active() && version < self.publisher.table().version && self.may_publish(now) {
-            self.send_table(name.peer());
+        if self.is_active() && self.may_publish(now) {
+            self.send_table(now, name.peer(), version);
         }
     }
 
@@ -208,17 +213,20 @@ impl DirectLoop {
             return;
         }
         let table = Arc::clone(self.publisher.table());
+        self.distributor.adopted(Arc::clone(&table));
+        let drained = |node: &&TableNode| node.is_drained;
+        let was_drained: BTreeSet<&Name> =
+            before.nodes.iter().filter(drained).map(|node| &node.name).collect();
         for node in &table.nodes {
             // Also to those that are not planned any more and have connections.
             self.listen_to(&node.name, node.address);
             let name = node.name.as_str();
-            let was_drained = before.node(name).is_some_and(|node| node.is_drained);
-            if node.is_drained != was_drained {
-                self.addresses.iter().for_each(|address| {
+            if node.is_drained != was_drained.contains(&node.name) {
+                self.plans.dispatchers().for_each(|dispatcher| {
                     // Unknown here: the config files differ, which is said elsewhere.
                     let _ = match node.is_drained {
-                        true => address.dispatcher.drain(name),
-                        false => address.dispatcher.resume(name),
+                        true => dispatcher.drain(name),
+                        false => dispatcher.resume(name),
                     };
                 });
             }
@@ -292,22 +300,18 @@ impl DirectLoop {
     /// Applies changes of the config and the operator.
     fn look_at_plan(&mut self) {
         let macs = self.macs();
-        match plan(&self.addresses, &macs) {
-            Ok(plan) if plan != self.plan => {
+        match self.plans.look(&macs) {
+            Ok(true) => {
+                let plan = self.plans.plan().clone();
                 plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
-                self.publisher.set_plan(plan.clone());
-                self.plan = plan;
+                self.publisher.set_plan(plan);
             }
-            Ok(_) => {}
+            Ok(false) => {}
             Err(error) => tracing::error!("{error}"),
         }
         if self.is_active() {
-            for (name, is_closed) in closed(&self.addresses) {
-                let Ok(name) = Name::new(&name) else { continue };
-                let is_drained = self.publisher.table().node(name.as_str()).map(|it| it.is_drained);
-                if is_drained.is_some_and(|is_drained| is_drained != is_closed) {
-                    self.publisher.set_drained(&name, is_closed);
-                }
+            for (name, is_closed) in self.plans.closed() {
+                self.publisher.set_drained(name, is_closed);
             }
         }
     }
@@ -319,7 +323,7 @@ impl DirectLoop {
         self.socket.set_peer(name.as_str(), agent);
     }
 
-    /// Sends a new table to all nodes and dispatchers, and steers by it.
+    /// Sends a new table to all nodes and dispatchers that were heard, and steers by it.
     fn publish(&mut self, now: Now) {
         if !self.is_active() || !self.may_publish(now) {
             return;
@@ -327,8 +331,16 @@ impl DirectLoop {
         let table = Arc::clone(self.publisher.table());
         if !Arc::ptr_eq(&table, &self.told) {
             self.told = Arc::clone(&table);
-            let to: Vec<PeerId> = self.nodes().chain(self.others.keys().copied()).collect();
-            self.socket.send_all(to, &Message::Table(Table::clone(&table)));
+            let nodes = self.plans.plan().nodes.iter().filter_map(|node| {
+                let beat = self.publisher.detector().beat(&node.name)?;
+                Some((node.name.peer(), beat.table))
+            });
+            let others = self.others.iter().filter_map(|(id, other)| {
+                let (beat, _) = other.beat.as_ref()?;
+                Some((*id, beat.table))
+            });
+            let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
+            updates.into_iter().for_each(|it| self.socket.send_all(it.to, &it.message));
             self.job(Job::Apply(table));
         }
         self.tell_loads();
@@ -338,7 +350,8 @@ impl DirectLoop {
     /// force, and must not be replaced by one without nodes.
     fn may_publish(&self, now: Now) -> bool {
         let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
-        now.since_ms(self.started) >= PATIENCE_AT_START_MS || self.plan.nodes.iter().all(is_heard)
+        now.since_ms(self.started) >= PATIENCE_AT_START_MS
+            || self.plans.plan().nodes.iter().all(is_heard)
     }
 
     fn tell_loads(&mut self) {
@@ -427,7 +440,7 @@ impl DirectLoop {
     }
 
     fn nodes(&self) -> impl Iterator<Item = PeerId> {
-        self.plan.nodes.iter().map(|node| node.name.peer())
+        self.plans.plan().nodes.iter().map(|node| node.name.peer())
     }
 
     /// Devices of the dispatchers whose heartbeats were received.
@@ -440,9 +453,11 @@ impl DirectLoop {
         macs
     }
 
-    fn send_table(&mut self, to: PeerId) {
-        let table = Table::clone(self.publisher.table());
-        self.send(to, &Message::Table(table));
+    /// Sends the table that was published last to a machine that has an earlier one.
+    fn send_table(&mut self, now: Now, to: PeerId, has: TableVersion) {
+        if let Some(message) = self.distributor.heard(now, to, has) {
+            self.send(to, &message);
+        }
     }
 
     fn send(&mut self, to: PeerId, message: &Message) {

@@ -27,4 +27,5 @@ mod shared_store;
 mod status;
 
 pub use direct::{Direct, DirectError, DirectParts};
+pub use plan::Plans;
 pub use status::{OnTerm, PeerStatus, SteeringStatus};

@@ -6,6 +6,7 @@ mod failover;
 mod flows;
 mod health;
 mod membership;
+mod table_distribution;
 mod table_publisher;
 
 use crate::HealthSettings;

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_sim::{Agenda, SeedTotals};
 use skep_units::Rng;
-use skep_wire::message::NodeBeat;
+use skep_wire::message::{Message, NodeBeat};
 use skep_wire::seal::PeerId;
-use skep_wire::table::Table;
 
 use crate::check::Check;
-use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said};
+use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
 use crate::net::{Id, Net};
-use crate::scenario::{END_MS, Fault, Scenario};
+use crate::scenario::{END_MS, FAULTS_END_MS, Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
 
 /// What happens at a time.
@@ -36,6 +35,11 @@ pub(crate) struct Totals {
     pub(crate) claims: u64,
     pub(crate) takeovers: u64,
     pub(crate) tables: u64,
+    /// Sent as deltas, and whole.
+    pub(crate) deltas: u64,
+    pub(crate) wholes: u64,
+    pub(crate) tables_a_second_max: u64,
+    pub(crate) lag_ms_max: u64,
     pub(crate) vacancy_ms_max: u64,
     pub(crate) double_ms_max: u64,
     pub(crate) dead_ms_max: u64,
@@ -180,14 +184,38 @@ impl World {
         if dispatcher.body.runs(at) {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
+            if self.scenario.churns && at < FAULTS_END_MS {
+                let node = self.rng.below(self.scenario.nodes as u64) as usize;
+                let (name, weight) = (&self.nodes[node].body.name, 1 + self.rng.below(9) as u32);
+                dispatcher.publisher.set_weight(name, weight);
+            }
             dispatcher.publisher.tick(now);
             let mut outputs = dispatcher.observe_lease(at);
             outputs.extend(dispatcher.failover.tick(now));
             dispatcher.note_epoch(at);
             self.carry_out(id, outputs)?;
+            self.publish(id);
         }
         self.schedule(at + next, Event::Tick(id, life));
         Ok(())
+    }
+
+    fn publish(&mut self, id: Id) {
+        for update in self.dispatchers[id].publish(self.at) {
+            for peer in update.to {
+                self.send_table(id, peer, &update.message);
+            }
+        }
+    }
+
+    fn send_table(&mut self, from: Id, to: PeerId, message: &Arc<Message>) {
+        let machines = self.dispatchers.len() + self.nodes.len();
+        let Some(to) = (0..machines).find(|&id| self.peer(id) == to) else { return };
+        match **message {
+            Message::TableDelta(_) => self.totals.deltas += 1,
+            _ => self.totals.wholes += 1,
+        }
+        self.send(from, to, Said::Table(Arc::clone(message)));
     }
 
     fn carry_out(&mut self, id: Id, outputs: Vec<FailoverAction>) -> Result<(), String> {
@@ -288,18 +316,20 @@ impl World {
                 dispatcher.publisher.heard(now, NodeBeat::clone(&beat), stamp);
                 outputs
             }
-            Said::Table(table) => {
-                let version = table.version;
-                dispatcher.publisher.adopt(Table::clone(&table));
-                dispatcher.failover.witness(now, None, version)
-            }
+            Said::Table(message) => match table_in(&message, dispatcher.distributor.recent()) {
+                Some(table) => {
+                    let version = table.version;
+                    dispatcher.offer(table);
+                    dispatcher.failover.witness(now, None, version)
+                }
+                None => Vec::new(),
+            },
         };
         self.carry_out(id, outputs)?;
-        let dispatcher = &self.dispatchers[id];
-        let table = dispatcher.publisher.table();
-        if dispatcher.is_active && theirs.is_some_and(|theirs| theirs < table.version) {
-            let said = Said::Table(Arc::clone(table));
-            self.send(id, from, said);
+        let dispatcher = &mut self.dispatchers[id];
+        let message = theirs.and_then(|theirs| dispatcher.acknowledged(self.at, peer, theirs));
+        if let Some(message) = message {
+            self.send_table(id, peer, &message);
         }
         Ok(())
     }
@@ -330,7 +360,11 @@ impl World {
             Said::Dispatcher(beat, stamp) => {
                 node.witness.heard(now, beat, peer, *stamp);
             }
-            Said::Table(table) => node.offer(table),
+            Said::Table(message) => {
+                if let Some(table) = table_in(message, &node.recent) {
+                    node.offer(table);
+                }
+            }
             Said::Node(..) => {}
         }
     }
@@ -507,6 +541,10 @@ impl SeedTotals for Totals {
         self.claims += other.claims;
         self.takeovers += other.takeovers;
         self.tables += other.tables;
+        self.deltas += other.deltas;
+        self.wholes += other.wholes;
+        self.tables_a_second_max = self.tables_a_second_max.max(other.tables_a_second_max);
+        self.lag_ms_max = self.lag_ms_max.max(other.lag_ms_max);
         self.vacancy_ms_max = self.vacancy_ms_max.max(other.vacancy_ms_max);
         self.double_ms_max = self.double_ms_max.max(other.double_ms_max);
         self.dead_ms_max = self.dead_ms_max.max(other.dead_ms_max);
@@ -517,17 +555,22 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} seeds, {} events, {} claims ({} of them takeovers), {} tables; at most: {} ms \
-             without an active dispatcher (and no store), {} ms with two that reach each other, {} ms with a dead \
-             node in a table",
+            "{} seeds, {} events, {} claims ({} of them takeovers), {} tables (sent {} times as \
+             deltas, {} whole); at most: {} ms without an active dispatcher (and no store), {} ms \
+             with two that reach each other, {} ms with a dead node in a table, {} tables in a \
+             second, {} ms until a node that is reached has a table",
             self.seeds,
             self.events,
             self.claims,
             self.takeovers,
             self.tables,
+            self.deltas,
+            self.wholes,
             self.vacancy_ms_max,
             self.double_ms_max,
             self.dead_ms_max,
+            self.tables_a_second_max,
+            self.lag_ms_max,
         )
     }
 }
