@@ -20,6 +20,7 @@ mod peers;
 mod process;
 mod report;
 mod results;
+mod tables;
 mod version;
 mod wrk;
 
@@ -35,7 +36,7 @@ use crate::results::Results;
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// static, proxy, redirect, idle and direct
+    /// static, proxy, redirect, idle, direct and tables
     All,
     /// Files: 1 KiB, 22 KB, 541 KB and the WebBench mix
     Static,
@@ -47,6 +48,8 @@ enum What {
     Idle,
     /// Direct dispatch in a test bed, beside two-way proxies: needs root
     Direct,
+    /// Plans and tables of large clusters in direct dispatch: what they cost a dispatcher
+    Tables,
     /// Ways to send a large body, in C, without a server around them
     Bodies,
 }
@@ -113,17 +116,24 @@ fn run(args: &Args) -> Result<usize> {
     machine::raise_file_limit();
     let congestion = machine::Congestion::set(&args.congestion)?;
     machine::prefer_session("self");
-    results.machine = machine::describe(&congestion)?;
+    let machine = machine::describe(&congestion)?;
+    if args.what != What::Tables {
+        results.machine = machine.clone();
+    }
 
     let mut failures = 0;
     // First, since nothing is pinned in it.
     if args.before.is_some() {
-        ensure!(args.what != What::Direct, "--before measures files, proxy and redirect");
+        let is_other = [What::Direct, What::Tables].contains(&args.what);
+        ensure!(!is_other, "--before measures files, proxy and redirect");
     } else if [What::All, What::Direct].contains(&args.what) {
         let plan = (rounds, seconds);
         failures += direct::run(plan, &args.only, &args.skep, &mut results)?;
     }
-    if args.what != What::Direct {
+    if args.before.is_none() && [What::All, What::Tables].contains(&args.what) {
+        results.tables = Some(tables::run(args.quick, machine)?);
+    }
+    if ![What::Direct, What::Tables].contains(&args.what) {
         machine::claim_the_client_core()?;
         let before = args.before.as_deref();
         let bench = Bench::prepare((rounds, seconds), &args.only, &args.skep, before)?;

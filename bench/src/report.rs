@@ -2,6 +2,7 @@
 //! the tables, the rows that Skep loses included.
 
 mod direct;
+mod tables;
 mod targets;
 
 use std::fmt::Write as _;
@@ -91,6 +92,9 @@ pub(crate) fn page(results: &Results) -> String {
     page += &method();
     if let Some(direct) = &results.direct {
         page += &direct::section(direct);
+    }
+    if let Some(tables) = &results.tables {
+        page += &tables::section(tables);
     }
     page
 }

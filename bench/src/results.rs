@@ -15,10 +15,12 @@ pub(crate) struct Results {
     pub(crate) idle: Option<Idle>,
     pub(crate) bodies: Option<Bodies>,
     pub(crate) direct: Option<Direct>,
+    #[serde(default)]
+    pub(crate) tables: Option<Tables>,
 }
 
 /// The machine and what ran on it.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) date: String,
     pub(crate) processor: String,
@@ -116,7 +118,7 @@ pub(crate) struct Direct {
     pub(crate) seconds: u32,
     pub(crate) tables: Vec<DirectTable>,
     /// What a packet costs in the programs, where that was measured.
-    pub(crate) packets: Option<Packets>,
+    pub(crate) packets: Option<Figures>,
 }
 
 /// One load, through all that may stand before the nodes.
@@ -161,20 +163,29 @@ pub(crate) struct Flow {
     pub(crate) others_percent: f64,
 }
 
-/// Nanoseconds of a packet in the packet programs.
+/// Plans and tables of large clusters.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Packets {
-    /// Sizes of the cluster.
-    pub(crate) columns: Vec<String>,
-    pub(crate) rows: Vec<PacketCost>,
+pub(crate) struct Tables {
+    /// They may have been measured elsewhere than the rest.
+    pub(crate) machine: Machine,
+    pub(crate) figures: Figures,
 }
 
-/// One kind of packet.
+/// A table that another program printed.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct PacketCost {
+pub(crate) struct Figures {
+    /// What its numbers are.
+    pub(crate) columns: Vec<String>,
+    pub(crate) rows: Vec<FigureRow>,
+}
+
+/// One row of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct FigureRow {
     pub(crate) case: String,
-    /// By size of the cluster.
-    pub(crate) ns: Vec<f64>,
+    /// By column.
+    #[serde(alias = "ns")]
+    pub(crate) figures: Vec<f64>,
 }
 
 impl Results {
@@ -242,6 +253,28 @@ impl IdleRow {
     /// Whether there is nothing to hide.
     pub(crate) fn is_sound(&self) -> bool {
         self.trouble.is_none() && self.errors() == 0
+    }
+}
+
+impl Figures {
+    /// Reads a Markdown table whose first column says what and whose others are numbers.
+    pub(crate) fn parse(said: &str) -> Option<Self> {
+        let mut lines = said.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let columns = lines.next()?.split(" | ").skip(1).map(str::to_owned).collect();
+        let row = |line: &str| {
+            let (case, numbers) = line.split_once(" | ")?;
+            let figures: Option<Vec<f64>> =
+                numbers.split(" | ").map(|number| number.parse().ok()).collect();
+            Some(FigureRow { case: case.to_owned(), figures: figures? })
+        };
+        let rows: Option<Vec<FigureRow>> = lines.map(row).collect();
+        Some(Self { columns, rows: rows.filter(|rows| !rows.is_empty())? })
+    }
+
+    /// The number of a row in the column of that name.
+    pub(crate) fn figure(&self, row: &FigureRow, column: &str) -> Option<f64> {
+        let at = self.columns.iter().position(|it| it == column)?;
+        row.figures.get(at).copied()
     }
 }
 
@@ -325,7 +358,20 @@ pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn a_printed_table_is_read() {
+        let said =
+            "| ns per packet | 2 nodes | 8 nodes |\n|---|---|---|\n| XDP, flow | 40 | 41 |\n";
+        let figures = Figures::parse(said).unwrap();
+        assert_eq!(figures.columns, ["2 nodes", "8 nodes"]);
+        let row = &figures.rows[0];
+        assert_eq!((row.case.as_str(), &row.figures[..]), ("XDP, flow", &[40.0, 41.0][..]));
+        assert_eq!(figures.figure(row, "8 nodes"), Some(41.0));
+        assert!(Figures::parse("no table").is_none());
+    }
 
     #[test]
     fn medians_of_odd_even_and_no_values() {

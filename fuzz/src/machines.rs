@@ -4,6 +4,7 @@
 use std::sync::LazyLock;
 
 use skep_units::Now;
+use skep_wire::delta::TableDelta;
 use skep_wire::limits::PARTIALS_MAX;
 use skep_wire::message::{FlowBatch, FlowsTaken, Message, Name, NodeBeat, NodeLoad};
 use skep_wire::parts::{Reassembler, split};
@@ -49,9 +50,14 @@ pub fn message(data: &[u8]) {
     }
 }
 
-/// What is a message once stays the same one.
+/// What is a message once stays the same one, and a delta leads to a table or nowhere.
 fn check_message(data: &[u8]) {
     if let Ok(message) = Message::decode(data) {
+        if let Message::TableDelta(delta) = &message
+            && let Ok(table) = delta.apply(&Table::default())
+        {
+            assert_eq!(table.version, delta.version);
+        }
         assert_eq!(Message::decode(&message.encode()), Ok(message));
     }
 }
@@ -73,7 +79,7 @@ pub fn messages() -> Vec<Vec<u8>> {
 }
 
 /// One message of each kind that has something to bound.
-fn kinds(number: u16) -> [Message; 4] {
+fn kinds(number: u16) -> [Message; 5] {
     let node = |index: u16| TableNode {
         index,
         name: Name::new("node").unwrap_or_default(),
@@ -99,10 +105,13 @@ fn kinds(number: u16) -> [Message; 4] {
         is_leaving: false,
         load: NodeLoad::default(),
     };
+    let table = Table { version, nodes, memberships: vec![shares], ..Table::default() };
+    let delta = TableDelta::between(&Table::default(), &table);
     let dump = u64::from(number);
     let flows = FlowBatch { dump, number: 0, is_first: true, is_last: false, flows: Vec::new() };
     [
-        Message::Table(Table { version, nodes, memberships: vec![shares], ..Table::default() }),
+        Message::Table(table),
+        Message::TableDelta(delta),
         Message::Node(beat),
         Message::Flows(flows),
         Message::FlowsTaken(FlowsTaken { dump, number: 1 }),

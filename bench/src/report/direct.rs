@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::{Finding, errors, name_of, one_line, spread};
 use crate::limits::{DIRECT_NODES, DOWNLOAD_CONNECTIONS, LINK_BITS_S, SHORT_CONNECTIONS};
 use crate::peers::SKEP;
-use crate::results::{Direct, DirectRow, DirectTable, Flow, PacketCost, Packets, median};
+use crate::results::{Direct, DirectRow, DirectTable, FigureRow, Figures, Flow, median};
 
 /// Large replies against nodes addressed directly.
 const THROUGHPUT_RATIO_MIN: f64 = 0.97;
@@ -139,7 +139,7 @@ fn bytes(table: &DirectTable) -> String {
     text
 }
 
-fn packets(packets: Option<&Packets>) -> String {
+fn packets(packets: Option<&Figures>) -> String {
     let mut text = String::from("\n### Nanoseconds for each packet\n\n");
     let Some(packets) = packets else {
         return text + "Not measured: `skep-bpf-bench` was not there.\n";
@@ -148,8 +148,8 @@ fn packets(packets: Option<&Packets>) -> String {
              (`skep-bpf-bench`); by the number of nodes.\n\n";
     let _ = writeln!(text, "| packet | {} |", packets.columns.join(" | "));
     let _ = writeln!(text, "|---|{}", "---|".repeat(packets.columns.len()));
-    for PacketCost { case, ns } in &packets.rows {
-        let ns: Vec<String> = ns.iter().map(|ns| format!("{ns:.0}")).collect();
+    for FigureRow { case, figures } in &packets.rows {
+        let ns: Vec<String> = figures.iter().map(|ns| format!("{ns:.0}")).collect();
         let _ = writeln!(text, "| {case} | {} |", ns.join(" | "));
     }
     text
@@ -232,11 +232,11 @@ fn fast_enough(table: &DirectTable) -> Finding {
 }
 
 /// What `judge` finds in the row of an established flow of each program.
-fn established(packets: &Packets, judge: impl Fn(&[f64]) -> (String, bool)) -> Finding {
+fn established(packets: &Figures, judge: impl Fn(&[f64]) -> (String, bool)) -> Finding {
     let (mut words, mut is_met) = (Vec::new(), true);
     for row in &packets.rows {
         if let Some((program, ESTABLISHED)) = row.case.split_once(", ") {
-            let (found, is_good) = judge(&row.ns);
+            let (found, is_good) = judge(&row.figures);
             words.push(format!("{program} {found}"));
             is_met &= is_good;
         }
@@ -293,13 +293,13 @@ mod tests {
         };
         let table =
             |key: &str| DirectTable { key: key.to_owned(), rows: rows.iter().map(row).collect() };
-        let ns = |case: &str, ns: &[f64]| PacketCost { case: case.to_owned(), ns: ns.to_vec() };
+        let ns = |case: &str, ns: &[f64]| FigureRow { case: case.to_owned(), figures: ns.to_vec() };
         Direct {
             date: "2026-01-01".to_owned(),
             rounds: 1,
             seconds: 1,
             tables: vec![table("short-wire"), table("541k-wire")],
-            packets: Some(Packets {
+            packets: Some(Figures {
                 columns: vec!["2 nodes".to_owned(), "256 nodes".to_owned()],
                 rows: vec![ns("XDP, established, flow table", &[50.0, 61.0])],
             }),

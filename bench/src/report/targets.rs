@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Finding, direct, idle_ratio};
+use super::{Finding, direct, idle_ratio, tables};
 use crate::peers::{LIMIT, SKEP};
 use crate::results::{Cell, Results, Row, Sample, median};
 
@@ -59,6 +59,7 @@ fn findings(results: &Results) -> Vec<(String, Finding)> {
     findings.extend(idle_findings(results));
     findings.push(("errors: none".to_owned(), errors(results)));
     findings.extend(direct::findings(results.direct.as_ref()));
+    findings.push(tables::finding(results.tables.as_ref()));
     findings
 }
 

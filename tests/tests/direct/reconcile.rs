@@ -1,6 +1,6 @@
 //! What others change on a machine of direct dispatch is put right, and said.
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup};
 use skep_tests::{PATIENCE, Skep, poll_until};
 
@@ -70,7 +70,7 @@ fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
     cluster.run(NODE);
     wait_answer(&cluster);
 
-    let pid = Pid::from_raw(cluster.daemon(DISPATCHER).pid() as i32).unwrap();
+    let pid = cluster.daemon(DISPATCHER).pid();
     kill_process(pid, Signal::STOP).unwrap();
     // Both hold them, until it has been silent for longer than an upgrade takes.
     poll_until(PATIENCE, "a takeover", || cluster.holders().len() == 2);

@@ -106,7 +106,7 @@ pub enum Order {
     /// Give them up.
     Release,
     /// Look at what orders have put on the machine and, as dispatcher, for claims of the virtual
-    /// addresses by others since the last call. Answered by [`OrderReply::Looked`].
+    /// addresses by others since the last call. Answered by [`OrderReply::Machine`].
     Look {
         side: Side,
         /// Whether to ask the network for other owners, too, which takes [`PROBE_MS`].
@@ -158,7 +158,7 @@ pub enum OrderReply {
     /// Flows, at most [`FLOWS_MAX`].
     Flows(Vec<Flow>),
     Counters(PacketCounters),
-    Looked(Looked),
+    Machine(MachineState),
     /// Sentences about this machine and its segment.
     Checked {
         wrong: Vec<String>,
@@ -186,7 +186,7 @@ pub struct AttachedProgram {
 
 /// What is on the machine and its segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Looked {
+pub struct MachineState {
     /// Other machines that claim virtual addresses.
     pub owners: Vec<VipHolder>,
     /// All virtual addresses of this side are on the machine, with the settings that they need.

@@ -7,12 +7,13 @@
 //! [`cache`] defines the messages of nodes and coordinators about cached segments.
 //!
 //! Machines exchange [`message`]s, above all heartbeats and the [`table`] by which
-//! all of them steer. A long message is split into [`parts`], and every part
+//! all of them steer, whole or as a [`delta`]. A long message is split into [`parts`], and every part
 //! travels in a datagram that [`seal`] seals, and verifies on arrival.
 
 #![forbid(unsafe_code)]
 
 pub mod cache;
+pub mod delta;
 pub mod guard;
 pub mod limits;
 mod machine;

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::delta::TableDelta;
 use crate::limits::{ADDRESSES_MAX, FLOWS_PER_BATCH_MAX};
 pub use crate::machine::{Mac, Name, NameTooLong};
 use crate::seal::PeerId;
@@ -27,6 +28,8 @@ pub enum Message {
     FlowsTaken(FlowsTaken),
     /// Load of a node, where no heartbeat carries it.
     Load(NodeLoad),
+    /// The same as a table, for who has an earlier one.
+    TableDelta(TableDelta),
 }
 
 /// The stage of a dispatcher.
@@ -165,7 +168,8 @@ impl Message {
 
     fn is_sound(&self) -> bool {
         match self {
-            Self::Dispatcher(_) | Self::FlowsTaken(_) => true,
+            // What a delta leads to is checked when it is applied.
+            Self::Dispatcher(_) | Self::FlowsTaken(_) | Self::TableDelta(_) => true,
             Self::Node(beat) => {
                 beat.addresses.len() <= ADDRESSES_MAX
                     && beat.services.len() <= SERVICES_MAX

@@ -10,6 +10,7 @@
 //! - [`lease_observer`]: which of them the shared store names.
 //! - [`failure_detector`]: which nodes are alive, by their heartbeats.
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
+//! - [`table_distribution`]: which machine is sent which version of it, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
 //! - [`reconciler`]: what is to be done next so that a machine steers as it should.
 //!
@@ -28,6 +29,8 @@ mod limits;
 mod listening;
 mod membership;
 pub mod reconciler;
+pub mod table_distribution;
+mod table_pace;
 pub mod table_publisher;
 
 pub use budget::{RetryBudget, RetryBudgetSettings};

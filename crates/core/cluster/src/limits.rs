@@ -103,3 +103,31 @@ pub(crate) const HINDERED_WAIT_MS: u64 = 1_000;
 /// Pause before an epoch that the shared store did not accept is written again, in milliseconds: a
 /// store that refuses at once is not to be flooded.
 pub(crate) const RECORD_AGAIN_MS: u64 = 1_000;
+
+/// Shortest time between two tables of a dispatcher, in milliseconds, unless flows must not go on to
+/// a node: a heartbeat. What changes meanwhile comes with the second one.
+pub(crate) const TABLE_INTERVAL_MS_MIN: u64 = 50;
+
+/// What each node adds to it in larger clusters, in microseconds: every one is sent each table, 2,000
+/// times a second all of them together, for which a core needs some hundredths of its time.
+pub(crate) const TABLE_INTERVAL_US_PER_NODE: u64 = 500;
+
+/// Tables that may follow each other at once because flows must not go on to a node; then there is
+/// one for each interval, whatever happens. Several nodes of a rack that fails are found
+/// dead at one tick, all of them within some.
+pub(crate) const TABLES_AT_ONCE_MAX: u64 = 8;
+
+/// Tables that a machine keeps as bases of deltas: some more than those of a second, which a slow
+/// machine may take to apply one.
+pub(crate) const TABLES_RECENT_MAX: usize = 16;
+
+/// Time from sending a table to sending it again, in milliseconds: two heartbeats, one of which tells
+/// whether it was applied.
+pub(crate) const TABLE_RESEND_MS: u64 = 100;
+
+/// How often that time doubles between whole tables, at most.
+pub(crate) const TABLE_RESEND_DOUBLINGS_MAX: u32 = 2;
+
+/// How long a machine may apply none of the deltas that it is sent before it is sent the whole table, in
+/// milliseconds: the time that a slow one needs for a table of many services.
+pub(crate) const TABLE_STUCK_MS: u64 = 400;

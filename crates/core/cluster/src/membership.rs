@@ -7,6 +7,7 @@
 //! The owner of the table counts each node's requests: it passes the counts
 //! to [`Membership::tick`], which ends drains and removals.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -155,6 +156,8 @@ pub struct Membership {
     settings: MembershipSettings,
     /// In the order of ids.
     members: Vec<Member>,
+    /// Their ids, by name.
+    ids: HashMap<Arc<str>, NodeId>,
     next_id: u32,
     version: u64,
 }
@@ -162,7 +165,7 @@ pub struct Membership {
 impl Membership {
     /// An empty table.
     pub fn new(settings: MembershipSettings) -> Self {
-        Self { settings, members: Vec::new(), next_id: 0, version: 0 }
+        Self { settings, members: Vec::new(), ids: HashMap::new(), next_id: 0, version: 0 }
     }
 
     /// Changes when the set of nodes or a weight does.
@@ -182,7 +185,7 @@ impl Membership {
 
     /// The node with this name.
     pub fn find(&self, name: &str) -> Option<&Member> {
-        self.members.iter().find(|member| &*member.name == name)
+        self.get(*self.ids.get(name)?)
     }
 
     /// The table at `now`, in the order of ids.
@@ -241,6 +244,7 @@ impl Membership {
             removal_deadline: None,
         };
         let event = member.event(now, Change::Added { address, weight });
+        self.ids.insert(Arc::clone(&member.name), member.id);
         self.members.push(member);
         self.next_id += 1;
         self.version += 1;
@@ -366,6 +370,7 @@ impl Membership {
                 && (requests == 0 || now >= deadline)
             {
                 events.push(member.event(now, Change::Removed { abandoned_requests: requests }));
+                self.ids.remove(&member.name);
                 return false;
             }
             if requests == 0 {
@@ -419,6 +424,7 @@ impl Membership {
             return;
         }
         assert!(self.members.len() <= NODES_MAX);
+        assert_eq!(self.ids.len(), self.members.len(), "each name has its id");
         assert!(self.members.is_sorted_by(|a, b| a.id < b.id), "ids grow");
         assert!(self.members.last().is_none_or(|last| last.id.0 < self.next_id), "ids are new");
         for member in &self.members {

@@ -1,14 +1,18 @@
 //! Builds and publishes the forwarding table by which all machines steer: from the plan,
 //! the nodes that are alive, and the operator's settings.
 //!
-//! The active dispatcher builds it, with a new generation at every change. A standby adopts
-//! it, so that after a takeover it continues from there, with the same indexes and histories.
+//! The active dispatcher builds it, with a new generation when something has changed: at the next
+//! tick if flows must not go on to a node, else not sooner than an interval after the last one, so
+//! that many changes make one table. A standby adopts it, so that after a takeover it continues from
+//! there, with the same indexes and histories.
+//!
+//! A table costs as many steps as it has members of services, whatever has changed.
 //!
 //! Invariants: one table for each version; versions rise; a node keeps its index
 //! as long as it is planned or any history names it, and no other node has that
 //! index meanwhile; a service's history names no membership twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +27,7 @@ use skep_wire::steer::{
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
+use crate::table_pace::TablePace;
 
 /// The plan, from the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,8 +46,8 @@ pub struct ServicePlan {
     /// As the packet programs know it.
     pub service: DatapathService,
     pub policy: Name,
-    /// The nodes behind it.
-    pub nodes: Vec<Name>,
+    /// The nodes behind it: their places in [`TablePlan::nodes`].
+    pub nodes: Arc<[usize]>,
 }
 
 /// A node in the config.
@@ -78,7 +83,7 @@ pub enum TableNote {
     NoIndex(Name),
 }
 
-/// Builds the forwarding table. On the active dispatcher it publishes a new version whenever
+/// Builds the forwarding table. On the active dispatcher it publishes a new version soon after
 /// something in the table changes; on a standby it adopts the versions of the active one.
 #[derive(Clone, Debug)]
 pub struct TablePublisher {
@@ -88,7 +93,10 @@ pub struct TablePublisher {
     planned: BTreeMap<Name, NodePlan>,
     /// Those with an index.
     nodes: BTreeMap<Name, Known>,
-    histories: BTreeMap<Key, Vec<ServiceMembership>>,
+    /// Services that had the same nodes share memberships.
+    histories: BTreeMap<Key, Vec<Arc<ServiceMembership>>>,
+    /// Indexes that histories name.
+    is_named: Box<[bool; NODES_MAX]>,
     /// Nodes whose refusal was logged: once for each is enough.
     refused: BTreeSet<Name>,
     /// Nodes of which was logged, since the services changed, where they do not listen.
@@ -96,7 +104,19 @@ pub struct TablePublisher {
     is_author: bool,
     /// The table was made anew since the failure detector has listened for long enough.
     has_settled: bool,
+    /// What the present table may not show yet.
+    change: Option<Change>,
+    pace: TablePace,
     table: Arc<Table>,
+}
+
+/// A reason for a new table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    /// It can wait for others.
+    Usual,
+    /// Flows must not go on to a node, or must reach it by another device.
+    Urgent,
 }
 
 /// All indexes are taken.
@@ -128,10 +148,13 @@ impl TablePublisher {
             planned: BTreeMap::new(),
             nodes: BTreeMap::new(),
             histories: BTreeMap::new(),
+            is_named: Box::new([false; NODES_MAX]),
             refused: BTreeSet::new(),
             checked: BTreeSet::new(),
             is_author: false,
             has_settled: false,
+            change: None,
+            pace: TablePace::new(0),
             table: Arc::default(),
         }
     }
@@ -149,24 +172,46 @@ impl TablePublisher {
     /// The config is (now) this. A weight that the operator set stays until the
     /// config's own changes.
     pub fn set_plan(&mut self, plan: TablePlan) {
-        for node in &plan.nodes {
-            let before = self.planned.get(&node.name);
-            if let Some(known) = self.nodes.get_mut(&node.name) {
-                known.address = node.address;
-                if before.is_some_and(|before| before.weight != node.weight) {
-                    known.weight = node.weight;
-                }
+        let mut places = plan.services.iter().flat_map(|service| &*service.nodes);
+        assert!(places.all(|&at| at < plan.nodes.len()), "services name nodes of the plan");
+        let mut change = Change::Usual;
+        // The same nodes at the same places, as nearly always: only what differs costs.
+        let is_same = plan.nodes.len() == self.plan.nodes.len()
+            && plan.nodes.iter().zip(&self.plan.nodes).all(|(a, b)| a.name == b.name);
+        for (at, node) in plan.nodes.iter().enumerate() {
+            if !is_same || self.plan.nodes[at] != *node {
+                change = change.max(self.plan_node(node));
             }
         }
-        let planned = plan.nodes.iter().map(|node| (node.name.clone(), node.clone()));
-        self.planned = planned.collect();
         if plan.services != self.plan.services {
             self.checked.clear();
         }
+        if !is_same {
+            let names: BTreeSet<&Name> = plan.nodes.iter().map(|node| &node.name).collect();
+            self.planned.retain(|name, _| names.contains(name));
+            self.pace.set_nodes(plan.nodes.len());
+            self.refused.clear();
+        }
         self.plan = plan;
-        self.refused.clear();
-        self.remake();
-        self.forget();
+        self.changed(change);
+        if !is_same {
+            self.forget();
+        }
+    }
+
+    /// A node is planned like this from now on.
+    fn plan_node(&mut self, node: &NodePlan) -> Change {
+        let is_up = self.share(&node.name).is_some();
+        let before = self.planned.insert(node.name.clone(), node.clone());
+        let Some(known) = self.nodes.get_mut(&node.name) else { return Change::Usual };
+        known.address = node.address;
+        if before.is_some_and(|before| before.weight != node.weight) {
+            known.weight = node.weight;
+            if is_up && node.weight == 0 {
+                return Change::Urgent;
+            }
+        }
+        Change::Usual
     }
 
     /// A node's beat came. Beats must be authentic and fresh.
@@ -202,7 +247,8 @@ impl TablePublisher {
                         || life != life_before
                         || self.is_ready(&name) != was_ready =>
                 {
-                    self.remake();
+                    let is_known = life_before == Liveness::Alive && was_ready;
+                    self.changed(if is_known { Change::Urgent } else { Change::Usual });
                 }
                 Ok(_) => {}
                 Err(NoIndexLeft) => notes.extend(self.refuse(name, TableNote::NoIndex)),
@@ -212,14 +258,17 @@ impl TablePublisher {
         notes
     }
 
-    /// Time went on.
+    /// Time went on: makes the next table if there is something new, and it may follow the last.
     pub fn tick(&mut self, now: Now) -> Vec<TableNote> {
         let ms = self.detector.silence_ms();
         let dead = self.detector.tick(now);
         let settles = self.detector.has_settled() && !self.has_settled;
         self.has_settled |= settles;
         if !dead.is_empty() || settles {
-            self.remake();
+            self.changed(Change::Urgent);
+        }
+        if self.change.is_some_and(|change| self.pace.allows(now, change == Change::Urgent)) {
+            self.remake(now);
         }
         dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
@@ -227,13 +276,21 @@ impl TablePublisher {
     /// Drains a node (or ends its drain). False if
     /// the node has never been heard.
     pub fn set_drained(&mut self, name: &Name, is_drained: bool) -> bool {
-        self.change(name, |node| node.is_drained = is_drained)
+        let Some(node) = self.nodes.get_mut(name) else { return false };
+        if std::mem::replace(&mut node.is_drained, is_drained) != is_drained {
+            self.changed(if is_drained { Change::Urgent } else { Change::Usual });
+        }
+        true
     }
 
     /// Sets another weight; 0 drains. False if the node has never
     /// been heard.
     pub fn set_weight(&mut self, name: &Name, weight: u32) -> bool {
-        self.change(name, |node| node.weight = weight)
+        let Some(node) = self.nodes.get_mut(name) else { return false };
+        if std::mem::replace(&mut node.weight, weight) != weight {
+            self.changed(if weight == 0 { Change::Urgent } else { Change::Usual });
+        }
+        true
     }
 
     /// This dispatcher is active now: it is the author, in its `epoch`.
@@ -250,6 +307,7 @@ impl TablePublisher {
     /// This dispatcher is no longer active.
     pub fn step_down(&mut self) {
         self.is_author = false;
+        self.change = None;
     }
 
     /// Adopts the table of another dispatcher, if it is later than the present one.
@@ -258,20 +316,24 @@ impl TablePublisher {
             return false;
         }
         self.nodes = table.nodes.iter().map(|node| (node.name.clone(), Known::of(node))).collect();
-        let histories = table
-            .services
-            .iter()
-            .map(|service| (key(&service.service), table.history(service).cloned().collect()));
+        let memberships: Vec<Arc<ServiceMembership>> =
+            table.memberships.iter().cloned().map(Arc::new).collect();
+        let histories = table.services.iter().map(|service| {
+            let history = service.history.iter();
+            let history = history.filter_map(|&at| memberships.get(usize::from(at)).cloned());
+            (key(&service.service), history.collect())
+        });
         self.histories = histories.collect();
+        self.note_named();
         self.table = Arc::new(table);
         true
     }
 
-    fn change(&mut self, name: &Name, change: impl FnOnce(&mut Known)) -> bool {
-        let Some(node) = self.nodes.get_mut(name) else { return false };
-        change(node);
-        self.remake();
-        true
+    /// The present table may be out of date.
+    fn changed(&mut self, change: Change) {
+        if self.is_author {
+            self.change = self.change.max(Some(change));
+        }
     }
 
     /// A note about a node, unless there was one already.
@@ -283,7 +345,9 @@ impl TablePublisher {
     /// Where a node does not listen although it is planned for it.
     fn not_listening(&self, name: &Name) -> Vec<TableNote> {
         let Some(beat) = self.detector.beat(name) else { return Vec::new() };
-        let services = self.plan.services.iter().filter(|service| service.nodes.contains(name));
+        let at = self.plan.nodes.iter().position(|node| node.name == *name);
+        let is_behind = |service: &&ServicePlan| at.is_some_and(|at| service.nodes.contains(&at));
+        let services = self.plan.services.iter().filter(is_behind);
         let addresses = services.map(|service| service.service.address);
         let missed = addresses.filter(|&address| !beat.services.contains(&service_hash(address)));
         missed.map(|address| TableNote::NotListening { name: name.clone(), address }).collect()
@@ -322,6 +386,7 @@ impl TablePublisher {
             }
             let oldest = self.histories.values_mut().max_by_key(|history| history.len());
             oldest.filter(|history| history.len() > 1)?.pop();
+            self.note_named();
             self.forget();
         }
     }
@@ -337,10 +402,8 @@ impl TablePublisher {
     }
 
     /// Makes the next table if it would differ from the present one.
-    fn remake(&mut self) {
-        if !self.is_author {
-            return;
-        }
+    fn remake(&mut self, now: Now) {
+        self.change = None;
         self.remember();
         let version = self.table.version;
         let table = self.make(version);
@@ -348,10 +411,12 @@ impl TablePublisher {
             let generation = version.generation.saturating_add(1);
             let version = TableVersion { generation, ..version };
             self.table = Arc::new(Table { version, ..table });
+            self.pace.made(now);
         }
     }
 
     fn publish(&mut self, version: TableVersion) {
+        self.change = None;
         self.remember();
         self.table = Arc::new(self.make(version));
     }
@@ -359,51 +424,52 @@ impl TablePublisher {
     /// Brings the histories up to the present memberships.
     fn remember(&mut self) {
         let mut histories = std::mem::take(&mut self.histories);
+        let candidate = |node: &NodePlan| {
+            let share = self.share(&node.name)?;
+            let services = self.detector.beat(&node.name).map(|beat| &*beat.services);
+            Some(Candidate { share, services })
+        };
+        let candidates: Vec<_> = self.plan.nodes.iter().map(candidate).collect();
+        let mut shared = HashMap::new();
         let planned = self.plan.services.iter().map(|service| {
             let key = key(&service.service);
-            let before = histories.remove(&key).unwrap_or_default();
-            let present = self.membership(service, before.first());
-            let earlier = before.into_iter().filter(|it| !it.is_empty() && *it != present);
-            let history = std::iter::once(present.clone()).chain(earlier).take(HISTORY_MAX);
-            (key, history.collect())
+            let mut history = histories.remove(&key).unwrap_or_default();
+            let present = membership(service, &candidates, history.first().map(|it| &**it));
+            let known = history.iter().position(|it| **it == present).map(|at| history.remove(at));
+            let present = known.unwrap_or_else(|| share_membership(&mut shared, present));
+            history.retain(|it| !it.is_empty());
+            history.insert(0, present);
+            history.truncate(HISTORY_MAX);
+            (key, history)
         });
         self.histories = planned.collect();
+        self.note_named();
         self.forget();
+    }
+
+    /// Notes the indexes that histories name.
+    fn note_named(&mut self) {
+        self.is_named.fill(false);
+        let mut seen = HashSet::new();
+        for membership in self.histories.values().flatten() {
+            if seen.insert(Arc::as_ptr(membership)) {
+                membership.iter().for_each(|it| self.is_named[usize::from(it.index)] = true);
+            }
+        }
     }
 
     /// Drops nodes that neither the plan nor a history names.
     fn forget(&mut self) {
-        let mut is_named = [false; NODES_MAX];
-        for share in self.histories.values().flatten().flatten() {
-            is_named[usize::from(share.index)] = true;
-        }
-        let (planned, nodes) = (&self.planned, &mut self.nodes);
-        nodes.retain(|name, node| planned.contains_key(name) || is_named[usize::from(node.index)]);
-        self.detector.retain(|name| planned.contains_key(name) || nodes.contains_key(name));
+        let (planned, is_named, nodes) = (&self.planned, &self.is_named, &mut self.nodes);
+        nodes.retain(|name, node| is_named[usize::from(node.index)] || planned.contains_key(name));
+        self.detector.retain(|name| nodes.contains_key(name) || planned.contains_key(name));
     }
 
-    /// The nodes that receive the new flows of a service: those that listen at its address. Of
-    /// nodes that were not heard yet, those that did `before`.
-    fn membership(
-        &self,
-        service: &ServicePlan,
-        before: Option<&ServiceMembership>,
-    ) -> ServiceMembership {
-        let hash = service_hash(service.service.address);
-        let listens = |name: &Name, index: NodeIndex| match self.detector.beat(name) {
-            Some(beat) => beat.services.contains(&hash),
-            None => before.into_iter().flatten().any(|share| share.index == index),
-        };
-        let up = service.nodes.iter().filter_map(|name| {
-            let node = self.nodes.get(name)?;
-            let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
-            let is_up = self.state(name, node) == ForwardingState::Up;
-            (is_up && listens(name, node.index)).then_some(share)
-        });
-        let mut membership: ServiceMembership = up.collect();
-        membership.sort();
-        membership.dedup();
-        membership
+    /// The part of a node in the services that it is behind, if it takes new flows.
+    fn share(&self, name: &Name) -> Option<Share> {
+        let node = self.nodes.get(name)?;
+        let share = Share { index: node.index, weight: node.weight.min(WEIGHT_MAX) };
+        (self.state(name, node) == ForwardingState::Up).then_some(share)
     }
 
     fn state(&self, name: &Name, node: &Known) -> ForwardingState {
@@ -428,21 +494,16 @@ impl TablePublisher {
 
     fn make(&self, version: TableVersion) -> Table {
         let mut memberships: Vec<ServiceMembership> = Vec::new();
-        let mut place = |membership: &ServiceMembership| {
-            let at = memberships.iter().position(|known| known == membership);
-            at.unwrap_or_else(|| {
-                memberships.push(membership.clone());
-                memberships.len() - 1
-            }) as u16
+        let mut places: HashMap<*const ServiceMembership, u16> = HashMap::new();
+        let mut place = |membership: &Arc<ServiceMembership>| {
+            *places.entry(Arc::as_ptr(membership)).or_insert_with(|| {
+                memberships.push(ServiceMembership::clone(membership));
+                (memberships.len() - 1) as u16
+            })
         };
         let services = self.plan.services.iter().map(|planned| {
-            let history = self
-                .histories
-                .get(&key(&planned.service))
-                .into_iter()
-                .flatten()
-                .map(&mut place)
-                .collect();
+            let history = self.histories.get(&key(&planned.service)).into_iter().flatten();
+            let history = history.map(&mut place).collect();
             TableService { service: planned.service, policy: planned.policy.clone(), history }
         });
         let services = services.collect();
@@ -465,6 +526,46 @@ impl Known {
         let weight = weight.min(WEIGHT_MAX);
         TableNode { index, name: name.clone(), address, weight, state, is_drained, mac, mtu }
     }
+}
+
+/// A planned node that takes new flows, of the services that it listens for.
+struct Candidate<'a> {
+    share: Share,
+    /// Hashes of the services that it listens for; `None`: it was not heard yet.
+    services: Option<&'a [u64]>,
+}
+
+/// The nodes that receive the new flows of a service: those that listen at its address. Of nodes
+/// that were not heard yet, those that did `before`.
+fn membership(
+    service: &ServicePlan,
+    candidates: &[Option<Candidate<'_>>],
+    before: Option<&ServiceMembership>,
+) -> ServiceMembership {
+    let hash = service_hash(service.service.address);
+    let listens = |candidate: &&Candidate<'_>| match candidate.services {
+        Some(services) => services.contains(&hash),
+        None => before.into_iter().flatten().any(|share| share.index == candidate.share.index),
+    };
+    let behind = service.nodes.iter().filter_map(|&at| candidates.get(at)?.as_ref());
+    let mut membership: ServiceMembership =
+        behind.filter(listens).map(|candidate| candidate.share).collect();
+    membership.sort_unstable();
+    membership.dedup();
+    membership
+}
+
+/// The one of several that are equal.
+fn share_membership(
+    shared: &mut HashMap<ServiceMembership, Arc<ServiceMembership>>,
+    membership: ServiceMembership,
+) -> Arc<ServiceMembership> {
+    if let Some(known) = shared.get(&membership) {
+        return Arc::clone(known);
+    }
+    let new = Arc::new(membership.clone());
+    shared.insert(membership, Arc::clone(&new));
+    new
 }
 
 fn key(service: &DatapathService) -> Key {

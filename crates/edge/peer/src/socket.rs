@@ -148,15 +148,16 @@ impl Socket {
 
     /// Sends a message, in as many datagrams as needed. Delivery is not guaranteed.
     pub fn send(&mut self, to: PeerId, message: &Message) -> Result<(), SendError> {
-        self.send_bytes(to, &message.encode())
+        self.send_bodies(to, &split(&message.encode())?)
     }
 
     /// Sends the same message to several machines, encoded once. Failures are counted.
     pub fn send_all(&mut self, to: impl IntoIterator<Item = PeerId>, message: &Message) {
-        let bytes = message.encode();
+        // Longer than any that is taken: nobody is sent it.
+        let Ok(bodies) = split(&message.encode()) else { return };
         for to in to {
             // The next beat tries again, and the counter tells.
-            let _ = self.send_bytes(to, &bytes);
+            let _ = self.send_bodies(to, &bodies);
         }
     }
 
@@ -184,11 +185,11 @@ impl Socket {
         Ok(None)
     }
 
-    fn send_bytes(&mut self, to: PeerId, message: &[u8]) -> Result<(), SendError> {
+    fn send_bodies(&mut self, to: PeerId, bodies: &[Vec<u8>]) -> Result<(), SendError> {
         let &address = self.peers.get(&to).ok_or(SendError::Unknown)?;
-        for body in split(message)? {
+        for body in bodies {
             // Parts fit by construction.
-            let Ok(datagram) = self.endpoint.seal(to, &body) else { continue };
+            let Ok(datagram) = self.endpoint.seal(to, body) else { continue };
             self.transmit(address, &datagram)?;
         }
         Ok(())

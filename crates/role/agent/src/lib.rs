@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use skep_cluster::table_distribution::RecentTables;
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
 use skep_peer::{
@@ -155,6 +156,7 @@ impl Agent {
             tables,
             waiting: None,
             table: Arc::default(),
+            recent: RecentTables::default(),
             hears: None,
             shared: Arc::clone(&shared),
         };

@@ -11,7 +11,8 @@ use skep_guard::{Applier, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
-    AttachedProgram, Expectations, ExpectedPeer, Looked, Order, OrderReply, ProgramSettings, Side,
+    AttachedProgram, Expectations, ExpectedPeer, MachineState, Order, OrderReply, ProgramSettings,
+    Side,
 };
 use skep_wire::steer::{ForwardingState, NO_NODE, NodeIndex};
 use skep_wire::table::Table;
@@ -146,8 +147,8 @@ impl Obey {
 
     fn look(&mut self) -> Result<(), GuardError> {
         let order = Order::Look { side: Side::Node, probe: false };
-        let OrderReply::Looked(looked) = self.guard.ask(&order)? else { return Ok(()) };
-        let Looked { has_addresses, is_attached, .. } = looked;
+        let OrderReply::Machine(looked) = self.guard.ask(&order)? else { return Ok(()) };
+        let MachineState { has_addresses, is_attached, .. } = looked;
         for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
             tracing::warn!("{drift}");
         }

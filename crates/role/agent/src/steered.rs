@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
+use skep_cluster::table_distribution::RecentTables;
 use skep_peer::{Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::AttachedProgram;
@@ -29,6 +30,7 @@ pub(crate) struct Steered {
     pub(crate) waiting: Option<Arc<Table>>,
     /// The latest table that was received.
     pub(crate) table: Arc<Table>,
+    pub(crate) recent: RecentTables,
     /// The active dispatcher with the latest epoch, and the time of its last heartbeat.
     pub(crate) hears: Option<(PeerId, u64, Now)>,
     pub(crate) shared: Arc<Shared>,
@@ -75,10 +77,12 @@ impl Voice for Steered {
                     self.shared.set_active_mac(beat.mac);
                 }
             }
-            Message::Table(table) if table.version > self.table.version => {
-                self.table = Arc::new(table);
-                self.waiting = Some(Arc::clone(&self.table));
-                self.hand_over();
+            Message::Table(table) => self.take(table),
+            Message::TableDelta(delta) => {
+                // Without its base the whole table comes soon.
+                if let Some(table) = self.recent.apply(&delta) {
+                    self.take(table);
+                }
             }
             _ => {}
         }
@@ -86,6 +90,16 @@ impl Voice for Steered {
 }
 
 impl Steered {
+    fn take(&mut self, table: Table) {
+        if table.version <= self.table.version {
+            return;
+        }
+        self.table = Arc::new(table);
+        self.recent.keep(Arc::clone(&self.table));
+        self.waiting = Some(Arc::clone(&self.table));
+        self.hand_over();
+    }
+
     /// Queues the latest table for the applying thread, without waiting.
     fn hand_over(&mut self) {
         let Some(table) = self.waiting.take() else { return };

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use skep_netif::LinkWatch;
-use skep_wire::guard::{Looked, OrderReply, VipHolder};
+use skep_wire::guard::{MachineState, OrderReply, VipHolder};
 
 use crate::error::NetguardError;
 use crate::limits::LOOK_MS;
@@ -26,7 +26,7 @@ impl State {
     /// The answer to an order to look.
     pub(crate) fn told(self, owners: Vec<VipHolder>, has_changed: bool) -> OrderReply {
         let Self { has_addresses, is_attached } = self;
-        OrderReply::Looked(Looked { owners, has_addresses, is_attached, has_changed })
+        OrderReply::Machine(MachineState { owners, has_addresses, is_attached, has_changed })
     }
 }
 

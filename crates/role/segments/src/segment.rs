@@ -355,7 +355,7 @@ impl Segment {
             return Poll::Ready(ready);
         }
         let mut waiters = self.waiters();
-        // Looked at again under the lock: whoever publishes takes it after.
+        // MachineState at again under the lock: whoever publishes takes it after.
         if let Some(ready) = look() {
             return Poll::Ready(ready);
         }

@@ -14,8 +14,8 @@ use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::reconciler::Wants;
-use skep_cluster::table_publisher::{TablePlan, TablePublisher};
+use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_publisher::TablePublisher;
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_guard::{Guard, GuardError};
@@ -27,15 +27,17 @@ use skep_wire::guard::{AttachedProgram, Order, OrderReply, ProgramSettings, Side
 use skep_wire::message::{Name, NameTooLong, Stage};
 use skep_wire::seal::{Key, PeerId};
 
+use crate::clock::now;
 use crate::epoch_writer::EpochWriter;
-use crate::event_loop::{DirectLoop, Other, now};
+use crate::event_loop::{DirectLoop, Other};
 use crate::flow_streams::FlowStreams;
 use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
 };
 use crate::netguard_executor::{Job, NetguardExecutor};
-use crate::packet_path::{Desired, PacketPath, PathState, Setup};
-use crate::plan;
+use crate::node_view::NodeView;
+use crate::packet_path::{Desired, PacketPath, PathState, PathWishes, Setup};
+use crate::plan::{Plans, networks};
 use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
 
@@ -106,21 +108,14 @@ impl Direct {
         let place = config.dispatchers.iter().position(|it| it.name == name);
         let place = place.ok_or_else(|| DirectError::NoSuchDispatcher(name.clone()))?;
         let (socket, others) = conversation(config, place, &key)?;
-        let opened = open(&guard)?;
-        let setup = setup(config, &key);
-        setup.tell(&guard)?;
-        let desired = Arc::new(Desired::new(setup));
+        let (opened, desired) = open(&guard, setup(config, &key))?;
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
         let shared_store =
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
         let own = PeerId::of(&name);
         let started = now();
-        let (failover, first) = Failover::new(
-            failover_settings(config, place, &opened)?,
-            started,
-            last_epoch,
-            wall_clock_ms(),
-        );
+        let settings = failover_settings(config, place, &opened)?;
+        let (failover, first) = Failover::new(settings, started, last_epoch, wall_clock_ms());
         let publisher = TablePublisher::new(FailureDetectorSettings {
             interval_ms: config.direct.node_heartbeat_ms,
             missed_max: config.direct.node_heartbeats_missed_max,
@@ -135,7 +130,8 @@ impl Direct {
             socket,
             failover,
             publisher,
-            addresses: plan::addresses(config, &dispatchers),
+            distributor: TableDistributor::default(),
+            plans: Plans::new(config, &dispatchers),
             others,
             agents: agents(config),
             own_mac: opened.mac,
@@ -147,15 +143,10 @@ impl Direct {
             loads: parts.loads,
             stop: Arc::clone(&stop),
             has_failed: Arc::clone(&has_failed),
-            keeps_addresses: false,
-            plan: TablePlan::default(),
             told: Arc::default(),
-            wants: Wants::default(),
-            desired: Arc::clone(&desired),
+            wishes: PathWishes::new(Arc::clone(&desired)),
             path: PathState::default(),
-            answering: BTreeMap::new(),
-            nodes_behind: Arc::default(),
-            compare_at: started,
+            node_view: NodeView::default(),
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),
@@ -325,11 +316,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn open(guard: &Guard) -> Result<AttachedProgram, DirectError> {
-    match guard.ask(&Order::Open(Side::Dispatch))? {
-        OrderReply::Opened(opened) => Ok(opened),
-        _ => Err(GuardError::Foreign.into()),
-    }
+/// Attaches the packet program and sets it up.
+fn open(guard: &Guard, setup: Setup) -> Result<(AttachedProgram, Arc<Desired>), GuardError> {
+    let OrderReply::Opened(opened) = guard.ask(&Order::Open(Side::Dispatch))? else {
+        return Err(GuardError::Foreign);
+    };
+    setup.tell(guard)?;
+    Ok((opened, Arc::new(Desired::new(setup))))
 }
 
 fn setup(config: &Config, key: &Key) -> Setup {
@@ -341,7 +334,7 @@ fn setup(config: &Config, key: &Key) -> Setup {
         own_node: skep_wire::steer::NO_NODE,
     };
     let (allow, deny) = (&config.direct.allow, &config.direct.deny);
-    Setup { settings, allow: plan::networks(allow), deny: plan::networks(deny) }
+    Setup { settings, allow: networks(allow), deny: networks(deny) }
 }
 
 fn wall_clock_ms() -> u64 {

@@ -1,7 +1,7 @@
 //! The event loop of direct dispatch: receives from dispatchers and nodes, drives failover and the
 //! forwarding table, and waits only for datagrams.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +11,12 @@ use std::time::Duration;
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
 use skep_cluster::lease_observer::LeaseObserver;
-use skep_cluster::reconciler::Wants;
-use skep_cluster::table_publisher::{NodePlan, TablePlan, TablePublisher};
+use skep_cluster::table_distribution::TableDistributor;
+use skep_cluster::table_publisher::{NodePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
 use skep_peer::{Pulse, Received, Socket};
 use skep_policy::{DirectLoad, Work, policies};
-use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
 use skep_wire::message::{
@@ -25,14 +24,16 @@ use skep_wire::message::{
 };
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{Measure, WeightedLoad};
-use skep_wire::table::Table;
+use skep_wire::table::{Table, TableNode, TableVersion};
 
+use crate::clock::now;
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
-use crate::limits::{ANSWERING_MS, COMPARE_MS, PATIENCE_AT_START_MS};
+use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
-use crate::packet_path::{Desired, PathState};
-use crate::plan::{Address, closed, is_weighted, plan};
+use crate::node_view::NodeView;
+use crate::packet_path::{PathState, PathWishes};
+use crate::plan::{Plans, is_weighted};
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
 
@@ -41,7 +42,8 @@ pub(crate) struct DirectLoop {
     pub(crate) socket: Socket,
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
-    pub(crate) addresses: Vec<Address>,
+    pub(crate) distributor: TableDistributor,
+    pub(crate) plans: Plans,
     pub(crate) others: BTreeMap<PeerId, Other>,
     /// Agents of the nodes in the config, by name.
     pub(crate) agents: BTreeMap<Name, SocketAddr>,
@@ -55,19 +57,10 @@ pub(crate) struct DirectLoop {
     pub(crate) loads: Arc<NodeLoads>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) has_failed: Arc<AtomicBool>,
-    /// It ends by a failure, and nobody else can have them.
-    pub(crate) keeps_addresses: bool,
-    pub(crate) plan: TablePlan,
     pub(crate) told: Arc<Table>,
-    /// What the executor is to see to.
-    pub(crate) wants: Wants,
-    pub(crate) desired: Arc<Desired>,
+    pub(crate) wishes: PathWishes,
     pub(crate) path: PathState,
-    /// By node: the tables that it has not applied yet, and when to compare again.
-    pub(crate) nodes_behind: Arc<Vec<(Name, u64)>>,
-    pub(crate) compare_at: Now,
-    /// Nodes that answer ARP for a virtual address, and when they were seen to.
-    pub(crate) answering: BTreeMap<Name, (IpAddr, Now)>,
+    pub(crate) node_view: NodeView,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
@@ -105,7 +98,10 @@ impl DirectLoop {
             }
         }
         let has_failed = self.has_failed.load(Ordering::Relaxed);
-        self.keeps_addresses = has_failed && !self.failover.has_standby(now());
+        if has_failed && !self.failover.has_standby(now()) {
+            // Nobody else can have them.
+            self.wishes.keep_addresses();
+        }
         let outputs = self.failover.stop(now());
         self.carry_out(outputs);
         self.show(now());
@@ -116,15 +112,14 @@ impl DirectLoop {
         self.look_at_plan();
         for note in self.publisher.tick(now) {
             if let skep_cluster::table_publisher::TableNote::Dead { name, .. } = &note {
-                self.addresses.iter().for_each(|address| address.dispatcher.miss(name.as_str()));
+                self.plans.dispatchers().for_each(|dispatcher| dispatcher.miss(name.as_str()));
             }
             tracing::warn!("{note}");
         }
-        let no_nodes = self.plan.nodes.is_empty();
+        let no_nodes = self.plans.plan().nodes.is_empty();
         let hears_nodes = no_nodes || !self.publisher.detector().hears_nobody(now);
         self.failover.set_hears_nodes(now, hears_nodes);
         self.failover.set_hindered(now, self.path.is_hindered);
-        self.answering.retain(|_, (_, at)| now.since_ms(*at) < ANSWERING_MS);
         self.observe_lease(now);
         match self.epoch_writer.poll(now) {
             Some(Written::Persisted(last)) => self.failover.epochs_persisted(last),
@@ -136,7 +131,8 @@ impl DirectLoop {
         self.publish(now);
         self.want(now);
         self.stream(now);
-        self.compare_nodes(now);
+        let told = self.publisher.table().version;
+        self.node_view.tick(now, self.publisher.detector(), told);
         self.show(now);
     }
 
@@ -158,6 +154,12 @@ impl DirectLoop {
             Message::Dispatcher(beat) => self.hear_dispatcher(now, beat, from, stamp),
             Message::Node(beat) if beat.name.peer() == from => self.hear_node(now, beat, stamp),
             Message::Table(table) => self.hear_table(table, from),
+            Message::TableDelta(delta) => {
+                // Without its base the whole table comes soon.
+                if let Some(table) = self.distributor.recent().apply(&delta) {
+                    self.hear_table(table, from);
+                }
+            }
             // What is not taken is sent again.
             Message::Flows(batch)
                 if self.failover.active() == Some(from) && self.backlog.is_empty() =>
@@ -183,9 +185,7 @@ impl DirectLoop {
             self.failover.set_flows_synced(false);
         }
         if self.is_active() {
-            if beat.table < self.publisher.table().version {
-                self.send_table(from);
-            }
+            self.send_table(now, from, beat.table);
             let wants = beat.stage == Stage::Standby && !beat.flows_synced;
             if self.streams.heard(now, from, wants) {
                 self.job(Job::Stream(true));
@@ -202,8 +202,8 @@ impl DirectLoop {
             tracing::info!("{note}");
         }
         self.loads.hear(&name, Some(stamp), load);
-        if self.is_active() && version < self.publisher.table().version && self.may_publish(now) {
-            self.send_table(name.peer());
+        if self.is_active() && self.may_publish(now) {
+            self.send_table(now, name.peer(), version);
         }
     }
 
@@ -221,17 +221,20 @@ impl DirectLoop {
             return;
         }
         let table = Arc::clone(self.publisher.table());
+        self.distributor.adopted(Arc::clone(&table));
+        let drained = |node: &&TableNode| node.is_drained;
+        let was_drained: BTreeSet<&Name> =
+            before.nodes.iter().filter(drained).map(|node| &node.name).collect();
         for node in &table.nodes {
             // Also to those that are not planned any more and have connections.
             self.listen_to(&node.name, node.address);
             let name = node.name.as_str();
-            let was_drained = before.node(name).is_some_and(|node| node.is_drained);
-            if node.is_drained != was_drained {
-                self.addresses.iter().for_each(|address| {
+            if node.is_drained != was_drained.contains(&node.name) {
+                self.plans.dispatchers().for_each(|dispatcher| {
                     // Unknown here: the config files differ, which is said elsewhere.
                     let _ = match node.is_drained {
-                        true => address.dispatcher.drain(name),
-                        false => address.dispatcher.resume(name),
+                        true => dispatcher.drain(name),
+                        false => dispatcher.resume(name),
                     };
                 });
             }
@@ -262,10 +265,8 @@ impl DirectLoop {
         let node = node.map(|beat| beat.name.clone());
         let outputs = self.failover.conflict(now(), conflict, node.is_some());
         self.carry_out(outputs);
-        if let Some(node) = node
-            && self.answering.insert(node.clone(), (conflict.address, now())).is_none()
-        {
-            tracing::warn!("{}", answers(&node, conflict.address));
+        if let Some(node) = node {
+            self.node_view.answers(now(), node, conflict.address);
         }
     }
 
@@ -310,30 +311,28 @@ impl DirectLoop {
 
     /// Lets the executor see to the addresses as failover decides.
     fn want(&mut self, now: Now) {
-        self.wants.follow(now, &self.failover);
-        if self.keeps_addresses {
-            self.wants.addresses = None;
+        if self.wishes.follow(now, &self.failover) {
+            self.wake_executor();
         }
-        self.tell_wants();
-    }
-
-    /// Wants an announcement, once this machine has the addresses.
-    fn want_announcement(&mut self) {
-        self.wants.announcements += 1;
-        self.tell_wants();
     }
 
     /// Lets the executor steer by the latest table.
     fn want_table(&mut self) {
-        self.wants.table = Some(Arc::clone(&self.told));
-        self.tell_wants();
+        if self.wishes.steer_by(Arc::clone(&self.told)) {
+            self.wake_executor();
+        }
     }
 
-    fn tell_wants(&self) {
-        if self.desired.want(self.wants.clone()) {
-            // Where the queue is full the executor is awake.
-            let _ = self.jobs.try_send(Job::Reconcile);
+    /// Lets the executor announce the addresses, once this machine has them.
+    fn want_announcement(&mut self) {
+        if self.wishes.announce() {
+            self.wake_executor();
         }
+    }
+
+    fn wake_executor(&self) {
+        // Where the queue is full it is awake.
+        let _ = self.jobs.try_send(Job::Reconcile);
     }
 
     fn send_beat(&mut self) {
@@ -346,22 +345,18 @@ impl DirectLoop {
     /// Applies changes of the config and the operator.
     fn look_at_plan(&mut self) {
         let macs = self.macs();
-        match plan(&self.addresses, &macs) {
-            Ok(plan) if plan != self.plan => {
+        match self.plans.look(&macs) {
+            Ok(true) => {
+                let plan = self.plans.plan().clone();
                 plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
-                self.publisher.set_plan(plan.clone());
-                self.plan = plan;
+                self.publisher.set_plan(plan);
             }
-            Ok(_) => {}
+            Ok(false) => {}
             Err(error) => tracing::error!("{error}"),
         }
         if self.is_active() {
-            for (name, is_closed) in closed(&self.addresses) {
-                let Ok(name) = Name::new(&name) else { continue };
-                let is_drained = self.publisher.table().node(name.as_str()).map(|it| it.is_drained);
-                if is_drained.is_some_and(|is_drained| is_drained != is_closed) {
-                    self.publisher.set_drained(&name, is_closed);
-                }
+            for (name, is_closed) in self.plans.closed() {
+                self.publisher.set_drained(name, is_closed);
             }
         }
     }
@@ -373,7 +368,7 @@ impl DirectLoop {
         self.socket.set_peer(name.as_str(), agent);
     }
 
-    /// Sends a new table to all nodes and dispatchers, and steers by it.
+    /// Sends a new table to all nodes and dispatchers that were heard, and steers by it.
     fn publish(&mut self, now: Now) {
         if !self.is_active() || !self.may_publish(now) {
             return;
@@ -381,8 +376,16 @@ impl DirectLoop {
         let table = Arc::clone(self.publisher.table());
         if !Arc::ptr_eq(&table, &self.told) {
             self.told = Arc::clone(&table);
-            let to: Vec<PeerId> = self.nodes().chain(self.others.keys().copied()).collect();
-            self.socket.send_all(to, &Message::Table(Table::clone(&table)));
+            let nodes = self.plans.plan().nodes.iter().filter_map(|node| {
+                let beat = self.publisher.detector().beat(&node.name)?;
+                Some((node.name.peer(), beat.table))
+            });
+            let others = self.others.iter().filter_map(|(id, other)| {
+                let (beat, _) = other.beat.as_ref()?;
+                Some((*id, beat.table))
+            });
+            let updates = self.distributor.publish(now, Arc::clone(&table), nodes.chain(others));
+            updates.into_iter().for_each(|it| self.socket.send_all(it.to, &it.message));
             self.want_table();
         }
         self.tell_loads();
@@ -392,7 +395,8 @@ impl DirectLoop {
     /// force, and must not be replaced by one without nodes.
     fn may_publish(&self, now: Now) -> bool {
         let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
-        now.since_ms(self.started) >= PATIENCE_AT_START_MS || self.plan.nodes.iter().all(is_heard)
+        now.since_ms(self.started) >= PATIENCE_AT_START_MS
+            || self.plans.plan().nodes.iter().all(is_heard)
     }
 
     fn tell_loads(&mut self) {
@@ -453,31 +457,16 @@ impl DirectLoop {
             table: Arc::clone(self.publisher.table()),
             applied: self.path.applied,
             has_addresses: self.path.has_addresses,
-            nodes_behind: Arc::clone(&self.nodes_behind),
+            nodes_behind: self.node_view.behind(),
             trouble: self.trouble(),
             expectations: self.expectations(),
         });
     }
 
-    /// By node: the tables of this term that it has not applied yet.
-    fn compare_nodes(&mut self, now: Now) {
-        if now < self.compare_at {
-            return;
-        }
-        self.compare_at = now.plus_ms(COMPARE_MS);
-        let told = self.publisher.table().version;
-        let behind = |beat: &NodeBeat| {
-            let is_same = beat.table.epoch == told.epoch;
-            let applied = if is_same { beat.table.generation } else { 0 };
-            (beat.name.clone(), told.generation.saturating_sub(applied))
-        };
-        self.nodes_behind = Arc::new(self.publisher.detector().living().map(behind).collect());
-    }
-
     /// What is wrong beyond the orders to netguard and this machine, in sentences.
     fn trouble(&self) -> Vec<String> {
-        let answering = self.answering.iter().map(|(node, (vip, _))| answers(node, *vip));
-        self.epoch_writer.trouble().iter().map(ToString::to_string).chain(answering).collect()
+        let of_disk = self.epoch_writer.trouble().map(|trouble| trouble.to_string());
+        of_disk.into_iter().chain(self.node_view.trouble()).collect()
     }
 
     /// The hosts expected on the segment, for the check of this machine.
@@ -504,7 +493,7 @@ impl DirectLoop {
     }
 
     fn nodes(&self) -> impl Iterator<Item = PeerId> {
-        self.plan.nodes.iter().map(|node| node.name.peer())
+        self.plans.plan().nodes.iter().map(|node| node.name.peer())
     }
 
     /// Devices of the dispatchers whose heartbeats were received.
@@ -517,9 +506,11 @@ impl DirectLoop {
         macs
     }
 
-    fn send_table(&mut self, to: PeerId) {
-        let table = Table::clone(self.publisher.table());
-        self.send(to, &Message::Table(table));
+    /// Sends the table that was published last to a machine that has an earlier one.
+    fn send_table(&mut self, now: Now, to: PeerId, has: TableVersion) {
+        if let Some(message) = self.distributor.heard(now, to, has) {
+            self.send(to, &message);
+        }
     }
 
     fn send(&mut self, to: PeerId, message: &Message) {
@@ -544,16 +535,4 @@ impl DirectLoop {
             }
         }
     }
-}
-
-fn answers(node: &Name, vip: IpAddr) -> String {
-    format!(
-        "node {node} answers ARP requests for the virtual address {vip}: its settings are repaired \
-         within a second unless something resets them again (`arp_ignore`, see its own complaints)"
-    )
-}
-
-/// Time of this process.
-pub(crate) fn now() -> Now {
-    Now(monotonic_ms())
 }

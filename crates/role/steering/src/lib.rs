@@ -16,16 +16,19 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod direct;
 mod epoch_writer;
 mod event_loop;
 mod flow_streams;
 mod limits;
 mod netguard_executor;
+mod node_view;
 mod packet_path;
 mod plan;
 mod shared_store;
 mod status;
 
 pub use direct::{Direct, DirectError, DirectParts};
+pub use plan::Plans;
 pub use status::{OnTerm, PeerStatus, SteeringStatus};

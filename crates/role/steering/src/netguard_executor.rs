@@ -16,7 +16,7 @@ use skep_wire::guard::{Order, OrderReply, Side, VipHolder};
 use skep_wire::message::FlowsTaken;
 use skep_wire::steer::{Flow, WeightedLoad};
 
-use crate::event_loop::now;
+use crate::clock::now;
 use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, LOOK_MS, PROBE_MS, STREAM_MS};
 use crate::packet_path::{PacketPath, PathState};
 use crate::status::Shared;
@@ -205,7 +205,7 @@ impl NetguardExecutor {
     /// Looks for other owners of the addresses, and at this machine.
     fn look(&mut self, rounds: &mut Rounds, probe: bool) -> Result<(), GuardError> {
         let order = Order::Look { side: Side::Dispatch, probe };
-        let OrderReply::Looked(looked) = self.guard.ask(&order)? else { return Ok(()) };
+        let OrderReply::Machine(looked) = self.guard.ask(&order)? else { return Ok(()) };
         if looked.has_changed {
             rounds.check_soon(Instant::now());
         }

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use skep_cluster::failover::Failover;
 use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
 use skep_guard::{Applier, Guard, GuardError};
 use skep_units::Now;
-use skep_wire::guard::{Looked, Order, ProgramSettings, Side};
+use skep_wire::guard::{MachineState, Order, ProgramSettings, Side};
 use skep_wire::steer::Network;
-use skep_wire::table::TableVersion;
+use skep_wire::table::{Table, TableVersion};
 
 use crate::limits::CLAIM_PATIENCE_MS;
 use crate::plan::is_weighted;
@@ -48,13 +49,57 @@ pub(crate) struct PacketPath {
     reconciler: Reconciler,
 }
 
+/// The event loop's side of [`Desired`].
+#[derive(Debug)]
+pub(crate) struct PathWishes {
+    wants: Wants,
+    desired: Arc<Desired>,
+    keeps_addresses: bool,
+}
+
+impl PathWishes {
+    pub(crate) fn new(desired: Arc<Desired>) -> Self {
+        Self { wants: Wants::default(), desired, keeps_addresses: false }
+    }
+
+    /// Wants the addresses as failover decides. Whether that is news to the executor.
+    pub(crate) fn follow(&mut self, now: Now, failover: &Failover) -> bool {
+        self.wants.follow(now, failover);
+        if self.keeps_addresses {
+            self.wants.addresses = None;
+        }
+        self.tell()
+    }
+
+    /// The addresses stay where they are from now on, whatever failover decides.
+    pub(crate) fn keep_addresses(&mut self) {
+        self.keeps_addresses = true;
+    }
+
+    /// Wants packets to be steered by `table`. Whether that is news to the executor.
+    pub(crate) fn steer_by(&mut self, table: Arc<Table>) -> bool {
+        self.wants.table = Some(table);
+        self.tell()
+    }
+
+    /// Wants an announcement of the addresses. Whether that is news to the executor.
+    pub(crate) fn announce(&mut self) -> bool {
+        self.wants.announcements += 1;
+        self.tell()
+    }
+
+    fn tell(&self) -> bool {
+        self.desired.want(self.wants.clone())
+    }
+}
+
 impl Desired {
     pub(crate) fn new(setup: Setup) -> Self {
         Self { wants: Mutex::default(), setup: Mutex::new(setup) }
     }
 
     /// Takes the latest wants. True if they differ from the last ones in more than their time.
-    pub(crate) fn want(&self, wants: Wants) -> bool {
+    fn want(&self, wants: Wants) -> bool {
         let mut last = lock(&self.wants);
         let is_news = !last.is_same(&wants);
         *last = wants;
@@ -96,8 +141,8 @@ impl PacketPath {
     }
 
     /// Takes a look at this machine: what others have changed is put right by the next steps.
-    pub(crate) fn found(&mut self, looked: &Looked) {
-        let &Looked { has_addresses, is_attached, .. } = looked;
+    pub(crate) fn found(&mut self, looked: &MachineState) {
+        let &MachineState { has_addresses, is_attached, .. } = looked;
         for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
             tracing::warn!("{drift}");
         }

@@ -1,79 +1,202 @@
 //! Makes the input of the table from the config and the services' states.
+//!
+//! Only services that have changed are read again, by their revisions: as long as nothing happens, a
+//! look costs one number of each service.
 
-use std::net::IpAddr;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan};
 use skep_config::Config;
-use skep_dispatcher::{Candidate, Dispatcher, Openness};
+use skep_dispatcher::{Dispatcher, Openness};
 use skep_policy::policies;
 use skep_wire::message::{Mac, Name, NameTooLong};
-use skep_wire::steer::{DatapathService, Network, Protocol};
+use skep_wire::steer::{DatapathService, Measure, Network, Protocol};
 
-/// One address of a service in direct dispatch, and the state behind it.
-pub(crate) struct Address {
-    /// Its index in the tables: the same on all machines with the same config.
-    pub(crate) id: u16,
-    pub(crate) listen: std::net::SocketAddr,
-    pub(crate) dispatcher: Arc<Dispatcher>,
+/// The plan, and the services that it is made from.
+pub struct Plans {
+    /// In the order of the config: the place of an address is its id in the tables, the same on all
+    /// machines with the same config.
+    addresses: Vec<Address>,
+    services: Vec<Service>,
+    /// Places in [`TablePlan::nodes`], by name.
+    places: HashMap<Arc<str>, usize>,
+    plan: TablePlan,
+    /// Whether an operator (or the node itself) drains a node of the plan, by its place.
+    closed: Vec<bool>,
 }
 
-/// The addresses of all services in direct dispatch, in the order of the config.
-pub(crate) fn addresses(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Vec<Address> {
-    let mut addresses = Vec::new();
-    for (_, service) in config.direct_services() {
-        let Some(dispatcher) = dispatchers.iter().find(|it| it.name() == service.name) else {
-            continue;
-        };
-        for &listen in &service.listen {
-            let (id, dispatcher) = (addresses.len() as u16, Arc::clone(dispatcher));
-            addresses.push(Address { id, listen, dispatcher });
+/// One address of a service in direct dispatch.
+struct Address {
+    listen: SocketAddr,
+    /// Its place in [`Plans::services`].
+    service: usize,
+}
+
+/// A service in direct dispatch, as it was at its last change.
+struct Service {
+    dispatcher: Arc<Dispatcher>,
+    /// Of `dispatcher`, when the rest was read.
+    revision: Option<u64>,
+    policy: String,
+    nodes: Vec<Member>,
+    /// Their places in the plan.
+    places: Arc<[usize]>,
+}
+
+/// A node of a service.
+struct Member {
+    name: Arc<str>,
+    /// Its place in the plan.
+    place: usize,
+    address: SocketAddr,
+    /// 0 keeps what it has and gets nothing new.
+    weight: u32,
+    is_closed: bool,
+}
+
+impl Plans {
+    /// The addresses of all services in direct dispatch; the plan is empty yet.
+    pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Self {
+        let (mut addresses, mut services) = (Vec::new(), Vec::new());
+        for (_, service) in config.direct_services() {
+            let Some(dispatcher) = dispatchers.iter().find(|it| it.name() == service.name) else {
+                continue;
+            };
+            let listens = service.listen.iter();
+            addresses.extend(listens.map(|&listen| Address { listen, service: services.len() }));
+            services.push(Service {
+                dispatcher: Arc::clone(dispatcher),
+                revision: None,
+                policy: String::new(),
+                nodes: Vec::new(),
+                places: Arc::default(),
+            });
+        }
+        let (plan, closed) = (TablePlan::default(), Vec::new());
+        Self { addresses, services, places: HashMap::new(), plan, closed }
+    }
+
+    /// Brings the plan up to the present states; true if it is another one now.
+    ///
+    /// # Errors
+    /// A name that is too long for the wire: then the plan is what it was.
+    pub fn look(&mut self, macs: &[Mac]) -> Result<bool, NameTooLong> {
+        let mut has_changed = false;
+        for service in &mut self.services {
+            has_changed |= service.look(&mut self.places);
+        }
+        if !has_changed && self.plan.dispatchers == macs {
+            return Ok(false);
+        }
+        self.forget_names();
+        let (plan, closed) = self.make(macs)?;
+        let is_other = plan != self.plan;
+        (self.plan, self.closed) = (plan, closed);
+        Ok(is_other)
+    }
+
+    /// The plan of the last look.
+    pub fn plan(&self) -> &TablePlan {
+        &self.plan
+    }
+
+    /// All nodes, and whether an operator (or the node itself) drains them.
+    pub fn closed(&self) -> impl Iterator<Item = (&Name, bool)> {
+        let names = self.plan.nodes.iter().map(|node| &node.name);
+        names.zip(self.closed.iter().copied())
+    }
+
+    /// The services in direct dispatch.
+    pub fn dispatchers(&self) -> impl Iterator<Item = &Dispatcher> {
+        self.services.iter().map(|service| &*service.dispatcher)
+    }
+
+    /// Drops the places of nodes that no service has any more.
+    fn forget_names(&mut self) {
+        let mut is_used = vec![false; self.places.len()];
+        let members = self.services.iter().flat_map(|service| &service.nodes);
+        members.for_each(|member| is_used[member.place] = true);
+        if is_used.contains(&false) {
+            self.places.clear();
+            let members = self.services.iter_mut().flat_map(|service| &mut service.nodes);
+            members.for_each(|member| member.place = place(&mut self.places, &member.name));
+            self.services.iter_mut().for_each(Service::note_places);
         }
     }
-    addresses
+
+    fn make(&self, macs: &[Mac]) -> Result<(TablePlan, Vec<bool>), NameTooLong> {
+        let mut nodes: Vec<Option<NodePlan>> = vec![None; self.places.len()];
+        let mut closed = vec![false; self.places.len()];
+        for member in self.services.iter().flat_map(|service| &service.nodes) {
+            closed[member.place] |= member.is_closed;
+            match &mut nodes[member.place] {
+                Some(node) => node.weight = node.weight.min(member.weight),
+                none => {
+                    let name = Name::new(&member.name)?;
+                    let Member { address, weight, .. } = *member;
+                    *none = Some(NodePlan { name, address, weight });
+                }
+            }
+        }
+        let plan_of = |(id, address): (usize, &Address)| {
+            let service = &self.services[address.service];
+            Ok(ServicePlan {
+                service: datapath_service(id as u16, address.listen, &service.policy),
+                policy: Name::new(&service.policy)?,
+                nodes: Arc::clone(&service.places),
+            })
+        };
+        let services = self.addresses.iter().enumerate().map(plan_of).collect::<Result<_, _>>()?;
+        // Every place is that of some member.
+        let nodes = nodes.into_iter().flatten().collect();
+        Ok((TablePlan { services, nodes, dispatchers: macs.to_vec() }, closed))
+    }
 }
 
-/// The current input of the table.
-pub(crate) fn plan(addresses: &[Address], macs: &[Mac]) -> Result<TablePlan, NameTooLong> {
-    let mut nodes: Vec<NodePlan> = Vec::new();
-    let mut services = Vec::new();
-    for address in addresses {
-        let candidates = address.dispatcher.candidates();
-        let names = candidates.iter().map(|candidate| Name::new(&candidate.name));
-        services.push(ServicePlan {
-            service: service(address),
-            policy: Name::new(&address.dispatcher.policy())?,
-            nodes: names.collect::<Result<_, _>>()?,
-        });
+impl Service {
+    /// Reads the service if it has changed; true if it was read.
+    fn look(&mut self, places: &mut HashMap<Arc<str>, usize>) -> bool {
+        // Before the rest: what changes meanwhile is read the next time.
+        let revision = Some(self.dispatcher.revision());
+        if revision == self.revision {
+            return false;
+        }
+        self.revision = revision;
+        self.policy = self.dispatcher.policy();
+        let candidates = self.dispatcher.candidates();
         // All at once: it is rather this machine that is cut off. Nodes refuse for themselves.
         let mut wanted = candidates.iter().filter(|it| it.openness != Openness::Closing);
         let are_all_shut = wanted.all(|it| it.openness == Openness::Shut);
-        for candidate in candidates {
-            let name = Name::new(&candidate.name)?;
-            let Candidate { address, openness, .. } = candidate;
-            let is_shut = openness == Openness::Shut && !are_all_shut;
-            // Weight 0 keeps what it has and gets nothing new.
-            let weight = if is_shut { 0 } else { candidate.weight };
-            match nodes.iter_mut().find(|node| node.name == name) {
-                Some(node) => node.weight = node.weight.min(weight),
-                None => nodes.push(NodePlan { name, address, weight }),
+        let member = |candidate: skep_dispatcher::Candidate| {
+            let is_shut = candidate.openness == Openness::Shut && !are_all_shut;
+            Member {
+                place: place(places, &candidate.name),
+                name: candidate.name,
+                address: candidate.address,
+                weight: if is_shut { 0 } else { candidate.weight },
+                is_closed: candidate.openness == Openness::Closing,
             }
-        }
+        };
+        self.nodes = candidates.into_iter().map(member).collect();
+        self.note_places();
+        true
     }
-    Ok(TablePlan { services, nodes, dispatchers: macs.to_vec() })
+
+    fn note_places(&mut self) {
+        self.places = self.nodes.iter().map(|member| member.place).collect();
+    }
 }
 
-/// All nodes, and whether an operator (or the node itself) drains them.
-pub(crate) fn closed(addresses: &[Address]) -> Vec<(String, bool)> {
-    let mut closed: Vec<(String, bool)> = Vec::new();
-    for candidate in addresses.iter().flat_map(|address| address.dispatcher.candidates()) {
-        let is_closed = candidate.openness == Openness::Closing;
-        match closed.iter_mut().find(|(name, _)| *name == candidate.name) {
-            Some((_, before)) => *before |= is_closed,
-            None => closed.push((candidate.name, is_closed)),
-        }
+/// The place of a node: a new one if it has none.
+fn place(places: &mut HashMap<Arc<str>, usize>, name: &Arc<str>) -> usize {
+    if let Some(&place) = places.get(name) {
+        return place;
     }
-    closed
+    let place = places.len();
+    places.insert(Arc::clone(name), place);
+    place
 }
 
 /// Whether the policy of this name uses weights.
@@ -94,17 +217,117 @@ fn network(text: &str) -> Option<Network> {
     Some(Network { address, prefix_bits })
 }
 
-fn service(address: &Address) -> DatapathService {
-    let policy = address.dispatcher.policy();
+fn datapath_service(id: u16, address: SocketAddr, policy: &str) -> DatapathService {
     // The config and the API let only such policies pass.
     let info = policies().iter().find(|info| info.name == policy);
     let direct = info.and_then(|info| info.direct);
     DatapathService {
-        id: address.id,
-        address: address.listen,
+        id,
+        address,
         protocol: Protocol::Tcp,
         choices: direct.map_or(1, |direct| direct.choices),
-        measure: direct.map_or(skep_wire::steer::Measure::First, |direct| direct.measure),
+        measure: direct.map_or(Measure::First, |direct| direct.measure),
         by_address: direct.is_some_and(|direct| direct.by_address),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    const MACS: [Mac; 1] = [[2; 6]];
+
+    /// Two services: `web` at two addresses with nodes a, b and c, `api` at one with b alone.
+    fn config() -> Config {
+        let mut text = "key_file = \"/key\"\n[[dispatcher]]\nname = \"d1\"\n\
+            address = \"10.0.0.1:7071\"\n"
+            .to_owned();
+        for (number, name) in ["a", "b", "c"].iter().enumerate() {
+            text += &format!("[[node]]\nname = \"{name}\"\naddress = \"10.0.1.{number}:80\"\n");
+        }
+        for (name, listen, nodes) in [
+            ("web", "\"192.0.2.1:80\", \"192.0.2.2:80\"", ""),
+            ("api", "\"192.0.2.3:80\"", "\"b\""),
+        ] {
+            text += &format!(
+                "[[service]]\nname = \"{name}\"\nlisten = [{listen}]\nnodes = [{nodes}]\n\
+                 dispatch = \"direct\"\n"
+            );
+        }
+        text += "[[site]]\nroot = \"/srv\"\n";
+        Config::parse("skep.toml", &text).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    fn plans() -> (Plans, Vec<Arc<Dispatcher>>) {
+        let config = config();
+        let dispatcher = |name| Dispatcher::new(&config, name, 1).unwrap();
+        let dispatchers = vec![dispatcher("web"), dispatcher("api")];
+        (Plans::new(&config, &dispatchers), dispatchers)
+    }
+
+    fn weights(plans: &Plans) -> Vec<(&str, u32)> {
+        plans.plan().nodes.iter().map(|node| (node.name.as_str(), node.weight)).collect()
+    }
+
+    fn closed(plans: &Plans) -> Vec<&str> {
+        plans.closed().filter(|(_, is_closed)| *is_closed).map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn addresses_of_a_service_have_its_nodes_and_a_node_its_least_weight() {
+        let (mut plans, dispatchers) = plans();
+        assert_eq!(plans.look(&MACS), Ok(true));
+        let nodes: Vec<&[usize]> = plans.plan().services.iter().map(|it| &*it.nodes).collect();
+        assert_eq!(nodes, [&[0, 1, 2][..], &[0, 1, 2], &[1]]);
+        dispatchers[0].set_weight("b", 9).unwrap();
+        dispatchers[1].set_weight("b", 5).unwrap();
+        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(weights(&plans), [("a", 1), ("b", 5), ("c", 1)]);
+        assert_eq!(plans.look(&[[2; 6], [3; 6]]), Ok(true));
+    }
+
+    #[test]
+    fn only_what_has_changed_is_read_again() {
+        let (mut plans, dispatchers) = plans();
+        plans.look(&MACS).unwrap();
+        // A service that is read again would have them back.
+        plans.services[0].nodes.clear();
+        assert_eq!(plans.look(&MACS), Ok(false));
+        assert_eq!(weights(&plans).len(), 3);
+        dispatchers[1].set_weight("b", 4).unwrap();
+        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(weights(&plans), [("b", 4)]);
+    }
+
+    #[test]
+    fn every_command_of_an_operator_is_seen() {
+        let (mut plans, dispatchers) = plans();
+        plans.look(&MACS).unwrap();
+        let web = &dispatchers[0];
+        web.drain("c").unwrap();
+        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec!["c"]));
+        web.resume("c").unwrap();
+        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec![]));
+        web.set_policy("power-of-two").unwrap();
+        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.plan().services[0].policy.as_str(), "power-of-two");
+        web.add_node("d", "10.0.1.9:80".parse().unwrap(), 3, None).unwrap();
+        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(weights(&plans).last(), Some(&("d", 3)));
+    }
+
+    #[test]
+    fn a_node_that_is_gone_leaves_no_hole() {
+        let (mut plans, dispatchers) = plans();
+        plans.look(&MACS).unwrap();
+        dispatchers[0].remove_node("a", 0).unwrap();
+        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec!["a"]));
+        // Ends removals, too.
+        dispatchers[0].reload(&config());
+        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(weights(&plans), [("b", 1), ("c", 1)]);
+        assert!(closed(&plans).is_empty());
+        assert_eq!(*plans.plan().services[2].nodes, [0]);
     }
 }

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use skep_units::Rng;
+use skep_wire::delta::{NotItsBase, TableDelta};
 use skep_wire::guard::{self, Order, Side, Steerer};
 use skep_wire::limits::{
     ADDRESSES_MAX, DISPATCHERS_MAX, FLOWS_PER_BATCH_MAX, HISTORY_MAX, KEY_CHARACTERS_MIN,
@@ -133,6 +134,7 @@ fn all() -> Vec<Message> {
         Message::Node(node_beat()),
         Message::Table(table(256, 3, false)),
         Message::Table(Table::default()),
+        Message::TableDelta(TableDelta::between(&table(256, 3, false), &table(200, 3, false))),
         Message::Flows(flows(FLOWS_PER_BATCH_MAX)),
         Message::FlowsTaken(FlowsTaken { dump: 1, number: 2 }),
         Message::Load(NodeLoad::default()),
@@ -239,6 +241,34 @@ fn beyond_the_bounds_is_no_message() {
     ] {
         assert_eq!(Message::decode(&message.encode()), Err(NotAMessage), "{message:?}");
     }
+}
+
+#[test]
+fn a_delta_leads_from_its_base_to_its_table_and_nowhere_else() {
+    let base = table(256, 64, false);
+    let version = TableVersion { epoch: 7, generation: 8 };
+    let mut next = Table { version, ..base.clone() };
+    next.nodes[100].state = ForwardingState::Down;
+    let mut present = next.memberships[0].clone();
+    present.remove(100);
+    next.memberships.insert(0, present);
+    next.memberships.pop();
+    let delta = TableDelta::between(&base, &next);
+    assert_eq!(delta.apply(&base), Ok(next.clone()));
+    let bytes = Message::TableDelta(delta.clone()).encode().len();
+    let whole = Message::Table(next.clone()).encode().len();
+    eprintln!("a node of 256 dies: {bytes} bytes instead of {whole}");
+    assert!(bytes < 200, "{bytes}");
+
+    assert_eq!(delta.apply(&next), Err(NotItsBase));
+    let mut twin = base.clone();
+    twin.nodes[3].mtu += 1;
+    assert_eq!(delta.apply(&twin), Err(NotItsBase), "of the same version, but another table");
+    let mut unsound = next.clone();
+    unsound.nodes.swap(0, 1);
+    assert_eq!(TableDelta::between(&base, &unsound).apply(&base), Err(NotItsBase));
+    let worst = table(NODES_MAX as u16, SERVICES_MAX as u16, true);
+    assert_eq!(TableDelta::between(&base, &worst).apply(&base), Ok(worst));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod flows;
 mod health;
 mod membership;
 mod reconciler;
+mod table_distribution;
 mod table_publisher;
 
 use crate::HealthSettings;

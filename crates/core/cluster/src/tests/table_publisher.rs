@@ -12,7 +12,11 @@ use skep_wire::steer::{
 use skep_wire::table::{Share, Table, TableVersion};
 
 use crate::failure_detector::{FailureDetectorSettings, Liveness};
+use crate::limits::{TABLE_INTERVAL_MS_MIN, TABLES_AT_ONCE_MAX};
 use crate::table_publisher::{NodePlan, ServicePlan, TableNote, TablePlan, TablePublisher};
+
+/// Longer than the interval of tables of any cluster here.
+const TURN_MS: u64 = 130;
 
 fn name(number: usize) -> Name {
     Name::new(&format!("n{number:03}")).unwrap()
@@ -37,13 +41,18 @@ fn service(id: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
             by_address: false,
         },
         policy: Name::new("maglev").unwrap(),
-        nodes: nodes.into_iter().map(name).collect(),
+        nodes: nodes.into_iter().collect(),
     }
 }
 
 fn plan(count: usize) -> TablePlan {
-    let nodes = (0..count).map(|number| node(number, 1)).collect();
-    TablePlan { services: vec![service(0, 0..count)], nodes, dispatchers: vec![[1; 6]] }
+    plan_of(0..count)
+}
+
+/// One service with these nodes.
+fn plan_of(numbers: impl IntoIterator<Item = usize>) -> TablePlan {
+    let nodes: Vec<NodePlan> = numbers.into_iter().map(|number| node(number, 1)).collect();
+    TablePlan { services: vec![service(0, 0..nodes.len())], nodes, dispatchers: vec![[1; 6]] }
 }
 
 fn beat(number: usize) -> NodeBeat {
@@ -85,10 +94,39 @@ impl Bench {
         bench
     }
 
+    /// A beat comes, and the table has time to follow.
     fn hear(&mut self, beat: NodeBeat) -> Vec<TableNote> {
+        let notes = self.beat(beat);
+        self.turn();
+        notes
+    }
+
+    fn beat(&mut self, beat: NodeBeat) -> Vec<TableNote> {
         self.sequence += 1;
         let stamp = Stamp { incarnation: 1, sequence: self.sequence };
         self.publisher.heard(self.now, beat, stamp)
+    }
+
+    /// The next tick at which any table may be made.
+    fn turn(&mut self) {
+        self.now = self.now.plus_ms(TURN_MS);
+        assert_eq!(self.publisher.tick(self.now), []);
+    }
+
+    fn set_drained(&mut self, number: usize, is_drained: bool) -> bool {
+        let is_known = self.publisher.set_drained(&name(number), is_drained);
+        self.turn();
+        is_known
+    }
+
+    fn set_weight(&mut self, number: usize, weight: u32) {
+        assert!(self.publisher.set_weight(&name(number), weight));
+        self.turn();
+    }
+
+    fn set_plan(&mut self, plan: TablePlan) {
+        self.publisher.set_plan(plan);
+        self.turn();
     }
 
     /// Time goes by while some nodes beat.
@@ -97,7 +135,7 @@ impl Bench {
         for step in 0..ms / 25 {
             self.now = self.now.plus_ms(25);
             if step % 4 == 0 {
-                notes.extend(beating.clone().into_iter().flat_map(|it| self.hear(beat(it))));
+                notes.extend(beating.clone().into_iter().flat_map(|it| self.beat(beat(it))));
             }
             notes.extend(self.publisher.tick(self.now));
         }
@@ -218,9 +256,9 @@ fn who_hears_nobody_steers_on_as_before() {
     bench.hear(beat(2));
     assert_eq!(bench.run(10_000, []), []);
     assert_eq!(bench.present(), [0, 2], "its own cable, rather than both at once");
-    bench.publisher.set_drained(&name(2), true);
+    bench.set_drained(2, true);
     assert_eq!(bench.present(), [0], "what an operator wants holds");
-    bench.publisher.set_drained(&name(2), false);
+    bench.set_drained(2, false);
     // The cable is back: who is heard lives, and the others have their time.
     assert_eq!(bench.run(200, [2]), []);
     assert_eq!(bench.present(), [0, 2]);
@@ -250,11 +288,9 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     let mut bench = Bench::up(4);
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
     assert_eq!(bench.hear(leaving), [TableNote::Leaving(name(0))]);
-    assert!(bench.publisher.set_drained(&name(1), true));
-    assert!(!bench.publisher.set_drained(&name(99), true));
-    let mut smaller = plan(4);
-    smaller.nodes.remove(2);
-    bench.publisher.set_plan(smaller);
+    assert!(bench.set_drained(1, true));
+    assert!(!bench.set_drained(99, true));
+    bench.set_plan(plan_of([0, 1, 3]));
     assert_eq!(bench.present(), [3]);
     assert_eq!(
         [0, 1, 2, 3].map(|it| bench.state(it)),
@@ -267,7 +303,7 @@ fn the_leaving_the_drained_and_the_removed_keep_their_flows() {
     );
     bench.run(700, [1, 3]);
     assert_eq!((bench.state(0), bench.state(2)), (ForwardingState::Down, ForwardingState::Down));
-    bench.publisher.set_drained(&name(1), false);
+    bench.set_drained(1, false);
     assert_eq!(bench.present(), [1, 3]);
 }
 
@@ -277,15 +313,15 @@ fn weights_of_the_operator_stay_until_the_config_says_otherwise() {
     let weights = |bench: &Bench| -> Vec<u32> {
         bench.history()[0].iter().map(|share| share.weight).collect()
     };
-    bench.publisher.set_weight(&name(0), 5);
+    bench.set_weight(0, 5);
     assert_eq!(weights(&bench), [5, 1]);
-    bench.publisher.set_plan(plan(2));
+    bench.set_plan(plan(2));
     assert_eq!(weights(&bench), [5, 1], "the config has not changed");
     let mut heavier = plan(2);
     heavier.nodes[0].weight = 3;
-    bench.publisher.set_plan(heavier);
+    bench.set_plan(heavier);
     assert_eq!(weights(&bench), [3, 1]);
-    bench.publisher.set_weight(&name(0), 0);
+    bench.set_weight(0, 0);
     assert_eq!((bench.present(), bench.state(0)), (vec![1], ForwardingState::Draining));
 }
 
@@ -294,13 +330,13 @@ fn history_is_distinct_newest_first_and_bounded() {
     let mut bench = Bench::up(2);
     let before = bench.history();
     for _ in 0..20 {
-        bench.publisher.set_drained(&name(0), true);
-        bench.publisher.set_drained(&name(0), false);
+        bench.set_drained(0, true);
+        bench.set_drained(0, false);
     }
     let history = bench.history();
     assert_eq!((history.len(), &history[0]), (before.len() + 1, &before[0]), "{history:?}");
     for weight in 2..30 {
-        bench.publisher.set_weight(&name(0), weight);
+        bench.set_weight(0, weight);
     }
     let weights: Vec<u32> = bench.history().iter().map(|shares| shares[0].weight).collect();
     assert_eq!(weights, (30 - HISTORY_MAX as u32..30).rev().collect::<Vec<_>>());
@@ -316,16 +352,14 @@ fn history_is_distinct_newest_first_and_bounded() {
 #[test]
 fn an_index_is_not_given_anew_while_a_history_names_it() {
     let mut bench = Bench::up(3);
-    let mut without = plan(4);
-    without.nodes.remove(1);
-    bench.publisher.set_plan(without);
+    bench.set_plan(plan_of([0, 2, 3]));
     bench.run(100, [0, 2, 3]);
     assert_eq!(bench.index(3), Some(3), "1 is still remembered");
     for weight in 2..12 {
-        bench.publisher.set_weight(&name(0), weight);
+        bench.set_weight(0, weight);
     }
     assert_eq!(bench.index(1), None, "forgotten");
-    bench.publisher.set_plan(plan(5));
+    bench.set_plan(plan(5));
     bench.run(100, [4]);
     assert_eq!(bench.index(4), Some(1));
 }
@@ -334,12 +368,10 @@ fn an_index_is_not_given_anew_while_a_history_names_it() {
 fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     let mut bench = Bench::up(NODES_MAX);
     assert_eq!(bench.present().len(), NODES_MAX);
-    let mut other = plan(NODES_MAX + 1);
-    other.nodes.remove(7);
-    bench.publisher.set_plan(other);
-    bench.run(100, [NODES_MAX]);
+    bench.set_plan(plan_of((0..=NODES_MAX).filter(|&number| number != 7)));
+    bench.run(200, [NODES_MAX]);
     assert_eq!(bench.index(NODES_MAX), Some(7), "for that the past was forgotten");
-    bench.publisher.set_plan(plan(NODES_MAX + 1));
+    bench.set_plan(plan(NODES_MAX + 1));
     let notes = [TableNote::Came(name(7)), TableNote::NoIndex(name(7))];
     assert_eq!(bench.run(300, [7]), notes, "said once");
     let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
@@ -350,8 +382,8 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
 #[test]
 fn a_standby_goes_on_where_the_active_one_was() {
     let mut active = Bench::up(3);
-    active.publisher.set_drained(&name(0), true);
-    active.publisher.set_weight(&name(2), 7);
+    active.set_drained(0, true);
+    active.set_weight(2, 7);
     let table = Table::clone(active.table());
     let mut standby = Bench::new(plan(3));
     assert!(standby.publisher.adopt(table.clone()));
@@ -395,5 +427,59 @@ fn late_beats_of_before_change_nothing() {
     let leaving = NodeBeat { is_leaving: true, ..beat(0) };
     bench.publisher.heard(bench.now, leaving, stamp(2));
     assert_eq!(bench.publisher.heard(bench.now, beat(0), stamp(1)), []);
+    bench.turn();
     assert_eq!(bench.state(0), ForwardingState::Draining);
+}
+
+#[test]
+fn many_changes_make_one_table_but_flows_stop_at_once() {
+    let mut bench = Bench::up(64);
+    bench.run(1_000, 0..64);
+    let generation = |bench: &Bench| bench.table().version.generation;
+    let before = generation(&bench);
+    bench.publisher.set_weight(&name(0), 2);
+    bench.publisher.tick(bench.now);
+    assert_eq!(generation(&bench), before + 1, "the first change goes at once");
+    for weight in 3..40 {
+        bench.publisher.set_weight(&name(1), weight);
+        bench.publisher.tick(bench.now);
+    }
+    assert_eq!(generation(&bench), before + 1);
+    bench.publisher.set_drained(&name(2), true);
+    bench.publisher.tick(bench.now);
+    assert_eq!(generation(&bench), before + 2);
+    assert_eq!(bench.state(2), ForwardingState::Draining);
+    bench.turn();
+    assert_eq!(generation(&bench), before + 2, "with it came what had waited");
+    assert_eq!(bench.history()[0][1].weight, 39);
+}
+
+#[test]
+fn a_death_is_in_the_next_table_while_everything_changes() {
+    let mut bench = Bench::up(8);
+    let (mut died_at, mut tables) = (None, Vec::new());
+    for step in 0..400 {
+        bench.now = bench.now.plus_ms(25);
+        let lives = |it: &usize| *it != 7 || step < 200;
+        if step % 2 == 0 {
+            (0..8).filter(lives).for_each(|it| drop(bench.beat(beat(it))));
+        }
+        bench.publisher.set_weight(&name(step % 7), 1 + step as u32);
+        let before = bench.table().version;
+        let notes = bench.publisher.tick(bench.now);
+        if notes.iter().any(|note| matches!(note, TableNote::Dead { .. })) {
+            died_at = Some(step);
+            assert_eq!(bench.state(7), ForwardingState::Down, "at the tick that finds it");
+        }
+        if bench.table().version != before {
+            tables.push(bench.now);
+        }
+    }
+    assert!(died_at.is_some());
+    // 40 changes a second.
+    for window in 1..=10 {
+        let in_it = |at: &&Now| at.since_ms(Now(0)) / 1_000 == window;
+        let count = tables.iter().filter(in_it).count() as u64;
+        assert!(count <= 1_000 / TABLE_INTERVAL_MS_MIN + TABLES_AT_ONCE_MAX, "{count}");
+    }
 }

@@ -1,6 +1,6 @@
 //! The invariants, checked at every event.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use skep_sim::SeedTotals;
@@ -14,7 +14,8 @@ use crate::machine::{CLAIM_PATIENCE_MS, Dispatcher, LEASE_MS, LEASE_PATIENCE_MS,
 use crate::net::Id;
 use crate::scenario::Fault;
 use crate::store::STORE_MS_MAX;
-use crate::world::{Totals, World};
+use crate::totals::Totals;
+use crate::world::World;
 
 /// Silence after which a dispatcher is taken for dead, at the fastest clock.
 const TAKEOVER_MS_MIN: u64 = 172;
@@ -26,6 +27,12 @@ const DOUBLE_MS_MAX: u64 = 2_000;
 const DEAD_MS_MAX: u64 = 1_000;
 /// How long one who cannot steer may be active beside a standby.
 const HINDERED_MS_MAX: u64 = 2_400;
+/// Tables of one dispatcher in a second, at most: one in 50 ms, and eight at once if nodes die. Its
+/// clock may be fast.
+const TABLES_A_SECOND_MAX: usize = 20 + 8 + 1;
+/// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
+/// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
+const LAG_MS_MAX: u64 = 600;
 /// How often nodes are looked at.
 const LOOK_MS: u64 = 25;
 
@@ -58,6 +65,10 @@ pub(crate) struct Check {
     deaf_leader_since: Vec<Option<u64>>,
     tables: BTreeMap<TableVersion, Arc<Table>>,
     last_table: Vec<Arc<Table>>,
+    /// When each dispatcher made tables within the last second.
+    made_at: Vec<VecDeque<u64>>,
+    /// A table that a node does not have yet, of an active dispatcher that it reaches, and since when.
+    behind: BTreeMap<(Id, Id), (TableVersion, u64)>,
     node_versions: Vec<TableVersion>,
     /// Since when each could have held the addresses, and steered by the table, that it is to.
     unreconciled_since: Vec<Option<u64>>,
@@ -82,6 +93,7 @@ impl Check {
             last_table: vec![Arc::default(); dispatchers],
             unreconciled_since: vec![None; dispatchers],
             hindered_since: vec![None; dispatchers],
+            made_at: vec![VecDeque::new(); dispatchers],
             ..Self::default()
         }
     }
@@ -107,6 +119,7 @@ impl Check {
         self.heard[id].fill(Heard::default());
         self.epoch_heard[id] = 0;
         self.lost_to[id] = None;
+        self.made_at[id].clear();
     }
 
     /// A dispatcher takes note of another's beat.
@@ -194,6 +207,7 @@ impl Check {
             self.looked_at = world.at;
             self.dead_nodes(world)?;
             self.applied_tables(world)?;
+            self.lags(world)?;
         }
         Ok(())
     }
@@ -329,10 +343,58 @@ impl Check {
             }
             self.last_table[id] = Arc::clone(table);
             self.most.tables += 1;
+            if version.generation > 1 {
+                self.paced(world.at, id)?;
+            }
             if self.tables.len().is_multiple_of(8) {
                 let message = Message::Table(Table::clone(table));
                 if Message::decode(&message.encode()) != Ok(message) {
                     return Err(format!("table {version:?} does not travel"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Many changes make few tables; only those that begin a term wait for nothing.
+    fn paced(&mut self, at: u64, id: Id) -> Result<(), String> {
+        let made_at = &mut self.made_at[id];
+        made_at.push_back(at);
+        while made_at.front().is_some_and(|before| at - before >= 1_000) {
+            made_at.pop_front();
+        }
+        self.most.tables_a_second_max = self.most.tables_a_second_max.max(made_at.len() as u64);
+        if made_at.len() > TABLES_A_SECOND_MAX {
+            return Err(format!("d{id} makes {} tables in a second", made_at.len()));
+        }
+        Ok(())
+    }
+
+    /// Nodes follow the tables, however fast they change.
+    fn lags(&mut self, world: &World) -> Result<(), String> {
+        for (d, dispatcher) in world.dispatchers.iter().enumerate() {
+            for (n, node) in world.nodes.iter().enumerate() {
+                let (key, id) = ((d, n), world.dispatchers.len() + n);
+                let is_reached = is_active(world, dispatcher)
+                    && node.body.runs(world.at)
+                    && world.net.loss_percent == 0
+                    && world.net.joins(d, id)
+                    && dispatcher.publisher.detector().beat(&node.body.name).is_some();
+                let behind =
+                    self.behind.remove(&key).filter(|(wanted, _)| node.version() < *wanted);
+                let present = dispatcher.publisher.table().version;
+                let is_behind = is_reached && node.version() < present;
+                let Some((wanted, since)) =
+                    behind.or(Some((present, world.at))).filter(|_| is_behind)
+                else {
+                    continue;
+                };
+                self.behind.insert(key, (wanted, since));
+                let runs_since = dispatcher.body.runs_since.max(node.body.runs_since);
+                let ms = world.at - since.max(runs_since);
+                self.most.lag_ms_max = self.most.lag_ms_max.max(ms);
+                if ms > LAG_MS_MAX {
+                    return Err(format!("{} lags {ms} ms behind d{d}", node.body.name));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The machines: cores of a dispatcher and of a node, with the minimal surrounding logic
 //! of a role.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -9,9 +9,10 @@ use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, Witness
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
+use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpdate};
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
 use skep_units::{Now, Rng};
-use skep_wire::message::{DispatcherBeat, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::{DatapathService, Measure, Protocol, service_hash};
 use skep_wire::table::{Table, TableVersion};
@@ -34,7 +35,17 @@ pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 pub(crate) enum Said {
     Dispatcher(Arc<DispatcherBeat>, Stamp),
     Node(Arc<NodeBeat>, Stamp),
-    Table(Arc<Table>),
+    /// A table, whole or as a delta.
+    Table(Arc<Message>),
+}
+
+/// The table in a message, for a machine that knows these.
+pub(crate) fn table_in(message: &Message, recent: &RecentTables) -> Option<Table> {
+    match message {
+        Message::Table(table) => Some(table.clone()),
+        Message::TableDelta(delta) => recent.apply(delta),
+        _ => None,
+    }
 }
 
 /// A machine's own clock: started anywhere, and a little fast or slow.
@@ -128,6 +139,11 @@ pub(crate) struct Dispatcher {
     plan: TablePlan,
     pub(crate) failover: Failover,
     pub(crate) publisher: TablePublisher,
+    pub(crate) distributor: TableDistributor,
+    /// The table that was published last.
+    told: Arc<Table>,
+    /// The tables that its peers had at their last beats.
+    peers: BTreeMap<PeerId, TableVersion>,
     /// Survives restarts.
     pub(crate) persisted: u64,
     pub(crate) disk: Disk,
@@ -177,6 +193,9 @@ impl Dispatcher {
             body,
             settings,
             publisher: TablePublisher::new(FailureDetectorSettings::default()),
+            distributor: TableDistributor::default(),
+            told: Arc::default(),
+            peers: BTreeMap::new(),
             plan,
             failover,
             persisted: 0,
@@ -207,6 +226,9 @@ impl Dispatcher {
             Failover::new(self.settings.clone(), now, Some(self.persisted), seed);
         self.failover = failover;
         self.publisher = TablePublisher::new(FailureDetectorSettings::default());
+        self.distributor = TableDistributor::default();
+        self.told = Arc::default();
+        self.peers.clear();
         self.publisher.set_plan(self.plan.clone());
         self.is_active = false;
         self.follows = None;
@@ -260,6 +282,37 @@ impl Dispatcher {
         self.failover.lease(now, view)
     }
 
+    /// What goes to whom, if there is a new table.
+    pub(crate) fn publish(&mut self, at: u64) -> Vec<TableUpdate> {
+        let table = self.publisher.table();
+        if !self.is_active || Arc::ptr_eq(table, &self.told) {
+            return Vec::new();
+        }
+        self.told = Arc::clone(table);
+        let (now, peers) = (self.body.clock.at(at), self.peers.iter().map(|(&id, &has)| (id, has)));
+        self.distributor.publish(now, Arc::clone(table), peers)
+    }
+
+    /// A peer's beat reports its table: the table that it is sent, if any.
+    pub(crate) fn acknowledged(
+        &mut self,
+        at: u64,
+        from: PeerId,
+        has: TableVersion,
+    ) -> Option<Arc<Message>> {
+        self.peers.insert(from, has);
+        let now = self.body.clock.at(at);
+        self.is_active.then(|| self.distributor.heard(now, from, has)).flatten()
+    }
+
+    /// The table of another dispatcher comes.
+    pub(crate) fn offer(&mut self, table: Table) {
+        if self.publisher.adopt(table) {
+            self.told = Arc::clone(self.publisher.table());
+            self.distributor.adopted(Arc::clone(&self.told));
+        }
+    }
+
     /// Whether it heard nodes in this life, and hears none now.
     pub(crate) fn is_deaf(&self, at: u64) -> bool {
         let detector = self.publisher.detector();
@@ -299,6 +352,7 @@ pub(crate) struct Node {
     pub(crate) body: Body,
     pub(crate) witness: WitnessState,
     pub(crate) table: Arc<Table>,
+    pub(crate) recent: RecentTables,
     pub(crate) is_leaving: bool,
     /// Since when it is dead.
     pub(crate) dead_since: Option<u64>,
@@ -311,6 +365,7 @@ impl Node {
             body: Body::new(&format!("n{number}"), rng),
             witness: WitnessState::default(),
             table: Arc::default(),
+            recent: RecentTables::default(),
             is_leaving: false,
             dead_since: None,
             mac: [2, 0, 0, 0, 1, number as u8],
@@ -321,6 +376,7 @@ impl Node {
     pub(crate) fn restart(&mut self, at: u64) {
         self.body.restart(at);
         self.witness = WitnessState::default();
+        self.recent = RecentTables::default();
         self.is_leaving = false;
         self.dead_since = None;
     }
@@ -342,9 +398,10 @@ impl Node {
     }
 
     /// Applies a table if it is later than its own.
-    pub(crate) fn offer(&mut self, table: &Arc<Table>) {
+    pub(crate) fn offer(&mut self, table: Table) {
         if table.version > self.table.version {
-            self.table = Arc::clone(table);
+            self.table = Arc::new(table);
+            self.recent.keep(Arc::clone(&self.table));
         }
     }
 
@@ -360,8 +417,7 @@ fn service_address(id: u16) -> SocketAddr {
 /// Two services; the second has half of the nodes.
 fn plan(scenario: &Scenario) -> TablePlan {
     let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
-    let names: Vec<Name> = names.collect();
-    let service = |id: u16, nodes: &[Name]| ServicePlan {
+    let service = |id: u16, nodes: usize| ServicePlan {
         service: DatapathService {
             id,
             address: service_address(id),
@@ -371,15 +427,15 @@ fn plan(scenario: &Scenario) -> TablePlan {
             by_address: false,
         },
         policy: Name::new("power-of-two").unwrap(),
-        nodes: nodes.to_vec(),
+        nodes: (0..nodes).collect(),
     };
-    let nodes = names.iter().enumerate().map(|(number, name)| NodePlan {
-        name: name.clone(),
+    let nodes = names.enumerate().map(|(number, name)| NodePlan {
+        name,
         address: SocketAddr::from(([10, 0, 0, number as u8], 80)),
         weight: 1 + number as u32 % 3,
     });
     TablePlan {
-        services: vec![service(0, &names), service(1, &names[..names.len().div_ceil(2)])],
+        services: vec![service(0, scenario.nodes), service(1, scenario.nodes.div_ceil(2))],
         nodes: nodes.collect(),
         dispatchers: vec![[2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 1]],
     }

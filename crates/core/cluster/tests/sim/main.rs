@@ -15,6 +15,7 @@ mod machine;
 mod net;
 mod scenario;
 mod store;
+mod totals;
 mod world;
 
 use skep_sim::Simulation;

@@ -21,6 +21,8 @@ pub(crate) struct Scenario {
     pub(crate) has_store: bool,
     /// Its replies take seconds.
     pub(crate) has_slow_store: bool,
+    /// An operator changes weights at every tick, until the faults end.
+    pub(crate) churns: bool,
     /// When what happens, in order.
     pub(crate) faults: Vec<(u64, Fault)>,
 }
@@ -64,8 +66,10 @@ impl Scenario {
         };
         let (preempt, has_store) = (rng.below(5) == 0, rng.below(4) == 0);
         let has_slow_store = rng.below(4) == 0;
+        let churns = rng.below(4) == 0;
         let faults = Vec::new();
-        let mut scenario = Self { dispatchers, nodes, preempt, has_store, has_slow_store, faults };
+        let mut scenario =
+            Self { dispatchers, nodes, preempt, has_store, has_slow_store, churns, faults };
         // Many seeds have few misfortunes, so that each has its full effect.
         let count = [0, 1, 1, 2, 3, 5, 8, 12][rng.below(8) as usize];
         for _ in 0..count {

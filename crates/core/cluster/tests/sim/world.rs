@@ -1,22 +1,24 @@
 //! The world: events in order of time, machines, network, store.
 
+mod misfortune;
+
 use std::fmt;
 use std::sync::Arc;
 
 use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_cluster::reconciler::Step;
-use skep_sim::{Agenda, SeedTotals};
+use skep_sim::Agenda;
 use skep_units::Rng;
-use skep_wire::message::NodeBeat;
+use skep_wire::message::{Message, NodeBeat};
 use skep_wire::seal::PeerId;
-use skep_wire::table::Table;
 
 use crate::check::Check;
 use crate::guard::Mode;
-use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said};
+use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
 use crate::net::{Id, Net};
-use crate::scenario::{END_MS, Fault, Scenario};
+use crate::scenario::{END_MS, FAULTS_END_MS, Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
+use crate::totals::Totals;
 
 /// What happens at a time.
 enum Event {
@@ -54,19 +56,6 @@ enum Event {
         life: u64,
         reply: Reply,
     },
-}
-
-/// What came of seeds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Totals {
-    pub(crate) seeds: u64,
-    pub(crate) events: u64,
-    pub(crate) claims: u64,
-    pub(crate) takeovers: u64,
-    pub(crate) tables: u64,
-    pub(crate) vacancy_ms_max: u64,
-    pub(crate) double_ms_max: u64,
-    pub(crate) dead_ms_max: u64,
 }
 
 pub(crate) struct World {
@@ -213,16 +202,40 @@ impl World {
         if dispatcher.body.runs(at) {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
+            if self.scenario.churns && at < FAULTS_END_MS {
+                let node = self.rng.below(self.scenario.nodes as u64) as usize;
+                let (name, weight) = (&self.nodes[node].body.name, 1 + self.rng.below(9) as u32);
+                dispatcher.publisher.set_weight(name, weight);
+            }
             dispatcher.publisher.tick(now);
             dispatcher.failover.set_hindered(now, dispatcher.reconciler.is_hindered());
             let mut outputs = dispatcher.observe_lease(at);
             outputs.extend(dispatcher.failover.tick(now));
             dispatcher.note_epoch(at);
             self.carry_out(id, outputs)?;
+            self.publish(id);
             self.reconcile(id);
         }
         self.schedule(at + next, Event::Tick(id, life));
         Ok(())
+    }
+
+    fn publish(&mut self, id: Id) {
+        for update in self.dispatchers[id].publish(self.at) {
+            for peer in update.to {
+                self.send_table(id, peer, &update.message);
+            }
+        }
+    }
+
+    fn send_table(&mut self, from: Id, to: PeerId, message: &Arc<Message>) {
+        let machines = self.dispatchers.len() + self.nodes.len();
+        let Some(to) = (0..machines).find(|&id| self.peer(id) == to) else { return };
+        match **message {
+            Message::TableDelta(_) => self.totals.deltas += 1,
+            _ => self.totals.wholes += 1,
+        }
+        self.send(from, to, Said::Table(Arc::clone(message)));
     }
 
     fn carry_out(&mut self, id: Id, outputs: Vec<FailoverAction>) -> Result<(), String> {
@@ -359,18 +372,20 @@ impl World {
                 dispatcher.publisher.heard(now, NodeBeat::clone(&beat), stamp);
                 outputs
             }
-            Said::Table(table) => {
-                let version = table.version;
-                dispatcher.publisher.adopt(Table::clone(&table));
-                dispatcher.failover.witness(now, None, version)
-            }
+            Said::Table(message) => match table_in(&message, dispatcher.distributor.recent()) {
+                Some(table) => {
+                    let version = table.version;
+                    dispatcher.offer(table);
+                    dispatcher.failover.witness(now, None, version)
+                }
+                None => Vec::new(),
+            },
         };
         self.carry_out(id, outputs)?;
-        let dispatcher = &self.dispatchers[id];
-        let table = dispatcher.publisher.table();
-        if dispatcher.is_active && theirs.is_some_and(|theirs| theirs < table.version) {
-            let said = Said::Table(Arc::clone(table));
-            self.send(id, from, said);
+        let dispatcher = &mut self.dispatchers[id];
+        let message = theirs.and_then(|theirs| dispatcher.acknowledged(self.at, peer, theirs));
+        if let Some(message) = message {
+            self.send_table(id, peer, &message);
         }
         Ok(())
     }
@@ -401,7 +416,11 @@ impl World {
             Said::Dispatcher(beat, stamp) => {
                 node.witness.heard(now, beat, peer, *stamp);
             }
-            Said::Table(table) => node.offer(table),
+            Said::Table(message) => {
+                if let Some(table) = table_in(message, &node.recent) {
+                    node.offer(table);
+                }
+            }
             Said::Node(..) => {}
         }
     }
@@ -467,88 +486,6 @@ impl World {
         self.body(id).peer
     }
 
-    // --- misfortune ---
-
-    fn befall(&mut self, fault: &Fault) -> Result<(), String> {
-        self.tell(format_args!("*** {fault:?}"));
-        self.check.disturbed(self.at, fault, self.scenario.dispatchers);
-        match fault {
-            Fault::Crash(id) => self.crash(*id),
-            Fault::Start(id) => return self.restart(*id),
-            Fault::Pause(id, ms) => {
-                let until = self.at + ms;
-                self.body(*id).paused_until = until;
-                self.schedule(until, Event::Wake(*id));
-            }
-            Fault::Leave(id) => self.nodes[id - self.scenario.dispatchers].is_leaving = true,
-            Fault::Stop(id) => {
-                if self.dispatchers[*id].body.runs(self.at) {
-                    let now = self.dispatchers[*id].body.clock.at(self.at);
-                    let outputs = self.dispatchers[*id].failover.stop(now);
-                    self.carry_out(*id, outputs)?;
-                }
-                self.crash(*id);
-            }
-            Fault::Part(side) => self.net.part(side),
-            Fault::Cut(a, b, both) => self.net.cut(*a, *b, *both),
-            Fault::Deaf(id) => self.net.deafen(*id),
-            Fault::Heal => self.net.heal(),
-            Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
-            Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
-            Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
-            Fault::Meddle(id, with_program) => self.dispatchers[*id].guard.meddle(*with_program),
-            Fault::Mend => return self.mend(),
-        }
-        Ok(())
-    }
-
-    fn crash(&mut self, id: Id) {
-        let at = self.at;
-        self.body(id).is_alive = false;
-        match id.checked_sub(self.scenario.dispatchers) {
-            None => self.dispatchers[id].is_active = false,
-            Some(node) => {
-                self.nodes[node].dead_since.get_or_insert(at);
-            }
-        }
-    }
-
-    fn restart(&mut self, id: Id) -> Result<(), String> {
-        let at = self.at;
-        match id.checked_sub(self.scenario.dispatchers) {
-            None if !self.dispatchers[id].body.is_alive => {
-                let outputs = self.dispatchers[id].restart(at, self.rng.next_u64());
-                let life = self.dispatchers[id].body.life;
-                self.check.restarted(id, self.dispatchers[id].persisted);
-                self.schedule(at + 1, Event::Tick(id, life));
-                return self.carry_out(id, outputs);
-            }
-            Some(node) if !self.nodes[node].body.is_alive || self.nodes[node].is_leaving => {
-                self.nodes[node].restart(at);
-                let life = self.nodes[node].body.life;
-                self.schedule(at + 1, Event::Beat(id, life));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn mend(&mut self) -> Result<(), String> {
-        self.net.mend();
-        for dispatcher in &mut self.dispatchers {
-            (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
-            dispatcher.guard.mode = Mode::Fast;
-        }
-        for id in 0..self.scenario.dispatchers + self.scenario.nodes {
-            self.restart(id)?;
-            if self.body(id).paused_until > self.at {
-                self.body(id).paused_until = self.at;
-                self.wake(id)?;
-            }
-        }
-        Ok(())
-    }
-
     // --- the store ---
 
     /// A dispatcher asks etcd, and gets the reply some time later.
@@ -571,37 +508,5 @@ impl World {
         if dispatcher.body.life == life {
             dispatcher.store.take(reply);
         }
-    }
-}
-
-impl SeedTotals for Totals {
-    fn add(&mut self, other: &Self) {
-        self.seeds += other.seeds;
-        self.events += other.events;
-        self.claims += other.claims;
-        self.takeovers += other.takeovers;
-        self.tables += other.tables;
-        self.vacancy_ms_max = self.vacancy_ms_max.max(other.vacancy_ms_max);
-        self.double_ms_max = self.double_ms_max.max(other.double_ms_max);
-        self.dead_ms_max = self.dead_ms_max.max(other.dead_ms_max);
-    }
-}
-
-impl fmt::Display for Totals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} seeds, {} events, {} claims ({} of them takeovers), {} tables; at most: {} ms \
-             without an active dispatcher (and no store), {} ms with two that reach each other, {} ms with a dead \
-             node in a table",
-            self.seeds,
-            self.events,
-            self.claims,
-            self.takeovers,
-            self.tables,
-            self.vacancy_ms_max,
-            self.double_ms_max,
-            self.dead_ms_max,
-        )
     }
 }

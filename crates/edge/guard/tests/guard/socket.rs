@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use skep_guard::{Guard, GuardError, Listener, Serve};
-use skep_wire::guard::{Looked, MESSAGE_BYTES_MAX, Order, OrderReply, Side, VipHolder};
+use skep_wire::guard::{MESSAGE_BYTES_MAX, MachineState, Order, OrderReply, Side, VipHolder};
 
 fn me() -> u32 {
     rustix::process::getuid().as_raw()
@@ -44,7 +44,7 @@ fn answer(order: Order) -> OrderReply {
         Order::Look { .. } => {
             let vip = "10.0.0.1".parse().unwrap();
             let owners = vec![VipHolder { vip, mac: [1; 6] }];
-            OrderReply::Looked(Looked { owners, ..Looked::default() })
+            OrderReply::Machine(MachineState { owners, ..MachineState::default() })
         }
         Order::Abort => OrderReply::Refused("x".repeat(MESSAGE_BYTES_MAX)),
         _ => OrderReply::Refused("not here".to_owned()),
@@ -61,7 +61,7 @@ fn orders_are_answered_until_the_peer_is_gone() {
     let client = Guard::connect(&path).unwrap();
     assert_eq!(client.ask(&Order::Claim).unwrap(), OrderReply::Done);
     let looked = client.ask(&Order::Look { side: Side::Dispatch, probe: false }).unwrap();
-    assert!(matches!(looked, OrderReply::Looked(looked) if looked.owners[0].mac == [1; 6]));
+    assert!(matches!(looked, OrderReply::Machine(looked) if looked.owners[0].mac == [1; 6]));
     let refused = client.ask(&Order::Hold).unwrap_err();
     assert!(matches!(refused, GuardError::Refused(why) if why == "not here"));
     let long = client.ask(&Order::Abort).unwrap_err();

@@ -2,6 +2,7 @@
 //! weights and policies as in the other dispatch modes.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use skep_cluster::HealthState;
 
@@ -10,7 +11,7 @@ use crate::service::dispatcher::Dispatcher;
 /// A node of a service, as direct dispatch needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    pub name: String,
+    pub name: Arc<str>,
     /// Where it serves.
     pub address: SocketAddr,
     /// Its share against the others'.
@@ -40,7 +41,7 @@ impl Dispatcher {
                 let details = state.details.get(&member.id())?;
                 let is_leaving = member.removal_deadline().is_some() || details.bows_out;
                 Some(Candidate {
-                    name: member.name().to_string(),
+                    name: Arc::clone(member.name()),
                     address: member.address(),
                     weight: member.weight(),
                     openness: match member.health().state() {

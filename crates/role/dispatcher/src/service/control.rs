@@ -160,6 +160,7 @@ impl Dispatcher {
                 };
                 state.settings = settings.into();
                 state.unpublished = true;
+                state.revision += 1;
             }
             Ok(())
         })

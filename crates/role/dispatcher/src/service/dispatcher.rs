@@ -1,5 +1,6 @@
 //! A service's dispatcher: its state behind a lock, what it publishes, and the workers' reports.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -24,6 +25,8 @@ pub struct Dispatcher {
     seed: u64,
     state: Mutex<ServiceState>,
     published: Arc<ArcSwap<Published>>,
+    /// That of the state.
+    revision: AtomicU64,
 }
 
 impl Dispatcher {
@@ -38,7 +41,14 @@ impl Dispatcher {
         let mut state = ServiceState::new(name, ServiceSettings::of(service, config));
         state.adopt(config, service, now());
         let published = Arc::new(ArcSwap::from_pointee(state.publish()));
-        Ok(Arc::new(Self { name: name.into(), seed, state: Mutex::new(state), published }))
+        let revision = AtomicU64::new(state.revision);
+        Ok(Arc::new(Self {
+            name: name.into(),
+            seed,
+            state: Mutex::new(state),
+            published,
+            revision,
+        }))
     }
 
     pub fn name(&self) -> &str {
@@ -58,6 +68,11 @@ impl Dispatcher {
                 )
             }
         }
+    }
+
+    /// Rises whenever nodes, their states or weights, or settings may have changed. Takes no lock.
+    pub fn revision(&self) -> u64 {
+        self.revision.load(Ordering::Acquire)
     }
 
     /// The service at this moment.
@@ -94,6 +109,7 @@ impl Dispatcher {
             // Within the lock, so that a later state is never overwritten.
             self.published.store(Arc::new(state.publish()));
         }
+        self.revision.store(state.revision, Ordering::Release);
         result
     }
 

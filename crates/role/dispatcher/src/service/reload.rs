@@ -27,6 +27,7 @@ impl ServiceState {
         }
         self.settle(now);
         self.unpublished = true;
+        self.revision += 1;
     }
 
     fn adopt_settings(&mut self, mut settings: ServiceSettings) {

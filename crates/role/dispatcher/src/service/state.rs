@@ -36,6 +36,8 @@ pub(crate) struct ServiceState {
     pub(crate) removed: BTreeSet<String>,
     /// Whether workers need more than new shares.
     pub(crate) unpublished: bool,
+    /// Counts changes of nodes, their states and weights, and of settings.
+    pub(crate) revision: u64,
 }
 
 /// The dispatcher's data of a node beside the table.
@@ -86,6 +88,7 @@ impl ServiceState {
             settings: Arc::new(settings),
             removed: BTreeSet::new(),
             unpublished: true,
+            revision: 0,
         }
     }
 
@@ -144,6 +147,7 @@ impl ServiceState {
             let is_back = verdict == ProbeOutcome::Good;
             if verdict == ProbeOutcome::BowsOut || is_back {
                 details.bows_out = !is_back;
+                self.revision += 1;
                 details.since = now;
                 let what = if is_back { "takes requests again" } else { "drains, as it says" };
                 tracing::info!("service {}: node {} {what}", self.service, details.node.name);
@@ -171,6 +175,7 @@ impl ServiceState {
     /// Logs `event` and stores its time.
     pub(crate) fn note(&mut self, event: Option<MembershipEvent>) {
         let Some(event) = event else { return };
+        self.revision += 1;
         let details = self.details.get_mut(&event.node);
         let bows_out = details.as_ref().is_some_and(|details| details.bows_out);
         let service = &self.service;

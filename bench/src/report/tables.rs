@@ -1,0 +1,68 @@
+//! The part about plans and tables of large clusters, and its target (issue 12).
+
+use std::fmt::Write as _;
+
+use super::Finding;
+use crate::results::{FigureRow, Tables};
+
+/// Plans and tables, in percent of a core.
+const PERCENT_MAX: f64 = 5.0;
+/// The column of both together, as the bench of `skep-steering` calls it.
+const BOTH: &str = "plans and tables";
+
+/// The whole part.
+pub(super) fn section(tables: &Tables) -> String {
+    let figures = &tables.figures;
+    let mut text = String::from(
+        "\n## Plans and tables of large clusters\n\nWhat they cost the active dispatcher in direct \
+         dispatch, in percent of a core: `skep-bench tables`, or `cargo bench -p skep-steering \
+         --bench tables`. *Plans* is reading the services' states, *tables* making the forwarding \
+         table, encoding it, and sealing and sending it to all nodes; *heartbeats* is taking note \
+         of those of all nodes, 20 a second each, with the loads in them, and *unsealing* verifying and decoding them. \
+         Sending goes to a socket of this machine, so that receiving is in it.\n\n",
+    );
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "| cluster | {} |", figures.columns.join(" | "));
+    let _ = writeln!(text, "|---|{}", "---|".repeat(figures.columns.len()));
+    for FigureRow { case, figures } in &figures.rows {
+        let figures: Vec<String> = figures.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "| {case} | {} |", figures.join(" | "));
+    }
+    text.push('\n');
+    text + &super::machine(&tables.machine)
+}
+
+/// The target, judged by the dearest row.
+pub(super) fn finding(tables: Option<&Tables>) -> (String, Finding) {
+    let target = format!("direct: plans and tables at most {PERCENT_MAX} % of a core");
+    let dearest = tables.and_then(|tables| {
+        let figures = &tables.figures;
+        let both = |row: &FigureRow| Some((row.case.clone(), figures.figure(row, BOTH)?));
+        let rows = figures.rows.iter().filter_map(both);
+        rows.max_by(|(_, a), (_, b)| a.total_cmp(b))
+    });
+    let judged =
+        dearest.map(|(case, percent)| (format!("{percent:.2} % ({case})"), percent <= PERCENT_MAX));
+    (target, judged)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+    use crate::results::{Figures, Machine};
+
+    #[test]
+    fn the_dearest_row_decides() {
+        let said = "| percent | plans | plans and tables |\n|---|---|---|\n| small | 1 | 2.5 |\n\
+                    | large | 3 | 5.25 |\n";
+        let figures = Figures::parse(said).unwrap();
+        let machine = Machine { date: "2026-01-01".to_owned(), ..Machine::default() };
+        let tables = Tables { machine, figures };
+        let text = section(&tables);
+        assert!(text.contains("\n| large | 3 | 5.25 |\n\nA machine with "), "{text}");
+        assert!(text.ends_with(" 2026-01-01.\n"), "{text}");
+        assert_eq!(finding(Some(&tables)).1, Some(("5.25 % (large)".to_owned(), false)));
+        assert_eq!(finding(None).1, None);
+    }
+}

@@ -1,0 +1,199 @@
+//! Distribution of the table: which machine is sent which version, and whether whole or as what has
+//! changed since a version that it has acknowledged.
+//!
+//! Heartbeats acknowledge: they report the table that a machine has applied. A new version goes to
+//! every machine at once, as a delta if its last heartbeat named a table that is still known here, and
+//! again while heartbeats name an earlier one. A machine that applies none of them for longer than one
+//! should need, because it has restarted or does not know deltas, is sent the whole table, ever more
+//! rarely.
+//!
+//! Invariant: a machine that is slow to apply, or never does, costs a bounded number of datagrams.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use skep_units::Now;
+use skep_wire::delta::TableDelta;
+use skep_wire::limits::PEERS_MAX;
+use skep_wire::message::Message;
+use skep_wire::seal::PeerId;
+use skep_wire::table::{Table, TableVersion};
+
+use crate::limits::{
+    TABLE_RESEND_DOUBLINGS_MAX, TABLE_RESEND_MS, TABLE_STUCK_MS, TABLES_RECENT_MAX,
+};
+
+/// The latest tables of a machine, by which it understands deltas.
+#[derive(Clone, Debug, Default)]
+pub struct RecentTables {
+    /// The oldest first.
+    tables: VecDeque<Arc<Table>>,
+}
+
+impl RecentTables {
+    /// Keeps a table; at most [`TABLES_RECENT_MAX`] are.
+    pub fn keep(&mut self, table: Arc<Table>) {
+        if self.tables.len() == TABLES_RECENT_MAX {
+            self.tables.pop_front();
+        }
+        self.tables.push_back(table);
+    }
+
+    /// The table of a delta; `None` if its base is not known, or another one.
+    pub fn apply(&self, delta: &TableDelta) -> Option<Table> {
+        delta.apply(self.get(delta.base)?).ok()
+    }
+
+    fn get(&self, version: TableVersion) -> Option<&Arc<Table>> {
+        self.tables.iter().rfind(|table| table.version == version)
+    }
+
+    fn latest(&self) -> Option<&Arc<Table>> {
+        self.tables.back()
+    }
+}
+
+/// A message, and who is to get it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableUpdate {
+    pub to: Vec<PeerId>,
+    pub message: Arc<Message>,
+}
+
+/// Distributes the tables of a dispatcher, while it is the active one.
+#[derive(Clone, Debug, Default)]
+pub struct TableDistributor {
+    /// The last of them is the one to distribute.
+    recent: RecentTables,
+    /// What machines were sent, at most [`PEERS_MAX`].
+    sent: BTreeMap<PeerId, Sent>,
+    /// The messages that carry the last table.
+    messages: BTreeMap<Form, Arc<Message>>,
+}
+
+/// How a table travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    Whole,
+    /// As a delta from that version.
+    Since(TableVersion),
+}
+
+/// What a machine was sent since its heartbeats began to name the table that they name.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    has: TableVersion,
+    first_at: Now,
+    last_at: Now,
+    /// The last whole table, and how many there were.
+    whole: Option<(Now, u32)>,
+}
+
+impl TableDistributor {
+    /// The tables of other dispatchers and of this one.
+    pub fn recent(&self) -> &RecentTables {
+        &self.recent
+    }
+
+    /// The table of another dispatcher was adopted.
+    pub fn adopted(&mut self, table: Arc<Table>) {
+        self.recent.keep(table);
+        self.messages.clear();
+        self.sent.clear();
+    }
+
+    /// There is a new table: what goes to those who have the given tables.
+    pub fn publish(
+        &mut self,
+        now: Now,
+        table: Arc<Table>,
+        peers: impl IntoIterator<Item = (PeerId, TableVersion)>,
+    ) -> Vec<TableUpdate> {
+        self.recent.keep(table);
+        self.messages.clear();
+        let before = std::mem::take(&mut self.sent);
+        let mut by_form: BTreeMap<Form, Vec<PeerId>> = BTreeMap::new();
+        for (peer, has) in peers.into_iter().take(PEERS_MAX) {
+            let mut sent = Sent::since(before.get(&peer), now, has);
+            if let Some(form) = sent.form(now, self.recent.get(has).is_some()) {
+                sent.note(now, form);
+                by_form.entry(form).or_default().push(peer);
+            }
+            self.sent.insert(peer, sent);
+        }
+        let update = |(form, to)| Some(TableUpdate { to, message: self.message(form)? });
+        by_form.into_iter().filter_map(update).collect()
+    }
+
+    /// A machine's heartbeat reports its table: what it is to be sent now, if anything.
+    pub fn heard(&mut self, now: Now, from: PeerId, has: TableVersion) -> Option<Arc<Message>> {
+        if has >= self.recent.latest()?.version {
+            self.sent.remove(&from);
+            return None;
+        }
+        let before = self.sent.get(&from);
+        let is_full = before.is_none() && self.sent.len() >= PEERS_MAX;
+        let is_early = before.is_some_and(|sent| now.since_ms(sent.last_at) < TABLE_RESEND_MS);
+        let mut sent = Sent::since(before, now, has);
+        let form = sent.form(now, self.recent.get(has).is_some()).filter(|_| !is_early && !is_full);
+        if let Some(form) = form {
+            sent.note(now, form);
+        }
+        if before.is_some() || form.is_some() {
+            self.sent.insert(from, sent);
+        }
+        self.message(form?)
+    }
+
+    /// What carries the last table.
+    fn message(&mut self, form: Form) -> Option<Arc<Message>> {
+        if let Some(message) = self.messages.get(&form) {
+            return Some(Arc::clone(message));
+        }
+        let table = self.recent.latest()?;
+        let message = Arc::new(match form {
+            Form::Since(base) => {
+                Message::TableDelta(TableDelta::between(self.recent.get(base)?, table))
+            }
+            Form::Whole => Message::Table(Table::clone(table)),
+        });
+        self.messages.insert(form, Arc::clone(&message));
+        Some(message)
+    }
+}
+
+impl Sent {
+    /// What a machine was sent that has this table now.
+    fn since(before: Option<&Self>, now: Now, has: TableVersion) -> Self {
+        match before {
+            Some(before) if before.has == has => *before,
+            // It has moved on: deltas do arrive.
+            before => {
+                let last_at = before.map_or(now, |before| before.last_at);
+                Self { has, first_at: now, last_at, whole: None }
+            }
+        }
+    }
+
+    /// In which form the machine may be sent the last table now.
+    fn form(&self, now: Now, is_base_known: bool) -> Option<Form> {
+        let patience_ms =
+            |times: u32| TABLE_RESEND_MS << (times - 1).min(TABLE_RESEND_DOUBLINGS_MAX);
+        let may_be_whole =
+            self.whole.is_none_or(|(at, times)| now.since_ms(at) >= patience_ms(times));
+        let is_stuck = now.since_ms(self.first_at) >= TABLE_STUCK_MS;
+        match is_base_known {
+            true if is_stuck && may_be_whole => Some(Form::Whole),
+            true => Some(Form::Since(self.has)),
+            false => may_be_whole.then_some(Form::Whole),
+        }
+    }
+
+    fn note(&mut self, now: Now, form: Form) {
+        self.last_at = now;
+        if form == Form::Whole {
+            let times = self.whole.map_or(0, |(_, times)| times);
+            self.whole = Some((now, times.saturating_add(1)));
+        }
+    }
+}

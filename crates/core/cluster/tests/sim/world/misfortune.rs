@@ -1,0 +1,85 @@
+//! What befalls the machines of a world, and their mending.
+
+use super::*;
+
+impl World {
+    pub(super) fn befall(&mut self, fault: &Fault) -> Result<(), String> {
+        self.tell(format_args!("*** {fault:?}"));
+        self.check.disturbed(self.at, fault, self.scenario.dispatchers);
+        match fault {
+            Fault::Crash(id) => self.crash(*id),
+            Fault::Start(id) => return self.restart(*id),
+            Fault::Pause(id, ms) => {
+                let until = self.at + ms;
+                self.body(*id).paused_until = until;
+                self.schedule(until, Event::Wake(*id));
+            }
+            Fault::Leave(id) => self.nodes[id - self.scenario.dispatchers].is_leaving = true,
+            Fault::Stop(id) => {
+                if self.dispatchers[*id].body.runs(self.at) {
+                    let now = self.dispatchers[*id].body.clock.at(self.at);
+                    let outputs = self.dispatchers[*id].failover.stop(now);
+                    self.carry_out(*id, outputs)?;
+                }
+                self.crash(*id);
+            }
+            Fault::Part(side) => self.net.part(side),
+            Fault::Cut(a, b, both) => self.net.cut(*a, *b, *both),
+            Fault::Deaf(id) => self.net.deafen(*id),
+            Fault::Heal => self.net.heal(),
+            Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
+            Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
+            Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
+            Fault::Meddle(id, with_program) => self.dispatchers[*id].guard.meddle(*with_program),
+            Fault::Mend => return self.mend(),
+        }
+        Ok(())
+    }
+
+    pub(super) fn crash(&mut self, id: Id) {
+        let at = self.at;
+        self.body(id).is_alive = false;
+        match id.checked_sub(self.scenario.dispatchers) {
+            None => self.dispatchers[id].is_active = false,
+            Some(node) => {
+                self.nodes[node].dead_since.get_or_insert(at);
+            }
+        }
+    }
+
+    fn restart(&mut self, id: Id) -> Result<(), String> {
+        let at = self.at;
+        match id.checked_sub(self.scenario.dispatchers) {
+            None if !self.dispatchers[id].body.is_alive => {
+                let outputs = self.dispatchers[id].restart(at, self.rng.next_u64());
+                let life = self.dispatchers[id].body.life;
+                self.check.restarted(id, self.dispatchers[id].persisted);
+                self.schedule(at + 1, Event::Tick(id, life));
+                return self.carry_out(id, outputs);
+            }
+            Some(node) if !self.nodes[node].body.is_alive || self.nodes[node].is_leaving => {
+                self.nodes[node].restart(at);
+                let life = self.nodes[node].body.life;
+                self.schedule(at + 1, Event::Beat(id, life));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn mend(&mut self) -> Result<(), String> {
+        self.net.mend();
+        for dispatcher in &mut self.dispatchers {
+            (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
+            dispatcher.guard.mode = Mode::Fast;
+        }
+        for id in 0..self.scenario.dispatchers + self.scenario.nodes {
+            self.restart(id)?;
+            if self.body(id).paused_until > self.at {
+                self.body(id).paused_until = self.at;
+                self.wake(id)?;
+            }
+        }
+        Ok(())
+    }
+}
