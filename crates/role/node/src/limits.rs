@@ -191,8 +191,8 @@ pub(crate) const UNSETTLED_COARSE_MS: u64 = 2_000;
 pub(crate) const SETTLE_WAIT_MS: u64 = 2 * UNSETTLED_MS;
 
 /// Files and folders that a node announces of the sites of which it has a part:
-/// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
-/// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
+/// some 100 bytes of memory each, 10 MB to tell them all. Others ask it for
+/// the rest. A directory knows some dozens of such nodes (`FILES_MAX`).
 pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
 
 /// Longest time from one look for changed folders of a part to the next, in
