@@ -8,13 +8,15 @@ use skep_wire::cache::frame::{FRAME_HEAD_BYTES, PING, write_frame};
 use skep_wire::cache::hello::HELLO_BYTES_MAX;
 use skep_wire::cache::part::{FileHead, FileVersion, Versions};
 use skep_wire::cache::{
-    CacheMember, CoordinatorAnswer, FrameDecoder, FrameError, Handshake, Held, Identity, LeaseId,
-    OriginRef, PeerRefusal, PeerReply, PeerRequest, PurgeNews, PurgePlace, PurgeStamp, PurgeWhat,
-    Purpose, SegmentName, ToCoordinator, ToNode, link::ReplicaStatus,
+    CacheMember, CoordinatorAnswer, FileAnswer, FilePlace, FrameDecoder, FrameError, Handshake,
+    Held, Identity, LeaseId, OriginRef, PeerRefusal, PeerReply, PeerRequest, PossibleHolder,
+    PurgeNews, PurgePlace, PurgeStamp, PurgeWhat, Purpose, SegmentName, ToCoordinator, ToNode,
+    link::ReplicaStatus,
 };
 use skep_wire::limits::{
     HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, OBJECT_BYTES_MAX, ORIGIN_BYTES_MAX,
-    PEER_HEAD_BYTES_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX, TAIL_MAX,
+    PEER_HEAD_BYTES_MAX, POSSIBLE_HOLDERS_MAX, PURGE_CELLS_PER_MESSAGE_MAX, PURGES_PER_MESSAGE_MAX,
+    TAIL_MAX,
 };
 use skep_wire::message::Name;
 use skep_wire::seal::Key;
@@ -83,6 +85,9 @@ pub fn message(data: &[u8]) {
             ToCoordinator::Delta { added, removed } => {
                 assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
             }
+            ToCoordinator::Announce { added, removed, .. } => {
+                assert!(added.len().max(removed.len()) <= HELD_PER_MESSAGE_MAX);
+            }
             ToCoordinator::Tail { names } => assert!(names.len() <= TAIL_MAX),
             ToCoordinator::Purges(news) => is_sound(&news),
             _ => {}
@@ -99,7 +104,13 @@ pub fn message(data: &[u8]) {
                 assert_eq!(names.len(), replica_statuses.len())
             }
             ToNode::Purges(news) => is_sound(&news),
-            ToNode::Answer { .. } | ToNode::InStep { .. } => {}
+            ToNode::FileAnswer { answer: FileAnswer::Unsure { nodes, .. }, .. } => {
+                assert!(nodes.len() <= POSSIBLE_HOLDERS_MAX);
+            }
+            ToNode::FileAnswer { answer: FileAnswer::Have { holders }, .. } => {
+                assert!((1..=HOLDERS_TOLD_MAX).contains(&holders.len()));
+            }
+            ToNode::Answer { .. } | ToNode::FileAnswer { .. } | ToNode::InStep { .. } => {}
         }
     }
     if let Ok(request) = PeerRequest::decode(data) {
@@ -196,10 +207,12 @@ pub fn framed() -> Vec<Vec<u8>> {
 
 /// Messages of all kinds.
 pub fn messages() -> Vec<Vec<u8>> {
-    (0..12).flat_map(|number| [kinds(number), of_purges(number)].concat()).collect()
+    (0..12)
+        .flat_map(|number| [kinds(number), of_files(number), of_purges(number)].concat())
+        .collect()
 }
 
-/// One of each kind, but for those of purges.
+/// One of each kind, but for those of files of partitioned folders and of purges.
 fn kinds(number: u8) -> Vec<Vec<u8>> {
     let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
     let held = |name: SegmentName| Held { name, bytes: 4096 };
@@ -254,7 +267,7 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let asked = [
         PeerRequest::Fetch { name, bytes, from: 0, origin: None },
         PeerRequest::Fetch { name, bytes, from: bytes / 2, origin: Some(origin) },
-        PeerRequest::Head { name },
+        PeerRequest::Head { name, place: None },
         PeerRequest::Offer { name, bytes, chances: 2 },
     ];
     let head = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"v1\"\r\n\r\n".to_vec();
@@ -268,6 +281,32 @@ fn kinds(number: u8) -> Vec<Vec<u8>> {
     let messages = said.chain(told.map(|it| it.encode()));
     let messages = messages.chain(asked.iter().map(PeerRequest::encode));
     messages.chain(replied.iter().map(PeerReply::encode)).collect()
+}
+
+/// One of each kind that is about files of partitioned folders.
+fn of_files(number: u8) -> Vec<Vec<u8>> {
+    let names = |count: u8| (0..count).map(|at| SegmentName([at; 16])).collect::<Vec<_>>();
+    let (name, ask) = (SegmentName([number; 16]), u64::from(number) << 30);
+    let is_complete = number.is_multiple_of(2);
+    let possible = PossibleHolder {
+        name: Name::new("node-1").unwrap_or_default(),
+        address: ([10, 0, 0, number], 7071).into(),
+    };
+    let answers = [
+        FileAnswer::Have { holders: vec![number.into(), 0] },
+        FileAnswer::Nobody,
+        FileAnswer::Unsure { nodes: vec![possible; usize::from(number)], are_all: is_complete },
+        FileAnswer::Refused,
+    ];
+    let place = FilePlace { route: u64::MAX, path: vec![b'a'; usize::from(number) * 9] };
+    let (added, removed) = (names(number), names(number * 2));
+    let mut messages = vec![
+        ToCoordinator::Announce { added, removed, is_complete }.encode(),
+        ToCoordinator::FindFile { ask, name }.encode(),
+        PeerRequest::Head { name, place: Some(place) }.encode(),
+    ];
+    messages.extend(answers.map(|answer| ToNode::FileAnswer { ask, answer }.encode()));
+    messages
 }
 
 /// One of each kind that is about purges.

@@ -218,6 +218,8 @@ impl FakeNode {
         let fake = Self { shared, _acceptor: acceptor, link };
         let name = Name::new(name).expect("a short name");
         fake.tell(&ToCoordinator::Hello { name, address, capacity_bytes: 1 << 30 });
+        let (added, removed) = (Vec::new(), Vec::new());
+        fake.tell(&ToCoordinator::Announce { added, removed, is_complete: true });
         fake.tell(&ToCoordinator::Inventory { is_first: true, is_last: true, held: Vec::new() });
         fake
     }
@@ -329,7 +331,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         lock(&shared.asked).push(request.clone());
         let said = match request {
             PeerRequest::Fetch { name, from, .. } => (shared.script)(name, from),
-            PeerRequest::Head { name } => {
+            PeerRequest::Head { name, .. } => {
                 let said = (shared.script)(name, 0);
                 Some(said.unwrap_or_else(|| Said::refusal(PeerRefusal::NotThere)))
             }

@@ -131,13 +131,15 @@ impl ClusterCache {
             segments: counters.entries,
             copies: counters.holdings,
             leases: counters.leases,
+            files: counters.files,
+            nodes_unsure: counters.nodes_unsure,
             answers: answers(counters).map(answer).to_vec(),
             nodes: view.members.iter().map(cache_node).collect(),
         })
     }
 }
 
-fn answers(counters: &CoordinatorCounters) -> [(&'static str, u64); 9] {
+fn answers(counters: &CoordinatorCounters) -> [(&'static str, u64); 12] {
     [
         ("have", counters.have),
         ("busy", counters.busy),
@@ -148,6 +150,9 @@ fn answers(counters: &CoordinatorCounters) -> [(&'static str, u64); 9] {
         ("broken", counters.broken),
         ("directory_error", counters.directory_errors),
         ("forgotten", counters.forgotten),
+        ("file_nobody", counters.nobody),
+        ("file_unsure", counters.unsure),
+        ("file_forgotten", counters.files_refused),
     ]
 }
 
@@ -176,6 +181,16 @@ fn register(registry: &Registry, coordination: &Arc<Coordination>) {
         "skep_coordinator_replicas",
         "Replicas: the sum of the holders of all segments.",
         |view| view.counters.holdings as f64,
+    );
+    gauge(
+        "skep_coordinator_files",
+        "Files and folders of partitioned folders that nodes have announced.",
+        |view| view.counters.files as f64,
+    );
+    gauge(
+        "skep_coordinator_nodes_unsure",
+        "Nodes that have not announced all their files, and nodes that were lost recently.",
+        |view| view.counters.nodes_unsure as f64,
     );
     gauge("skep_coordinator_leases", "Fills in progress.", |view| view.counters.leases as f64);
     gauge("skep_coordinator_memory_bytes", "Memory of the directory.", |view| {

@@ -343,7 +343,7 @@ fn who_does_not_answer_for_a_head_is_told_of_only_if_it_leads() {
         }
         cluster.get("node-1", target).assert_status(200);
         assert_eq!(cluster.sum(DIRECTORY_ERROR) - before, wrong, "{target}");
-        let head = PeerRequest::Head { name: head_name(&origin, target) };
+        let head = PeerRequest::Head { name: head_name(&origin, target), place: None };
         assert!(fake.asked().contains(&head), "{target}");
     }
     assert_eq!(origin.asked().len(), 4);

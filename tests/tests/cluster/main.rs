@@ -10,6 +10,7 @@ mod health;
 mod large;
 mod limits;
 mod loads;
+mod lost_parts;
 mod parts;
 mod purge;
 mod routes;

@@ -56,6 +56,9 @@ pub const HELD_PER_MESSAGE_MAX: usize = 4_096;
 /// Holders that an answer names: one to fetch from, and another if the first refuses.
 pub const HOLDERS_TOLD_MAX: usize = 2;
 
+/// Nodes that an answer names which may have a file: so many are asked at a time.
+pub const POSSIBLE_HOLDERS_MAX: usize = 64;
+
 /// Nodes of a cluster that share a cache.
 pub const MEMBERS_MAX: usize = NODES_MAX;
 
@@ -79,8 +82,8 @@ pub const PURGE_TAG_BYTES_MAX: usize = 1_024;
 /// Name of a host, in bytes (RFC 1035 2.3.4).
 pub const HOST_BYTES_MAX: usize = 255;
 
-/// Path and version of an object at its origin, in bytes: the longest path
-/// (4095), and an entity tag.
+/// Path and version of an object at its origin, or path of a file, in bytes: the longest
+/// path (4095), and an entity tag.
 pub const ORIGIN_BYTES_MAX: usize = 8 * 1024;
 
 /// Head of an object that a node hands to another, in bytes.

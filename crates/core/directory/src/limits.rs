@@ -5,6 +5,16 @@
 /// some 800 MB for all.
 pub const HOLDINGS_MAX: usize = 16_777_216;
 
+/// Files and folders at a node that a directory knows at most, by default: those of 32 nodes
+/// that announce as many as they may. Memory as for segments. Nodes that find no room are asked
+/// themselves for what is not known.
+pub const FILES_MAX: usize = 16_777_216;
+
+/// How long it is remembered which files a node had whose link has ended, in milliseconds: a
+/// process that is restarted is back by then, and so is most often a machine's network. Later
+/// its files are said not to exist.
+pub const LOST_NODE_MS: u64 = 30_000;
+
 /// Fills under a lease at a time, by default. Each keeps a node busy with up to
 /// 4 MiB, so that origins choke first; a look at all of them takes no time.
 pub const LEASES_MAX: usize = 16_384;

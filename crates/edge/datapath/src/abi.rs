@@ -78,7 +78,7 @@ impl Service {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Row(pub(crate) [u16; steer::ROW_NODES]);
 

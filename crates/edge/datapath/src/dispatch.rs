@@ -71,7 +71,7 @@ pub struct DispatchProgram {
 impl DispatchProgram {
     /// Loads the program with the maps that are pinned at `place`: flows and tables are as the
     /// last process left them. Maps of another shape (other sizes, another version of Skep) are
-    /// replaced, see [`Self::replaced`]; flows are copied. Mounts bpffs at /sys/fs/bpf if it is
+    /// replaced, see [`Self::replaced`]; flows and rows are copied. Mounts bpffs at /sys/fs/bpf if it is
     /// not mounted.
     ///
     /// A program that is already attached keeps using its maps until [`Self::attach`].
@@ -84,7 +84,7 @@ impl DispatchProgram {
         let tc = loader.load(&object::DISPATCH_TC)?;
         let dispatch = Self {
             place: place.clone(),
-            tables: Tables::take(&mut xdp, sizes.services_max)?,
+            tables: Tables::take(&mut xdp, sizes.services_max, &misfits)?,
             flows: xdp.data("flows")?,
             loads: xdp.map("loads")?,
             assigned: xdp.map("assigned")?,

@@ -33,7 +33,7 @@ impl NodeProgram {
             Loader::new(Some(place), &sizes).with_types(&types).load(&object::NODE)?;
         Ok(Self {
             place: place.clone(),
-            tables: Tables::take(&mut program, services_max)?,
+            tables: Tables::take(&mut program, services_max, &misfits)?,
             program,
             replaced: misfits.into_iter().map(|(name, _)| name).collect(),
         })

@@ -164,7 +164,7 @@ pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     }
 }
 
-/// Calls `show` for every element of a hash table. Elements that are added or removed meanwhile may
+/// Calls `show` for every element of an array or a hash table. Elements that are added or removed meanwhile may
 /// or may not be included.
 pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
     map: BorrowedFd<'_>,

@@ -1,6 +1,7 @@
 //! The maps that the dispatcher's and the node's program share.
 //!
-//! **Invariants:** the half of a table that packets are steered by is never written. A new service
+//! **Invariants:** the half of a table that packets are steered by is never written: rows that are
+//! replaced by a map of another size are copied before a program meets the new one. A new service
 //! begins with empty rows, even if its place was used before. Removals precede insertions, so a
 //! full map accepts any change. `generation` changes after the data that it describes.
 
@@ -17,7 +18,7 @@ use skep_wire::steer::{
 };
 
 use crate::limits::STEERERS_MAX;
-use crate::object::Loaded;
+use crate::object::{Loaded, Misfits};
 use crate::{DatapathError, abi, sys};
 
 type HashTable<K, V> = aya::maps::HashMap<MapData, K, V>;
@@ -46,8 +47,13 @@ struct Half {
 }
 
 impl Tables {
-    /// Takes the maps of a program; `services_max` is the capacity of `rows`.
-    pub(crate) fn take(loaded: &mut Loaded, services_max: u32) -> Result<Self, DatapathError> {
+    /// Takes the maps of a program that is not attached yet; `services_max` is the capacity of
+    /// `rows`. Rows among the maps that were replaced are copied.
+    pub(crate) fn take(
+        loaded: &mut Loaded,
+        services_max: u32,
+        misfits: &Misfits,
+    ) -> Result<Self, DatapathError> {
         let mut tables = Self {
             settings: loaded.map("settings")?,
             vips: loaded.map("vips")?,
@@ -65,7 +71,31 @@ impl Tables {
                 *half = Half { counts: service.half & 1, is_filled: true };
             }
         }
+        if let Some((_, old)) = misfits.iter().find(|(name, _)| name == "rows") {
+            tables.move_rows(old)?;
+        }
         Ok(tables)
+    }
+
+    /// Fills rows that are all new: the services that there are have theirs from the old map. A new
+    /// map is full of zeros, and 0 is a node.
+    fn move_rows(&self, old: &MapData) -> Result<(), DatapathError> {
+        let failed = DatapathError::map_io("rows");
+        let filled =
+            |(id, half): (usize, &Half)| half.is_filled.then_some((id as u32, half.counts));
+        let firsts = self.halves.iter().enumerate().filter_map(filled).map(first_row);
+        let places: Vec<u32> = firsts.flat_map(|first| (first..).take(ROWS)).collect();
+        let mut rows = vec![abi::Row(NO_ROW.0); places.len()];
+        let info = old.info().map_err(DatapathError::map("rows"))?;
+        if info.value_size() as usize == size_of::<abi::Row>() {
+            sys::each(old.fd().as_fd(), |place: u32, row: abi::Row| {
+                if let Ok(at) = places.binary_search(&place) {
+                    rows[at] = row;
+                }
+            })
+            .map_err(&failed)?;
+        }
+        sys::update_batch(self.rows.fd().as_fd(), &places, &rows).map_err(failed)
     }
 
     pub(crate) fn set_settings(&mut self, settings: &ProgramSettings) -> Result<(), DatapathError> {
@@ -138,7 +168,7 @@ impl Tables {
         self.check_service(service)?;
         check("number of rows of a table", rows.len() as u64, ROWS as u64, ROWS as u64)?;
         let half = self.halves[usize::from(service)].counts ^ 1;
-        let first = (u32::from(service) * 2 + u32::from(half)) * ROWS as u32;
+        let first = first_row((u32::from(service), half));
         let places: Vec<_> = (first..).take(ROWS).collect();
         let rows: Vec<_> = rows.iter().map(|row| abi::Row(row.0)).collect();
         sys::update_batch(self.rows.fd().as_fd(), &places, &rows)
@@ -220,6 +250,11 @@ impl Tables {
 
 /// For a service without a table: the kernel rejects access.
 const NO_ROW: Row = Row([NO_NODE; ROW_NODES]);
+
+/// The place of the first row of a half of a service's table.
+fn first_row((service, half): (u32, u8)) -> u32 {
+    (service * 2 + u32::from(half)) * ROWS as u32
+}
 
 /// Frames sent by this machine must not return to it; a device without hardware address cannot
 /// distinguish senders.

@@ -88,6 +88,11 @@ pub struct CoordinatorStatus {
     pub copies: u64,
     /// Fills under way.
     pub leases: u64,
+    /// Files and folders of partitioned folders that nodes have announced.
+    pub files: u64,
+    /// Nodes that have not announced all their files, and nodes that were lost recently: what
+    /// nobody is known to have may be there.
+    pub nodes_unsure: u64,
     /// What it has answered, by kind: `have`, `busy`, `grant`, `refused`; and
     /// `directory_error`, of holders that had lost what they were said to have.
     pub answers: Vec<AnswerCount>,

@@ -222,7 +222,7 @@ impl CoordinatorServer {
                 self.purging.left(link);
                 if let Some(member) = self.links.remove(&link) {
                     self.members.remove(&member);
-                    self.coordinator.left(member);
+                    self.coordinator.left(now, member);
                     tracing::info!("cache: link of node {peer} lost: {why}");
                 }
             }

@@ -1,7 +1,7 @@
 //! Every bound of this crate, with unit and reason.
 
-use skep_directory::limits::{LEASE_TTL_MS, SETTLE_MS};
-use skep_peer::stream::{BACKOFF_MS, PEER_REPLY_MS, PING_MS, SILENCE_MS};
+use skep_directory::limits::LEASE_TTL_MS;
+use skep_peer::stream::{PEER_REPLY_MS, PING_MS, SILENCE_MS};
 
 /// Bytes that a worker itself copies out of the kernel's page cache before it
 /// leaves the rest of a file to the pool: about 0.1 ms of its time.
@@ -191,8 +191,8 @@ pub(crate) const UNSETTLED_COARSE_MS: u64 = 2_000;
 pub(crate) const SETTLE_WAIT_MS: u64 = 2 * UNSETTLED_MS;
 
 /// Files and folders that a node announces of the sites of which it has a part:
-/// some 100 bytes of memory each, 10 MB to tell them all. Others answer for no
-/// more of it. A directory knows some dozens of such nodes (`HOLDINGS_MAX`).
+/// some 100 bytes of memory each, 10 MB to tell them all. Others ask it for
+/// the rest. A directory knows some dozens of such nodes (`FILES_MAX`).
 pub(crate) const PART_ENTRIES_MAX: usize = 500_000;
 
 /// Longest time from one look for changed folders of a part to the next, in
@@ -208,16 +208,11 @@ pub(crate) const PART_UNSETTLED_MS: u64 = UNSETTLED_COARSE_MS;
 /// new file is to be seen.
 pub(crate) const PART_ABSENT_MS: u64 = 200;
 
-/// Time after which a link's coordinator has heard of all nodes' files, in
-/// milliseconds: the longest pause before a link is tried again, and a bit.
-pub(crate) const PART_SETTLED_MS: u64 = 3_000;
-const _: () = assert!(PART_SETTLED_MS > SETTLE_MS && SETTLE_MS > BACKOFF_MS.1, "all are linked");
-
 /// Longest search for who has a file, in milliseconds.
 pub(crate) const PART_SEEK_MS: u64 = 2_000;
 
 /// Nodes that are asked for a file while no coordinator knows.
-pub(crate) const PART_AROUND_MAX: usize = 64;
+pub(crate) const PART_AROUND_MAX: usize = skep_wire::limits::POSSIBLE_HOLDERS_MAX;
 
 /// Nodes that a fill turns to for the bytes of a file.
 pub(crate) const PART_HOMES_MAX: usize = 4;

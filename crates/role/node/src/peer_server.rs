@@ -13,7 +13,7 @@ use skep_segments::{Acquired, Segment, SegmentStore, Wanted};
 use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, CoreGauge, Counter, Registry};
 use skep_wire::cache::part::FileHead;
-use skep_wire::cache::{OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
+use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest, SegmentName};
 use skep_wire::message::Name;
 
 use crate::backend::files::catalog::{Catalog, Located};
@@ -92,9 +92,10 @@ impl PeerServer {
         self.cluster.sending.bytes() + clients > self.cluster.outstanding_bytes_max
     }
 
-    async fn head(&self, name: SegmentName) -> PeerReply {
+    async fn head(&self, name: SegmentName, place: Option<FilePlace>) -> PeerReply {
         let catalog = self.catalog.load_full();
-        if let Some(place) = self.announced.find(name) {
+        let announced = self.announced.find(name);
+        if let Some(place) = announced.or_else(|| unannounced(&catalog, name, place?)) {
             return self.head_of_part(&catalog, name, &place).await;
         }
         match catalog.origin_heads().head_for_peer(name).await {
@@ -224,6 +225,14 @@ impl PeerServer {
     }
 }
 
+/// The place of a file that another node seeks here, which would be announced if it is there.
+fn unannounced(catalog: &Catalog, name: SegmentName, place: FilePlace) -> Option<AnnouncedPath> {
+    let route = catalog.sites().by_key(place.route).filter(|route| route.is_partition())?;
+    let is_shown = route.folder()?.shows(&[b"/", &*place.path].concat());
+    let is_meant = is_shown && route.part_head_name(&place.path) == name;
+    is_meant.then(|| AnnouncedPath { route: place.route, relative: place.path.into() })
+}
+
 /// Why another node has this one fill a segment.
 #[derive(Clone, Copy)]
 enum FillReason {
@@ -243,7 +252,9 @@ impl PeerHandler for PeerServer {
             PeerRequest::Fetch { name, bytes, from, origin } => {
                 self.fetch(peer, (name, bytes, from), origin).await
             }
-            PeerRequest::Head { name } => return PeerAnswer::Reply(self.head(name).await),
+            PeerRequest::Head { name, place } => {
+                return PeerAnswer::Reply(self.head(name, place).await);
+            }
             PeerRequest::Offer { name, bytes, chances } => {
                 return PeerAnswer::Reply(self.offered(peer, name, bytes, chances).await);
             }

@@ -30,6 +30,9 @@ pub enum FetchError {
     /// No other node that has the bytes answers.
     #[error("no node that has the bytes answers")]
     Peer,
+    /// The node that has the file, or may have it, is not reached, and may be back soon.
+    #[error("the node that may have the file is away")]
+    NodeAway,
     /// No memory may be taken for the bytes now.
     #[error("no memory for a reply")]
     NoMemory,
@@ -48,7 +51,7 @@ impl FetchError {
             Self::File(DiskError::WouldBlock | DiskError::Failed(_)) => 500,
             Self::Origin { status, .. } | Self::OriginStatus(status) => status,
             Self::Peer => 502,
-            Self::OriginChanged | Self::NoMemory | Self::Abandoned => 503,
+            Self::OriginChanged | Self::NodeAway | Self::NoMemory | Self::Abandoned => 503,
         }
     }
 
@@ -75,6 +78,7 @@ impl FetchError {
             }
             Self::OriginChanged => "origin-changed",
             Self::Peer => "peer",
+            Self::NodeAway => "node-away",
             Self::NoMemory => "no-memory",
             Self::Abandoned => "abandoned",
         };
@@ -88,7 +92,7 @@ impl FetchError {
             Self::Origin { .. } | Self::OriginStatus(_) | Self::OriginChanged => {
                 Counter::FetchErrorsOrigin
             }
-            Self::Peer => Counter::FetchErrorsPeer,
+            Self::Peer | Self::NodeAway => Counter::FetchErrorsPeer,
             Self::NoMemory => Counter::FetchErrorsMemory,
             Self::Abandoned => Counter::FetchErrorsAbandoned,
         }
@@ -107,7 +111,9 @@ impl FetchError {
             Self::Origin { .. } | Self::OriginStatus(_) => {
                 (Counter::RepliesCutOrigin, "the origin failed while its object was sent")
             }
-            Self::Peer => (Counter::RepliesCutPeer, "the node that has the bytes does not answer"),
+            Self::Peer | Self::NodeAway => {
+                (Counter::RepliesCutPeer, "the node that has the bytes does not answer")
+            }
             Self::NoMemory => (Counter::RepliesCutMemory, "no memory for the rest of a reply"),
             Self::Abandoned => (Counter::RepliesCutAbandoned, "the fill of the rest ended early"),
         }
@@ -168,6 +174,7 @@ mod tests {
         let status = line("fwd-status=500; detail=origin-status");
         assert_eq!(of(FetchError::OriginStatus(500)), (500, status));
         assert_eq!(of(FetchError::Peer), (502, line("detail=peer")));
+        assert_eq!(of(FetchError::NodeAway), (503, line("detail=node-away")));
         assert_eq!(of(FetchError::NoMemory), (503, line("detail=no-memory")));
     }
 }

@@ -33,7 +33,7 @@ pub const NONCE_BYTES: usize = 32;
 /// The most bytes that a [`Handshake`] needs at once.
 pub const HELLO_BYTES_MAX: usize = CHALLENGE_BYTES;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const PROOF_BYTES: usize = 32;
 const NAME_FIELD_BYTES: usize = 1 + NAME_BYTES_MAX;
 const INTRODUCTION_BYTES: usize = 1 + 8 + NONCE_BYTES + NAME_FIELD_BYTES;

@@ -4,6 +4,10 @@
 //! once, then [`ToCoordinator::Delta`]) so that each of them could answer; it sends requests only
 //! to the dispatcher that reports itself active. Links are streams: messages arrive complete
 //! and in order, or the link breaks and starts anew with an inventory.
+//!
+//! Files of partitioned folders are announced apart from what is in memory, and before it
+//! ([`ToCoordinator::Announce`]): a segment that a coordinator does not know costs a fill, but a
+//! file that no node is known to have does not exist.
 
 use std::net::SocketAddr;
 
@@ -11,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::name::SegmentName;
 use super::purge::{PurgeNews, PurgeStamp};
-use crate::limits::{HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, TAIL_MAX};
+use crate::limits::{
+    HELD_PER_MESSAGE_MAX, HOLDERS_TOLD_MAX, MEMBERS_MAX, POSSIBLE_HOLDERS_MAX, TAIL_MAX,
+};
 use crate::machine::Name;
 use crate::message::NotAMessage;
 
@@ -53,6 +59,23 @@ pub enum ToCoordinator {
         added: Vec<Held>,
         /// At most [`HELD_PER_MESSAGE_MAX`].
         removed: Vec<SegmentName>,
+    },
+    /// Files and folders on the node's disk, by head name, that came and went since the last
+    /// message. A link begins with none announced.
+    Announce {
+        /// At most [`HELD_PER_MESSAGE_MAX`].
+        added: Vec<SegmentName>,
+        /// At most [`HELD_PER_MESSAGE_MAX`].
+        removed: Vec<SegmentName>,
+        /// Whether all files and folders of the node are announced with this; otherwise it may
+        /// have others, too.
+        is_complete: bool,
+    },
+    /// Which nodes have the file or folder of this head name?
+    FindFile {
+        /// Comes back with the answer.
+        ask: u64,
+        name: SegmentName,
     },
     /// Where is this segment?
     Ask {
@@ -120,6 +143,12 @@ pub enum ToNode {
         /// To which question.
         ask: u64,
         answer: CoordinatorAnswer,
+    },
+    /// The answer to [`ToCoordinator::FindFile`].
+    FileAnswer {
+        /// To which question.
+        ask: u64,
+        answer: FileAnswer,
     },
     /// The status of the node's replica of each segment of a tail, in its order.
     Tail {
@@ -196,6 +225,33 @@ pub enum CoordinatorAnswer {
     Refused,
 }
 
+/// Which nodes have a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FileAnswer {
+    /// These do; the less loaded first; 1 to [`HOLDERS_TOLD_MAX`].
+    Have { holders: Vec<MemberId> },
+    /// None: all nodes have announced all that they have.
+    Nobody,
+    /// No linked node is known to have it, but these may have it: their announcement is not
+    /// complete, or they had it and have just been lost.
+    Unsure {
+        /// At most [`POSSIBLE_HOLDERS_MAX`].
+        nodes: Vec<PossibleHolder>,
+        /// Whether no other node may have it.
+        are_all: bool,
+    },
+    /// The coordinator is not active: do as if it were silent.
+    Refused,
+}
+
+/// A node that may have a file. It may have no link.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PossibleHolder {
+    pub name: Name,
+    /// Where it serves other nodes.
+    pub address: SocketAddr,
+}
+
 macro_rules! payload {
     ($message:ty) => {
         impl $message {
@@ -226,6 +282,9 @@ impl ToCoordinator {
             Self::Delta { added, removed } => {
                 added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
             }
+            Self::Announce { added, removed, .. } => {
+                added.len() <= HELD_PER_MESSAGE_MAX && removed.len() <= HELD_PER_MESSAGE_MAX
+            }
             Self::Tail { names } => names.len() <= TAIL_MAX,
             Self::Purges(news) => news.is_sound(),
             _ => true,
@@ -236,19 +295,25 @@ impl ToCoordinator {
 impl ToNode {
     fn is_sound(&self) -> bool {
         let is_member = |id: MemberId| usize::from(id) < MEMBERS_MAX;
+        let are_holders = |holders: &[MemberId]| {
+            (1..=HOLDERS_TOLD_MAX).contains(&holders.len())
+                && holders.iter().copied().all(is_member)
+        };
         match self {
             Self::Welcome { members, .. } => {
                 members.len() <= MEMBERS_MAX && members.iter().all(|member| is_member(member.id))
             }
             Self::Answer { answer, .. } => match answer {
-                CoordinatorAnswer::Have { holders } => {
-                    (1..=HOLDERS_TOLD_MAX).contains(&holders.len())
-                        && holders.iter().copied().all(is_member)
-                }
+                CoordinatorAnswer::Have { holders } => are_holders(holders),
                 CoordinatorAnswer::Busy { leader, .. } => is_member(*leader),
                 CoordinatorAnswer::Grant { .. }
                 | CoordinatorAnswer::Later
                 | CoordinatorAnswer::Refused => true,
+            },
+            Self::FileAnswer { answer, .. } => match answer {
+                FileAnswer::Have { holders } => are_holders(holders),
+                FileAnswer::Unsure { nodes, .. } => nodes.len() <= POSSIBLE_HOLDERS_MAX,
+                FileAnswer::Nobody | FileAnswer::Refused => true,
             },
             Self::Tail { names, replica_statuses, roomiest } => {
                 names.len() <= TAIL_MAX
@@ -290,6 +355,16 @@ mod tests {
         assert_eq!(ToCoordinator::decode(&many.encode()), Err(NotAMessage));
         let nobody = ToNode::Answer { ask: 1, answer: CoordinatorAnswer::Have { holders: vec![] } };
         assert_eq!(ToNode::decode(&nobody.encode()), Err(NotAMessage));
+        let possible = PossibleHolder {
+            name: Name::new("n").unwrap(),
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+        };
+        let unsure = |count| {
+            let nodes = vec![possible.clone(); count];
+            ToNode::FileAnswer { ask: 1, answer: FileAnswer::Unsure { nodes, are_all: true } }
+        };
+        assert!(ToNode::decode(&unsure(POSSIBLE_HOLDERS_MAX).encode()).is_ok());
+        assert_eq!(ToNode::decode(&unsure(POSSIBLE_HOLDERS_MAX + 1).encode()), Err(NotAMessage));
         let stranger = CoordinatorAnswer::Busy { leader: MEMBERS_MAX as u16 };
         let stranger = ToNode::Answer { ask: 1, answer: stranger };
         assert_eq!(ToNode::decode(&stranger.encode()), Err(NotAMessage));

@@ -23,8 +23,9 @@ pub mod purge;
 pub use frame::{FrameDecoder, FrameError, FrameHead};
 pub use hello::{Handshake, HelloError, Identity, Purpose, Reason};
 pub use link::{
-    CacheMember, CoordinatorAnswer, Held, LeaseId, ReplicaStatus, ToCoordinator, ToNode,
+    CacheMember, CoordinatorAnswer, FileAnswer, Held, LeaseId, PossibleHolder, ReplicaStatus,
+    ToCoordinator, ToNode,
 };
 pub use name::{ObjectName, SegmentName};
-pub use peer::{OriginRef, PeerRefusal, PeerReply, PeerRequest};
+pub use peer::{FilePlace, OriginRef, PeerRefusal, PeerReply, PeerRequest};
 pub use purge::{PurgeNews, PurgePlace, PurgeStamp, PurgeWhat};

@@ -31,7 +31,12 @@ pub enum PeerRequest {
         origin: Option<OriginRef>,
     },
     /// The head of an object, by the name that stands for it.
-    Head { name: SegmentName },
+    Head {
+        name: SegmentName,
+        /// Of a file of a partitioned folder: where it is, in case that the other node has not
+        /// announced it yet.
+        place: Option<FilePlace>,
+    },
     /// A sole replica that would be evicted, or a primary one: the other may fetch it.
     Offer {
         name: SegmentName,
@@ -59,6 +64,15 @@ pub struct OriginRef {
     /// Otherwise the asker takes the other for the owner while no coordinator answers, or for the
     /// node that has the file.
     pub has_lease: bool,
+}
+
+/// Where a file of a partitioned folder is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePlace {
+    /// The route's key.
+    pub route: u64,
+    /// Path below its root.
+    pub path: Vec<u8>,
 }
 
 /// Answers to requests.
@@ -115,7 +129,9 @@ impl PeerRequest {
                 };
                 is_segment(*bytes) && from < bytes && origin.as_ref().is_none_or(fits)
             }
-            Self::Head { .. } => true,
+            Self::Head { place, .. } => {
+                place.as_ref().is_none_or(|place| place.path.len() <= ORIGIN_BYTES_MAX)
+            }
             Self::Offer { bytes, .. } => is_segment(*bytes),
         }
     }

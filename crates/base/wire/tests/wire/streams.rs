@@ -89,9 +89,9 @@ fn handshakes_of_different_builds_agree() {
         .unwrap();
     let said = said.into_inner();
     assert_eq!((said[0].len(), said[1].len(), said[2].len()), (107, 131, 32));
-    assert_eq!(hex(&said[0][..12]), "01012aa742e2378564d20101");
-    assert_eq!(hex(&said[1][99..107]), "471d9280b2318d08");
-    assert_eq!(hex(&said[2][..8]), "d038afb0a5a33fac");
+    assert_eq!(hex(&said[0][..12]), "02012aa742e2378564d20101");
+    assert_eq!(hex(&said[1][99..107]), "f384248627a4534b");
+    assert_eq!(hex(&said[2][..8]), "76e237b5569d4f5c");
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn each_difference_is_refused_with_its_reason() {
     assert_eq!(ends, (Err(Here(Reason::Proof)), Ok(())));
     let ends = talk(&mut client(&a), &mut server(&identity(KEY, "hive", "b")), |turn, said| {
         if turn == 0 {
-            said[0] = 2;
+            said[0] = 1;
         }
     });
     assert_eq!(ends, (Err(There(Reason::Version)), Err(Here(Reason::Version))));

@@ -101,11 +101,24 @@ impl Directory {
         holders.iter().copied().filter(|&holder| !self.accounts[usize::from(holder)].is_retired)
     }
 
-    /// `holder` has `name`.
+    /// `holder` has `name`. Another entry is forgotten if there is no room.
     pub(crate) fn add(&mut self, name: SegmentName, bytes: u32, holder: Holder) {
         if self.holdings >= self.holdings_max {
             self.forget_one_near(&name);
         }
+        self.insert(name, bytes, holder);
+    }
+
+    /// `holder` has `name`; false: there is no room to know it.
+    pub(crate) fn add_if_room(&mut self, name: SegmentName, bytes: u32, holder: Holder) -> bool {
+        let has_room = self.holdings < self.holdings_max;
+        if has_room {
+            self.insert(name, bytes, holder);
+        }
+        has_room || self.holders(&name).any(|it| it == holder)
+    }
+
+    fn insert(&mut self, name: SegmentName, bytes: u32, holder: Holder) {
         let hash = |entry: &Entry| entry.name.bits();
         let shard = &mut self.shards[shard_of(&name)];
         match shard.entry(name.bits(), |entry| entry.name == name, hash) {

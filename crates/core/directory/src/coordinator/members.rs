@@ -32,6 +32,22 @@ pub(crate) struct Linked {
     pub(crate) assigned_bytes: u64,
 }
 
+impl Linked {
+    pub(crate) fn bytes_outstanding(&self) -> u64 {
+        let reported_bytes = self.reported.map_or(0, |(bytes, _)| bytes);
+        reported_bytes.saturating_add(self.assigned_bytes)
+    }
+
+    /// Time went on. Of a node that tells no more, or never did, what it was
+    /// given counts, and half as much after each tick: it is sent meanwhile.
+    pub(crate) fn age_load(&mut self, now: Now, load_ms_max: u64) {
+        self.reported = self.reported.filter(|(_, at)| now.since_ms(*at) <= load_ms_max);
+        if self.reported.is_none() {
+            self.assigned_bytes /= 2;
+        }
+    }
+}
+
 /// All of them, by number.
 #[derive(Debug, Default)]
 pub(crate) struct Members {

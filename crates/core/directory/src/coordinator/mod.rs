@@ -6,9 +6,11 @@
 //! Invariants: there is at most one lease for a segment at a time; a holder is
 //! named only while it is linked and after its inventory is complete, and never to
 //! itself; no lease is granted for a segment that a node may hold but has not yet had time
-//! to report; memory is bounded by [`CoordinatorSettings`].
+//! to report; no file of a linked node, or one that has just been lost, is said to be at no
+//! node; memory is bounded by [`CoordinatorSettings`].
 
 pub(crate) mod directory;
+pub(crate) mod files;
 pub(crate) mod holders;
 mod leases;
 mod members;
@@ -18,14 +20,16 @@ use std::net::SocketAddr;
 use skep_units::{Now, Rng};
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{
-    CoordinatorAnswer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode,
+    CoordinatorAnswer, FileAnswer, Held, LeaseId, ReplicaStatus, SegmentName, ToCoordinator, ToNode,
 };
 use skep_wire::message::Name;
 
 use crate::limits::{
-    HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, SETTLE_MS, SWEEPS_PER_TICK,
+    FILES_MAX, HOLDINGS_MAX, LEASE_TTL_MS, LEASES_MAX, LOAD_MS_MAX, LOST_NODE_MS, SETTLE_MS,
+    SWEEPS_PER_TICK,
 };
 use directory::Directory;
+use files::{Files, FoundFile};
 use leases::Leases;
 use members::{Linked, Members};
 
@@ -34,6 +38,10 @@ use members::{Linked, Members};
 pub struct CoordinatorSettings {
     /// Segments times their holders that it knows.
     pub holdings_max: usize,
+    /// Files and folders times the nodes that announce them that it knows.
+    pub files_max: usize,
+    /// How long the files of a node whose link has ended are remembered, in milliseconds.
+    pub lost_node_ms: u64,
     /// Fills under way.
     pub leases_max: usize,
     /// How long a lease lasts if it is not renewed, in milliseconds.
@@ -49,6 +57,8 @@ impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             holdings_max: HOLDINGS_MAX,
+            files_max: FILES_MAX,
+            lost_node_ms: LOST_NODE_MS,
             leases_max: LEASES_MAX,
             lease_ttl_ms: LEASE_TTL_MS,
             load_ms_max: LOAD_MS_MAX,
@@ -112,6 +122,16 @@ pub struct CoordinatorCounters {
     pub directory_errors: u64,
     /// Holdings dropped for lack of room.
     pub forgotten: u64,
+    /// Answers that no node has a file.
+    pub nobody: u64,
+    /// Answers that named nodes which may have a file, or none that is known.
+    pub unsure: u64,
+    /// Announcements of files that found no room.
+    pub files_refused: u64,
+    /// Files and folders that nodes have announced.
+    pub files: u64,
+    /// Nodes of which not all files are known, or that were lost recently.
+    pub nodes_unsure: u64,
     /// Leases there are.
     pub leases: u64,
     /// Segments in the directory.
@@ -154,10 +174,13 @@ pub struct Coordinator {
     /// When those are no longer waited for that have not; known from the first
     /// moment on.
     settles_at: Option<Now>,
+    /// Until when nodes that have not linked yet may have files; known from the first moment on.
+    awaits_until: Option<Now>,
     members: Members,
     /// Counts the changes of the list of members, and of what stands beside it in a `Welcome`.
     changes: u64,
     directory: Directory,
+    files: Files,
     leases: Leases,
     rng: Rng,
     counters: CoordinatorCounters,
@@ -175,9 +198,11 @@ impl Coordinator {
             epoch: 0,
             is_settled: settings.nodes == 0,
             settles_at: None,
+            awaits_until: None,
             members: Members::default(),
             changes: 0,
             directory: Directory::new(settings.holdings_max),
+            files: Files::new(settings.files_max, settings.lost_node_ms),
             leases: Leases::new(settings.lease_ttl_ms, rng.next_u64()),
             rng,
             counters: CoordinatorCounters::default(),
@@ -194,9 +219,11 @@ impl Coordinator {
             self.drop_link(link);
         }
         let holder = self.directory.new_holder();
+        let (name, address) = (hello.name.clone(), hello.address);
         let link = self.members.add(hello, holder);
-        if link.is_none() {
-            self.directory.retire(holder);
+        match link {
+            Some(link) => self.files.joined(link, name, address),
+            None => self.directory.retire(holder),
         }
         self.changes += 1;
         let link = link?;
@@ -207,8 +234,11 @@ impl Coordinator {
     /// A link has ended, and with it the node's holdings and leases. Unknown (or former)
     /// links are ignored, here and in
     /// [`Coordinator::heard`].
-    pub fn left(&mut self, link: NodeLinkId) {
-        self.changes += u64::from(self.drop_link(link));
+    pub fn left(&mut self, now: Now, link: NodeLinkId) {
+        if self.drop_link(link) {
+            self.files.left(now, link);
+            self.changes += 1;
+        }
     }
 
     /// Becomes active in `epoch`, or a standby. Leases end with the term; fills
@@ -231,6 +261,7 @@ impl Coordinator {
         self.welcome_all();
         self.counters.expired += self.leases.expire(now);
         (0..SWEEPS_PER_TICK).for_each(|_| self.directory.sweep());
+        self.files.tick(now, SWEEPS_PER_TICK);
         let load_ms_max = self.settings.load_ms_max;
         self.members.iter_mut().for_each(|member| member.age_load(now, load_ms_max));
     }
@@ -254,6 +285,14 @@ impl Coordinator {
                 for name in &removed {
                     self.directory.remove(name, holder);
                 }
+            }
+            ToCoordinator::Announce { added, removed, is_complete } => {
+                self.files.announced(link, &added, &removed, is_complete);
+            }
+            ToCoordinator::FindFile { ask, name } => {
+                let answer = self.find_file(now, link, &name);
+                self.welcome(link);
+                self.outbox.push((link, ToNode::FileAnswer { ask, answer }));
             }
             ToCoordinator::Ask { ask, name, bytes } => {
                 let answer = self.answer(now, link, name, bytes);
@@ -297,7 +336,10 @@ impl Coordinator {
             leases: self.leases.len() as u64,
             entries: self.directory.entries() as u64,
             holdings: self.directory.holdings() as u64,
-            memory_bytes: self.directory.memory_bytes() as u64,
+            memory_bytes: (self.directory.memory_bytes() + self.files.memory_bytes()) as u64,
+            files: self.files.files() as u64,
+            files_refused: self.files.refused(),
+            nodes_unsure: self.files.nodes_unsure() as u64,
             ..self.counters
         }
     }
@@ -343,6 +385,7 @@ impl Coordinator {
     /// inventories, some later than others.
     fn settle(&mut self, now: Now) {
         let settles_at = *self.settles_at.get_or_insert(now.plus_ms(SETTLE_MS));
+        self.awaits_until.get_or_insert(now.plus_ms(self.settings.lost_node_ms));
         let complete = self.members.iter().filter(|member| member.is_complete).count();
         if !self.is_settled && (complete >= self.settings.nodes || now >= settles_at) {
             self.is_settled = true;
@@ -399,7 +442,7 @@ impl Coordinator {
             self.counters.refused += 1;
             return CoordinatorAnswer::Refused;
         }
-        let holders = self.choose(&name);
+        let holders = self.choose_holders(&name);
         if let Some(&first) = holders.first() {
             self.counters.have += 1;
             self.assign(first, bytes);
@@ -412,12 +455,48 @@ impl Coordinator {
         self.lease(now, link, name, bytes)
     }
 
-    /// Two of the holders by chance, the less loaded first (Mitzenmacher, "The
-    /// power of two choices", 2001).
-    fn choose(&mut self, name: &SegmentName) -> Vec<MemberId> {
+    fn find_file(&mut self, now: Now, link: NodeLinkId, name: &SegmentName) -> FileAnswer {
+        // It would not ask if it had it still.
+        self.files.remove(name, link);
+        if !self.is_active {
+            self.counters.refused += 1;
+            return FileAnswer::Refused;
+        }
+        match self.files.find(name, link) {
+            FoundFile::At(links) => {
+                self.counters.have += 1;
+                let holders = self.choose(links.into_iter().map(NodeLinkId::member).collect());
+                FileAnswer::Have { holders }
+            }
+            FoundFile::Perhaps { nodes, are_all } => {
+                let are_all = are_all && !self.awaits_nodes(now);
+                if nodes.is_empty() && are_all {
+                    self.counters.nobody += 1;
+                    return FileAnswer::Nobody;
+                }
+                self.counters.unsure += 1;
+                FileAnswer::Unsure { nodes, are_all }
+            }
+        }
+    }
+
+    /// Whether it has just started, and nodes may have files that have not linked since.
+    fn awaits_nodes(&mut self, now: Now) -> bool {
+        self.settle(now);
+        let is_over = self.awaits_until.is_some_and(|until| now >= until);
+        !is_over && self.files.nodes() < self.settings.nodes
+    }
+
+    fn choose_holders(&mut self, name: &SegmentName) -> Vec<MemberId> {
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
         candidates.extend(self.holders(name));
+        self.choose(candidates)
+    }
+
+    /// Two of the candidates by chance, the less loaded first (Mitzenmacher, "The
+    /// power of two choices", 2001).
+    fn choose(&mut self, mut candidates: Vec<MemberId>) -> Vec<MemberId> {
         let mut chosen = Vec::new();
         while !candidates.is_empty() && chosen.len() < skep_wire::limits::HOLDERS_TOLD_MAX {
             let at = self.rng.below(candidates.len() as u64) as usize;
@@ -474,7 +553,8 @@ impl Coordinator {
         let link = member.link;
         let (was_held, was_led) =
             (self.directory.remove(name, member.holder), self.leases.remove_of(name, link));
-        self.counters.directory_errors += u64::from(was_held);
+        let was_announced = self.files.remove(name, link);
+        self.counters.directory_errors += u64::from(was_held || was_announced);
         self.counters.broken += u64::from(was_led);
     }
 
@@ -506,21 +586,5 @@ impl Coordinator {
             (member.capacity_bytes.saturating_sub(account.bytes), account.redundant_bytes)
         };
         others.max_by_key(room).filter(|it| room(it) != (0, 0)).map(|it| it.link.member)
-    }
-}
-
-impl Linked {
-    fn bytes_outstanding(&self) -> u64 {
-        let reported_bytes = self.reported.map_or(0, |(bytes, _)| bytes);
-        reported_bytes.saturating_add(self.assigned_bytes)
-    }
-
-    /// Time went on. Of a node that tells no more, or never did, what it was
-    /// given counts, and half as much after each tick: it is sent meanwhile.
-    fn age_load(&mut self, now: Now, load_ms_max: u64) {
-        self.reported = self.reported.filter(|(_, at)| now.since_ms(*at) <= load_ms_max);
-        if self.reported.is_none() {
-            self.assigned_bytes /= 2;
-        }
     }
 }

@@ -127,7 +127,7 @@ fn leases_end_when_their_leader_leaves_fails_or_asks_again() {
     it.heard(Now(0), b, ToCoordinator::NotThere { name: name(1), holder: a.member() });
     assert_eq!(it.counters().broken, 1);
     grant(ask(&mut it, 0, b, 1));
-    it.left(b);
+    it.left(Now(0), b);
     it.outbox().for_each(drop);
     grant(ask(&mut it, 0, a, 1));
     // No more than the bound.
@@ -160,7 +160,7 @@ fn holders_are_named_only_if_they_are_there_whole_and_others() {
     it.heard(Now(0), a, delta);
     assert_eq!(have(ask(&mut it, 0, b, 4)), [a.member()]);
     grant(ask(&mut it, 0, b, 3));
-    it.left(a);
+    it.left(Now(0), a);
     it.outbox().for_each(drop);
     assert_eq!(it.holders(&name(4)).count(), 0);
 }
@@ -174,7 +174,7 @@ fn a_node_that_comes_back_replaces_itself() {
     assert!(it.outbox().all(|(link, _)| link == joined.link), "nothing for a link that is gone");
     // The old link is nobody, though its number may be the same.
     it.heard(Now(0), old, ToCoordinator::Ask { ask: 1, name: name(1), bytes: 1 });
-    it.left(old);
+    it.left(Now(0), old);
     assert_eq!(it.outbox().count(), 0);
     assert_eq!(it.members().count(), 1);
     assert_eq!(it.holders(&name(1)).count(), 0, "until it has told");
@@ -201,7 +201,7 @@ fn nodes_hear_who_is_linked_before_anyone_is_named_to_them() {
     assert_eq!((outbox.len(), members(outbox, c)), (1, Some(3)), "itself at once");
     it.heard(Now(0), a, ToCoordinator::Ask { ask: 1, name: name(1), bytes: 100 });
     assert_eq!(members(said(&mut it), a), Some(3), "before the answer");
-    it.left(c);
+    it.left(Now(0), c);
     assert_eq!(said(&mut it).len(), 0);
     it.tick(Now(100));
     let outbox = said(&mut it);
@@ -352,7 +352,7 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
     assert_eq!(epochs(&mut it), [1, 1]);
     assert_eq!(have(ask(&mut it, 40, a, 2)), [b.member()]);
     grant(ask(&mut it, 40, a, 4));
-    it.left(b);
+    it.left(Now(0), b);
     it.outbox().for_each(drop);
     grant(ask(&mut it, 50, a, 5));
     assert_eq!(it.counters().later, 2);
@@ -371,7 +371,7 @@ fn who_has_just_started_waits_for_all_nodes_but_not_for_ever() {
 fn what_a_node_had_that_left_is_out_of_memory_in_three_seconds_of_ticks() {
     let mut it = active();
     let link = join(&mut it, "a", &(0..1_000).collect::<Vec<_>>());
-    it.left(link);
+    it.left(Now(0), link);
     let holdings_after = |it: &mut Coordinator, ticks: usize| {
         (0..ticks).for_each(|_| it.tick(Now(0)));
         it.counters().holdings

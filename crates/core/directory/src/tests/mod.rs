@@ -5,6 +5,7 @@ mod changes;
 mod coordinator;
 mod directory;
 mod fetcher;
+mod files;
 mod keep;
 mod purger;
 mod purges;

@@ -97,6 +97,7 @@ impl World {
         let life = self.machines[coordinator].life + 1;
         self.machines[coordinator] = self.machine(coordinator, life);
         self.check.restarted(coordinator, self.at);
+        self.files.coordinator_started(self.at, coordinator);
         // What was said to the one before is lost.
         let its = |conn: &&mut Conn| conn.coordinator == coordinator;
         let end = |conn: &mut Conn| (conn.link, conn.is_closed) = (None, true);
@@ -123,6 +124,7 @@ impl World {
             return Err(format!("n{node} still fetches"));
         }
         self.true_directories()?;
+        self.all_files_known()?;
         if self.scenario.is_calm() && self.totals.failed > 0 {
             return Err(format!("{} clients went without, and all was well", self.totals.failed));
         }

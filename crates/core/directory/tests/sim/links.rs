@@ -51,6 +51,7 @@ impl Conn {
 impl World {
     pub(crate) fn connect_all(&mut self, node: usize) {
         let life = self.nodes[node].life;
+        self.files.node_started(self.at, node);
         for coordinator in 0..self.scenario.coordinators {
             let at = self.at + 1 + self.rng.below(20);
             self.schedule(at, Event::Connect { node, coordinator, life });
@@ -88,6 +89,7 @@ impl World {
         self.say(id, hello);
         let purges = self.nodes[node].purges.told();
         purges.into_iter().for_each(|news| self.say(id, ToCoordinator::Purges(news)));
+        self.announce(id, 0);
         self.tell_inventory(id);
     }
 
@@ -143,6 +145,7 @@ impl World {
                 self.check.left(replaced);
             }
             self.check.joined(&conn, joined.link.member());
+            self.files.joined(&conn);
             self.tell_all_purges(id);
         } else if matches!(message, ToCoordinator::Purges(_) | ToCoordinator::Purged { .. }) {
             self.coordinator_hears_purges(id, message);
@@ -160,6 +163,7 @@ impl World {
             let its = |conn: &&Conn| conn.coordinator == coordinator && conn.link == Some(link);
             let conn = self.conns.values().find(its).ok_or("a message to nobody")?.clone();
             self.check.says(self.at, &conn, &message)?;
+            self.check_file_answer(&conn, &message)?;
             self.say_to_node(conn.id, message);
         }
         let counters = self.machines[coordinator].core.counters();
@@ -194,9 +198,10 @@ impl World {
         let Some(link) = conn.link.filter(|_| self.machines[conn.coordinator].is_alive) else {
             return Ok(());
         };
-        self.machines[conn.coordinator].core.left(link);
+        self.machines[conn.coordinator].core.left(Now(self.at), link);
         self.purger_left(conn.coordinator, id);
         self.check.left(&conn);
+        self.files.left(self.at, &conn);
         // The link's number is nobody's from now on.
         self.deliver(conn.coordinator)
     }

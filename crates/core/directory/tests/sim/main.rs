@@ -14,6 +14,8 @@
 //! - `memory` counts the bytes of each node independently, and `offers` checks that no sole
 //!   replica is dropped where a node that was asked had room for it, or circulates
 //!   forever;
+//! - `files` verifies that no coordinator says of a file that nobody has it while a node may have
+//!   it;
 //! - no client waits for longer than the sum of the possible timeouts.
 //!
 //! At the end all faults are repaired, every client must have got its bytes or an end, and
@@ -31,6 +33,7 @@
 mod check;
 mod clients;
 mod faults;
+mod files;
 mod links;
 mod memory;
 mod node;

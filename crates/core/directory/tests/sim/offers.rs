@@ -146,6 +146,8 @@ impl World {
             self.answer_offer(id, true);
         } else if accepts(node.memory.room(), offered.bytes) && !node.knows(&offered.name) {
             offer.has_room = true;
+            // It may have come before, while it was asked for.
+            offer.chunks.clear();
             self.take_over(to, from, offered.name, id);
             let stalls = Event::Offer { offer: id, step: OfferStep::Stalls };
             self.schedule(self.at + PEER_STALL_MS, stalls);

@@ -28,6 +28,10 @@ pub(crate) struct Totals {
     pub(crate) sole_lost: u64,
     /// Heads that one node got from another.
     pub(crate) peer_heads: u64,
+    /// Files of which a coordinator named a holder, said that nobody has them, or did not know.
+    pub(crate) files_found: u64,
+    pub(crate) files_nobody: u64,
+    pub(crate) files_unsure: u64,
     /// Purges that all linked nodes acknowledged, and new stamps for one.
     pub(crate) purges: u64,
     pub(crate) purged_again: u64,
@@ -51,6 +55,9 @@ impl Totals {
             ("replica promoted", self.promoted),
             ("offer that nobody took", self.not_taken),
             ("head from a peer", self.peer_heads),
+            ("file found", self.files_found),
+            ("file that nobody has", self.files_nobody),
+            ("file that somebody may have", self.files_unsure),
             ("purge", self.purges),
             ("purge with a new stamp", self.purged_again),
         ];
@@ -77,6 +84,9 @@ impl SeedTotals for Totals {
         self.not_taken += other.not_taken;
         self.sole_lost += other.sole_lost;
         self.peer_heads += other.peer_heads;
+        self.files_found += other.files_found;
+        self.files_nobody += other.files_nobody;
+        self.files_unsure += other.files_unsure;
         self.purges += other.purges;
         self.purged_again += other.purged_again;
         self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
@@ -89,6 +99,7 @@ impl fmt::Display for Totals {
         let Self { origin_chunks, peer_chunks, takeovers, directory_errors, expired, .. } = self;
         let Self { taken, promoted, not_taken, sole_lost, wait_ms_max, .. } = self;
         let Self { peer_heads, purges, purged_again, .. } = self;
+        let Self { files_found, files_nobody, files_unsure, .. } = self;
         write!(
             f,
             "{seeds} seeds, {events} events, {served} clients served, {failed} not; {fills} fills \
@@ -97,7 +108,8 @@ impl fmt::Display for Totals {
              directory errors, {expired} leases expired; {taken} sole replicas taken, {promoted} \
              replicas promoted, {not_taken} offers in vain, {sole_lost} sole replicas lost; \
              {peer_heads} heads from peers, {purges} purges acknowledged by all, {purged_again} \
-             new stamps; at most {wait_ms_max} ms of waiting"
+             new stamps; {files_found} files found, {files_nobody} at no node, {files_unsure} not \
+             certain; at most {wait_ms_max} ms of waiting"
         )
     }
 }

@@ -9,6 +9,7 @@ use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 
 use crate::check::Check;
 use crate::clients::{Client, HeadAsk, HeadStep};
+use crate::files::{Files, LOST_NODE_MS};
 use crate::links::Conn;
 use crate::node::Node;
 use crate::offers::{Offer, OfferStep};
@@ -67,6 +68,12 @@ pub(crate) enum Event {
         stream: u64,
         says: StreamSays,
     },
+    /// The next files that are announced; so many were.
+    Announce {
+        conn: u64,
+        told: usize,
+    },
+    SeekFile,
     /// The next part of the inventory.
     Inventory {
         conn: u64,
@@ -131,6 +138,7 @@ pub(crate) struct World {
     pub(crate) origin: Origin,
     pub(crate) clients: BTreeMap<u64, Client>,
     pub(crate) purging: Purging,
+    pub(crate) files: Files,
     pub(crate) cuts: Vec<(usize, usize)>,
     pub(crate) totals: Totals,
     pub(crate) parts: Vec<(usize, usize)>,
@@ -164,6 +172,7 @@ impl World {
             origin,
             clients: BTreeMap::new(),
             purging,
+            files: Files::new(seed),
             cuts: Vec::new(),
             totals: Totals { seeds: 1, ..Totals::default() },
             parts: Vec::new(),
@@ -235,6 +244,7 @@ impl World {
         for (at, fault) in self.scenario.faults.clone() {
             self.schedule(at, Event::Fault(fault));
         }
+        self.schedule(0, Event::SeekFile);
         self.begin_term(0);
     }
 
@@ -251,6 +261,8 @@ impl World {
         let nodes = self.scenario.nodes;
         CoordinatorSettings {
             holdings_max,
+            files_max: self.files.files_max,
+            lost_node_ms: LOST_NODE_MS,
             leases_max,
             lease_ttl_ms,
             nodes,
@@ -269,9 +281,10 @@ impl World {
             Event::Tick { coordinator, .. }
             | Event::StepDown { coordinator, .. }
             | Event::Load { coordinator, .. } => self.machines[*coordinator].paused_until,
-            Event::ToNode { conn, .. } | Event::NodeDown { conn } | Event::Inventory { conn } => {
-                node(of_conn(conn).node)
-            }
+            Event::ToNode { conn, .. }
+            | Event::NodeDown { conn }
+            | Event::Announce { conn, .. }
+            | Event::Inventory { conn } => node(of_conn(conn).node),
             Event::Due { node: at, .. }
             | Event::OriginRead { node: at, .. }
             | Event::Connect { node: at, .. }
@@ -282,6 +295,7 @@ impl World {
             Event::Stream { stream, .. } => node(self.streams[stream].client),
             Event::Head { step: HeadStep::Asked { peer }, .. } => node(*peer),
             Event::Head { ask, .. } => node(ask.node),
+            Event::SeekFile => 0,
             Event::Clients { .. } | Event::TakeOver | Event::Fault(_) | Event::Purge(_) => 0,
         }
     }
@@ -302,6 +316,8 @@ impl World {
             Event::Due { .. } | Event::OriginRead { .. } => {}
             Event::Fetch { stream } => self.fetch_arrives(stream),
             Event::Stream { stream, says } => self.stream_says(stream, says),
+            Event::Announce { conn, told } => self.announce(conn, told),
+            Event::SeekFile => self.seek_file(),
             Event::Inventory { conn } => self.tell_inventory(conn),
             Event::Report { node, life } => self.report(node, life),
             Event::Load { coordinator, node, bytes } => self.loaded(coordinator, node, bytes),

@@ -9,11 +9,11 @@ use std::thread;
 use std::time::Instant;
 
 use crate::common::{
-    ACK, CLIENT, OWN_MAC, PEER_MAC, SYN, frame, in_bed, node, node_mac, rows, service,
+    ACK, CLIENT, OWN_MAC, PEER_MAC, SIZES, SYN, frame, in_bed, node, node_mac, rows, service,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use skep_datapath::{Build, DispatchProgram, How};
+use skep_datapath::{Build, DispatchProgram, How, Sizes};
 use skep_wire::guard::{ProgramSettings, Steerer};
 use skep_wire::steer::{
     DatapathNode, DatapathService, Flow, ForwardingState, Measure, NODES_MAX, Network, Row,
@@ -61,6 +61,31 @@ fn new_flows_meet_new_rows_and_old_flows_their_node() {
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(1));
         dispatch.set_rows(0, &rows(&[0])).unwrap();
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(0));
+    });
+}
+
+/// As when a config with more addresses, or fewer, is read after a restart.
+#[test]
+fn rows_for_more_services_or_fewer_are_those_that_there_were() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        dispatch.set_services(&[service(0), service(1)]).unwrap();
+        dispatch.set_rows(0, &rows(&[1])).unwrap();
+        dispatch.set_rows(1, &rows(&[0])).unwrap();
+        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        for services_max in [4, 64, 2, 1] {
+            drop(dispatch);
+            let sizes = Sizes { services_max, ..SIZES };
+            dispatch = DispatchProgram::open(&bed.place, sizes).unwrap();
+            assert_eq!(dispatch.replaced(), ["rows"]);
+            let port = 5000 + services_max as u16;
+            assert_eq!(steer(&dispatch, &frame(port, 80, SYN)), Some(1), "{services_max}");
+            let of_second = (services_max > 1).then_some(1);
+            assert_eq!(steer(&dispatch, &frame(port, 81, SYN)), of_second, "{services_max}");
+        }
+        dispatch.set_services(&[service(0)]).unwrap();
+        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        assert_eq!(steer(&dispatch, &frame(6000, 80, SYN)), Some(0));
     });
 }
 

@@ -77,7 +77,8 @@ fn a_thousand_exchanges_on_one_connection() {
         for number in 0..1_000_u32 {
             match number % 4 {
                 0 => {
-                    let head = rig.pool.ask(rig.address, &PeerRequest::Head { name }).await;
+                    let head =
+                        rig.pool.ask(rig.address, &PeerRequest::Head { name, place: None }).await;
                     let expected = PeerReply::Head { fresh_ms: 7, head: name.0.to_vec() };
                     assert_eq!(head.unwrap(), expected);
                 }
@@ -197,12 +198,14 @@ fn a_fetch_that_is_dropped_ends_at_both_ends() {
 fn a_node_does_not_fetch_from_itself() {
     on_worker(|rig| async move {
         let pool = PeerPool::new(&rig.worker, &identity("b"), &rig.asking);
-        let asked = pool.ask(rig.address, &PeerRequest::Head { name: segment(0) }).await;
+        let asked =
+            pool.ask(rig.address, &PeerRequest::Head { name: segment(0), place: None }).await;
         let refused = matches!(asked, Err(PeerError::Hello(HelloError::Here(Reason::Name))));
         assert!(refused, "{asked:?}");
         let stranger =
             PeerPool::new(&rig.worker, &identity_of(OTHER_KEY, "hive", "a"), &rig.asking);
-        let asked = stranger.ask(rig.address, &PeerRequest::Head { name: segment(0) }).await;
+        let asked =
+            stranger.ask(rig.address, &PeerRequest::Head { name: segment(0), place: None }).await;
         let refused = matches!(asked, Err(PeerError::Hello(HelloError::Here(Reason::Proof))));
         assert!(refused, "{asked:?}");
     });
@@ -324,7 +327,7 @@ fn a_connection_that_died_in_the_pool_is_made_again() {
         read_to_close(&mut third);
     });
     on_worker(move |rig| async move {
-        let head = PeerRequest::Head { name };
+        let head = PeerRequest::Head { name, place: None };
         assert_eq!(rig.pool.ask(address, &head).await.unwrap(), reply);
         assert_eq!(rig.pool.ask(address, &head).await.unwrap(), reply);
         is_closed.recv().unwrap();
@@ -384,7 +387,8 @@ fn askers_that_make_no_sense_are_closed() {
 fn requests_that_come_in_pieces_or_together_are_answered_in_order() {
     serve_to(|address| {
         let mut stream: TcpStream = client(address, Purpose::Fetch, "n");
-        let head = |number: u8| frame(&PeerRequest::Head { name: segment(number) }.encode());
+        let head =
+            |number: u8| frame(&PeerRequest::Head { name: segment(number), place: None }.encode());
         for byte in head(1) {
             stream.write_all(&[byte]).unwrap();
         }

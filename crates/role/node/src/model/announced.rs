@@ -1,11 +1,12 @@
 //! The files and folders that this node announces, by head name, and the changes that
 //! coordinators have yet to receive.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
-use skep_directory::Changes;
-use skep_wire::cache::{Held, SegmentName, ToCoordinator};
+use skep_wire::cache::SegmentName;
+use skep_wire::limits::HELD_PER_MESSAGE_MAX;
 
 /// The place of an announced file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +21,13 @@ pub(crate) struct AnnouncedPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WalkTerm(u64);
 
+/// What came and went, as much as one message takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnnouncedChanges {
+    pub(crate) added: Vec<SegmentName>,
+    pub(crate) removed: Vec<SegmentName>,
+}
+
 /// See the module. Outlives configs: announced entries stay announced over a reload.
 #[derive(Debug, Default)]
 pub(crate) struct Announced {
@@ -31,7 +39,10 @@ struct Inner {
     term: u64,
     /// With the term in which each was found last.
     places: HashMap<SegmentName, (AnnouncedPath, u64)>,
-    changes: Changes,
+    /// What is to be told: whether each of these is there.
+    changes: BTreeMap<SegmentName, bool>,
+    /// Whether the present walk has found all that there is.
+    is_complete: bool,
     /// Names that coordinators may have been told are not here.
     doubted: Vec<SegmentName>,
 }
@@ -41,6 +52,7 @@ impl Announced {
     pub(crate) fn begin(&self) -> WalkTerm {
         let mut inner = self.lock();
         inner.term += 1;
+        inner.is_complete = false;
         WalkTerm(inner.term)
     }
 
@@ -56,7 +68,7 @@ impl Announced {
         }
         for (name, place) in found {
             if inner.places.insert(name, (place, term.0)).is_none() {
-                inner.changes.added(held(name));
+                inner.changes.insert(name, true);
             }
         }
     }
@@ -69,8 +81,9 @@ impl Announced {
         }
     }
 
-    /// Ends a complete walk: what only earlier walkers found is gone.
-    pub(crate) fn settle(&self, term: WalkTerm) {
+    /// Ends a complete walk: what only earlier walkers found is gone. `has_all`: there is nothing
+    /// that was not added.
+    pub(crate) fn settle(&self, term: WalkTerm, has_all: bool) {
         let mut inner = self.lock();
         if inner.term != term.0 {
             return;
@@ -78,6 +91,21 @@ impl Announced {
         let old = inner.places.iter().filter(|(_, (_, found))| *found != term.0);
         let old: Vec<_> = old.map(|(&name, _)| name).collect();
         old.into_iter().for_each(|name| inner.remove(name));
+        inner.is_complete = has_all;
+    }
+
+    /// There is something that was not added.
+    pub(crate) fn has_more(&self, term: WalkTerm) {
+        let mut inner = self.lock();
+        if inner.term == term.0 {
+            inner.is_complete = false;
+        }
+    }
+
+    /// Whether all files and folders are announced, once [`Self::changes`] after this call are
+    /// told.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().is_complete
     }
 
     /// The place of `name`, if it was announced.
@@ -107,14 +135,21 @@ impl Announced {
         let mut inner = self.lock();
         for name in names {
             if inner.places.contains_key(&name) {
-                inner.changes.added(held(name));
+                inner.changes.insert(name, true);
             }
         }
     }
 
     /// The changes since the last call, in the order in which to report them.
-    pub(crate) fn changes(&self) -> Vec<ToCoordinator> {
-        self.lock().changes.drain()
+    pub(crate) fn changes(&self) -> Vec<AnnouncedChanges> {
+        let changes: Vec<_> = std::mem::take(&mut self.lock().changes).into_iter().collect();
+        let names = |some: &[(SegmentName, bool)], is_there| {
+            let these = some.iter().filter(|(_, it)| *it == is_there);
+            these.map(|(name, _)| *name).collect()
+        };
+        let message =
+            |some: &[_]| AnnouncedChanges { added: names(some, true), removed: names(some, false) };
+        changes.chunks(HELD_PER_MESSAGE_MAX).map(message).collect()
     }
 
     /// All names.
@@ -123,10 +158,9 @@ impl Announced {
     }
 
     /// Those of `names` that are announced.
-    pub(crate) fn held(&self, names: &[SegmentName]) -> Vec<Held> {
+    pub(crate) fn still(&self, names: &[SegmentName]) -> Vec<SegmentName> {
         let inner = self.lock();
-        let announced = names.iter().filter(|name| inner.places.contains_key(*name));
-        announced.map(|&name| held(name)).collect()
+        names.iter().filter(|name| inner.places.contains_key(*name)).copied().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -137,14 +171,9 @@ impl Announced {
 impl Inner {
     fn remove(&mut self, name: SegmentName) {
         if self.places.remove(&name).is_some() {
-            self.changes.removed(name);
+            self.changes.insert(name, false);
         }
     }
-}
-
-/// It takes none of the node's memory for segments.
-fn held(name: SegmentName) -> Held {
-    Held { name, bytes: 0 }
 }
 
 #[cfg(test)]
@@ -162,10 +191,9 @@ mod tests {
 
     fn told(announced: &Announced) -> (Vec<u8>, Vec<u8>) {
         let mut told = (Vec::new(), Vec::new());
-        for delta in announced.changes() {
-            let ToCoordinator::Delta { added, removed } = delta else { panic!("{delta:?}") };
-            told.0.extend(added.iter().map(|held| held.name.0[0]));
-            told.1.extend(removed.iter().map(|name| name.0[0]));
+        for changes in announced.changes() {
+            told.0.extend(changes.added.iter().map(|name| name.0[0]));
+            told.1.extend(changes.removed.iter().map(|name| name.0[0]));
         }
         told
     }
@@ -198,10 +226,16 @@ mod tests {
         let new = announced.begin();
         announced.add(old, found(7..9));
         announced.add(new, found(2..6));
-        announced.settle(old);
+        announced.settle(old, true);
         assert_eq!(told(&announced), (vec![4, 5], vec![]));
-        announced.settle(new);
+        assert!(!announced.is_complete());
+        announced.settle(new, true);
         assert_eq!(told(&announced), (vec![], vec![0, 1]));
+        assert!(announced.is_complete());
+        announced.has_more(old);
+        assert!(announced.is_complete());
+        announced.has_more(new);
+        assert!(!announced.is_complete());
         assert!(announced.find(name(7)).is_none());
     }
 }

@@ -2,8 +2,10 @@
 //! segments held, sends the workers' questions, and stores what coordinators report about the
 //! other nodes.
 
+mod files;
 mod pause;
 mod purge;
+mod questions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,18 +14,22 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use skep_directory::{Inventory, RendezvousHash, ResolvedAnswer};
 use skep_peer::stream::{LinkEvent, LinkId, Outbox};
 use skep_segments::SegmentStore;
-use skep_serve::monotonic_ms;
 use skep_wire::cache::link::MemberId;
-use skep_wire::cache::{CacheMember, CoordinatorAnswer, ToCoordinator, ToNode};
+use skep_wire::cache::{
+    CacheMember, CoordinatorAnswer, FileAnswer, PossibleHolder, ToCoordinator, ToNode,
+};
 use skep_wire::limits::HELD_PER_MESSAGE_MAX;
-use tokio::sync::oneshot;
 
-use super::{ClusterParts, ClusterView, Command};
+use super::{ClusterParts, ClusterView, Command, FileHolders};
 use crate::limits::INVENTORY_QUEUE_BYTES_MAX;
 use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
+use files::Announcement;
 use pause::StallDetector;
+use questions::Questions;
+
+pub(super) use questions::Asker;
 
 /// The state machine of this node's links to all coordinators.
 pub(super) struct CoordinatorLinks {
@@ -35,27 +41,18 @@ pub(super) struct CoordinatorLinks {
     view: Arc<ArcSwap<ClusterView>>,
     roomiest: Arc<ArcSwapOption<PeerNode>>,
     pub(super) links: HashMap<LinkId, Coordinator>,
-    /// Questions that wait for an answer.
-    asks: HashMap<u64, Question>,
-    next_ask: u64,
+    asks: Questions<ResolvedAnswer<PeerNode>>,
+    file_asks: Questions<FileHolders>,
 }
 
 /// The state of the coordinator at the other end of a link.
-#[derive(Default)]
 pub(super) struct Coordinator {
     /// Its epoch if it answers.
     active_in: Option<u64>,
     members: HashMap<MemberId, PeerNode>,
-    /// Since when it is linked, in milliseconds of the monotonic clock.
-    since_ms: u64,
+    announcement: Announcement,
     /// The rest of the inventory that it has yet to receive.
     inventory: Option<Inventory>,
-}
-
-/// A question of a worker that waits for the answer.
-struct Question {
-    link: LinkId,
-    answer: oneshot::Sender<Option<ResolvedAnswer<PeerNode>>>,
 }
 
 impl CoordinatorLinks {
@@ -76,8 +73,8 @@ impl CoordinatorLinks {
             view: Arc::clone(view),
             roomiest: Arc::clone(roomiest),
             links: HashMap::new(),
-            asks: HashMap::new(),
-            next_ask: 0,
+            asks: Questions::default(),
+            file_asks: Questions::default(),
         }
     }
 
@@ -92,8 +89,8 @@ impl CoordinatorLinks {
             LinkEvent::Down { link, peer, why } => {
                 tracing::info!("cache: link to {peer} lost: {why}");
                 self.links.remove(&link);
-                let lost = self.asks.extract_if(|_, question| question.link == link);
-                lost.for_each(|(_, question)| drop(question.answer.send(None)));
+                self.asks.link_lost(link);
+                self.file_asks.link_lost(link);
                 self.publish_linked();
             }
             LinkEvent::Missed { peer, why } => tracing::debug!("cache: no link with {peer}: {why}"),
@@ -106,12 +103,12 @@ impl CoordinatorLinks {
         // What has changed so far is in the inventory; what changes from here on is to
         // be told behind its first part.
         self.tell_changes(outbox);
-        let since_ms = monotonic_ms();
-        // Files first: a coordinator that does not know a segment costs a fill, but of
-        // a file it says that nobody has it.
-        let inventory = Inventory::new([self.announced.names(), self.store.names()].concat());
-        let coordinator =
-            Coordinator { since_ms, inventory: Some(inventory), ..Coordinator::default() };
+        let coordinator = Coordinator {
+            active_in: None,
+            members: HashMap::new(),
+            announcement: Announcement::new(&self.announced),
+            inventory: Some(Inventory::new(self.store.names())),
+        };
         self.links.insert(link, coordinator);
         let hello = ToCoordinator::Hello {
             name: self.parts.identity.name().clone(),
@@ -123,6 +120,7 @@ impl CoordinatorLinks {
         let _ = outbox.send(link, &hello);
         let purges = self.purges.load().known.told().into_iter().map(ToCoordinator::Purges);
         let _ = purges.into_iter().all(|message| outbox.send(link, &message));
+        self.announce(outbox);
         self.tell_held(link, outbox);
     }
 
@@ -132,6 +130,10 @@ impl CoordinatorLinks {
                 self.welcomed(link, is_active.then_some(epoch), &members);
             }
             ToNode::Answer { ask, answer } => self.answered(link, ask, answer, outbox),
+            ToNode::FileAnswer { ask, answer } => {
+                let holders = self.file_holders(link, answer);
+                self.file_asks.answered(link, ask, holders);
+            }
             ToNode::Tail { names, replica_statuses, roomiest } => {
                 self.store.set_replica_statuses(&names, &replica_statuses, roomiest.is_some());
                 let members = self.links.get(&link).map(|it| &it.members);
@@ -153,18 +155,12 @@ impl CoordinatorLinks {
         let owners = members.iter().map(|it| (known[&it.id], it.name.clone()));
         let rendezvous = Some(RendezvousHash::new(owners));
         let peers = known.values().copied().collect();
-        let coordinator = self.links.entry(link).or_default();
+        let Some(coordinator) = self.links.get_mut(&link) else { return };
         (coordinator.active_in, coordinator.members) = (active_in, known);
-        let linked_since_ms = coordinator.since_ms;
         // Whoever answers knows best; without one any will do.
         if self.active().is_none_or(|active| active == link) {
             let is_linked = self.active().is_some();
-            self.view.store(Arc::new(ClusterView {
-                rendezvous,
-                peers,
-                is_linked,
-                linked_since_ms,
-            }));
+            self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked }));
         }
     }
 
@@ -173,9 +169,7 @@ impl CoordinatorLinks {
         let is_linked = self.active().is_some();
         let known = self.view.load();
         let (rendezvous, peers) = (known.rendezvous.clone(), known.peers.clone());
-        let active = self.active().and_then(|link| self.links.get(&link));
-        let linked_since_ms = active.map_or(0, |coordinator| coordinator.since_ms);
-        self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked, linked_since_ms }));
+        self.view.store(Arc::new(ClusterView { rendezvous, peers, is_linked }));
     }
 
     /// The link to the active dispatcher's coordinator, that of the latest epoch if there are
@@ -190,10 +184,13 @@ impl CoordinatorLinks {
         let (link, message) = match command {
             Command::Ask { name, bytes, answer } => {
                 let Some(link) = active else { return drop(answer.send(None)) };
-                let ask = self.next_ask;
-                self.next_ask += 1;
-                self.asks.insert(ask, Question { link, answer });
+                let ask = self.asks.ask(link, answer);
                 (active, ToCoordinator::Ask { ask, name, bytes })
+            }
+            Command::FindFile { name, answer } => {
+                let Some(link) = active else { return drop(answer.send(None)) };
+                let ask = self.file_asks.ask(link, answer);
+                (active, ToCoordinator::FindFile { ask, name })
             }
             // Only whoever named it knows who that number is; if that link is
             // gone there is nobody to tell.
@@ -225,8 +222,7 @@ impl CoordinatorLinks {
             _ => None,
         };
         let reply = self.reply(link, answer);
-        let question = self.asks.remove(&ask).filter(|question| question.link == link);
-        let is_heard = question.is_some_and(|question| question.answer.send(reply).is_ok());
+        let is_heard = self.asks.answered(link, ask, reply);
         if let (Some(lease), false) = (granted, is_heard) {
             let _ = outbox.send(link, &ToCoordinator::Ended { lease, is_held: false });
         }
@@ -249,27 +245,54 @@ impl CoordinatorLinks {
         })
     }
 
+    /// The nodes with a file; `None`: the answer counts as none.
+    fn file_holders(&self, link: LinkId, answer: FileAnswer) -> Option<FileHolders> {
+        let members = &self.links.get(&link)?.members;
+        let possible = |node: PossibleHolder| PeerNode {
+            id: node.name.peer(),
+            address: node.address,
+            link,
+            member: MemberId::MAX,
+        };
+        Some(match answer {
+            FileAnswer::Have { holders } => {
+                let holders = holders.iter().filter_map(|id| members.get(id).copied());
+                FileHolders::These(holders.collect())
+            }
+            FileAnswer::Nobody => FileHolders::Nobody,
+            FileAnswer::Unsure { nodes, are_all } => {
+                let nodes = nodes.into_iter().map(possible).collect();
+                FileHolders::Perhaps { nodes, are_all }
+            }
+            FileAnswer::Refused => return None,
+        })
+    }
+
     fn tick(&mut self, outbox: &mut Outbox<ToCoordinator>) {
         self.look_for_pause(outbox);
         self.tell_changes(outbox);
         self.tell_inventories(outbox);
-        self.asks.retain(|_, question| !question.answer.is_closed());
+        self.asks.forget_closed();
+        self.file_asks.forget_closed();
         if let (Some(link), Some(names)) = (self.active(), self.store.tail()) {
             let _ = outbox.send(link, &ToCoordinator::Tail { names });
         }
     }
 
-    /// Reports added and removed segments to coordinators.
+    /// Reports added and removed segments and files to coordinators.
     fn tell_changes(&mut self, outbox: &mut Outbox<ToCoordinator>) {
-        for delta in self.store.changes().into_iter().chain(self.announced.changes()) {
+        for delta in self.store.changes() {
             self.links.keys().for_each(|&link| _ = outbox.send(link, &delta));
         }
+        self.announce(outbox);
     }
 
-    /// Continues to send inventories. Not all at once: the capacity of links is limited, and
-    /// other messages, above all purges, must not wait.
+    /// Continues to send inventories, behind the announcement of files. Not all at once: the
+    /// capacity of links is limited, and other messages, above all purges, must not wait.
     fn tell_inventories(&mut self, outbox: &mut Outbox<ToCoordinator>) {
-        let links: Vec<_> = self.links.keys().copied().collect();
+        let is_due = |coordinator: &Coordinator| coordinator.announcement.is_told();
+        let due = self.links.iter().filter(|(_, coordinator)| is_due(coordinator));
+        let links: Vec<_> = due.map(|(&link, _)| link).collect();
         for link in links {
             while outbox.queued_bytes(link) < INVENTORY_QUEUE_BYTES_MAX
                 && self.tell_held(link, outbox)
@@ -279,7 +302,7 @@ impl CoordinatorLinks {
 
     /// Sends the next part of an inventory; false: it is complete.
     fn tell_held(&mut self, link: LinkId, outbox: &mut Outbox<ToCoordinator>) -> bool {
-        let held = |names: &[_]| [self.announced.held(names), self.store.held(names)].concat();
+        let held = |names: &[_]| self.store.held(names);
         let Some(coordinator) = self.links.get_mut(&link) else { return false };
         let inventory = coordinator.inventory.as_mut();
         let part = inventory.and_then(|it| it.next_part(HELD_PER_MESSAGE_MAX, held));

@@ -182,7 +182,7 @@ impl PeerClient {
     async fn head_of(&self, peer: PeerNode, name: SegmentName) -> Result<PeerHead, PeerError> {
         let mut waits = 0;
         loop {
-            let asked = ask_head(&self.pool, peer, name).await;
+            let asked = ask_head(&self.pool, peer, PeerRequest::Head { name, place: None }).await;
             match asked.as_ref().map_err(end_of) {
                 // It has waited for us.
                 Err(FetchOutcome::Refused(PeerRefusal::Overloaded)) if waits < HEAD_WAITS_MAX => {}
@@ -196,13 +196,13 @@ impl PeerClient {
     }
 }
 
-/// The answer of `peer` about the object or file of this head name.
+/// The answer of `peer` to a request for the head of an object or file.
 pub(super) async fn ask_head(
     pool: &PeerPool,
     peer: PeerNode,
-    name: SegmentName,
+    request: PeerRequest,
 ) -> Result<PeerHead, PeerError> {
-    match pool.ask(peer.address, &PeerRequest::Head { name }).await? {
+    match pool.ask(peer.address, &request).await? {
         PeerReply::Head { fresh_ms, head } => Ok(PeerHead { fresh_ms, head }),
         _ => Err(PeerError::Unexpected),
     }

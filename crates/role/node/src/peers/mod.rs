@@ -44,9 +44,10 @@ use crate::model::announced::Announced;
 use crate::model::peer::PeerNode;
 use crate::model::purges::Purges;
 pub(crate) use client::{PeerClient, SegmentOrigin, read_all, renewing};
-use coordinator_links::CoordinatorLinks;
+use coordinator_links::{Asker, CoordinatorLinks};
 pub(crate) use head::{HeadLease, HeadSought};
 use owners::Owners;
+use part::FileHolders;
 pub(crate) use part::PartSought;
 
 /// What a node needs to take part.
@@ -65,9 +66,6 @@ pub(crate) struct ClusterView {
     /// The same.
     peers: Vec<PeerNode>,
     is_linked: bool,
-    /// Since when it is linked with the coordinator that answers, in milliseconds of the
-    /// monotonic clock.
-    linked_since_ms: u64,
 }
 
 /// Bytes that are to be sent, over all workers.
@@ -101,7 +99,11 @@ enum Command {
     Ask {
         name: SegmentName,
         bytes: u32,
-        answer: oneshot::Sender<Option<ResolvedAnswer<PeerNode>>>,
+        answer: Asker<ResolvedAnswer<PeerNode>>,
+    },
+    FindFile {
+        name: SegmentName,
+        answer: Asker<FileHolders>,
     },
     NotThere {
         name: SegmentName,
@@ -185,19 +187,23 @@ impl Cluster {
 
     /// Asks the coordinator where a segment is; without an answer, its owner.
     async fn ask(&self, name: SegmentName, bytes: u32) -> FetchEvent<PeerNode> {
-        self.await_first_link().await;
-        let (answer, mut answered) = oneshot::channel();
-        if self.teller.tell(Command::Ask { name, bytes, answer }).is_ok() {
-            let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
-            // Closed first, so that whoever answers later knows that nobody
-            // hears, and takes a lease back.
-            answered.close();
-            let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
-            if let Some(Ok(Some(reply))) = reply {
-                return FetchEvent::Answer(reply);
-            }
+        match self.answer(|answer| Command::Ask { name, bytes, answer }).await {
+            Some(reply) => FetchEvent::Answer(reply),
+            None => FetchEvent::NoAnswer { owner: self.owner(&name) },
         }
-        FetchEvent::NoAnswer { owner: self.owner(&name) }
+    }
+
+    /// The coordinator's answer to a question, if it comes in time.
+    async fn answer<A>(&self, question: impl FnOnce(Asker<A>) -> Command) -> Option<A> {
+        self.await_first_link().await;
+        let (asker, mut answered) = oneshot::channel();
+        self.teller.tell(question(asker)).ok()?;
+        let in_time = tokio::time::timeout(self.ask_timeout, &mut answered).await;
+        // Closed first, so that whoever answers later knows that nobody
+        // hears, and takes a lease back.
+        answered.close();
+        let reply = in_time.ok().or_else(|| answered.try_recv().ok().map(Ok));
+        reply?.ok()?
     }
 
     /// Makes early requests wait until the node is linked: it would otherwise read from origins

@@ -5,22 +5,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skep_directory::FetchOutcome;
 use skep_directory::limits::OVERLOADED_WAIT_MS;
-use skep_directory::{FetchEvent, FetchOutcome, ResolvedAnswer};
 use skep_peer::stream::{PeerError, PeerPool};
 use skep_segments::{FetchError, PeerFillSource, Segment};
-use skep_serve::monotonic_ms;
 use skep_telemetry::{CoreCounters, Counter};
 use skep_wire::cache::part::FileHead;
-use skep_wire::cache::{OriginRef, PeerRefusal, PeerRequest, SegmentName};
+use skep_wire::cache::{FilePlace, OriginRef, PeerRefusal, PeerRequest, SegmentName};
 use tokio::task::JoinSet;
 
 use super::client::{SegmentOrigin, counter_of, end_of, fetch_chunks};
 use super::head::ask_head;
-use super::{Cluster, PeerClient};
-use crate::limits::{
-    HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_SETTLED_MS, PART_WAITS_MAX,
-};
+use super::{Cluster, Command, PeerClient};
+use crate::limits::{HEAD_ASKS_MAX, PART_AROUND_MAX, PART_HOMES_MAX, PART_SEEK_MS, PART_WAITS_MAX};
 use crate::model::object::Object;
 use crate::model::peer::{PeerHead, PeerNode};
 use crate::model::route::Route;
@@ -42,30 +39,38 @@ pub(crate) enum PartSought {
 }
 
 /// The nodes with a file, as reported by a coordinator.
-enum FileHolders {
+pub(super) enum FileHolders {
     These(Vec<PeerNode>),
     Nobody,
-    /// No coordinator answers, or it has not heard of all nodes' files yet.
-    Unknown,
+    /// No linked node is known to have it, but these may have it.
+    Perhaps {
+        nodes: Vec<PeerNode>,
+        /// Whether no other node may have it.
+        are_all: bool,
+    },
 }
 
 impl PeerClient {
     /// Asks for what other nodes have under a head name. Ends in a bounded time.
-    pub(crate) async fn seek_part(&self, name: SegmentName) -> PartSought {
+    /// `place` is what the name stands for.
+    pub(crate) async fn seek_part(&self, name: SegmentName, place: FilePlace) -> PartSought {
         let limit = Duration::from_millis(PART_SEEK_MS);
-        let sought = tokio::time::timeout(limit, self.seek_part_at_all(name)).await;
+        let sought = tokio::time::timeout(limit, self.seek_part_at_all(name, place)).await;
         sought.unwrap_or(PartSought::Unreachable)
     }
 
-    async fn seek_part_at_all(&self, name: SegmentName) -> PartSought {
+    async fn seek_part_at_all(&self, name: SegmentName, place: FilePlace) -> PartSought {
+        let request = PeerRequest::Head { name, place: Some(place) };
         for _ in 0..HEAD_ASKS_MAX {
-            let homes = match self.cluster.homes(name).await {
+            let homes = match self.cluster.homes(name, &self.counters).await {
                 FileHolders::These(homes) => homes,
                 FileHolders::Nobody => return PartSought::Nobody,
-                FileHolders::Unknown => return self.ask_around(name).await,
+                FileHolders::Perhaps { nodes, are_all } => {
+                    return self.ask_around(nodes, are_all, request).await;
+                }
             };
             for home in homes {
-                match part_of(&self.pool, home, name).await {
+                match part_of(&self.pool, home, request.clone()).await {
                     Ok((head, fresh_ms)) => return PartSought::Found { home, head, fresh_ms },
                     Err(PeerError::Refused(PeerRefusal::NotThere)) => {
                         self.counters.inc(Counter::ClusterDirectoryError);
@@ -79,15 +84,20 @@ impl PeerClient {
         PartSought::Unreachable
     }
 
-    /// Asks all nodes that are known, all at once.
-    async fn ask_around(&self, name: SegmentName) -> PartSought {
-        self.counters.inc(Counter::ClusterSilent);
+    /// Asks these nodes, all at once. `are_all`: no other node may have it.
+    async fn ask_around(
+        &self,
+        nodes: Vec<PeerNode>,
+        are_all: bool,
+        request: PeerRequest,
+    ) -> PartSought {
+        let are_all = are_all && nodes.len() <= PART_AROUND_MAX;
         let mut asked = JoinSet::new();
-        for peer in self.cluster.everybody().into_iter().take(PART_AROUND_MAX) {
-            let pool = Rc::clone(&self.pool);
-            asked.spawn_local(async move { (peer, part_of(&pool, peer, name).await) });
+        for peer in nodes.into_iter().take(PART_AROUND_MAX) {
+            let (pool, request) = (Rc::clone(&self.pool), request.clone());
+            asked.spawn_local(async move { (peer, part_of(&pool, peer, request).await) });
         }
-        let mut sought = PartSought::Nobody;
+        let mut sought = if are_all { PartSought::Nobody } else { PartSought::Unreachable };
         while let Some(answered) = asked.join_next().await {
             match answered {
                 Ok((home, Ok((head, fresh_ms)))) => {
@@ -123,42 +133,38 @@ impl PeerClient {
     }
 }
 
-/// The file of `home` under a head name, and how long it may be used.
+/// The file of `home` that a head is requested of, and how long it may be used.
 async fn part_of(
     pool: &PeerPool,
     home: PeerNode,
-    name: SegmentName,
+    request: PeerRequest,
 ) -> Result<(FileHead, u64), PeerError> {
-    let PeerHead { fresh_ms, head } = ask_head(pool, home, name).await?;
+    let PeerHead { fresh_ms, head } = ask_head(pool, home, request).await?;
     let head = FileHead::read(&head).ok_or(PeerError::Unexpected)?;
     Ok((head, fresh_ms))
 }
 
 impl Cluster {
     /// The nodes with a file, by its head name.
-    async fn homes(&self, name: SegmentName) -> FileHolders {
+    async fn homes(&self, name: SegmentName, counters: &CoreCounters) -> FileHolders {
         // By asking, this node says that it has nothing of that name.
         self.announced.doubt(name);
-        let homes = match self.ask(name, 0).await {
-            FetchEvent::Answer(ResolvedAnswer::Have { holders }) => {
-                return FileHolders::These(holders);
+        match self.answer(|answer| Command::FindFile { name, answer }).await {
+            Some(FileHolders::Perhaps { nodes, are_all: false }) => {
+                FileHolders::Perhaps { nodes: self.everybody(nodes), are_all: true }
             }
-            FetchEvent::Answer(ResolvedAnswer::Grant { lease }) => {
-                self.tell_ended(lease, false);
-                FileHolders::Nobody
+            Some(homes) => homes,
+            None => {
+                counters.inc(Counter::ClusterSilent);
+                FileHolders::Perhaps { nodes: self.everybody(Vec::new()), are_all: true }
             }
-            // Another one is just being told that nobody has it.
-            FetchEvent::Answer(ResolvedAnswer::Busy { .. }) => FileHolders::Nobody,
-            _ => return FileHolders::Unknown,
-        };
-        let settled_ms = self.view.load().linked_since_ms + PART_SETTLED_MS;
-        if monotonic_ms() < settled_ms { FileHolders::Unknown } else { homes }
+        }
     }
 
-    /// All other nodes that are known: by a coordinator or from the config.
-    fn everybody(&self) -> Vec<PeerNode> {
-        let mut all: Vec<_> = self.view.load().peers.clone();
-        for peer in &**self.configured.load() {
+    /// All other nodes that are known: these, and from a coordinator or the config.
+    fn everybody(&self, mut all: Vec<PeerNode>) -> Vec<PeerNode> {
+        let (view, configured) = (self.view.load(), self.configured.load());
+        for peer in view.peers.iter().chain(&**configured) {
             if !all.contains(peer) {
                 all.push(*peer);
             }
@@ -206,10 +212,10 @@ impl PeerFile {
 
     /// Another node that announces the file.
     async fn another_home(&self, tried: &[PeerNode]) -> Option<PeerNode> {
-        let homes = match self.cluster.homes(self.head).await {
+        let homes = match self.cluster.homes(self.head, &self.counters).await {
             FileHolders::These(homes) => homes,
             FileHolders::Nobody => return None,
-            FileHolders::Unknown => self.cluster.everybody(),
+            FileHolders::Perhaps { nodes, .. } => nodes,
         };
         homes.into_iter().find(|home| !tried.contains(home))
     }
@@ -223,13 +229,18 @@ fn is_of_load(error: &PeerError) -> bool {
 impl SegmentOrigin for PeerFile {
     async fn read(&self, segment: Arc<Segment>) -> Result<(), FetchError> {
         let mut tried = Vec::new();
+        let mut failed = FetchError::NodeAway;
         let mut next = Some(self.home);
         while let Some(home) = next {
             match self.read_from(home, &segment).await {
                 Ok(()) => return Ok(()),
                 Err(error) => {
                     tracing::debug!(%error, "a segment was not fetched from the node that has its file");
-                    let counter = counter_of(end_of(&error));
+                    let end = end_of(&error);
+                    if matches!(end, FetchOutcome::Refused(_)) {
+                        failed = FetchError::Peer;
+                    }
+                    let counter = counter_of(end);
                     counter.into_iter().for_each(|counter| self.counters.inc(counter));
                 }
             }
@@ -237,7 +248,7 @@ impl SegmentOrigin for PeerFile {
             let may_go_on = tried.len() < PART_HOMES_MAX;
             next = if may_go_on { self.another_home(&tried).await } else { None };
         }
-        Err(FetchError::Peer)
+        Err(failed)
     }
 
     fn described(&self, _: bool) -> Option<OriginRef> {

@@ -64,8 +64,8 @@ struct Gate {
 #[derive(Debug, PartialEq)]
 enum Heard {
     Linked,
-    /// Its inventory is whole, and it holds so many.
-    Holds(u64),
+    /// It has announced so many files, and whether these are all.
+    Announces(u64, bool),
     Purged(PurgeStamp),
     Lost(Lost),
 }
@@ -91,9 +91,8 @@ impl Gate {
                     } else {
                         core.heard(Now(0), member.unwrap(), message);
                     }
-                    let known = core.members().next().filter(|it| it.is_complete);
-                    let Some(known) = known else { return };
-                    Heard::Holds(known.segments)
+                    let known = core.counters();
+                    Heard::Announces(known.files, known.nodes_unsure == 0)
                 }
                 _ => return,
             };
@@ -148,14 +147,16 @@ fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
     gate.wait_for(vec![Heard::Linked]);
     // Of the same inventory, before or behind it.
     let term = node.announced.begin();
-    node.announced.remove(term, (0..1_000).map(|number| place(number * 100).0));
-    node.announced.add(term, (PLACES..PLACES + 5_000).map(place));
+    let is_gone = |number: &u32| number.is_multiple_of(100) && *number < 100_000;
+    node.announced.remove(term, (0..PLACES).filter(is_gone).map(|number| place(number).0));
+    node.announced.add(term, (0..PLACES + 5_000).filter(|it| !is_gone(it)).map(place));
     let stamp = PurgeStamp(7);
     let purges = vec![(PurgeWhat::Tag("shop".into()), stamp)];
     let news = PurgeNews { purges, ..PurgeNews::default() };
     gate.server.teller().tell(ToNode::Purges(news)).unwrap();
     let places = u64::from(PLACES) - 1_000 + 5_000;
-    gate.wait_for(vec![Heard::Purged(stamp), Heard::Holds(places)]);
+    node.announced.settle(term, true);
+    gate.wait_for(vec![Heard::Purged(stamp), Heard::Announces(places, true)]);
     assert_eq!(node.purges.newest(), stamp);
     assert_eq!(node.links.counts().of(StreamCount::Overflown), 0);
 }
@@ -164,12 +165,25 @@ fn an_inventory_beyond_the_queue_of_a_link_is_told_and_purges_are_heard() {
 fn what_was_taken_over_can_be_told_at_once() {
     let gate = Gate::start();
     let node = Linked::start(&gate, &LinkSettings { tick_ms: 3_600_000, ..settings("node") }, 1);
-    gate.wait_for(vec![Heard::Holds(1)]);
+    gate.wait_for(vec![Heard::Announces(1, false)]);
     node.announced.add(node.announced.begin(), (1..2).map(place));
     let (told, is_told) = oneshot::channel();
     assert!(node.links.teller().tell(Command::Changes { told }).is_ok());
     is_told.blocking_recv().unwrap();
-    gate.wait_for(vec![Heard::Holds(2)]);
+    gate.wait_for(vec![Heard::Announces(2, false)]);
+}
+
+#[test]
+fn all_is_announced_when_it_was_walked_and_told_and_until_it_is_walked_anew() {
+    let gate = Gate::start();
+    let node = Linked::start(&gate, &settings("node"), 10_000);
+    gate.wait_for(vec![Heard::Announces(10_000, false)]);
+    let term = node.announced.begin();
+    node.announced.add(term, (5_000..10_001).map(place));
+    node.announced.settle(term, true);
+    gate.wait_for(vec![Heard::Announces(5_001, true)]);
+    node.announced.has_more(term);
+    gate.wait_for(vec![Heard::Announces(5_001, false)]);
 }
 
 /// The origin is slower than a lease lasts without a word.
@@ -204,6 +218,6 @@ fn figures() {
     let _node = Linked::start(&gate, &settings("node"), PLACES);
     gate.wait_for(vec![Heard::Linked]);
     let began = Instant::now();
-    gate.wait_for(vec![Heard::Holds(u64::from(PLACES))]);
+    gate.wait_for(vec![Heard::Announces(u64::from(PLACES), false)]);
     println!("{PLACES} names told in {:?}", began.elapsed());
 }

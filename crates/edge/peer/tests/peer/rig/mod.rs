@@ -167,7 +167,7 @@ impl PeerHandler for Keeper {
         assert!(!peer.as_str().is_empty());
         let kind = match &request {
             PeerRequest::Fetch { name, .. } => name.0[0],
-            PeerRequest::Head { name } => {
+            PeerRequest::Head { name, .. } => {
                 let (fresh_ms, head) = (7, name.0.to_vec());
                 return PeerAnswer::Reply(PeerReply::Head { fresh_ms, head });
             }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 use skep_segments::{Charge, FetchError, HeadAccount, SegmentStore};
 use skep_serve::monotonic_ms;
-use skep_wire::cache::SegmentName;
 use skep_wire::cache::part::FileHead;
+use skep_wire::cache::{FilePlace, SegmentName};
 
 use crate::backend::single_flight::{FlightWaiter, Flights, Joined, SingleFlight};
 use crate::disk::DiskError;
@@ -143,7 +143,8 @@ struct LookUp {
 impl LookUp {
     async fn run(self, peer_client: &PeerClient, route: &Arc<Route>, relative: &[u8]) {
         let (began_ms, purges) = (monotonic_ms(), route.purges.load());
-        let (found, fresh_ms) = match peer_client.seek_part(*self.flight.key()).await {
+        let place = FilePlace { route: route.short_key, path: relative.to_vec() };
+        let (found, fresh_ms) = match peer_client.seek_part(*self.flight.key(), place).await {
             PartSought::Found { head: FileHead::File(versions), home, fresh_ms } => {
                 let known = &purges.known;
                 let variants = Variants::elsewhere(route, relative, &versions, home, known);
@@ -156,7 +157,7 @@ impl LookUp {
                 (Err(DiskError::Forbidden.into()), 0)
             }
             PartSought::Nobody => (Ok(Elsewhere::Nothing), PART_ABSENT_MS),
-            PartSought::Unreachable => (Err(FetchError::Peer), 0),
+            PartSought::Unreachable => (Err(FetchError::NodeAway), 0),
         };
         if let Ok(found) = &found {
             self.keep(found, began_ms + fresh_ms);

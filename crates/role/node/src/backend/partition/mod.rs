@@ -1,7 +1,7 @@
 //! Partitioned folders: each node stores a part.
 //!
 //! ```text
-//!  folder --Walker--> Announced --holdings of head names--> coordinators
+//!  folder --Walker--> Announced --head names--> coordinators
 //!
 //!  path --own folder? no--> PartHeadCache: fresh? --yes--> Resource, served like a file
 //!                             | unknown or stale: one look-up for all requests
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A head name stands for a path in any version. Each node announces its files and folders
-//! under these names as if it held them in memory, so coordinators know their holders as
-//! they know the holders of segments.
+//! under these names, and coordinators know which nodes have them, and which nodes may have
+//! others: these are asked themselves, for a path as well as for its name.
 //!
 //! Invariants: a node announces only what it would serve; the version in the head determines
 //! which bytes are sent, and a node with another version refuses.

@@ -49,9 +49,10 @@ impl Walker {
             announced: Arc::clone(announced),
             watcher: Arc::clone(watcher),
             left: PART_ENTRIES_MAX,
+            has_skipped: false,
         };
         if parts.is_empty() {
-            announced.settle(walk.term);
+            announced.settle(walk.term, true);
         } else {
             let thread = std::thread::Builder::new().name("skep-parts".into());
             thread.spawn(move || walk.run(parts, interval_ms, &ended))?;
@@ -88,6 +89,8 @@ struct Walk {
     term: WalkTerm,
     /// Entries that may still be announced.
     left: usize,
+    /// Whether some were not announced: coordinators are not to say that nobody has them.
+    has_skipped: bool,
 }
 
 impl Walk {
@@ -95,7 +98,7 @@ impl Walk {
         for part in &mut parts {
             part.visit(self, Vec::new());
         }
-        self.announced.settle(self.term);
+        self.announced.settle(self.term, !self.has_skipped);
         let pause = Duration::from_millis((interval_ms / 2).clamp(1, PART_TICK_MS));
         let mut looked_ms = monotonic_ms();
         // Over at once when the config is.
@@ -162,7 +165,7 @@ impl Part {
             // Watched before it is read: what changes in between is seen.
             let watched = walk.watcher.watch(&self.on_disk(&path));
             let generation = watched.generation();
-            let Some(read) = self.read(&path) else {
+            let Some(read) = self.read(walk, &path) else {
                 self.forget(walk, &path);
                 self.unread.push(path);
                 continue;
@@ -255,7 +258,7 @@ impl Part {
 
     /// The entries of a folder that would be served; `None`: it would not be served itself, or
     /// is no folder.
-    fn read(&self, path: &[u8]) -> Option<Read> {
+    fn read(&self, walk: &mut Walk, path: &[u8]) -> Option<Read> {
         let root = self.route.open_root().ok()?;
         let (folder, kind) = root.open_at(path, Wait::Yes).ok()?;
         let stamp = FolderStamp::of(&folder).ok().filter(|_| kind == FileKind::Directory)?;
@@ -264,6 +267,7 @@ impl Part {
             let entry = entry.ok()?;
             let name = entry.file_name().to_bytes();
             if entries.len() >= PART_ENTRIES_MAX {
+                walk.skip();
                 break;
             }
             if let Some(is_folder) = self.kind_of(&root, path, name, entry.file_type()) {
@@ -314,16 +318,22 @@ impl Walk {
     /// Whether one more may be announced.
     fn take_entry(&mut self) -> bool {
         if self.left == 0 {
+            self.skip();
             return false;
         }
         self.left -= 1;
-        if self.left == 0 {
-            tracing::warn!(
-                "this node announces its first {PART_ENTRIES_MAX} files and folders only: the rest \
-                 is served by this node alone"
-            );
-        }
         true
+    }
+
+    /// Something is not announced.
+    fn skip(&mut self) {
+        if !std::mem::replace(&mut self.has_skipped, true) {
+            tracing::warn!(
+                "this node announces its first {PART_ENTRIES_MAX} files and folders only: other \
+                 nodes ask it for all paths that no node has announced"
+            );
+            self.announced.has_more(self.term);
+        }
     }
 }
 

@@ -158,7 +158,9 @@ impl SlowRequest<'_> {
     fn source_failed(&self, resource: &Arc<Resource>, error: FetchError) -> SendOutcome {
         let is_gone = match error {
             FetchError::File(DiskError::Changed | DiskError::NotFound) => true,
-            FetchError::Peer | FetchError::Abandoned => resource.remote().is_none(),
+            FetchError::Peer | FetchError::NodeAway | FetchError::Abandoned => {
+                resource.remote().is_none()
+            }
             // Whoever read from an origin has retired it if it is to be.
             _ => false,
         };

@@ -1,0 +1,225 @@
+//! The nodes that have the files and folders of partitioned folders, as they announce them.
+//!
+//! A segment that is unknown here costs a fill, but of a file that no node has clients are told
+//! that it does not exist. So files have their own bound, and nothing is dropped to keep it; a
+//! node whose link ends is remembered for a while with all that it had announced; and "nobody"
+//! is an answer only if no other node may have the file.
+//!
+//! A node may have any file until it has announced all of them on its present link. What it had
+//! announced on the link before is kept until then, so that a short loss changes nothing.
+
+use std::net::SocketAddr;
+
+use skep_units::Now;
+use skep_wire::cache::{PossibleHolder, SegmentName};
+use skep_wire::limits::{MEMBERS_MAX, POSSIBLE_HOLDERS_MAX};
+use skep_wire::message::Name;
+
+use super::NodeLinkId;
+use super::directory::Directory;
+use super::holders::Holder;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Files {
+    directory: Directory,
+    nodes: Vec<FileNode>,
+    lost_node_ms: u64,
+    /// Announcements that found no room.
+    refused: u64,
+}
+
+/// Who has a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FoundFile {
+    /// These linked nodes, at least one.
+    At(Vec<NodeLinkId>),
+    /// No linked node is known to have it; these may. Empty: nobody has it.
+    Perhaps {
+        /// At most [`POSSIBLE_HOLDERS_MAX`].
+        nodes: Vec<PossibleHolder>,
+        /// Whether there are no more.
+        are_all: bool,
+    },
+}
+
+/// A node that is linked, or was until recently.
+#[derive(Debug)]
+struct FileNode {
+    name: Name,
+    address: SocketAddr,
+    presence: Presence,
+    /// The number of what it has announced.
+    announced: Holder,
+    /// Of what it had announced when its last link ended, until its announcement is complete
+    /// again.
+    before: Option<Holder>,
+    /// Whether it has announced all that it has.
+    is_complete: bool,
+    /// Whether some of it found no room here: it may have more than is known.
+    has_overflown: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Linked(NodeLinkId),
+    Lost { since: Now },
+}
+
+impl Files {
+    pub(crate) fn new(files_max: usize, lost_node_ms: u64) -> Self {
+        Self { directory: Directory::new(files_max), nodes: Vec::new(), lost_node_ms, refused: 0 }
+    }
+
+    /// A node is linked, and has announced nothing on this link.
+    pub(crate) fn joined(&mut self, link: NodeLinkId, name: Name, address: SocketAddr) {
+        let place = self.nodes.iter().position(|node| node.name == name);
+        let known = place.map(|place| self.nodes.swap_remove(place));
+        let before = known.and_then(|known| self.kept(known));
+        let announced = self.directory.new_holder();
+        self.nodes.push(FileNode {
+            name,
+            address,
+            presence: Presence::Linked(link),
+            announced,
+            before,
+            is_complete: false,
+            has_overflown: false,
+        });
+    }
+
+    /// A link has ended.
+    pub(crate) fn left(&mut self, now: Now, link: NodeLinkId) {
+        if let Some(node) = self.nodes.iter_mut().find(|node| node.is_at(link)) {
+            node.presence = Presence::Lost { since: now };
+        }
+        let lost = self.nodes.iter().filter(|node| node.lost_since().is_some());
+        if lost.clone().count() > MEMBERS_MAX
+            && let Some(since) = lost.filter_map(FileNode::lost_since).min()
+        {
+            self.forget_lost(|lost| lost <= since);
+        }
+    }
+
+    /// A node has told which files came and went.
+    pub(crate) fn announced(
+        &mut self,
+        link: NodeLinkId,
+        added: &[SegmentName],
+        removed: &[SegmentName],
+        is_complete: bool,
+    ) {
+        let Some(node) = self.nodes.iter_mut().find(|node| node.is_at(link)) else { return };
+        for name in added {
+            if !self.directory.add_if_room(*name, 0, node.announced) {
+                node.has_overflown = true;
+                self.refused += 1;
+            }
+        }
+        for name in removed {
+            self.directory.remove(name, node.announced);
+            node.before.map(|before| self.directory.remove(name, before));
+        }
+        node.is_complete = is_complete && !node.has_overflown;
+        if is_complete && let Some(before) = node.before.take() {
+            self.directory.retire(before);
+        }
+    }
+
+    /// A node turned out not to have a file; returns whether it was listed.
+    pub(crate) fn remove(&mut self, name: &SegmentName, link: NodeLinkId) -> bool {
+        let Some(node) = self.nodes.iter().find(|node| node.is_at(link)) else { return false };
+        let numbers = [Some(node.announced), node.before].into_iter().flatten();
+        numbers.fold(false, |was_listed, it| self.directory.remove(name, it) | was_listed)
+    }
+
+    /// Who has a file, other than the node that asks.
+    pub(crate) fn find(&self, name: &SegmentName, asker: NodeLinkId) -> FoundFile {
+        let others = || self.nodes.iter().filter(|node| !node.is_at(asker));
+        let listed: Vec<Holder> = self.directory.holders(name).collect();
+        let has = |node: &FileNode| listed.iter().any(|it| node.numbers().any(|its| its == *it));
+        let linked: Vec<_> = others().filter(|node| has(node)).filter_map(FileNode::link).collect();
+        if !linked.is_empty() {
+            return FoundFile::At(linked);
+        }
+        let may_have = |node: &&FileNode| !node.is_complete || has(node);
+        let possible =
+            |node: &FileNode| PossibleHolder { name: node.name.clone(), address: node.address };
+        let mut nodes: Vec<_> =
+            others().filter(may_have).map(possible).take(POSSIBLE_HOLDERS_MAX + 1).collect();
+        let are_all = nodes.len() <= POSSIBLE_HOLDERS_MAX;
+        nodes.truncate(POSSIBLE_HOLDERS_MAX);
+        FoundFile::Perhaps { nodes, are_all }
+    }
+
+    /// Time went on: what lost nodes had is forgotten in the end.
+    pub(crate) fn tick(&mut self, now: Now, sweeps: usize) {
+        let lost_node_ms = self.lost_node_ms;
+        self.forget_lost(|since| now.since_ms(since) >= lost_node_ms);
+        (0..sweeps).for_each(|_| self.directory.sweep());
+    }
+
+    /// Nodes that are linked or were until recently.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Of these, nodes that may have files which are not known, and lost ones.
+    pub(crate) fn nodes_unsure(&self) -> usize {
+        self.nodes.iter().filter(|node| !node.is_complete || node.link().is_none()).count()
+    }
+
+    /// Files and folders that at least one node has announced.
+    pub(crate) fn files(&self) -> usize {
+        self.directory.entries()
+    }
+
+    /// Announcements that found no room.
+    pub(crate) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.directory.memory_bytes() + self.nodes.capacity() * size_of::<FileNode>()
+    }
+
+    fn forget_lost(&mut self, is_over: impl Fn(Now) -> bool) {
+        let is_out = |node: &mut FileNode| node.lost_since().is_some_and(&is_over);
+        for node in self.nodes.extract_if(.., is_out) {
+            node.numbers().for_each(|number| self.directory.retire(number));
+        }
+    }
+
+    /// What a node had announced that is linked anew, as far as it is of use: all that it had.
+    fn kept(&mut self, known: FileNode) -> Option<Holder> {
+        let kept = if known.is_complete { Some(known.announced) } else { known.before };
+        let rest = known.numbers().filter(|number| Some(*number) != kept);
+        rest.for_each(|number| self.directory.retire(number));
+        kept
+    }
+}
+
+impl FileNode {
+    fn is_at(&self, link: NodeLinkId) -> bool {
+        self.presence == Presence::Linked(link)
+    }
+
+    fn link(&self) -> Option<NodeLinkId> {
+        match self.presence {
+            Presence::Linked(link) => Some(link),
+            Presence::Lost { .. } => None,
+        }
+    }
+
+    fn lost_since(&self) -> Option<Now> {
+        match self.presence {
+            Presence::Lost { since } => Some(since),
+            Presence::Linked(_) => None,
+        }
+    }
+
+    /// The numbers of its announcements.
+    fn numbers(&self) -> impl Iterator<Item = Holder> + use<> {
+        [Some(self.announced), self.before].into_iter().flatten()
+    }
+}
