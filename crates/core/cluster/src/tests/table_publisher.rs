@@ -374,7 +374,7 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     assert_eq!(bench.index(NODES_MAX), Some(7), "for that the past was forgotten");
     bench.set_plan(plan(NODES_MAX + 1));
     let notes = [TableNote::Came(name(7)), TableNote::NoIndex(name(7))];
-    assert_eq!(bench.run(1_200, [7]), notes, "said once");
+    assert_eq!(bench.run(300, [7]), notes, "said once");
     let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
     assert_eq!(bench.hear(stray.clone()), [TableNote::Unplanned(stray.name.clone())]);
     assert_eq!(bench.hear(stray), []);
