@@ -10,7 +10,12 @@ use skep_wire::message::Name;
 use skep_wire::seal::OpenError;
 use skep_wire::steer::{Count, Verdict};
 
+const COMPLAINTS: &str = "Problems of direct dispatch at present.";
+
 pub(crate) fn register_agent(registry: &Registry, agent: &Arc<Agent>) {
+    let own = Arc::clone(agent);
+    let read = move || own.status().complaints.len() as f64;
+    registry.register("skep_direct_complaints", &[], COMPLAINTS, Box::new(read));
     let own = Arc::clone(agent);
     register_packets(registry, move || own.counters());
     let own = Arc::clone(agent);
@@ -46,9 +51,7 @@ pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
     gauge("skep_direct_addresses_held", "Whether this machine has the virtual addresses.", |it| {
         u64::from(it.has_addresses)
     });
-    gauge("skep_direct_complaints", "Problems of direct dispatch at present.", |status| {
-        status.complaints.len() as u64
-    });
+    gauge("skep_direct_complaints", COMPLAINTS, |status| status.complaints.len() as u64);
     let help = "Whether a standby has all flows of the active dispatcher.";
     gauge("skep_direct_flows_synced", help, |status| u64::from(status.flows_synced));
     let help = "Epoch of the active dispatcher, as far as it is known here.";
@@ -58,10 +61,11 @@ pub(crate) fn register_direct(registry: &Registry, direct: &Arc<Direct>) {
 
 fn register_tables(registry: &Registry, direct: &Arc<Direct>) {
     let own = Arc::clone(direct);
-    let help = "Generation of the table that is told to machines, and of the one in force here.";
+    let help = "Generation of the table that the active dispatcher publishes, and of the one applied here.";
     let read = move || {
         let status = own.status();
-        let states = [("told", status.told_generation), ("applied", status.table_generation)];
+        let states =
+            [("published", status.published_generation), ("applied", status.table_generation)];
         let sample = |(state, generation): (&str, u64)| {
             (vec![("state".to_owned(), state.to_owned())], generation as f64)
         };

@@ -1,4 +1,4 @@
-//! A process that cannot keep its promises ends with a failure: its supervisor starts it anew.
+//! A process that cannot do its work exits with a failure, so that its supervisor restarts it.
 
 use std::io;
 use std::process;
@@ -31,7 +31,7 @@ pub(crate) fn fail(why: &str) {
     if STOPS.load(Ordering::Relaxed) || FAILURE.set(why.to_owned()).is_err() {
         return;
     }
-    tracing::error!("{why}: this process ends, to be started anew");
+    tracing::error!("{why}: this process ends with code 1, for its supervisor to restart it");
     // Only a process that is gone cannot be told.
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::TERM);
 }

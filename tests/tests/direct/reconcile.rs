@@ -1,5 +1,7 @@
 //! What others change on a machine of direct dispatch is put right, and said.
 
+use std::fs;
+
 use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup};
 use skep_tests::{PATIENCE, Skep, poll_until};
@@ -81,4 +83,18 @@ fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
     cluster.wait_log(DISPATCHER, "not active any more");
     assert_eq!(cluster.holders(), [OTHER]);
     wait_answer(&cluster);
+}
+
+#[test]
+fn a_damaged_store_is_moved_aside_and_its_epochs_are_skipped() {
+    let Some(cluster) = DirectCluster::prepare(Setup::of(1, 1)) else { return };
+    let file = cluster.path("state").join(format!("{DISPATCHER}.redb"));
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "no store").unwrap();
+    cluster.run_all();
+    cluster.wait_serving();
+    assert_eq!(fs::read(file.with_extension("redb.damaged")).unwrap(), b"no store");
+    cluster.wait_log(DISPATCHER, "damaged, or not a store of Skep");
+    let epoch = cluster.status(DISPATCHER)["epoch"].as_u64().unwrap();
+    assert!(epoch > 8, "{epoch}: an earlier process may have used the first ones");
 }

@@ -30,6 +30,7 @@ mod listening;
 mod membership;
 pub mod reconciler;
 pub mod table_distribution;
+mod table_note;
 mod table_pace;
 pub mod table_publisher;
 

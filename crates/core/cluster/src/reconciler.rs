@@ -165,6 +165,7 @@ impl Reconciler {
             self.announced = wants.announcements;
         }
         self.wants = wants;
+        self.check_invariants();
     }
 
     /// The next step, if any is due. To be called until there is none.
@@ -203,10 +204,13 @@ impl Reconciler {
             Step::Apply(table) if is_done => {
                 self.applied = Some(table.version);
                 let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
-                self.gate.has_steered |= table.services.iter().all(takes);
+                // The active dispatcher serves by the table that a standby applies.
+                let is_others = self.wants.addresses == Some(false) && !table.services.is_empty();
+                self.gate.has_steered |= is_others || table.services.iter().all(takes);
             }
             Step::Attach | Step::Announce | Step::Apply(_) => {}
         }
+        self.check_invariants();
     }
 
     /// A look at the machine: what was changed from outside, and will be put right.
@@ -242,6 +246,16 @@ impl Reconciler {
     pub fn is_hindered(&self) -> bool {
         let kinds = [Kind::Attach, Kind::Addresses, Kind::Apply];
         kinds.into_iter().any(|kind| self.failures[kind as usize].is_some())
+    }
+
+    /// What holds between any two calls.
+    fn check_invariants(&self) {
+        let may_announce = self.announced < self.wants.announcements;
+        debug_assert!(
+            !may_announce || self.wants.addresses == Some(true),
+            "only wanted addresses are announced: {self:?}"
+        );
+        debug_assert!(self.announced <= self.wants.announcements, "{self:?}");
     }
 
     fn address_step(&self, now: Now) -> Option<Step> {

@@ -4,10 +4,10 @@
 //! Heartbeats acknowledge: they report the table that a machine has applied. A new version goes to
 //! every machine at once, as a delta if its last heartbeat named a table that is still known here, and
 //! again while heartbeats name an earlier one. A machine that applies none of them for longer than one
-//! should need, because it has restarted or does not know deltas, is sent the whole table, ever more
-//! rarely.
+//! should need, because it has restarted, is sent the whole table, at longer and longer intervals up to
+//! a bound.
 //!
-//! Invariant: a machine that is slow to apply, or never does, costs a bounded number of datagrams.
+//! Invariant: a machine that is slow to apply, or never does, costs a bounded rate of datagrams.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,7 @@
-//! How fast tables may follow each other: every one costs all machines.
+//! Rate limit of tables, by the generic cell rate algorithm: one for each interval, and
+//! [`TABLES_AT_ONCE_MAX`] at once for urgent changes. Every one costs all machines.
 //!
-//! Invariant: in any time there are at most [`TABLES_AT_ONCE_MAX`] more tables than intervals.
+//! Tables that begin a term, or skip past a later version, do not count.
 
 use skep_units::Now;
 

@@ -13,7 +13,6 @@
 //! index meanwhile; a service's history names no membership twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ use skep_wire::steer::{
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
+pub use crate::table_note::TableNote;
 use crate::table_pace::TablePace;
 
 /// The plan, from the config.
@@ -58,29 +58,6 @@ pub struct NodePlan {
     pub address: SocketAddr,
     /// Its share against the others'; 0 drains it.
     pub weight: u32,
-}
-
-/// Something for the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TableNote {
-    /// The first beat of a node.
-    Came(Name),
-    /// A dead node is alive again.
-    Back(Name),
-    /// A node reports that it stops.
-    Leaving(Name),
-    /// A node is silent.
-    Dead {
-        name: Name,
-        /// For how long at least, in milliseconds.
-        ms: u64,
-    },
-    /// A node is not in the config.
-    Unplanned(Name),
-    /// A node does not listen at the address of a service that it is planned for.
-    NotListening { name: Name, address: SocketAddr },
-    /// There is no index left for a node.
-    NoIndex(Name),
 }
 
 /// Builds the forwarding table. On the active dispatcher it publishes a new version soon after
@@ -570,28 +547,4 @@ fn share_membership(
 
 fn key(service: &DatapathService) -> Key {
     (service.address, service.protocol == Protocol::Udp)
-}
-
-impl fmt::Display for TableNote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Came(name) => write!(f, "heartbeat from node {name}"),
-            Self::Back(name) => write!(f, "heartbeats from node {name} again"),
-            Self::Leaving(name) => write!(f, "node {name} is about to stop: no new flows there"),
-            Self::Dead { name, ms } => {
-                write!(f, "no heartbeat of node {name} for {ms} ms: removed")
-            }
-            Self::Unplanned(name) => write!(
-                f,
-                "a node calls itself {name}, which is not in this dispatcher's config: \
-                 give all machines the same config"
-            ),
-            Self::NotListening { name, address } => write!(
-                f,
-                "node {name} does not listen at {address}, a service that it is behind: it gets no \
-                 connections there until it is restarted with this config"
-            ),
-            Self::NoIndex(name) => write!(f, "node {name} is one more than {NODES_MAX}: left out"),
-        }
-    }
 }

@@ -1,5 +1,8 @@
 //! Every bound of this crate, with unit and reason.
 
+use skep_wire::limits::DISPATCHERS_MAX;
+use skep_wire::steer::NODES_MAX;
+
 /// Elements per batch call to the kernel: the 65,537 rows of a table take 9 calls, while keys and
 /// values of a call stay below 400 KiB.
 pub(crate) const BATCH_ELEMENTS: usize = 8192;
@@ -17,7 +20,9 @@ pub const TABLE_ENTRIES_MAX: u32 = 4 << 20;
 pub const NETWORKS_MAX: usize = 32_768;
 
 /// Machines whose packets are already steered: the capacity of the map less this machine.
-pub const STEERERS_MAX: usize = 511;
+pub const STEERERS_MAX: usize = 2 * NODES_MAX - 1;
+
+const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines of a cluster");
 
 /// Attempts to load a program whose verification signals interrupt, as many as libbpf makes
 /// (`PROG_LOAD_ATTEMPTS`).

@@ -74,6 +74,8 @@ impl Applier {
         self.apply_nodes(nodes)?;
         let services: Vec<_> = table.services.iter().map(|it| self.service(it.service)).collect();
         if services != self.services {
+            // Rows of a service that is gone are, too, whether this order is confirmed or not.
+            self.rows.retain(|id, _| services.iter().any(|service| service.id == *id));
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
             self.services = services;
         }

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
-use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply};
+use skep_wire::guard::{MESSAGE_BYTES_MAX, Order, OrderReply, Side};
 
 use crate::error::GuardError;
 use crate::limits::{ANSWER_MS, LOADED_MS};
@@ -56,6 +56,17 @@ impl Guard {
             OrderReply::Refused(why) => Err(GuardError::Refused(why)),
             answer => Ok(answer),
         }
+    }
+}
+
+/// Has netguard attach the packet program of a side once more. A device with another MAC address
+/// than `own_mac` is another device, for which this process must start anew: other machines go by
+/// the address that it has told them.
+pub fn open_again(guard: &Guard, side: Side, own_mac: [u8; 6]) -> Result<(), GuardError> {
+    match guard.ask(&Order::Open(side))? {
+        OrderReply::Opened(opened) if opened.mac == own_mac => Ok(()),
+        OrderReply::Opened(opened) => Err(GuardError::OtherDevice(opened.device)),
+        _ => Err(GuardError::Foreign),
     }
 }
 

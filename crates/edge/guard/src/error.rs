@@ -22,10 +22,20 @@ pub enum GuardError {
     /// [`Order::Abort`](skep_wire::guard::Order::Abort) was the last order.
     #[error("this start was given up")]
     Aborted,
+    /// The device was replaced.
+    #[error("device {0} has another MAC address than at the start: this process must start anew")]
+    OtherDevice(String),
     /// The answer is invalid; netguard has another version.
     #[error("netguard speaks another version of the protocol: restart it")]
     Foreign,
     /// The order is too long for one message.
     #[error("an order of {0} bytes is too long for netguard")]
     TooLong(usize),
+}
+
+impl GuardError {
+    /// Whether only another start of this process helps.
+    pub fn is_fatal(&self) -> bool {
+        matches!(self, Self::Gone(_) | Self::OtherDevice(_))
+    }
 }

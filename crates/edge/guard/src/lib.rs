@@ -28,7 +28,7 @@ pub mod trust;
 mod user;
 
 pub use apply::Applier;
-pub use client::Guard;
+pub use client::{Guard, open_again};
 pub use complaints::Complaints;
 pub use error::GuardError;
 pub use server::{Listener, Serve, Visit};

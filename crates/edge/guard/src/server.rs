@@ -113,7 +113,7 @@ impl Visit {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let unknown = "no order of this version: restart netguard and the serving process";
+            let unknown = "this order cannot be decoded: skep run and netguard are of different versions, restart both";
             let answer = match order {
                 Some(order) => server.perform(order),
                 None => OrderReply::Refused(unknown.to_owned()),

@@ -110,8 +110,23 @@ impl Netif {
         Ok(())
     }
 
-    /// Whether all that `record` notes is as [`Netif::hold`] makes it.
-    pub fn holds(&mut self, record: &Record) -> Result<bool, Error> {
+    /// Whether all that `record` notes is as [`Netif::hold`] makes it, and `vips` are held silently on
+    /// `device` even where nothing had to be changed for that.
+    pub fn holds(
+        &mut self,
+        record: &Record,
+        device: &Device,
+        vips: &[IpAddr],
+    ) -> Result<bool, Error> {
+        let loopback = self.loopback()?;
+        if !vips.iter().all(|vip| loopback.has(*vip)) {
+            return Ok(false);
+        }
+        let is_silent = sysctl::in_force(Knob::ArpIgnore, &device.name)? >= 1
+            && sysctl::in_force(Knob::ArpAnnounce, &device.name)? >= 2;
+        if vips.iter().any(IpAddr::is_ipv4) && !is_silent {
+            return Ok(false);
+        }
         let devices = self.devices()?;
         let has = |added: &AddedAddress| {
             devices.iter().any(|device| device.name == added.device && device.has(added.vip))

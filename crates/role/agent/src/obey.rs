@@ -97,7 +97,6 @@ impl Obey {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.reconcile(table.as_ref(), pulse);
             if Instant::now() >= look_at {
                 look_at = Instant::now() + Duration::from_millis(COUNTERS_MS);
                 let looked = self.look();
@@ -105,6 +104,7 @@ impl Obey {
                 let counted = self.count();
                 self.note("counters", &counted);
             }
+            self.reconcile(table.as_ref(), pulse);
             if Instant::now() >= check_at {
                 check_at = Instant::now() + Duration::from_millis(CHECK_MS);
                 let checked = self.check();
@@ -140,7 +140,7 @@ impl Obey {
     }
 
     fn attach(&mut self) -> Result<(), GuardError> {
-        self.guard.ask(&Order::Open(Side::Node))?;
+        skep_guard::open_again(&self.guard, Side::Node, self.own_mac)?;
         self.applier = applier(&self.guard, self.own_mac);
         self.guard.ask(&Order::Settings(Side::Node, self.settings)).map(drop)
     }
@@ -204,7 +204,7 @@ impl Obey {
     }
 
     fn see_to(&self, done: &Result<(), GuardError>) {
-        if matches!(done, Err(GuardError::Gone(_))) {
+        if done.as_ref().is_err_and(GuardError::is_fatal) {
             (self.told.on_guard_gone)();
         }
     }

@@ -48,7 +48,7 @@ impl DispatchSide {
         let how = program.attach(&device.name, plan.how)?;
         let watch = ClaimWatch::open(&device, plan.dispatch.vips.clone())?;
         if !program.replaced().is_empty() {
-            tracing::warn!(maps = ?program.replaced(), "maps of another shape were replaced");
+            tracing::warn!(maps = ?program.replaced(), "pinned maps of another size or version were replaced, and their flows and rows copied");
         }
         tracing::info!(device = device.name, "packets are steered by {how}");
         let opened = opened(&device, how.to_string());
@@ -67,6 +67,11 @@ impl DispatchSide {
 
     pub(crate) fn opened(&self) -> &AttachedProgram {
         &self.opened
+    }
+
+    /// They are on this machine no more.
+    pub(crate) fn forget_addresses(&mut self) {
+        self.held.clear();
     }
 
     /// Executes one of its orders.
@@ -188,11 +193,13 @@ impl DispatchSide {
         netif: &mut Netif,
         probe: bool,
     ) -> Result<OrderReply, NetguardError> {
-        let (program, index) = (&self.program, self.device.index);
+        let (program, index, held) = (&self.program, self.device.index, &mut self.held);
         let (state, has_changed) = self.look.state(|| {
             let devices = netif.devices()?;
             let device = devices.iter().find(|device| device.index == index);
-            let has_addresses = device.is_some_and(|it| vips.iter().all(|vip| it.has(*vip)));
+            let has = |vip: &IpAddr| device.is_some_and(|it| it.has(*vip));
+            held.retain(has);
+            let has_addresses = vips.iter().all(has);
             Ok(State { has_addresses, is_attached: program.is_attached(index)? })
         })?;
         // A device that is gone has nobody to ask.
@@ -233,6 +240,17 @@ fn report(service: SocketAddr, clients: &[SocketAddr]) {
 /// Whether a dispatcher of this plan has left something on the machine.
 pub(crate) fn is_here(plan: &NetguardPlan) -> bool {
     plan.place(SIDE).pins.exists()
+}
+
+/// Whether another machine answers for a virtual address that is on this one.
+pub(crate) fn are_elsewhere(plan: &NetguardPlan, netif: &mut Netif) -> Result<bool, NetguardError> {
+    let device = plan.dispatch.device(netif)?;
+    let held: Vec<IpAddr> =
+        plan.dispatch.vips.iter().copied().filter(|vip| device.has(*vip)).collect();
+    let wait = Duration::from_millis(PROBE_MS);
+    let claims =
+        if held.is_empty() { Vec::new() } else { skep_netif::survey(&device, &held, wait)? };
+    Ok(claims.iter().any(|claim| Some(claim.mac) != device.mac))
 }
 
 /// Releases the virtual addresses, whoever has claimed them. Whether any was there.

@@ -52,6 +52,9 @@ pub enum NetguardError {
     #[error("cannot give up privileges: {0}")]
     Privileges(io::Error),
     /// An order for the other side, or one that netguard itself executes.
-    #[error("this order is not for this side")]
+    #[error(
+        "this order is not for this side: skep run and netguard are of different versions or have \
+         different configs, restart both"
+    )]
     WrongSide,
 }

@@ -161,16 +161,22 @@ impl Netguard {
         }
     }
 
-    /// Releases the virtual addresses of a dispatcher that is dead or stopped, for another one.
+    /// Releases the virtual addresses of a dispatcher that is dead or stopped, once another one has
+    /// them: until then packets are better steered by the last table than by nobody.
     fn release_abandoned(&mut self) -> Result<(), NetguardError> {
         if !self.plan.has_other_dispatcher || !dispatch::is_here(&self.plan) {
             return Ok(());
         }
+        if !dispatch::are_elsewhere(&self.plan, &mut self.netif)? {
+            return Ok(());
+        }
+        if let Some(side) = &mut self.dispatch {
+            side.forget_addresses();
+        }
         if dispatch::release(&self.plan, &mut self.netif)? {
             tracing::warn!(
                 "no order of the dispatcher for {} s: its virtual addresses are released, as \
-                 another dispatcher may have them; packets that still arrive are steered by the \
-                 last table",
+                 another machine has them; packets that still arrive are steered by the last table",
                 SILENCE_MAX.as_secs()
             );
         }

@@ -74,10 +74,10 @@ impl NodeSide {
         plan: &NetguardPlan,
         netif: &mut Netif,
     ) -> Result<OrderReply, NetguardError> {
-        let (program, index) = (&self.program, self.device.index);
+        let (program, device) = (&self.program, &self.device);
         let (state, has_changed) = self.look.state(|| {
-            let has_addresses = netif.holds(&read(plan)?)?;
-            Ok(State { has_addresses, is_attached: program.is_attached(index)? })
+            let has_addresses = netif.holds(&read(plan)?, device, &plan.node.vips)?;
+            Ok(State { has_addresses, is_attached: program.is_attached(device.index)? })
         })?;
         Ok(state.told(Vec::new(), has_changed))
     }

@@ -112,7 +112,6 @@ impl Direct {
         let ttl_s = config.etcd.lease_ms.div_ceil(1000);
         let shared_store =
             parts.shared_store.map(|store| EtcdStore::new(store, &name, ttl_s)).transpose()?;
-        let own = PeerId::of(&name);
         let started = now();
         let settings = failover_settings(config, place, &opened)?;
         let (failover, first) = Failover::new(settings, started, last_epoch, wall_clock_ms());
@@ -147,10 +146,11 @@ impl Direct {
             wishes: PathWishes::new(Arc::clone(&desired)),
             path: PathState::default(),
             node_view: NodeView::default(),
+            followed: None,
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
             epoch_writer: EpochWriter::new(local_store),
-            lease_observer: shared_store.map(|store| LeaseObserver::new(store, own)),
+            lease_observer: shared_store.map(|store| LeaseObserver::new(store, PeerId::of(&name))),
         };
         let executor = NetguardExecutor {
             guard: Arc::clone(&guard),

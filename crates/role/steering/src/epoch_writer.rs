@@ -80,3 +80,60 @@ impl EpochWriter {
         self.trouble = trouble;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use skep_store::StoreSettings;
+
+    use super::*;
+
+    /// Repeats until there is something: a thread of the store is at work.
+    fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(found) = look() {
+                return found;
+            }
+            assert!(Instant::now() < end, "waited in vain");
+            std::thread::yield_now();
+        }
+    }
+
+    fn open(file: PathBuf) -> Option<Store> {
+        Store::open(&StoreSettings::Embedded { file }).ok()
+    }
+
+    #[test]
+    fn what_is_persisted_outlives_the_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("state");
+        let mut writer = EpochWriter::new(open(file.clone()).unwrap());
+        writer.write(Now(0), 512);
+        assert_eq!(until(|| writer.poll(Now(0))), Written::Persisted(512));
+        assert_eq!(writer.poll(Now(0)), None, "said once");
+        assert!(writer.trouble().is_none());
+        drop(writer);
+        // The file is free once the store's thread has ended.
+        let next = until(|| open(file.clone()));
+        assert_eq!(next.last_epoch().wait().unwrap(), 512);
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_has_failed_until_a_write_succeeds() {
+        let endpoints = vec!["http://127.0.0.1:1".to_owned()];
+        let nobody = StoreSettings::Etcd { endpoints, cluster: "c".to_owned() };
+        let mut writer = EpochWriter::new(Store::open(&nobody).unwrap());
+        writer.write(Now(0), 512);
+        assert_eq!(writer.poll(Now(PERSIST_MS)), Some(Written::Failed));
+        assert!(writer.trouble().unwrap().contains("epochs cannot be persisted"));
+        let folder = tempfile::tempdir().unwrap();
+        writer.store = open(folder.path().join("state")).unwrap();
+        writer.write(Now(0), 1_024);
+        assert_eq!(until(|| writer.poll(Now(0))), Written::Persisted(1_024));
+        assert!(writer.trouble().is_none(), "it is well again");
+    }
+}

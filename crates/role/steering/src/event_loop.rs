@@ -61,6 +61,8 @@ pub(crate) struct DirectLoop {
     pub(crate) wishes: PathWishes,
     pub(crate) path: PathState,
     pub(crate) node_view: NodeView,
+    /// The active dispatcher whose flows are in the sink.
+    pub(crate) followed: Option<PeerId>,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
     pub(crate) epoch_writer: EpochWriter,
@@ -128,6 +130,7 @@ impl DirectLoop {
         }
         let outputs = self.failover.tick(now);
         self.carry_out(outputs);
+        self.follow_active();
         self.publish(now);
         self.want(now);
         self.stream(now);
@@ -150,6 +153,7 @@ impl DirectLoop {
     fn hear(&mut self, received: Received) {
         let Received { from, stamp, message } = received;
         let now = now();
+        self.follow_active();
         match message {
             Message::Dispatcher(beat) => self.hear_dispatcher(now, beat, from, stamp),
             Message::Node(beat) if beat.name.peer() == from => self.hear_node(now, beat, stamp),
@@ -174,20 +178,25 @@ impl DirectLoop {
         }
     }
 
-    fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
-        let Some(other) = self.others.get_mut(&from) else { return };
-        other.beat = Some((beat.clone(), now));
-        let was_active = self.failover.active();
-        let outputs = self.failover.heard(now, &beat, from, stamp);
-        self.carry_out(outputs);
-        if self.failover.active() != was_active {
+    /// Flows that came from another active dispatcher than the present one do not count.
+    fn follow_active(&mut self) {
+        let active = self.failover.active();
+        if active != self.followed {
+            self.followed = active;
             self.sink.reset();
             self.failover.set_flows_synced(false);
         }
+    }
+
+    fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
+        let Some(other) = self.others.get_mut(&from) else { return };
+        other.beat = Some((beat.clone(), now));
+        let outputs = self.failover.heard(now, &beat, from, stamp);
+        self.carry_out(outputs);
         if self.is_active() {
             self.send_table(now, from, beat.table);
-            let wants = beat.stage == Stage::Standby && !beat.flows_synced;
-            if self.streams.heard(now, from, wants) {
+            let is_standby = beat.stage == Stage::Standby;
+            if is_standby && self.streams.heard(now, from, beat.flows_synced) {
                 self.job(Job::Stream(true));
                 self.job(Job::List);
             }
@@ -199,7 +208,10 @@ impl DirectLoop {
         self.carry_out(outputs);
         let (name, load, version) = (beat.name.clone(), beat.load, beat.table);
         for note in self.publisher.heard(now, beat, stamp) {
-            tracing::info!("{note}");
+            match note.is_trouble() {
+                true => tracing::warn!("{note}"),
+                false => tracing::info!("{note}"),
+            }
         }
         self.loads.hear(&name, Some(stamp), load);
         if self.is_active() && self.may_publish(now) {
@@ -261,8 +273,11 @@ impl DirectLoop {
     }
 
     fn hear_conflict(&mut self, conflict: AddressConflict) {
-        let node = self.publisher.detector().living().find(|beat| beat.mac == conflict.mac);
-        let node = node.map(|beat| beat.name.clone());
+        // Also one whose process is dead: what it left on its machine answers.
+        let known = &self.publisher.table().nodes;
+        let known = known.iter().find(|node| node.mac == conflict.mac).map(|node| &node.name);
+        let living = self.publisher.detector().living().find(|beat| beat.mac == conflict.mac);
+        let node = known.or(living.map(|beat| &beat.name)).cloned();
         let outputs = self.failover.conflict(now(), conflict, node.is_some());
         self.carry_out(outputs);
         if let Some(node) = node {
@@ -391,8 +406,8 @@ impl DirectLoop {
         self.tell_loads();
     }
 
-    /// Waits until all nodes were heard, or had time to be: an earlier process's table is still in
-    /// force, and must not be replaced by one without nodes.
+    /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table
+    /// of an earlier process stays in force; one without nodes must not replace it.
     fn may_publish(&self, now: Now) -> bool {
         let is_heard = |node: &NodePlan| self.publisher.detector().beat(&node.name).is_some();
         now.since_ms(self.started) >= PATIENCE_AT_START_MS
@@ -451,7 +466,7 @@ impl DirectLoop {
             stage: self.failover.stage(),
             epoch: self.failover.epoch(),
             active,
-            flows_synced: self.sink.is_synced(),
+            flows_synced: self.sink.is_synced() && !self.is_active(),
             store: self.lease_observer.as_ref().map(|observer| observer.store().health()),
             peers: peers.collect(),
             table: Arc::clone(self.publisher.table()),

@@ -33,14 +33,14 @@ impl FlowStreams {
         Self { sources: BTreeMap::new(), dump: seed }
     }
 
-    /// A heartbeat of a standby, which wants all flows or has them. True if the table must be
-    /// dumped for it.
-    pub(crate) fn heard(&mut self, now: Now, from: PeerId, wants: bool) -> bool {
+    /// A heartbeat of a standby, which has all flows or not. True if the table must be dumped for it:
+    /// also for one that has the flows of an earlier term, or of before it was paused.
+    pub(crate) fn heard(&mut self, now: Now, from: PeerId, is_synced: bool) -> bool {
         let known = self.sources.get(&from);
         let is_stuck = known.is_some_and(|known| {
             known.source.is_hopeless() || now.since_ms(known.began) > FLOW_DUMP_PATIENCE_MS
         });
-        let is_needed = wants && (known.is_none() || is_stuck);
+        let is_needed = known.is_none() || is_stuck && !is_synced;
         // One list at a time: it goes to all who wait for one.
         if !is_needed || self.sources.values().any(|source| source.is_listing) {
             return false;

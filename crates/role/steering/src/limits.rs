@@ -35,9 +35,12 @@ pub(crate) const STREAM_MS: u64 = 20;
 /// after it the table is sent anew.
 pub(crate) const FLOW_DUMP_PATIENCE_MS: u64 = 10_000;
 
-/// Jobs that wait for netguard: tables, claims, batches of flows. If there are more, netguard is
+/// Jobs that wait for netguard: batches of flows, loads, probes. If there are more, netguard is
 /// stuck, and they wait in the event loop.
 pub(crate) const JOBS_MAX: usize = 1024;
+
+/// Jobs that are executed before the executor looks at its machine again.
+pub(crate) const JOBS_PER_TURN_MAX: usize = 64;
 
 /// How long an operator's command waits until packets are steered by it, in milliseconds: as long
 /// as netguard has for an order, on a machine that is overloaded.

@@ -1,10 +1,9 @@
 //! The netguard executor: sends orders to netguard and waits for the answers, on a thread of its
 //! own, so that the event loop never waits.
 //!
-//! Jobs are executed in the order of their arrival; a table that a later one supersedes is skipped,
-//! a claim never is.
+//! Jobs are executed in the order of their arrival. Addresses, program and table are no jobs but
+//! desired states ([`crate::packet_path::Desired`]): only the latest counts.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
@@ -17,7 +16,9 @@ use skep_wire::message::FlowsTaken;
 use skep_wire::steer::{Flow, WeightedLoad};
 
 use crate::clock::now;
-use crate::limits::{CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, LOOK_MS, PROBE_MS, STREAM_MS};
+use crate::limits::{
+    CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, JOBS_PER_TURN_MAX, LOOK_MS, PROBE_MS, STREAM_MS,
+};
 use crate::packet_path::{PacketPath, PathState};
 use crate::status::Shared;
 
@@ -83,24 +84,25 @@ pub(crate) struct NetguardExecutor {
 impl NetguardExecutor {
     /// Runs until the senders of jobs are dropped.
     pub(crate) fn run(mut self, pulse: &Pulse) {
-        let mut waiting = VecDeque::new();
         let mut rounds = Rounds::default();
         loop {
             pulse.beat();
-            let first = match self.jobs.recv_timeout(rounds.until_next()) {
+            let mut next = match self.jobs.recv_timeout(rounds.until_next()) {
                 Ok(job) => Some(job),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return self.reconcile(pulse),
             };
-            waiting.extend(first.into_iter().chain(self.jobs.try_iter()));
-            // Before each job: flows and loads must not hold a takeover up.
             self.reconcile(pulse);
-            while let Some(job) = waiting.pop_front() {
+            let mut jobs = 0;
+            while let Some(job) = next {
                 let kind = job.kind();
                 let done = self.perform(&mut rounds, job);
                 self.note(kind, &done);
-                waiting.extend(self.jobs.try_iter());
+                pulse.beat();
+                // Before the next one: flows and loads must not hold a takeover up.
                 self.reconcile(pulse);
+                jobs += 1;
+                next = (jobs < JOBS_PER_TURN_MAX).then(|| self.jobs.try_recv().ok()).flatten();
             }
             self.look_around(&mut rounds);
         }
@@ -172,7 +174,7 @@ impl NetguardExecutor {
     }
 
     fn see_to(&self, done: &Result<(), GuardError>) {
-        if matches!(done, Err(GuardError::Gone(_))) {
+        if done.as_ref().is_err_and(GuardError::is_fatal) {
             (self.on_guard_gone)();
         }
     }

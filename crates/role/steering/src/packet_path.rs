@@ -172,7 +172,7 @@ impl PacketPath {
     }
 
     fn attach(&mut self) -> Result<(), GuardError> {
-        self.ask(&Order::Open(Side::Dispatch))?;
+        skep_guard::open_again(&self.guard, Side::Dispatch, self.own_mac)?;
         self.applier = applier(&self.guard, self.own_mac);
         let setup = lock(&self.desired.setup).clone();
         setup.tell(&self.guard)

@@ -20,8 +20,8 @@ pub struct SteeringStatus {
     pub active: Option<String>,
     /// Generation of the table that packets are steered by.
     pub table_generation: u64,
-    /// Generation of the table that other machines are told, or were told by the active one.
-    pub told_generation: u64,
+    /// Generation of the table that this dispatcher publishes, or has received from the active one.
+    pub published_generation: u64,
     /// By node: the tables that it has not applied yet, of those of this term.
     pub nodes_behind: Arc<Vec<(Name, u64)>>,
     /// Whether this machine has the virtual addresses.
@@ -165,7 +165,7 @@ impl Shared {
             epoch: view.epoch,
             active: view.active.clone(),
             table_generation: view.applied.generation,
-            told_generation: view.table.version.generation,
+            published_generation: view.table.version.generation,
             nodes_behind: Arc::clone(&view.nodes_behind),
             has_addresses: view.has_addresses,
             flows_synced: view.flows_synced,

@@ -12,7 +12,7 @@ use crate::limits::DATAGRAM_BYTES_MAX;
 /// Longest body of a datagram, in bytes.
 pub const BODY_BYTES_MAX: usize = DATAGRAM_BYTES_MAX - HEADER_BYTES - TAG_BYTES;
 
-pub(super) const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 pub(super) const HEADER_BYTES: usize = 1 + 6 * 8;
 pub(super) const TAG_BYTES: usize = 16;
 

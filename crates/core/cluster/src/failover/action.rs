@@ -130,8 +130,8 @@ impl fmt::Display for StepDownReason {
             }
             Self::AddressConflict(conflict) => write!(f, "{conflict}"),
             Self::Hindered => f.write_str(
-                "this machine cannot hold the virtual addresses or steer packets, and another \
-                 dispatcher may",
+                "this machine cannot hold the virtual addresses or apply the table (see the errors \
+                 above), and a standby is available",
             ),
             Self::Stopping => f.write_str("this process stops"),
         }

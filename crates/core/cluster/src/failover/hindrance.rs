@@ -9,6 +9,8 @@ use crate::limits::{HINDERED_HOLD_MS, HINDERED_MS_MAX, HINDERED_WAIT_MS};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hindrance {
     since: Option<Now>,
+    /// It has been hindered for long.
+    is_lasting: bool,
     held_until: Option<Now>,
 }
 
@@ -16,33 +18,36 @@ impl Hindrance {
     /// Whether it is hindered at this moment.
     pub(super) fn see(&mut self, listened: Now, is_hindered: bool) {
         self.since = is_hindered.then(|| self.since.unwrap_or(listened));
+        let is_long = |since| listened.since_ms(since) >= HINDERED_MS_MAX;
+        self.is_lasting = self.since.is_some_and(is_long);
         self.held_until.take_if(|until| listened >= *until);
     }
 
     /// Whether it has been hindered for so long that another dispatcher should be active.
-    pub(super) fn is_lasting(&self, listened: Now) -> bool {
-        self.since.is_some_and(|since| listened.since_ms(since) >= HINDERED_MS_MAX)
+    pub(super) fn is_lasting(&self) -> bool {
+        self.is_lasting
     }
 
     /// It has stepped down for that: without the addresses it cannot see whether it still is
     /// hindered, and must not be active again at once.
     pub(super) fn hold(&mut self, listened: Now) {
-        *self = Self { since: None, held_until: Some(listened.plus_ms(HINDERED_HOLD_MS)) };
+        *self = Self { held_until: Some(listened.plus_ms(HINDERED_HOLD_MS)), ..Self::default() };
     }
 
-    /// Whether it leaves the term to others.
-    pub(super) fn is_held(&self) -> bool {
-        self.held_until.is_some()
+    /// Whether it leaves the term to others: it stepped down lately, or could not steer if it were
+    /// active.
+    pub(super) fn yields(&self) -> bool {
+        self.held_until.is_some() || self.is_lasting
     }
 
     /// How much longer than others it waits until it takes over, in milliseconds: a hindered
     /// dispatcher is better than none.
     pub(super) fn wait_ms(&self) -> u64 {
-        if self.is_held() { HINDERED_WAIT_MS } else { 0 }
+        if self.yields() { HINDERED_WAIT_MS } else { 0 }
     }
 
     /// It is active again, as nobody else was.
     pub(super) fn release(&mut self) {
-        *self = Self::default();
+        self.held_until = None;
     }
 }

@@ -80,8 +80,6 @@ pub struct Failover {
     /// The dispatcher that stepped down last, and its epoch.
     let_go: Option<(PeerId, u64)>,
     epochs: Epochs,
-    /// Since when there is a later epoch than that of this active one.
-    outdated_since: Option<Now>,
     flows_synced: bool,
     conflicts: Conflicts,
     hindrance: Hindrance,
@@ -93,9 +91,18 @@ pub struct Failover {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Joining { since: Now },
-    Standby { since: Now },
-    Active { epoch: u64, announce_at: Option<Now> },
+    Joining {
+        since: Now,
+    },
+    Standby {
+        since: Now,
+    },
+    Active {
+        epoch: u64,
+        announce_at: Option<Now>,
+        /// Since when there is a later epoch.
+        outdated_since: Option<Now>,
+    },
     Stopped,
 }
 
@@ -132,7 +139,6 @@ impl Failover {
             vacant_since: since,
             let_go: None,
             epochs,
-            outdated_since: None,
             flows_synced: false,
             conflicts: Conflicts::default(),
             hindrance: Hindrance::default(),
@@ -170,7 +176,7 @@ impl Failover {
         match self.state {
             State::Stopped => Stage::Leaving,
             State::Active { .. } => Stage::Active,
-            _ if self.conflicts.is_any() || self.hindrance.is_held() => Stage::Leaving,
+            _ if self.conflicts.is_any() || self.hindrance.yields() => Stage::Leaving,
             State::Joining { .. } => Stage::Joining,
             State::Standby { .. } => Stage::Standby,
         }
@@ -352,7 +358,7 @@ impl Failover {
 
     fn heard_active(&mut self, now: Now, listened: Now, beat: &DispatcherBeat, from: PeerId) {
         let seen = Seen { id: from, epoch: beat.epoch, at: listened };
-        let State::Active { epoch, announce_at } = self.state else {
+        let State::Active { epoch, announce_at, .. } = self.state else {
             return self.follow(listened, seen);
         };
         let theirs: ClaimRank = (beat.epoch, beat.priority, from);
@@ -426,10 +432,10 @@ impl Failover {
 
     fn note_epoch(&mut self, listened: Now, epoch: u64) {
         self.epochs.see(epoch);
-        if let State::Active { epoch, .. } = self.state
-            && epoch < self.epochs.seen()
+        if let State::Active { epoch, outdated_since, .. } = &mut self.state
+            && *epoch < self.epochs.seen()
         {
-            self.outdated_since.get_or_insert(listened);
+            outdated_since.get_or_insert(listened);
         }
     }
 
@@ -466,19 +472,19 @@ impl Failover {
     fn tick_active(&mut self, now: Now, listened: Now) {
         self.obey_lease(listened);
         let can_leave = self.has_standby(now);
-        if can_leave && self.hindrance.is_lasting(listened) {
+        if can_leave && self.hindrance.is_lasting() {
             self.hindrance.hold(listened);
             return self.step_down(listened, StepDownReason::Hindered);
         }
-        let State::Active { epoch, announce_at } = self.state else { return };
-        let waited = |since| listened.since_ms(since) > self.takeover_ms();
-        if self.outdated_since.is_some_and(waited) {
+        let takeover_ms = self.takeover_ms();
+        let State::Active { announce_at, outdated_since, .. } = &mut self.state else { return };
+        let waited = |since| listened.since_ms(since) > takeover_ms;
+        if outdated_since.is_some_and(waited) {
             // Nobody who is active says so any more: it was a term that ended
             // unheard. Nodes follow its tables unless a later one comes.
             return self.claim(now, listened, TakeoverReason::LaterEpoch);
         }
-        if announce_at.is_some_and(|at| listened >= at) {
-            self.state = State::Active { epoch, announce_at: None };
+        if announce_at.take_if(|at| listened >= *at).is_some() {
             self.outputs.push(FailoverAction::Announce);
         }
     }
@@ -488,7 +494,7 @@ impl Failover {
         let peer = self.peers.get(seen.id).filter(|peer| peer.is_active());
         let outranks = peer.is_some_and(|peer| peer.beat.priority < self.settings.priority);
         let has_settled = listened.since_ms(since) > PREEMPT_SETTLE_MS;
-        (self.settings.preempt && self.may_claim() && !self.hindrance.is_held())
+        (self.settings.preempt && self.may_claim() && !self.hindrance.yields())
             && (outranks && has_settled && self.flows_synced)
             && self.peers.fitter(listened, self.takeover_ms(), self.fitness()) == 0
     }
@@ -502,9 +508,8 @@ impl Failover {
     fn claim(&mut self, now: Now, listened: Now, cause: TakeoverReason) {
         let Some(epoch) = self.epochs.next(now) else { return };
         self.epochs.see(epoch);
-        self.state = State::Active { epoch, announce_at: None };
+        self.state = State::Active { epoch, announce_at: None, outdated_since: None };
         self.active = None;
-        self.outdated_since = None;
         self.arbitration.claimed(listened);
         self.hindrance.release();
         self.outputs.push(FailoverAction::Claim { epoch });
@@ -523,7 +528,6 @@ impl Failover {
     fn step_down(&mut self, listened: Now, why: StepDownReason) {
         self.state = State::Standby { since: listened };
         self.lose_active(listened);
-        self.outdated_since = None;
         self.flows_synced = false;
         // The next beat says so without waiting for its time.
         self.outputs.push(FailoverAction::StepDown { why: why.clone() });
@@ -566,7 +570,16 @@ impl Failover {
         self.outputs.push(FailoverAction::Log(note));
     }
 
+    /// What holds between any two calls.
+    fn check_invariants(&self) {
+        if let State::Active { epoch, .. } = self.state {
+            debug_assert!(self.active.is_none(), "it follows another one while active: {self:?}");
+            debug_assert!(epoch <= self.epochs.seen(), "it has not seen its own epoch: {self:?}");
+        }
+    }
+
     fn drain(&mut self) -> Vec<FailoverAction> {
+        self.check_invariants();
         std::mem::take(&mut self.outputs)
     }
 }

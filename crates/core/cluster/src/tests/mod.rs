@@ -5,6 +5,7 @@ mod budget;
 mod failover;
 mod flows;
 mod health;
+mod lease_observer;
 mod membership;
 mod reconciler;
 mod table_distribution;
