@@ -1,6 +1,7 @@
 //! What others change on a machine of direct dispatch is put right, and said.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, SHORT, Setup};
@@ -89,8 +90,11 @@ fn netguard_releases_the_addresses_of_a_dispatcher_that_hangs() {
 fn a_damaged_store_is_moved_aside_and_its_epochs_are_skipped() {
     let Some(cluster) = DirectCluster::prepare(Setup::of(1, 1)) else { return };
     let file = cluster.path("state").join(format!("{DISPATCHER}.redb"));
-    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let folder = file.parent().unwrap();
+    fs::create_dir_all(folder).unwrap();
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
     fs::write(&file, "no store").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
     cluster.run_all();
     cluster.wait_serving();
     assert_eq!(fs::read(file.with_extension("redb.damaged")).unwrap(), b"no store");
