@@ -58,6 +58,9 @@ pub struct NodePlan {
     pub address: SocketAddr,
     /// Its share against the others'; 0 drains it.
     pub weight: u32,
+    /// Whether it may get new flows as far as this dispatcher's own checks say. Not part of the
+    /// table: the dispatcher that takes over has checks of its own.
+    pub is_open: bool,
 }
 
 /// Builds the forwarding table. On the active dispatcher it publishes a new version soon after
@@ -184,11 +187,9 @@ impl TablePublisher {
         known.address = node.address;
         if before.is_some_and(|before| before.weight != node.weight) {
             known.weight = node.weight;
-            if is_up && node.weight == 0 {
-                return Change::Urgent;
-            }
         }
-        Change::Usual
+        let is_still_up = self.share(&node.name).is_some();
+        if is_up && !is_still_up { Change::Urgent } else { Change::Usual }
     }
 
     /// A node's beat came. Beats must be authentic and fresh.
@@ -450,7 +451,8 @@ impl TablePublisher {
     }
 
     fn state(&self, name: &Name, node: &Known) -> ForwardingState {
-        let is_wanted = self.planned.contains_key(name) && !node.is_drained && node.weight > 0;
+        let is_open = self.planned.get(name).is_some_and(|planned| planned.is_open);
+        let is_wanted = is_open && !node.is_drained && node.weight > 0;
         match self.detector.life(name) {
             Liveness::Unheard if !self.detector.has_settled() => match node.adopted {
                 ForwardingState::Up if !is_wanted => ForwardingState::Draining,

@@ -23,7 +23,7 @@ pub struct Plans {
     /// Places in [`TablePlan::nodes`], by name.
     places: HashMap<Arc<str>, usize>,
     plan: TablePlan,
-    /// Whether an operator (or the node itself) drains a node of the plan, by its place.
+    /// Whether an operator drains or removes a node of the plan, by its place.
     closed: Vec<bool>,
 }
 
@@ -53,6 +53,8 @@ struct Member {
     address: SocketAddr,
     /// 0 keeps what it has and gets nothing new.
     weight: u32,
+    /// It passes the health checks and does not shut down.
+    is_open: bool,
     is_closed: bool,
 }
 
@@ -102,7 +104,7 @@ impl Plans {
         &self.plan
     }
 
-    /// All nodes, and whether an operator (or the node itself) drains them.
+    /// All nodes, and whether an operator drains or removes them.
     pub fn closed(&self) -> impl Iterator<Item = (&Name, bool)> {
         let names = self.plan.nodes.iter().map(|node| &node.name);
         names.zip(self.closed.iter().copied())
@@ -132,11 +134,14 @@ impl Plans {
         for member in self.services.iter().flat_map(|service| &service.nodes) {
             closed[member.place] |= member.is_closed;
             match &mut nodes[member.place] {
-                Some(node) => node.weight = node.weight.min(member.weight),
+                Some(node) => {
+                    node.weight = node.weight.min(member.weight);
+                    node.is_open &= member.is_open;
+                }
                 none => {
                     let name = Name::new(&member.name)?;
-                    let Member { address, weight, .. } = *member;
-                    *none = Some(NodePlan { name, address, weight });
+                    let Member { address, weight, is_open, .. } = *member;
+                    *none = Some(NodePlan { name, address, weight, is_open });
                 }
             }
         }
@@ -166,18 +171,14 @@ impl Service {
         self.revision = revision;
         self.policy = self.dispatcher.policy();
         let candidates = self.dispatcher.candidates();
-        // All at once: it is rather this machine that is cut off. Nodes refuse for themselves.
-        let mut wanted = candidates.iter().filter(|it| it.openness != Openness::Closing);
-        let are_all_shut = wanted.all(|it| it.openness == Openness::Shut);
-        let member = |candidate: skep_dispatcher::Candidate| {
-            let is_shut = candidate.openness == Openness::Shut && !are_all_shut;
-            Member {
-                place: place(places, &candidate.name),
-                name: candidate.name,
-                address: candidate.address,
-                weight: if is_shut { 0 } else { candidate.weight },
-                is_closed: candidate.openness == Openness::Closing,
-            }
+        let are_shut = are_all_shut(candidates.iter().map(|it| it.openness));
+        let member = |candidate: skep_dispatcher::Candidate| Member {
+            place: place(places, &candidate.name),
+            name: candidate.name,
+            address: candidate.address,
+            weight: candidate.weight,
+            is_open: is_open(candidate.openness, are_shut),
+            is_closed: candidate.openness == Openness::Closing,
         };
         self.nodes = candidates.into_iter().map(member).collect();
         self.note_places();
@@ -197,6 +198,22 @@ fn place(places: &mut HashMap<Arc<str>, usize>, name: &Arc<str>) -> usize {
     let place = places.len();
     places.insert(Arc::clone(name), place);
     place
+}
+
+/// Whether all nodes that stay fail their checks. It is rather this machine that is cut off then:
+/// all of them count as open, as nodes refuse for themselves.
+fn are_all_shut(nodes: impl IntoIterator<Item = Openness>) -> bool {
+    let stays = |it: &Openness| !matches!(it, Openness::Closing | Openness::Leaving);
+    nodes.into_iter().filter(stays).all(|openness| openness == Openness::Shut)
+}
+
+fn is_open(openness: Openness, are_all_shut: bool) -> bool {
+    match openness {
+        Openness::Leaving => false,
+        Openness::Shut => are_all_shut,
+        // Drains are a part of the table: of an operator, who speaks to all dispatchers.
+        Openness::Open | Openness::Closing | Openness::Unknown => true,
+    }
 }
 
 /// Whether the policy of this name uses weights.
@@ -315,6 +332,19 @@ mod tests {
         web.add_node("d", "10.0.1.9:80".parse().unwrap(), 3, None).unwrap();
         assert_eq!(plans.look(&MACS), Ok(true));
         assert_eq!(weights(&plans).last(), Some(&("d", 3)));
+    }
+
+    #[test]
+    fn nodes_whose_checks_fail_are_shut_unless_all_do() {
+        use Openness::{Closing, Leaving, Open, Shut, Unknown};
+        let open = |nodes: [Openness; 3]| {
+            let are_shut = are_all_shut(nodes);
+            nodes.map(|openness| is_open(openness, are_shut))
+        };
+        assert_eq!(open([Open, Shut, Unknown]), [true, false, true]);
+        assert_eq!(open([Open, Leaving, Open]), [true, false, true]);
+        assert_eq!(open([Shut, Shut, Shut]), [true; 3]);
+        assert_eq!(open([Shut, Leaving, Closing]), [true, false, true]);
     }
 
     #[test]

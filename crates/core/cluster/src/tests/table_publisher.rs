@@ -23,7 +23,7 @@ fn name(number: usize) -> Name {
 }
 
 fn node(number: usize, weight: u32) -> NodePlan {
-    NodePlan { name: name(number), address: ([10, 0, 0, 1], 80).into(), weight }
+    NodePlan { name: name(number), address: ([10, 0, 0, 1], 80).into(), weight, is_open: true }
 }
 
 fn service_address(id: u16) -> SocketAddr {
@@ -378,6 +378,24 @@ fn when_indexes_run_out_histories_are_shortened_and_then_nodes_stay_out() {
     let stray = NodeBeat { name: Name::new("stray").unwrap(), ..beat(0) };
     assert_eq!(bench.hear(stray.clone()), [TableNote::Unplanned(stray.name.clone())]);
     assert_eq!(bench.hear(stray), []);
+}
+
+#[test]
+fn what_the_checks_of_one_dispatcher_say_does_not_bind_the_next() {
+    let mut active = Bench::up(2);
+    active.set_weight(0, 7);
+    let mut shut = plan(2);
+    shut.nodes[0].is_open = false;
+    active.set_plan(shut);
+    assert_eq!((active.present(), active.state(0)), (vec![1], ForwardingState::Draining));
+    let mut standby = Bench::new(plan(2));
+    assert!(standby.publisher.adopt(Table::clone(active.table())));
+    standby.publisher.begin_term(9);
+    standby.run(600, 0..2);
+    assert_eq!(standby.present(), [0, 1]);
+    assert_eq!(standby.history()[0][0].weight, 7);
+    active.set_plan(plan(2));
+    assert_eq!(active.present(), [0, 1]);
 }
 
 #[test]

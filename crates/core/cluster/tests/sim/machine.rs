@@ -243,6 +243,12 @@ impl Dispatcher {
         outputs
     }
 
+    /// Its checks of a node pass or fail.
+    pub(crate) fn check(&mut self, node: usize, pass: bool) {
+        self.plan.nodes[node].is_open = pass;
+        self.publisher.set_plan(self.plan.clone());
+    }
+
     /// Wants the addresses as failover decides, and the table of the active dispatcher.
     pub(crate) fn want(&mut self, at: u64) {
         let now = self.body.clock.at(at);
@@ -433,6 +439,7 @@ fn plan(scenario: &Scenario) -> TablePlan {
         name,
         address: SocketAddr::from(([10, 0, 0, number as u8], 80)),
         weight: 1 + number as u32 % 3,
+        is_open: true,
     });
     TablePlan {
         services: vec![service(0, scenario.nodes), service(1, scenario.nodes.div_ceil(2))],

@@ -53,6 +53,8 @@ pub(crate) enum Fault {
     Guard(Id, Mode),
     /// Others remove a dispatcher's addresses, or its program.
     Meddle(Id, bool),
+    /// A dispatcher's checks of a node fail, or pass again.
+    Checks(Id, Id, bool),
     /// All is mended.
     Mend,
 }
@@ -92,7 +94,7 @@ impl Scenario {
         let dispatcher = rng.below(self.dispatchers as u64) as usize;
         let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
         let faults = &mut self.faults;
-        match rng.below(18) {
+        match rng.below(19) {
             0 | 1 => {
                 faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
             }
@@ -120,6 +122,10 @@ impl Scenario {
                 faults.push((until, Fault::Guard(dispatcher, Mode::Fast)));
             }
             15 => faults.push((at, Fault::Meddle(dispatcher, rng.below(3) == 0))),
+            16 => faults.extend([
+                (at, Fault::Checks(dispatcher, node, false)),
+                (until, Fault::Checks(dispatcher, node, true)),
+            ]),
             13 => faults.extend([(at, Fault::Deaf(dispatcher)), (until, Fault::Heal)]),
             11 | 12 => {
                 let disk = if rng.below(3) == 0 { Disk::Failing } else { Disk::Slow };

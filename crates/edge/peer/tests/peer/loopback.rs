@@ -111,15 +111,16 @@ fn strangers_are_counted_and_not_heard() {
     stranger.send(b.own(), &message(7)).unwrap();
     neighbour.send(b.own(), &message(8)).unwrap();
     for bytes in [0, 1, 64, 100, 1_400, 1_401, 9_000] {
-        noise.send_to(&vec![1; bytes], b.address().unwrap()).unwrap();
+        noise.send_to(&vec![255; bytes], b.address().unwrap()).unwrap();
     }
     a.send(b.own(), &message(9)).unwrap();
     let heard = b.receive(PATIENCE).unwrap().expect("what comes behind the noise");
     assert_eq!((heard.from, heard.message), (a.own(), message(9)));
     let refused = |reason| b.counts().refused(reason);
     assert_eq!(refused(OpenError::BadTag), 1);
-    assert_eq!(refused(OpenError::ForeignCluster), 1 + 2, "and noise of the right length");
-    assert_eq!(refused(OpenError::TooShort), 3);
+    assert_eq!(refused(OpenError::ForeignCluster), 1);
+    assert_eq!(refused(OpenError::Version), 4, "noise, however long");
+    assert_eq!(refused(OpenError::TooShort), 1);
     assert_eq!(refused(OpenError::TooLong), 2);
 }
 

@@ -25,8 +25,10 @@ pub struct Candidate {
 pub enum Openness {
     /// New flows.
     Open,
-    /// Packets of its existing flows: it drains, or is being removed.
+    /// Packets of its existing flows: an operator drains or removes it.
     Closing,
+    /// Packets of its existing flows: it shuts down, as its answers to the checks say.
+    Leaving,
     /// Nothing: its checks fail.
     Shut,
     /// Not checked yet: a caller with other evidence that it is alive may treat it as open.
@@ -39,7 +41,7 @@ impl Dispatcher {
         self.change(|state, _| {
             let candidate = |member: &skep_cluster::Member| {
                 let details = state.details.get(&member.id())?;
-                let is_leaving = member.removal_deadline().is_some() || details.bows_out;
+                let is_removed = member.removal_deadline().is_some();
                 Some(Candidate {
                     name: Arc::clone(member.name()),
                     address: member.address(),
@@ -47,7 +49,10 @@ impl Dispatcher {
                     openness: match member.health().state() {
                         HealthState::Down { .. } => Openness::Shut,
                         HealthState::Draining | HealthState::Drained => Openness::Closing,
-                        HealthState::Up | HealthState::Joining if is_leaving => Openness::Closing,
+                        HealthState::Up | HealthState::Joining if is_removed => Openness::Closing,
+                        HealthState::Up | HealthState::Joining if details.bows_out => {
+                            Openness::Leaving
+                        }
                         HealthState::Up => Openness::Open,
                         HealthState::Joining => Openness::Unknown,
                     },

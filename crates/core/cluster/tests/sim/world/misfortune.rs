@@ -31,6 +31,9 @@ impl World {
             Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
             Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
             Fault::Meddle(id, with_program) => self.dispatchers[*id].guard.meddle(*with_program),
+            Fault::Checks(id, node, pass) => {
+                self.dispatchers[*id].check(node - self.scenario.dispatchers, *pass);
+            }
             Fault::Mend => return self.mend(),
         }
         Ok(())
