@@ -395,9 +395,18 @@ impl DirectCluster {
     #[track_caller]
     pub fn wait_nodes_at(&self, client: &str, address: SocketAddr, wanted: &BTreeSet<String>) {
         poll_until(PATIENCE, &format!("answers by {wanted:?} at {address}"), || {
-            let asked = (0..4 * wanted.len()).map(|_| self.ask(client, address, SHORT.0));
-            asked.collect::<Result<BTreeSet<String>, String>>().is_ok_and(|seen| seen == *wanted)
+            self.answering(client, address, 4 * wanted.len()).is_ok_and(|seen| seen == *wanted)
         });
+    }
+
+    /// The nodes that answer so many new connections of a client.
+    pub fn answering(
+        &self,
+        client: &str,
+        address: SocketAddr,
+        requests: usize,
+    ) -> Result<BTreeSet<String>, String> {
+        (0..requests).map(|_| self.ask(client, address, SHORT.0)).collect()
     }
 
     // --- clients ---

@@ -59,4 +59,4 @@ pub use site::{NOBODY, Site, server};
 pub use skep_testclient::{ClientError, RawClient, Response};
 pub use source::SourceAddress;
 pub use steady::Steady;
-pub use wait::{Crowd, End, PATIENCE, poll_until, skip};
+pub use wait::{Crowd, End, PATIENCE, holds_within, poll_until, skip};

@@ -44,12 +44,21 @@ impl End {
 ///
 /// # Panics
 /// With `what`, when it isn't within `deadline`.
-pub fn poll_until(deadline: Duration, what: &str, mut holds: impl FnMut() -> bool) {
+#[track_caller]
+pub fn poll_until(deadline: Duration, what: &str, holds: impl FnMut() -> bool) {
+    assert!(holds_within(deadline, holds), "waited {deadline:?} in vain: {what}");
+}
+
+/// Waits until `holds` is true; false if it isn't within `deadline`.
+pub fn holds_within(deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < deadline, "waited {deadline:?} in vain: {what}");
+        if start.elapsed() >= deadline {
+            return false;
+        }
         thread::sleep(LOOK_EVERY);
     }
+    true
 }
 
 /// The right to hold thousands of connections: one test at a time, else together

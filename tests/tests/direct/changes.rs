@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use skep_lab::load::Requests;
 use skep_testbed::Machine;
 use skep_tests::direct::{DirectCluster, Loads, Setup, figure, sent_again};
-use skep_tests::{Crowd, Finished, PATIENCE, poll_until};
+use skep_tests::{Crowd, Finished, PATIENCE, holds_within, poll_until};
 
 /// How often each change is made.
 const ROUNDS: u64 = 20;
@@ -119,8 +119,12 @@ fn no_change_is_seen_by_clients() {
     let changes = ROUNDS * KINDS.len() as u64;
     for (round, kind) in (0..ROUNDS).flat_map(|round| KINDS.map(|kind| (round, kind))) {
         change(&cluster, &active, round, kind);
-        requests.wait_for_more(REQUESTS / changes + 1);
-        if requests.failed() + downloads.failed() > 0 {
+        let goal = requests.succeeded() + REQUESTS / changes + 1;
+        let failed = || requests.failed() + downloads.failed();
+        let is_done = holds_within(PATIENCE, || requests.succeeded() >= goal || failed() > 0);
+        if failed() > 0 || !is_done {
+            let nodes = cluster.control(&active, &["node", "list"]);
+            eprintln!("{nodes}{}", cluster.control(&active, &["status"]));
             let reports = (requests.stop(), downloads.stop());
             let resets = resets(&cluster);
             panic!("after {kind} in round {round}: {reports:#?}\n{resets}");

@@ -226,11 +226,11 @@ fn a_drained_node_finishes_what_it_has() {
     scene.held.clear();
     let control = |arguments: &[&str]| scene.cluster.control(DISPATCHER, arguments);
     control(&["node", "drain", VICTIM]);
+    scene.wait_state(Some("draining"));
     let client = scene.cluster.machine("client-1");
     let ask = |count| scene.cluster.requests(count).start_in(client).unwrap().finish().unwrap();
     // The packet program knew of it before the command ended: nobody new is sent there.
-    let fresh = ask(1000);
-    scene.wait_state(Some("draining"));
+    let fresh = ask(300);
     assert_eq!((fresh.failed, fresh.by_node.get(VICTIM)), (0, None), "{fresh:?}");
     assert_eq!(scene.downloads.succeeded(), 0, "the downloads are too short for this test");
 

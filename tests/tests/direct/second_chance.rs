@@ -1,6 +1,7 @@
 //! The second chance: connections outlive the flow table, because a node hands
 //! on what belongs to an earlier owner.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,6 +21,8 @@ const DISPATCHER: &str = "dispatcher-1";
 struct Scene {
     cluster: DirectCluster,
     downloads: Vec<Loads>,
+    /// Whether the policy compares loads.
+    by_load: bool,
 }
 
 impl Scene {
@@ -31,7 +34,8 @@ impl Scene {
         let cluster = DirectCluster::start(setup)?;
         cluster.run("node-4");
         cluster.run("node-5");
-        let mut scene = Self { cluster, downloads: Vec::new() };
+        let by_load = policy == "power-of-two";
+        let mut scene = Self { cluster, downloads: Vec::new(), by_load };
         scene.download();
         Some(scene)
     }
@@ -41,10 +45,21 @@ impl Scene {
         (DOWNLOADS * self.cluster.bed().clients().len()) as u64
     }
 
-    /// Begins downloads once these nodes, and no others, get new connections.
+    /// Begins downloads once these nodes, and no others, get new connections. Where loads count, the
+    /// busiest of them may get none: then the last of `numbers` must, which has the least to do as
+    /// it came last.
     fn download_from(&mut self, numbers: &[usize]) {
-        let names = numbers.iter().map(|number| format!("node-{number}")).collect();
-        self.cluster.wait_nodes("client-1", &names);
+        let name = |number: &usize| format!("node-{number}");
+        let names: BTreeSet<String> = numbers.iter().map(name).collect();
+        if self.by_load {
+            let newest = numbers.last().map(name).unwrap();
+            poll_until(PATIENCE, &format!("{newest} among the answers by {names:?}"), || {
+                let seen = self.cluster.answering("client-1", self.cluster.vip(), 4 * names.len());
+                seen.is_ok_and(|seen| seen.contains(&newest) && seen.is_subset(&names))
+            });
+        } else {
+            self.cluster.wait_nodes("client-1", &names);
+        }
         self.download();
     }
 
