@@ -12,4 +12,5 @@ mod reconcile;
 mod refusals;
 mod second_chance;
 mod services;
+mod steal;
 mod takeover;

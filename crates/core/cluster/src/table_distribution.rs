@@ -39,9 +39,11 @@ impl RecentTables {
         self.tables.push_back(table);
     }
 
-    /// The table of a delta; `None` if its base is not known, or another one.
+    /// The table of a delta; `None` if it is not later than the latest, or its base is not known, or
+    /// another one.
     pub fn apply(&self, delta: &TableDelta) -> Option<Table> {
-        delta.apply(self.get(delta.base)?).ok()
+        let is_later = self.latest().is_none_or(|latest| delta.version > latest.version);
+        is_later.then(|| delta.apply(self.get(delta.base)?).ok()).flatten()
     }
 
     fn get(&self, version: TableVersion) -> Option<&Arc<Table>> {

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use skep_cluster::failover::{WitnessState, takeover_ms};
 use skep_cluster::table_distribution::RecentTables;
 use skep_config::{Config, NodeConfig};
 use skep_guard::{Guard, GuardError};
@@ -142,6 +143,7 @@ impl Agent {
             OrderReply::Opened(opened) => opened,
             _ => return Err(GuardError::Foreign.into()),
         };
+        let direct = &config.direct;
         let (settings, services) = (settings(config, &key), ServiceAddresses::of(config, &name));
         guard.ask(&Order::Settings(Side::Node, settings))?;
 
@@ -157,7 +159,8 @@ impl Agent {
             waiting: None,
             table: Arc::default(),
             recent: RecentTables::default(),
-            hears: None,
+            witness: WitnessState::default(),
+            takeover_ms: takeover_ms(direct.heartbeat_ms, direct.heartbeats_missed_max),
             shared: Arc::clone(&shared),
         };
         let (interval_ms, stop) = (config.report_interval_ms(), Arc::default());

@@ -9,10 +9,6 @@ pub(crate) const CHECK_MS: u64 = 30_000;
 /// How often the packet program's counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 
-/// A dispatcher that was silent for longer than this is not named as heard, in
-/// milliseconds.
-pub(crate) const HEARS_MS_MAX: u64 = 60_000;
-
 /// How long the reporting thread may take for one turn before the process ends, in seconds, beside
 /// the interval of reports.
 pub(crate) const REPORT_STALL_S_MAX: u32 = 10;

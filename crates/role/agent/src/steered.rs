@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
+use skep_cluster::failover::WitnessState;
 use skep_cluster::table_distribution::RecentTables;
 use skep_peer::{Received, Socket};
 use skep_units::Now;
 use skep_wire::guard::AttachedProgram;
-use skep_wire::message::{Hears, Message, Name, NodeBeat, NodeLoad, Stage};
-use skep_wire::seal::PeerId;
+use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
+use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
-use crate::limits::HEARS_MS_MAX;
 use crate::report::Voice;
 use crate::{Shared, now};
 
@@ -31,18 +31,15 @@ pub(crate) struct Steered {
     /// The latest table that was received.
     pub(crate) table: Arc<Table>,
     pub(crate) recent: RecentTables,
-    /// The active dispatcher with the latest epoch, and the time of its last heartbeat.
-    pub(crate) hears: Option<(PeerId, u64, Now)>,
+    pub(crate) witness: WitnessState,
+    /// Silence after which an active dispatcher is taken for dead.
+    pub(crate) takeover_ms: u64,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl Voice for Steered {
     fn say(&mut self, now: Now, load: NodeLoad) -> Message {
         self.hand_over();
-        let hears = self.hears.map(|(dispatcher, epoch, at)| {
-            let ago_ms = u32::try_from(now.since_ms(at)).unwrap_or(u32::MAX);
-            Hears { dispatcher, epoch, ago_ms }
-        });
         Message::Node(NodeBeat {
             name: self.name.clone(),
             index: self.table.node(self.name.as_str()).map(|node| node.index),
@@ -51,31 +48,23 @@ impl Voice for Steered {
             addresses: vec![self.address],
             services: self.services.clone(),
             table: self.shared.applied(),
-            hears: hears.filter(|hears| u64::from(hears.ago_ms) <= HEARS_MS_MAX),
+            hears: self.witness.hears(now, self.takeover_ms),
             is_leaving: self.shared.is_leaving.load(Ordering::Relaxed),
             load,
         })
     }
 
     fn hear(&mut self, received: Received, socket: &mut Socket) {
-        let Received { from, message, .. } = received;
+        let Received { from, stamp, message } = received;
         match message {
-            // It has lost its memory: without the histories it would take
-            // connections of earlier memberships for nobody's.
-            Message::Dispatcher(beat)
-                if beat.stage == Stage::Joining && beat.table < self.table.version =>
-            {
-                // Its next beat asks again.
-                let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
-            }
-            Message::Dispatcher(beat) if beat.stage == Stage::Active => {
-                let is_latest = self.hears.is_none_or(|(known, epoch, at)| {
-                    known == from || beat.epoch > epoch || now().since_ms(at) > HEARS_MS_MAX
-                });
-                if is_latest {
-                    self.hears = Some((from, beat.epoch, now()));
-                    self.shared.set_active_mac(beat.mac);
+            Message::Dispatcher(beat) => {
+                // It has lost its memory: without the histories it would take
+                // connections of earlier memberships for nobody's.
+                if beat.stage == Stage::Joining && beat.table < self.table.version {
+                    // Its next beat asks again.
+                    let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
                 }
+                self.witness(&beat, from, stamp);
             }
             Message::Table(table) => self.take(table),
             Message::TableDelta(delta) => {
@@ -90,6 +79,15 @@ impl Voice for Steered {
 }
 
 impl Steered {
+    fn witness(&mut self, beat: &DispatcherBeat, from: PeerId, stamp: Stamp) {
+        let now = now();
+        if self.witness.heard(now, beat, from, stamp)
+            && self.witness.hears(now, self.takeover_ms).is_some_and(|it| it.dispatcher == from)
+        {
+            self.shared.set_active_mac(beat.mac);
+        }
+    }
+
     fn take(&mut self, table: Table) {
         if table.version <= self.table.version {
             return;

@@ -31,6 +31,7 @@ use crate::clock::now;
 use crate::epoch_writer::EpochWriter;
 use crate::event_loop::{DirectLoop, Other};
 use crate::flow_streams::FlowStreams;
+use crate::heartbeats::HeartbeatTurns;
 use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
 };
@@ -128,6 +129,7 @@ impl Direct {
         let direct_loop = DirectLoop {
             socket,
             failover,
+            heartbeats: HeartbeatTurns::default(),
             publisher,
             distributor: TableDistributor::default(),
             plans: Plans::new(config, &dispatchers),

@@ -29,6 +29,7 @@ use skep_wire::table::{Table, TableNode, TableVersion};
 use crate::clock::now;
 use crate::epoch_writer::{EpochWriter, Written};
 use crate::flow_streams::FlowStreams;
+use crate::heartbeats::HeartbeatTurns;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::node_view::NodeView;
@@ -41,6 +42,7 @@ use crate::status::{PeerStatus, Shared, View, stage_word};
 pub(crate) struct DirectLoop {
     pub(crate) socket: Socket,
     pub(crate) failover: Failover,
+    pub(crate) heartbeats: HeartbeatTurns,
     pub(crate) publisher: TablePublisher,
     pub(crate) distributor: TableDistributor,
     pub(crate) plans: Plans,
@@ -352,9 +354,10 @@ impl DirectLoop {
 
     fn send_beat(&mut self) {
         let beat = self.failover.beat(now(), self.publisher.table().version);
-        let message = Message::Dispatcher(beat);
-        let to: Vec<PeerId> = self.others.keys().copied().chain(self.nodes()).collect();
-        self.socket.send_all(to, &message);
+        let nodes = &self.plans.plan().nodes;
+        let turn = self.heartbeats.next(&beat, nodes.len(), self.failover.interval_ms());
+        let to = self.others.keys().copied().chain(turn.map(|at| nodes[at].name.peer()));
+        self.socket.send_all(to, &Message::Dispatcher(beat));
     }
 
     /// Applies changes of the config and the operator.

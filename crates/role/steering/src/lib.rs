@@ -21,6 +21,7 @@ mod direct;
 mod epoch_writer;
 mod event_loop;
 mod flow_streams;
+mod heartbeats;
 mod limits;
 mod netguard_executor;
 mod node_view;

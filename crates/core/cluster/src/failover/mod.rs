@@ -51,7 +51,7 @@ use skep_wire::table::TableVersion;
 
 pub use action::{AddressConflict, FailoverAction, FailoverNote, StepDownReason, TakeoverReason};
 pub use arbitration::LeaseView;
-pub use settings::FailoverSettings;
+pub use settings::{FailoverSettings, takeover_ms};
 pub use witness_state::WitnessState;
 
 use crate::limits::{ANNOUNCE_AGAIN_MS, PREEMPT_SETTLE_MS};
@@ -153,17 +153,19 @@ impl Failover {
         (failover, outputs)
     }
 
+    /// Time from one heartbeat to the next, in milliseconds.
+    pub fn interval_ms(&self) -> u64 {
+        self.settings.interval_ms
+    }
+
     /// How often to call [`Failover::tick`], in milliseconds.
     pub fn tick_ms(&self) -> u64 {
         (self.settings.interval_ms / 2).max(1)
     }
 
-    /// Silence after which an active dispatcher is taken for dead, in
-    /// milliseconds: half an interval more than the beats that may be missed,
-    /// so that the last of them may be late.
+    /// Silence after which it takes an active dispatcher for dead, in milliseconds.
     pub fn takeover_ms(&self) -> u64 {
-        let interval_ms = self.settings.interval_ms;
-        interval_ms * u64::from(self.settings.missed_max) + interval_ms / 2
+        takeover_ms(self.settings.interval_ms, self.settings.missed_max)
     }
 
     /// Whether it has listened without a pause for long enough to have heard the others.

@@ -24,3 +24,9 @@ pub struct FailoverSettings {
     /// active, in milliseconds: more than the lifetime of a lease there.
     pub lease_patience_ms: u64,
 }
+
+/// Silence after which an active dispatcher is taken for dead, in milliseconds: half an interval
+/// more than the beats that may be missed, so that the last of them may be late.
+pub fn takeover_ms(interval_ms: u64, missed_max: u32) -> u64 {
+    interval_ms * u64::from(missed_max) + interval_ms / 2
+}

@@ -34,12 +34,12 @@ impl WitnessState {
         true
     }
 
-    /// The active dispatcher heard last; if several are, the latest epoch of
-    /// those heard within `fresh_ms`.
+    /// The active dispatcher with the latest epoch of those heard within `fresh_ms`.
     pub fn hears(&self, now: Now, fresh_ms: u64) -> Option<Hears> {
-        let active = self.last.iter().filter(|(_, heard)| heard.stage == Stage::Active);
-        let rank = |heard: &Heard| (now.since_ms(heard.at) <= fresh_ms, heard.epoch, heard.at);
-        let (&dispatcher, heard) = active.max_by_key(|(_, heard)| rank(heard))?;
+        let is_heard =
+            |heard: &Heard| heard.stage == Stage::Active && now.since_ms(heard.at) <= fresh_ms;
+        let active = self.last.iter().filter(|(_, heard)| is_heard(heard));
+        let (&dispatcher, heard) = active.max_by_key(|(_, heard)| (heard.epoch, heard.at))?;
         let ago_ms = u32::try_from(now.since_ms(heard.at)).unwrap_or(u32::MAX);
         Some(Hears { dispatcher, epoch: heard.epoch, ago_ms })
     }

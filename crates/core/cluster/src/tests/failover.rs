@@ -543,5 +543,6 @@ fn a_witness_tells_of_the_latest_epoch_that_it_hears_now() {
     let d0 = Hears { dispatcher: PeerId::of("d0"), epoch: 8, ago_ms: 10 };
     assert_eq!(witness.hears(Now(310), 175), Some(d0), "d1 is silent");
     assert!(hear(&mut witness, 320, "d0", Stage::Standby, 17, 4));
-    assert_eq!(witness.hears(Now(400), 175).map(|hears| hears.ago_ms), Some(280));
+    assert_eq!(witness.hears(Now(400), 175), None, "d0 has stepped down, d1 is silent");
+    assert_eq!(witness.hears(Now(400), 280).map(|hears| hears.epoch), Some(17));
 }

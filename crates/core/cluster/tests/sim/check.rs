@@ -18,13 +18,15 @@ use crate::totals::Totals;
 use crate::world::World;
 
 /// Silence after which a dispatcher is taken for dead, at the fastest clock.
-const TAKEOVER_MS_MIN: u64 = 172;
+const TAKEOVER_MS_MIN: u64 = 108;
 /// At the slowest, with the steps of its timer.
-const TAKEOVER_MS_MAX: u64 = 205;
+const TAKEOVER_MS_MAX: u64 = 130;
 /// How long two dispatchers that reach each other may both be active.
 const DOUBLE_MS_MAX: u64 = 2_000;
 /// How long a dead node may be in a table.
 const DEAD_MS_MAX: u64 = 1_000;
+/// How much longer one waits who could not steer lately.
+const HINDERED_WAIT_MS: u64 = 1_000;
 /// How long one who cannot steer may be active beside a standby.
 const HINDERED_MS_MAX: u64 = 2_400;
 /// Tables of one dispatcher in a second, at most: one in 50 ms, and eight at once if nodes die. Its
@@ -223,11 +225,13 @@ impl Check {
         // Who sees in the store that another one leads, and does not hear it,
         // waits for its lease to end.
         let of_store = if world.scenario.has_store { LEASE_MS + 500 } else { 0 };
+        // Who could not steer lately leaves more time to others.
+        let of_hindered = if world.scenario.hinders() { HINDERED_WAIT_MS } else { 0 };
         let ms = world.at.saturating_sub(since);
-        if !world.scenario.has_store {
+        if of_store + of_hindered == 0 {
             self.most.vacancy_ms_max = self.most.vacancy_ms_max.max(ms);
         }
-        if ms > turns * TAKEOVER_MS_MAX + of_store {
+        if ms > turns * TAKEOVER_MS_MAX + of_store + of_hindered {
             return Err(format!("nobody is active for {ms} ms"));
         }
         Ok(())

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings, WitnessState};
+use skep_cluster::failover::{
+    Failover, FailoverAction, FailoverSettings, WitnessState, takeover_ms,
+};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
@@ -22,7 +24,8 @@ use crate::net::Id;
 use crate::scenario::Scenario;
 use crate::store::Client;
 
-pub(crate) const INTERVAL_MS: u64 = 50;
+pub(crate) const INTERVAL_MS: u64 = 20;
+pub(crate) const MISSED_MAX: u32 = 5;
 pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2_000;
 /// How often a dispatcher looks at its machine.
@@ -181,7 +184,7 @@ impl Dispatcher {
             priority: 100 + rng.below(3) as u32,
             mac: [2, 0, 0, 0, 0, place as u8],
             interval_ms: INTERVAL_MS,
-            missed_max: 3,
+            missed_max: MISSED_MAX,
             preempt: scenario.preempt,
             lease_patience_ms: LEASE_PATIENCE_MS,
         };
@@ -397,7 +400,7 @@ impl Node {
             addresses: Vec::new(),
             services: [0, 1].map(|id| service_hash(service_address(id))).to_vec(),
             table: self.table.version,
-            hears: self.witness.hears(now, 175),
+            hears: self.witness.hears(now, takeover_ms(INTERVAL_MS, MISSED_MAX)),
             is_leaving: self.is_leaving,
             load: NodeLoad::default(),
         }

@@ -82,6 +82,11 @@ impl Scenario {
         scenario
     }
 
+    /// Whether a dispatcher may be unable to steer for some time.
+    pub(crate) fn hinders(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Guard(..)))
+    }
+
     fn machines(&self) -> usize {
         self.dispatchers + self.nodes
     }

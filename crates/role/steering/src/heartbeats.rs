@@ -1,0 +1,83 @@
+//! The nodes that each heartbeat of this dispatcher is sent to.
+//!
+//! Dispatchers send each other heartbeats often, so that a takeover is quick. Nodes only tell the
+//! others which dispatchers they hear: in a large cluster each gets a part of the heartbeats, so that
+//! their cost is bounded.
+
+use skep_wire::message::{DispatcherBeat, Stage};
+
+/// Heartbeats that a dispatcher sends to nodes in a second, at most: some hundredths of a core. 400
+/// nodes get all of them, each 20 ms; each of 1,024 nodes gets one in 60 ms.
+const NODE_HEARTBEATS_PER_S_MAX: u64 = 20_000;
+
+/// Takes turns among the nodes.
+#[derive(Debug, Default)]
+pub(crate) struct HeartbeatTurns {
+    turn: usize,
+    /// What the last heartbeat said.
+    said: Option<(Stage, u64)>,
+}
+
+impl HeartbeatTurns {
+    /// Which of `nodes` nodes, by their places, this heartbeat is sent to; there is one each
+    /// `interval_ms`. A new stage or term is told to all.
+    pub(crate) fn next(
+        &mut self,
+        beat: &DispatcherBeat,
+        nodes: usize,
+        interval_ms: u64,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let said = Some((beat.stage, beat.epoch));
+        let is_news = std::mem::replace(&mut self.said, said) != said;
+        let turns = if is_news { 1 } else { turns(nodes, interval_ms) };
+        self.turn = self.turn.wrapping_add(1);
+        (self.turn % turns..nodes).step_by(turns)
+    }
+}
+
+/// Heartbeats until each node has got one.
+fn turns(nodes: usize, interval_ms: u64) -> usize {
+    let per_beat_max = NODE_HEARTBEATS_PER_S_MAX * interval_ms / 1000;
+    nodes.div_ceil(usize::try_from(per_beat_max).unwrap_or(usize::MAX).max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_units::NODES_MAX;
+    use skep_wire::message::Name;
+    use skep_wire::table::TableVersion;
+
+    use super::*;
+
+    fn beat(epoch: u64) -> DispatcherBeat {
+        DispatcherBeat {
+            name: Name::new("d1").unwrap(),
+            stage: Stage::Active,
+            epoch,
+            priority: 100,
+            flows_synced: true,
+            table: TableVersion::default(),
+            hears: None,
+            mac: [2; 6],
+        }
+    }
+
+    #[test]
+    fn all_nodes_get_their_turn_and_news_at_once() {
+        for (nodes, interval_ms, turns) in
+            [(0, 20, 1), (400, 20, 1), (401, 20, 2), (NODES_MAX, 20, 3), (NODES_MAX, 1_000, 1)]
+        {
+            let mut heartbeats = HeartbeatTurns::default();
+            let mut next = |epoch| -> Vec<usize> {
+                heartbeats.next(&beat(epoch), nodes, interval_ms).collect()
+            };
+            let all: Vec<usize> = (0..nodes).collect();
+            assert_eq!(next(8), all, "the first");
+            let mut seen: Vec<usize> = (0..turns).flat_map(|_| next(8)).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, all, "each once in {turns} of {nodes}");
+            assert_eq!(next(16), all, "a new term");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A machine that loses time to others: nobody is declared dead for it.
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_setaffinity};
+use skep_lab::load::Requests;
+use skep_tests::End;
+use skep_tests::direct::{DirectCluster, Setup, figure};
+use skep_units::Rng;
+
+/// What is taken from each core at a time, as by a neighbour on the same host: with [`EVERY_MS`], a
+/// tenth.
+const TAKEN: Duration = Duration::from_millis(10);
+
+/// Mean time from one theft to the next.
+const EVERY_MS: u64 = 100;
+
+/// Short requests in a second meanwhile.
+const PER_SECOND: u32 = 100;
+
+/// `SKEP_STEAL_MINUTES` says how long, an hour if it does not.
+fn duration() -> Duration {
+    let minutes = std::env::var("SKEP_STEAL_MINUTES").map_or(60, |text| text.parse().unwrap());
+    Duration::from_secs(60 * minutes)
+}
+
+#[test]
+#[ignore = "takes an hour"]
+fn a_tenth_of_the_time_taken_by_others_is_nobodys_death() {
+    let Some(cluster) = DirectCluster::start(Setup::default()) else { return };
+    let names = [cluster.wait_active(), cluster.standby()];
+    let epoch = |name: &String| cluster.status(name)["epoch"].as_u64().unwrap();
+    let before = epoch(&names[0]);
+    let client = cluster.machine("client-1");
+    let duration_ms = 2 * duration().as_millis() as u64;
+    let requests = Requests { duration_ms, ..cluster.stream(PER_SECOND) };
+    let requests = requests.start_in(client).unwrap();
+    let end = End::default();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        let _end = end.with_this();
+        let cores = sched_getaffinity(None).unwrap();
+        let cores = (0..CpuSet::MAX_CPU).filter(|&core| cores.is_set(core));
+        cores.for_each(|core| {
+            drop(scope.spawn({
+                let end = &end;
+                move || steal(core, end)
+            }))
+        });
+        while begun.elapsed() < duration() && !requests.is_finished() {
+            thread::sleep(Duration::from_millis(500));
+        }
+    });
+    let report = requests.stop().unwrap();
+    let takeovers = epoch(&names[0]) - before;
+    let count = |words: &str| -> usize {
+        names.iter().map(|name| cluster.log(name).matches(words).count()).sum()
+    };
+    let (silent, removed) = (count("no heartbeat of active"), count("no heartbeat of node"));
+    figure(&format!(
+        "{:.0} minutes with a tenth of each core's time taken, {TAKEN:?} at a time: epoch {before} \
+         and {takeovers} more, {silent} dispatchers and {removed} nodes silent, {} requests, {} \
+         failed, no good reply for {} ms at most",
+        begun.elapsed().as_secs_f64() / 60.0,
+        report.succeeded,
+        report.failed,
+        report.longest_gap_ms,
+    ));
+    assert_eq!((takeovers, silent, removed, report.failed), (0, 0, 0, 0), "{report:?}");
+}
+
+/// Takes time from a core, before all other threads there, until the end.
+fn steal(core: usize, end: &End) {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(None, &cores).unwrap();
+    let thread = gettid().as_raw_nonzero().to_string();
+    // Above the heartbeat threads.
+    let status = Command::new("chrt").args(["--fifo", "--pid", "90", &thread]).status().unwrap();
+    assert!(status.success(), "chrt: {status}");
+    let mut rng = Rng::new(core as u64);
+    while !end.has_come() {
+        let until = Instant::now() + TAKEN;
+        while Instant::now() < until {
+            std::hint::spin_loop();
+        }
+        let rest_ms = EVERY_MS - TAKEN.as_millis() as u64;
+        thread::sleep(Duration::from_millis(rest_ms / 2 + rng.below(rest_ms)));
+    }
+}
