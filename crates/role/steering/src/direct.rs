@@ -154,7 +154,7 @@ impl Direct {
         };
         let executor = NetguardExecutor {
             guard: Arc::clone(&guard),
-            path: PacketPath::new(Arc::clone(&guard), opened.mac, Arc::clone(&desired)),
+            path: PacketPath::new(&guard, opened.mac, addresses(config), &desired),
             on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
             jobs: to_do,
@@ -286,6 +286,11 @@ fn failover_settings(
         preempt: direct.preempt,
         lease_patience_ms: 3 * config.etcd.lease_ms,
     })
+}
+
+/// Of all services in direct dispatch.
+fn addresses(config: &Config) -> Vec<SocketAddr> {
+    config.direct_services().flat_map(|(_, service)| service.listen.clone()).collect()
 }
 
 fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {
