@@ -64,10 +64,11 @@ struct service {
 	__u8 measure;
 	__u8 by_address;
 	__u8 half; /* which of its two tables counts: swapped whole */
-	__u16 zero;
+	__u16 shift;
 };
 
-/* rows: ARRAY; row r of table half h of service s is at (s * 2 + h) * ROWS + r */
+/* rows: ARRAY; row r of table half h of service s is at (p * 2 + h) * ROWS + r,
+ * p = s.id + s.shift: ids are the cluster's, places are this machine's */
 struct row { __u16 node[ROW_NODES]; };
 
 /* nodes: ARRAY of NODES_MAX */

@@ -36,7 +36,8 @@ INLINE __u32 slot_of(const struct flow_key *key, const struct service *service, 
 INLINE const struct row *row_of(const struct flow_key *key, const struct service *service,
 				__u64 seed)
 {
-	__u32 place = (service->id * 2 + (service->half & 1)) * ROWS + slot_of(key, service, seed);
+	__u32 table = (__u16)(service->id + service->shift) * 2 + (service->half & 1);
+	__u32 place = table * ROWS + slot_of(key, service, seed);
 
 	return bpf_map_lookup_elem(&rows, &place);
 }

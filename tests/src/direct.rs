@@ -76,6 +76,8 @@ pub struct Setup {
     /// Numbers of the nodes behind another service, at the next virtual address; empty: there is
     /// none.
     pub other_nodes: Vec<usize>,
+    /// Whether the config names the other service before the first.
+    pub is_other_first: bool,
     /// Lines of `[[site]]`.
     pub site: String,
     /// Whether no other test has a bed meanwhile: this one takes all that the machine has.
@@ -103,6 +105,7 @@ impl Setup {
             lines: String::new(),
             web_nodes: Vec::new(),
             other_nodes: Vec::new(),
+            is_other_first: false,
             site: String::new(),
             alone: false,
         }
@@ -485,16 +488,22 @@ impl DirectCluster {
         let listen = if setup.ipv6 { format!("[\"{v4}\", \"{v6}\"]") } else { format!("\"{v4}\"") };
         let root = self.folder.root().display();
         let Setup { cluster, policy, direct, lines, site, .. } = &*setup;
+        let web = format!(
+            "[[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
+             policy = \"{policy}\"\n{}",
+            nodes_line(&setup.web_nodes)
+        );
+        let mut services = [web, self.other_service(&setup)];
+        if setup.is_other_first {
+            services.reverse();
+        }
         let head = format!(
             "cluster = \"{cluster}\"\nstate_dir = \"{root}/state\"\nkey_file = \"{root}/key\"\n\
              metrics.listen = \"127.0.0.1:{METRICS_PORT}\"\n\
              limits.connections_per_address_max = 65536\n\
              timeouts.write_stall_ms = \"2m\"\n\
-             {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{direct}\n\
-             [[service]]\nname = \"web\"\nlisten = {listen}\ndispatch = \"direct\"\n\
-             policy = \"{policy}\"\n{}{}{}",
-            nodes_line(&setup.web_nodes),
-            self.other_service(&setup),
+             {lines}\n[direct]\nguard_dir = \"{root}/guard\"\n{direct}\n{}{}",
+            services.concat(),
             setup
                 .dispatchers
                 .iter()

@@ -106,3 +106,46 @@ fn a_node_comes_to_be_behind_another_service() {
          {handed_on} packets on"
     ));
 }
+
+/// The config of the one names another address before that of the other: both mean the same service
+/// in their tables and in the flows that they exchange.
+#[test]
+fn dispatchers_restarted_with_one_more_address_lose_no_connection() {
+    // A row names few of the nodes, so a flow that is looked for in another row is lost.
+    let (policy, other_nodes) = ("maglev-connection".to_owned(), vec![7, 8]);
+    let setup = Setup { policy, other_nodes, is_other_first: true, ..Setup::of(2, 8) };
+    let Some(cluster) = DirectCluster::prepare(setup) else { return };
+    let all_nodes: Vec<usize> = (1..=8).collect();
+    names(&all_nodes).iter().for_each(|name| cluster.run(name));
+    // The nodes know it already.
+    cluster.reconfigure(|setup| setup.other_nodes.clear());
+    ["dispatcher-1", "dispatcher-2"].iter().for_each(|name| cluster.run(name));
+    cluster.wait_serving();
+    let (active, standby) = (cluster.wait_active(), cluster.standby());
+    cluster.reconfigure(|setup| setup.other_nodes = vec![7, 8]);
+    let clients = cluster.bed().clients();
+    let downloads = Loads::start(clients, |client: &Machine| {
+        cluster.downloads(DOWNLOADS).start_in(client).unwrap()
+    });
+    let all = (DOWNLOADS * clients.len()) as u64;
+    downloads.wait_flowing(all);
+    for (restarted, next) in [(&standby, &active), (&active, &standby)] {
+        cluster.terminate(restarted);
+        cluster.run(restarted);
+        poll_until(PATIENCE, "the other is active, and it has all flows", || {
+            cluster.metric(restarted, "skep_direct_flows_synced") == 1.0
+        });
+        assert_eq!(cluster.wait_active(), *next);
+        downloads.wait_flowing(all);
+    }
+    wait_nodes(&cluster, &all_nodes, &[7, 8]);
+    // By the flows that it was sent.
+    cluster.machine(&standby).kill().unwrap();
+    assert_eq!(cluster.wait_active(), active);
+    downloads.wait_flowing(all);
+    let reports = downloads.stop();
+    assert!(reports.iter().all(|report| report.failed == 0), "{reports:#?}");
+    figure(&format!(
+        "{all} downloads outlive the restart of both dispatchers with one more address"
+    ));
+}

@@ -68,10 +68,8 @@ pub enum Order {
     Rows {
         /// Which program's.
         side: Side,
-        /// The service's place in the tables.
-        service: u16,
-        /// Candidates of a row.
-        choices: u8,
+        /// The service, with the choices of its policy.
+        service: DatapathService,
         /// Members that take new flows, then those of earlier tables.
         memberships: Vec<Vec<ServiceMember>>,
     },
@@ -79,7 +77,7 @@ pub enum Order {
     Nodes(Side, Vec<DatapathNode>),
     /// Set the MAC addresses whose frames have already been steered.
     Steerers(Side, Vec<([u8; 6], Steerer)>),
-    /// Set the loads and weights of a service's nodes.
+    /// Set the loads and weights of the nodes of a service, by its id.
     Loads(u16, Vec<WeightedLoad>),
     /// Set which clients' networks may come in.
     Networks {

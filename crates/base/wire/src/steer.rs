@@ -62,7 +62,7 @@ pub enum Measure {
 /// A service as the packet programs know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatapathService {
-    /// Its place in the tables; below [`SERVICES_MAX`].
+    /// Its number in the whole cluster, whatever its position in a config; below [`SERVICES_MAX`].
     pub id: u16,
     /// Virtual address and port.
     pub address: SocketAddr,
@@ -138,7 +138,7 @@ pub struct Network {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Flow {
     pub client: SocketAddr,
-    /// The service's place in the tables.
+    /// The service's id.
     pub service: u16,
     /// Its owner.
     pub node: NodeIndex,
@@ -223,7 +223,7 @@ verdicts! {
     NodeLast = "node_last",
 }
 
-/// What machines call the service at this address, whatever its place in their tables.
+/// What machines call the service at this address, whatever its id.
 pub fn service_hash(address: SocketAddr) -> u64 {
     let ip = match address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

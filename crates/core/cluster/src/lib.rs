@@ -29,6 +29,7 @@ mod limits;
 mod listening;
 mod membership;
 pub mod reconciler;
+mod service_ids;
 pub mod table_distribution;
 mod table_note;
 mod table_pace;

@@ -10,7 +10,8 @@
 //!
 //! Invariants: one table for each version; versions rise; a node keeps its index
 //! as long as it is planned or any history names it, and no other node has that
-//! index meanwhile; a service's history names no membership twice.
+//! index meanwhile; a service keeps its id, whatever the config of the dispatcher that makes the next
+//! table (see [`crate::service_ids`]); a service's history names no membership twice.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -21,18 +22,19 @@ use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
 use skep_wire::message::{Mac, Name, NodeBeat};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::{
-    DatapathService, ForwardingState, NODES_MAX, NodeIndex, Protocol, service_hash,
+    DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, service_hash,
 };
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
+use crate::service_ids::{ServiceIds, ServiceKey};
 pub use crate::table_note::TableNote;
 use crate::table_pace::TablePace;
 
 /// The plan, from the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TablePlan {
-    /// The services, in the order of their ids.
+    /// The services, in any order, each once.
     pub services: Vec<ServicePlan>,
     /// All nodes.
     pub nodes: Vec<NodePlan>,
@@ -43,8 +45,15 @@ pub struct TablePlan {
 /// A service in the config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePlan {
-    /// As the packet programs know it.
-    pub service: DatapathService,
+    /// Virtual address and port.
+    pub address: SocketAddr,
+    pub protocol: Protocol,
+    /// Candidates of a row for a new flow.
+    pub choices: u8,
+    /// Which of them takes it.
+    pub measure: Measure,
+    /// Whether all flows of a client stay together.
+    pub by_address: bool,
     pub policy: Name,
     /// The nodes behind it: their places in [`TablePlan::nodes`].
     pub nodes: Arc<[usize]>,
@@ -74,7 +83,8 @@ pub struct TablePublisher {
     /// Those with an index.
     nodes: BTreeMap<Name, Known>,
     /// Services that had the same nodes share memberships.
-    histories: BTreeMap<Key, Vec<Arc<ServiceMembership>>>,
+    histories: BTreeMap<ServiceKey, Vec<Arc<ServiceMembership>>>,
+    ids: ServiceIds,
     /// Indexes that histories name.
     is_named: Box<[bool; NODES_MAX]>,
     /// Nodes whose refusal was logged: once for each is enough.
@@ -102,9 +112,6 @@ enum Change {
 /// All indexes are taken.
 struct NoIndexLeft;
 
-/// What makes services of two plans the same: the address, and whether UDP.
-type Key = (SocketAddr, bool);
-
 /// A node with an index.
 #[derive(Clone, Debug)]
 struct Known {
@@ -128,6 +135,7 @@ impl TablePublisher {
             planned: BTreeMap::new(),
             nodes: BTreeMap::new(),
             histories: BTreeMap::new(),
+            ids: ServiceIds::default(),
             is_named: Box::new([false; NODES_MAX]),
             refused: BTreeSet::new(),
             checked: BTreeSet::new(),
@@ -299,9 +307,10 @@ impl TablePublisher {
         let histories = table.services.iter().map(|service| {
             let history = service.history.iter();
             let history = history.filter_map(|&at| memberships.get(usize::from(at)).cloned());
-            (key(&service.service), history.collect())
+            (ServiceKey::of(&service.service), history.collect())
         });
         self.histories = histories.collect();
+        self.ids.adopt(table.services.iter().map(|service| &service.service));
         self.note_named();
         self.table = Arc::new(table);
         true
@@ -326,7 +335,7 @@ impl TablePublisher {
         let at = self.plan.nodes.iter().position(|node| node.name == *name);
         let is_behind = |service: &&ServicePlan| at.is_some_and(|at| service.nodes.contains(&at));
         let services = self.plan.services.iter().filter(is_behind);
-        let addresses = services.map(|service| service.service.address);
+        let addresses = services.map(|service| service.address);
         let missed = addresses.filter(|&address| !beat.services.contains(&service_hash(address)));
         missed.map(|address| TableNote::NotListening { name: name.clone(), address }).collect()
     }
@@ -399,8 +408,9 @@ impl TablePublisher {
         self.table = Arc::new(self.make(version));
     }
 
-    /// Brings the histories up to the present memberships.
+    /// Brings ids and histories up to the plan and the present memberships.
     fn remember(&mut self) {
+        self.ids.plan(self.plan.services.iter().map(ServicePlan::key));
         let mut histories = std::mem::take(&mut self.histories);
         let candidate = |node: &NodePlan| {
             let share = self.share(&node.name)?;
@@ -410,7 +420,7 @@ impl TablePublisher {
         let candidates: Vec<_> = self.plan.nodes.iter().map(candidate).collect();
         let mut shared = HashMap::new();
         let planned = self.plan.services.iter().map(|service| {
-            let key = key(&service.service);
+            let key = service.key();
             let mut history = histories.remove(&key).unwrap_or_default();
             let present = membership(service, &candidates, history.first().map(|it| &**it));
             let known = history.iter().position(|it| **it == present).map(|at| history.remove(at));
@@ -480,17 +490,31 @@ impl TablePublisher {
                 (memberships.len() - 1) as u16
             })
         };
-        let services = self.plan.services.iter().map(|planned| {
-            let history = self.histories.get(&key(&planned.service)).into_iter().flatten();
-            let history = history.map(&mut place).collect();
-            TableService { service: planned.service, policy: planned.policy.clone(), history }
+        let services = self.plan.services.iter().filter_map(|planned| {
+            // All that are planned have an id since `remember`.
+            let (key, policy) = (planned.key(), planned.policy.clone());
+            let service = planned.with_id(self.ids.id(key)?);
+            let history = self.histories.get(&key).into_iter().flatten();
+            Some(TableService { service, policy, history: history.map(&mut place).collect() })
         });
-        let services = services.collect();
+        let mut services: Vec<TableService> = services.collect();
+        services.sort_by_key(|service| service.service.id);
         let nodes = self.nodes.iter().map(|(name, node)| node.row(name, self.state(name, node)));
         let mut nodes: Vec<TableNode> = nodes.collect();
         nodes.sort_by_key(|node| node.index);
         let dispatchers = self.plan.dispatchers.clone();
         Table { version, services, nodes, memberships, dispatchers }
+    }
+}
+
+impl ServicePlan {
+    fn key(&self) -> ServiceKey {
+        ServiceKey::new(self.address, self.protocol)
+    }
+
+    fn with_id(&self, id: u16) -> DatapathService {
+        let Self { address, protocol, choices, measure, by_address, .. } = *self;
+        DatapathService { id, address, protocol, choices, measure, by_address }
     }
 }
 
@@ -521,7 +545,7 @@ fn membership(
     candidates: &[Option<Candidate<'_>>],
     before: Option<&ServiceMembership>,
 ) -> ServiceMembership {
-    let hash = service_hash(service.service.address);
+    let hash = service_hash(service.address);
     let listens = |candidate: &&Candidate<'_>| match candidate.services {
         Some(services) => services.contains(&hash),
         None => before.into_iter().flatten().any(|share| share.index == candidate.share.index),
@@ -545,8 +569,4 @@ fn share_membership(
     let new = Arc::new(membership.clone());
     shared.insert(membership, Arc::clone(&new));
     new
-}
-
-fn key(service: &DatapathService) -> Key {
-    (service.address, service.protocol == Protocol::Udp)
 }

@@ -54,6 +54,12 @@ impl From<&steer::DatapathService> for ServiceKey {
     }
 }
 
+impl ServiceKey {
+    pub(crate) fn address(self) -> SocketAddr {
+        SocketAddr::new(self.vip.into(), u16::from_be_bytes(self.port_be))
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Service {
@@ -63,18 +69,26 @@ pub(crate) struct Service {
     pub(crate) by_address: u8,
     /// Which of its two tables is in use.
     pub(crate) half: u8,
-    pub(crate) zero: u16,
+    /// From its id to the place of its tables.
+    pub(crate) shift: u16,
 }
 
 impl Service {
-    pub(crate) fn new(service: &steer::DatapathService, half: u8) -> Self {
+    /// With its tables at that place of `rows`.
+    pub(crate) fn new(service: &steer::DatapathService, place: u16, half: u8) -> Self {
         let measure = match service.measure {
             Measure::First => 0,
             Measure::Turns => 1,
             Measure::Load => 2,
         };
         let by_address = service.by_address.into();
-        Self { id: service.id, choices: service.choices, measure, by_address, half, zero: 0 }
+        let shift = place.wrapping_sub(service.id);
+        Self { id: service.id, choices: service.choices, measure, by_address, half, shift }
+    }
+
+    /// The place of its tables in `rows`.
+    pub(crate) fn place(self) -> u16 {
+        self.id.wrapping_add(self.shift)
     }
 }
 
@@ -279,7 +293,7 @@ mod tests {
             };
         }
         layout!(ServiceKey = "service_key", vip, port_be port, protocol, zero);
-        layout!(Service = "service", id, choices, measure, by_address, half, zero);
+        layout!(Service = "service", id, choices, measure, by_address, half, shift);
         layout!(Node = "node", mac, state, is_local, device_index, mtu);
         layout!(Load = "load", reported, assigned_at_report, assigned_at_table, weight, zero);
         layout!(FlowKey = "flow_key", client, port_be port, service);

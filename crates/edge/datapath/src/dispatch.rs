@@ -2,6 +2,7 @@
 //! the node's program also has.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Array, LpmTrie, MapData, RingBuf};
@@ -19,7 +20,7 @@ use crate::modes::{Attached, How};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::removal;
 use crate::sys::{self, Hook};
-use crate::tables::{Tables, check};
+use crate::tables::{Tables, check, check_id};
 use crate::{DatapathError, PinPath, abi, pass};
 
 /// Capacities of the maps.
@@ -148,24 +149,40 @@ impl DispatchProgram {
         self.tables.set_settings(settings)
     }
 
-    /// Sets the list of services, and of virtual addresses with them. Flows of removed services
-    /// are deleted. A new service has no nodes before [`Self::set_rows`], which may be called
-    /// first.
+    /// Sets the list of services, and of virtual addresses with them. Flows of removed services, and
+    /// of those with another id than before, are deleted. A new service has no nodes before
+    /// [`Self::set_rows`], which may be called first.
     pub fn set_services(&mut self, services: &[DatapathService]) -> Result<(), DatapathError> {
+        self.change_services(|tables| tables.set_services(services))
+    }
+
+    /// Removes the services at all other addresses: those of an earlier config.
+    pub fn keep_services(&mut self, addresses: &[SocketAddr]) -> Result<(), DatapathError> {
+        self.change_services(|tables| tables.keep_services(addresses))
+    }
+
+    fn change_services(
+        &mut self,
+        change: impl FnOnce(&mut Tables) -> Result<(), DatapathError>,
+    ) -> Result<(), DatapathError> {
         let before = self.tables.services()?;
-        self.tables.set_services(services)?;
-        let gone: HashSet<_> = before
-            .into_iter()
-            .filter(|id| !services.iter().any(|service| service.id == *id))
-            .collect();
+        change(&mut self.tables)?;
+        let after = self.tables.services()?;
+        let gone: HashSet<u16> = before.difference(&after).map(|service| service.id).collect();
         if gone.is_empty() { Ok(()) } else { self.forget_flows(&gone) }
     }
 
     /// Replaces the table of a service, all [`ROWS`] rows atomically for packets.
-    pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
+    pub fn set_rows(
+        &mut self,
+        service: &DatapathService,
+        rows: &[Row],
+    ) -> Result<(), DatapathError> {
+        check_id(service.id)?;
         self.tables.write_rows(service, rows)?;
         for node in 0..NODES_MAX as u16 {
-            self.change_load(service, node, |load, assigned| load.assigned_at_table = assigned)?;
+            let change = |load: &mut abi::Load, assigned| load.assigned_at_table = assigned;
+            self.change_load(service.id, node, change)?;
         }
         self.tables.flip(service)
     }
@@ -183,7 +200,7 @@ impl DispatchProgram {
     /// Stores the loads that nodes reported; flows assigned afterwards are added to them. Nodes
     /// that are not listed keep their values.
     pub fn set_loads(&mut self, service: u16, loads: &[WeightedLoad]) -> Result<(), DatapathError> {
-        self.tables.check_service(service)?;
+        check_id(service)?;
         for load in loads {
             check("place of a node", load.node, 0, NODES_MAX as u64 - 1)?;
             check("weight of a node", load.weight, 1, u64::from(u32::MAX))?;

@@ -1,5 +1,7 @@
 //! The node's program: hands packets on to the nodes that own them.
 
+use std::net::SocketAddr;
+
 use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
 use skep_wire::steer::{DatapathNode, DatapathService, Row};
 
@@ -78,8 +80,17 @@ impl NodeProgram {
         self.tables.set_services(services)
     }
 
+    /// See [`crate::DispatchProgram::keep_services`].
+    pub fn keep_services(&mut self, addresses: &[SocketAddr]) -> Result<(), DatapathError> {
+        self.tables.keep_services(addresses)
+    }
+
     /// See [`crate::DispatchProgram::set_rows`].
-    pub fn set_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
+    pub fn set_rows(
+        &mut self,
+        service: &DatapathService,
+        rows: &[Row],
+    ) -> Result<(), DatapathError> {
         self.tables.write_rows(service, rows)?;
         self.tables.flip(service)
     }

@@ -1,12 +1,15 @@
 //! The maps that the dispatcher's and the node's program share.
 //!
 //! **Invariants:** the half of a table that packets are steered by is never written: rows that are
-//! replaced by a map of another size are copied before a program meets the new one. A new service
-//! begins with empty rows, even if its place was used before. Removals precede insertions, so a
-//! full map accepts any change. `generation` changes after the data that it describes.
+//! replaced by a map of another size are copied before a program meets the new one. A service keeps
+//! the place of its rows whatever its id, and a new one begins with empty rows, even if its place was
+//! used before. Removals precede insertions, so a full map accepts any change. `generation` changes
+//! after the data that it describes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
+use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use aya::Pod;
@@ -34,16 +37,24 @@ pub(crate) struct Tables {
     verdicts: PerCpuArray<MapData, abi::Count>,
     service_counts: PerCpuArray<MapData, abi::Count>,
     node_counts: PerCpuArray<MapData, abi::Count>,
-    /// Indexed by the service's place.
-    halves: Vec<Half>,
+    /// The places in `rows`, each for two tables.
+    places: Vec<Place>,
 }
 
-/// Which half of a service's table is in use, and whether it was filled for the current service of
-/// the place.
+/// A place in `rows`.
 #[derive(Clone, Copy, Default)]
-struct Half {
-    counts: u8,
-    is_filled: bool,
+struct Place {
+    /// The service whose tables are there.
+    service: Option<abi::ServiceKey>,
+    /// Which half of them is in use.
+    half: u8,
+}
+
+/// A service that packets are steered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Present {
+    key: abi::ServiceKey,
+    pub(crate) id: u16,
 }
 
 impl Tables {
@@ -64,30 +75,62 @@ impl Tables {
             verdicts: loaded.map("verdicts")?,
             service_counts: loaded.map("service_counts")?,
             node_counts: loaded.map("node_counts")?,
-            halves: vec![Half::default(); services_max as usize],
+            places: vec![Place::default(); services_max as usize],
         };
-        for service in all(&tables.services).map_err(DatapathError::map("services"))?.values() {
-            if let Some(half) = tables.halves.get_mut(usize::from(service.id)) {
-                *half = Half { counts: service.half & 1, is_filled: true };
+        let replaced = misfits.iter().find(|(name, _)| name == "rows").map(|(_, old)| old);
+        let behind = tables.find_places()?;
+        if let Some(old) = replaced {
+            if has_rows(old)? {
+                tables.move_in(behind, old)?;
             }
-        }
-        if let Some((_, old)) = misfits.iter().find(|(name, _)| name == "rows") {
             tables.move_rows(old)?;
         }
         Ok(tables)
+    }
+
+    /// Finds the places of the services that there are. Returns those whose place is behind the end.
+    fn find_places(&mut self) -> Result<Vec<(abi::ServiceKey, abi::Service)>, DatapathError> {
+        let mut behind = Vec::new();
+        for (key, value) in self.all_services()? {
+            match self.places.get_mut(usize::from(value.place())) {
+                Some(place) => *place = Place { service: Some(key), half: value.half & 1 },
+                None => behind.push((key, value)),
+            }
+        }
+        Ok(behind)
+    }
+
+    /// Moves services to places that are free, within the `old` map: a program may still use that.
+    /// Where none is free, the config has fewer addresses than there were: these services go soon.
+    fn move_in(
+        &mut self,
+        services: Vec<(abi::ServiceKey, abi::Service)>,
+        old: &MapData,
+    ) -> Result<(), DatapathError> {
+        let failed = DatapathError::map_io("rows");
+        for (key, value) in services {
+            let Some(free) = self.places.iter().position(|it| it.service.is_none()) else { break };
+            let half = value.half & 1;
+            let rows = table_at(old, first_row(value.place().into(), half)).map_err(&failed)?;
+            write_table(old, first_row(free as u32, half), &rows).map_err(&failed)?;
+            let value = abi::Service { shift: (free as u16).wrapping_sub(value.id), ..value };
+            self.services.insert(key, value, 0).map_err(DatapathError::map("services"))?;
+            self.places[free] = Place { service: Some(key), half };
+        }
+        Ok(())
     }
 
     /// Fills rows that are all new: the services that there are have theirs from the old map. A new
     /// map is full of zeros, and 0 is a node.
     fn move_rows(&self, old: &MapData) -> Result<(), DatapathError> {
         let failed = DatapathError::map_io("rows");
-        let filled =
-            |(id, half): (usize, &Half)| half.is_filled.then_some((id as u32, half.counts));
-        let firsts = self.halves.iter().enumerate().filter_map(filled).map(first_row);
+        let filled = |(at, place): (usize, &Place)| {
+            place.service.is_some().then(|| first_row(at as u32, place.half))
+        };
+        let firsts = self.places.iter().enumerate().filter_map(filled);
         let places: Vec<u32> = firsts.flat_map(|first| (first..).take(ROWS)).collect();
         let mut rows = vec![abi::Row(NO_ROW.0); places.len()];
-        let info = old.info().map_err(DatapathError::map("rows"))?;
-        if info.value_size() as usize == size_of::<abi::Row>() {
+        if has_rows(old)? {
             sys::each(old.fd().as_fd(), |place: u32, row: abi::Row| {
                 if let Ok(at) = places.binary_search(&place) {
                     rows[at] = row;
@@ -135,56 +178,98 @@ impl Tables {
         &mut self,
         services: &[DatapathService],
     ) -> Result<(), DatapathError> {
-        check("number of services", services.len() as u64, 0, SERVICES_MAX as u64)?;
+        check("number of services", services.len() as u64, 0, self.places.len() as u64)?;
+        for service in services {
+            check_id(service.id)?;
+            check("number of choices of a service", service.choices, 1, CHOICES_MAX as u64)?;
+        }
+        let keys: HashSet<_> = services.iter().map(abi::ServiceKey::from).collect();
+        for place in &mut self.places {
+            place.service = place.service.filter(|key| keys.contains(key));
+        }
         let mut wanted = HashMap::new();
         for service in services {
-            self.check_service(service.id)?;
-            check("number of choices of a service", service.choices, 1, CHOICES_MAX as u64)?;
-            if !self.halves[usize::from(service.id)].is_filled {
-                self.write_rows(service.id, &[NO_ROW; ROWS])?;
-                self.flip(service.id)?;
+            let key = abi::ServiceKey::from(service);
+            if self.find(key).is_none() {
+                self.write_rows(service, &[NO_ROW; ROWS])?;
+                self.flip(service)?;
             }
-            let half = self.halves[usize::from(service.id)].counts;
-            wanted.insert(abi::ServiceKey::from(service), abi::Service::new(service, half));
+            let at = self.place_for(key)?;
+            wanted.insert(key, abi::Service::new(service, at as u16, self.places[at].half));
         }
-        for (id, half) in self.halves.iter_mut().enumerate() {
-            half.is_filled &= services.iter().any(|service| usize::from(service.id) == id);
+        self.replace_services(&wanted)
+    }
+
+    /// Removes the services at all other addresses.
+    pub(crate) fn keep_services(&mut self, addresses: &[SocketAddr]) -> Result<(), DatapathError> {
+        let mut services = self.all_services()?;
+        services.retain(|key, _| addresses.contains(&key.address()));
+        for place in &mut self.places {
+            place.service = place.service.filter(|key| services.contains_key(key));
         }
-        let vips = services.iter().map(|service| (service.address.ip().into(), 0)).collect();
+        self.replace_services(&services)
+    }
+
+    fn replace_services(
+        &mut self,
+        wanted: &HashMap<abi::ServiceKey, abi::Service>,
+    ) -> Result<(), DatapathError> {
+        let vips = wanted.keys().map(|key| (key.vip, 0)).collect();
         // A packet to a service never misses it: its address comes and goes last.
-        replace(&mut self.services, &wanted).map_err(DatapathError::map("services"))?;
+        replace(&mut self.services, wanted).map_err(DatapathError::map("services"))?;
         replace(&mut self.vips, &vips).map_err(DatapathError::map("vips"))?;
         Ok(())
     }
 
-    /// The places of the current services.
-    pub(crate) fn services(&self) -> Result<Vec<u16>, DatapathError> {
-        let services = all(&self.services).map_err(DatapathError::map("services"))?;
-        Ok(services.values().map(|service| service.id).collect())
+    /// The current services.
+    pub(crate) fn services(&self) -> Result<HashSet<Present>, DatapathError> {
+        let present = |(key, value): (abi::ServiceKey, abi::Service)| Present { key, id: value.id };
+        Ok(self.all_services()?.into_iter().map(present).collect())
+    }
+
+    fn all_services(&self) -> Result<HashMap<abi::ServiceKey, abi::Service>, DatapathError> {
+        all(&self.services).map_err(DatapathError::map("services"))
     }
 
     /// Writes the half that is not in use; packets use it after [`Self::flip`].
-    pub(crate) fn write_rows(&mut self, service: u16, rows: &[Row]) -> Result<(), DatapathError> {
-        self.check_service(service)?;
+    pub(crate) fn write_rows(
+        &mut self,
+        service: &DatapathService,
+        rows: &[Row],
+    ) -> Result<(), DatapathError> {
         check("number of rows of a table", rows.len() as u64, ROWS as u64, ROWS as u64)?;
-        let half = self.halves[usize::from(service)].counts ^ 1;
-        let first = first_row((u32::from(service), half));
-        let places: Vec<_> = (first..).take(ROWS).collect();
+        let at = self.place_for(service.into())?;
+        let first = first_row(at as u32, self.places[at].half ^ 1);
         let rows: Vec<_> = rows.iter().map(|row| abi::Row(row.0)).collect();
-        sys::update_batch(self.rows.fd().as_fd(), &places, &rows)
-            .map_err(DatapathError::map_io("rows"))
+        write_table(&self.rows, first, &rows).map_err(DatapathError::map_io("rows"))
     }
 
     /// Switches to the other half.
-    pub(crate) fn flip(&mut self, service: u16) -> Result<(), DatapathError> {
-        let half = self.halves[usize::from(service)].counts ^ 1;
-        let services = all(&self.services).map_err(DatapathError::map("services"))?;
-        for (key, value) in services.into_iter().filter(|(_, value)| value.id == service) {
-            let value = abi::Service { half, ..value };
+    pub(crate) fn flip(&mut self, service: &DatapathService) -> Result<(), DatapathError> {
+        let key = abi::ServiceKey::from(service);
+        let at = self.place_for(key)?;
+        let half = self.places[at].half ^ 1;
+        if let Some(value) = self.all_services()?.get(&key) {
+            let value = abi::Service { half, ..*value };
             self.services.insert(key, value, 0).map_err(DatapathError::map("services"))?;
         }
-        self.halves[usize::from(service)] = Half { counts: half, is_filled: true };
+        self.places[at] = Place { service: Some(key), half };
         Ok(())
+    }
+
+    /// The place of a service in `rows`: a free one if it has none.
+    fn place_for(&self, key: abi::ServiceKey) -> Result<usize, DatapathError> {
+        let free = || self.places.iter().position(|place| place.service.is_none());
+        let services_max = self.places.len() as u64;
+        self.find(key).or_else(free).ok_or(DatapathError::OutOfRange {
+            what: "number of services",
+            found: services_max + 1,
+            expected: format!("0 to {services_max}"),
+        })
+    }
+
+    fn find(&self, key: abi::ServiceKey) -> Option<usize> {
+        self.places.iter().position(|place| place.service == Some(key))
     }
 
     pub(crate) fn set_nodes(&mut self, nodes: &[DatapathNode]) -> Result<(), DatapathError> {
@@ -242,18 +327,40 @@ impl Tables {
             nodes: sums(&self.node_counts).map_err(DatapathError::map("node_counts"))?,
         })
     }
-
-    pub(crate) fn check_service(&self, service: u16) -> Result<(), DatapathError> {
-        check("place of a service", service, 0, self.halves.len() as u64 - 1)
-    }
 }
 
 /// For a service without a table: the kernel rejects access.
 const NO_ROW: Row = Row([NO_NODE; ROW_NODES]);
 
-/// The place of the first row of a half of a service's table.
-fn first_row((service, half): (u32, u8)) -> u32 {
-    (service * 2 + u32::from(half)) * ROWS as u32
+/// The first row of a half of the tables at a place.
+fn first_row(place: u32, half: u8) -> u32 {
+    (place * 2 + u32::from(half)) * ROWS as u32
+}
+
+/// Whether a map has rows as this version knows them.
+fn has_rows(map: &MapData) -> Result<bool, DatapathError> {
+    let info = map.info().map_err(DatapathError::map("rows"))?;
+    Ok(info.value_size() as usize == size_of::<abi::Row>())
+}
+
+/// The table that begins at the row `first`.
+fn table_at(map: &MapData, first: u32) -> io::Result<Vec<abi::Row>> {
+    let mut rows = vec![abi::Row(NO_ROW.0); ROWS];
+    sys::each(map.fd().as_fd(), |at: u32, row: abi::Row| {
+        let at = at.checked_sub(first).and_then(|at| rows.get_mut(at as usize));
+        at.into_iter().for_each(|it| *it = row);
+    })?;
+    Ok(rows)
+}
+
+fn write_table(map: &MapData, first: u32, rows: &[abi::Row]) -> io::Result<()> {
+    let at: Vec<u32> = (first..).take(rows.len()).collect();
+    sys::update_batch(map.fd().as_fd(), &at, rows)
+}
+
+/// Checks an id.
+pub(crate) fn check_id(service: u16) -> Result<(), DatapathError> {
+    check("id of a service", service, 0, SERVICES_MAX as u64 - 1)
 }
 
 /// Frames sent by this machine must not return to it; a device without hardware address cannot

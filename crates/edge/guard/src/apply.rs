@@ -1,11 +1,12 @@
 //! Applies tables to a packet program, writing only the changes.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_wire::guard::{Order, Side, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, ForwardingState, ServiceMember, WeightedLoad,
+    DatapathNode, DatapathService, ForwardingState, Protocol, ServiceMember, WeightedLoad,
 };
 use skep_wire::table::{Table, TableService, TableVersion};
 
@@ -28,7 +29,17 @@ pub struct Applier {
     steerers: Vec<([u8; 6], Steerer)>,
     services: Vec<DatapathService>,
     /// The inputs of each service's rows.
-    rows: HashMap<u16, (u8, Vec<Vec<ServiceMember>>)>,
+    rows: HashMap<ServiceKey, RowInputs>,
+}
+
+/// What makes services of two tables the same.
+type ServiceKey = (SocketAddr, Protocol);
+
+#[derive(Debug, PartialEq, Eq)]
+struct RowInputs {
+    id: u16,
+    choices: u8,
+    memberships: Vec<Vec<ServiceMember>>,
 }
 
 impl Applier {
@@ -75,7 +86,7 @@ impl Applier {
         let services: Vec<_> = table.services.iter().map(|it| self.service(it.service)).collect();
         if services != self.services {
             // Rows of a service that is gone are, too, whether this order is confirmed or not.
-            self.rows.retain(|id, _| services.iter().any(|service| service.id == *id));
+            self.rows.retain(|known, _| services.iter().any(|service| key(service) == *known));
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
             self.services = services;
         }
@@ -92,13 +103,14 @@ impl Applier {
     }
 
     fn apply_rows(&mut self, table: &Table, service: &TableService) -> Result<(), GuardError> {
-        let (id, choices) = (service.service.id, service.service.choices);
         let mut memberships = table.members(service);
         if !(self.is_weighted)(service.policy.as_str()) {
             memberships.iter_mut().flatten().for_each(|member| member.weight = 1);
         }
-        let told = self.rows.get(&id);
-        if told.is_some_and(|(before, members)| (*before, members) == (choices, &memberships)) {
+        let service = service.service;
+        let DatapathService { id, choices, .. } = service;
+        let inputs = RowInputs { id, choices, memberships };
+        if self.rows.get(&key(&service)) == Some(&inputs) {
             return Ok(());
         }
         if self.side == Side::Dispatch {
@@ -107,16 +119,12 @@ impl Applier {
                 weight: member.weight,
                 load: 0,
             };
-            let loads = memberships.first().into_iter().flatten().map(weigh).collect();
+            let loads = inputs.memberships.first().into_iter().flatten().map(weigh).collect();
             self.guard.ask(&Order::Loads(id, loads))?;
         }
-        self.guard.ask(&Order::Rows {
-            side: self.side,
-            service: id,
-            choices,
-            memberships: memberships.clone(),
-        })?;
-        self.rows.insert(id, (choices, memberships));
+        let memberships = inputs.memberships.clone();
+        self.guard.ask(&Order::Rows { side: self.side, service, memberships })?;
+        self.rows.insert(key(&service), inputs);
         Ok(())
     }
 
@@ -124,8 +132,8 @@ impl Applier {
     /// places of a row behind the members are those of earlier owners, which may be up for other
     /// services: they are no candidates.
     fn service(&self, service: DatapathService) -> DatapathService {
-        let rows = self.rows.get(&service.id);
-        let present = rows.and_then(|(_, memberships)| memberships.first());
+        let rows = self.rows.get(&key(&service));
+        let present = rows.and_then(|inputs| inputs.memberships.first());
         let members = u8::try_from(present.map_or(0, Vec::len)).unwrap_or(u8::MAX);
         DatapathService { choices: service.choices.min(members).max(1), ..service }
     }
@@ -156,6 +164,10 @@ impl Applier {
         steerers.dedup_by_key(|(mac, _)| *mac);
         steerers
     }
+}
+
+fn key(service: &DatapathService) -> ServiceKey {
+    (service.address, service.protocol)
 }
 
 /// All nodes of both lists; those in both as in the later list, but with the more permissive state.

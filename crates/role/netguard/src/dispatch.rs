@@ -45,6 +45,7 @@ impl DispatchSide {
     pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.dispatch.device(netif)?;
         let mut program = DispatchProgram::open(&plan.place(SIDE), plan.sizes)?;
+        program.keep_services(&plan.services)?;
         let how = program.attach(&device.name, plan.how)?;
         let watch = ClaimWatch::open(&device, plan.dispatch.vips.clone())?;
         if !program.replaced().is_empty() {
@@ -88,8 +89,9 @@ impl DispatchSide {
                 self.program.set_services(&services)?;
                 self.services = services;
             }
-            Order::Rows { service, choices, memberships, .. } => {
-                self.program.set_rows(service, &rows(service, choices, &memberships)?)?;
+            Order::Rows { service, memberships, .. } => {
+                check_services(&[service], plan)?;
+                self.program.set_rows(&service, &rows(service, &memberships)?)?;
             }
             Order::Nodes(_, nodes) => self.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
@@ -319,7 +321,7 @@ pub(crate) fn check_services(
 ) -> Result<(), NetguardError> {
     services.iter().try_for_each(|service| {
         in_bounds("service", usize::from(service.id), SERVICES_MAX)?;
-        plan.check(service.address.ip())
+        plan.check(service.address)
     })
 }
 
@@ -337,17 +339,16 @@ pub(crate) fn own(
 
 /// The rows of a service, within the tables.
 pub(crate) fn rows(
-    service: u16,
-    choices: u8,
+    service: DatapathService,
     memberships: &[Vec<skep_wire::steer::ServiceMember>],
 ) -> Result<Vec<skep_wire::steer::Row>, NetguardError> {
-    in_bounds("service", usize::from(service), SERVICES_MAX)?;
-    in_bounds("choice", usize::from(choices.max(1)) - 1, skep_wire::steer::CHOICES_MAX)?;
+    let choices = usize::from(service.choices.max(1));
+    in_bounds("choice", choices - 1, skep_wire::steer::CHOICES_MAX)?;
     for member in memberships.iter().flatten() {
         in_bounds("node", usize::from(member.index), NODES_MAX)?;
         in_bounds("weight", member.weight as usize, WEIGHT_MAX as usize + 1)?;
     }
-    Ok(skep_policy::rows(usize::from(choices.max(1)), memberships))
+    Ok(skep_policy::rows(choices, memberships))
 }
 
 fn check_loads(service: u16, loads: &[WeightedLoad]) -> Result<(), NetguardError> {

@@ -1,7 +1,7 @@
 //! Why netguard refuses an order or fails to execute it.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// See the module. Sentences for operators.
@@ -18,7 +18,7 @@ pub enum NetguardError {
         "{0} is the address of no service in direct dispatch: restart netguard after a change of \
          the config"
     )]
-    ForeignAddress(IpAddr),
+    ForeignAddress(SocketAddr),
     /// Addresses that are elsewhere must not be announced from here.
     #[error("no virtual address is on this machine: nothing to announce")]
     NotHeld,

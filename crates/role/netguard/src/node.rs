@@ -30,6 +30,7 @@ impl NodeSide {
     pub(crate) fn open(plan: &NetguardPlan, netif: &mut Netif) -> Result<Self, NetguardError> {
         let device = plan.node.device(netif)?;
         let mut program = NodeProgram::open(&plan.place(SIDE), plan.sizes)?;
+        program.keep_services(&plan.services)?;
         program.attach(&device.name)?;
         tracing::info!(device = device.name, "packets of other nodes are handed on by tc");
         let opened = opened(&device, "tc".to_owned());
@@ -53,8 +54,9 @@ impl NodeSide {
                 check_services(&services, plan)?;
                 self.program.set_services(&services)?;
             }
-            Order::Rows { service, choices, memberships, .. } => {
-                self.program.set_rows(service, &rows(service, choices, &memberships)?)?;
+            Order::Rows { service, memberships, .. } => {
+                check_services(&[service], plan)?;
+                self.program.set_rows(&service, &rows(service, &memberships)?)?;
             }
             Order::Nodes(_, nodes) => self.program.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,

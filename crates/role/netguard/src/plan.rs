@@ -1,6 +1,6 @@
 //! What the config allows on this machine: the bounds of every order.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use skep_config::{Attach, Config, ServiceConfig};
@@ -22,7 +22,7 @@ pub struct NetguardPlan {
     pub(crate) sizes: Sizes,
     /// Addresses of all services in direct dispatch. A node hands on packets of services that it
     /// is no longer behind, too.
-    services: Vec<IpAddr>,
+    pub(crate) services: Vec<SocketAddr>,
     /// Whether the config names another dispatcher, which may be active instead.
     pub(crate) has_other_dispatcher: bool,
     /// As dispatcher.
@@ -68,9 +68,9 @@ impl NetguardPlan {
         if dispatcher.is_none() && node.is_none() {
             return Err(NetguardError::NoSuchName(name.to_owned()));
         }
-        let services = vips(config.direct_services().map(|(_, service)| service));
+        let services = || config.direct_services().map(|(_, service)| service);
         let dispatch = dispatcher.map(|dispatcher| Part {
-            vips: services.clone(),
+            vips: vips(services()),
             device: dispatcher.device.clone(),
             address: dispatcher.address.map(|address| address.ip()),
         });
@@ -87,7 +87,7 @@ impl NetguardPlan {
                 sources_max: SOURCES_MAX,
                 services_max: services_max(config),
             },
-            services,
+            services: services().flat_map(|service| service.listen.iter().copied()).collect(),
             has_other_dispatcher: config.dispatchers.iter().any(|other| other.name != name),
             dispatch: dispatch.unwrap_or_default(),
             node: node.unwrap_or_default(),
@@ -96,10 +96,10 @@ impl NetguardPlan {
     }
 
     /// Refuses addresses of which packets are not to be steered.
-    pub(crate) fn check(&self, vip: IpAddr) -> Result<(), NetguardError> {
-        match self.services.contains(&vip) {
+    pub(crate) fn check(&self, address: SocketAddr) -> Result<(), NetguardError> {
+        match self.services.contains(&address) {
             true => Ok(()),
-            false => Err(NetguardError::ForeignAddress(vip)),
+            false => Err(NetguardError::ForeignAddress(address)),
         }
     }
 

@@ -153,7 +153,7 @@ impl Direct {
         };
         let executor = NetguardExecutor {
             guard: Arc::clone(&guard),
-            path: PacketPath::new(Arc::clone(&guard), opened.mac, Arc::clone(&desired)),
+            path: PacketPath::new(&guard, opened.mac, addresses(config), &desired),
             on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
             jobs: to_do,
@@ -292,6 +292,11 @@ fn detector_settings(config: &Config) -> FailureDetectorSettings {
         interval_ms: config.direct.node_heartbeat_ms,
         missed_max: config.direct.node_heartbeats_missed_max,
     }
+}
+
+/// Of all services in direct dispatch.
+fn addresses(config: &Config) -> Vec<SocketAddr> {
+    config.direct_services().flat_map(|(_, service)| service.listen.clone()).collect()
 }
 
 fn agents(config: &Config) -> BTreeMap<Name, SocketAddr> {

@@ -1,5 +1,7 @@
 //! A dispatcher's packet path: executes the steps of the reconciler by orders to netguard.
 
+use std::borrow::Cow;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use skep_cluster::failover::Failover;
@@ -8,7 +10,7 @@ use skep_guard::{Applier, Guard, GuardError};
 use skep_units::Now;
 use skep_wire::guard::{MachineState, Order, ProgramSettings, Side};
 use skep_wire::steer::Network;
-use skep_wire::table::{Table, TableVersion};
+use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::limits::CLAIM_PATIENCE_MS;
 use crate::plan::is_weighted;
@@ -44,6 +46,8 @@ pub(crate) struct PathState {
 pub(crate) struct PacketPath {
     guard: Arc<Guard>,
     own_mac: [u8; 6],
+    /// Those of the services in the config of this process: netguard knows no others.
+    addresses: Vec<SocketAddr>,
     applier: Applier,
     desired: Arc<Desired>,
     reconciler: Reconciler,
@@ -124,10 +128,16 @@ impl Setup {
 
 impl PacketPath {
     /// Of a packet program that was just attached and set up.
-    pub(crate) fn new(guard: Arc<Guard>, own_mac: [u8; 6], desired: Arc<Desired>) -> Self {
-        let applier = applier(&guard, own_mac);
+    pub(crate) fn new(
+        guard: &Arc<Guard>,
+        own_mac: [u8; 6],
+        addresses: Vec<SocketAddr>,
+        desired: &Arc<Desired>,
+    ) -> Self {
+        let applier = applier(guard, own_mac);
+        let (guard, desired) = (Arc::clone(guard), Arc::clone(desired));
         let reconciler = Reconciler::new(CLAIM_PATIENCE_MS);
-        Self { guard, own_mac, applier, desired, reconciler }
+        Self { guard, own_mac, addresses, applier, desired, reconciler }
     }
 
     /// Executes the next step, if any is due.
@@ -167,7 +177,7 @@ impl PacketPath {
             Step::Claim => self.ask(&Order::Claim),
             Step::Release => self.ask(&Order::Release),
             Step::Announce => self.ask(&Order::Announce),
-            Step::Apply(table) => self.applier.apply(table),
+            Step::Apply(table) => self.applier.apply(&part_of(table, &self.addresses)),
         }
     }
 
@@ -181,6 +191,17 @@ impl PacketPath {
     fn ask(&self, order: &Order) -> Result<(), GuardError> {
         self.guard.ask(order).map(drop)
     }
+}
+
+/// The table with the services at these addresses: in a rolling restart it may have others.
+fn part_of<'a>(table: &'a Table, addresses: &[SocketAddr]) -> Cow<'a, Table> {
+    let is_known = |service: &TableService| addresses.contains(&service.service.address);
+    if table.services.iter().all(is_known) {
+        return Cow::Borrowed(table);
+    }
+    let mut part = table.clone();
+    part.services.retain(is_known);
+    Cow::Owned(part)
 }
 
 fn applier(guard: &Arc<Guard>, own_mac: [u8; 6]) -> Applier {

@@ -12,12 +12,10 @@ use skep_config::Config;
 use skep_dispatcher::{Dispatcher, Openness};
 use skep_policy::policies;
 use skep_wire::message::{Mac, Name, NameTooLong};
-use skep_wire::steer::{DatapathService, Measure, Network, Protocol};
+use skep_wire::steer::{Measure, Network, Protocol};
 
 /// The plan, and the services that it is made from.
 pub struct Plans {
-    /// In the order of the config: the place of an address is its id in the tables, the same on all
-    /// machines with the same config.
     addresses: Vec<Address>,
     services: Vec<Service>,
     /// Places in [`TablePlan::nodes`], by name.
@@ -145,15 +143,8 @@ impl Plans {
                 }
             }
         }
-        let plan_of = |(id, address): (usize, &Address)| {
-            let service = &self.services[address.service];
-            Ok(ServicePlan {
-                service: datapath_service(id as u16, address.listen, &service.policy),
-                policy: Name::new(&service.policy)?,
-                nodes: Arc::clone(&service.places),
-            })
-        };
-        let services = self.addresses.iter().enumerate().map(plan_of).collect::<Result<_, _>>()?;
+        let plan_of = |address: &Address| self.services[address.service].plan_at(address.listen);
+        let services = self.addresses.iter().map(plan_of).collect::<Result<_, _>>()?;
         // Every place is that of some member.
         let nodes = nodes.into_iter().flatten().collect();
         Ok((TablePlan { services, nodes, dispatchers: macs.to_vec() }, closed))
@@ -183,6 +174,21 @@ impl Service {
         self.nodes = candidates.into_iter().map(member).collect();
         self.note_places();
         true
+    }
+
+    fn plan_at(&self, address: SocketAddr) -> Result<ServicePlan, NameTooLong> {
+        // The config and the API let only such policies pass.
+        let info = policies().iter().find(|info| info.name == self.policy);
+        let direct = info.and_then(|info| info.direct);
+        Ok(ServicePlan {
+            address,
+            protocol: Protocol::Tcp,
+            choices: direct.map_or(1, |direct| direct.choices),
+            measure: direct.map_or(Measure::First, |direct| direct.measure),
+            by_address: direct.is_some_and(|direct| direct.by_address),
+            policy: Name::new(&self.policy)?,
+            nodes: Arc::clone(&self.places),
+        })
     }
 
     fn note_places(&mut self) {
@@ -232,20 +238,6 @@ fn network(text: &str) -> Option<Network> {
     let all = if address.is_ipv4() { 32 } else { 128 };
     let prefix_bits = bits.map_or(Some(all), |bits| bits.parse().ok())?;
     Some(Network { address, prefix_bits })
-}
-
-fn datapath_service(id: u16, address: SocketAddr, policy: &str) -> DatapathService {
-    // The config and the API let only such policies pass.
-    let info = policies().iter().find(|info| info.name == policy);
-    let direct = info.and_then(|info| info.direct);
-    DatapathService {
-        id,
-        address,
-        protocol: Protocol::Tcp,
-        choices: direct.map_or(1, |direct| direct.choices),
-        measure: direct.map_or(Measure::First, |direct| direct.measure),
-        by_address: direct.is_some_and(|direct| direct.by_address),
-    }
 }
 
 #[cfg(test)]

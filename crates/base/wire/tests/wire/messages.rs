@@ -333,8 +333,16 @@ fn orders_about_all_nodes_fit_the_socket_to_netguard() {
     };
     let members: Vec<_> = (0..NODES_MAX).map(member).collect();
     let memberships = vec![members; HISTORY_MAX];
-    let (side, service) = (Side::Dispatch, SERVICES_MAX as u16 - 1);
-    let rows = Order::Rows { side, service, choices: 4, memberships };
+    let side = Side::Dispatch;
+    let service = DatapathService {
+        id: SERVICES_MAX as u16 - 1,
+        address: "[2001:db8::2]:443".parse().unwrap(),
+        protocol: Protocol::Tcp,
+        choices: 4,
+        measure: Measure::Turns,
+        by_address: false,
+    };
+    let rows = Order::Rows { side, service, memberships };
     let steerers = vec![([255; 6], Steerer::Node); NODES_MAX + DISPATCHERS_MAX];
     for order in [rows, Order::Steerers(side, steerers)] {
         let bytes = postcard::to_allocvec(&order).unwrap().len();

@@ -7,9 +7,9 @@ use skep_wire::limits::HISTORY_MAX;
 use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::Stamp;
 use skep_wire::steer::{
-    DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, service_hash,
+    ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, SERVICES_MAX, service_hash,
 };
-use skep_wire::table::{Share, Table, TableVersion};
+use skep_wire::table::{Share, Table, TableService, TableVersion};
 
 use crate::failure_detector::{FailureDetectorSettings, Liveness};
 use crate::limits::{TABLE_INTERVAL_MS_MIN, TABLES_AT_ONCE_MAX};
@@ -26,20 +26,17 @@ fn node(number: usize, weight: u32) -> NodePlan {
     NodePlan { name: name(number), address: ([10, 0, 0, 1], 80).into(), weight, is_open: true }
 }
 
-fn service_address(id: u16) -> SocketAddr {
-    ([192, 0, 2, 1], 80 + id).into()
+fn service_address(number: u16) -> SocketAddr {
+    ([192, 0, 2, 1], 80 + number).into()
 }
 
-fn service(id: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
+fn service(number: u16, nodes: impl IntoIterator<Item = usize>) -> ServicePlan {
     ServicePlan {
-        service: DatapathService {
-            id,
-            address: service_address(id),
-            protocol: Protocol::Tcp,
-            choices: 1,
-            measure: Measure::First,
-            by_address: false,
-        },
+        address: service_address(number),
+        protocol: Protocol::Tcp,
+        choices: 1,
+        measure: Measure::First,
+        by_address: false,
         policy: Name::new("maglev").unwrap(),
         nodes: nodes.into_iter().collect(),
     }
@@ -148,19 +145,29 @@ impl Bench {
         self.publisher.table()
     }
 
-    /// Who takes new flows of the first service.
-    fn present(&self) -> Vec<NodeIndex> {
-        self.history().first().into_iter().flatten().map(|share| share.index).collect()
+    fn service(&self, number: u16) -> Option<&TableService> {
+        let address = service_address(number);
+        self.table().services.iter().find(|service| service.service.address == address)
     }
 
-    /// The same of the service of this id.
-    fn present_of(&self, id: usize) -> Vec<NodeIndex> {
-        let present = self.table().history(&self.table().services[id]).next();
+    /// The id of a service.
+    fn id(&self, number: u16) -> Option<u16> {
+        self.service(number).map(|service| service.service.id)
+    }
+
+    /// Who takes new flows of the first service.
+    fn present(&self) -> Vec<NodeIndex> {
+        self.present_of(0)
+    }
+
+    /// The same of another service.
+    fn present_of(&self, number: u16) -> Vec<NodeIndex> {
+        let present = self.table().history(self.service(number).unwrap()).next();
         present.into_iter().flatten().map(|share| share.index).collect()
     }
 
     fn history(&self) -> Vec<Vec<Share>> {
-        self.table().history(&self.table().services[0]).cloned().collect()
+        self.table().history(self.service(0).unwrap()).cloned().collect()
     }
 
     fn state(&self, number: usize) -> ForwardingState {
@@ -201,6 +208,38 @@ fn a_node_gets_connections_of_services_at_whose_addresses_it_listens() {
     assert_eq!((next.present(), next.present_of(1)), (vec![0, 2], vec![2]));
     next.hear(listening(1, &[1]));
     assert_eq!(next.present_of(1), [1, 2]);
+}
+
+/// A rolling restart with a config that names another address before the old one.
+#[test]
+fn a_service_keeps_its_id_whatever_the_config_of_the_next_dispatcher() {
+    let mut old = Bench::up(2);
+    let id = old.id(0);
+    assert!(id.is_some());
+    let mut changed = plan(2);
+    // As many as there are ids: some begin as the hash of another's address.
+    let services = (0..SERVICES_MAX as u16).rev().map(|number| service(number, [0, 1]));
+    changed.services = services.collect();
+    let mut new = Bench::new(changed.clone());
+    new.publisher.adopt(old.table().clone());
+    new.publisher.begin_term(16);
+    assert_eq!((new.id(0), new.present()), (id, vec![0, 1]));
+    let ids: Vec<u16> = new.table().services.iter().map(|it| it.service.id).collect();
+    assert_eq!(ids, (0..SERVICES_MAX as u16).collect::<Vec<_>>());
+    let ids_of_all = |bench: &Bench| (0..64).map(|number| bench.id(number)).collect::<Vec<_>>();
+    let given = ids_of_all(&new);
+    changed.services.reverse();
+    new.set_plan(changed);
+    assert_eq!(ids_of_all(&new), given, "the order is nothing");
+    // The one with the old config takes over once more, and then the other.
+    old.publisher.step_down();
+    old.publisher.adopt(new.table().clone());
+    old.publisher.begin_term(24);
+    assert_eq!((old.id(0), old.table().services.len()), (id, 1));
+    new.publisher.step_down();
+    new.publisher.adopt(old.table().clone());
+    new.publisher.begin_term(32);
+    assert_eq!(ids_of_all(&new), given, "it remembers them");
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The invariants, checked at every event.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_sim::SeedTotals;
 use skep_wire::message::{DispatcherBeat, Message, Stage};
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::steer::ForwardingState;
-use skep_wire::table::{Table, TableVersion};
+use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::guard::Mode;
 use crate::machine::{CLAIM_PATIENCE_MS, Dispatcher, LEASE_MS, LEASE_PATIENCE_MS, PATH_LOOK_MS};
@@ -67,6 +68,8 @@ pub(crate) struct Check {
     deaf_leader_since: Vec<Option<u64>>,
     tables: BTreeMap<TableVersion, Arc<Table>>,
     last_table: Vec<Arc<Table>>,
+    /// The table that each process has at present, made or adopted.
+    held: Vec<Arc<Table>>,
     /// When each dispatcher made tables within the last second.
     made_at: Vec<VecDeque<u64>>,
     /// A table that a node does not have yet, of an active dispatcher that it reaches, and since when.
@@ -93,6 +96,7 @@ impl Check {
             without_lease_since: vec![None; dispatchers],
             deaf_leader_since: vec![None; dispatchers],
             last_table: vec![Arc::default(); dispatchers],
+            held: vec![Arc::default(); dispatchers],
             unreconciled_since: vec![None; dispatchers],
             hindered_since: vec![None; dispatchers],
             made_at: vec![VecDeque::new(); dispatchers],
@@ -118,6 +122,7 @@ impl Check {
             // Of a term that could not be persisted.
             self.last_table[id] = Arc::default();
         }
+        self.held[id] = Arc::default();
         self.heard[id].fill(Heard::default());
         self.epoch_heard[id] = 0;
         self.lost_to[id] = None;
@@ -327,10 +332,15 @@ impl Check {
         Ok(())
     }
 
-    /// Generations grow within an epoch; one table for each version.
+    /// Generations grow within an epoch; one table for each version. A service keeps its id, whichever
+    /// dispatcher makes the next table.
     fn new_tables(&mut self, world: &World) -> Result<(), String> {
         for (id, dispatcher) in world.dispatchers.iter().enumerate() {
             let table = dispatcher.publisher.table();
+            let held = std::mem::replace(&mut self.held[id], Arc::clone(table));
+            if is_active(world, dispatcher) && !is_with_same_ids(&held, table) {
+                return Err(format!("d{id} gives other ids from {held:?} to {table:?}"));
+            }
             if !is_active(world, dispatcher) || Arc::ptr_eq(table, &self.last_table[id]) {
                 continue;
             }
@@ -479,9 +489,10 @@ impl Check {
                 return Err(format!("{name} has not the table of the end"));
             }
         }
-        let members = table.services.first().and_then(|service| table.history(service).next());
-        if members.map(Vec::len) != Some(world.nodes.len()) {
-            return Err(format!("the first service has not all nodes: {members:?}"));
+        let members = table.services.iter().filter_map(|service| table.history(service).next());
+        let most = members.map(Vec::len).max();
+        if most != Some(world.nodes.len()) {
+            return Err(format!("no service has all nodes, but {most:?}"));
         }
         Ok(())
     }
@@ -499,6 +510,15 @@ fn keep(since: &mut Option<u64>, is_so: bool, at: u64) -> u64 {
 
 fn is_active(world: &World, dispatcher: &Dispatcher) -> bool {
     dispatcher.is_active && dispatcher.body.runs(world.at)
+}
+
+/// Whether no service of both tables has two ids, and no id is of two services.
+fn is_with_same_ids(before: &Table, after: &Table) -> bool {
+    let service = |service: &TableService| (service.service.id, service.service.address);
+    before.services.iter().map(service).all(|(id, address)| {
+        let is_same = |after: (u16, SocketAddr)| (after.0 == id) == (after.1 == address);
+        after.services.iter().map(service).all(is_same)
+    })
 }
 
 /// Whether a node may still get packets by that table.

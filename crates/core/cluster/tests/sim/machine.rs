@@ -16,7 +16,7 @@ use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePubli
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{DatapathService, Measure, Protocol, service_hash};
+use skep_wire::steer::{Measure, Protocol, SERVICES_MAX, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
 use crate::guard::Guard;
@@ -188,7 +188,7 @@ impl Dispatcher {
             preempt: scenario.preempt,
             lease_patience_ms: LEASE_PATIENCE_MS,
         };
-        let plan = plan(scenario);
+        let plan = plan(scenario, place);
         let (failover, outputs) =
             Failover::new(settings.clone(), body.clock.at(0), Some(0), rng.next_u64());
         let store = Client::new(body.peer);
@@ -398,7 +398,7 @@ impl Node {
             mac: self.mac,
             mtu: 1_500,
             addresses: Vec::new(),
-            services: [0, 1].map(|id| service_hash(service_address(id))).to_vec(),
+            services: [0, 1, 2].map(|number| service_hash(service_address(number))).to_vec(),
             table: self.table.version,
             hears: self.witness.hears(now, takeover_ms(INTERVAL_MS, MISSED_MAX)),
             is_leaving: self.is_leaving,
@@ -419,22 +419,24 @@ impl Node {
     }
 }
 
-fn service_address(id: u16) -> SocketAddr {
-    ([192, 0, 2, 1], 80 + id).into()
+/// Their hashes wish the same id, so that only tables tell which of them has it.
+fn service_address(number: u16) -> SocketAddr {
+    let address = |port: u16| SocketAddr::from(([192, 0, 2, 1], port));
+    let wish = |port: &u16| service_hash(address(*port)).is_multiple_of(SERVICES_MAX as u64);
+    let port = (1..).filter(wish).nth(usize::from(number)).unwrap();
+    address(port)
 }
 
-/// Two services; the second has half of the nodes.
-fn plan(scenario: &Scenario) -> TablePlan {
+/// Two services or three, as the configs of a rolling restart differ, and in another order. The third
+/// comes before the others, whose first has all nodes.
+fn plan(scenario: &Scenario, place: usize) -> TablePlan {
     let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
-    let service = |id: u16, nodes: usize| ServicePlan {
-        service: DatapathService {
-            id,
-            address: service_address(id),
-            protocol: Protocol::Tcp,
-            choices: 2,
-            measure: Measure::Load,
-            by_address: false,
-        },
+    let service = |number: u16, nodes: usize| ServicePlan {
+        address: service_address(number),
+        protocol: Protocol::Tcp,
+        choices: 2,
+        measure: Measure::Load,
+        by_address: false,
         policy: Name::new("power-of-two").unwrap(),
         nodes: (0..nodes).collect(),
     };
@@ -444,8 +446,12 @@ fn plan(scenario: &Scenario) -> TablePlan {
         weight: 1 + number as u32 % 3,
         is_open: true,
     });
+    let half = scenario.nodes.div_ceil(2);
+    let mut services = vec![service(2, half), service(1, scenario.nodes), service(0, half)];
+    services.truncate(2 + place % 2);
+    services.rotate_left(place % 2);
     TablePlan {
-        services: vec![service(0, scenario.nodes), service(1, scenario.nodes.div_ceil(2))],
+        services,
         nodes: nodes.collect(),
         dispatchers: vec![[2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 1]],
     }

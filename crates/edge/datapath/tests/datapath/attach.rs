@@ -67,7 +67,7 @@ fn a_restart_keeps_link_and_flows_and_loses_no_packet() {
             dispatch.attach("skep0", how).unwrap();
             assert_eq!(segment.exchange(&frame(4000, 80, SYN)), 0);
             // From here on, only who remembers the flow sends it to node 0.
-            dispatch.set_rows(0, &crate::common::rows(&[1])).unwrap();
+            dispatch.set_rows(&crate::common::service(0), &crate::common::rows(&[1])).unwrap();
             let stop = AtomicBool::new(false);
             thread::scope(|scope| {
                 let client = scope.spawn(|| {
@@ -243,7 +243,7 @@ fn maps_of_another_size_are_replaced_and_flows_move() {
         let mut count = 0;
         dispatch.flows(|_| count += 1).unwrap();
         assert_eq!(count, 100);
-        dispatch.set_rows(0, &crate::common::rows(&[1])).unwrap();
+        dispatch.set_rows(&crate::common::service(0), &crate::common::rows(&[1])).unwrap();
         assert_eq!(segment.exchange(&frame(4099, 80, ACK)), 0);
         assert_eq!(segment.exchange(&frame(4100, 80, ACK)), 1);
     });
@@ -269,7 +269,7 @@ fn the_node_side_stands_behind_the_dispatcher() {
         let mut node = NodeProgram::open(&node_place, SIZES).unwrap();
         node.set_settings(&crate::common::SETTINGS).unwrap();
         node.set_nodes(&[crate::common::node(0)]).unwrap();
-        node.set_rows(0, &crate::common::rows(&[0])).unwrap();
+        node.set_rows(&crate::common::service(0), &crate::common::rows(&[0])).unwrap();
         node.set_services(&[crate::common::service(0)]).unwrap();
         node.attach("skep0").unwrap();
         let mut dispatch = bed.open_configured();

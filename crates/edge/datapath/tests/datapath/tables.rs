@@ -51,7 +51,7 @@ fn new_flows_meet_new_rows_and_old_flows_their_node() {
         let mut dispatch = bed.open_configured();
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
         for table in [[1], [0], [1]] {
-            dispatch.set_rows(0, &rows(&table)).unwrap();
+            dispatch.set_rows(&service(0), &rows(&table)).unwrap();
             assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(table[0]), "{table:?}");
             assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0), "{table:?}");
         }
@@ -59,7 +59,7 @@ fn new_flows_meet_new_rows_and_old_flows_their_node() {
         // The next process goes on with the half that counts.
         let mut dispatch = bed.open();
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(1));
-        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
         assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(0));
     });
 }
@@ -70,9 +70,9 @@ fn rows_for_more_services_or_fewer_are_those_that_there_were() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
         dispatch.set_services(&[service(0), service(1)]).unwrap();
-        dispatch.set_rows(0, &rows(&[1])).unwrap();
-        dispatch.set_rows(1, &rows(&[0])).unwrap();
-        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[1])).unwrap();
+        dispatch.set_rows(&service(1), &rows(&[0])).unwrap();
+        dispatch.set_rows(&service(1), &rows(&[1])).unwrap();
         for services_max in [4, 64, 2, 1] {
             drop(dispatch);
             let sizes = Sizes { services_max, ..SIZES };
@@ -84,8 +84,62 @@ fn rows_for_more_services_or_fewer_are_those_that_there_were() {
             assert_eq!(steer(&dispatch, &frame(port, 81, SYN)), of_second, "{services_max}");
         }
         dispatch.set_services(&[service(0)]).unwrap();
-        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
         assert_eq!(steer(&dispatch, &frame(6000, 80, SYN)), Some(0));
+    });
+}
+
+#[test]
+fn rows_at_the_end_move_where_a_smaller_map_has_none() {
+    in_bed(|bed| {
+        let sizes = |services_max| Sizes { services_max, ..SIZES };
+        let mut dispatch = DispatchProgram::open(&bed.place, sizes(4)).unwrap();
+        crate::common::configure(&mut dispatch);
+        let services = [0, 1, 2, 3].map(service);
+        services[1..].iter().for_each(|it| dispatch.set_rows(it, &rows(&[1])).unwrap());
+        dispatch.set_services(&services).unwrap();
+        assert_eq!(steer(&dispatch, &frame(4000, 83, SYN)), Some(1));
+        dispatch.keep_services(&[service(0).address, service(3).address]).unwrap();
+        drop(dispatch);
+        let dispatch = DispatchProgram::open(&bed.place, sizes(2)).unwrap();
+        assert_eq!(steer(&dispatch, &frame(5000, 80, SYN)), Some(0));
+        assert_eq!(steer(&dispatch, &frame(5000, 83, SYN)), Some(1));
+        assert_eq!(verdict(&dispatch, &frame(5000, 81, SYN)), Verdict::PassNoService);
+    });
+}
+
+/// As when a dispatcher that has lost all tables gives ids.
+#[test]
+fn a_service_with_another_id_keeps_its_rows_and_forgets_its_flows() {
+    in_bed(|bed| {
+        let mut dispatch = bed.open_configured();
+        dispatch.set_rows(&service(1), &rows(&[1])).unwrap();
+        let with_ids = |ids: [u16; 2]| {
+            [0, 1].map(|at: u16| DatapathService { id: ids[usize::from(at)], ..service(at) })
+        };
+        let flows = |dispatch: &DispatchProgram| {
+            let mut flows = Vec::new();
+            dispatch.flows(|flow| flows.push((flow.service, flow.node))).unwrap();
+            flows.sort_unstable();
+            flows
+        };
+        dispatch.set_services(&with_ids([0, 1])).unwrap();
+        // Those that are swapped, and those that are more than `rows` has places.
+        for ids in [[1, 0], [62, 63], [62, 5]] {
+            assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0), "{ids:?}");
+            assert_eq!(steer(&dispatch, &frame(4000, 81, SYN)), Some(1), "{ids:?}");
+            dispatch.set_services(&with_ids(ids)).unwrap();
+            let kept = if ids == [62, 5] { vec![(62, 0)] } else { vec![] };
+            assert_eq!(flows(&dispatch), kept, "{ids:?}");
+            assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(0), "{ids:?}");
+            assert_eq!(steer(&dispatch, &frame(4000, 81, ACK)), Some(1), "{ids:?}");
+        }
+        drop(dispatch);
+        // The next process finds the rows where they are.
+        let mut dispatch = bed.open();
+        dispatch.set_rows(&with_ids([62, 5])[1], &rows(&[0])).unwrap();
+        assert_eq!(steer(&dispatch, &frame(5000, 80, ACK)), Some(0));
+        assert_eq!(steer(&dispatch, &frame(5000, 81, ACK)), Some(0));
     });
 }
 
@@ -94,7 +148,7 @@ fn a_table_is_exchanged_at_once() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
         // Second tables of two services lie side by side.
-        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        dispatch.set_rows(&service(1), &rows(&[1])).unwrap();
         dispatch.set_services(&[service(0), service(1)]).unwrap();
         dispatch.attach("skep0", How::XdpNative).unwrap();
         let segment = crate::common::Segment::new();
@@ -115,7 +169,7 @@ fn a_table_is_exchanged_at_once() {
                 if number >= 20 && (has_seen_all() || client.is_finished()) {
                     break;
                 }
-                dispatch.set_rows(0, &rows(&table)).unwrap();
+                dispatch.set_rows(&service(0), &rows(&table)).unwrap();
             }
             stop.store(true, Ordering::Relaxed);
             client.join().unwrap();
@@ -133,7 +187,7 @@ fn every_row_is_written_and_none_besides() {
         let mixed: Vec<Row> =
             rows(&[0]).into_iter().zip(rows(&[1])).flat_map(|(a, b)| [a, b]).take(65_537).collect();
         let began = Instant::now();
-        dispatch.set_rows(0, &mixed).unwrap();
+        dispatch.set_rows(&service(0), &mixed).unwrap();
         println!("a table of 65,537 rows took {:?}", began.elapsed());
         let count = |node| {
             (1..2001).filter(|port| steer(&dispatch, &frame(*port, 80, ACK)) == Some(node)).count()
@@ -141,10 +195,14 @@ fn every_row_is_written_and_none_besides() {
         let (zero, one) = (count(0), count(1));
         assert_eq!(zero + one, 2000);
         assert!(zero.abs_diff(one) < 300, "{zero} and {one}");
-        let error = dispatch.set_rows(0, &mixed[1..]).unwrap_err().to_string();
+        let error = dispatch.set_rows(&service(0), &mixed[1..]).unwrap_err().to_string();
         assert_eq!(error, "number of rows of a table 65536 is out of range: expected 65537");
-        let error = dispatch.set_rows(2, &mixed).unwrap_err().to_string();
-        assert_eq!(error, "place of a service 2 is out of range: expected 0 to 1");
+        dispatch.set_rows(&service(1), &mixed).unwrap();
+        let error = dispatch.set_rows(&service(2), &mixed).unwrap_err().to_string();
+        assert_eq!(error, "number of services 3 is out of range: expected 0 to 2");
+        let beyond = DatapathService { id: 64, ..service(1) };
+        let error = dispatch.set_rows(&beyond, &mixed).unwrap_err().to_string();
+        assert_eq!(error, "id of a service 64 is out of range: expected 0 to 63");
     });
 }
 
@@ -152,7 +210,7 @@ fn every_row_is_written_and_none_besides() {
 fn a_service_takes_nothing_over_from_the_one_before_it() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
-        dispatch.set_rows(1, &rows(&[1])).unwrap();
+        dispatch.set_rows(&service(1), &rows(&[1])).unwrap();
         dispatch.set_services(&[service(0), service(1)]).unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
         assert_eq!(steer(&dispatch, &frame(4000, 81, SYN)), Some(1));
@@ -164,7 +222,7 @@ fn a_service_takes_nothing_over_from_the_one_before_it() {
         assert_eq!(flows, [1], "flows of what is gone are forgotten");
         dispatch.set_services(&[service(0), service(1)]).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::PassNoNode);
-        dispatch.set_rows(0, &rows(&[1])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[1])).unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(1));
         dispatch.set_services(&[]).unwrap();
         assert_eq!(verdict(&dispatch, &frame(4000, 80, SYN)), Verdict::PassNotVip);
@@ -188,13 +246,13 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
             }
             nodes
         };
-        dispatch.set_rows(0, &rows(&[0])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
         assert_eq!(flows_of(&dispatch, 10), [10, 0]);
-        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 10), [5, 5], "what was before the table is past");
         let loads = [(0, 3), (1, 1)].map(|(node, weight)| WeightedLoad { node, weight, load: 0 });
         dispatch.set_loads(0, &loads).unwrap();
-        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 12), [9, 3]);
         let load = DatapathService { measure: Measure::Load, ..turns };
         dispatch.set_services(&[load]).unwrap();
@@ -212,7 +270,7 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
 fn nodes_that_are_not_named_are_down() {
     in_bed(|bed| {
         let mut dispatch = bed.open_configured();
-        dispatch.set_rows(0, &rows(&[0, 1])).unwrap();
+        dispatch.set_rows(&service(0), &rows(&[0, 1])).unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, SYN)), Some(0));
         dispatch.set_nodes(&[node(1)]).unwrap();
         assert_eq!(steer(&dispatch, &frame(4000, 80, ACK)), Some(1));
