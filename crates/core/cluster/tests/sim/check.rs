@@ -158,7 +158,8 @@ impl Check {
             return Err(format!("d{id} claims epoch {epoch}, but knew {known}"));
         }
         let dispatcher = &world.dispatchers[id];
-        let has_waited = dispatcher.persists_since.is_some_and(|since| world.at - since >= 240);
+        let now = dispatcher.body.clock.at(world.at);
+        let has_waited = dispatcher.persists_since.is_some_and(|since| now.since_ms(since) >= 240);
         if dispatcher.persisted < epoch && !dispatcher.fails_to_persist && !has_waited {
             return Err(format!("d{id} claims epoch {epoch} without persisting it"));
         }
@@ -175,8 +176,8 @@ impl Check {
         if let Some(other) = self.heard[id].iter().position(heard) {
             return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
-        // Its own pause is no silence of others.
-        let is_back = world.at - dispatcher.body.runs_since < 100 && world.net.loss_percent == 0;
+        // Its own pause is no silence of others. One in which its clock stood still it cannot know of.
+        let is_back = world.at - dispatcher.body.knows_since < 100 && world.net.loss_percent == 0;
         let lives = |(other, heard): (Id, &Heard)| {
             heard.active_at.is_some()
                 && is_active(world, &world.dispatchers[other])
