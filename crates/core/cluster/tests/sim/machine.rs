@@ -220,6 +220,9 @@ pub(crate) struct Dispatcher {
     pub(crate) wants: Wants,
     /// The step that netguard executes.
     pub(crate) under_way: Option<Step>,
+    /// Steps that it executes once the machine is not suspended any more, and whose they are. Lost
+    /// if the machine starts anew instead.
+    pub(crate) held_up: Vec<(u64, Step)>,
     looked_at: u64,
 }
 
@@ -267,6 +270,7 @@ impl Dispatcher {
             reconciler: Reconciler::new(CLAIM_PATIENCE_MS),
             wants: Wants::default(),
             under_way: None,
+            held_up: Vec::new(),
             looked_at: 0,
         };
         dispatcher.observe(scenario.has_store);
@@ -295,6 +299,7 @@ impl Dispatcher {
         self.guard.is_attached = true;
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;
+        self.held_up.clear();
         outputs
     }
 

@@ -301,10 +301,8 @@ impl World {
     }
 
     fn executed(&mut self, id: Id, life: u64, step: Step) -> Result<(), String> {
-        let body = &self.dispatchers[id].body;
-        if body.is_suspended && !body.runs(self.at) && body.is_alive {
-            let until = body.paused_until;
-            self.schedule(until, Event::Executed { id, life, step });
+        if self.dispatchers[id].body.is_suspended {
+            self.dispatchers[id].held_up.push((life, step));
             return Ok(());
         }
         let guard = &mut self.dispatchers[id].guard;
@@ -492,6 +490,11 @@ impl World {
     fn wake_up(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
         let inbox = self.body(id).wake(at);
+        if let Some(dispatcher) = self.dispatchers.get_mut(id) {
+            for (life, step) in std::mem::take(&mut dispatcher.held_up) {
+                self.schedule(at, Event::Executed { id, life, step });
+            }
+        }
         if self.rng.below(2) == 0 && id < self.scenario.dispatchers {
             let now = self.dispatchers[id].body.clock.at(at);
             let outputs = self.dispatchers[id].failover.tick(now);
