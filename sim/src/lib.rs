@@ -3,6 +3,7 @@
 //! - [`Agenda`]: the queue of events, under a virtual clock.
 //! - [`Simulation`]: many seeds on all cores, up to the first that violates an invariant, with the
 //!   command that runs it again.
+//! - [`StateChanges`]: what an event has changed in the state of a machine, for the story of a seed.
 //!
 //! Each simulation defines what it simulates: its world, its faults, its
 //! invariants. **Invariant:** an agenda gives the same events in the same order, whatever the
@@ -10,6 +11,8 @@
 
 mod agenda;
 mod seeds;
+mod state_changes;
 
 pub use agenda::{Agenda, Due};
 pub use seeds::{SeedTotals, Simulation};
+pub use state_changes::{StateChanges, StateSummary};

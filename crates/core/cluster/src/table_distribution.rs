@@ -124,7 +124,9 @@ impl TableDistributor {
             self.sent.insert(peer, sent);
         }
         let update = |(form, to)| Some(TableUpdate { to, message: self.message(form)? });
-        by_form.into_iter().filter_map(update).collect()
+        let updates = by_form.into_iter().filter_map(update).collect();
+        self.check_invariants();
+        updates
     }
 
     /// A machine's heartbeat reports its table: what it is to be sent now, if anything.
@@ -144,7 +146,17 @@ impl TableDistributor {
         if before.is_some() || form.is_some() {
             self.sent.insert(from, sent);
         }
-        self.message(form?)
+        let message = self.message(form?);
+        self.check_invariants();
+        message
+    }
+
+    /// What holds between any two calls: memory is bounded, whoever sends heartbeats.
+    fn check_invariants(&self) {
+        debug_assert!(self.sent.len() <= PEERS_MAX, "{} machines", self.sent.len());
+        let forms = self.messages.len();
+        debug_assert!(forms <= TABLES_RECENT_MAX + 1, "{forms} forms of one table");
+        debug_assert!(self.recent.tables.len() <= TABLES_RECENT_MAX, "bases of deltas");
     }
 
     /// What carries the last table.

@@ -13,6 +13,8 @@
 //! index meanwhile; a service keeps its id, whatever the config of the dispatcher that makes the next
 //! table (see [`crate::service_ids`]); a service's history names no membership twice.
 
+mod invariants;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -185,6 +187,7 @@ impl TablePublisher {
         if !is_same {
             self.forget();
         }
+        self.check_invariants();
     }
 
     /// A node is planned like this from now on.
@@ -241,6 +244,7 @@ impl TablePublisher {
             }
             self.outrun(version);
         }
+        self.check_invariants();
         notes
     }
 
@@ -256,6 +260,7 @@ impl TablePublisher {
         if self.change.is_some_and(|change| self.pace.allows(now, change == Change::Urgent)) {
             self.remake(now);
         }
+        self.check_invariants();
         dead.into_iter().map(|name| TableNote::Dead { name, ms }).collect()
     }
 
@@ -294,6 +299,7 @@ impl TablePublisher {
     pub fn step_down(&mut self) {
         self.is_author = false;
         self.change = None;
+        self.check_invariants();
     }
 
     /// Adopts the table of another dispatcher, if it is later than the present one.
@@ -313,6 +319,7 @@ impl TablePublisher {
         self.ids.adopt(table.services.iter().map(|service| &service.service));
         self.note_named();
         self.table = Arc::new(table);
+        self.check_invariants();
         true
     }
 
@@ -396,16 +403,19 @@ impl TablePublisher {
         let table = self.make(version);
         if table != *self.table {
             let generation = version.generation.saturating_add(1);
-            let version = TableVersion { generation, ..version };
-            self.table = Arc::new(Table { version, ..table });
+            self.table =
+                Arc::new(Table { version: TableVersion { generation, ..version }, ..table });
             self.pace.made(now);
+            self.check_table(version);
         }
     }
 
     fn publish(&mut self, version: TableVersion) {
         self.change = None;
         self.remember();
+        let before = self.table.version;
         self.table = Arc::new(self.make(version));
+        self.check_table(before);
     }
 
     /// Brings ids and histories up to the plan and the present memberships.

@@ -574,6 +574,8 @@ impl Failover {
 
     /// What holds between any two calls.
     fn check_invariants(&self) {
+        debug_assert!(self.peers.len() <= DISPATCHERS_MAX, "{} dispatchers", self.peers.len());
+        debug_assert!(self.active.is_none_or(|seen| seen.id != self.own), "it follows itself");
         if let State::Active { epoch, .. } = self.state {
             debug_assert!(self.active.is_none(), "it follows another one while active: {self:?}");
             debug_assert!(epoch <= self.epochs.seen(), "it has not seen its own epoch: {self:?}");

@@ -48,6 +48,10 @@ impl Peers {
         Some(self.0.insert(from, peer))
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn get(&self, id: PeerId) -> Option<&PeerDispatcher> {
         self.0.get(&id)
     }

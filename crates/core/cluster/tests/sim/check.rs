@@ -26,10 +26,10 @@ const TAKEOVER_MS_MAX: u64 = 130;
 const DOUBLE_MS_MAX: u64 = 2_000;
 /// How long a dead node may be in a table.
 const DEAD_MS_MAX: u64 = 1_000;
-/// How much longer one waits who could not steer lately.
-const HINDERED_WAIT_MS: u64 = 1_000;
 /// How long one who cannot steer may be active beside a standby.
 const HINDERED_MS_MAX: u64 = 2_400;
+/// How much longer a dispatcher waits that stepped down as it could not steer, if there is no other.
+const HINDERED_WAIT_MS: u64 = 1_000;
 /// Tables of one dispatcher in a second, at most: one in 50 ms, and eight at once if nodes die. Its
 /// clock may be fast.
 const TABLES_A_SECOND_MAX: usize = 20 + 8 + 1;
@@ -165,7 +165,8 @@ impl Check {
             return Err(format!("d{id} claims epoch {epoch}, but knew {known}"));
         }
         let dispatcher = &world.dispatchers[id];
-        let has_waited = dispatcher.persists_since.is_some_and(|since| world.at - since >= 240);
+        let now = dispatcher.body.clock.at(world.at);
+        let has_waited = dispatcher.persists_since.is_some_and(|since| now.since_ms(since) >= 240);
         if dispatcher.persisted < epoch && !dispatcher.fails_to_persist && !has_waited {
             return Err(format!("d{id} claims epoch {epoch} without persisting it"));
         }
@@ -182,8 +183,8 @@ impl Check {
         if let Some(other) = self.heard[id].iter().position(heard) {
             return Err(format!("d{id} claims, although d{other} is active and heard"));
         }
-        // Its own pause is no silence of others.
-        let is_back = world.at - dispatcher.body.runs_since < 100 && world.net.loss_percent == 0;
+        // Its own pause is no silence of others. One in which its clock stood still it cannot know of.
+        let is_back = world.at - dispatcher.body.knows_since < 100 && world.net.loss_percent == 0;
         let lives = |(other, heard): (Id, &Heard)| {
             heard.active_at.is_some()
                 && is_active(world, &world.dispatchers[other])
@@ -230,13 +231,14 @@ impl Check {
         // Who sees in the store that another one leads, and does not hear it,
         // waits for its lease to end.
         let of_store = if world.scenario.has_store { LEASE_MS + 500 } else { 0 };
-        // Who could not steer lately leaves more time to others.
-        let of_hindered = if world.scenario.hinders() { HINDERED_WAIT_MS } else { 0 };
+        let running = || world.dispatchers.iter().filter(|it| it.body.runs(world.at));
+        let do_all_yield = running().all(|it| it.failover.stage() == Stage::Leaving);
+        let of_yielding = if do_all_yield { HINDERED_WAIT_MS } else { 0 };
         let ms = world.at.saturating_sub(since);
-        if of_store + of_hindered == 0 {
+        if !world.scenario.has_store && !do_all_yield {
             self.most.vacancy_ms_max = self.most.vacancy_ms_max.max(ms);
         }
-        if ms > turns * TAKEOVER_MS_MAX + of_store + of_hindered {
+        if ms > turns * TAKEOVER_MS_MAX + of_store + of_yielding {
             return Err(format!("nobody is active for {ms} ms"));
         }
         Ok(())

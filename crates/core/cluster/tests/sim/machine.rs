@@ -13,6 +13,7 @@ use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpdate};
 use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
+use skep_sim::StateSummary;
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
@@ -20,7 +21,7 @@ use skep_wire::steer::{Measure, Protocol, SERVICES_MAX, service_hash};
 use skep_wire::table::{Table, TableVersion};
 
 use crate::guard::Guard;
-use crate::net::Id;
+use crate::net::{Id, Release};
 use crate::scenario::Scenario;
 use crate::store::Client;
 
@@ -42,29 +43,39 @@ pub(crate) enum Said {
     Table(Arc<Message>),
 }
 
-/// The table in a message, for a machine that knows these.
-pub(crate) fn table_in(message: &Message, recent: &RecentTables) -> Option<Table> {
+/// The table in a message, for a machine that runs `release` and knows these.
+pub(crate) fn table_in(
+    message: &Message,
+    release: Release,
+    recent: &RecentTables,
+) -> Option<Table> {
     match message {
         Message::Table(table) => Some(table.clone()),
+        Message::TableDelta(_) if release == Release::WithoutDeltas => None,
         Message::TableDelta(delta) => recent.apply(delta),
         _ => None,
     }
 }
 
-/// A machine's own clock: started anywhere, and a little fast or slow.
+/// A machine's own clock: started anywhere, and a little fast or slow. It never goes back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     offset_ms: u64,
     permille: u64,
+    /// For how long it has stood still.
+    stood_ms: u64,
 }
 
 impl Clock {
     pub(crate) fn new(rng: &mut Rng) -> Self {
-        Self { offset_ms: rng.below(1 << 40), permille: 990 + rng.below(21) }
+        // More than it will ever stand still.
+        let offset_ms = (1 << 20) + rng.below(1 << 40);
+        Self { offset_ms, permille: 990 + rng.below(21), stood_ms: 0 }
     }
 
     pub(crate) fn at(&self, real_ms: u64) -> Now {
-        Now(self.offset_ms + real_ms * self.permille / 1_000)
+        let own_ms = |real_ms: u64| real_ms * self.permille / 1_000;
+        Now(self.offset_ms + own_ms(real_ms) - own_ms(self.stood_ms))
     }
 }
 
@@ -78,6 +89,9 @@ pub(crate) enum Disk {
     Failing,
 }
 
+/// Datagrams that wait for a process that does not run, at most; what comes then is lost.
+const INBOX_MAX: usize = 1_000;
+
 /// What dispatchers and nodes have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
@@ -87,13 +101,17 @@ pub(crate) struct Body {
     pub(crate) is_alive: bool,
     /// Does not run until then.
     pub(crate) paused_until: u64,
+    /// The machine does not run, either: nothing comes, and its clock stands still.
+    pub(crate) is_suspended: bool,
     /// What came while it did not run.
-    pub(crate) inbox: VecDeque<(Id, Said)>,
+    inbox: VecDeque<(Id, Said)>,
     pub(crate) stamp: Stamp,
     /// Counts starts, so that timers of an earlier life do nothing.
     pub(crate) life: u64,
     /// Since when it runs without a break.
     pub(crate) runs_since: u64,
+    /// Since when it runs without a break that it could notice.
+    pub(crate) knows_since: u64,
 }
 
 impl Body {
@@ -105,15 +123,52 @@ impl Body {
             clock: Clock::new(rng),
             is_alive: true,
             paused_until: 0,
+            is_suspended: false,
             inbox: VecDeque::new(),
             stamp: Stamp { incarnation: 1, sequence: 0 },
             life: 1,
             runs_since: 0,
+            knows_since: 0,
         }
     }
 
     pub(crate) fn runs(&self, at: u64) -> bool {
         self.is_alive && at >= self.paused_until
+    }
+
+    /// Does not run for so many milliseconds. False: it does not run anyway.
+    pub(crate) fn pause(&mut self, at: u64, ms: u64, is_suspended: bool) -> bool {
+        let runs = self.runs(at);
+        if runs {
+            self.paused_until = at + ms;
+            self.is_suspended = is_suspended;
+            self.clock.stood_ms += if is_suspended { ms } else { 0 };
+        }
+        runs
+    }
+
+    /// It runs again, maybe before its time: what came meanwhile.
+    pub(crate) fn wake(&mut self, at: u64) -> VecDeque<(Id, Said)> {
+        let early_ms = self.paused_until.saturating_sub(at);
+        self.clock.stood_ms -= if self.is_suspended { early_ms } else { 0 };
+        self.paused_until = self.paused_until.min(at);
+        self.runs_since = at;
+        if !std::mem::take(&mut self.is_suspended) {
+            self.knows_since = at;
+        }
+        std::mem::take(&mut self.inbox)
+    }
+
+    /// The clock is ahead from now on.
+    pub(crate) fn leap(&mut self, ms: u64) {
+        self.clock.offset_ms += ms;
+    }
+
+    /// Something came, which is kept while it does not run.
+    pub(crate) fn keep(&mut self, from: Id, said: Said) {
+        if !self.is_suspended && self.inbox.len() < INBOX_MAX {
+            self.inbox.push_back((from, said));
+        }
     }
 
     /// Since when it runs; that may be this very millisecond, before it has noticed.
@@ -128,11 +183,11 @@ impl Body {
 
     pub(crate) fn restart(&mut self, at: u64) {
         self.is_alive = true;
-        self.paused_until = 0;
+        (self.paused_until, self.is_suspended) = (0, false);
         self.inbox.clear();
         self.stamp = Stamp { incarnation: self.stamp.incarnation + 1, sequence: 0 };
         self.life += 1;
-        self.runs_since = at;
+        (self.runs_since, self.knows_since) = (at, at);
     }
 }
 
@@ -152,8 +207,8 @@ pub(crate) struct Dispatcher {
     pub(crate) disk: Disk,
     /// What it tried to persist last could not be.
     pub(crate) fails_to_persist: bool,
-    /// Since when it has been persisting.
-    pub(crate) persists_since: Option<u64>,
+    /// Since when it has been persisting, by its own clock.
+    pub(crate) persists_since: Option<Now>,
     /// Since when it has had an epoch to claim in, and heard nodes.
     pub(crate) may_claim_since: Option<u64>,
     /// As its outputs say.
@@ -168,6 +223,9 @@ pub(crate) struct Dispatcher {
     pub(crate) wants: Wants,
     /// The step that netguard executes.
     pub(crate) under_way: Option<Step>,
+    /// Steps that it executes once the machine is not suspended any more, and whose they are. Lost
+    /// if the machine starts anew instead.
+    pub(crate) held_up: Vec<(u64, Step)>,
     looked_at: u64,
 }
 
@@ -215,6 +273,7 @@ impl Dispatcher {
             reconciler: Reconciler::new(CLAIM_PATIENCE_MS),
             wants: Wants::default(),
             under_way: None,
+            held_up: Vec::new(),
             looked_at: 0,
         };
         dispatcher.observe(scenario.has_store);
@@ -243,7 +302,28 @@ impl Dispatcher {
         self.guard.is_attached = true;
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;
+        self.held_up.clear();
         outputs
+    }
+
+    /// What a seed's story tells of it.
+    pub(crate) fn summary(&self) -> StateSummary {
+        let table = |version: TableVersion| (version.epoch, version.generation);
+        let Self { body, failover, publisher, reconciler, .. } = self;
+        StateSummary::default()
+            .with("lives", body.is_alive)
+            .with("stage", failover.stage())
+            .with("epoch", failover.epoch())
+            .with("awake", failover.is_awake())
+            .with("active", failover.active())
+            .with("wants lease", failover.wants_lease())
+            .with("persisted", self.persisted)
+            .with("hears nodes", publisher.detector().living().count())
+            .with("table", table(publisher.table().version))
+            .with("wants addresses", self.wants.addresses)
+            .with("has addresses", reconciler.has_addresses())
+            .with("applied", reconciler.applied().map(table))
+            .with("hindered", reconciler.is_hindered())
     }
 
     /// Its checks of a node pass or fail.
@@ -404,6 +484,15 @@ impl Node {
             is_leaving: self.is_leaving,
             load: NodeLoad::default(),
         }
+    }
+
+    /// What a seed's story tells of it.
+    pub(crate) fn summary(&self) -> StateSummary {
+        let TableVersion { epoch, generation } = self.table.version;
+        StateSummary::default()
+            .with("lives", self.body.is_alive)
+            .with("leaving", self.is_leaving)
+            .with("table", (epoch, generation))
     }
 
     /// Applies a table if it is later than its own.

@@ -5,6 +5,17 @@ use skep_units::Rng;
 /// A dispatcher or node: dispatchers come first.
 pub(crate) type Id = usize;
 
+/// What runs on a machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Release {
+    #[default]
+    Present,
+    /// It knows no table deltas: datagrams that carry one are refused.
+    WithoutDeltas,
+    /// Its datagrams are of another version: it refuses those of others, and others refuse its own.
+    Other,
+}
+
 /// How the network treats datagrams.
 #[derive(Clone, Debug)]
 pub(crate) struct Net {
@@ -16,6 +27,8 @@ pub(crate) struct Net {
     pub(crate) delay_ms_max: u64,
     /// `cut[a][b]`: nothing comes from `a` to `b`.
     cut: Vec<Vec<bool>>,
+    /// What each machine runs.
+    releases: Vec<Release>,
 }
 
 impl Net {
@@ -27,6 +40,7 @@ impl Net {
             twice_percent: pick(rng, &[0, 0, 10]),
             delay_ms_max: pick(rng, &[1, 2, 10, 30]),
             cut: vec![vec![false; machines]; machines],
+            releases: vec![Release::default(); machines],
         }
     }
 
@@ -37,7 +51,7 @@ impl Net {
         to: Id,
         rng: &mut Rng,
     ) -> impl Iterator<Item = u64> + use<> {
-        let is_lost = self.cut[from][to] || rng.below(100) < self.loss_percent;
+        let is_lost = !self.reaches(from, to) || rng.below(100) < self.loss_percent;
         let copies = if rng.below(100) < self.twice_percent { 2 } else { 1 };
         let mut delay = || rng.below(self.delay_ms_max) + 1;
         let delays = [delay(), delay()];
@@ -46,12 +60,34 @@ impl Net {
 
     /// Whether both reach each other.
     pub(crate) fn joins(&self, a: Id, b: Id) -> bool {
-        !self.cut[a][b] && !self.cut[b][a]
+        self.reaches(a, b) && self.reaches(b, a)
+    }
+
+    pub(crate) fn release(&self, id: Id) -> Release {
+        self.releases[id]
+    }
+
+    /// A machine runs another release from now on.
+    pub(crate) fn upgrade(&mut self, id: Id, release: Release) {
+        self.releases[id] = release;
+    }
+
+    /// That of most machines, to which the others are brought in the end.
+    pub(crate) fn release_of_most(&self) -> Release {
+        let others = self.releases.iter().filter(|it| **it == Release::Other).count();
+        if others > self.releases.len() / 2 { Release::Other } else { Release::Present }
+    }
+
+    /// Whether datagrams of `from` are understood at `to`, and come there.
+    fn reaches(&self, from: Id, to: Id) -> bool {
+        let is_other = |id: Id| self.releases[id] == Release::Other;
+        !self.cut[from][to] && is_other(from) == is_other(to)
     }
 
     /// Whether all reach all.
     pub(crate) fn is_whole(&self) -> bool {
-        !self.cut.iter().flatten().any(|cut| *cut)
+        let machines = 0..self.releases.len();
+        machines.clone().all(|a| machines.clone().all(|b| self.reaches(a, b)))
     }
 
     /// Parts those of `side` from all others.

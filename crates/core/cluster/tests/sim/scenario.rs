@@ -4,13 +4,17 @@ use skep_units::Rng;
 
 use crate::guard::Mode;
 use crate::machine::Disk;
-use crate::net::Id;
+use crate::net::{Id, Release};
 
-/// When misfortunes end, in milliseconds; then the cluster is mended.
-pub(crate) const FAULTS_END_MS: u64 = 7_000;
+/// When misfortunes end, in milliseconds; then the cluster is mended. In some seeds they are longer,
+/// and go on for longer.
+const FAULTS_END_MS: [u64; 8] = [7_000, 7_000, 7_000, 7_000, 7_000, 7_000, 7_000, 25_000];
 
-/// When the simulation ends: time enough to be well again.
-pub(crate) const END_MS: u64 = FAULTS_END_MS + 4_000;
+/// Time from then to the end of the simulation: enough to be well again.
+const RECOVERY_MS: u64 = 4_000;
+
+/// How long nothing changes at the end, so that all machines have the last table.
+const CALM_MS: u64 = 1_000;
 
 /// The cluster of a seed.
 #[derive(Clone, Debug)]
@@ -21,8 +25,10 @@ pub(crate) struct Scenario {
     pub(crate) has_store: bool,
     /// Its replies take seconds.
     pub(crate) has_slow_store: bool,
-    /// An operator changes weights at every tick, until the faults end.
+    /// An operator changes weights at every tick, almost to the end.
     pub(crate) churns: bool,
+    /// When the last misfortune has ended.
+    pub(crate) faults_end_ms: u64,
     /// When what happens, in order.
     pub(crate) faults: Vec<(u64, Fault)>,
 }
@@ -34,6 +40,12 @@ pub(crate) enum Fault {
     Start(Id),
     /// Does not run for so many milliseconds.
     Pause(Id, u64),
+    /// The whole machine is suspended for so long: its clock stands still, and nothing reaches it.
+    Suspend(Id, u64),
+    /// A machine's clock leaps ahead by so many milliseconds.
+    Leap(Id, u64),
+    /// A machine restarts with another release.
+    Upgrade(Id, Release),
     /// A node says that it stops.
     Leave(Id),
     /// A dispatcher stops in good order.
@@ -61,50 +73,91 @@ pub(crate) enum Fault {
 
 impl Scenario {
     pub(crate) fn new(rng: &mut Rng) -> Self {
-        let dispatchers = 2 + rng.below(3) as usize;
-        let nodes = match rng.below(8) {
-            0 => 16,
+        let dispatchers = [2, 2, 3, 3, 3, 4][rng.below(6) as usize];
+        let nodes = match rng.below(24) {
+            0 => 32,
+            1 | 2 => 16,
             _ => 1 + rng.below(6) as usize,
         };
+        let faults_end_ms = FAULTS_END_MS[rng.below(8) as usize];
         let (preempt, has_store) = (rng.below(5) == 0, rng.below(4) == 0);
         let has_slow_store = rng.below(4) == 0;
         let churns = rng.below(4) == 0;
         let faults = Vec::new();
-        let mut scenario =
-            Self { dispatchers, nodes, preempt, has_store, has_slow_store, churns, faults };
+        let mut scenario = Self {
+            dispatchers,
+            nodes,
+            preempt,
+            has_store,
+            has_slow_store,
+            churns,
+            faults_end_ms,
+            faults,
+        };
         // Many seeds have few misfortunes, so that each has its full effect.
         let count = [0, 1, 1, 2, 3, 5, 8, 12][rng.below(8) as usize];
         for _ in 0..count {
             scenario.add_fault(rng);
         }
-        scenario.faults.push((FAULTS_END_MS, Fault::Mend));
+        scenario.faults.push((faults_end_ms, Fault::Mend));
         scenario.faults.sort_by_key(|(at, _)| *at);
         scenario
-    }
-
-    /// Whether a dispatcher may be unable to steer for some time.
-    pub(crate) fn hinders(&self) -> bool {
-        self.faults.iter().any(|(_, fault)| matches!(fault, Fault::Guard(..)))
     }
 
     fn machines(&self) -> usize {
         self.dispatchers + self.nodes
     }
 
+    /// When the simulation ends.
+    pub(crate) fn end_ms(&self) -> u64 {
+        self.faults_end_ms + RECOVERY_MS
+    }
+
+    /// Whether an operator changes weights at this time.
+    pub(crate) fn churns_at(&self, at: u64) -> bool {
+        self.churns && at < self.end_ms() - CALM_MS
+    }
+
+    /// Some last longer than a lease and the patience with it.
+    fn long_ms(&self, rng: &mut Rng) -> u64 {
+        let is_long = rng.below(6) == 0;
+        if is_long { self.faults_end_ms / 2 } else { 3_000 }
+    }
+
+    /// All machines are upgraded, one after the other.
+    fn upgrade_all(&mut self, at: u64, rng: &mut Rng) {
+        let gap_ms = 50 + rng.below(self.faults_end_ms / 10);
+        // Nodes first, as the manual has it.
+        let mut order: Vec<Id> = (0..self.machines()).rev().collect();
+        if rng.below(3) == 0 {
+            order.reverse();
+        }
+        for (turn, id) in order.into_iter().enumerate() {
+            let at = at + turn as u64 * gap_ms;
+            if at < self.faults_end_ms {
+                self.faults.push((at, Fault::Upgrade(id, Release::Other)));
+            }
+        }
+    }
+
     fn add_fault(&mut self, rng: &mut Rng) {
-        let at = rng.below(FAULTS_END_MS - 1_000);
-        // Some last longer than a lease and the patience with it.
-        let long_ms = if rng.below(6) == 0 { 7_000 } else { 3_000 };
-        let until = (at + 20 + rng.below(long_ms)).min(FAULTS_END_MS - 1);
+        if rng.below(4) == 0 {
+            return self.add_fault_of_machine(rng);
+        }
+        let last = self.faults_end_ms - 1;
+        let at = rng.below(self.faults_end_ms - 1_000);
+        let long_ms = self.long_ms(rng);
+        let until = (at + 20 + rng.below(long_ms)).min(last);
         let dispatcher = rng.below(self.dispatchers as u64) as usize;
         let node = self.dispatchers + rng.below(self.nodes as u64) as usize;
+        let pause_ms_max = self.faults_end_ms / 2;
         let faults = &mut self.faults;
         match rng.below(19) {
             0 | 1 => {
                 faults.extend([(at, Fault::Crash(dispatcher)), (until, Fault::Start(dispatcher))])
             }
             2 => faults.extend([(at, Fault::Stop(dispatcher)), (until, Fault::Start(dispatcher))]),
-            3 | 4 => faults.push((at, Fault::Pause(dispatcher, 1 + rng.below(5_000)))),
+            3 | 4 => faults.push((at, Fault::Pause(dispatcher, 1 + rng.below(pause_ms_max)))),
             5 | 6 => {
                 let side = (0..self.machines()).map(|_| rng.below(2) == 0).collect();
                 self.faults.extend([(at, Fault::Part(side)), (until, Fault::Heal)]);
@@ -137,7 +190,7 @@ impl Scenario {
                 faults.push((at, Fault::Disk(dispatcher, disk)));
                 if rng.below(2) == 0 {
                     // What it has reserved does not outlive it.
-                    let crash = until.min(FAULTS_END_MS - 1);
+                    let crash = until.min(last);
                     faults.extend([
                         (at + 10, Fault::Crash(dispatcher)),
                         (at + 20, Fault::Start(dispatcher)),
@@ -151,6 +204,30 @@ impl Scenario {
                 (until, Fault::Store(dispatcher, true)),
             ]),
             _ => faults.push((at, Fault::Pause(node, 1 + rng.below(2_000)))),
+        }
+    }
+
+    /// What befalls a whole machine: its clock, its power, its release.
+    fn add_fault_of_machine(&mut self, rng: &mut Rng) {
+        let at = rng.below(self.faults_end_ms - 1_000);
+        let long_ms = self.long_ms(rng);
+        let until = (at + 20 + rng.below(long_ms)).min(self.faults_end_ms - 1);
+        // Those of dispatchers have more effect.
+        let of = if rng.below(2) == 0 { self.dispatchers } else { self.machines() };
+        let id = rng.below(of as u64) as usize;
+        let faults = &mut self.faults;
+        match rng.below(6) {
+            0 | 1 => faults.push((at, Fault::Suspend(id, 1 + rng.below(self.faults_end_ms / 2)))),
+            2 => faults.push((at, Fault::Leap(id, 1 + rng.below(20_000)))),
+            3 => faults.extend([
+                (at, Fault::Upgrade(id, Release::WithoutDeltas)),
+                (until, Fault::Upgrade(id, Release::Present)),
+            ]),
+            4 => faults.extend([
+                (at, Fault::Upgrade(id, Release::Other)),
+                (until, Fault::Upgrade(id, Release::Present)),
+            ]),
+            _ => self.upgrade_all(at, rng),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use skep_cluster::failover::{FailoverAction, StepDownReason};
 use skep_cluster::reconciler::Step;
-use skep_sim::Agenda;
+use skep_sim::{Agenda, StateChanges};
 use skep_units::Rng;
 use skep_wire::message::{Message, NodeBeat};
 use skep_wire::seal::PeerId;
@@ -15,8 +15,8 @@ use skep_wire::seal::PeerId;
 use crate::check::Check;
 use crate::guard::Mode;
 use crate::machine::{Body, Disk, Dispatcher, NODE_INTERVAL_MS, Node, Said, table_in};
-use crate::net::{Id, Net};
-use crate::scenario::{END_MS, FAULTS_END_MS, Fault, Scenario};
+use crate::net::{Id, Net, Release};
+use crate::scenario::{Fault, Scenario};
 use crate::store::{Etcd, Reply, SLOW_MS};
 use crate::totals::Totals;
 
@@ -70,6 +70,7 @@ pub(crate) struct World {
     check: Check,
     totals: Totals,
     tells: bool,
+    changes: StateChanges,
 }
 
 impl World {
@@ -92,6 +93,7 @@ impl World {
             agenda: Agenda::default(),
             totals: Totals { seeds: 1, ..Totals::default() },
             tells,
+            changes: StateChanges::default(),
             scenario,
         };
         world.start();
@@ -103,12 +105,13 @@ impl World {
         let mut checked_at = 0;
         while let Some((due, event)) = self.agenda.pop() {
             let at = due.at_ms;
-            if at > END_MS {
+            if at > self.scenario.end_ms() {
                 break;
             }
             self.at = at;
             self.totals.events += 1;
             self.happen(event)?;
+            self.tell_changes();
             if at == checked_at {
                 continue;
             }
@@ -126,6 +129,22 @@ impl World {
     pub(crate) fn tell(&self, what: impl fmt::Display) {
         if self.tells {
             eprintln!("{:>6} {what}", self.at);
+        }
+    }
+
+    /// Tells what the last event has changed.
+    fn tell_changes(&mut self) {
+        if !self.tells {
+            return;
+        }
+        let dispatchers = self.dispatchers.iter().map(Dispatcher::summary).enumerate();
+        let dispatchers = dispatchers.map(|(id, state)| (format!("d{id}"), state));
+        let nodes = self.nodes.iter().map(Node::summary).enumerate();
+        let nodes = nodes.map(|(number, state)| (format!("n{number}"), state));
+        for (machine, state) in dispatchers.chain(nodes) {
+            if let Some(changes) = self.changes.told(&machine, state) {
+                eprintln!("{:>6} {machine}: {changes}", self.at);
+            }
         }
     }
 
@@ -202,7 +221,7 @@ impl World {
         if dispatcher.body.runs(at) {
             dispatcher.sync_flows(at);
             let now = dispatcher.body.clock.at(at);
-            if self.scenario.churns && at < FAULTS_END_MS {
+            if self.scenario.churns_at(at) {
                 let node = self.rng.below(self.scenario.nodes as u64) as usize;
                 let (name, weight) = (&self.nodes[node].body.name, 1 + self.rng.below(9) as u32);
                 dispatcher.publisher.set_weight(name, weight);
@@ -282,6 +301,10 @@ impl World {
     }
 
     fn executed(&mut self, id: Id, life: u64, step: Step) -> Result<(), String> {
+        if self.dispatchers[id].body.is_suspended {
+            self.dispatchers[id].held_up.push((life, step));
+            return Ok(());
+        }
         let guard = &mut self.dispatchers[id].guard;
         let result = guard.execute(&step, &mut self.rng);
         let result = result.map_err(|broken| format!("at {} ms: d{id} {broken}", self.at))?;
@@ -313,7 +336,8 @@ impl World {
             Disk::Slow => 500 + self.rng.below(2_500),
             Disk::Failing => self.rng.below(200),
         };
-        self.dispatchers[id].persists_since = Some(self.at);
+        let now = dispatcher.body.clock.at(self.at);
+        self.dispatchers[id].persists_since = Some(now);
         self.schedule(self.at + ms, Event::Persisted { id, life, last, is_failure });
     }
 
@@ -354,7 +378,7 @@ impl World {
     }
 
     fn dispatcher_hears(&mut self, id: Id, from: Id, said: Said) -> Result<(), String> {
-        let peer = self.peer(from);
+        let (peer, release) = (self.peer(from), self.net.release(id));
         let dispatcher = &mut self.dispatchers[id];
         let now = dispatcher.body.clock.at(self.at);
         let theirs = match &said {
@@ -372,14 +396,16 @@ impl World {
                 dispatcher.publisher.heard(now, NodeBeat::clone(&beat), stamp);
                 outputs
             }
-            Said::Table(message) => match table_in(&message, dispatcher.distributor.recent()) {
-                Some(table) => {
-                    let version = table.version;
-                    dispatcher.offer(table);
-                    dispatcher.failover.witness(now, None, version)
+            Said::Table(message) => {
+                match table_in(&message, release, dispatcher.distributor.recent()) {
+                    Some(table) => {
+                        let version = table.version;
+                        dispatcher.offer(table);
+                        dispatcher.failover.witness(now, None, version)
+                    }
+                    None => Vec::new(),
                 }
-                None => Vec::new(),
-            },
+            }
         };
         self.carry_out(id, outputs)?;
         let dispatcher = &mut self.dispatchers[id];
@@ -409,7 +435,7 @@ impl World {
     }
 
     fn node_hears(&mut self, id: Id, from: Id, said: &Said) {
-        let peer = self.peer(from);
+        let (peer, release) = (self.peer(from), self.net.release(id));
         let node = &mut self.nodes[id - self.scenario.dispatchers];
         let now = node.body.clock.at(self.at);
         match said {
@@ -417,7 +443,7 @@ impl World {
                 node.witness.heard(now, beat, peer, *stamp);
             }
             Said::Table(message) => {
-                if let Some(table) = table_in(message, &node.recent) {
+                if let Some(table) = table_in(message, release, &node.recent) {
                     node.offer(table);
                 }
             }
@@ -441,7 +467,7 @@ impl World {
             return Ok(());
         }
         if !body.runs(at) {
-            body.inbox.push_back((from, said));
+            body.keep(from, said);
             return Ok(());
         }
         self.hear(from, to, said)
@@ -458,12 +484,17 @@ impl World {
     /// Runs again after a pause: its timers may be first, or its inbox.
     fn wake(&mut self, id: Id) -> Result<(), String> {
         let at = self.at;
-        let body = self.body(id);
-        if !body.runs(at) {
-            return Ok(());
+        if self.body(id).runs(at) { self.wake_up(id) } else { Ok(()) }
+    }
+
+    fn wake_up(&mut self, id: Id) -> Result<(), String> {
+        let at = self.at;
+        let inbox = self.body(id).wake(at);
+        if let Some(dispatcher) = self.dispatchers.get_mut(id) {
+            for (life, step) in std::mem::take(&mut dispatcher.held_up) {
+                self.schedule(at, Event::Executed { id, life, step });
+            }
         }
-        body.runs_since = at;
-        let inbox = std::mem::take(&mut body.inbox);
         if self.rng.below(2) == 0 && id < self.scenario.dispatchers {
             let now = self.dispatchers[id].body.clock.at(at);
             let outputs = self.dispatchers[id].failover.tick(now);

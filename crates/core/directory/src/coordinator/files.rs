@@ -159,6 +159,16 @@ impl Files {
         (0..sweeps).for_each(|_| self.directory.sweep());
     }
 
+    /// The links of nodes that are linked.
+    pub(crate) fn links(&self) -> impl Iterator<Item = NodeLinkId> {
+        self.nodes.iter().filter_map(FileNode::link)
+    }
+
+    /// Files times the nodes that announce them, those to be swept included.
+    pub(crate) fn holdings(&self) -> usize {
+        self.directory.holdings()
+    }
+
     /// Nodes that are linked or were until recently.
     pub(crate) fn nodes(&self) -> usize {
         self.nodes.len()

@@ -53,6 +53,11 @@ impl Leases {
         self.by_name.len()
     }
 
+    /// Of all leases, those that have expired included.
+    pub(crate) fn leaders(&self) -> impl Iterator<Item = NodeLinkId> {
+        self.by_name.values().map(|lease| lease.leader)
+    }
+
     /// The lease of a segment, if it has not expired.
     pub(crate) fn of(&self, name: &SegmentName, now: Now) -> Option<&FillLease> {
         self.by_name.get(name).filter(|lease| now < lease.expires_at)

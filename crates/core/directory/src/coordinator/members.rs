@@ -2,6 +2,7 @@
 //!
 //! Invariant: a name has at most one link; numbers are dense and reused.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use skep_units::Now;
@@ -145,6 +146,24 @@ impl Members {
             address: linked.address,
         };
         self.iter().map(member).collect()
+    }
+
+    /// What holds between any two calls, after so many changes of the list.
+    pub(crate) fn check_invariants(&self, changes: u64) {
+        let names: BTreeSet<&Name> = self.iter().map(|linked| &linked.name).collect();
+        debug_assert_eq!(names.len(), self.iter().count(), "a name has two links: {self:?}");
+        for (place, linked) in self.by_id.iter().enumerate() {
+            let Some(linked) = linked else { continue };
+            debug_assert_eq!(usize::from(linked.link.member), place, "{linked:?}");
+            debug_assert_eq!(
+                self.of_holder(linked.holder).map(|it| it.link),
+                Some(linked.link),
+                "its holdings are another's"
+            );
+            debug_assert!(linked.told <= changes, "it knows of changes to come: {linked:?}");
+        }
+        let holders = self.by_holder.iter().flatten().count();
+        debug_assert_eq!(holders, names.len(), "holdings of who is not linked: {self:?}");
     }
 
     fn set_holder(&mut self, holder: Holder, member: Option<MemberId>) {

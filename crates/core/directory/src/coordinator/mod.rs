@@ -12,6 +12,7 @@
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod holders;
+mod invariants;
 mod leases;
 mod members;
 
@@ -228,6 +229,7 @@ impl Coordinator {
         self.changes += 1;
         let link = link?;
         self.welcome(link);
+        self.check_invariants();
         Some(Joined { link, replaces })
     }
 
@@ -239,6 +241,7 @@ impl Coordinator {
             self.files.left(now, link);
             self.changes += 1;
         }
+        self.check_invariants();
     }
 
     /// Becomes active in `epoch`, or a standby. Leases end with the term; fills
@@ -253,6 +256,7 @@ impl Coordinator {
         self.leases.begin_term(epoch);
         self.changes += 1;
         self.welcome_all();
+        self.check_invariants();
     }
 
     /// Time went on. Call it every 100 ms or so.
@@ -264,6 +268,7 @@ impl Coordinator {
         self.files.tick(now, SWEEPS_PER_TICK);
         let load_ms_max = self.settings.load_ms_max;
         self.members.iter_mut().for_each(|member| member.age_load(now, load_ms_max));
+        self.check_invariants();
     }
 
     /// A message of a node.
@@ -306,6 +311,7 @@ impl Coordinator {
             ToCoordinator::NotThere { name, holder } => self.not_there(&name, holder),
             ToCoordinator::Tail { names } => self.tail(link, names),
         }
+        self.check_invariants();
     }
 
     /// A node's bytes to send, as reported outside its

@@ -125,6 +125,7 @@ impl World {
         }
         self.true_directories()?;
         self.all_files_known()?;
+        self.all_purges_known()?;
         if self.scenario.is_calm() && self.totals.failed > 0 {
             return Err(format!("{} clients went without, and all was well", self.totals.failed));
         }

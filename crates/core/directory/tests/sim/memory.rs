@@ -232,6 +232,11 @@ impl Memory {
         None
     }
 
+    /// Whether it is on its way out: evicted, and not taken back for a client.
+    pub(crate) fn is_leaving(&self, name: &SegmentName) -> bool {
+        self.leaving.contains_key(name)
+    }
+
     /// It was passed on, or not.
     pub(crate) fn left(&mut self, name: &SegmentName) {
         if self.leaving.remove(name).is_some() {

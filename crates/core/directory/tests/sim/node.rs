@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use skep_directory::{Changes, Fetcher, FillSource, Inventory, PurgeTable};
+use skep_sim::StateSummary;
 use skep_wire::cache::link::MemberId;
 use skep_wire::cache::{Held, LeaseId, SegmentName, ToCoordinator};
 
@@ -116,6 +117,17 @@ impl Node {
             known: Vec::new(),
             streams: 0,
         }
+    }
+
+    /// What a seed's story tells of it.
+    pub(crate) fn summary(&self) -> StateSummary {
+        StateSummary::default()
+            .with("lives", self.is_alive)
+            .with("links", self.links.len())
+            .with("segments", self.memory.names().len())
+            .with("growing", self.growing.len())
+            .with("offering", self.is_offering)
+            .with("newest purge", self.purges.newest())
     }
 
     /// The link to the coordinator that answers.

@@ -209,7 +209,10 @@ impl World {
         let (node, offered, others) =
             (offer.from, offer.offered, std::mem::take(&mut offer.others));
         if !is_taken {
-            let is_lost = offer.has_room && self.scenario.is_calm();
+            // If a client of this node asked for it meanwhile, it stayed, and may have been evicted
+            // since as a redundant replica.
+            let is_leaving = self.nodes[node].memory.is_leaving(&offered.name);
+            let is_lost = offer.has_room && is_leaving && self.scenario.is_calm();
             assert!(!is_lost, "{offered:?} is dropped though a node has room");
             return self.offer_to_next(node, offered, others);
         }

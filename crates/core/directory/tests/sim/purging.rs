@@ -1,6 +1,6 @@
 //! Purges: their propagation to all nodes, and their guarantees.
 
-use skep_directory::{PurgeFate, PurgeOrder, Purger};
+use skep_directory::{PurgeFate, PurgeOrder, PurgeReport, Purger};
 use skep_units::Now;
 use skep_wire::cache::{PurgeNews, PurgeStamp, PurgeWhat, ToCoordinator, ToNode};
 
@@ -28,6 +28,8 @@ struct Command {
     /// Of the coordinator, and of all nodes when it was given.
     life: u64,
     lives: Vec<u64>,
+    /// Nodes that served then.
+    serving: Vec<usize>,
 }
 
 impl Purging {
@@ -70,6 +72,10 @@ impl Stamps {
         Self { purger: Purger::new(rank as u8), clock_ms: EPOCH_MS + random % EPOCH_MS }
     }
 
+    pub(crate) fn newest(&self) -> PurgeStamp {
+        self.purger.purges().newest()
+    }
+
     fn now(&self, at: u64) -> (Now, u64) {
         (Now(at), self.clock_ms + at)
     }
@@ -91,13 +97,15 @@ impl World {
             return;
         }
         let (at, life) = (self.at, *life);
-        let serving = self.nodes.iter().enumerate().filter(|(_, node)| node.is_alive);
-        let serving = serving.map(|(node, _)| name_of(node)).collect();
-        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS, serving };
+        let serving: Vec<usize> =
+            (0..self.nodes.len()).filter(|node| self.nodes[*node].is_alive).collect();
+        let names = serving.iter().map(|node| name_of(*node)).collect();
+        let order = PurgeOrder { what: vec![what.clone()], limit_ms: LIMIT_MS, serving: names };
         let number = self.purging.commands.len();
         let news = stamps.purger.begin(stamps.now(at), order, nodes, number);
         let lives = self.nodes.iter().map(|node| node.life).collect();
-        self.purging.commands.push(Command { what, at, coordinator, life, lives });
+        let command = Command { what, at, coordinator, life, lives, serving };
+        self.purging.commands.push(command);
         self.tell(|| format!("*** purge at c{coordinator}: {news:?}"));
         self.tell_purges(coordinator, None, &news);
     }
@@ -157,6 +165,8 @@ impl World {
         for (command, report) in self.machines[coordinator].stamps.purger.ended(Now(self.at)) {
             self.tell(|| format!("*** purged {command}: {report:?}"));
             self.totals.purges += u64::from(report.is_complete());
+            self.totals.purges_incomplete += u64::from(!report.is_complete());
+            self.has_reached_all(command, &report);
             let acknowledged = |fate| matches!(fate, PurgeFate::Acknowledged { .. });
             for (name, _) in report.nodes.into_iter().filter(|(_, fate)| acknowledged(*fate)) {
                 let is_it = |node: &usize| name_of(*node) == name;
@@ -166,6 +176,38 @@ impl World {
                 }
             }
         }
+    }
+
+    /// A report names every node that served when the command was given, and says of none that it
+    /// has applied it which does not know of it.
+    fn has_reached_all(&self, command: usize, report: &PurgeReport) {
+        let Command { what, lives, serving, .. } = &self.purging.commands[command];
+        for &node in serving {
+            let fate = report.nodes.iter().find(|(name, _)| *name == name_of(node));
+            let (_, fate) =
+                fate.unwrap_or_else(|| panic!("nothing is said of n{node}: {report:?}"));
+            let is_it = self.lives(node, lives[node]);
+            if !is_it || !matches!(fate, PurgeFate::Acknowledged { .. }) {
+                continue;
+            }
+            let mut hit = self.origin.objects.iter().filter(|object| object.is_hit(what));
+            let knows = |object: &Object| object.purged(&self.nodes[node].purges) >= report.stamp;
+            assert!(hit.all(knows), "n{node} does not know of purge {command}: {report:?}");
+        }
+    }
+
+    /// At the end all nodes and coordinators know of each purge that any of them knows.
+    pub(crate) fn all_purges_known(&self) -> Result<(), String> {
+        let of_nodes = self.nodes.iter().map(|node| &node.purges);
+        let of_machines = self.machines.iter().map(|machine| machine.stamps.purger.purges());
+        for object in &self.origin.objects {
+            let stamps = of_nodes.clone().chain(of_machines.clone());
+            let stamps: Vec<PurgeStamp> = stamps.map(|table| object.purged(table)).collect();
+            if stamps.iter().any(|stamp| *stamp != stamps[0]) {
+                return Err(format!("a purge has not reached all: {stamps:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// A node is told of purges: it has applied them, and tells the others.

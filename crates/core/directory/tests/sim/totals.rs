@@ -35,6 +35,8 @@ pub(crate) struct Totals {
     /// Purges that all linked nodes acknowledged, and new stamps for one.
     pub(crate) purges: u64,
     pub(crate) purged_again: u64,
+    /// Purges of which was reported that some node did not acknowledge them.
+    pub(crate) purges_incomplete: u64,
     pub(crate) wait_ms_max: u64,
 }
 
@@ -60,6 +62,7 @@ impl Totals {
             ("file that somebody may have", self.files_unsure),
             ("purge", self.purges),
             ("purge with a new stamp", self.purged_again),
+            ("purge that did not reach all in time", self.purges_incomplete),
         ];
         counts.iter().filter(|(_, count)| *count == 0).map(|(what, _)| *what).collect()
     }
@@ -89,6 +92,7 @@ impl SeedTotals for Totals {
         self.files_unsure += other.files_unsure;
         self.purges += other.purges;
         self.purged_again += other.purged_again;
+        self.purges_incomplete += other.purges_incomplete;
         self.wait_ms_max = self.wait_ms_max.max(other.wait_ms_max);
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use skep_directory::{Coordinator, CoordinatorSettings};
-use skep_sim::Agenda;
+use skep_directory::{Coordinator, CoordinatorCounters, CoordinatorSettings};
+use skep_sim::{Agenda, StateChanges, StateSummary};
 use skep_units::{Now, Rng};
 use skep_wire::cache::{SegmentName, ToCoordinator, ToNode};
 
@@ -126,6 +126,25 @@ pub(crate) struct Machine {
     pub(crate) paused_until: u64,
 }
 
+impl Machine {
+    /// What a seed's story tells of it.
+    fn summary(&self) -> StateSummary {
+        let (is_active, epoch) = self.core.stage();
+        let CoordinatorCounters { leases, holdings, files, nodes_unsure, .. } =
+            self.core.counters();
+        StateSummary::default()
+            .with("lives", self.is_alive)
+            .with("active", is_active)
+            .with("epoch", epoch)
+            .with("members", self.core.members().count())
+            .with("leases", leases)
+            .with("holdings", holdings)
+            .with("files", files)
+            .with("unsure of", nodes_unsure)
+            .with("newest purge", self.stamps.newest())
+    }
+}
+
 pub(crate) struct World {
     pub(crate) at: u64,
     pub(crate) rng: Rng,
@@ -148,6 +167,7 @@ pub(crate) struct World {
     epoch: u64,
     pub(crate) check: Check,
     tells: bool,
+    changes: StateChanges,
 }
 
 impl World {
@@ -182,6 +202,7 @@ impl World {
             epoch: 0,
             check,
             tells,
+            changes: StateChanges::default(),
         }
     }
 
@@ -200,6 +221,7 @@ impl World {
             }
             self.totals.events += 1;
             self.happen(event).map_err(|broken| format!("at {at} ms: {broken}"))?;
+            self.tell_changes();
         }
         self.at_the_end()?;
         for machine in &self.machines {
@@ -213,6 +235,22 @@ impl World {
     pub(crate) fn tell(&self, what: impl FnOnce() -> String) {
         if self.tells {
             eprintln!("{:>6} {}", self.at, what());
+        }
+    }
+
+    /// Tells what the last event has changed.
+    fn tell_changes(&mut self) {
+        if !self.tells {
+            return;
+        }
+        let coordinators = self.machines.iter().map(Machine::summary).enumerate();
+        let coordinators = coordinators.map(|(place, state)| (format!("c{place}"), state));
+        let nodes = self.nodes.iter().map(Node::summary).enumerate();
+        let nodes = nodes.map(|(node, state)| (format!("n{node}"), state));
+        for (machine, state) in coordinators.chain(nodes) {
+            if let Some(changes) = self.changes.told(&machine, state) {
+                eprintln!("{:>6} {machine}: {changes}", self.at);
+            }
         }
     }
 

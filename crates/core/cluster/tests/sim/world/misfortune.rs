@@ -9,11 +9,10 @@ impl World {
         match fault {
             Fault::Crash(id) => self.crash(*id),
             Fault::Start(id) => return self.restart(*id),
-            Fault::Pause(id, ms) => {
-                let until = self.at + ms;
-                self.body(*id).paused_until = until;
-                self.schedule(until, Event::Wake(*id));
-            }
+            Fault::Pause(id, ms) => self.pause(*id, *ms, false),
+            Fault::Suspend(id, ms) => self.pause(*id, *ms, true),
+            Fault::Leap(id, ms) => self.body(*id).leap(*ms),
+            Fault::Upgrade(id, release) => return self.upgrade(*id, *release),
             Fault::Leave(id) => self.nodes[id - self.scenario.dispatchers].is_leaving = true,
             Fault::Stop(id) => {
                 if self.dispatchers[*id].body.runs(self.at) {
@@ -37,6 +36,19 @@ impl World {
             Fault::Mend => return self.mend(),
         }
         Ok(())
+    }
+
+    fn pause(&mut self, id: Id, ms: u64, is_suspended: bool) {
+        let at = self.at;
+        if self.body(id).pause(at, ms, is_suspended) {
+            self.schedule(at + ms, Event::Wake(id));
+        }
+    }
+
+    fn upgrade(&mut self, id: Id, release: Release) -> Result<(), String> {
+        self.crash(id);
+        self.net.upgrade(id, release);
+        self.restart(id)
     }
 
     pub(super) fn crash(&mut self, id: Id) {
@@ -76,11 +88,14 @@ impl World {
             (dispatcher.reaches_store, dispatcher.disk) = (true, Disk::Fast);
             dispatcher.guard.mode = Mode::Fast;
         }
+        let release = self.net.release_of_most();
         for id in 0..self.scenario.dispatchers + self.scenario.nodes {
-            self.restart(id)?;
+            match self.net.release(id) == release {
+                true => self.restart(id)?,
+                false => self.upgrade(id, release)?,
+            }
             if self.body(id).paused_until > self.at {
-                self.body(id).paused_until = self.at;
-                self.wake(id)?;
+                self.wake_up(id)?;
             }
         }
         Ok(())

@@ -1,0 +1,42 @@
+//! What holds between any two calls of a publisher; checked in debug builds and simulations.
+
+use std::collections::BTreeSet;
+
+use skep_wire::limits::{HISTORY_MAX, PEERS_MAX};
+use skep_wire::steer::NODES_MAX;
+use skep_wire::table::TableVersion;
+
+use super::TablePublisher;
+
+impl TablePublisher {
+    /// After each call: what costs nothing.
+    pub(super) fn check_invariants(&self) {
+        debug_assert!(self.is_author || self.change.is_none(), "only an author makes tables");
+        debug_assert!(self.nodes.len() <= NODES_MAX, "{} nodes", self.nodes.len());
+        debug_assert!(self.refused.len() <= NODES_MAX, "{} refusals", self.refused.len());
+        debug_assert!(self.checked.len() <= PEERS_MAX, "{} checked nodes", self.checked.len());
+    }
+
+    /// After each new table of its own, which follows that of version `before`.
+    pub(super) fn check_table(&self, before: TableVersion) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let version = self.table.version;
+        debug_assert!(version > before, "{version:?} follows {before:?}");
+        let indexes: BTreeSet<usize> = self.table.nodes.iter().map(|it| it.index.into()).collect();
+        debug_assert_eq!(indexes.len(), self.nodes.len(), "two nodes have one index: {self:?}");
+        let named = self.table.memberships.iter().flatten();
+        let is_known = |index: usize| indexes.contains(&index) && self.is_named[index];
+        debug_assert!(
+            named.map(|share| share.index.into()).all(is_known),
+            "a history names an index that is nobody's: {self:?}"
+        );
+        for service in &self.table.services {
+            let distinct: BTreeSet<&u16> = service.history.iter().collect();
+            let history = &service.history;
+            debug_assert!(history.len() <= HISTORY_MAX, "{history:?} is too long");
+            debug_assert_eq!(distinct.len(), history.len(), "{history:?} has a membership twice");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What an event has changed in the state of a machine, for the story of a seed.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// The state of a machine in words: some fields, in an order that does not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StateSummary(Vec<(&'static str, String)>);
+
+impl StateSummary {
+    /// With a field more.
+    #[must_use]
+    pub fn with(mut self, field: &'static str, value: impl Debug) -> Self {
+        self.0.push((field, format!("{value:?}")));
+        self
+    }
+}
+
+/// The states that were told last, by machine.
+#[derive(Clone, Debug, Default)]
+pub struct StateChanges {
+    told: BTreeMap<String, StateSummary>,
+}
+
+impl StateChanges {
+    /// What has changed of `machine` since its last summary, `field: before -> now`; `None`: nothing.
+    pub fn told(&mut self, machine: &str, now: StateSummary) -> Option<String> {
+        let before = self.told.get(machine);
+        if before == Some(&now) {
+            return None;
+        }
+        let fields = now.0.iter().enumerate().filter_map(|(at, (field, value))| {
+            match before.and_then(|before| before.0.get(at)) {
+                Some((_, before)) if before == value => None,
+                Some((_, before)) => Some(format!("{field}: {before} -> {value}")),
+                None => Some(format!("{field}: {value}")),
+            }
+        });
+        let changes = fields.collect::<Vec<_>>().join(", ");
+        self.told.insert(machine.to_owned(), now);
+        Some(changes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_changed_is_told() {
+        let mut changes = StateChanges::default();
+        let state = |epoch| StateSummary::default().with("stage", "active").with("epoch", epoch);
+        let told = [("d0", 1), ("d0", 1), ("d0", 9), ("d1", 9), ("d0", 9)]
+            .map(|(machine, epoch)| changes.told(machine, state(epoch)));
+        let all = |epoch: u64| Some(format!("stage: \"active\", epoch: {epoch}"));
+        assert_eq!(told, [all(1), None, Some("epoch: 1 -> 9".to_owned()), all(9), None]);
+    }
+}
