@@ -71,7 +71,7 @@ enum Awaited {
 
 impl Handover {
     /// Another dispatcher has a table that did not go into the present one.
-    pub fn expect(&mut self, now: Now) {
+    pub fn await_table(&mut self, now: Now) {
         self.awaited.get_or_insert(Awaited::Table { until: now.plus_ms(HANDOVER_MS_MAX) });
     }
 

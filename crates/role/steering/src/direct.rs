@@ -116,10 +116,7 @@ impl Direct {
         let started = now();
         let settings = failover_settings(config, place, &opened)?;
         let (failover, first) = Failover::new(settings, started, last_epoch, wall_clock_ms());
-        let publisher = TablePublisher::new(FailureDetectorSettings {
-            interval_ms: config.direct.node_heartbeat_ms,
-            missed_max: config.direct.node_heartbeats_missed_max,
-        });
+        let publisher = TablePublisher::new(detector_settings(config));
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (news, heard) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
@@ -271,6 +268,13 @@ fn conversation(
         others.insert(other.name.peer(), other);
     }
     Ok((socket, others))
+}
+
+fn detector_settings(config: &Config) -> FailureDetectorSettings {
+    FailureDetectorSettings {
+        interval_ms: config.direct.node_heartbeat_ms,
+        missed_max: config.direct.node_heartbeats_missed_max,
+    }
 }
 
 fn failover_settings(

@@ -198,7 +198,7 @@ impl DirectLoop {
         let Some(other) = self.others.get_mut(&from) else { return };
         other.beat = Some((beat.clone(), now));
         if self.is_active() && !self.publisher.knows(beat.table) {
-            self.handover.expect(now);
+            self.handover.await_table(now);
         }
         let outputs = self.failover.heard(now, &beat, from, stamp);
         self.carry_out(outputs);

@@ -82,15 +82,15 @@ fn an_announcement_waits_for_nobody_unless_another_hands_over() {
     handover.announce();
     assert!(may(&mut handover, 0) && !may(&mut handover, 0), "both at once");
     // One comes back whose table is known.
-    handover.expect(Now(0));
+    handover.await_table(Now(0));
     handover.announce();
     assert!(!may(&mut handover, 10));
     handover.known();
     assert!(may(&mut handover, 10));
     // One that never sends its own.
-    handover.expect(Now(100));
+    handover.await_table(Now(100));
     handover.announce();
-    handover.expect(Now(200));
+    handover.await_table(Now(200));
     assert!(!may(&mut handover, 100 + HANDOVER_MS_MAX - 1));
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
     handover.announce();
@@ -111,7 +111,7 @@ fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
     let (before, merged) = (table(4, &[Up, Down, Down]), table(5, &[Up, Draining, Down]));
     hear(&mut detector, 0, 4);
     let mut handover = Handover::default();
-    handover.expect(Now(0));
+    handover.await_table(Now(0));
     handover.merged(Now(0), version(4));
     handover.known();
     handover.announce();
