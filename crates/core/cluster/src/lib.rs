@@ -12,6 +12,7 @@
 //! - [`table_publisher`]: the forwarding table by which all machines steer.
 //! - [`table_distribution`]: which machine is sent which version of it, and in which form.
 //! - [`flows`]: replication of the flow table to a standby.
+//! - [`handover`]: which tables are steered by while one of two active dispatchers steps down.
 //! - [`reconciler`]: what is to be done next so that a machine steers as it should.
 //!
 //! Time is passed in as `Now`, jitter as a seed; events are returned as
@@ -23,6 +24,7 @@ mod budget;
 pub mod failover;
 pub mod failure_detector;
 pub mod flows;
+pub mod handover;
 mod health;
 pub mod lease_observer;
 mod limits;

@@ -131,3 +131,15 @@ pub(crate) const TABLE_RESEND_DOUBLINGS_MAX: u32 = 2;
 /// How long a machine may apply none of the deltas that it is sent before it is sent the whole table, in
 /// milliseconds: the time that a slow one needs for a table of many services.
 pub(crate) const TABLE_STUCK_MS: u64 = 400;
+
+/// How long an active dispatcher puts announcements off for the last table of another one, and then
+/// for nodes to apply what comes of it, in milliseconds: some times what a slow machine needs for a
+/// table. Clients' packets are steered by the other one meanwhile.
+pub(crate) const HANDOVER_MS_MAX: u64 = 5_000;
+
+/// How long a dispatcher whose term has ended puts off the tables of another one that lack nodes of its
+/// own, in milliseconds: until that one has announced the addresses.
+pub(crate) const LAST_TABLE_MS_MAX: u64 = 2 * HANDOVER_MS_MAX;
+
+/// How often it sends its last table meanwhile, in milliseconds, as datagrams may be lost.
+pub(crate) const LAST_TABLE_RESEND_MS: u64 = 200;

@@ -176,7 +176,7 @@ impl Reconciler {
         let attach = (!self.is_attached && is_due(Kind::Attach)).then_some(Step::Attach);
         let addresses = || self.address_step(now).filter(|_| is_due(Kind::Addresses));
         let table = || self.table_step().filter(|_| is_due(Kind::Apply));
-        let announce = || self.announce_step().filter(|_| is_due(Kind::Announce));
+        let announce = || self.announce_step(now).filter(|_| is_due(Kind::Announce));
         attach.or_else(addresses).or_else(table).or_else(announce)
     }
 
@@ -263,8 +263,7 @@ impl Reconciler {
         if !wanted {
             return Some(Step::Release);
         }
-        let is_recent = now.since_ms(self.wants.at) <= WANTS_MS_MAX;
-        (is_recent && self.is_attached && self.gate.is_open(now)).then_some(Step::Claim)
+        (self.is_recent(now) && self.is_attached && self.gate.is_open(now)).then_some(Step::Claim)
     }
 
     fn table_step(&self) -> Option<Step> {
@@ -272,9 +271,14 @@ impl Reconciler {
         self.is_attached.then(|| Step::Apply(Arc::clone(table)))
     }
 
-    fn announce_step(&self) -> Option<Step> {
-        let is_wanted = self.announced < self.wants.announcements;
+    fn announce_step(&self, now: Now) -> Option<Step> {
+        let is_wanted = self.announced < self.wants.announcements && self.is_recent(now);
         (is_wanted && self.has_addresses == Some(true)).then_some(Step::Announce)
+    }
+
+    /// Whether the wants of the addresses count: after a pause, another one may be the active one.
+    fn is_recent(&self, now: Now) -> bool {
+        now.since_ms(self.wants.at) <= WANTS_MS_MAX
     }
 
     fn may_retry(&mut self, kind: Kind) {

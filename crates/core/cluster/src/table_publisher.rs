@@ -15,6 +15,8 @@
 
 mod invariants;
 
+mod merge;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,6 +100,10 @@ pub struct TablePublisher {
     has_settled: bool,
     /// What the present table may not show yet.
     change: Option<Change>,
+    /// The tables of other authors that went into it.
+    merged: merge::Merged,
+    /// Until when nodes of merged tables count as alive.
+    presumed_until: Option<Now>,
     pace: TablePace,
     table: Arc<Table>,
 }
@@ -124,8 +130,10 @@ struct Known {
     mtu: u32,
     /// Whether the operator has drained it.
     is_drained: bool,
-    /// Its state in the adopted table: valid until this dispatcher has listened long enough.
+    /// Its state in the table of another dispatcher: valid until this one has listened long enough.
     adopted: ForwardingState,
+    /// That is valid since it was merged, although the node was not heard meanwhile.
+    is_presumed: bool,
 }
 
 impl TablePublisher {
@@ -144,6 +152,8 @@ impl TablePublisher {
             is_author: false,
             has_settled: false,
             change: None,
+            merged: merge::Merged::default(),
+            presumed_until: None,
             pace: TablePace::new(0),
             table: Arc::default(),
         }
@@ -254,6 +264,7 @@ impl TablePublisher {
         let dead = self.detector.tick(now);
         let settles = self.detector.has_settled() && !self.has_settled;
         self.has_settled |= settles;
+        self.expire_presumption(now);
         if !dead.is_empty() || settles {
             self.changed(Change::Urgent);
         }
@@ -318,6 +329,7 @@ impl TablePublisher {
         self.histories = histories.collect();
         self.ids.adopt(table.services.iter().map(|service| &service.service));
         self.note_named();
+        merge::note(&mut self.merged, table.version);
         self.table = Arc::new(table);
         self.check_invariants();
         true
@@ -362,7 +374,9 @@ impl TablePublisher {
         };
         let index = self.free_index(wished).ok_or(NoIndexLeft)?;
         let adopted = ForwardingState::Down;
-        let known = Known { index, address, weight, mac, mtu, is_drained: false, adopted };
+        let is_presumed = false;
+        let known =
+            Known { index, address, weight, mac, mtu, is_drained: false, adopted, is_presumed };
         self.nodes.insert(name.clone(), known);
         Ok(true)
     }
@@ -371,11 +385,7 @@ impl TablePublisher {
     /// taken, the oldest memberships are dropped until one is free.
     fn free_index(&mut self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
         loop {
-            let mut taken = [false; NODES_MAX];
-            self.nodes.values().for_each(|node| taken[usize::from(node.index)] = true);
-            let is_free = |index: &NodeIndex| taken.get(usize::from(*index)) == Some(&false);
-            let least = (0..NODES_MAX as NodeIndex).find(|index| is_free(index));
-            if let Some(index) = wished.filter(is_free).or(least) {
+            if let Some(index) = self.vacant_index(wished) {
                 return Some(index);
             }
             let oldest = self.histories.values_mut().max_by_key(|history| history.len());
@@ -383,6 +393,15 @@ impl TablePublisher {
             self.note_named();
             self.forget();
         }
+    }
+
+    /// The preferred index if it is free, else the least that is.
+    fn vacant_index(&self, wished: Option<NodeIndex>) -> Option<NodeIndex> {
+        let mut taken = [false; NODES_MAX];
+        self.nodes.values().for_each(|node| taken[usize::from(node.index)] = true);
+        let is_free = |index: &NodeIndex| taken.get(usize::from(*index)) == Some(&false);
+        let least = (0..NODES_MAX as NodeIndex).find(|index| is_free(index));
+        wished.filter(is_free).or(least)
     }
 
     /// A node reports a table of this term that is later than the present one: the version
@@ -474,10 +493,8 @@ impl TablePublisher {
         let is_open = self.planned.get(name).is_some_and(|planned| planned.is_open);
         let is_wanted = is_open && !node.is_drained && node.weight > 0;
         match self.detector.life(name) {
-            Liveness::Unheard if !self.detector.has_settled() => match node.adopted {
-                ForwardingState::Up if !is_wanted => ForwardingState::Draining,
-                adopted => adopted,
-            },
+            Liveness::Unheard if !self.detector.has_settled() => node.adopted(is_wanted),
+            Liveness::Unheard | Liveness::Dead if node.is_presumed => node.adopted(is_wanted),
             Liveness::Unheard | Liveness::Dead => ForwardingState::Down,
             Liveness::Alive if !self.is_ready(name) => ForwardingState::Down,
             Liveness::Alive if is_wanted => ForwardingState::Up,
@@ -531,7 +548,16 @@ impl ServicePlan {
 impl Known {
     fn of(node: &TableNode) -> Self {
         let TableNode { index, address, weight, mac, mtu, is_drained, state, .. } = *node;
-        Self { index, address, weight, mac, mtu, is_drained, adopted: state }
+        let (adopted, is_presumed) = (state, false);
+        Self { index, address, weight, mac, mtu, is_drained, adopted, is_presumed }
+    }
+
+    /// Its state by the table of another dispatcher. What is wanted here holds.
+    fn adopted(&self, is_wanted: bool) -> ForwardingState {
+        match self.adopted {
+            ForwardingState::Up if !is_wanted => ForwardingState::Draining,
+            adopted => adopted,
+        }
     }
 
     fn row(&self, name: &Name, state: ForwardingState) -> TableNode {

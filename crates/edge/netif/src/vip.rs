@@ -14,6 +14,7 @@ use crate::device::{Device, DeviceKind};
 use crate::error::Error;
 use crate::netif::Netif;
 use crate::route::{family, host_prefix_bits};
+use crate::sysctl::{self, Knob};
 
 /// A lifetime without end, in seconds (RFC 4861 section 4.6.2).
 const FOREVER_S: u32 = u32::MAX;
@@ -54,6 +55,16 @@ impl Netif {
     pub fn release_all(&mut self, device: &Device, vips: &[IpAddr]) -> Result<(), Error> {
         let released = vips.iter().map(|vip| self.release(device, *vip).map(drop));
         released.fold(Ok(()), Result::and)
+    }
+
+    /// Lets `device` ask for hardware addresses by ARP as the machine itself, whatever address the
+    /// packet is from that waits for the answer. Whoever is asked takes the sender for an
+    /// announcement, and a virtual address is announced when it is time for that. Stays so.
+    pub fn ask_as_itself(&self, device: &Device) -> Result<(), Error> {
+        match sysctl::in_force(Knob::ArpAnnounce, &device.name)? {
+            ..2 => sysctl::write(Knob::ArpAnnounce, &device.name, 2),
+            2.. => Ok(()),
+        }
     }
 
     fn add(&mut self, device: &Device, vip: IpAddr) -> Result<bool, Error> {

@@ -162,6 +162,9 @@ impl DispatchSide {
 
     /// Adds and announces the addresses; those that can be, where some cannot.
     fn claim(&mut self, vips: &[IpAddr], netif: &mut Netif) -> Result<(), NetguardError> {
+        if let Err(error) = netif.ask_as_itself(&self.device) {
+            tracing::warn!(%error, "ARP requests of this machine may announce its virtual addresses");
+        }
         let (held, failure) = netif.claim_all(&self.device, vips)?;
         self.held = held;
         let announced = if self.held.is_empty() { Ok(()) } else { self.announce() };

@@ -13,6 +13,7 @@ use std::time::Duration;
 use skep_cluster::failover::{Failover, FailoverAction, FailoverSettings};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::flows::FlowSink;
+use skep_cluster::handover::Handover;
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_distribution::TableDistributor;
 use skep_cluster::table_publisher::TablePublisher;
@@ -148,6 +149,8 @@ impl Direct {
             followed: None,
             sink: FlowSink::default(),
             streams: FlowStreams::new(wall_clock_ms()),
+            handover: Handover::default(),
+            last_table: None,
             epoch_writer: EpochWriter::new(local_store),
             lease_observer: shared_store.map(|store| LeaseObserver::new(store, PeerId::of(&name))),
         };

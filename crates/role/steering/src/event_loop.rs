@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
 use skep_cluster::flows::FlowSink;
+use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::table_distribution::TableDistributor;
 use skep_cluster::table_publisher::{NodePlan, TablePublisher};
@@ -67,6 +68,9 @@ pub(crate) struct DirectLoop {
     pub(crate) followed: Option<PeerId>,
     pub(crate) sink: FlowSink,
     pub(crate) streams: FlowStreams,
+    pub(crate) handover: Handover,
+    /// Of a term of this dispatcher that has ended.
+    pub(crate) last_table: Option<LastTable>,
     pub(crate) epoch_writer: EpochWriter,
     pub(crate) lease_observer: Option<LeaseObserver<EtcdStore>>,
 }
@@ -134,7 +138,9 @@ impl DirectLoop {
         self.carry_out(outputs);
         self.follow_active();
         self.publish(now);
+        self.hand_table_over(now);
         self.want(now);
+        self.want_announcement(now);
         self.stream(now);
         let told = self.publisher.table().version;
         self.node_view.tick(now, self.publisher.detector(), told);
@@ -193,6 +199,9 @@ impl DirectLoop {
     fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
         let Some(other) = self.others.get_mut(&from) else { return };
         other.beat = Some((beat.clone(), now));
+        if self.is_active() && !self.publisher.knows(beat.table) {
+            self.handover.await_table(now);
+        }
         let outputs = self.failover.heard(now, &beat, from, stamp);
         self.carry_out(outputs);
         if self.is_active() {
@@ -227,13 +236,21 @@ impl DirectLoop {
     fn hear_table(&mut self, table: Table, from: PeerId) {
         let is_joining = self.failover.stage() == Stage::Joining;
         let is_from_node = is_joining && self.nodes().any(|node| node == from);
-        if self.is_active() || !(is_from_node || self.others.contains_key(&from)) {
+        if !(is_from_node || self.others.contains_key(&from)) {
+            return;
+        }
+        if self.is_active() {
+            return self.take_table_over(&table);
+        }
+        if self.last_table.as_mut().is_some_and(|last| !last.yields_to(now(), &table)) {
+            // It is sent again.
             return;
         }
         let before = Arc::clone(self.publisher.table());
         if !self.publisher.adopt(table) {
             return;
         }
+        self.last_table = None;
         let table = Arc::clone(self.publisher.table());
         self.distributor.adopted(Arc::clone(&table));
         let drained = |node: &&TableNode| node.is_drained;
@@ -310,12 +327,20 @@ impl DirectLoop {
                 FailoverAction::Probe => self.job(Job::Probe),
                 FailoverAction::PersistEpochs { last } => self.epoch_writer.write(now(), last),
                 FailoverAction::Claim { epoch } => {
+                    self.last_table = None;
                     self.publisher.begin_term(epoch);
                     self.want(now());
                 }
-                FailoverAction::Announce => self.want_announcement(),
+                FailoverAction::Announce => {
+                    self.handover.announce();
+                    self.want_announcement(now());
+                }
                 FailoverAction::StepDown { .. } => {
                     self.publisher.step_down();
+                    self.handover.step_down();
+                    self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
+                    // Before the beat that says so.
+                    self.hand_table_over(now());
                     self.streams.clear();
                     self.job(Job::Stream(false));
                     self.want(now());
@@ -340,14 +365,7 @@ impl DirectLoop {
         }
     }
 
-    /// Lets the executor announce the addresses, once this machine has them.
-    fn want_announcement(&mut self) {
-        if self.wishes.announce() {
-            self.wake_executor();
-        }
-    }
-
-    fn wake_executor(&self) {
+    pub(crate) fn wake_executor(&self) {
         // Where the queue is full it is awake.
         let _ = self.jobs.try_send(Job::Reconcile);
     }
@@ -380,7 +398,7 @@ impl DirectLoop {
     }
 
     /// Accepts datagrams of a node of this cluster, which serves at `address`.
-    fn listen_to(&mut self, name: &Name, address: SocketAddr) {
+    pub(crate) fn listen_to(&mut self, name: &Name, address: SocketAddr) {
         let usual = SocketAddr::new(address.ip(), AGENT_PORT);
         let agent = self.agents.get(name).copied().unwrap_or(usual);
         self.socket.set_peer(name.as_str(), agent);
@@ -531,7 +549,7 @@ impl DirectLoop {
         }
     }
 
-    fn send(&mut self, to: PeerId, message: &Message) {
+    pub(crate) fn send(&mut self, to: PeerId, message: &Message) {
         // The next beat tries again, and a counter tells.
         let _ = self.socket.send(to, message);
     }

@@ -29,6 +29,7 @@ mod packet_path;
 mod plan;
 mod shared_store;
 mod status;
+mod table_handover;
 
 pub use direct::{Direct, DirectError, DirectParts};
 pub use plan::Plans;

@@ -4,6 +4,7 @@
 mod budget;
 mod failover;
 mod flows;
+mod handover;
 mod health;
 mod lease_observer;
 mod membership;

@@ -201,3 +201,19 @@ fn what_an_earlier_process_left_stays_until_it_is_known_whose_it_is() {
     assert_eq!(bench.run(), [Step::Release]);
     assert_eq!(bench.run(), []);
 }
+
+#[test]
+fn a_process_that_was_paused_announces_nothing_by_what_it_wanted_before() {
+    let mut bench = Bench::active();
+    bench.want_announcement();
+    bench.now = bench.now.plus_ms(10_000);
+    // One more in the first tick after the pause, which has heard nobody yet.
+    bench.want_announcement();
+    assert_eq!(bench.run(), []);
+    bench.want(Some(true), bench.wants.table.clone());
+    assert_eq!(bench.run(), [Step::Announce], "it is awake, and still the active one");
+    bench.want_announcement();
+    bench.now = bench.now.plus_ms(10_000);
+    bench.want(Some(false), bench.wants.table.clone());
+    assert_eq!(bench.run(), [Step::Release], "another one is");
+}

@@ -541,3 +541,50 @@ fn a_death_is_in_the_next_table_while_everything_changes() {
         assert!(count <= 1_000 / TABLE_INTERVAL_MS_MIN + TABLES_AT_ONCE_MAX, "{count}");
     }
 }
+
+#[test]
+fn what_the_other_side_of_a_split_had_is_merged() {
+    use ForwardingState::{Down, Up};
+    let whole = Bench::up(4);
+    let side = |epoch, living: [usize; 3]| {
+        let mut bench = Bench::new(plan(6));
+        assert!(bench.publisher.adopt(whole.table().clone()));
+        bench.publisher.begin_term(epoch);
+        bench.run(700, living);
+        bench
+    };
+    let (lesser, mut better) = (side(17, [0, 1, 4]), side(26, [2, 3, 5]));
+    assert_eq!((lesser.index(4), better.index(5)), (Some(4), Some(4)), "new on either side");
+    assert_eq!([0, 1].map(|it| better.state(it)), [Down; 2]);
+
+    assert!(better.publisher.knows(whole.table().version));
+    let theirs = lesser.table();
+    assert!(!better.publisher.knows(theirs.version));
+    assert!(better.publisher.merge(better.now, theirs));
+    assert!(better.publisher.knows(theirs.version));
+    assert!(!better.publisher.merge(better.now, theirs), "once");
+    better.run(25, []);
+    assert_eq!([0, 1, 4].map(|it| better.state(it)), [Up; 3], "as the other side has it");
+    assert_eq!((better.index(4), better.index(5)), (Some(5), Some(4)));
+    let indexes = |shares: &Vec<Share>| shares.iter().map(|it| it.index).collect::<Vec<_>>();
+    let history: Vec<_> = better.history().iter().map(indexes).collect();
+    let both = [vec![2, 3, 4], vec![0, 1, 5]];
+    assert!(both.iter().all(|side| history.contains(side)), "{history:?}");
+    assert!(history[2..].contains(&vec![0, 1, 2, 3]), "{history:?}");
+    assert!(history.len() <= HISTORY_MAX);
+
+    assert_eq!(better.run(1_000, [0, 2, 3, 5]), [TableNote::Came(name(0))]);
+    assert_eq!([0, 1, 4].map(|it| better.state(it)), [Up, Down, Down], "who is not heard is out");
+}
+
+#[test]
+fn only_the_table_of_an_earlier_term_is_merged() {
+    let (mut active, mut other) = (Bench::up(2), Bench::new(plan(2)));
+    other.publisher.begin_term(17);
+    assert!(!active.publisher.merge(active.now, other.table()), "its claim is the better one");
+    let table = active.table().clone();
+    assert!(other.publisher.merge(other.now, &table));
+    other.publisher.step_down();
+    let later = TableVersion { generation: 99, ..table.version };
+    assert!(!other.publisher.merge(other.now, &Table { version: later, ..table }), "no author");
+}

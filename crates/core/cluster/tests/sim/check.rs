@@ -432,6 +432,7 @@ impl Check {
                 let since = dead_since
                     .max(dispatcher.body.woke_at())
                     .max(self.active_since[id])
+                    .max(dispatcher.merged_at)
                     .max(self.deaf_until[id]);
                 let ms = world.at - since;
                 self.most.dead_ms_max = self.most.dead_ms_max.max(ms);

@@ -9,6 +9,7 @@ use skep_cluster::failover::{
     Failover, FailoverAction, FailoverSettings, WitnessState, takeover_ms,
 };
 use skep_cluster::failure_detector::FailureDetectorSettings;
+use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpdate};
@@ -227,6 +228,10 @@ pub(crate) struct Dispatcher {
     /// if the machine starts anew instead.
     pub(crate) held_up: Vec<(u64, Step)>,
     looked_at: u64,
+    pub(crate) handover: Handover,
+    last_table: Option<LastTable>,
+    /// When it merged another's table.
+    pub(crate) merged_at: u64,
 }
 
 impl Dispatcher {
@@ -275,6 +280,9 @@ impl Dispatcher {
             under_way: None,
             held_up: Vec::new(),
             looked_at: 0,
+            handover: Handover::default(),
+            last_table: None,
+            merged_at: 0,
         };
         dispatcher.observe(scenario.has_store);
         dispatcher.publisher.set_plan(dispatcher.plan.clone());
@@ -303,6 +311,7 @@ impl Dispatcher {
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;
         self.held_up.clear();
+        (self.handover, self.last_table) = (Handover::default(), None);
         outputs
     }
 
@@ -395,11 +404,58 @@ impl Dispatcher {
     }
 
     /// The table of another dispatcher comes.
-    pub(crate) fn offer(&mut self, table: Table) {
+    pub(crate) fn offer(&mut self, at: u64, table: Table) {
+        let now = self.body.clock.at(at);
+        if self.is_active {
+            let present = self.publisher.table().version;
+            match self.publisher.merge(now, &table) {
+                true => {
+                    self.merged_at = at;
+                    self.handover.merged(now, present);
+                }
+                false => self.handover.known(),
+            }
+            return;
+        }
+        if self.last_table.as_mut().is_some_and(|last| !last.yields_to(now, &table)) {
+            return;
+        }
         if self.publisher.adopt(table) {
+            self.last_table = None;
             self.told = Arc::clone(self.publisher.table());
             self.distributor.adopted(Arc::clone(&self.told));
         }
+    }
+
+    /// Its term begins.
+    pub(crate) fn begin_term(&mut self, epoch: u64) {
+        self.is_active = true;
+        self.last_table = None;
+        self.publisher.begin_term(epoch);
+    }
+
+    /// Its term ends.
+    pub(crate) fn step_down(&mut self) {
+        self.is_active = false;
+        self.publisher.step_down();
+        self.handover.step_down();
+        self.last_table = Some(LastTable::new(Arc::clone(self.publisher.table())));
+    }
+
+    /// Its last table, if another dispatcher is to have it now.
+    pub(crate) fn table_to_hand_over(&mut self, at: u64) -> Option<(PeerId, Arc<Message>)> {
+        let to = self.failover.active()?;
+        let table = self.last_table.as_mut()?.due(self.body.clock.at(at))?;
+        Some((to, Arc::new(Message::Table(table.clone()))))
+    }
+
+    /// Announces the addresses if that is due.
+    pub(crate) fn want_announcement(&mut self, at: u64) {
+        let now = self.body.clock.at(at);
+        let applied = self.reconciler.applied().unwrap_or_default();
+        let detector = self.publisher.detector();
+        let is_due = self.handover.may_announce(now, &self.told, applied, detector);
+        self.wants.announcements += u64::from(is_due);
     }
 
     /// Whether it heard nodes in this life, and hears none now.

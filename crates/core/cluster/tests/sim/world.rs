@@ -233,6 +233,8 @@ impl World {
             dispatcher.note_epoch(at);
             self.carry_out(id, outputs)?;
             self.publish(id);
+            self.hand_table_over(id);
+            self.dispatchers[id].want_announcement(at);
             self.reconcile(id);
         }
         self.schedule(at + next, Event::Tick(id, life));
@@ -244,6 +246,12 @@ impl World {
             for peer in update.to {
                 self.send_table(id, peer, &update.message);
             }
+        }
+    }
+
+    fn hand_table_over(&mut self, id: Id) {
+        if let Some((to, message)) = self.dispatchers[id].table_to_hand_over(self.at) {
+            self.send_table(id, to, &message);
         }
     }
 
@@ -269,8 +277,7 @@ impl World {
                     let checked = check.claim(self, id, epoch);
                     self.check = check;
                     checked.map_err(|broken| format!("at {} ms: {broken}", self.at))?;
-                    self.dispatchers[id].is_active = true;
-                    self.dispatchers[id].publisher.begin_term(epoch);
+                    self.dispatchers[id].begin_term(epoch);
                 }
                 FailoverAction::StepDown { why } => {
                     if matches!(why, StepDownReason::Lease { .. }) {
@@ -278,11 +285,14 @@ impl World {
                         check.lost_lease(self, id);
                         self.check = check;
                     }
-                    self.dispatchers[id].is_active = false;
-                    self.dispatchers[id].publisher.step_down();
+                    self.dispatchers[id].step_down();
+                    self.hand_table_over(id);
                 }
                 FailoverAction::Log(note) => self.tell(format_args!("d{id}: {note}")),
-                FailoverAction::Announce => self.dispatchers[id].wants.announcements += 1,
+                FailoverAction::Announce => {
+                    self.dispatchers[id].handover.announce();
+                    self.dispatchers[id].want_announcement(self.at);
+                }
                 FailoverAction::Probe => {}
             }
         }
@@ -389,6 +399,9 @@ impl World {
         let outputs = match said {
             Said::Dispatcher(beat, stamp) => {
                 self.check.heard(self.at, id, from, &beat, stamp);
+                if dispatcher.is_active && !dispatcher.publisher.knows(beat.table) {
+                    dispatcher.handover.await_table(now);
+                }
                 dispatcher.failover.heard(now, &beat, peer, stamp)
             }
             Said::Node(beat, stamp) => {
@@ -400,7 +413,7 @@ impl World {
                 match table_in(&message, release, dispatcher.distributor.recent()) {
                     Some(table) => {
                         let version = table.version;
-                        dispatcher.offer(table);
+                        dispatcher.offer(self.at, table);
                         dispatcher.failover.witness(now, None, version)
                     }
                     None => Vec::new(),

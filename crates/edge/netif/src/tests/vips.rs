@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::net::IpAddr;
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
 
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, AddressScope};
 use rustix::thread::set_thread_uid;
 
-use super::bed::{Lan, SHORT, add_address, ip, vips, wait_until};
+use super::bed::{Lan, Machine, SHORT, add_address, ip, neighbour, vips, wait_until};
 use crate::{Error, Netif, announce, probe};
 
 #[test]
@@ -48,6 +49,32 @@ fn an_address_that_cannot_be_had_does_not_stop_the_others() {
         assert!(netif.release_all(eth0, &wanted).is_err());
         assert_eq!(netif.devices().unwrap(), before);
     });
+}
+
+#[test]
+fn packets_from_a_virtual_address_do_not_announce_it() {
+    let Some(lan) = Lan::<3>::new() else { return };
+    let [active, other, client] = &lan.machines;
+    let [vip, _] = vips();
+    let claim = |machine: &Machine| {
+        machine.run(|netif, eth0| {
+            netif.ask_as_itself(eth0).unwrap();
+            netif.claim(eth0, vip).unwrap();
+        });
+    };
+    let send = |machine: &Machine, from: IpAddr, to: IpAddr| {
+        machine.run(|_, _| UdpSocket::bind((from, 0)).unwrap().send_to(b"?", (to, 9)).unwrap());
+    };
+    let knows = |machine: &Machine, ip: IpAddr| machine.run(|netif, _| neighbour(netif, ip));
+    // So that the client takes each ARP packet for news.
+    client.run(|_, _| fs::write("/proc/sys/net/ipv4/neigh/eth0/locktime", "0").unwrap());
+    claim(active);
+    send(client, client.v4, vip);
+    wait_until("the client knows the active one", || knows(client, vip) == Some(active.mac));
+    claim(other);
+    send(other, vip, client.v4);
+    wait_until("the other knows the client", || knows(other, client.v4) == Some(client.mac));
+    assert_eq!(knows(client, vip), Some(active.mac));
 }
 
 #[test]

@@ -1,0 +1,133 @@
+//! Merging the table of a dispatcher that was active, too, while the network was split.
+//!
+//! Its clients' connections are with nodes that this dispatcher has not heard meanwhile, by
+//! memberships that this one does not know. A merge puts both into the table: the memberships follow
+//! the present one, and the nodes count as alive, as in that table, for as long as any node may be
+//! silent.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use skep_units::Now;
+use skep_wire::limits::{DISPATCHERS_MAX, HISTORY_MAX};
+use skep_wire::steer::NodeIndex;
+use skep_wire::table::{ServiceMembership, Share, Table, TableVersion};
+
+use super::{Change, Known, TablePublisher, share_membership};
+use crate::failure_detector::Liveness;
+use crate::service_ids::ServiceKey;
+
+/// The latest table of each dispatcher that went into the present one.
+pub(super) type Merged = [TableVersion; DISPATCHERS_MAX];
+
+/// Notes that a table went into the present one. False if that or a later one of its author has.
+pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
+    let last = &mut merged[author(version)];
+    let is_news = version > *last;
+    *last = version.max(*last);
+    is_news
+}
+
+/// The position in the config of the dispatcher that made a table.
+fn author(version: TableVersion) -> usize {
+    (version.epoch % DISPATCHERS_MAX as u64) as usize
+}
+
+impl TablePublisher {
+    /// Merges the table of a dispatcher whose claim was a lesser one; the next tick publishes what
+    /// comes of it. False if this dispatcher is not the author, or knows that table.
+    pub fn merge(&mut self, now: Now, theirs: &Table) -> bool {
+        let is_lesser = theirs.version.epoch < self.table.version.epoch;
+        if !self.is_author || !is_lesser || !note(&mut self.merged, theirs.version) {
+            return false;
+        }
+        let indexes = self.merge_nodes(theirs);
+        self.merge_histories(theirs, &indexes);
+        self.note_named();
+        self.presumed_until = Some(now.plus_ms(self.detector.silence_ms()));
+        self.changed(Change::Urgent);
+        true
+    }
+
+    /// Whether a table is one of this dispatcher, or went into the present one.
+    pub fn knows(&self, version: TableVersion) -> bool {
+        let author = author(version);
+        author == self::author(self.table.version) || version <= self.merged[author]
+    }
+
+    /// Ends the time for which nodes of merged tables count as alive.
+    pub(super) fn expire_presumption(&mut self, now: Now) {
+        if self.presumed_until.take_if(|until| now >= *until).is_some() {
+            self.nodes.values_mut().for_each(|node| node.is_presumed = false);
+            self.changed(Change::Urgent);
+        }
+    }
+
+    /// Their nodes: the indexes that these have here, by their own. Both sides may have given one
+    /// index to nodes that were new to them.
+    fn merge_nodes(&mut self, theirs: &Table) -> HashMap<NodeIndex, NodeIndex> {
+        let mut indexes = HashMap::new();
+        for node in &theirs.nodes {
+            let is_heard = self.detector.life(&node.name) == Liveness::Alive;
+            let index = self.nodes.get(&node.name).map(|known| known.index);
+            let Some(index) = index.or_else(|| self.vacant_index(Some(node.index))) else {
+                continue;
+            };
+            indexes.insert(node.index, index);
+            let known = self.nodes.entry(node.name.clone());
+            let known = known.or_insert_with(|| Known { index, ..Known::of(node) });
+            if !is_heard {
+                (known.mac, known.mtu, known.adopted) = (node.mac, node.mtu, node.state);
+                known.is_presumed = true;
+            }
+        }
+        indexes
+    }
+
+    fn merge_histories(&mut self, theirs: &Table, indexes: &HashMap<NodeIndex, NodeIndex>) {
+        let mut shared = HashMap::new();
+        for service in &theirs.services {
+            let Some(history) = self.histories.get_mut(&ServiceKey::of(&service.service)) else {
+                continue;
+            };
+            let translated = theirs.history(service).map(|it| translate(it, indexes));
+            let translated = translated.filter(|it| !it.is_empty());
+            let other: Vec<_> = translated.map(|it| share_membership(&mut shared, it)).collect();
+            *history = interleave(history, other);
+        }
+    }
+}
+
+/// A membership by the indexes that its nodes have here.
+fn translate(
+    membership: &ServiceMembership,
+    indexes: &HashMap<NodeIndex, NodeIndex>,
+) -> ServiceMembership {
+    let translate = |share: &Share| Some(Share { index: *indexes.get(&share.index)?, ..*share });
+    let mut translated: ServiceMembership = membership.iter().filter_map(translate).collect();
+    translated.sort_unstable();
+    translated
+}
+
+/// One history of two: the present membership, then the latest ones of the other and of our own in
+/// turns, as rows have no place for the owners of all.
+fn interleave(
+    ours: &[Arc<ServiceMembership>],
+    theirs: Vec<Arc<ServiceMembership>>,
+) -> Vec<Arc<ServiceMembership>> {
+    let (mut ours, mut theirs) = (ours.iter().cloned(), theirs.into_iter());
+    let mut history: Vec<Arc<ServiceMembership>> = Vec::new();
+    loop {
+        let pair = [ours.next(), theirs.next()];
+        if pair.iter().all(Option::is_none) {
+            break;
+        }
+        for membership in pair.into_iter().flatten() {
+            if !history.contains(&membership) {
+                history.push(membership);
+            }
+        }
+    }
+    history.truncate(HISTORY_MAX);
+    history
+}

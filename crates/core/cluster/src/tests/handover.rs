@@ -1,0 +1,129 @@
+//! The handover between two active dispatchers: which tables are steered by, and when the addresses
+//! are announced.
+
+use skep_units::Now;
+use skep_wire::message::{Name, NodeBeat, NodeLoad};
+use skep_wire::seal::Stamp;
+use skep_wire::steer::ForwardingState;
+use skep_wire::table::{Table, TableNode, TableVersion};
+
+use crate::failure_detector::{FailureDetector, FailureDetectorSettings};
+use crate::handover::{Handover, LastTable};
+use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
+
+fn name(number: usize) -> Name {
+    Name::new(&format!("n{number}")).unwrap()
+}
+
+fn version(generation: u64) -> TableVersion {
+    TableVersion { epoch: 9, generation }
+}
+
+/// A table whose nodes have these states.
+fn table(generation: u64, states: &[ForwardingState]) -> Table {
+    let node = |(number, &state): (usize, &ForwardingState)| TableNode {
+        index: number as u16,
+        name: name(number),
+        address: ([10, 0, 0, 1], 80).into(),
+        weight: 1,
+        state,
+        is_drained: false,
+        mac: [2, 0, 0, 0, 0, number as u8],
+        mtu: 1_500,
+    };
+    let nodes = states.iter().enumerate().map(node).collect();
+    Table { version: version(generation), nodes, ..Table::default() }
+}
+
+fn beat(number: usize, generation: u64) -> NodeBeat {
+    NodeBeat {
+        name: name(number),
+        index: None,
+        mac: [2, 0, 0, 0, 0, number as u8],
+        mtu: 1_500,
+        addresses: Vec::new(),
+        services: Vec::new(),
+        table: version(generation),
+        hears: None,
+        is_leaving: false,
+        load: NodeLoad::default(),
+    }
+}
+
+#[test]
+fn the_last_table_is_kept_until_the_next_has_its_nodes() {
+    use ForwardingState::{Down, Draining, Up};
+    let mut last = LastTable::new(table(1, &[Up, Down, Draining]).into());
+    assert!(!last.yields_to(Now(0), &table(2, &[Down, Up, Up])), "it would lose those of node 0");
+    assert!(!last.yields_to(Now(50), &table(2, &[Up, Up])), "node 2 is not in it");
+    assert!(last.yields_to(Now(50), &table(3, &[Draining, Down, Up])));
+    let late = Now(LAST_TABLE_MS_MAX);
+    assert!(!last.yields_to(Now(late.0 - 1), &table(4, &[Down])));
+    assert!(last.yields_to(late, &table(4, &[Down])), "they are gone");
+}
+
+#[test]
+fn the_last_table_is_sent_again_at_a_bounded_rate() {
+    let mut last = LastTable::new(table(1, &[]).into());
+    let sent = (0..1_000).filter(|&ms| last.due(Now(ms)).is_some()).count() as u64;
+    assert_eq!(sent, 1_000 / LAST_TABLE_RESEND_MS);
+}
+
+#[test]
+fn an_announcement_waits_for_nobody_unless_another_hands_over() {
+    let detector = FailureDetector::new(FailureDetectorSettings::default());
+    let table = table(1, &[ForwardingState::Up]);
+    let mut handover = Handover::default();
+    let may = |handover: &mut Handover, ms| {
+        handover.may_announce(Now(ms), &table, TableVersion::default(), &detector)
+    };
+    assert!(!may(&mut handover, 0), "there is none");
+    handover.announce();
+    handover.announce();
+    assert!(may(&mut handover, 0) && !may(&mut handover, 0), "both at once");
+    // One comes back whose table is known.
+    handover.await_table(Now(0));
+    handover.announce();
+    assert!(!may(&mut handover, 10));
+    handover.known();
+    assert!(may(&mut handover, 10));
+    // One that never sends its own.
+    handover.await_table(Now(100));
+    handover.announce();
+    handover.await_table(Now(200));
+    assert!(!may(&mut handover, 100 + HANDOVER_MS_MAX - 1));
+    assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
+    handover.announce();
+    handover.step_down();
+    assert!(!may(&mut handover, 1_000), "it is no longer its own");
+}
+
+#[test]
+fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
+    use ForwardingState::{Down, Draining, Up};
+    let mut detector = FailureDetector::new(FailureDetectorSettings::default());
+    let mut sequence = 0;
+    let mut hear = |detector: &mut FailureDetector, number, generation| {
+        sequence += 1;
+        let stamp = Stamp { incarnation: 1, sequence };
+        assert!(detector.heard(Now(0), beat(number, generation), stamp));
+    };
+    let (before, merged) = (table(4, &[Up, Down, Down]), table(5, &[Up, Draining, Down]));
+    hear(&mut detector, 0, 4);
+    let mut handover = Handover::default();
+    handover.await_table(Now(0));
+    handover.merged(Now(0), version(4));
+    handover.known();
+    handover.announce();
+    assert!(!handover.may_announce(Now(1), &before, version(4), &detector), "not published");
+    assert!(!handover.may_announce(Now(1), &merged, version(4), &detector), "nor applied");
+    assert!(!handover.may_announce(Now(1), &merged, version(5), &detector));
+    hear(&mut detector, 0, 5);
+    assert!(!handover.may_announce(Now(1), &merged, version(5), &detector), "1 was not heard");
+    hear(&mut detector, 1, 3);
+    assert!(!handover.may_announce(Now(1), &merged, version(5), &detector), "1 is behind");
+    let mut late = handover.clone();
+    assert!(late.may_announce(Now(HANDOVER_MS_MAX), &merged, version(5), &detector));
+    hear(&mut detector, 1, 5);
+    assert!(handover.may_announce(Now(1), &merged, version(5), &detector));
+}
