@@ -14,8 +14,8 @@
 //! table (see [`crate::service_ids`]); a service's history names no membership twice.
 
 mod invariants;
-
 mod merge;
+mod plan;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::SocketAddr;
@@ -25,56 +25,15 @@ use skep_units::Now;
 use skep_wire::limits::{HISTORY_MAX, WEIGHT_MAX};
 use skep_wire::message::{Mac, Name, NodeBeat};
 use skep_wire::seal::Stamp;
-use skep_wire::steer::{
-    DatapathService, ForwardingState, Measure, NODES_MAX, NodeIndex, Protocol, service_hash,
-};
+use skep_wire::steer::{ForwardingState, NODES_MAX, NodeIndex, service_hash};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
+
+pub use plan::{NodePlan, ServicePlan, TablePlan};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};
 use crate::service_ids::{ServiceIds, ServiceKey};
 pub use crate::table_note::TableNote;
 use crate::table_pace::TablePace;
-
-/// The plan, from the config.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TablePlan {
-    /// The services, in any order, each once.
-    pub services: Vec<ServicePlan>,
-    /// All nodes.
-    pub nodes: Vec<NodePlan>,
-    /// Devices of the dispatchers.
-    pub dispatchers: Vec<Mac>,
-}
-
-/// A service in the config.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServicePlan {
-    /// Virtual address and port.
-    pub address: SocketAddr,
-    pub protocol: Protocol,
-    /// Candidates of a row for a new flow.
-    pub choices: u8,
-    /// Which of them takes it.
-    pub measure: Measure,
-    /// Whether all flows of a client stay together.
-    pub by_address: bool,
-    pub policy: Name,
-    /// The nodes behind it: their places in [`TablePlan::nodes`].
-    pub nodes: Arc<[usize]>,
-}
-
-/// A node in the config.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodePlan {
-    pub name: Name,
-    /// Where it serves.
-    pub address: SocketAddr,
-    /// Its share against the others'; 0 drains it.
-    pub weight: u32,
-    /// Whether it may get new flows as far as this dispatcher's own checks say. Not part of the
-    /// table: the dispatcher that takes over has checks of its own.
-    pub is_open: bool,
-}
 
 /// Builds the forwarding table. On the active dispatcher it publishes a new version soon after
 /// something in the table changes; on a standby it adopts the versions of the active one.
@@ -531,17 +490,6 @@ impl TablePublisher {
         nodes.sort_by_key(|node| node.index);
         let dispatchers = self.plan.dispatchers.clone();
         Table { version, services, nodes, memberships, dispatchers }
-    }
-}
-
-impl ServicePlan {
-    fn key(&self) -> ServiceKey {
-        ServiceKey::new(self.address, self.protocol)
-    }
-
-    fn with_id(&self, id: u16) -> DatapathService {
-        let Self { address, protocol, choices, measure, by_address, .. } = *self;
-        DatapathService { id, address, protocol, choices, measure, by_address }
     }
 }
 

@@ -2,7 +2,6 @@
 //! of a role.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_cluster::failover::{
@@ -13,16 +12,17 @@ use skep_cluster::handover::{Handover, LastTable};
 use skep_cluster::lease_observer::LeaseObserver;
 use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_cluster::table_distribution::{RecentTables, TableDistributor, TableUpdate};
-use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan, TablePublisher};
+use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_sim::StateSummary;
 use skep_units::{Now, Rng};
 use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stage};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{Measure, Protocol, SERVICES_MAX, service_hash};
+use skep_wire::steer::service_hash;
 use skep_wire::table::{Table, TableVersion};
 
 use crate::guard::Guard;
 use crate::net::{Id, Release};
+use crate::plan::{plan, service_address};
 use crate::scenario::Scenario;
 use crate::store::Client;
 
@@ -561,43 +561,5 @@ impl Node {
 
     pub(crate) fn version(&self) -> TableVersion {
         self.table.version
-    }
-}
-
-/// Their hashes wish the same id, so that only tables tell which of them has it.
-fn service_address(number: u16) -> SocketAddr {
-    let address = |port: u16| SocketAddr::from(([192, 0, 2, 1], port));
-    let wish = |port: &u16| service_hash(address(*port)).is_multiple_of(SERVICES_MAX as u64);
-    let port = (1..).filter(wish).nth(usize::from(number)).unwrap();
-    address(port)
-}
-
-/// Two services or three, as the configs of a rolling restart differ, and in another order. The third
-/// comes before the others, whose first has all nodes.
-fn plan(scenario: &Scenario, place: usize) -> TablePlan {
-    let names = (0..scenario.nodes).map(|number| Name::new(&format!("n{number}")).unwrap());
-    let service = |number: u16, nodes: usize| ServicePlan {
-        address: service_address(number),
-        protocol: Protocol::Tcp,
-        choices: 2,
-        measure: Measure::Load,
-        by_address: false,
-        policy: Name::new("power-of-two").unwrap(),
-        nodes: (0..nodes).collect(),
-    };
-    let nodes = names.enumerate().map(|(number, name)| NodePlan {
-        name,
-        address: SocketAddr::from(([10, 0, 0, number as u8], 80)),
-        weight: 1 + number as u32 % 3,
-        is_open: true,
-    });
-    let half = scenario.nodes.div_ceil(2);
-    let mut services = vec![service(2, half), service(1, scenario.nodes), service(0, half)];
-    services.truncate(2 + place % 2);
-    services.rotate_left(place % 2);
-    TablePlan {
-        services,
-        nodes: nodes.collect(),
-        dispatchers: vec![[2, 0, 0, 0, 0, 0], [2, 0, 0, 0, 0, 1]],
     }
 }

@@ -13,6 +13,7 @@ mod check;
 mod guard;
 mod machine;
 mod net;
+mod plan;
 mod scenario;
 mod store;
 mod totals;
