@@ -77,6 +77,11 @@ impl FailureDetector {
         Self { settings, listening, heard_at: None, nodes: BTreeMap::new() }
     }
 
+    /// Time from one heartbeat of a node to the next, in milliseconds.
+    pub fn interval_ms(&self) -> u64 {
+        self.settings.interval_ms
+    }
+
     /// Silence after which a node is dead, in milliseconds.
     pub fn silence_ms(&self) -> u64 {
         let interval_ms = self.settings.interval_ms;

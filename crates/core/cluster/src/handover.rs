@@ -12,11 +12,13 @@
 use std::sync::Arc;
 
 use skep_units::Now;
+use skep_wire::limits::DISPATCHERS_MAX;
 use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableNode, TableVersion};
 
 use crate::failure_detector::FailureDetector;
 use crate::limits::{HANDOVER_MS_MAX, LAST_TABLE_MS_MAX, LAST_TABLE_RESEND_MS};
+use crate::table_publisher::author;
 
 /// The last table of a term that has ended, until the next active dispatcher's is steered by.
 #[derive(Clone, Debug)]
@@ -57,6 +59,8 @@ impl LastTable {
 #[derive(Clone, Debug, Default)]
 pub struct Handover {
     awaited: Option<Awaited>,
+    /// The last term of each dispatcher whose table was awaited: each is once.
+    terms: [u64; DISPATCHERS_MAX],
     /// An announcement waits.
     is_announcement_due: bool,
 }
@@ -70,8 +74,14 @@ enum Awaited {
 }
 
 impl Handover {
-    /// Another dispatcher has a table that did not go into the present one.
-    pub fn await_table(&mut self, now: Now) {
+    /// The dispatcher at position `sender` in the config reports a table that did not go into the
+    /// present one: if it is of its own term, it will hand it over.
+    pub fn await_table(&mut self, now: Now, sender: usize, table: TableVersion) {
+        let term = &mut self.terms[sender];
+        if author(table) != sender || table.epoch <= *term {
+            return;
+        }
+        *term = table.epoch;
         self.awaited.get_or_insert(Awaited::Table { until: now.plus_ms(HANDOVER_MS_MAX) });
     }
 

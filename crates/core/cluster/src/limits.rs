@@ -71,7 +71,7 @@ pub(crate) const EPOCHS_SKIPPED_MAX: u64 = 1 << 23;
 pub(crate) const DATA_PATH_LOST_MS: u64 = 1_000;
 
 /// How long the beats of the leader in the shared store must arrive until a dispatcher that lost the
-/// lease takes over from it as others do, in milliseconds: fifty beats.
+/// lease takes over from it as others do, in milliseconds: twenty beats.
 pub(crate) const LEADER_HEARD_MS: u64 = 1_000;
 
 /// How long a claim waits for epochs to be persisted, in milliseconds: some times what a disk needs.

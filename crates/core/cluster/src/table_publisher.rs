@@ -28,6 +28,7 @@ use skep_wire::seal::Stamp;
 use skep_wire::steer::{ForwardingState, NODES_MAX, NodeIndex, service_hash};
 use skep_wire::table::{ServiceMembership, Share, Table, TableNode, TableService, TableVersion};
 
+pub(crate) use merge::author;
 pub use plan::{NodePlan, ServicePlan, TablePlan};
 
 use crate::failure_detector::{FailureDetector, FailureDetectorSettings, Liveness};

@@ -18,6 +18,7 @@ mod report;
 mod reporter;
 mod steered;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -159,6 +160,7 @@ impl Agent {
             waiting: None,
             table: Arc::default(),
             recent: RecentTables::default(),
+            answered: BTreeMap::new(),
             witness: WitnessState::default(),
             takeover_ms: takeover_ms(direct.heartbeat_ms, direct.heartbeats_missed_max),
             shared: Arc::clone(&shared),

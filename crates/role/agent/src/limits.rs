@@ -9,6 +9,10 @@ pub(crate) const CHECK_MS: u64 = 30_000;
 /// How often the packet program's counters are read, in milliseconds.
 pub(crate) const COUNTERS_MS: u64 = 500;
 
+/// Time between two answers to a dispatcher that joins, in milliseconds: all nodes send them whole
+/// tables, which a dispatcher's receive buffer must hold.
+pub(crate) const JOINING_ANSWER_MS: u64 = 50;
+
 /// How long the reporting thread may take for one turn before the process ends, in seconds, beside
 /// the interval of reports.
 pub(crate) const REPORT_STALL_S_MAX: u32 = 10;

@@ -1,6 +1,7 @@
 //! A node's heartbeats in direct dispatch, and its handling of the dispatchers' heartbeats and
 //! tables.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,7 @@ use skep_wire::message::{DispatcherBeat, Message, Name, NodeBeat, NodeLoad, Stag
 use skep_wire::seal::{PeerId, Stamp};
 use skep_wire::table::Table;
 
+use crate::limits::JOINING_ANSWER_MS;
 use crate::report::Voice;
 use crate::{Shared, now};
 
@@ -31,6 +33,8 @@ pub(crate) struct Steered {
     /// The latest table that was received.
     pub(crate) table: Arc<Table>,
     pub(crate) recent: RecentTables,
+    /// When dispatchers that join were last sent the table.
+    pub(crate) answered: BTreeMap<PeerId, Now>,
     pub(crate) witness: WitnessState,
     /// Silence after which an active dispatcher is taken for dead.
     pub(crate) takeover_ms: u64,
@@ -60,8 +64,13 @@ impl Voice for Steered {
             Message::Dispatcher(beat) => {
                 // It has lost its memory: without the histories it would take
                 // connections of earlier memberships for nobody's.
-                if beat.stage == Stage::Joining && beat.table < self.table.version {
-                    // Its next beat asks again.
+                let asks = beat.stage == Stage::Joining && beat.table < self.table.version;
+                let now = now();
+                let answered = self.answered.get(&from);
+                let is_due = answered.is_none_or(|at| now.since_ms(*at) >= JOINING_ANSWER_MS);
+                if asks && is_due {
+                    // A later beat asks again.
+                    self.answered.insert(from, now);
                     let _ = socket.send(from, &Message::Table(Table::clone(&self.table)));
                 }
                 self.witness(&beat, from, stamp);

@@ -121,8 +121,7 @@ impl Direct {
         let (jobs, to_do) = sync_channel(JOBS_MAX);
         let (news, heard) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
-        let stop = Arc::new(AtomicBool::new(false));
-        let has_failed = Arc::new(AtomicBool::new(false));
+        let (stop, has_failed) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (waker, counts) = (socket.waker(), socket.counts());
         let direct_loop = DirectLoop {
             socket,
@@ -140,6 +139,7 @@ impl Direct {
             news: heard,
             shared: Arc::clone(&shared),
             loads: parts.loads,
+            loads_due_at: started,
             stop: Arc::clone(&stop),
             has_failed: Arc::clone(&has_failed),
             told: Arc::default(),
@@ -263,11 +263,11 @@ fn conversation(
         clock: now,
     })?;
     let mut others = BTreeMap::new();
-    for other in config.dispatchers.iter().filter(|it| it.name != own.name) {
-        let Some(address) = other.address else { continue };
+    for (place, other) in config.dispatchers.iter().enumerate() {
+        let Some(address) = other.address.filter(|_| other.name != own.name) else { continue };
         socket.set_peer(&other.name, address);
-        let other = Other { name: Name::new(&other.name)?, address: address.ip(), beat: None };
-        others.insert(other.name.peer(), other);
+        let (name, address) = (Name::new(&other.name)?, address.ip());
+        others.insert(name.peer(), Other { name, address, place, beat: None });
     }
     Ok((socket, others))
 }

@@ -58,6 +58,9 @@ pub(crate) struct DirectLoop {
     pub(crate) news: Receiver<News>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loads: Arc<NodeLoads>,
+    /// When nodes' loads are next given to the packet program, with each round of their heartbeats:
+    /// it adds the flows that it assigned since.
+    pub(crate) loads_due_at: Now,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) has_failed: Arc<AtomicBool>,
     pub(crate) told: Arc<Table>,
@@ -79,6 +82,8 @@ pub(crate) struct DirectLoop {
 pub(crate) struct Other {
     pub(crate) name: Name,
     pub(crate) address: IpAddr,
+    /// Its position in the config.
+    pub(crate) place: usize,
     pub(crate) beat: Option<(DispatcherBeat, Now)>,
 }
 
@@ -199,8 +204,9 @@ impl DirectLoop {
     fn hear_dispatcher(&mut self, now: Now, beat: DispatcherBeat, from: PeerId, stamp: Stamp) {
         let Some(other) = self.others.get_mut(&from) else { return };
         other.beat = Some((beat.clone(), now));
+        let place = other.place;
         if self.is_active() && !self.publisher.knows(beat.table) {
-            self.handover.await_table(now);
+            self.handover.await_table(now, place, beat.table);
         }
         let outputs = self.failover.heard(now, &beat, from, stamp);
         self.carry_out(outputs);
@@ -424,7 +430,10 @@ impl DirectLoop {
             updates.into_iter().for_each(|it| self.socket.send_all(it.to, &it.message));
             self.want_table();
         }
-        self.tell_loads();
+        if now >= self.loads_due_at {
+            self.loads_due_at = now.plus_ms(self.publisher.detector().interval_ms());
+            self.tell_loads();
+        }
     }
 
     /// Whether a table may be published: all nodes were heard, or had time to be. Until then the table

@@ -29,13 +29,13 @@ pub(super) fn note(merged: &mut Merged, version: TableVersion) -> bool {
 }
 
 /// The position in the config of the dispatcher that made a table.
-fn author(version: TableVersion) -> usize {
+pub(crate) fn author(version: TableVersion) -> usize {
     (version.epoch % DISPATCHERS_MAX as u64) as usize
 }
 
 impl TablePublisher {
     /// Merges the table of a dispatcher whose claim was a lesser one; the next tick publishes what
-    /// comes of it. False if this dispatcher is not the author, or knows that table.
+    /// comes of it. False if this dispatcher is not the author, knows that table, or has all of it.
     pub fn merge(&mut self, now: Now, theirs: &Table) -> bool {
         let is_lesser = theirs.version.epoch < self.table.version.epoch;
         if !self.is_author || !is_lesser || !note(&mut self.merged, theirs.version) {
@@ -45,8 +45,11 @@ impl TablePublisher {
         self.merge_histories(theirs, &indexes);
         self.note_named();
         self.presumed_until = Some(now.plus_ms(self.detector.silence_ms()));
-        self.changed(Change::Urgent);
-        true
+        let has_changed = self.make(self.table.version) != *self.table;
+        if has_changed {
+            self.changed(Change::Urgent);
+        }
+        has_changed
     }
 
     /// Whether a table is one of this dispatcher, or went into the present one.

@@ -50,6 +50,11 @@ fn beat(number: usize, generation: u64) -> NodeBeat {
     }
 }
 
+/// Of the dispatcher at position 1 of the config, if `epoch` is 9 or 17.
+fn of_term(epoch: u64) -> TableVersion {
+    TableVersion { epoch, generation: 1 }
+}
+
 #[test]
 fn the_last_table_is_kept_until_the_next_has_its_nodes() {
     use ForwardingState::{Down, Draining, Up};
@@ -81,17 +86,25 @@ fn an_announcement_waits_for_nobody_unless_another_hands_over() {
     handover.announce();
     handover.announce();
     assert!(may(&mut handover, 0) && !may(&mut handover, 0), "both at once");
+    // A standby reports a table that another one made: it hands nothing over.
+    handover.await_table(Now(0), 1, of_term(16));
+    handover.announce();
+    assert!(may(&mut handover, 0));
     // One comes back whose table is known.
-    handover.await_table(Now(0));
+    handover.await_table(Now(0), 1, of_term(9));
     handover.announce();
     assert!(!may(&mut handover, 10));
     handover.known();
     assert!(may(&mut handover, 10));
     // One that never sends its own.
-    handover.await_table(Now(100));
+    handover.await_table(Now(100), 1, of_term(17));
     handover.announce();
-    handover.await_table(Now(200));
+    handover.await_table(Now(200), 1, of_term(17));
     assert!(!may(&mut handover, 100 + HANDOVER_MS_MAX - 1));
+    assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
+    // It goes on reporting that: its term was waited for.
+    handover.await_table(Now(200), 1, of_term(17));
+    handover.announce();
     assert!(may(&mut handover, 100 + HANDOVER_MS_MAX));
     handover.announce();
     handover.step_down();
@@ -111,7 +124,7 @@ fn an_announcement_waits_until_all_nodes_steer_by_the_merged_table() {
     let (before, merged) = (table(4, &[Up, Down, Down]), table(5, &[Up, Draining, Down]));
     hear(&mut detector, 0, 4);
     let mut handover = Handover::default();
-    handover.await_table(Now(0));
+    handover.await_table(Now(0), 1, of_term(9));
     handover.merged(Now(0), version(4));
     handover.known();
     handover.announce();

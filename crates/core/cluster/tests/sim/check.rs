@@ -19,9 +19,9 @@ use crate::totals::Totals;
 use crate::world::World;
 
 /// Silence after which a dispatcher is taken for dead, at the fastest clock.
-const TAKEOVER_MS_MIN: u64 = 108;
+const TAKEOVER_MS_MIN: u64 = 172;
 /// At the slowest, with the steps of its timer.
-const TAKEOVER_MS_MAX: u64 = 130;
+const TAKEOVER_MS_MAX: u64 = 205;
 /// How long two dispatchers that reach each other may both be active.
 const DOUBLE_MS_MAX: u64 = 2_000;
 /// How long a dead node may be in a table.

@@ -26,8 +26,8 @@ use crate::plan::{plan, service_address};
 use crate::scenario::Scenario;
 use crate::store::Client;
 
-pub(crate) const INTERVAL_MS: u64 = 20;
-pub(crate) const MISSED_MAX: u32 = 5;
+pub(crate) const INTERVAL_MS: u64 = 50;
+pub(crate) const MISSED_MAX: u32 = 3;
 pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2_000;
 /// How often a dispatcher looks at its machine.

@@ -400,7 +400,7 @@ impl World {
             Said::Dispatcher(beat, stamp) => {
                 self.check.heard(self.at, id, from, &beat, stamp);
                 if dispatcher.is_active && !dispatcher.publisher.knows(beat.table) {
-                    dispatcher.handover.await_table(now);
+                    dispatcher.handover.await_table(now, from, beat.table);
                 }
                 dispatcher.failover.heard(now, &beat, peer, stamp)
             }
