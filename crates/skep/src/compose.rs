@@ -30,6 +30,7 @@ use crate::control::{bind_console, start_console};
 use crate::demotion::demote;
 use crate::direct::{DirectDispatch, cluster_key, config_of_node};
 use crate::failure;
+use crate::logging::{self, MessageQueue};
 use crate::reporting::Reporting;
 use crate::roles::Roles;
 use crate::running::{Parts, Running, Shared};
@@ -76,6 +77,8 @@ pub(crate) struct Process {
     access_log: AccessLog,
     /// Until the very end: it shows the drain.
     _console: Option<ConsoleHandle>,
+    /// The last: it writes what the others have said.
+    _messages: MessageQueue,
 }
 
 impl Process {
@@ -106,8 +109,10 @@ impl Process {
         let console = bind_console(&config, &roles, file.is_some())?;
         // All that takes privileges is done, and no other thread is there yet.
         demote(&config, &roles, file.as_deref())?;
+        let messages = logging::queue();
 
         let registry = Arc::new(Registry::new());
+        messages.register(&registry);
         let access_log =
             AccessLog::start(log_target(&config), log_format(&config), registry.core())
                 .context("cannot start the access log")?;
@@ -146,7 +151,7 @@ impl Process {
         let running = Arc::new(Running::new(config, roles, file, addresses, parts, shared));
         let console = start_console(console, &running)?;
         serve(&running, &workers, responders);
-        Ok(Self { running, workers, access_log, _console: console })
+        Ok(Self { running, workers, access_log, _console: console, _messages: messages })
     }
 
     /// The handle for other threads (the management API).

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use rustix::time::{ClockId, clock_gettime};
 use skep_cluster::failure_detector::FailureDetectorSettings;
 use skep_cluster::table_distribution::TableDistributor;
-use skep_cluster::table_publisher::TablePublisher;
+use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_peer::{Socket, SocketSettings};
@@ -182,10 +182,12 @@ impl Cluster {
     }
 
     fn look_at_plan(&mut self) {
-        if self.plans.look(&[[2; 6]]).expect("names are short") {
-            self.publisher.set_plan(self.plans.plan().clone());
+        if self.plans.look().expect("names are short") {
+            let plan = TablePlan { dispatchers: vec![[2; 6]], ..self.plans.plan().clone() };
+            self.publisher.set_plan(plan);
         }
-        for (name, is_closed) in self.plans.closed() {
+        let names = self.plans.plan().nodes.iter().map(|node| &node.name);
+        for (name, &is_closed) in names.zip(self.plans.closed()) {
             self.publisher.set_drained(name, is_closed);
         }
     }

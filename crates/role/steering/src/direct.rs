@@ -1,11 +1,10 @@
-//! Direct dispatch of one process, from start to end: the socket, the packet program and the two
+//! Direct dispatch of one process, from start to end: the socket, the packet program and the
 //! threads.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -35,11 +34,14 @@ use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::{
     EXECUTOR_STALL_S_MAX, JOBS_MAX, LOOP_STALL_S_MAX, NEWS_MAX, ORDER_MS, ORDER_POLL_MS,
+    PLANNER_STALL_S_MAX,
 };
-use crate::netguard_executor::{Job, NetguardExecutor};
+use crate::netguard_executor::NetguardExecutor;
 use crate::node_view::NodeView;
 use crate::packet_path::{Desired, PacketPath, PathState, PathWishes, Setup};
 use crate::plan::{Plans, networks};
+use crate::planner::Planner;
+use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{OnTerm, Shared, SteeringStatus};
 
@@ -93,8 +95,6 @@ pub enum DirectError {
 pub struct Direct {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    /// Until it stops.
-    jobs: Mutex<Option<SyncSender<Job>>>,
     guard: Arc<Guard>,
     desired: Arc<Desired>,
     stop: Arc<AtomicBool>,
@@ -118,8 +118,8 @@ impl Direct {
         let settings = failover_settings(config, place, &opened)?;
         let (failover, first) = Failover::new(settings, started, last_epoch, wall_clock_ms());
         let publisher = TablePublisher::new(detector_settings(config));
-        let (jobs, to_do) = sync_channel(JOBS_MAX);
-        let (news, heard) = sync_channel(NEWS_MAX);
+        let (jobs, news) = (Arc::new(Queue::new(JOBS_MAX)), Arc::new(Queue::new(NEWS_MAX)));
+        let (planner, plans) = Planner::new(Plans::new(config, &dispatchers));
         let shared = Arc::new(Shared::new(opened.clone(), parts.on_term));
         let (stop, has_failed) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (waker, counts) = (socket.waker(), socket.counts());
@@ -129,14 +129,14 @@ impl Direct {
             heartbeats: HeartbeatTurns::default(),
             publisher,
             distributor: TableDistributor::default(),
-            plans: Plans::new(config, &dispatchers),
+            plans,
             others,
             agents: agents(config),
             own_mac: opened.mac,
             started,
-            jobs: jobs.clone(),
+            jobs: Arc::clone(&jobs),
             backlog: VecDeque::new(),
-            news: heard,
+            news: Arc::clone(&news),
             shared: Arc::clone(&shared),
             loads: parts.loads,
             loads_due_at: started,
@@ -159,21 +159,11 @@ impl Direct {
             path: PacketPath::new(&guard, opened.mac, addresses(config), &desired),
             on_guard_gone: parts.on_guard_gone,
             shared: Arc::clone(&shared),
-            jobs: to_do,
+            jobs,
             news,
         };
-        let threads = Mutex::new(spawn(direct_loop, first, executor, &parts.watchdog)?);
-        Ok(Self {
-            shared,
-            counts,
-            jobs: Mutex::new(Some(jobs)),
-            guard,
-            desired,
-            stop,
-            has_failed,
-            waker,
-            threads,
-        })
+        let threads = Mutex::new(spawn(direct_loop, first, executor, planner, &parts.watchdog)?);
+        Ok(Self { shared, counts, guard, desired, stop, has_failed, waker, threads })
     }
 
     /// Its displayed state.
@@ -230,9 +220,7 @@ impl Direct {
         self.has_failed.store(has_failed, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         self.waker.wake();
-        // Without anybody who gives jobs the other thread does the last of them,
-        // and ends.
-        drop(lock(&self.jobs).take());
+        // With the event loop the others end, after the last jobs.
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             let _ = thread.join();
@@ -312,6 +300,7 @@ fn spawn(
     direct_loop: DirectLoop,
     first: Vec<FailoverAction>,
     executor: NetguardExecutor,
+    planner: Planner,
     watchdog: &Watchdog,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let pulse = watchdog.watch("skep-direct", LOOP_STALL_S_MAX);
@@ -323,7 +312,11 @@ fn spawn(
     let executor = std::thread::Builder::new().name("skep-guard-exec".into()).spawn(move || {
         executor.run(&pulse);
     })?;
-    Ok(vec![direct_loop, executor])
+    let pulse = watchdog.watch("skep-planner", PLANNER_STALL_S_MAX);
+    let planner = std::thread::Builder::new().name("skep-planner".into()).spawn(move || {
+        planner.run(&pulse);
+    })?;
+    Ok(vec![direct_loop, executor, planner])
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

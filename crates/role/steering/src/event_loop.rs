@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
 use skep_cluster::failover::{AddressConflict, Failover, FailoverAction};
@@ -35,7 +34,9 @@ use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
 use crate::node_view::NodeView;
 use crate::packet_path::{PathState, PathWishes};
-use crate::plan::{Plans, is_weighted};
+use crate::plan::is_weighted;
+use crate::planner::{NodeOrder, PlanView};
+use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
 
@@ -46,16 +47,16 @@ pub(crate) struct DirectLoop {
     pub(crate) heartbeats: HeartbeatTurns,
     pub(crate) publisher: TablePublisher,
     pub(crate) distributor: TableDistributor,
-    pub(crate) plans: Plans,
+    pub(crate) plans: PlanView,
     pub(crate) others: BTreeMap<PeerId, Other>,
     /// Agents of the nodes in the config, by name.
     pub(crate) agents: BTreeMap<Name, SocketAddr>,
     pub(crate) own_mac: Mac,
     pub(crate) started: Now,
-    pub(crate) jobs: SyncSender<Job>,
+    pub(crate) jobs: Arc<Queue<Job>>,
     /// Jobs that found the queue full: netguard is slow or has ended.
     pub(crate) backlog: VecDeque<Job>,
-    pub(crate) news: Receiver<News>,
+    pub(crate) news: Arc<Queue<News>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) loads: Arc<NodeLoads>,
     /// When nodes' loads are next given to the packet program, with each round of their heartbeats:
@@ -104,6 +105,7 @@ impl DirectLoop {
                 }
             }
             self.hear_news();
+            self.hand_over();
             let now = now();
             if now.since_ms(ticked_at) >= self.failover.tick_ms() {
                 ticked_at = now;
@@ -117,15 +119,15 @@ impl DirectLoop {
         }
         let outputs = self.failover.stop(now());
         self.carry_out(outputs);
+        self.wishes.finish();
         self.show(now());
     }
 
     fn tick(&mut self, now: Now) {
-        self.hand_over();
         self.look_at_plan();
         for note in self.publisher.tick(now) {
             if let skep_cluster::table_publisher::TableNote::Dead { name, .. } = &note {
-                self.plans.dispatchers().for_each(|dispatcher| dispatcher.miss(name.as_str()));
+                self.plans.order(NodeOrder::Silent(name.clone()));
             }
             tracing::warn!("{note}");
         }
@@ -265,15 +267,8 @@ impl DirectLoop {
         for node in &table.nodes {
             // Also to those that are not planned any more and have connections.
             self.listen_to(&node.name, node.address);
-            let name = node.name.as_str();
             if node.is_drained != was_drained.contains(&node.name) {
-                self.plans.dispatchers().for_each(|dispatcher| {
-                    // Unknown here: the config files differ, which is said elsewhere.
-                    let _ = match node.is_drained {
-                        true => dispatcher.drain(name),
-                        false => dispatcher.resume(name),
-                    };
-                });
+                self.plans.order(NodeOrder::Drain(node.name.clone(), node.is_drained));
             }
         }
         self.told = table;
@@ -281,7 +276,7 @@ impl DirectLoop {
     }
 
     fn hear_news(&mut self) {
-        while let Ok(news) = self.news.try_recv() {
+        for news in self.news.try_take() {
             match news {
                 News::Owners(owners) => {
                     for (address, mac) in conflicts(owners) {
@@ -371,9 +366,8 @@ impl DirectLoop {
         }
     }
 
-    pub(crate) fn wake_executor(&self) {
-        // Where the queue is full it is awake.
-        let _ = self.jobs.try_send(Job::Reconcile);
+    pub(crate) fn wake_executor(&mut self) {
+        self.job(Job::Reconcile);
     }
 
     fn send_beat(&mut self) {
@@ -387,17 +381,13 @@ impl DirectLoop {
     /// Applies changes of the config and the operator.
     fn look_at_plan(&mut self) {
         let macs = self.macs();
-        match self.plans.look(&macs) {
-            Ok(true) => {
-                let plan = self.plans.plan().clone();
-                plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
-                self.publisher.set_plan(plan);
-            }
-            Ok(false) => {}
-            Err(error) => tracing::error!("{error}"),
+        if self.plans.look(&macs) {
+            let plan = self.plans.plan().clone();
+            plan.nodes.iter().for_each(|node| self.listen_to(&node.name, node.address));
+            self.publisher.set_plan(plan);
         }
         if self.is_active() {
-            for (name, is_closed) in self.plans.closed() {
+            for (name, is_closed) in self.plans.closed().into_iter().flatten() {
                 self.publisher.set_drained(name, is_closed);
             }
         }
@@ -572,12 +562,17 @@ impl DirectLoop {
     /// dropped: the next ones come soon.
     fn hand_over(&mut self) {
         while let Some(job) = self.backlog.pop_front() {
-            match self.jobs.try_send(job) {
-                Ok(()) | Err(TrySendError::Full(Job::Loads(..))) => {}
-                Err(TrySendError::Full(job)) => return self.backlog.push_front(job),
-                // Whoever does them has ended: so will this thread.
-                Err(TrySendError::Disconnected(_)) => {}
+            match self.jobs.try_push(job) {
+                Ok(()) | Err(Job::Loads(..)) => {}
+                Err(job) => return self.backlog.push_front(job),
             }
         }
+    }
+}
+
+impl Drop for DirectLoop {
+    fn drop(&mut self) {
+        self.jobs.close();
+        self.news.close();
     }
 }

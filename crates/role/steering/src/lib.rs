@@ -2,16 +2,16 @@
 //! packets; this crate maintains its table, and determines which dispatcher is the active one.
 //!
 //! ```text
-//!   nodes, dispatchers --datagrams--> DirectLoop (own thread, high priority)
+//!   nodes, dispatchers --datagrams--> DirectLoop (own thread, real time)
 //!                                      failover, table |  ^
-//!   Dispatchers (services) --plan------^          jobs v  | news
+//!   Dispatchers (services) --Planner---^          jobs v  | news
 //!                                          NetguardExecutor --orders--> netguard
 //! ```
 //!
 //! Nodes, drains, weights and policies are those of the services (`skep-dispatcher`), as in the
 //! other dispatch modes. The loads in heartbeats go there, too.
 //!
-//! Invariants: the event loop waits only for datagrams. When this process or its netguard has
+//! Invariants: the event loop waits only for datagrams, and for no lock that another thread has. When this process or its netguard has
 //! ended, packets are steered by the last table.
 
 #![forbid(unsafe_code)]
@@ -27,6 +27,8 @@ mod netguard_executor;
 mod node_view;
 mod packet_path;
 mod plan;
+mod planner;
+mod queue;
 mod shared_store;
 mod status;
 mod table_handover;

@@ -49,6 +49,14 @@ pub(crate) const ORDER_MS: u64 = 10_000;
 /// How often this is checked, in milliseconds.
 pub(crate) const ORDER_POLL_MS: u64 = 5;
 
+/// How often the planner looks at the services, in milliseconds: a command of an operator is in the
+/// table with the event loop's next tick after that.
+pub(crate) const PLAN_MS: u64 = 10;
+
+/// Orders that wait for the planner: a rack of nodes that fall silent together. If there are more,
+/// they wait in the event loop.
+pub(crate) const NODE_ORDERS_MAX: usize = 64;
+
 /// News of jobs that wait for the event loop.
 pub(crate) const NEWS_MAX: usize = 64;
 
@@ -68,3 +76,6 @@ pub(crate) const LOOP_STALL_S_MAX: u32 = 10;
 
 /// The same of the netguard executor: a job may be several orders, each of up to [`ORDER_MS`].
 pub(crate) const EXECUTOR_STALL_S_MAX: u32 = 120;
+
+/// The same of the planner, which waits for the services' locks.
+pub(crate) const PLANNER_STALL_S_MAX: u32 = 60;

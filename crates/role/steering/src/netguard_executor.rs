@@ -6,7 +6,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use skep_guard::{Guard, GuardError};
@@ -20,6 +19,7 @@ use crate::limits::{
     CHECK_MS, COUNTERS_MS, FIRST_CHECK_MS, JOBS_PER_TURN_MAX, LOOK_MS, PROBE_MS, STREAM_MS,
 };
 use crate::packet_path::{PacketPath, PathState};
+use crate::queue::{Popped, Queue};
 use crate::status::Shared;
 
 /// An order to execute. What should be so, rather than be done once, is in
@@ -77,20 +77,20 @@ pub(crate) struct NetguardExecutor {
     pub(crate) path: PacketPath,
     pub(crate) on_guard_gone: Box<dyn Fn() + Send>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) jobs: Receiver<Job>,
-    pub(crate) news: SyncSender<News>,
+    pub(crate) jobs: Arc<Queue<Job>>,
+    pub(crate) news: Arc<Queue<News>>,
 }
 
 impl NetguardExecutor {
-    /// Runs until the senders of jobs are dropped.
+    /// Runs until the event loop has closed the jobs.
     pub(crate) fn run(mut self, pulse: &Pulse) {
         let mut rounds = Rounds::default();
         loop {
             pulse.beat();
-            let mut next = match self.jobs.recv_timeout(rounds.until_next()) {
-                Ok(job) => Some(job),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return self.reconcile(pulse),
+            let mut next = match self.jobs.pop(rounds.until_next()) {
+                Popped::Item(job) => Some(job),
+                Popped::Nothing => None,
+                Popped::Closed => return self.reconcile(pulse),
             };
             self.reconcile(pulse);
             let mut jobs = 0;
@@ -102,7 +102,7 @@ impl NetguardExecutor {
                 // Before the next one: flows and loads must not hold a takeover up.
                 self.reconcile(pulse);
                 jobs += 1;
-                next = (jobs < JOBS_PER_TURN_MAX).then(|| self.jobs.try_recv().ok()).flatten();
+                next = if jobs < JOBS_PER_TURN_MAX { self.jobs.next() } else { None };
             }
             self.look_around(&mut rounds);
         }
@@ -223,8 +223,7 @@ impl NetguardExecutor {
     }
 
     fn tell(&self, news: News) {
-        // The event loop has ended: so will this thread.
-        let _ = self.news.send(news);
+        self.news.push(news);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use skep_cluster::failover::Failover;
 use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
@@ -92,22 +92,28 @@ impl PathWishes {
         self.tell()
     }
 
+    /// Tells the executor, or tries again with the next tick where it is reading at this moment.
+    /// Whether it differs from the last wants in more than their time.
     fn tell(&self) -> bool {
-        self.desired.want(self.wants.clone())
+        let mut last = match self.desired.wants.try_lock() {
+            Ok(last) => last,
+            Err(TryLockError::Poisoned(last)) => last.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        let is_news = !last.is_same(&self.wants);
+        *last = self.wants.clone();
+        is_news
+    }
+
+    /// Tells the last wishes, waiting for the executor if it is reading.
+    pub(crate) fn finish(&self) {
+        *lock(&self.desired.wants) = self.wants.clone();
     }
 }
 
 impl Desired {
     pub(crate) fn new(setup: Setup) -> Self {
         Self { wants: Mutex::default(), setup: Mutex::new(setup) }
-    }
-
-    /// Takes the latest wants. True if they differ from the last ones in more than their time.
-    fn want(&self, wants: Wants) -> bool {
-        let mut last = lock(&self.wants);
-        let is_news = !last.is_same(&wants);
-        *last = wants;
-        is_news
     }
 
     /// Tells the packet program another setup. One that netguard refuses is forgotten.

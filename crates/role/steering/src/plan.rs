@@ -11,7 +11,7 @@ use skep_cluster::table_publisher::{NodePlan, ServicePlan, TablePlan};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, Openness};
 use skep_policy::policies;
-use skep_wire::message::{Mac, Name, NameTooLong};
+use skep_wire::message::{Name, NameTooLong};
 use skep_wire::steer::{Measure, Network, Protocol};
 
 /// The plan, and the services that it is made from.
@@ -78,34 +78,34 @@ impl Plans {
         Self { addresses, services, places: HashMap::new(), plan, closed }
     }
 
-    /// Brings the plan up to the present states; true if it is another one now.
+    /// Brings the plan up to the present states; true if it, or what operators close, is another
+    /// one now.
     ///
     /// # Errors
     /// A name that is too long for the wire: then the plan is what it was.
-    pub fn look(&mut self, macs: &[Mac]) -> Result<bool, NameTooLong> {
+    pub fn look(&mut self) -> Result<bool, NameTooLong> {
         let mut has_changed = false;
         for service in &mut self.services {
             has_changed |= service.look(&mut self.places);
         }
-        if !has_changed && self.plan.dispatchers == macs {
+        if !has_changed {
             return Ok(false);
         }
         self.forget_names();
-        let (plan, closed) = self.make(macs)?;
-        let is_other = plan != self.plan;
-        (self.plan, self.closed) = (plan, closed);
+        let latest = self.make()?;
+        let is_other = latest.0 != self.plan || latest.1 != self.closed;
+        (self.plan, self.closed) = latest;
         Ok(is_other)
     }
 
-    /// The plan of the last look.
+    /// The plan of the last look, without dispatchers.
     pub fn plan(&self) -> &TablePlan {
         &self.plan
     }
 
-    /// All nodes, and whether an operator drains or removes them.
-    pub fn closed(&self) -> impl Iterator<Item = (&Name, bool)> {
-        let names = self.plan.nodes.iter().map(|node| &node.name);
-        names.zip(self.closed.iter().copied())
+    /// Whether an operator drains or removes a node of the plan, in the order of its nodes.
+    pub fn closed(&self) -> &[bool] {
+        &self.closed
     }
 
     /// The services in direct dispatch.
@@ -126,7 +126,7 @@ impl Plans {
         }
     }
 
-    fn make(&self, macs: &[Mac]) -> Result<(TablePlan, Vec<bool>), NameTooLong> {
+    fn make(&self) -> Result<(TablePlan, Vec<bool>), NameTooLong> {
         let mut nodes: Vec<Option<NodePlan>> = vec![None; self.places.len()];
         let mut closed = vec![false; self.places.len()];
         for member in self.services.iter().flat_map(|service| &service.nodes) {
@@ -147,7 +147,7 @@ impl Plans {
         let services = self.addresses.iter().map(plan_of).collect::<Result<_, _>>()?;
         // Every place is that of some member.
         let nodes = nodes.into_iter().flatten().collect();
-        Ok((TablePlan { services, nodes, dispatchers: macs.to_vec() }, closed))
+        Ok((TablePlan { services, nodes, dispatchers: Vec::new() }, closed))
     }
 }
 
@@ -241,14 +241,12 @@ fn network(text: &str) -> Option<Network> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
 
-    const MACS: [Mac; 1] = [[2; 6]];
-
     /// Two services: `web` at two addresses with nodes a, b and c, `api` at one with b alone.
-    fn config() -> Config {
+    pub(crate) fn config() -> Config {
         let mut text = "key_file = \"/key\"\n[[dispatcher]]\nname = \"d1\"\n\
             address = \"10.0.0.1:7071\"\n"
             .to_owned();
@@ -270,9 +268,12 @@ mod tests {
 
     fn plans() -> (Plans, Vec<Arc<Dispatcher>>) {
         let config = config();
-        let dispatcher = |name| Dispatcher::new(&config, name, 1).unwrap();
-        let dispatchers = vec![dispatcher("web"), dispatcher("api")];
+        let dispatchers = dispatchers(&config);
         (Plans::new(&config, &dispatchers), dispatchers)
+    }
+
+    pub(crate) fn dispatchers(config: &Config) -> Vec<Arc<Dispatcher>> {
+        ["web", "api"].map(|name| Dispatcher::new(config, name, 1).unwrap()).into()
     }
 
     fn weights(plans: &Plans) -> Vec<(&str, u32)> {
@@ -280,49 +281,50 @@ mod tests {
     }
 
     fn closed(plans: &Plans) -> Vec<&str> {
-        plans.closed().filter(|(_, is_closed)| *is_closed).map(|(name, _)| name.as_str()).collect()
+        let closed = plans.plan().nodes.iter().zip(plans.closed()).filter(|(_, it)| **it);
+        closed.map(|(node, _)| node.name.as_str()).collect()
     }
 
     #[test]
     fn addresses_of_a_service_have_its_nodes_and_a_node_its_least_weight() {
         let (mut plans, dispatchers) = plans();
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         let nodes: Vec<&[usize]> = plans.plan().services.iter().map(|it| &*it.nodes).collect();
         assert_eq!(nodes, [&[0, 1, 2][..], &[0, 1, 2], &[1]]);
         dispatchers[0].set_weight("b", 9).unwrap();
         dispatchers[1].set_weight("b", 5).unwrap();
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("a", 1), ("b", 5), ("c", 1)]);
-        assert_eq!(plans.look(&[[2; 6], [3; 6]]), Ok(true));
+        assert_eq!(plans.look(), Ok(false));
     }
 
     #[test]
     fn only_what_has_changed_is_read_again() {
         let (mut plans, dispatchers) = plans();
-        plans.look(&MACS).unwrap();
+        plans.look().unwrap();
         // A service that is read again would have them back.
         plans.services[0].nodes.clear();
-        assert_eq!(plans.look(&MACS), Ok(false));
+        assert_eq!(plans.look(), Ok(false));
         assert_eq!(weights(&plans).len(), 3);
         dispatchers[1].set_weight("b", 4).unwrap();
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("b", 4)]);
     }
 
     #[test]
     fn every_command_of_an_operator_is_seen() {
         let (mut plans, dispatchers) = plans();
-        plans.look(&MACS).unwrap();
+        plans.look().unwrap();
         let web = &dispatchers[0];
         web.drain("c").unwrap();
-        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec!["c"]));
+        assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec!["c"]));
         web.resume("c").unwrap();
-        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec![]));
+        assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec![]));
         web.set_policy("power-of-two").unwrap();
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         assert_eq!(plans.plan().services[0].policy.as_str(), "power-of-two");
         web.add_node("d", "10.0.1.9:80".parse().unwrap(), 3, None).unwrap();
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans).last(), Some(&("d", 3)));
     }
 
@@ -342,12 +344,12 @@ mod tests {
     #[test]
     fn a_node_that_is_gone_leaves_no_hole() {
         let (mut plans, dispatchers) = plans();
-        plans.look(&MACS).unwrap();
+        plans.look().unwrap();
         dispatchers[0].remove_node("a", 0).unwrap();
-        assert_eq!((plans.look(&MACS), closed(&plans)), (Ok(false), vec!["a"]));
+        assert_eq!((plans.look(), closed(&plans)), (Ok(true), vec!["a"]));
         // Ends removals, too.
         dispatchers[0].reload(&config());
-        assert_eq!(plans.look(&MACS), Ok(true));
+        assert_eq!(plans.look(), Ok(true));
         assert_eq!(weights(&plans), [("b", 1), ("c", 1)]);
         assert!(closed(&plans).is_empty());
         assert_eq!(*plans.plan().services[2].nodes, [0]);

@@ -1,0 +1,250 @@
+//! The planner: follows the services' states for the event loop, on a thread of its own.
+//!
+//! ```text
+//!   services --locks--> Planner --latest plan--> PlanView (event loop)
+//!            <---------         <----orders-----
+//! ```
+//!
+//! Workers and operators' commands take the services' locks, too, without real time: the event loop
+//! must not wait for them ([`crate::queue`]).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use skep_cluster::table_publisher::TablePlan;
+use skep_peer::Pulse;
+use skep_wire::message::{Mac, Name};
+
+use crate::limits::{NODE_ORDERS_MAX, PLAN_MS};
+use crate::plan::Plans;
+use crate::queue::{Popped, Queue};
+
+/// What the event loop has learnt of a node and all services must know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NodeOrder {
+    /// Its heartbeats stopped.
+    Silent(Name),
+    /// The active dispatcher drains it, or does not any more.
+    Drain(Name, bool),
+}
+
+/// See the module.
+pub(crate) struct Planner {
+    plans: Plans,
+    shared: Arc<Shared>,
+}
+
+/// The event loop's side of it.
+pub(crate) struct PlanView {
+    shared: Arc<Shared>,
+    seen: Arc<Planned>,
+    /// That of `seen`, with the dispatchers.
+    plan: TablePlan,
+    /// Orders that the planner has not got yet.
+    unsent: VecDeque<NodeOrder>,
+    /// Orders ever given, and those whose effects `seen` has.
+    given: u64,
+    done: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    planned: ArcSwap<Planned>,
+    orders: Queue<NodeOrder>,
+    /// Orders ever executed; what they changed is in `planned`.
+    done: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Planned {
+    plan: TablePlan,
+    closed: Vec<bool>,
+}
+
+impl Planner {
+    /// Looks for the first time.
+    pub(crate) fn new(plans: Plans) -> (Self, PlanView) {
+        let shared = Arc::new(Shared {
+            planned: ArcSwap::default(),
+            orders: Queue::new(NODE_ORDERS_MAX),
+            done: AtomicU64::new(0),
+        });
+        let mut planner = Self { plans, shared: Arc::clone(&shared) };
+        planner.look();
+        let (seen, plan) = (Arc::default(), TablePlan::default());
+        (planner, PlanView { shared, seen, plan, unsent: VecDeque::new(), given: 0, done: 0 })
+    }
+
+    /// Runs until the event loop has ended.
+    pub(crate) fn run(mut self, pulse: &Pulse) {
+        let mut done = 0;
+        loop {
+            pulse.beat();
+            match self.shared.orders.pop(Duration::from_millis(PLAN_MS)) {
+                Popped::Item(order) => {
+                    self.execute(&order);
+                    done += 1;
+                }
+                Popped::Nothing => {}
+                Popped::Closed => return,
+            }
+            self.look();
+            // After what it changed.
+            self.shared.done.store(done, Ordering::Release);
+        }
+    }
+
+    fn execute(&self, order: &NodeOrder) {
+        for service in self.plans.dispatchers() {
+            match order {
+                NodeOrder::Silent(name) => service.miss(name.as_str()),
+                NodeOrder::Drain(name, is_drained) => {
+                    // Unknown here: the config files differ, which is said elsewhere.
+                    let _ = match is_drained {
+                        true => service.drain(name.as_str()),
+                        false => service.resume(name.as_str()),
+                    };
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        match self.plans.look() {
+            Ok(true) => {
+                let (plan, closed) = (self.plans.plan().clone(), self.plans.closed().to_vec());
+                self.shared.planned.store(Arc::new(Planned { plan, closed }));
+            }
+            Ok(false) => {}
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+}
+
+impl PlanView {
+    /// Brings the plan up to the planner's latest, with the devices of the dispatchers; true if it
+    /// is another one now. Waits for nothing.
+    pub(crate) fn look(&mut self, macs: &[Mac]) -> bool {
+        self.send();
+        // Before the plan, which may be later than that.
+        self.done = self.shared.done.load(Ordering::Acquire);
+        let latest = self.shared.planned.load();
+        if Arc::ptr_eq(&latest, &self.seen) && self.plan.dispatchers == macs {
+            return false;
+        }
+        self.seen = Arc::clone(&latest);
+        let plan = TablePlan { dispatchers: macs.to_vec(), ..latest.plan.clone() };
+        let is_other = plan != self.plan;
+        self.plan = plan;
+        is_other
+    }
+
+    /// The plan of the last look.
+    pub(crate) fn plan(&self) -> &TablePlan {
+        &self.plan
+    }
+
+    /// All nodes, and whether an operator drains or removes them, as of the last look. `None` while
+    /// an order is to be executed: it may change that.
+    pub(crate) fn closed(&self) -> Option<impl Iterator<Item = (&Name, bool)>> {
+        let names = self.seen.plan.nodes.iter().map(|node| &node.name);
+        let closed = names.zip(self.seen.closed.iter().copied());
+        (self.done == self.given).then_some(closed)
+    }
+
+    /// Gives the planner an order, without waiting until it is executed.
+    pub(crate) fn order(&mut self, order: NodeOrder) {
+        self.given += 1;
+        self.unsent.push_back(order);
+        self.send();
+    }
+
+    fn send(&mut self) {
+        while let Some(order) = self.unsent.pop_front() {
+            if let Err(order) = self.shared.orders.try_push(order) {
+                // With the next look.
+                return self.unsent.push_front(order);
+            }
+        }
+    }
+}
+
+impl Drop for PlanView {
+    fn drop(&mut self) {
+        self.shared.orders.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use skep_config::Config;
+    use skep_dispatcher::Dispatcher;
+
+    use super::*;
+    use crate::plan::tests::{config, dispatchers};
+
+    const MACS: [Mac; 1] = [[2; 6]];
+
+    fn planner(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> (Planner, PlanView) {
+        Planner::new(Plans::new(config, dispatchers))
+    }
+
+    fn closed(view: &PlanView) -> Option<Vec<&str>> {
+        let closed = view.closed()?.filter(|(_, is_closed)| *is_closed);
+        Some(closed.map(|(name, _)| name.as_str()).collect())
+    }
+
+    #[test]
+    fn the_event_loop_has_a_plan_at_once_and_with_each_dispatcher() {
+        let config = config();
+        let (_planner, mut view) = planner(&config, &dispatchers(&config));
+        assert_eq!((view.look(&MACS), view.plan().nodes.len()), (true, 3));
+        assert!(!view.look(&MACS));
+        assert!(view.look(&[[2; 6], [3; 6]]));
+        assert_eq!(view.plan().dispatchers.len(), 2);
+    }
+
+    #[test]
+    fn what_operators_close_is_unknown_until_all_orders_are_executed() {
+        let config = config();
+        let (mut planner, mut view) = planner(&config, &dispatchers(&config));
+        view.look(&MACS);
+        assert_eq!(closed(&view), Some(vec![]));
+        let name = Name::new("b").unwrap();
+        view.order(NodeOrder::Drain(name.clone(), true));
+        view.look(&MACS);
+        assert_eq!(closed(&view), None);
+        drop(planner.shared.orders.try_take());
+        planner.execute(&NodeOrder::Drain(name, true));
+        planner.look();
+        planner.shared.done.store(1, Ordering::Release);
+        assert_eq!(closed(&view), None, "it has not looked yet");
+        view.look(&MACS);
+        assert_eq!(closed(&view), Some(vec!["b"]));
+    }
+
+    #[test]
+    fn orders_wait_while_the_planner_is_at_them_and_it_ends_with_the_event_loop() {
+        let config = config();
+        let dispatchers = dispatchers(&config);
+        let (planner, mut view) = planner(&config, &dispatchers);
+        let orders = NODE_ORDERS_MAX + 3;
+        let name = Name::new("c").unwrap();
+        (0..orders).for_each(|turn| view.order(NodeOrder::Drain(name.clone(), turn % 2 == 0)));
+        assert_eq!(view.unsent.len(), 3);
+        let watchdog = skep_peer::Watchdog::default();
+        let pulse = watchdog.watch("skep-plan", 60);
+        let thread = std::thread::spawn(move || planner.run(&pulse));
+        while view.done < orders as u64 {
+            view.look(&MACS);
+            std::thread::yield_now();
+        }
+        assert_eq!(closed(&view), Some(vec!["c"]));
+        drop(view);
+        assert!(thread.join().is_ok());
+    }
+}

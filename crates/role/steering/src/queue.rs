@@ -1,0 +1,168 @@
+//! A bounded queue between the event loop, which never waits, and a thread that may.
+//!
+//! The event loop has real time, the others have not. A lock of theirs, taken while a thread of
+//! theirs has it and does not run, would hold heartbeats back until it runs again (priority
+//! inversion): longer than a takeover takes where the machine is busy. So the event loop only tries.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
+
+/// First in, first out.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    inner: Mutex<Inner<T>>,
+    changed: Condvar,
+    items_max: usize,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
+    items: VecDeque<T>,
+    is_closed: bool,
+}
+
+/// What a thread that waits for an item gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Popped<T> {
+    Item(T),
+    /// Nothing came in that time.
+    Nothing,
+    /// It is closed, and empty.
+    Closed,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(items_max: usize) -> Self {
+        let inner = Inner { items: VecDeque::new(), is_closed: false };
+        Self { inner: Mutex::new(inner), changed: Condvar::new(), items_max }
+    }
+
+    /// Queues an item without waiting; gives it back where there is no room, or where the other
+    /// thread is at the queue at this moment.
+    pub(crate) fn try_push(&self, item: T) -> Result<(), T> {
+        let Some(mut inner) = self.try_lock() else { return Err(item) };
+        if inner.items.len() >= self.items_max {
+            return Err(item);
+        }
+        inner.items.push_back(item);
+        drop(inner);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// All items, without waiting: none where the other thread is at the queue at this moment.
+    pub(crate) fn try_take(&self) -> VecDeque<T> {
+        let Some(mut inner) = self.try_lock() else { return VecDeque::new() };
+        let items = std::mem::take(&mut inner.items);
+        drop(inner);
+        self.changed.notify_one();
+        items
+    }
+
+    /// Queues an item once there is room; drops it where the queue is closed.
+    pub(crate) fn push(&self, item: T) {
+        let is_full =
+            |inner: &mut Inner<T>| inner.items.len() >= self.items_max && !inner.is_closed;
+        let inner = self.changed.wait_while(self.lock(), is_full);
+        let mut inner = inner.unwrap_or_else(PoisonError::into_inner);
+        if !inner.is_closed {
+            inner.items.push_back(item);
+        }
+        drop(inner);
+        self.changed.notify_one();
+    }
+
+    /// The next item, once there is one.
+    pub(crate) fn pop(&self, patience: Duration) -> Popped<T> {
+        let is_idle = |inner: &mut Inner<T>| inner.items.is_empty() && !inner.is_closed;
+        let waited = self.changed.wait_timeout_while(self.lock(), patience, is_idle);
+        let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let popped = match inner.items.pop_front() {
+            Some(item) => Popped::Item(item),
+            None if inner.is_closed => Popped::Closed,
+            None => Popped::Nothing,
+        };
+        drop(inner);
+        self.changed.notify_one();
+        popped
+    }
+
+    /// The next item, if there is one.
+    pub(crate) fn next(&self) -> Option<T> {
+        match self.pop(Duration::ZERO) {
+            Popped::Item(item) => Some(item),
+            Popped::Nothing | Popped::Closed => None,
+        }
+    }
+
+    /// Nothing more is queued; who waits does not wait any more.
+    pub(crate) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_all();
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Inner<T>>> {
+        match self.inner.try_lock() {
+            Ok(inner) => Some(inner),
+            Err(TryLockError::Poisoned(inner)) => Some(inner.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const AT_ONCE: Duration = Duration::ZERO;
+    /// Longer than any test waits.
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn items_come_in_their_order_and_the_last_before_the_end() {
+        let queue = Queue::new(2);
+        assert_eq!(queue.pop(AT_ONCE), Popped::Nothing);
+        assert_eq!(
+            (queue.try_push(1), queue.try_push(2), queue.try_push(3)),
+            (Ok(()), Ok(()), Err(3))
+        );
+        assert_eq!(queue.pop(AT_ONCE), Popped::Item(1));
+        queue.close();
+        assert_eq!((queue.pop(LONG), queue.pop(LONG)), (Popped::Item(2), Popped::Closed));
+    }
+
+    #[test]
+    fn the_event_loop_does_not_wait_for_who_has_the_lock() {
+        let queue = Queue::new(2);
+        queue.push(1);
+        let other = queue.lock();
+        assert_eq!((queue.try_push(2), queue.try_take()), (Err(2), VecDeque::new()));
+        drop(other);
+        assert_eq!((queue.try_push(2), queue.try_take()), (Ok(()), VecDeque::from([1, 2])));
+    }
+
+    #[test]
+    fn who_may_wait_waits_for_room_for_items_and_for_the_end() {
+        let queue = Arc::new(Queue::new(1));
+        let own = Arc::clone(&queue);
+        let thread = std::thread::spawn(move || {
+            (0..100).for_each(|item| own.push(item));
+            own.close();
+            // Of a queue that is closed nobody takes: dropped.
+            own.push(100);
+        });
+        let mut popped = Vec::new();
+        while let Popped::Item(item) = queue.pop(LONG) {
+            popped.push(item);
+        }
+        assert_eq!(popped, (0..100).collect::<Vec<_>>());
+        assert!(thread.join().is_ok());
+    }
+}
