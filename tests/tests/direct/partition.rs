@@ -72,25 +72,38 @@ fn nft(cluster: &DirectCluster, machine: &str, rules: &str) {
     cluster.tool(machine, "nft", &[&table]);
 }
 
+/// Connections of which some come to each node, however they are spread.
+const TRIES_MAX: usize = 200;
+
 /// Connections that stay open, each with the node that it is with.
 struct Kept(Vec<(String, RawClient)>);
 
 impl Kept {
     fn open(cluster: &DirectCluster, client: &str, count: usize) -> Self {
+        Self::those_of(cluster, client, count, |_| true)
+    }
+
+    /// With these nodes; those that come to others are closed.
+    fn with_nodes(cluster: &DirectCluster, client: &str, count: usize, nodes: &[&str]) -> Self {
+        Self::those_of(cluster, client, count, |node| nodes.contains(&node))
+    }
+
+    fn those_of(
+        cluster: &DirectCluster,
+        client: &str,
+        count: usize,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Self {
         let vip = cluster.vip();
         let open = || {
             let mut client = RawClient::connect(vip);
             let response = client.get(SHORT.0);
             (response.header("x-skep-node").unwrap().to_owned(), client)
         };
-        Self((0..count).map(|_| cluster.machine(client).run(open).unwrap()).collect())
-    }
-
-    /// Those with these nodes; the others are closed.
-    fn only(mut self, nodes: &[&str]) -> Self {
-        self.0.retain(|(node, _)| nodes.contains(&node.as_str()));
-        assert!(!self.0.is_empty());
-        self
+        let all = (0..TRIES_MAX).map(|_| cluster.machine(client).run(open).unwrap());
+        let kept: Vec<_> = all.filter(|(node, _)| is_wanted(node)).take(count).collect();
+        assert_eq!(kept.len(), count, "of {TRIES_MAX} connections");
+        Self(kept)
     }
 
     /// Asks on each; how many it was, all with an answer of its node.
@@ -115,8 +128,8 @@ fn a_split_lan_has_two_active_dispatchers_and_one_when_it_heals() {
     let (old, new) = (cluster.wait_active(), cluster.standby());
     let before = epoch(&cluster, &old);
     let sides = [["client-1", &old, "node-1", "node-2"], ["client-2", &new, "node-3", "node-3"]];
-    let mut near = Kept::open(&cluster, "client-1", 12).only(&["node-1", "node-2"]);
-    let mut far = Kept::open(&cluster, "client-2", 12).only(&["node-3"]);
+    let mut near = Kept::with_nodes(&cluster, "client-1", 8, &["node-1", "node-2"]);
+    let mut far = Kept::with_nodes(&cluster, "client-2", 4, &["node-3"]);
     let bed = cluster.bed();
     for (one, other) in sides[0].iter().flat_map(|one| sides[1].map(|other| (one, other))) {
         bed.partition(cluster.machine(one), cluster.machine(other)).unwrap();

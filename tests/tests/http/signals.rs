@@ -1,11 +1,13 @@
 //! Signals: draining, reloading, reopening the log.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::process::Signal;
 use skep_tests::content::{self, assert_same};
 use skep_tests::{
@@ -64,6 +66,30 @@ fn a_supervisor_learns_that_it_is_ready_well_and_stopping() {
     skep.signal(Signal::TERM);
     while told() != "STOPPING=1" {}
     assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0), "{}", skep.stderr_text());
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let site = site();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+    let log = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::NONBLOCK.bits() as i32)
+        .open(&path);
+    let mut log = log.unwrap();
+    let script = format!("exec \"$0\" \"$@\" 2> '{}'", path.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &script]).arg(Skep::binary()).arg("serve").arg(site.root());
+    let mut skep = Skep::serve_command(command.args(["--listen", "127.0.0.1:0"]));
+    while log.write(&[b'\n'; 512]).is_ok() {}
+    // Each says something.
+    skep.signal(Signal::HUP);
+    skep.connect().get("/a.txt").assert_status(200);
+    skep.signal(Signal::TERM);
+    assert_eq!(skep.wait_exit(PATIENCE).code(), Some(0));
 }
 
 #[test]
