@@ -21,7 +21,7 @@ use skep_wire::guard::Steerer;
 use skep_wire::steer::{DatapathNode, ForwardingState, Network};
 
 /// Nodes, addresses and networks.
-const CLUSTERS: [(u16, u16, u32); 3] = [(256, 64, 0), (1_000, 8, 0), (1_000, 8, 32_768)];
+const CLUSTERS: [(u16, u16, u32); 3] = [(256, 64, 0), (1_000, 8, 0), (1_000, 8, 4_096)];
 
 /// Time between two looks of a dispatcher.
 const LOOK_MS: u64 = 100;

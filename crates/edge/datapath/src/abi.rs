@@ -100,6 +100,17 @@ impl Service {
 #[repr(C)]
 pub(crate) struct Row(pub(crate) [u16; steer::ROW_NODES]);
 
+impl Row {
+    /// As they are in memory.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let [a, b, c, d, e, f, g, h] = self.0.map(u16::to_ne_bytes);
+        let word = |[[a, b], [c, d], [e, f], [g, h]]: [[u8; 2]; 4]| {
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        [word([a, b, c, d]), word([e, f, g, h])]
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Node {

@@ -25,10 +25,11 @@ use skep_wire::steer::{
 
 use crate::limits::STEERERS_MAX;
 use crate::object::{Loaded, Misfits};
+use crate::sys::View;
 use crate::{DatapathError, abi, sys};
 
 pub(crate) use compare::difference;
-use compare::{Comparison, RowSums};
+use compare::{Comparison, ROW_WORDS, RowSums};
 
 type HashTable<K, V> = aya::maps::HashMap<MapData, K, V>;
 
@@ -38,6 +39,7 @@ pub(crate) struct Tables {
     vips: HashTable<abi::Address, u32>,
     services: HashTable<abi::ServiceKey, abi::Service>,
     rows: MapData,
+    rows_view: View,
     nodes: Array<MapData, abi::Node>,
     steerers: HashTable<[u8; 6], u32>,
     verdicts: PerCpuArray<MapData, abi::Count>,
@@ -85,11 +87,15 @@ impl Tables {
         services_max: u32,
         misfits: &Misfits,
     ) -> Result<Self, DatapathError> {
+        let rows = loaded.data("rows")?;
+        let words = first_row(services_max, 0) as usize * ROW_WORDS;
         let mut tables = Self {
             settings: loaded.map("settings")?,
             vips: loaded.map("vips")?,
             services: loaded.map("services")?,
-            rows: loaded.data("rows")?,
+            rows_view: View::new(rows.fd().as_fd(), words)
+                .map_err(DatapathError::map_io("rows"))?,
+            rows,
             nodes: loaded.map("nodes")?,
             steerers: loaded.map("steerers")?,
             verdicts: loaded.map("verdicts")?,

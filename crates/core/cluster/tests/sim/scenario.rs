@@ -1,9 +1,10 @@
 //! What a seed determines: a cluster, and its faults.
 
 use skep_units::Rng;
+use skep_wire::guard::ProgramMap;
 
-use crate::guard::Mode;
-use crate::machine::Disk;
+use crate::guard::{Meddling, Mode};
+use crate::machine::{COMPARE_ALL_MS, Disk};
 use crate::net::{Id, Release};
 
 /// When misfortunes end, in milliseconds; then the cluster is mended. In some seeds they are longer,
@@ -63,8 +64,8 @@ pub(crate) enum Fault {
     Disk(Id, Disk),
     /// How a dispatcher's netguard executes steps from now on.
     Guard(Id, Mode),
-    /// Others remove a dispatcher's addresses, or its program.
-    Meddle(Id, bool),
+    /// Others change a dispatcher's machine.
+    Meddle(Id, Meddling),
     /// A dispatcher's checks of a node fail, or pass again.
     Checks(Id, Id, bool),
     /// All is mended.
@@ -179,7 +180,15 @@ impl Scenario {
                 faults.push((at, Fault::Guard(dispatcher, mode)));
                 faults.push((until, Fault::Guard(dispatcher, Mode::Fast)));
             }
-            15 => faults.push((at, Fault::Meddle(dispatcher, rng.below(3) == 0))),
+            15 => {
+                let how = match rng.below(6) {
+                    0 | 1 => Meddling::Program,
+                    2 => Meddling::Map(ProgramMap::Nodes, rng.below(COMPARE_ALL_MS)),
+                    3 => Meddling::Map(ProgramMap::Settings, rng.below(COMPARE_ALL_MS)),
+                    _ => Meddling::Addresses,
+                };
+                faults.push((at, Fault::Meddle(dispatcher, how)));
+            }
             16 => faults.extend([
                 (at, Fault::Checks(dispatcher, node, false)),
                 (until, Fault::Checks(dispatcher, node, true)),

@@ -9,6 +9,7 @@ use std::hash::Hash;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use aya::Pod;
@@ -17,7 +18,7 @@ use skep_wire::guard::{ChangedMap, ProgramMap};
 use skep_wire::steer::{NODES_MAX, ROWS};
 
 use super::{Place, Tables, first_row, vips};
-use crate::limits::{BATCH_ELEMENTS, COMPARE_ALL_MS, COMPARE_MS, ROWS_PER_SUM};
+use crate::limits::{COMPARE_ALL_MS, COMPARE_MS, ROWS_PER_SUM};
 use crate::{DatapathError, abi, sys};
 
 /// Sums of the rows of a table, [`ROWS_PER_SUM`] each.
@@ -39,14 +40,18 @@ pub(super) struct Comparison {
 
 impl RowSums {
     pub(super) fn of(rows: &[abi::Row]) -> Self {
-        Self(sums(rows).collect())
+        let sum = |rows: &[abi::Row]| rows.iter().flat_map(|row| row.words()).fold(0, mix);
+        Self(rows.chunks(ROWS_PER_SUM).map(sum).collect())
     }
 
-    /// The first row of a part of the table that begins at `first`, as far as the sums can tell, that
-    /// is another one than was written.
-    fn differs(&self, first: usize, rows: &[abi::Row]) -> Option<usize> {
-        let expected = self.0.iter().skip(first / ROWS_PER_SUM);
-        let at = sums(rows).zip(expected).position(|(found, expected)| found != *expected)?;
+    /// The first row of those in `rows`, which begin at the row `first`, that is another one than was
+    /// written, as far as the sums can tell.
+    fn differs(&self, first: usize, rows: &[AtomicU64]) -> Option<usize> {
+        let mut expected = self.0.iter().skip(first / ROWS_PER_SUM);
+        let sum =
+            |rows: &[AtomicU64]| rows.iter().map(|word| word.load(Ordering::Relaxed)).fold(0, mix);
+        let mut sums = rows.chunks(ROWS_PER_SUM * ROW_WORDS).map(sum);
+        let at = sums.position(|found| expected.next() != Some(&found))?;
         Some(first + at * ROWS_PER_SUM)
     }
 }
@@ -66,7 +71,7 @@ impl Tables {
         let rows = self.places.iter().filter(|place| place.present().is_some()).count() * ROWS;
         // After a pause not all at once: orders wait meanwhile.
         let due = rows as u128 * since.min(every).as_micros() / u128::from(COMPARE_ALL_MS * 1_000);
-        self.compare_rows(due as usize, &mut changed)?;
+        self.compare_rows(due as usize, &mut changed);
         Ok(changed)
     }
 
@@ -110,39 +115,31 @@ impl Tables {
     }
 
     /// Goes on with so many rows.
-    fn compare_rows(
-        &mut self,
-        mut left: usize,
-        changed: &mut Vec<ChangedMap>,
-    ) -> Result<(), DatapathError> {
-        let mut rows = vec![abi::Row::default(); left.min(BATCH_ELEMENTS)];
+    fn compare_rows(&mut self, mut left: usize, changed: &mut Vec<ChangedMap>) {
         while left > 0 {
             let Comparison { place: at, row: first, .. } = self.comparison;
-            let Some((key, sums)) = self.places.get(at).and_then(Place::present) else {
-                self.comparison.place = (at + 1) % self.places.len();
-                self.comparison.row = 0;
+            let next = (at + 1) % self.places.len();
+            let Some((key, sums)) = self.places[at].present() else {
+                (self.comparison.place, self.comparison.row) = (next, 0);
                 continue;
             };
             // Whole sums.
-            let count = left.next_multiple_of(ROWS_PER_SUM).min(BATCH_ELEMENTS).min(ROWS - first);
-            rows.resize(count, abi::Row::default());
-            let from = first_row(at as u32, self.places[at].half) + first as u32;
-            sys::read_array(self.rows.fd().as_fd(), from, &mut rows)
-                .map_err(DatapathError::map_io("rows"))?;
+            let count = left.next_multiple_of(ROWS_PER_SUM).min(ROWS - first);
+            let from = first_row(at as u32, self.places[at].half) as usize + first;
+            let rows = &self.rows_view.words()[from * ROW_WORDS..(from + count) * ROW_WORDS];
             let map = ProgramMap::Rows(key.address(), key.protocol());
-            if let Some(row) = sums.differs(first, &rows)
+            if let Some(row) = sums.differs(first, rows)
                 && changed.iter().all(|it| it.map != map)
             {
-                let behind = (row + ROWS_PER_SUM).min(ROWS) - first;
-                let (from, to) = (from as usize + row - first, from as usize + behind - 1);
+                let last = (row + ROWS_PER_SUM).min(ROWS) - 1;
+                let (from, to) = (from + row - first, from + last - first);
                 changed.push(ChangedMap { map, key: format!("{from} to {to}, {}", key.address()) });
             }
             left = left.saturating_sub(count);
             let is_end = first + count == ROWS;
-            self.comparison.row = if is_end { 0 } else { first + count };
-            self.comparison.place = if is_end { (at + 1) % self.places.len() } else { at };
+            (self.comparison.place, self.comparison.row) =
+                if is_end { (next, 0) } else { (at, first + count) };
         }
-        Ok(())
     }
 }
 
@@ -170,15 +167,11 @@ pub(crate) fn difference<K: Pod + Default + Eq + Hash, V: Pod + Default + Partia
     Ok(key.map(|key| ChangedMap { map, key: name(key) }))
 }
 
-fn sums(rows: &[abi::Row]) -> impl Iterator<Item = u64> {
-    rows.chunks(ROWS_PER_SUM)
-        .map(|rows| rows.iter().fold(0, |sum, row| mix(mix(sum, row, 0), row, 4)))
-}
+/// Words of a row.
+pub(super) const ROW_WORDS: usize = size_of::<abi::Row>() / size_of::<u64>();
 
-/// Any change of one place of a row changes the sum: each step is one-to-one in the sum and in the
-/// row.
-fn mix(sum: u64, row: &abi::Row, from: usize) -> u64 {
-    let word = row.0[from..from + 4].iter().fold(0, |word, node| word << 16 | u64::from(*node));
+/// A change of one word changes the sum for certain: each step is one-to-one.
+fn mix(sum: u64, word: u64) -> u64 {
     let mixed = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 32
 }
