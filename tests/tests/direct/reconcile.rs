@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use aya::Pod;
 use aya::maps::{Array, HashMap, Map, MapData};
 use rustix::process::{Signal, kill_process};
 use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup};
@@ -69,21 +68,21 @@ fn map_of(cluster: &DirectCluster, machine: &str, side: &str, name: &str) -> Map
     cluster.machine(machine).run(open).unwrap()
 }
 
-/// Changes one element of an array behind the daemon's back, and waits until it is put back, and
-/// said.
+/// Changes a byte of an element of an array behind the daemon's back, and waits until it is put back,
+/// and said.
 #[track_caller]
-fn change<V: Pod + PartialEq>(
+fn change<const N: usize>(
     cluster: &DirectCluster,
     (machine, side, name): (&str, &str, &str),
-    index: u32,
-    change: impl FnOnce(&mut V),
+    (index, byte, value): (u32, usize, u8),
 ) {
-    let mut map: Array<MapData, V> = map_of(cluster, machine, side, name).try_into().unwrap();
+    let mut map: Array<MapData, [u8; N]> = map_of(cluster, machine, side, name).try_into().unwrap();
     let before = map.get(&index, 0).unwrap();
-    let mut value = before;
-    change(&mut value);
-    map.set(index, value, 0).unwrap();
-    poll_until(PATIENCE, "it is put back", || map.get(&index, 0).unwrap() == before);
+    let mut changed = before;
+    changed[byte] = value;
+    assert_ne!(changed, before);
+    map.set(index, changed, 0).unwrap();
+    poll_until(PATIENCE, "it is put back", || map.get(&index, 0).unwrap()[byte] == before[byte]);
     cluster.wait_log(machine, &format!("the map {name} of the packet program"));
 }
 
@@ -99,13 +98,12 @@ fn maps_that_others_change_are_written_again_and_connections_survive() {
     assert_eq!(complaints(), 0.0);
     let on = |name| (DISPATCHER, "dispatch", name);
     // Draining: it keeps its connections.
-    change(&cluster, on("nodes"), 1, |node: &mut [u8; 16]| node[6] = 1);
+    change::<16>(&cluster, on("nodes"), (1, 6, 1));
     assert!(complaints() >= 1.0);
     // The limit of new flows.
-    change(&cluster, on("settings"), 0, |settings: &mut [u8; 48]| settings[8] ^= 1);
+    change::<48>(&cluster, on("settings"), (0, 15, 1));
     // The program of a node must know which one it is.
-    let on_node = (NODE, "node", "settings");
-    change(&cluster, on_node, 0, |settings: &mut [u8; 48]| settings[36] = 9);
+    change::<48>(&cluster, (NODE, "node", "settings"), (0, 36, 9));
     change_services(&cluster);
     change_rows(&cluster);
     requests.wait_for_more(100);
