@@ -5,6 +5,8 @@ use skep_units::Rng;
 use skep_wire::guard::{ChangedMap, MachineState, ProgramMap};
 use skep_wire::table::TableVersion;
 
+use crate::machine::COMPARE_ALL_MS;
+
 /// How netguard executes steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
@@ -23,6 +25,17 @@ pub(crate) enum Meddling {
     Program,
     /// The content of a map, which is found at the end of this time, in milliseconds.
     Map(ProgramMap, u64),
+}
+
+impl Meddling {
+    pub(crate) fn any(rng: &mut Rng) -> Self {
+        match rng.below(6) {
+            0 | 1 => Self::Program,
+            2 => Self::Map(ProgramMap::Nodes, rng.below(COMPARE_ALL_MS)),
+            3 => Self::Map(ProgramMap::Settings, rng.below(COMPARE_ALL_MS)),
+            _ => Self::Addresses,
+        }
+    }
 }
 
 /// What outlives the dispatcher's process.

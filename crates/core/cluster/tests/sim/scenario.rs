@@ -1,10 +1,9 @@
 //! What a seed determines: a cluster, and its faults.
 
 use skep_units::Rng;
-use skep_wire::guard::ProgramMap;
 
 use crate::guard::{Meddling, Mode};
-use crate::machine::{COMPARE_ALL_MS, Disk};
+use crate::machine::Disk;
 use crate::net::{Id, Release};
 
 /// When misfortunes end, in milliseconds; then the cluster is mended. In some seeds they are longer,
@@ -180,15 +179,7 @@ impl Scenario {
                 faults.push((at, Fault::Guard(dispatcher, mode)));
                 faults.push((until, Fault::Guard(dispatcher, Mode::Fast)));
             }
-            15 => {
-                let how = match rng.below(6) {
-                    0 | 1 => Meddling::Program,
-                    2 => Meddling::Map(ProgramMap::Nodes, rng.below(COMPARE_ALL_MS)),
-                    3 => Meddling::Map(ProgramMap::Settings, rng.below(COMPARE_ALL_MS)),
-                    _ => Meddling::Addresses,
-                };
-                faults.push((at, Fault::Meddle(dispatcher, how)));
-            }
+            15 => faults.push((at, Fault::Meddle(dispatcher, Meddling::any(rng)))),
             16 => faults.extend([
                 (at, Fault::Checks(dispatcher, node, false)),
                 (until, Fault::Checks(dispatcher, node, true)),
