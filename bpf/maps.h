@@ -44,7 +44,8 @@
 MAP(settings, ARRAY, __u32, struct settings, 1);
 MAP(vips, HASH, struct address, __u32, SERVICES_MAX);
 MAP(services, HASH, struct service_key, struct service, SERVICES_MAX);
-MAP(rows, ARRAY, __u32, struct row, ROWS_DEFAULT);
+/* The loader reads all of it again and again: by a call for each row that would cost percents of a core. */
+MAP_FLAGS(rows, ARRAY, __u32, struct row, ROWS_DEFAULT, BPF_F_MMAPABLE);
 MAP(nodes, ARRAY, __u32, struct node, NODES_MAX);
 MAP(steerers, HASH, struct mac, __u32, 2 * NODES_MAX);
 MAP(verdicts, PERCPU_ARRAY, __u32, struct count, VERDICTS);

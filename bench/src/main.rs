@@ -131,7 +131,8 @@ fn run(args: &Args) -> Result<usize> {
         failures += direct::run(plan, &args.only, &args.skep, &mut results)?;
     }
     if args.before.is_none() && [What::All, What::Tables].contains(&args.what) {
-        results.tables = Some(tables::run(args.quick, machine)?);
+        results.tables = Some(tables::run(args.quick, machine.clone())?);
+        results.comparison = Some(tables::compare(machine)?);
     }
     if ![What::Direct, What::Tables].contains(&args.what) {
         machine::claim_the_client_core()?;

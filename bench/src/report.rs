@@ -96,6 +96,9 @@ pub(crate) fn page(results: &Results) -> String {
     if let Some(tables) = &results.tables {
         page += &tables::section(tables);
     }
+    if let Some(comparison) = &results.comparison {
+        page += &tables::comparison(comparison);
+    }
     page
 }
 

@@ -17,6 +17,9 @@ pub(crate) struct Results {
     pub(crate) direct: Option<Direct>,
     #[serde(default)]
     pub(crate) tables: Option<Tables>,
+    /// What it costs to compare the packet programs' maps with what was written.
+    #[serde(default)]
+    pub(crate) comparison: Option<Tables>,
 }
 
 /// The machine and what ran on it.

@@ -1,5 +1,5 @@
-//! What plans and tables cost in large clusters: the table that the bench of `skep-steering` prints,
-//! kept as it is.
+//! What plans and tables cost in large clusters, and comparing the packet programs' maps: the tables
+//! that the benches of `skep-steering` and `skep-datapath` print, kept as they are.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,20 +11,31 @@ use crate::results::{Figures, Machine, Tables};
 /// Seconds of each row.
 const SECONDS: u32 = 10;
 
-/// Builds the bench, and runs it for so long.
+/// Measures plans and tables, each row for so long.
 pub(crate) fn run(is_quick: bool, machine: Machine) -> Result<Tables> {
     println!("skep-bench: Plans and tables");
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let seconds = if is_quick { 1 } else { SECONDS };
+    let figures = figures(("skep-steering", "tables"), &[seconds.to_string()])?;
+    Ok(Tables { machine, figures })
+}
+
+/// Measures the comparison of maps, as root.
+pub(crate) fn compare(machine: Machine) -> Result<Tables> {
+    println!("skep-bench: Comparing maps");
+    Ok(Tables { machine, figures: figures(("skep-datapath", "compare"), &[])? })
+}
+
+/// Builds a bench and runs it: the table that it prints.
+fn figures((package, bench): (&str, &str), arguments: &[String]) -> Result<Figures> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let output = Command::new("cargo")
-        .args(["bench", "--quiet", "--package", "skep-steering", "--bench", "tables", "--"])
-        .arg(seconds.to_string())
+        .args(["bench", "--quiet", "--package", package, "--bench", bench, "--"])
+        .args(arguments)
         .current_dir(workspace)
         .output()
         .context("cargo")?;
     let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "the bench of skep-steering: {complaint}");
+    ensure!(output.status.success(), "the bench of {package}: {complaint}");
     let said = String::from_utf8_lossy(&output.stdout);
-    let figures = Figures::parse(&said).with_context(|| format!("the bench said: {said}"))?;
-    Ok(Tables { machine, figures })
+    Figures::parse(&said).with_context(|| format!("the bench said: {said}"))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Finding;
-use crate::results::{FigureRow, Tables};
+use crate::results::{FigureRow, Figures, Tables};
 
 /// Plans and tables, in percent of a core.
 const PERCENT_MAX: f64 = 5.0;
@@ -21,6 +21,21 @@ pub(super) fn section(tables: &Tables) -> String {
          of those of all nodes, 20 a second each, with the loads in them, and *unsealing* verifying and decoding them. \
          Sending goes to a socket of this machine, so that receiving is in it.\n\n",
     );
+    text.push_str(&table(figures));
+    text + &super::machine(&tables.machine)
+}
+
+/// What it costs netguard to compare maps.
+pub(super) fn comparison(comparison: &Tables) -> String {
+    let text = "\n## Comparing the packet programs' maps\n\nWhat it costs netguard to compare the maps \
+                with what it wrote to them, within 30 s everything once, in percent of a core: \
+                `skep-bench tables`, or `cargo bench -p skep-datapath --bench compare`. *Longest* is \
+                the longest of the ten comparisons in a second, during which orders wait.\n\n";
+    text.to_owned() + &table(&comparison.figures) + &super::machine(&comparison.machine)
+}
+
+fn table(figures: &Figures) -> String {
+    let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(text, "| cluster | {} |", figures.columns.join(" | "));
     let _ = writeln!(text, "|---|{}", "---|".repeat(figures.columns.len()));
@@ -29,7 +44,7 @@ pub(super) fn section(tables: &Tables) -> String {
         let _ = writeln!(text, "| {case} | {} |", figures.join(" | "));
     }
     text.push('\n');
-    text + &super::machine(&tables.machine)
+    text
 }
 
 /// The target, judged by the dearest row.
@@ -50,7 +65,7 @@ pub(super) fn finding(tables: Option<&Tables>) -> (String, Finding) {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use super::*;
-    use crate::results::{Figures, Machine};
+    use crate::results::Machine;
 
     #[test]
     fn the_dearest_row_decides() {
@@ -62,6 +77,8 @@ mod tests {
         let text = section(&tables);
         assert!(text.contains("\n| large | 3 | 5.25 |\n\nA machine with "), "{text}");
         assert!(text.ends_with(" 2026-01-01.\n"), "{text}");
+        let text = comparison(&tables);
+        assert!(text.contains("\n| large | 3 | 5.25 |\n\nA machine with "), "{text}");
         assert_eq!(finding(Some(&tables)).1, Some(("5.25 % (large)".to_owned(), false)));
         assert_eq!(finding(None).1, None);
     }

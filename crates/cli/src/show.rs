@@ -6,8 +6,8 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use skep_console::{
-    CoordinatorStatus, DirectStatus, Latency, NodeReport, NodeSource, NodeState, NodeStatus,
-    ProcessStatus, ServiceStatus,
+    CoordinatorStatus, DirectStatus, Latency, NodeBehind, NodeReport, NodeSource, NodeState,
+    NodeStatus, ProcessStatus, ServiceStatus,
 };
 
 mod number;
@@ -167,6 +167,13 @@ fn direct(out: &mut String, part: &DirectStatus) {
         (stage, None) => format!("direct: {stage}, nobody is active"),
     };
     line(out, &format!("{state}, {place}"));
+    if part.stage != "node" {
+        let held = if part.has_addresses { "on this machine" } else { "not on this machine" };
+        line(out, &format!("virtual addresses: {held}"));
+    }
+    for NodeBehind { node, tables } in &part.nodes_behind {
+        line(out, &format!("node {node}: {tables} tables behind"));
+    }
     for peer in &part.peers {
         let silence = match peer.stage.as_str() {
             "silent" => format!(" for {}", duration(peer.silent_ms)),

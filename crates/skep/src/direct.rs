@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail};
 use skep_agent::{Agent, AgentParts};
 use skep_config::Config;
-use skep_console::{ControlError, DirectPeer, DirectStatus, PacketCount};
+use skep_console::{ControlError, DirectPeer, DirectStatus, NodeBehind, PacketCount};
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_peer::Watchdog;
 use skep_steering::{Direct, DirectParts, OnTerm};
@@ -190,11 +190,16 @@ impl DirectDispatch {
                 stage: peer.stage,
                 silent_ms: peer.silent_ms,
             };
+            let behind = shown.nodes_behind.iter().filter(|(_, tables)| *tables > 0);
+            let behind =
+                behind.map(|(node, tables)| NodeBehind { node: node.to_string(), tables: *tables });
             return Some(DirectStatus {
                 stage: shown.stage,
                 epoch: shown.epoch,
                 active: shown.active,
                 table_generation: shown.table_generation,
+                has_addresses: shown.has_addresses,
+                nodes_behind: behind.collect(),
                 flows_synced: shown.flows_synced,
                 attached: shown.attached,
                 device: shown.device,

@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use aya::maps::{Array, HashMap, Map, MapData};
 use rustix::process::{Signal, kill_process};
-use skep_tests::direct::{DirectCluster, SHORT, Setup};
+use skep_tests::direct::{DirectCluster, Loads, SHORT, Setup};
 use skep_tests::{PATIENCE, Skep, poll_until};
 
 const DISPATCHER: &str = "dispatcher-1";
@@ -25,13 +26,13 @@ fn what_is_removed_from_a_dispatcher_is_put_back() {
     let vip = cluster.vip().ip().to_string();
     // As a network manager does that is restarted.
     cluster.tool(DISPATCHER, "ip", &["address", "del", &vip, "dev", "eth0"]);
-    cluster.wait_log(DISPATCHER, "virtual address");
+    cluster.wait_log(DISPATCHER, &format!("removed from this machine: {vip} on eth0"));
     poll_until(PATIENCE, "the address is back", || cluster.holders() == [DISPATCHER]);
     wait_answer(&cluster);
     assert_eq!(cluster.metric(DISPATCHER, "skep_direct_addresses_held"), 1.0);
     // As an upgrade of another program does that cleans up.
     cluster.tool(DISPATCHER, "sh", &["-c", "rm /sys/fs/bpf/skep/*/dispatch/link-*"]);
-    cluster.wait_log(DISPATCHER, "packet program was detached");
+    cluster.wait_log(DISPATCHER, "packet program was detached from its device, eth0");
     wait_answer(&cluster);
     assert!(cluster.tool(DISPATCHER, "ip", &["link", "show", "dev", "eth0"]).contains("xdp"));
 }
@@ -43,6 +44,7 @@ fn what_is_removed_from_a_node_is_put_back() {
     let address = || cluster.tool(NODE, "ip", &["-o", "address", "show", "to", &vip]);
     cluster.tool(NODE, "ip", &["address", "del", &vip, "dev", "lo"]);
     poll_until(PATIENCE, "the address is back", || address().contains("lo"));
+    cluster.wait_log(NODE, &format!("removed from this machine: {vip} on lo"));
     wait_answer(&cluster);
     // As `sysctl --system` does.
     let setting = "/proc/sys/net/ipv4/conf/eth0/arp_ignore";
@@ -50,12 +52,93 @@ fn what_is_removed_from_a_node_is_put_back() {
     poll_until(PATIENCE, "it is silent again", || {
         cluster.tool(NODE, "cat", &[setting]).trim() == "1"
     });
+    cluster.wait_log(NODE, "net.ipv4.conf.eth0.arp_ignore");
     cluster.tool(NODE, "sh", &["-c", "rm /sys/fs/bpf/skep/*/node/link-*"]);
     cluster.wait_log(NODE, "packet program was detached");
     poll_until(PATIENCE, "its program is back", || {
         cluster.tool(NODE, "sh", &["-c", "ls /sys/fs/bpf/skep/*/node/"]).contains("link-")
     });
     wait_answer(&cluster);
+}
+
+/// A map of the packet program of a side, on a machine.
+fn map_of(cluster: &DirectCluster, machine: &str, side: &str, name: &str) -> Map {
+    let path = format!("/sys/fs/bpf/skep/lab/{side}/{name}");
+    let open = || Map::from_map_data(MapData::from_pin(path).unwrap()).unwrap();
+    cluster.machine(machine).run(open).unwrap()
+}
+
+/// Changes a byte of an element of an array behind the daemon's back, and waits until it is put back,
+/// and said.
+#[track_caller]
+fn change<const N: usize>(
+    cluster: &DirectCluster,
+    (machine, side, name): (&str, &str, &str),
+    (index, byte, value): (u32, usize, u8),
+) {
+    let mut map: Array<MapData, [u8; N]> = map_of(cluster, machine, side, name).try_into().unwrap();
+    let before = map.get(&index, 0).unwrap();
+    let mut changed = before;
+    changed[byte] = value;
+    assert_ne!(changed, before);
+    map.set(index, changed, 0).unwrap();
+    poll_until(PATIENCE, "it is put back", || map.get(&index, 0).unwrap()[byte] == before[byte]);
+    cluster.wait_log(machine, &format!("the map {name} of the packet program"));
+}
+
+#[test]
+fn maps_that_others_change_are_written_again_and_connections_survive() {
+    let Some(cluster) = DirectCluster::start(Setup::of(1, 2)) else { return };
+    let clients = cluster.bed().clients();
+    let downloads = Loads::start(clients, |it| cluster.downloads(10).start_in(it).unwrap());
+    downloads.wait_flowing(20);
+    let requests = Loads::start(clients, |it| cluster.stream(50).start_in(it).unwrap());
+    requests.wait_for_more(100);
+    let complaints = || cluster.metric(DISPATCHER, "skep_direct_complaints");
+    assert_eq!(complaints(), 0.0);
+    let on = |name| (DISPATCHER, "dispatch", name);
+    // Draining: it keeps its connections.
+    change::<16>(&cluster, on("nodes"), (1, 6, 1));
+    assert!(complaints() >= 1.0);
+    // The limit of new flows.
+    change::<48>(&cluster, on("settings"), (0, 15, 1));
+    // The program of a node must know which one it is.
+    change::<48>(&cluster, (NODE, "node", "settings"), (0, 36, 9));
+    change_services(&cluster);
+    change_rows(&cluster);
+    requests.wait_for_more(100);
+    assert_eq!(requests.failed() + downloads.failed(), 0);
+    assert!(downloads.stop().iter().chain(&requests.stop()).all(|report| report.failed == 0));
+}
+
+/// The choice among nodes, and a service that nobody configured.
+fn change_services(cluster: &DirectCluster) {
+    let map = || map_of(cluster, DISPATCHER, "dispatch", "services");
+    let mut services: HashMap<MapData, [u8; 20], [u8; 8]> = map().try_into().unwrap();
+    let before = services.iter().map(Result::unwrap).collect::<Vec<_>>();
+    let (key, mut value) = before[0];
+    value[3] = 0;
+    services.insert([9; 20], value, 0).unwrap();
+    services.insert(key, value, 0).unwrap();
+    poll_until(PATIENCE, "services are put back", || {
+        services.iter().map(Result::unwrap).collect::<Vec<_>>() == before
+    });
+    cluster.wait_log(DISPATCHER, "the map services of the packet program");
+}
+
+/// A row without nodes, where the table is and where it may be.
+fn change_rows(cluster: &DirectCluster) {
+    const ROWS: u32 = 65_537;
+    let map = map_of(cluster, DISPATCHER, "dispatch", "rows");
+    let mut rows: Array<MapData, [u16; 8]> = map.try_into().unwrap();
+    for half in [0, ROWS] {
+        rows.set(half + 40_000, [0xffff; 8], 0).unwrap();
+    }
+    cluster.wait_log(DISPATCHER, "the map rows of the packet program");
+    // Written to the half that was not in use.
+    poll_until(PATIENCE, "rows are put back", || {
+        [0, ROWS].iter().any(|half| rows.get(&(half + 40_000), 0).unwrap() != [0xffff; 8])
+    });
 }
 
 #[test]

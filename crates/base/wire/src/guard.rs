@@ -5,13 +5,13 @@
 //! copy of the config. So an attacker who takes over the serving process can steer
 //! the packets of the configured services, and nothing else.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::steer::{
-    Count, DatapathNode, DatapathService, Flow, Network, NodeIndex, ServiceMember, Verdict,
-    WeightedLoad,
+    Count, DatapathNode, DatapathService, Flow, Network, NodeIndex, Protocol, ServiceMember,
+    Verdict, WeightedLoad,
 };
 
 /// Bytes of one order or answer, at most: the limit of one message on a unix socket
@@ -103,7 +103,7 @@ pub enum Order {
     Announce,
     /// Give them up.
     Release,
-    /// Look at what orders have put on the machine and, as dispatcher, for claims of the virtual
+    /// Look at what orders have put on the machine, compare a part of the packet program's maps and, as dispatcher, for claims of the virtual
     /// addresses by others since the last call. Answered by [`OrderReply::Machine`].
     Look {
         side: Side,
@@ -187,12 +187,58 @@ pub struct AttachedProgram {
 pub struct MachineState {
     /// Other machines that claim virtual addresses.
     pub owners: Vec<VipHolder>,
-    /// All virtual addresses of this side are on the machine, with the settings that they need.
-    pub has_addresses: bool,
-    /// The packet program is attached to its device.
+    /// What is missing of the virtual addresses of this side and of the settings that they need,
+    /// for people: `192.0.2.1 on eth0`.
+    pub missing: Vec<String>,
+    /// Name of the device of this side.
+    pub device: String,
+    /// The packet program is attached to that device.
     pub is_attached: bool,
+    /// Maps of the packet program that have not what orders put there, as far as they were compared
+    /// at this look.
+    pub changed_maps: Vec<ChangedMap>,
     /// Devices or addresses have changed since the last look.
     pub has_changed: bool,
+}
+
+/// A map of a packet program that others have changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedMap {
+    pub map: ProgramMap,
+    /// The first key with another value, or without one, for people.
+    pub key: String,
+}
+
+/// A map that only orders fill, and of `rows` the part of a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgramMap {
+    Settings,
+    Networks,
+    Nodes,
+    Steerers,
+    Services,
+    Vips,
+    Rows(SocketAddr, Protocol),
+}
+
+impl ProgramMap {
+    /// The name of its pin.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Settings => "settings",
+            Self::Networks => "networks",
+            Self::Nodes => "nodes",
+            Self::Steerers => "steerers",
+            Self::Services => "services",
+            Self::Vips => "vips",
+            Self::Rows(..) => "rows",
+        }
+    }
+
+    /// Whether it is filled from tables, not from the config.
+    pub fn is_of_table(self) -> bool {
+        !matches!(self, Self::Settings | Self::Networks)
+    }
 }
 
 /// A machine that claims a virtual address.

@@ -17,6 +17,7 @@
 use std::sync::Arc;
 
 use skep_units::Now;
+use skep_wire::guard::{ChangedMap, MachineState};
 use skep_wire::message::Stage;
 use skep_wire::table::{Table, TableVersion};
 
@@ -48,23 +49,26 @@ pub enum Step {
     /// Announce them again.
     Announce,
     Apply(Arc<Table>),
-}
-
-/// What the packet path was found to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// All virtual addresses are on this machine, with the settings that they need.
-    pub has_addresses: bool,
-    pub is_attached: bool,
+    /// Tell the packet program its settings once more.
+    SetUp,
 }
 
 /// Something was changed by others than the executor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Drift {
-    #[error("a virtual address or its settings were removed from this machine; they are put back")]
-    Addresses,
-    #[error("the packet program was detached from its device; it is attached again")]
-    Program,
+    #[error(
+        "a virtual address or its settings were removed from this machine: {}; they are put back. \
+         If this happens again, exempt them in what manages its addresses and sysctls", .0.join(", ")
+    )]
+    Addresses(Vec<String>),
+    #[error("the packet program was detached from its device, {0}; it is attached again")]
+    Program(String),
+    #[error(
+        "the map {} of the packet program has not what was written to it, at key {}; it is written \
+         again. If this happens again, find what changes it: nothing but netguard may write to maps \
+         that are pinned in /sys/fs/bpf/skep", .0.map.name(), .0.key
+    )]
+    Map(ChangedMap),
 }
 
 /// Decides which step is next. See the module.
@@ -75,6 +79,10 @@ pub struct Reconciler {
     /// Whether the machine has all the addresses or none, if that is known.
     has_addresses: Option<bool>,
     applied: Option<TableVersion>,
+    /// Maps are as the table that was applied last says.
+    has_table: bool,
+    /// The packet program has its settings.
+    is_set_up: bool,
     /// Announcements that were made, or were not needed.
     announced: u64,
     gate: ClaimGate,
@@ -105,9 +113,10 @@ enum Kind {
     Addresses,
     Announce,
     Apply,
+    SetUp,
 }
 
-const KINDS: usize = 4;
+const KINDS: usize = 5;
 
 impl Wants {
     /// Wants the addresses as failover decides. Those that an earlier, killed process left stay
@@ -137,7 +146,7 @@ impl Wants {
 }
 
 impl Reconciler {
-    /// Of a machine whose packet program has just been attached. It claims addresses before it
+    /// Of a machine whose packet program has just been attached and set up. It claims addresses before it
     /// steers to any node `patience_ms` after that was wanted first.
     pub fn new(patience_ms: u64) -> Self {
         Self {
@@ -145,6 +154,8 @@ impl Reconciler {
             is_attached: true,
             has_addresses: None,
             applied: None,
+            has_table: true,
+            is_set_up: true,
             announced: 0,
             gate: ClaimGate { patience_ms, has_steered: false, wanted_since: Now(0) },
             failures: [const { None }; KINDS],
@@ -174,10 +185,12 @@ impl Reconciler {
             self.failures[kind as usize].as_ref().is_none_or(|failure| now >= failure.retry_at)
         };
         let attach = (!self.is_attached && is_due(Kind::Attach)).then_some(Step::Attach);
+        let set_up =
+            || (self.is_attached && !self.is_set_up && is_due(Kind::SetUp)).then_some(Step::SetUp);
         let addresses = || self.address_step(now).filter(|_| is_due(Kind::Addresses));
         let table = || self.table_step().filter(|_| is_due(Kind::Apply));
         let announce = || self.announce_step(now).filter(|_| is_due(Kind::Announce));
-        attach.or_else(addresses).or_else(table).or_else(announce)
+        attach.or_else(set_up).or_else(addresses).or_else(table).or_else(announce)
     }
 
     /// What became of a step, which [`Reconciler::next`] had returned.
@@ -187,7 +200,7 @@ impl Reconciler {
             result.err().map(|why| Failure { retry_at: now.plus_ms(RETRY_MS), why });
         match step {
             Step::Attach if is_done => {
-                self.is_attached = true;
+                (self.is_attached, self.is_set_up, self.has_table) = (true, true, true);
                 // The device and the program may be new ones, without addresses and tables.
                 (self.applied, self.has_addresses) = (None, None);
                 self.gate.close(now);
@@ -202,27 +215,34 @@ impl Reconciler {
             Step::Release => self.has_addresses = Some(false),
             Step::Announce if is_done => self.announced = self.wants.announcements,
             Step::Apply(table) if is_done => {
-                self.applied = Some(table.version);
+                (self.applied, self.has_table) = (Some(table.version), true);
                 let takes = |it| table.history(it).next().is_some_and(|nodes| !nodes.is_empty());
                 // The active dispatcher serves by the table that a standby applies.
                 let is_others = self.wants.addresses == Some(false) && !table.services.is_empty();
                 self.gate.has_steered |= is_others || table.services.iter().all(takes);
             }
-            Step::Attach | Step::Announce | Step::Apply(_) => {}
+            Step::SetUp if is_done => self.is_set_up = true,
+            Step::Attach | Step::Announce | Step::Apply(_) | Step::SetUp => {}
         }
         self.check_invariants();
     }
 
     /// A look at the machine: what was changed from outside, and will be put right.
-    pub fn found(&mut self, found: Found) -> Vec<Drift> {
+    pub fn found(&mut self, looked: &MachineState) -> Vec<Drift> {
         let mut drifts = Vec::new();
-        if self.has_addresses == Some(true) && !found.has_addresses {
+        if self.has_addresses == Some(true) && !looked.missing.is_empty() {
             self.has_addresses = None;
-            drifts.push(Drift::Addresses);
+            drifts.push(Drift::Addresses(looked.missing.clone()));
         }
-        if self.is_attached && !found.is_attached {
+        if self.is_attached && !looked.is_attached {
             self.is_attached = false;
-            drifts.push(Drift::Program);
+            drifts.push(Drift::Program(looked.device.clone()));
+        }
+        for changed in &looked.changed_maps {
+            let is_right =
+                if changed.map.is_of_table() { &mut self.has_table } else { &mut self.is_set_up };
+            *is_right = false;
+            drifts.push(Drift::Map(changed.clone()));
         }
         drifts
     }
@@ -244,7 +264,7 @@ impl Reconciler {
 
     /// Whether it cannot steer as it is to: some step other than an announcement fails.
     pub fn is_hindered(&self) -> bool {
-        let kinds = [Kind::Attach, Kind::Addresses, Kind::Apply];
+        let kinds = [Kind::Attach, Kind::Addresses, Kind::Apply, Kind::SetUp];
         kinds.into_iter().any(|kind| self.failures[kind as usize].is_some())
     }
 
@@ -267,7 +287,8 @@ impl Reconciler {
     }
 
     fn table_step(&self) -> Option<Step> {
-        let table = self.wants.table.as_ref().filter(|it| self.applied != Some(it.version))?;
+        let is_off = |it: &&Arc<Table>| self.applied != Some(it.version) || !self.has_table;
+        let table = self.wants.table.as_ref().filter(is_off)?;
         self.is_attached.then(|| Step::Apply(Arc::clone(table)))
     }
 
@@ -306,6 +327,7 @@ impl Step {
             Self::Claim | Self::Release => Kind::Addresses,
             Self::Announce => Kind::Announce,
             Self::Apply(_) => Kind::Apply,
+            Self::SetUp => Kind::SetUp,
         }
     }
 }

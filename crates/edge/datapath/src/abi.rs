@@ -55,6 +55,10 @@ impl From<&steer::DatapathService> for ServiceKey {
 }
 
 impl ServiceKey {
+    pub(crate) fn protocol(self) -> Protocol {
+        if self.protocol == 17 { Protocol::Udp } else { Protocol::Tcp }
+    }
+
     pub(crate) fn address(self) -> SocketAddr {
         SocketAddr::new(self.vip.into(), u16::from_be_bytes(self.port_be))
     }
@@ -95,6 +99,17 @@ impl Service {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Row(pub(crate) [u16; steer::ROW_NODES]);
+
+impl Row {
+    /// As they are in memory.
+    pub(crate) fn words(self) -> [u64; 2] {
+        let [a, b, c, d, e, f, g, h] = self.0.map(u16::to_ne_bytes);
+        let word = |[[a, b], [c, d], [e, f], [g, h]]: [[u8; 2]; 4]| {
+            u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+        };
+        [word([a, b, c, d]), word([e, f, g, h])]
+    }
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -187,6 +202,25 @@ pub(crate) fn network_key(network: &steer::Network) -> NetworkKey {
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
     let address = u128::from_be_bytes(Address::from(network.address).0) & mask;
     NetworkKey::new(bits, Address(address.to_be_bytes()))
+}
+
+/// The bytes of a key.
+pub(crate) type NetworkBytes = [u8; 20];
+
+pub(crate) fn network_bytes(key: &NetworkKey) -> NetworkBytes {
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&key.prefix_len().to_ne_bytes());
+    bytes[4..].copy_from_slice(&key.data().0);
+    bytes
+}
+
+/// For people.
+pub(crate) fn network_text(bytes: NetworkBytes) -> String {
+    let (prefix, address) = bytes.split_first_chunk().unwrap_or((&[0; 4], &[]));
+    let address = IpAddr::from(Address(address.try_into().unwrap_or_default()));
+    let bits = u32::from_ne_bytes(*prefix);
+    let own_bits = if address.is_ipv4() { bits.saturating_sub(96) } else { bits };
+    format!("{address}/{own_bits}")
 }
 
 /// `enum admission`.
@@ -388,6 +422,9 @@ mod tests {
         assert_eq!(key("2001:db8::1", 128).prefix_len(), 128);
         assert_eq!(key("::", 0).data(), Address::default());
         assert_eq!(key("0.0.0.0", 0).prefix_len(), 96);
+        for (text, bits) in [("192.0.2.0", 24), ("0.0.0.0", 0), ("2001:db8::", 32), ("::", 0)] {
+            assert_eq!(network_text(network_bytes(&key(text, bits))), format!("{text}/{bits}"));
+        }
     }
 
     #[test]

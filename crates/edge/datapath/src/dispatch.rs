@@ -1,26 +1,27 @@
 //! The dispatcher's program and its maps: flows, loads, networks and events, besides the maps that
 //! the node's program also has.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
-use aya::maps::{Array, LpmTrie, MapData, RingBuf};
+use aya::maps::{Array, IterableMap, LpmTrie, MapData, RingBuf};
 use aya::{TestRun, TestRunOptions};
-use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
+use skep_wire::guard::{ChangedMap, PacketCounters, ProgramMap, ProgramSettings, Steerer};
 use skep_wire::steer::{
     DatapathNode, DatapathService, Flow, NODES_MAX, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
 };
 
 use crate::device::Device;
 use crate::error::chain;
-use crate::limits::{NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
+use crate::limits::{COMPARE_ALL_MS, NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
 use crate::links::{self, Programs};
 use crate::modes::{Attached, How};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::removal;
 use crate::sys::{self, Hook};
-use crate::tables::{Tables, check, check_id};
+use crate::tables::{Tables, check, check_id, difference};
 use crate::{DatapathError, PinPath, abi, pass};
 
 /// Capacities of the maps.
@@ -65,6 +66,10 @@ pub struct DispatchProgram {
     loads: Array<MapData, abi::Load>,
     assigned: Array<MapData, u64>,
     networks: LpmTrie<MapData, abi::Address, u32>,
+    /// What was written to `networks`; `None`: nothing by this process.
+    written_networks: Option<HashMap<abi::NetworkBytes, u32>>,
+    /// When they were compared.
+    networks_at: Option<Instant>,
     events: RingBuf<MapData>,
     replaced: Vec<String>,
 }
@@ -90,6 +95,8 @@ impl DispatchProgram {
             loads: xdp.map("loads")?,
             assigned: xdp.map("assigned")?,
             networks: xdp.map("networks")?,
+            written_networks: None,
+            networks_at: None,
             events: xdp.map("events")?,
             replaced: misfits.iter().map(|(name, _)| name.clone()).collect(),
             xdp,
@@ -118,7 +125,7 @@ impl DispatchProgram {
             tc_hook: Hook::TcFirst,
         };
         let device = Device::named(device)?;
-        let before = self.tables.own()?;
+        let before = self.tables.own();
         self.tables.set_own(device.index, device.mac)?;
         let attached = links::attach(&self.place, &device, how, &programs);
         if attached.is_err() {
@@ -227,14 +234,14 @@ impl DispatchProgram {
             check("prefix of a network", network.prefix_bits, 0, bits_max)?;
         }
         let failed = DatapathError::map("networks");
-        let mut wanted = HashSet::new();
+        let mut wanted = HashMap::new();
         let lists = [(allow, abi::ADMISSION_ALLOW), (deny, abi::ADMISSION_DENY)];
         for (network, admission) in
             lists.into_iter().flat_map(|(list, admission)| list.iter().map(move |n| (n, admission)))
         {
             let key = abi::network_key(network);
             self.networks.insert(&key, admission, 0).map_err(&failed)?;
-            wanted.insert((key.prefix_len(), key.data()));
+            wanted.insert(abi::network_bytes(&key), admission);
         }
         let mut flags = if wanted.is_empty() { 0 } else { abi::SETTING_NETWORKS };
         flags |= if allow.is_empty() { 0 } else { abi::SETTING_ALLOW_LISTED };
@@ -243,10 +250,29 @@ impl DispatchProgram {
             now.flags = now.flags & abi::SETTING_STREAM | flags;
         })?;
         let there: Vec<_> = self.networks.keys().collect::<Result<_, _>>().map_err(&failed)?;
-        for key in there.iter().filter(|key| !wanted.contains(&(key.prefix_len(), key.data()))) {
+        for key in there.iter().filter(|key| !wanted.contains_key(&abi::network_bytes(key))) {
             self.networks.remove(key).map_err(&failed)?;
         }
+        self.written_networks = Some(wanted);
         self.tables.change_settings(true, |_| ())
+    }
+
+    /// Maps that others have changed since they were written, or that a failed change has left
+    /// halfway; what was not written by this process is not compared, nor are flows, loads and
+    /// counters. Each call compares a part: within [`COMPARE_ALL_MS`] everything, if there are
+    /// several calls a second.
+    pub fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
+        let mut changed = self.tables.changed(now)?;
+        let every = Duration::from_millis(COMPARE_ALL_MS);
+        if self.networks_at.is_none_or(|at| now - at >= every)
+            && let Some(written) = &self.written_networks
+        {
+            self.networks_at = Some(now);
+            let fd = self.networks.map().fd().as_fd();
+            let found = difference(ProgramMap::Networks, fd, written, abi::network_text);
+            changed.extend(found.map_err(DatapathError::map_io("networks"))?);
+        }
+        Ok(changed)
     }
 
     /// Adds flows that another dispatcher sent; the next packet of each is checked as if it were

@@ -24,6 +24,16 @@ pub const STEERERS_MAX: usize = 2 * NODES_MAX - 1;
 
 const _: () = assert!(STEERERS_MAX >= NODES_MAX + DISPATCHERS_MAX, "all machines of a cluster");
 
+/// Time between two comparisons of the small maps with what was written to them, in milliseconds:
+/// 3,000 entries.
+pub(crate) const COMPARE_MS: u64 = 1_000;
+
+/// Time in which all rows are compared, and all networks, in milliseconds: with 64 services 67 MB.
+pub const COMPARE_ALL_MS: u64 = 30_000;
+
+/// Rows that are compared as one: what is remembered of them is 8 bytes.
+pub(crate) const ROWS_PER_SUM: usize = 64;
+
 /// Attempts to load a program whose verification signals interrupt, as many as libbpf makes
 /// (`PROG_LOAD_ATTEMPTS`).
 pub(crate) const LOAD_ATTEMPTS_MAX: u32 = 5;

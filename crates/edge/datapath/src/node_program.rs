@@ -1,8 +1,9 @@
 //! The node's program: hands packets on to the nodes that own them.
 
 use std::net::SocketAddr;
+use std::time::Instant;
 
-use skep_wire::guard::{PacketCounters, ProgramSettings, Steerer};
+use skep_wire::guard::{ChangedMap, PacketCounters, ProgramSettings, Steerer};
 use skep_wire::steer::{DatapathNode, DatapathService, Row};
 
 use crate::device::Device;
@@ -51,7 +52,7 @@ impl NodeProgram {
     pub fn attach(&mut self, device: &str) -> Result<(), DatapathError> {
         let programs = Programs { xdp: None, tc: self.program.tc_fd()?, tc_hook: Hook::TcLast };
         let device = Device::named(device)?;
-        let before = self.tables.own()?;
+        let before = self.tables.own();
         self.tables.set_own(device.index, device.mac)?;
         let attached = links::attach(&self.place, &device, How::Tc, &programs);
         if attached.is_err() {
@@ -103,6 +104,11 @@ impl NodeProgram {
     /// Sets the other nodes and the dispatchers: a packet's sender determines its hop.
     pub fn set_steerers(&mut self, steerers: &[([u8; 6], Steerer)]) -> Result<(), DatapathError> {
         self.tables.set_steerers(steerers)
+    }
+
+    /// See [`crate::DispatchProgram::changed`].
+    pub fn changed(&mut self, now: Instant) -> Result<Vec<ChangedMap>, DatapathError> {
+        self.tables.changed(now)
     }
 
     /// See [`crate::DispatchProgram::counters`].

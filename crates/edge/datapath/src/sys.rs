@@ -1,5 +1,5 @@
 //! The few calls of `bpf(2)` that the library does not provide: links by device index, and maps in
-//! batches.
+//! batches; and the memory of maps.
 //!
 //! **Invariant:** all unsafe code of these calls is here. Every attribute outlives its call, and so
 //! does all memory that it points to.
@@ -9,6 +9,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 
 use aya::Pod;
 use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_map_type};
@@ -201,6 +203,79 @@ pub(crate) fn each<K: Pod + Default, V: Pod + Default>(
             return Ok(());
         }
         (at, is_first) = (next, false);
+    }
+}
+
+/// Reads `values.len()` elements of an array, at most [`BATCH_ELEMENTS`], from the index `first` on.
+pub(crate) fn read_array<V: Pod>(
+    map: BorrowedFd<'_>,
+    first: u32,
+    values: &mut [V],
+) -> io::Result<()> {
+    assert!(values.len() <= BATCH_ELEMENTS, "one batch");
+    let mut keys = [0_u32; BATCH_ELEMENTS];
+    // The kernel begins behind the key that it is given.
+    let (at, mut next) = (first.wrapping_sub(1), 0_u32);
+    let mut attr = BatchAttr {
+        at: if first == 0 { 0 } else { &raw const at as u64 },
+        next: &raw mut next as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: values.len() as u32,
+        map: map.as_raw_fd(),
+        ..BatchAttr::default()
+    };
+    match done(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr) {
+        // The last ones.
+        Err(error) if Errno::from_io_error(&error) != Some(Errno::NOENT) => return Err(error),
+        _ => {}
+    }
+    match attr.count as usize == values.len() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// The elements of an array that was made with `BPF_F_MMAPABLE`, to read.
+pub(crate) struct View {
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+#[expect(unsafe_code, reason = "memory that is shared with the kernel")]
+// SAFETY: it owns its mapping, and only atomic words of it are reached.
+unsafe impl Send for View {}
+
+impl View {
+    /// Of a map with elements of whole words, so many words in all.
+    #[expect(unsafe_code, reason = "rustix's mmap is as unsafe")]
+    pub(crate) fn new(map: BorrowedFd<'_>, words: usize) -> io::Result<Self> {
+        let (bytes, from) = (words * size_of::<AtomicU64>(), std::ptr::null_mut());
+        // SAFETY: a new mapping, at a place that the kernel chooses.
+        let first = unsafe {
+            let (access, kind) = (libc::PROT_READ, libc::MAP_SHARED);
+            libc::mmap(from, bytes, access, kind, map.as_raw_fd(), 0)
+        };
+        if first == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let first = NonNull::new(first.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { first, words })
+    }
+
+    #[expect(unsafe_code, reason = "memory that is shared with the kernel")]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: mapped and readable as long as `self`, and aligned to a page. Others write to it,
+        // as to atomic words; here they are only read.
+        unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for View {
+    #[expect(unsafe_code, reason = "rustix's munmap is as unsafe")]
+    fn drop(&mut self) {
+        // SAFETY: the mapping of `new`; nobody borrows it any more.
+        unsafe { libc::munmap(self.first.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
     }
 }
 

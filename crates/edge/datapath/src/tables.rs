@@ -4,7 +4,10 @@
 //! replaced by a map of another size are copied before a program meets the new one. A service keeps
 //! the place of its rows whatever its id, and a new one begins with empty rows, even if its place was
 //! used before. Removals precede insertions, so a full map accepts any change. `generation` changes
-//! after the data that it describes.
+//! after the data that it describes. What was written counts, not what others made of it: changes
+//! begin with that.
+
+mod compare;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -22,7 +25,11 @@ use skep_wire::steer::{
 
 use crate::limits::STEERERS_MAX;
 use crate::object::{Loaded, Misfits};
+use crate::sys::View;
 use crate::{DatapathError, abi, sys};
+
+pub(crate) use compare::difference;
+use compare::{Comparison, ROW_WORDS, RowSums};
 
 type HashTable<K, V> = aya::maps::HashMap<MapData, K, V>;
 
@@ -32,6 +39,7 @@ pub(crate) struct Tables {
     vips: HashTable<abi::Address, u32>,
     services: HashTable<abi::ServiceKey, abi::Service>,
     rows: MapData,
+    rows_view: View,
     nodes: Array<MapData, abi::Node>,
     steerers: HashTable<[u8; 6], u32>,
     verdicts: PerCpuArray<MapData, abi::Count>,
@@ -39,15 +47,29 @@ pub(crate) struct Tables {
     node_counts: PerCpuArray<MapData, abi::Count>,
     /// The places in `rows`, each for two tables.
     places: Vec<Place>,
+    written: Written,
+    comparison: Comparison,
 }
 
 /// A place in `rows`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Place {
     /// The service whose tables are there.
     service: Option<abi::ServiceKey>,
     /// Which half of them is in use.
     half: u8,
+    /// Of the rows that were written to each half.
+    sums: [Option<RowSums>; 2],
+}
+
+/// What was written to the other maps; `None`: nothing by this process.
+#[derive(Default)]
+struct Written {
+    /// At first those that an earlier process left.
+    settings: abi::Settings,
+    nodes: Option<Vec<abi::Node>>,
+    steerers: Option<HashMap<[u8; 6], u32>>,
+    services: Option<HashMap<abi::ServiceKey, abi::Service>>,
 }
 
 /// A service that packets are steered to.
@@ -65,18 +87,26 @@ impl Tables {
         services_max: u32,
         misfits: &Misfits,
     ) -> Result<Self, DatapathError> {
+        let rows = loaded.data("rows")?;
+        let words = first_row(services_max, 0) as usize * ROW_WORDS;
         let mut tables = Self {
             settings: loaded.map("settings")?,
             vips: loaded.map("vips")?,
             services: loaded.map("services")?,
-            rows: loaded.data("rows")?,
+            rows_view: View::new(rows.fd().as_fd(), words)
+                .map_err(DatapathError::map_io("rows"))?,
+            rows,
             nodes: loaded.map("nodes")?,
             steerers: loaded.map("steerers")?,
             verdicts: loaded.map("verdicts")?,
             service_counts: loaded.map("service_counts")?,
             node_counts: loaded.map("node_counts")?,
             places: vec![Place::default(); services_max as usize],
+            written: Written::default(),
+            comparison: Comparison::default(),
         };
+        tables.written.settings =
+            tables.settings.get(&0, 0).map_err(DatapathError::map("settings"))?;
         let replaced = misfits.iter().find(|(name, _)| name == "rows").map(|(_, old)| old);
         let behind = tables.find_places()?;
         if let Some(old) = replaced {
@@ -93,7 +123,7 @@ impl Tables {
         let mut behind = Vec::new();
         for (key, value) in self.all_services()? {
             match self.places.get_mut(usize::from(value.place())) {
-                Some(place) => *place = Place { service: Some(key), half: value.half & 1 },
+                Some(place) => (place.service, place.half) = (Some(key), value.half & 1),
                 None => behind.push((key, value)),
             }
         }
@@ -115,7 +145,7 @@ impl Tables {
             write_table(old, first_row(free as u32, half), &rows).map_err(&failed)?;
             let value = abi::Service { shift: (free as u16).wrapping_sub(value.id), ..value };
             self.services.insert(key, value, 0).map_err(DatapathError::map("services"))?;
-            self.places[free] = Place { service: Some(key), half };
+            (self.places[free].service, self.places[free].half) = (Some(key), half);
         }
         Ok(())
     }
@@ -156,18 +186,21 @@ impl Tables {
     }
 
     /// Number and hardware address of the device that the program is on.
-    pub(crate) fn own(&self) -> Result<(u32, [u8; 6]), DatapathError> {
-        let settings = self.settings.get(&0, 0).map_err(DatapathError::map("settings"))?;
-        Ok((settings.own_device_index, settings.own_mac))
+    pub(crate) fn own(&self) -> (u32, [u8; 6]) {
+        (self.written.settings.own_device_index, self.written.settings.own_mac)
     }
 
     /// Sets the device that the program is on.
     pub(crate) fn set_own(&mut self, device: u32, mac: [u8; 6]) -> Result<(), DatapathError> {
         let failed = DatapathError::map("steerers");
-        let mut steerers = all(&self.steerers).map_err(&failed)?;
+        let mut steerers = match &self.written.steerers {
+            Some(written) => written.clone(),
+            None => all(&self.steerers).map_err(&failed)?,
+        };
         steerers.retain(|_, steerer| *steerer != abi::STEERER_SELF);
         steerers.extend(own(mac));
         let is_other = replace(&mut self.steerers, &steerers).map_err(&failed)?;
+        self.written.steerers = self.written.steerers.is_some().then_some(steerers);
         self.change_settings(is_other, |now| {
             now.own_device_index = device;
             now.own_mac = mac;
@@ -197,12 +230,13 @@ impl Tables {
             let at = self.place_for(key)?;
             wanted.insert(key, abi::Service::new(service, at as u16, self.places[at].half));
         }
+        self.written.services = Some(wanted.clone());
         self.replace_services(&wanted)
     }
 
     /// Removes the services at all other addresses.
     pub(crate) fn keep_services(&mut self, addresses: &[SocketAddr]) -> Result<(), DatapathError> {
-        let mut services = self.all_services()?;
+        let mut services = self.present_services()?;
         services.retain(|key, _| addresses.contains(&key.address()));
         for place in &mut self.places {
             place.service = place.service.filter(|key| services.contains_key(key));
@@ -214,7 +248,7 @@ impl Tables {
         &mut self,
         wanted: &HashMap<abi::ServiceKey, abi::Service>,
     ) -> Result<(), DatapathError> {
-        let vips = wanted.keys().map(|key| (key.vip, 0)).collect();
+        let vips = vips(wanted);
         // A packet to a service never misses it: its address comes and goes last.
         replace(&mut self.services, wanted).map_err(DatapathError::map("services"))?;
         replace(&mut self.vips, &vips).map_err(DatapathError::map("vips"))?;
@@ -224,7 +258,12 @@ impl Tables {
     /// The current services.
     pub(crate) fn services(&self) -> Result<HashSet<Present>, DatapathError> {
         let present = |(key, value): (abi::ServiceKey, abi::Service)| Present { key, id: value.id };
-        Ok(self.all_services()?.into_iter().map(present).collect())
+        Ok(self.present_services()?.into_iter().map(present).collect())
+    }
+
+    /// As they were written, or as an earlier process left them.
+    fn present_services(&self) -> Result<HashMap<abi::ServiceKey, abi::Service>, DatapathError> {
+        self.written.services.clone().map_or_else(|| self.all_services(), Ok)
     }
 
     fn all_services(&self) -> Result<HashMap<abi::ServiceKey, abi::Service>, DatapathError> {
@@ -239,8 +278,10 @@ impl Tables {
     ) -> Result<(), DatapathError> {
         check("number of rows of a table", rows.len() as u64, ROWS as u64, ROWS as u64)?;
         let at = self.place_for(service.into())?;
-        let first = first_row(at as u32, self.places[at].half ^ 1);
+        let half = self.places[at].half ^ 1;
+        let first = first_row(at as u32, half);
         let rows: Vec<_> = rows.iter().map(|row| abi::Row(row.0)).collect();
+        self.places[at].sums[usize::from(half)] = Some(RowSums::of(&rows));
         write_table(&self.rows, first, &rows).map_err(DatapathError::map_io("rows"))
     }
 
@@ -249,11 +290,14 @@ impl Tables {
         let key = abi::ServiceKey::from(service);
         let at = self.place_for(key)?;
         let half = self.places[at].half ^ 1;
-        if let Some(value) = self.all_services()?.get(&key) {
+        if let Some(value) = self.present_services()?.get(&key) {
             let value = abi::Service { half, ..*value };
             self.services.insert(key, value, 0).map_err(DatapathError::map("services"))?;
+            if let Some(written) = &mut self.written.services {
+                written.insert(key, value);
+            }
         }
-        self.places[at] = Place { service: Some(key), half };
+        (self.places[at].service, self.places[at].half) = (Some(key), half);
         Ok(())
     }
 
@@ -278,6 +322,7 @@ impl Tables {
             check("place of a node", node.index, 0, NODES_MAX as u64 - 1)?;
             wanted[usize::from(node.index)] = node.into();
         }
+        self.written.nodes = Some(wanted.to_vec());
         let failed = DatapathError::map("nodes");
         for (index, node) in (0..).zip(&wanted) {
             // What stays is not written: a packet could read it half.
@@ -295,27 +340,31 @@ impl Tables {
         check("number of steerers", steerers.len() as u64, 0, STEERERS_MAX as u64)?;
         let mut wanted: HashMap<_, _> =
             steerers.iter().map(|(mac, steerer)| (*mac, abi::steerer(*steerer))).collect();
-        wanted.extend(own(self.own()?.1));
-        if replace(&mut self.steerers, &wanted).map_err(DatapathError::map("steerers"))? {
-            self.change_settings(true, |_| ())?;
-        }
-        Ok(())
+        wanted.extend(own(self.own().1));
+        let failed = DatapathError::map("steerers");
+        let is_other = replace(&mut self.steerers, &wanted).map_err(&failed)?;
+        self.written.steerers = Some(wanted);
+        if is_other { self.change_settings(true, |_| ()) } else { Ok(()) }
     }
 
     /// Writes settings at once; with a new generation if packets of known flows must be checked
-    /// again.
+    /// again, as they must be if others have changed the settings.
     pub(crate) fn change_settings(
         &mut self,
         is_new_generation: bool,
         change: impl FnOnce(&mut abi::Settings),
     ) -> Result<(), DatapathError> {
         let failed = DatapathError::map("settings");
-        let mut settings = self.settings.get(&0, 0).map_err(&failed)?;
+        let there = self.settings.get(&0, 0).map_err(&failed)?;
+        let mut settings = self.written.settings;
+        let is_foreign = there != settings;
         change(&mut settings);
-        if is_new_generation || settings.generation == 0 {
+        if is_new_generation || is_foreign || settings.generation == 0 {
             // 0 is that of flows which nobody checked.
-            settings.generation = settings.generation.wrapping_add(1).max(1);
+            let last = settings.generation.max(there.generation);
+            settings.generation = last.wrapping_add(1).max(1);
         }
+        self.written.settings = settings;
         self.settings.set(0, settings, 0).map_err(&failed)
     }
 
@@ -335,6 +384,11 @@ const NO_ROW: Row = Row([NO_NODE; ROW_NODES]);
 /// The first row of a half of the tables at a place.
 fn first_row(place: u32, half: u8) -> u32 {
     (place * 2 + u32::from(half)) * ROWS as u32
+}
+
+/// The virtual addresses of services.
+fn vips(services: &HashMap<abi::ServiceKey, abi::Service>) -> HashMap<abi::Address, u32> {
+    services.keys().map(|key| (key.vip, 0)).collect()
 }
 
 /// Whether a map has rows as this version knows them.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use skep_wire::guard::{Order, Side, Steerer};
+use skep_wire::guard::{Order, ProgramMap, Side, Steerer};
 use skep_wire::steer::{
     DatapathNode, DatapathService, ForwardingState, Protocol, ServiceMember, WeightedLoad,
 };
@@ -25,9 +25,10 @@ pub struct Applier {
     /// Whether the policy of this name uses weights.
     is_weighted: fn(&str) -> bool,
     version: TableVersion,
-    nodes: Vec<DatapathNode>,
-    steerers: Vec<([u8; 6], Steerer)>,
-    services: Vec<DatapathService>,
+    /// What was applied; `None`: something else may be there.
+    nodes: Option<Vec<DatapathNode>>,
+    steerers: Option<Vec<([u8; 6], Steerer)>>,
+    services: Option<Vec<DatapathService>>,
     /// The inputs of each service's rows.
     rows: HashMap<ServiceKey, RowInputs>,
 }
@@ -56,9 +57,9 @@ impl Applier {
             own_mac,
             is_weighted,
             version: TableVersion::default(),
-            nodes: Vec::new(),
-            steerers: Vec::new(),
-            services: Vec::new(),
+            nodes: Some(Vec::new()),
+            steerers: Some(Vec::new()),
+            services: Some(Vec::new()),
             rows: HashMap::new(),
         }
     }
@@ -68,36 +69,48 @@ impl Applier {
         self.version
     }
 
+    /// Others have changed this map: it is written with the next table, or with the same once more.
+    pub fn forget(&mut self, map: ProgramMap) {
+        match map {
+            ProgramMap::Nodes => self.nodes = None,
+            ProgramMap::Steerers => self.steerers = None,
+            ProgramMap::Services | ProgramMap::Vips => self.services = None,
+            ProgramMap::Rows(address, protocol) => drop(self.rows.remove(&(address, protocol))),
+            // Not of a table.
+            ProgramMap::Settings | ProgramMap::Networks => {}
+        }
+    }
+
     /// Applies `table`. Nodes are opened before the rows that assign flows to them are written,
     /// and closed after the rows that did: a row whose only node just closed would refuse clients.
     /// Rows are written before the services that use them.
     pub fn apply(&mut self, table: &Table) -> Result<(), GuardError> {
         let nodes: Vec<DatapathNode> = table.nodes.iter().map(|node| self.node(node)).collect();
-        self.apply_nodes(openest(&self.nodes, &nodes))?;
+        self.apply_nodes(openest(self.nodes.as_deref().unwrap_or_default(), &nodes))?;
         let steerers = self.steerers_of(table);
-        if steerers != self.steerers {
+        if self.steerers.as_ref() != Some(&steerers) {
             self.guard.ask(&Order::Steerers(self.side, steerers.clone()))?;
-            self.steerers = steerers;
+            self.steerers = Some(steerers);
         }
         for service in &table.services {
             self.apply_rows(table, service)?;
         }
         self.apply_nodes(nodes)?;
         let services: Vec<_> = table.services.iter().map(|it| self.service(it.service)).collect();
-        if services != self.services {
+        if self.services.as_ref() != Some(&services) {
             // Rows of a service that is gone are, too, whether this order is confirmed or not.
             self.rows.retain(|known, _| services.iter().any(|service| key(service) == *known));
             self.guard.ask(&Order::Services(self.side, services.clone()))?;
-            self.services = services;
+            self.services = Some(services);
         }
         self.version = table.version;
         Ok(())
     }
 
     fn apply_nodes(&mut self, nodes: Vec<DatapathNode>) -> Result<(), GuardError> {
-        if nodes != self.nodes {
+        if self.nodes.as_ref() != Some(&nodes) {
             self.guard.ask(&Order::Nodes(self.side, nodes.clone()))?;
-            self.nodes = nodes;
+            self.nodes = Some(nodes);
         }
         Ok(())
     }

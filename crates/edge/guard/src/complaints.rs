@@ -2,13 +2,17 @@
 //! lasts.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use crate::error::GuardError;
+use crate::limits::{REPAIRED_MAX, REPAIRED_MS};
 
 /// The errors of a serving process's orders, by their kind.
 #[derive(Debug, Default)]
 pub struct Complaints {
     by_kind: BTreeMap<&'static str, Vec<String>>,
+    /// What was repaired, and until when that is shown.
+    repaired: Vec<(String, Instant)>,
 }
 
 impl Complaints {
@@ -29,11 +33,50 @@ impl Complaints {
         self.by_kind.insert(kind, sentences);
     }
 
-    /// What is wrong now, each once.
-    pub fn sentences(&self) -> Vec<String> {
-        let mut sentences: Vec<String> = self.by_kind.values().flatten().cloned().collect();
+    /// Something that was found wrong is being repaired: shown for [`REPAIRED_MS`], and not logged
+    /// again meanwhile.
+    pub fn repaired(&mut self, now: Instant, sentence: String) {
+        self.repaired.retain(|(_, until)| now < *until);
+        let until = now + Duration::from_millis(REPAIRED_MS);
+        match self.repaired.iter_mut().find(|(known, _)| *known == sentence) {
+            Some(known) => known.1 = until,
+            None => {
+                tracing::warn!("direct dispatch: {sentence}");
+                if self.repaired.len() == REPAIRED_MAX {
+                    self.repaired.remove(0);
+                }
+                self.repaired.push((sentence, until));
+            }
+        }
+    }
+
+    /// What is wrong now, or was and is repaired, each once.
+    pub fn sentences(&self, now: Instant) -> Vec<String> {
+        let repaired = self.repaired.iter().filter(|(_, until)| now < *until);
+        let repaired = repaired.map(|(sentence, _)| sentence);
+        let mut sentences: Vec<String> =
+            self.by_kind.values().flatten().chain(repaired).cloned().collect();
         sentences.sort_unstable();
         sentences.dedup();
         sentences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_repaired_is_shown_for_a_while() {
+        let (mut complaints, begin) = (Complaints::default(), Instant::now());
+        let at = |ms| begin + Duration::from_millis(ms);
+        for number in 0..=REPAIRED_MAX {
+            complaints.repaired(begin, format!("{number:03}"));
+        }
+        assert_eq!(complaints.sentences(begin).len(), REPAIRED_MAX);
+        complaints.repaired(at(1), "001".to_owned());
+        assert_eq!(complaints.sentences(at(1)).len(), REPAIRED_MAX, "said once");
+        assert_eq!(complaints.sentences(at(REPAIRED_MS)), ["001"]);
+        assert!(complaints.sentences(at(REPAIRED_MS + 1)).is_empty());
     }
 }

@@ -110,33 +110,39 @@ impl Netif {
         Ok(())
     }
 
-    /// Whether all that `record` notes is as [`Netif::hold`] makes it, and `vips` are held silently on
-    /// `device` even where nothing had to be changed for that.
-    pub fn holds(
+    /// What is not as [`Netif::hold`] makes it, of all that `record` notes, for people: addresses and
+    /// settings. `vips` must be held silently on `device` even where nothing had to be changed for
+    /// that.
+    pub fn missing(
         &mut self,
         record: &Record,
         device: &Device,
         vips: &[IpAddr],
-    ) -> Result<bool, Error> {
+    ) -> Result<Vec<String>, Error> {
         let loopback = self.loopback()?;
-        if !vips.iter().all(|vip| loopback.has(*vip)) {
-            return Ok(false);
+        let gone = vips.iter().filter(|vip| !loopback.has(**vip));
+        let mut missing: Vec<String> =
+            gone.map(|vip| format!("{vip} on {}", loopback.name)).collect();
+        let has_arp = vips.iter().any(IpAddr::is_ipv4);
+        for (knob, least) in [(Knob::ArpIgnore, 1), (Knob::ArpAnnounce, 2)] {
+            if has_arp && sysctl::in_force(knob, &device.name)? < least {
+                missing.push(knob.name(&device.name));
+            }
         }
-        let is_silent = sysctl::in_force(Knob::ArpIgnore, &device.name)? >= 1
-            && sysctl::in_force(Knob::ArpAnnounce, &device.name)? >= 2;
-        if vips.iter().any(IpAddr::is_ipv4) && !is_silent {
-            return Ok(false);
+        for setting in &record.settings {
+            if sysctl::read(setting.knob, &setting.device)?.is_some_and(|now| now < setting.ours) {
+                missing.push(setting.knob.name(&setting.device));
+            }
         }
         let devices = self.devices()?;
         let has = |added: &AddedAddress| {
             devices.iter().any(|device| device.name == added.device && device.has(added.vip))
         };
-        for setting in &record.settings {
-            if sysctl::read(setting.knob, &setting.device)?.is_some_and(|now| now < setting.ours) {
-                return Ok(false);
-            }
-        }
-        Ok(record.addresses.iter().all(has))
+        let gone = record.addresses.iter().filter(|added| !has(added));
+        missing.extend(gone.map(|added| format!("{} on {}", added.vip, added.device)));
+        missing.sort_unstable();
+        missing.dedup();
+        Ok(missing)
     }
 
     /// Removes one address that `record` notes, from the machine and the record. Settings stay for

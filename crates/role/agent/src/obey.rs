@@ -5,14 +5,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
+use skep_cluster::reconciler::{Reconciler, Step, Wants};
 use skep_config::Config;
 use skep_guard::{Applier, Complaints, Guard, GuardError};
 use skep_peer::Pulse;
 use skep_policy::policies;
 use skep_wire::guard::{
-    AttachedProgram, Expectations, ExpectedPeer, MachineState, Order, OrderReply, ProgramSettings,
-    Side,
+    AttachedProgram, Expectations, ExpectedPeer, Order, OrderReply, ProgramSettings, Side,
 };
 use skep_wire::steer::{ForwardingState, NO_NODE, NodeIndex};
 use skep_wire::table::Table;
@@ -132,6 +131,7 @@ impl Obey {
     fn execute(&mut self, step: &Step) -> Result<(), GuardError> {
         match step {
             Step::Attach => self.attach(),
+            Step::SetUp => self.set_up(),
             Step::Apply(table) => self.apply(table),
             Step::Claim => self.guard.ask(&Order::Hold).map(drop),
             // A node never announces, and has the addresses as long as it runs.
@@ -142,15 +142,19 @@ impl Obey {
     fn attach(&mut self) -> Result<(), GuardError> {
         skep_guard::open_again(&self.guard, Side::Node, self.own_mac)?;
         self.applier = applier(&self.guard, self.own_mac);
+        self.set_up()
+    }
+
+    fn set_up(&self) -> Result<(), GuardError> {
         self.guard.ask(&Order::Settings(Side::Node, self.settings)).map(drop)
     }
 
     fn look(&mut self) -> Result<(), GuardError> {
         let order = Order::Look { side: Side::Node, probe: false };
         let OrderReply::Machine(looked) = self.guard.ask(&order)? else { return Ok(()) };
-        let MachineState { has_addresses, is_attached, .. } = looked;
-        for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
-            tracing::warn!("{drift}");
+        looked.changed_maps.iter().for_each(|changed| self.applier.forget(changed.map));
+        for drift in self.reconciler.found(&looked) {
+            self.complaints.repaired(Instant::now(), drift.to_string());
         }
         Ok(())
     }
@@ -212,7 +216,7 @@ impl Obey {
     /// Shows what is wrong with orders and with this machine.
     fn show(&self) {
         let mut status = self.shared.status.lock().unwrap_or_else(PoisonError::into_inner);
-        status.complaints = self.complaints.sentences();
+        status.complaints = self.complaints.sentences(Instant::now());
         status.complaints.extend(self.findings.iter().cloned());
     }
 }

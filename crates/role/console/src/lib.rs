@@ -37,9 +37,9 @@ pub use control::{Control, ControlError};
 pub use limits::{PURGE_MS, PURGE_MS_MAX};
 pub use model::{
     AnswerCount, CacheNode, CoordinatorStatus, DirectPeer, DirectStatus, Latency, NewNode,
-    NewPolicy, NewPurge, NewWeight, NodeLocalStatus, NodeReport, NodeSource, NodeState, NodeStatus,
-    PacketCount, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role, ServiceStatus,
-    Traffic,
+    NewPolicy, NewPurge, NewWeight, NodeBehind, NodeLocalStatus, NodeReport, NodeSource, NodeState,
+    NodeStatus, PacketCount, ProcessStatus, PurgeOutcome, Purged, PurgedNode, Reloaded, Role,
+    ServiceStatus, Traffic,
 };
 pub use problem::Problem;
 pub use routes::openapi::openapi_json;

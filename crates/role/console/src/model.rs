@@ -136,6 +136,10 @@ pub struct DirectStatus {
     pub active: Option<String>,
     /// Number of the table in that term by which packets are steered.
     pub table_generation: u64,
+    /// Whether this dispatcher has all virtual addresses on its machine; never on a node alone.
+    pub has_addresses: bool,
+    /// On the active dispatcher: nodes that have not applied the latest table yet.
+    pub nodes_behind: Vec<NodeBehind>,
     /// Whether a standby has all flows of the active dispatcher.
     pub flows_synced: bool,
     /// How the packet program is attached, such as `native XDP`.
@@ -150,6 +154,15 @@ pub struct DirectStatus {
     pub packets: Vec<PacketCount>,
     /// What is wrong on this machine, in sentences.
     pub complaints: Vec<String>,
+}
+
+/// A node that steers by an earlier table than the latest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NodeBehind {
+    /// Its name.
+    pub node: String,
+    /// Tables of this term that it has not applied yet.
+    pub tables: u64,
 }
 
 /// Another dispatcher, as it is heard here.

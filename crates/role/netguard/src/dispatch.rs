@@ -2,14 +2,14 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skep_datapath::DispatchProgram;
 use skep_netif::{
     CheckInput, ClaimWatch, Complaint, Device, Dispatching, MacAddr, Netif, ProvokedClients,
 };
 use skep_wire::guard::{
-    AttachedProgram, Expectations, FLOWS_MAX, Order, OrderReply, PROBE_MS, VipHolder,
+    AttachedProgram, Expectations, FLOWS_MAX, MachineState, Order, OrderReply, PROBE_MS, VipHolder,
 };
 use skep_wire::steer::{
     DatapathNode, DatapathService, Flow, ForwardingState, NODES_MAX, NodeIndex, Protocol,
@@ -18,7 +18,7 @@ use skep_wire::steer::{
 
 use crate::error::NetguardError;
 use crate::limits::{ANNOUNCEMENTS, WEIGHT_MAX};
-use crate::look::{Look, State};
+use crate::look::Look;
 use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
@@ -198,18 +198,26 @@ impl DispatchSide {
         netif: &mut Netif,
         probe: bool,
     ) -> Result<OrderReply, NetguardError> {
-        let (program, index, held) = (&self.program, self.device.index, &mut self.held);
-        let (state, has_changed) = self.look.state(|| {
+        let (program, own, held) = (&self.program, &self.device, &mut self.held);
+        let mut state = self.look.state(|| {
             let devices = netif.devices()?;
-            let device = devices.iter().find(|device| device.index == index);
+            let device = devices.iter().find(|device| device.index == own.index);
             let has = |vip: &IpAddr| device.is_some_and(|it| it.has(*vip));
             held.retain(has);
-            let has_addresses = vips.iter().all(has);
-            Ok(State { has_addresses, is_attached: program.is_attached(index)? })
+            let missing = vips.iter().filter(|vip| !has(vip));
+            Ok(MachineState {
+                missing: missing.map(|vip| format!("{vip} on {}", own.name)).collect(),
+                device: own.name.clone(),
+                is_attached: program.is_attached(own.index)?,
+                ..MachineState::default()
+            })
         })?;
-        // A device that is gone has nobody to ask.
-        let owners = if state.is_attached { self.owners(vips, probe)? } else { Vec::new() };
-        Ok(state.told(owners, has_changed))
+        // A device that is gone has nobody to ask, and a program that is gone is loaded anew.
+        if state.is_attached {
+            state.changed_maps = self.program.changed(Instant::now())?;
+            state.owners = self.owners(vips, probe)?;
+        }
+        Ok(OrderReply::Machine(state))
     }
 
     fn owners(&mut self, vips: &[IpAddr], probe: bool) -> Result<Vec<VipHolder>, NetguardError> {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use skep_netif::LinkWatch;
-use skep_wire::guard::{MachineState, OrderReply, VipHolder};
+use skep_wire::guard::MachineState;
 
 use crate::error::NetguardError;
 use crate::limits::LOOK_MS;
@@ -12,22 +12,7 @@ use crate::limits::LOOK_MS;
 /// What was found at the last look.
 pub(crate) struct Look {
     watch: LinkWatch,
-    last: Option<(Instant, State)>,
-}
-
-/// What is there of what one side has put on the machine.
-#[derive(Clone, Copy)]
-pub(crate) struct State {
-    pub(crate) has_addresses: bool,
-    pub(crate) is_attached: bool,
-}
-
-impl State {
-    /// The answer to an order to look.
-    pub(crate) fn told(self, owners: Vec<VipHolder>, has_changed: bool) -> OrderReply {
-        let Self { has_addresses, is_attached } = self;
-        OrderReply::Machine(MachineState { owners, has_addresses, is_attached, has_changed })
-    }
+    last: Option<(Instant, MachineState)>,
 }
 
 impl Look {
@@ -35,20 +20,20 @@ impl Look {
         Ok(Self { watch: LinkWatch::open()?, last: None })
     }
 
-    /// The state, by another look if the last one is old or something has changed since; and whether
-    /// something has.
+    /// The state of devices, addresses and program, by another look if the last one is old or
+    /// something has changed since.
     pub(crate) fn state(
         &mut self,
-        look: impl FnOnce() -> Result<State, NetguardError>,
-    ) -> Result<(State, bool), NetguardError> {
-        let has_changes = self.watch.has_changes()?;
+        look: impl FnOnce() -> Result<MachineState, NetguardError>,
+    ) -> Result<MachineState, NetguardError> {
+        let has_changed = self.watch.has_changes()?;
         let is_recent = |at: &Instant| at.elapsed() < Duration::from_millis(LOOK_MS);
-        if let Some((_, state)) = self.last.as_ref().filter(|(at, _)| is_recent(at) && !has_changes)
+        if let Some((_, state)) = self.last.as_ref().filter(|(at, _)| is_recent(at) && !has_changed)
         {
-            return Ok((*state, false));
+            return Ok(state.clone());
         }
         let state = look()?;
-        self.last = Some((Instant::now(), state));
-        Ok((state, has_changes))
+        self.last = Some((Instant::now(), state.clone()));
+        Ok(MachineState { has_changed, ..state })
     }
 }

@@ -4,14 +4,15 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Instant;
 
 use skep_datapath::NodeProgram;
 use skep_netif::{Device, Dispatching, Netif, Record};
-use skep_wire::guard::{AttachedProgram, Order, OrderReply};
+use skep_wire::guard::{AttachedProgram, MachineState, Order, OrderReply};
 
 use crate::dispatch::{check, check_services, opened, own, rows};
 use crate::error::NetguardError;
-use crate::look::{Look, State};
+use crate::look::Look;
 use crate::plan::NetguardPlan;
 
 /// Name of the folder of its pins.
@@ -77,11 +78,19 @@ impl NodeSide {
         netif: &mut Netif,
     ) -> Result<OrderReply, NetguardError> {
         let (program, device) = (&self.program, &self.device);
-        let (state, has_changed) = self.look.state(|| {
-            let has_addresses = netif.holds(&read(plan)?, device, &plan.node.vips)?;
-            Ok(State { has_addresses, is_attached: program.is_attached(device.index)? })
+        let mut state = self.look.state(|| {
+            Ok(MachineState {
+                missing: netif.missing(&read(plan)?, device, &plan.node.vips)?,
+                device: device.name.clone(),
+                is_attached: program.is_attached(device.index)?,
+                ..MachineState::default()
+            })
         })?;
-        Ok(state.told(Vec::new(), has_changed))
+        // A program that is gone is loaded anew.
+        if state.is_attached {
+            state.changed_maps = self.program.changed(Instant::now())?;
+        }
+        Ok(OrderReply::Machine(state))
     }
 }
 

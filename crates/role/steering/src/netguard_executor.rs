@@ -211,7 +211,9 @@ impl NetguardExecutor {
         if looked.has_changed {
             rounds.check_soon(Instant::now());
         }
-        self.path.found(&looked);
+        for drift in self.path.found(&looked) {
+            self.shared.complaints().repaired(Instant::now(), drift.to_string());
+        }
         if !looked.owners.is_empty() {
             self.tell(News::Owners(looked.owners));
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use skep_cluster::failover::Failover;
-use skep_cluster::reconciler::{Found, Reconciler, Step, Wants};
+use skep_cluster::reconciler::{Drift, Reconciler, Step, Wants};
 use skep_guard::{Applier, Guard, GuardError};
 use skep_units::Now;
 use skep_wire::guard::{MachineState, Order, ProgramSettings, Side};
@@ -118,9 +118,15 @@ impl Desired {
 
     /// Tells the packet program another setup. One that netguard refuses is forgotten.
     pub(crate) fn set_up(&self, guard: &Guard, setup: Setup) -> Result<(), GuardError> {
+        // Held until netguard has it: another thread must not tell an earlier one after it.
+        let mut now = lock(&self.setup);
         setup.tell(guard)?;
-        *lock(&self.setup) = setup;
+        *now = setup;
         Ok(())
+    }
+
+    fn tell_setup(&self, guard: &Guard) -> Result<(), GuardError> {
+        lock(&self.setup).tell(guard)
     }
 }
 
@@ -156,12 +162,10 @@ impl PacketPath {
         Some(done)
     }
 
-    /// Takes a look at this machine: what others have changed is put right by the next steps.
-    pub(crate) fn found(&mut self, looked: &MachineState) {
-        let &MachineState { has_addresses, is_attached, .. } = looked;
-        for drift in self.reconciler.found(Found { has_addresses, is_attached }) {
-            tracing::warn!("{drift}");
-        }
+    /// Takes a look at this machine: what others have changed, which is put right by the next steps.
+    pub(crate) fn found(&mut self, looked: &MachineState) -> Vec<Drift> {
+        looked.changed_maps.iter().for_each(|changed| self.applier.forget(changed.map));
+        self.reconciler.found(looked)
     }
 
     pub(crate) fn state(&self) -> PathState {
@@ -183,6 +187,7 @@ impl PacketPath {
             Step::Claim => self.ask(&Order::Claim),
             Step::Release => self.ask(&Order::Release),
             Step::Announce => self.ask(&Order::Announce),
+            Step::SetUp => self.desired.tell_setup(&self.guard),
             Step::Apply(table) => self.applier.apply(&part_of(table, &self.addresses)),
         }
     }
@@ -190,8 +195,7 @@ impl PacketPath {
     fn attach(&mut self) -> Result<(), GuardError> {
         skep_guard::open_again(&self.guard, Side::Dispatch, self.own_mac)?;
         self.applier = applier(&self.guard, self.own_mac);
-        let setup = lock(&self.desired.setup).clone();
-        setup.tell(&self.guard)
+        self.desired.tell_setup(&self.guard)
     }
 
     fn ask(&self, order: &Order) -> Result<(), GuardError> {

@@ -1,6 +1,7 @@
 //! The displayed state of direct dispatch: `skep status`, metrics.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use skep_guard::Complaints;
@@ -185,7 +186,7 @@ impl Shared {
 
     /// All that is wrong, in sentences.
     fn wrong(&self, view: &View) -> Vec<String> {
-        let mut wrong = self.complaints().sentences();
+        let mut wrong = self.complaints().sentences(Instant::now());
         wrong.extend(view.trouble.iter().cloned());
         wrong.extend(self.findings.load().iter().cloned());
         wrong

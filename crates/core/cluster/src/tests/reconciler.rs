@@ -4,14 +4,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use skep_units::Now;
+use skep_wire::guard::{ChangedMap, MachineState, ProgramMap};
 use skep_wire::message::Name;
 use skep_wire::steer::{DatapathService, Measure, Protocol};
 use skep_wire::table::{Share, Table, TableService, TableVersion};
 
-use crate::reconciler::{Drift, Found, Reconciler, Step, Wants};
+use crate::reconciler::{Drift, Reconciler, Step, Wants};
 
 const PATIENCE_MS: u64 = 2_000;
-const WELL: Found = Found { has_addresses: true, is_attached: true };
+
+fn well() -> MachineState {
+    MachineState { device: "eth0".to_owned(), is_attached: true, ..MachineState::default() }
+}
+
+/// Without its virtual address.
+fn lost() -> MachineState {
+    MachineState { missing: vec!["192.0.2.1 on eth0".to_owned()], ..well() }
+}
+
+fn changed(map: ProgramMap) -> MachineState {
+    MachineState { changed_maps: vec![ChangedMap { map, key: "7".to_owned() }], ..well() }
+}
 
 /// A table with a service for each number, which so many nodes are behind.
 fn table(generation: u64, memberships: &[usize]) -> Arc<Table> {
@@ -167,18 +180,44 @@ fn addresses_are_announced_only_where_they_are() {
 #[test]
 fn what_was_changed_from_outside_is_put_right() {
     let mut bench = Bench::active();
-    assert_eq!(bench.reconciler.found(WELL), []);
+    assert_eq!(bench.reconciler.found(&well()), []);
     assert_eq!(bench.run(), []);
-    let lost = Found { has_addresses: false, is_attached: true };
-    assert_eq!(bench.reconciler.found(lost), [Drift::Addresses]);
-    assert_eq!(bench.reconciler.found(lost), [], "said once");
+    let drifts = bench.reconciler.found(&lost());
+    assert!(drifts[0].to_string().contains("this machine: 192.0.2.1 on eth0; they"), "{drifts:?}");
+    assert_eq!(bench.reconciler.found(&lost()), [], "said once");
     assert_eq!(bench.run(), [Step::Claim]);
-    assert_eq!(bench.reconciler.found(Found { is_attached: false, ..WELL }), [Drift::Program]);
+    let drifts = bench.reconciler.found(&MachineState { is_attached: false, ..well() });
+    assert_eq!(drifts, [Drift::Program("eth0".to_owned())]);
     assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);
     // A standby has none to lose.
     bench.want(Some(false), None);
     bench.run();
-    assert_eq!(bench.reconciler.found(lost), []);
+    assert_eq!(bench.reconciler.found(&lost()), []);
+}
+
+#[test]
+fn maps_that_others_have_changed_are_written_again() {
+    let mut bench = Bench::active();
+    let drifts = bench.reconciler.found(&changed(ProgramMap::Nodes));
+    assert!(drifts[0].to_string().contains("the map nodes of"), "{}", drifts[0]);
+    assert!(drifts[0].to_string().contains("at key 7; it is written again"), "{}", drifts[0]);
+    assert_eq!(bench.reconciler.applied(), Some(table(1, &[1]).version), "it steers by it");
+    // Netguard refuses at first.
+    assert_eq!(bench.fail(), [Step::Apply(table(1, &[1]))]);
+    bench.wait(500);
+    assert_eq!(bench.run(), [Step::Apply(table(1, &[1]))]);
+    for map in [ProgramMap::Settings, ProgramMap::Networks] {
+        assert_eq!(bench.reconciler.found(&changed(map)).len(), 1);
+        assert_eq!(bench.fail(), [Step::SetUp]);
+        assert!(bench.reconciler.is_hindered());
+        bench.wait(500);
+        assert_eq!(bench.run(), [Step::SetUp]);
+    }
+    assert_eq!(bench.run(), []);
+    // Whoever attaches the program sets it up.
+    let all = MachineState { is_attached: false, ..changed(ProgramMap::Settings) };
+    assert_eq!(bench.reconciler.found(&all).len(), 2);
+    assert_eq!(bench.run(), [Step::Attach, Step::Apply(table(1, &[1])), Step::Claim]);
 }
 
 #[test]
@@ -186,7 +225,7 @@ fn a_process_that_was_paused_claims_nothing_by_what_it_wanted_before() {
     let mut bench = Bench::active();
     bench.now = bench.now.plus_ms(10_000);
     // Netguard has released them meanwhile, as another dispatcher is active.
-    bench.reconciler.found(Found { has_addresses: false, is_attached: true });
+    bench.reconciler.found(&lost());
     assert_eq!(bench.reconciler.next(bench.now), None);
     bench.wait(0);
     assert_eq!(bench.run(), [Step::Claim], "it still wants them now");

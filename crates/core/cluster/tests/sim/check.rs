@@ -11,7 +11,9 @@ use skep_wire::steer::ForwardingState;
 use skep_wire::table::{Table, TableService, TableVersion};
 
 use crate::guard::Mode;
-use crate::machine::{CLAIM_PATIENCE_MS, Dispatcher, LEASE_MS, LEASE_PATIENCE_MS, PATH_LOOK_MS};
+use crate::machine::{
+    CLAIM_PATIENCE_MS, COMPARE_ALL_MS, Dispatcher, LEASE_MS, LEASE_PATIENCE_MS, PATH_LOOK_MS,
+};
 use crate::net::Id;
 use crate::scenario::Fault;
 use crate::store::STORE_MS_MAX;
@@ -36,6 +38,8 @@ const TABLES_A_SECOND_MAX: usize = 20 + 8 + 1;
 /// How long a node may have an earlier table than a dispatcher that it reaches, if no datagram is lost:
 /// until it is sent a whole one, which it needs after a restart, and heartbeats there and back.
 const LAG_MS_MAX: u64 = 600;
+/// How long what is found is being mended, at most: a slow netguard may still be at its last step.
+const MENDED_MS_MAX: u64 = 2_000;
 /// How often nodes are looked at.
 const LOOK_MS: u64 = 25;
 
@@ -77,6 +81,8 @@ pub(crate) struct Check {
     node_versions: Vec<TableVersion>,
     /// Since when each could have held the addresses, and steered by the table, that it is to.
     unreconciled_since: Vec<Option<u64>>,
+    /// Since when each could have mended a map that others have changed.
+    changed_since: Vec<Option<u64>>,
     /// Since when each active one has been hindered while others could have taken over.
     hindered_since: Vec<Option<u64>>,
     looked_at: u64,
@@ -98,6 +104,7 @@ impl Check {
             last_table: vec![Arc::default(); dispatchers],
             held: vec![Arc::default(); dispatchers],
             unreconciled_since: vec![None; dispatchers],
+            changed_since: vec![None; dispatchers],
             hindered_since: vec![None; dispatchers],
             made_at: vec![VecDeque::new(); dispatchers],
             ..Self::default()
@@ -200,6 +207,7 @@ impl Check {
     pub(crate) fn now(&mut self, world: &World) -> Result<(), String> {
         self.lease(world)?;
         self.reconciled(world)?;
+        self.maps(world)?;
         self.hindered(world)?;
         let running = || world.dispatchers.iter().filter(|it| it.body.runs(world.at));
         let woke_at = running().map(|it| it.body.woke_at()).max().unwrap_or(0);
@@ -309,9 +317,23 @@ impl Check {
             let is_able = dispatcher.body.runs(world.at) && guard.mode == Mode::Fast;
             let since = keep(&mut self.unreconciled_since[id], is_off && is_able, world.at);
             let since = since.max(dispatcher.body.woke_at());
-            // A slow netguard may still be at its last step.
-            if world.at > since + CLAIM_PATIENCE_MS + PATH_LOOK_MS + 2_000 {
+            if world.at > since + CLAIM_PATIENCE_MS + PATH_LOOK_MS + MENDED_MS_MAX {
                 return Err(format!("d{id} wants {wants:?} and its machine is {guard:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps that others change are soon what they were.
+    fn maps(&mut self, world: &World) -> Result<(), String> {
+        for (id, dispatcher) in world.dispatchers.iter().enumerate() {
+            let guard = &dispatcher.guard;
+            let is_able = dispatcher.body.runs(world.at) && guard.mode == Mode::Fast;
+            let is_off = is_able && !guard.has_maps(dispatcher.wants.table.is_some());
+            let since = keep(&mut self.changed_since[id], is_off, world.at);
+            let since = since.max(dispatcher.body.woke_at());
+            if world.at > since + COMPARE_ALL_MS + PATH_LOOK_MS + MENDED_MS_MAX {
+                return Err(format!("d{id} leaves its maps as others made them: {guard:?}"));
             }
         }
         Ok(())
@@ -479,7 +501,8 @@ impl Check {
         for other in &world.dispatchers {
             let is_active = other.body.peer == active.body.peer;
             let guard = &other.guard;
-            if guard.has_addresses != is_active || guard.applied != table.version {
+            let has_table = guard.applied == table.version && guard.has_maps(true);
+            if guard.has_addresses != is_active || !has_table {
                 return Err(format!("{} has {guard:?} at the end", other.body.name));
             }
         }

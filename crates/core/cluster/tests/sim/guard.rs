@@ -1,8 +1,11 @@
 //! A fake netguard, with the part of the machine that it changes.
 
-use skep_cluster::reconciler::{Found, Step};
+use skep_cluster::reconciler::Step;
 use skep_units::Rng;
+use skep_wire::guard::{ChangedMap, MachineState, ProgramMap};
 use skep_wire::table::TableVersion;
+
+use crate::machine::COMPARE_ALL_MS;
 
 /// How netguard executes steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,27 @@ pub(crate) enum Mode {
     Refusing,
 }
 
+/// What others do to a dispatcher's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meddling {
+    Addresses,
+    /// The program is replaced.
+    Program,
+    /// The content of a map, which is found at the end of this time, in milliseconds.
+    Map(ProgramMap, u64),
+}
+
+impl Meddling {
+    pub(crate) fn any(rng: &mut Rng) -> Self {
+        match rng.below(6) {
+            0 | 1 => Self::Program,
+            2 => Self::Map(ProgramMap::Nodes, rng.below(COMPARE_ALL_MS)),
+            3 => Self::Map(ProgramMap::Settings, rng.below(COMPARE_ALL_MS)),
+            _ => Self::Addresses,
+        }
+    }
+}
+
 /// What outlives the dispatcher's process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
@@ -23,6 +47,9 @@ pub(crate) struct Guard {
     pub(crate) applied: TableVersion,
     /// Others have removed the addresses, which is seen at the next look.
     is_meddled: bool,
+    /// Others have changed a map that is filled from tables, or from the config: when that is found.
+    table_changed: Option<u64>,
+    config_changed: Option<u64>,
     /// It executes one step at a time, also those of a process that is gone.
     busy_until: u64,
 }
@@ -35,6 +62,8 @@ impl Default for Guard {
             is_attached: true,
             applied: TableVersion::default(),
             is_meddled: false,
+            table_changed: None,
+            config_changed: None,
             busy_until: 0,
         }
     }
@@ -71,26 +100,56 @@ impl Guard {
             return Ok(Err(format!("refused: {step:?}")));
         }
         match step {
-            Step::Attach => self.is_attached = true,
+            Step::Attach => (self.is_attached, self.config_changed) = (true, None),
+            Step::SetUp if !self.is_attached => return Ok(Err("not attached".to_owned())),
+            Step::SetUp => self.config_changed = None,
             Step::Claim => (self.has_addresses, self.is_meddled) = (true, false),
             Step::Release => self.has_addresses = false,
             Step::Announce => {}
             Step::Apply(_) if !self.is_attached => return Ok(Err("not attached".to_owned())),
-            Step::Apply(table) => self.applied = table.version,
+            Step::Apply(table) => (self.applied, self.table_changed) = (table.version, None),
         }
         Ok(Ok(()))
     }
 
-    pub(crate) fn found(&self) -> Found {
-        Found { has_addresses: self.has_addresses, is_attached: self.is_attached }
+    /// Every map is what it should be; those of a table count once there is one.
+    pub(crate) fn has_maps(&self, has_table: bool) -> bool {
+        self.config_changed.is_none() && (self.table_changed.is_none() || !has_table)
     }
 
-    /// Others remove the addresses, or replace the program.
-    pub(crate) fn meddle(&mut self, with_program: bool) {
-        if with_program {
-            (self.is_attached, self.applied) = (false, TableVersion::default());
-        } else {
-            (self.has_addresses, self.is_meddled) = (false, true);
+    /// A new process fills all maps from the config, and from tables those of the first that it gets.
+    pub(crate) fn restart(&mut self) {
+        (self.is_attached, self.config_changed) = (true, None);
+    }
+
+    pub(crate) fn look(&self, at: u64) -> MachineState {
+        let missing = if self.has_addresses { Vec::new() } else { vec!["an address".to_owned()] };
+        let changed = |map, due: Option<u64>| {
+            let is_found = due.is_some_and(|due| at >= due);
+            is_found.then(|| ChangedMap { map, key: "0".to_owned() })
+        };
+        let of_table = changed(ProgramMap::Nodes, self.table_changed);
+        let of_config = changed(ProgramMap::Settings, self.config_changed);
+        MachineState {
+            missing,
+            is_attached: self.is_attached,
+            changed_maps: of_table.into_iter().chain(of_config).collect(),
+            ..MachineState::default()
+        }
+    }
+
+    pub(crate) fn meddle(&mut self, at: u64, how: Meddling) {
+        match how {
+            Meddling::Addresses => (self.has_addresses, self.is_meddled) = (false, true),
+            Meddling::Program => {
+                (self.is_attached, self.applied) = (false, TableVersion::default());
+            }
+            Meddling::Map(map, ms) => {
+                let is_of_table = map.is_of_table();
+                let changed =
+                    if is_of_table { &mut self.table_changed } else { &mut self.config_changed };
+                *changed = Some(changed.unwrap_or(u64::MAX).min(at + ms));
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) const NODE_INTERVAL_MS: u64 = 50;
 pub(crate) const CLAIM_PATIENCE_MS: u64 = 2_000;
 /// How often a dispatcher looks at its machine.
 pub(crate) const PATH_LOOK_MS: u64 = 1_000;
+/// How long it takes at most until a changed map is found; really 30 s, for all rows.
+pub(crate) const COMPARE_ALL_MS: u64 = 1_500;
 pub(crate) const LEASE_MS: u64 = 2_000;
 pub(crate) const LEASE_PATIENCE_MS: u64 = LEASE_MS + 1_000;
 
@@ -307,7 +309,7 @@ impl Dispatcher {
         (self.fails_to_persist, self.persists_since) = (false, None);
         self.may_claim_since = None;
         // As a process does before it takes part.
-        self.guard.is_attached = true;
+        self.guard.restart();
         (self.reconciler, self.wants) = (Reconciler::new(CLAIM_PATIENCE_MS), Wants::default());
         self.under_way = None;
         self.held_up.clear();
@@ -356,7 +358,7 @@ impl Dispatcher {
         }
         if at >= self.looked_at + PATH_LOOK_MS {
             self.looked_at = at;
-            self.reconciler.found(self.guard.found());
+            self.reconciler.found(&self.guard.look(at));
         }
         self.reconciler.want(self.wants.clone());
         self.under_way = self.reconciler.next(self.body.clock.at(at));

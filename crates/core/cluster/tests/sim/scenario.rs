@@ -2,7 +2,7 @@
 
 use skep_units::Rng;
 
-use crate::guard::Mode;
+use crate::guard::{Meddling, Mode};
 use crate::machine::Disk;
 use crate::net::{Id, Release};
 
@@ -63,8 +63,8 @@ pub(crate) enum Fault {
     Disk(Id, Disk),
     /// How a dispatcher's netguard executes steps from now on.
     Guard(Id, Mode),
-    /// Others remove a dispatcher's addresses, or its program.
-    Meddle(Id, bool),
+    /// Others change a dispatcher's machine.
+    Meddle(Id, Meddling),
     /// A dispatcher's checks of a node fail, or pass again.
     Checks(Id, Id, bool),
     /// All is mended.
@@ -179,7 +179,7 @@ impl Scenario {
                 faults.push((at, Fault::Guard(dispatcher, mode)));
                 faults.push((until, Fault::Guard(dispatcher, Mode::Fast)));
             }
-            15 => faults.push((at, Fault::Meddle(dispatcher, rng.below(3) == 0))),
+            15 => faults.push((at, Fault::Meddle(dispatcher, Meddling::any(rng)))),
             16 => faults.extend([
                 (at, Fault::Checks(dispatcher, node, false)),
                 (until, Fault::Checks(dispatcher, node, true)),

@@ -3,5 +3,6 @@
 
 mod attach;
 mod common;
+mod compare;
 mod rights;
 mod tables;

@@ -29,7 +29,7 @@ impl World {
             Fault::Store(id, reaches) => self.dispatchers[*id].reaches_store = *reaches,
             Fault::Disk(id, disk) => self.dispatchers[*id].disk = *disk,
             Fault::Guard(id, mode) => self.dispatchers[*id].guard.mode = *mode,
-            Fault::Meddle(id, with_program) => self.dispatchers[*id].guard.meddle(*with_program),
+            Fault::Meddle(id, how) => self.dispatchers[*id].guard.meddle(self.at, *how),
             Fault::Checks(id, node, pass) => {
                 self.dispatchers[*id].check(node - self.scenario.dispatchers, *pass);
             }
