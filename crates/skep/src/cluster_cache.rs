@@ -9,14 +9,14 @@ use skep_config::Config;
 use skep_console::{AnswerCount, CacheNode, CoordinatorStatus};
 use skep_coordinator::{CacheView, Coordination};
 use skep_directory::{CacheMemberView, CoordinatorCounters};
-use skep_dispatcher::OnLoad;
+use skep_dispatcher::NewReports;
 use skep_node::{ClusterParts, Node};
 use skep_peer::stream::{StreamCount, StreamCounts};
 use skep_serve::{ListenerGroup, bind};
 use skep_steering::OnTerm;
 use skep_telemetry::{Labels, Registry};
 use skep_wire::cache::{Identity, Reason};
-use skep_wire::message::Name;
+use skep_wire::message::{Name, NodeLoad};
 use skep_wire::seal::Key;
 
 use crate::roles::Roles;
@@ -88,12 +88,14 @@ impl ClusterCache {
         Ok(Box::new(|_| ()))
     }
 
-    /// The handle that takes the nodes' loads; after [`ClusterCache::coordinate`].
-    pub(crate) fn on_load(&self) -> OnLoad {
-        match self.coordination.as_ref().map(|coordination| coordination.loads()) {
-            Some(loads) => Box::new(move |name, load| loads.tell(name, load)),
-            None => Box::new(|_, _| ()),
-        }
+    /// Lets the coordinator read the nodes' loads; after [`ClusterCache::coordinate`].
+    pub(crate) fn follow_loads(&self, mut reports: NewReports) -> anyhow::Result<()> {
+        let Some(coordination) = &self.coordination else { return Ok(()) };
+        let read = move || {
+            let bytes = |(name, load): (Name, NodeLoad)| (name, load.bytes_outstanding);
+            reports.take().into_iter().map(bytes).collect()
+        };
+        Ok(coordination.follow_loads(Box::new(read))?)
     }
 
     /// Connects the node to the cluster cache; before its handlers are made.

@@ -129,8 +129,8 @@ impl Process {
         let responders = responders(doors, peers, node.as_ref(), &dispatchers);
         let on_term = cluster_cache.coordinate(&config, &roles, seed(), &registry)?;
         let watchdog = Arc::new(Watchdog::default());
-        let on_load = cluster_cache.on_load();
-        let mut reporting = Reporting::new(&config, &dispatchers, on_load, Arc::clone(&watchdog));
+        let mut reporting = Reporting::new(&config, &dispatchers, Arc::clone(&watchdog));
+        cluster_cache.follow_loads(reporting.new_reports())?;
         let reports = reporting.with_beats(&roles, node.as_ref(), &registry, on_term)?;
         let direct_dispatch =
             direct_dispatch.start(&config, &roles, &dispatchers, &registry, reports)?;

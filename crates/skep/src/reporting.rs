@@ -8,7 +8,7 @@ use anyhow::Context;
 use skep_agent::{Reporter, ReporterParts};
 use skep_config::Config;
 use skep_console::NodeReport;
-use skep_dispatcher::{Dispatcher, LoadReceiver, NodeLoads, OnLoad, register_reports};
+use skep_dispatcher::{Dispatcher, LoadReceiver, NewReports, NodeLoads, register_reports};
 use skep_node::Node;
 use skep_peer::Watchdog;
 use skep_steering::OnTerm;
@@ -32,15 +32,19 @@ pub(crate) struct Reporting {
 }
 
 impl Reporting {
-    /// Starts empty; `dispatchers` and `on_load` receive the loads.
+    /// Starts empty; `dispatchers` read the loads.
     pub(crate) fn new(
         config: &Config,
         dispatchers: &[Arc<Dispatcher>],
-        on_load: OnLoad,
         watchdog: Arc<Watchdog>,
     ) -> Self {
-        let loads = NodeLoads::new(config, dispatchers, on_load);
+        let loads = NodeLoads::new(config, dispatchers);
         Self { loads, receiver: None, reporter: None, watchdog }
+    }
+
+    /// The reports from now on.
+    pub(crate) fn new_reports(&self) -> NewReports {
+        self.loads.follow()
     }
 
     /// The content of heartbeats, and the receivers of what they carry.

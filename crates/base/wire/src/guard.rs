@@ -77,8 +77,8 @@ pub enum Order {
     Nodes(Side, Vec<DatapathNode>),
     /// Set the MAC addresses whose frames have already been steered.
     Steerers(Side, Vec<([u8; 6], Steerer)>),
-    /// Set the loads and weights of the nodes of a service, by its id.
-    Loads(u16, Vec<WeightedLoad>),
+    /// Set the loads and weights of nodes, which are the same for all these services, by their ids.
+    Loads(Vec<u16>, Vec<WeightedLoad>),
     /// Set which clients' networks may come in.
     Networks {
         /// These may; empty is all.

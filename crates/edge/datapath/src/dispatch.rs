@@ -6,17 +6,18 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use aya::maps::{Array, IterableMap, LpmTrie, MapData, RingBuf};
+use aya::maps::{IterableMap, LpmTrie, MapData, RingBuf};
 use aya::{TestRun, TestRunOptions};
 use skep_wire::guard::{ChangedMap, PacketCounters, ProgramMap, ProgramSettings, Steerer};
 use skep_wire::steer::{
-    DatapathNode, DatapathService, Flow, NODES_MAX, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
+    DatapathNode, DatapathService, Flow, Network, ROWS, Row, SERVICES_MAX, WeightedLoad,
 };
 
 use crate::device::Device;
 use crate::error::chain;
 use crate::limits::{COMPARE_ALL_MS, NETWORKS_MAX, TABLE_ENTRIES_MAX, TEST_FRAME_ROOM};
 use crate::links::{self, Programs};
+use crate::loads::Loads;
 use crate::modes::{Attached, How};
 use crate::object::{self, Loaded, Loader, MapSizes, Misfits};
 use crate::removal;
@@ -63,8 +64,7 @@ pub struct DispatchProgram {
     tc: Loaded,
     tables: Tables,
     flows: MapData,
-    loads: Array<MapData, abi::Load>,
-    assigned: Array<MapData, u64>,
+    loads: Loads,
     networks: LpmTrie<MapData, abi::Address, u32>,
     /// What was written to `networks`; `None`: nothing by this process.
     written_networks: Option<HashMap<abi::NetworkBytes, u32>>,
@@ -92,8 +92,7 @@ impl DispatchProgram {
             place: place.clone(),
             tables: Tables::take(&mut xdp, sizes.services_max, &misfits)?,
             flows: xdp.data("flows")?,
-            loads: xdp.map("loads")?,
-            assigned: xdp.map("assigned")?,
+            loads: Loads::take(xdp.data("loads")?, xdp.data("assigned")?)?,
             networks: xdp.map("networks")?,
             written_networks: None,
             networks_at: None,
@@ -187,10 +186,7 @@ impl DispatchProgram {
     ) -> Result<(), DatapathError> {
         check_id(service.id)?;
         self.tables.write_rows(service, rows)?;
-        for node in 0..NODES_MAX as u16 {
-            let change = |load: &mut abi::Load, assigned| load.assigned_at_table = assigned;
-            self.change_load(service.id, node, change)?;
-        }
+        self.loads.begin_table(service.id)?;
         self.tables.flip(service)
     }
 
@@ -204,20 +200,14 @@ impl DispatchProgram {
         self.tables.set_steerers(steerers)
     }
 
-    /// Stores the loads that nodes reported; flows assigned afterwards are added to them. Nodes
-    /// that are not listed keep their values.
-    pub fn set_loads(&mut self, service: u16, loads: &[WeightedLoad]) -> Result<(), DatapathError> {
-        check_id(service)?;
-        for load in loads {
-            check("place of a node", load.node, 0, NODES_MAX as u64 - 1)?;
-            check("weight of a node", load.weight, 1, u64::from(u32::MAX))?;
-            self.change_load(service, load.node, |now, assigned| {
-                now.reported = load.load;
-                now.assigned_at_report = assigned;
-                now.weight = load.weight;
-            })?;
-        }
-        Ok(())
+    /// Stores the loads that nodes reported, for all of `services`; flows assigned afterwards are
+    /// added to them. Nodes that are not listed keep their values.
+    pub fn set_loads(
+        &mut self,
+        services: &[u16],
+        loads: &[WeightedLoad],
+    ) -> Result<(), DatapathError> {
+        self.loads.set(services, loads)
     }
 
     /// Sets the lists of allowed and denied networks. The longest matching prefix decides, and of
@@ -340,19 +330,6 @@ impl DispatchProgram {
         room.truncate(result.data_size_out as usize);
         let ns = result.duration.as_nanos() as u64;
         Ok(Run { returned: result.return_value, frame: room, ns })
-    }
-
-    fn change_load(
-        &mut self,
-        service: u16,
-        node: u16,
-        change: impl FnOnce(&mut abi::Load, u64),
-    ) -> Result<(), DatapathError> {
-        let place = u32::from(service) * NODES_MAX as u32 + u32::from(node);
-        let assigned = self.assigned.get(&place, 0).map_err(DatapathError::map("assigned"))?;
-        let mut load = self.loads.get(&place, 0).map_err(DatapathError::map("loads"))?;
-        change(&mut load, assigned);
-        self.loads.set(place, load, 0).map_err(DatapathError::map("loads"))
     }
 
     fn forget_flows(&self, services: &HashSet<u16>) -> Result<(), DatapathError> {

@@ -20,6 +20,7 @@ mod dispatch;
 mod error;
 pub mod limits;
 mod links;
+mod loads;
 mod modes;
 mod node_program;
 mod object;

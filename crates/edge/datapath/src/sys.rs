@@ -150,6 +150,34 @@ pub(crate) fn update_batch<K: Pod, V: Pod>(
     Ok(())
 }
 
+/// Reads the elements of an array from `first` on.
+pub(crate) fn read_range<V: Pod>(
+    map: BorrowedFd<'_>,
+    first: u32,
+    values: &mut [V],
+) -> io::Result<()> {
+    let mut keys = vec![0_u32; BATCH_ELEMENTS.min(values.len())];
+    let mut place = first;
+    for values in values.chunks_mut(BATCH_ELEMENTS) {
+        // The kernel begins behind the place that it is given.
+        let before = place.wrapping_sub(1);
+        let mut next = 0_u32;
+        let mut attr = BatchAttr {
+            at: if place == 0 { 0 } else { &raw const before as u64 },
+            next: &raw mut next as u64,
+            keys: keys.as_mut_ptr() as u64,
+            values: values.as_mut_ptr() as u64,
+            count: values.len() as u32,
+            map: map.as_raw_fd(),
+            ..BatchAttr::default()
+        };
+        done(bpf_cmd::BPF_MAP_LOOKUP_BATCH, &mut attr)?;
+        assert_eq!(attr.count as usize, values.len(), "an array has all its places");
+        place += values.len() as u32;
+    }
+    Ok(())
+}
+
 /// Deletes an element; a missing one is no error.
 pub(crate) fn delete<K: Pod>(map: BorrowedFd<'_>, key: &K) -> io::Result<()> {
     #[repr(C)]

@@ -133,7 +133,7 @@ impl Applier {
                 load: 0,
             };
             let loads = inputs.memberships.first().into_iter().flatten().map(weigh).collect();
-            self.guard.ask(&Order::Loads(id, loads))?;
+            self.guard.ask(&Order::Loads(vec![id], loads))?;
         }
         let memberships = inputs.memberships.clone();
         self.guard.ask(&Order::Rows { side: self.side, service, memberships })?;

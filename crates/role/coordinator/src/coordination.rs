@@ -22,7 +22,7 @@ use skep_policy::REPORTS_MISSED_MAX;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::cache::{Identity, PurgeWhat, ToCoordinator, ToNode};
-use skep_wire::message::{Name, NodeLoad};
+use skep_wire::message::Name;
 
 use crate::limits::{COORDINATOR_TICK_MS, COORDINATOR_VIEW_TICKS, PURGE_LOOK_MS, PURGE_MARGIN_MS};
 use crate::purging::{PurgeCounts, Purging};
@@ -58,8 +58,8 @@ pub struct NoCoordinator;
 pub(crate) enum Told {
     /// The [`CoordinatorStage`] has changed.
     Stage,
-    /// The bytes that a node has to send.
-    Loaded(Name, u64),
+    /// Where nodes' loads are read from now on.
+    Loads(LoadSource),
     /// Purge this, and report the result.
     Purge(PurgeOrder, SyncSender<PurgeReport>),
     /// These nodes serve clients.
@@ -82,17 +82,8 @@ impl CoordinatorStage {
     }
 }
 
-/// Passes the nodes' loads to a coordinator.
-#[derive(Clone)]
-pub struct CoordinatorLoads(CommandSender<Told>);
-
-impl CoordinatorLoads {
-    /// The load that the node `name` reports.
-    pub fn tell(&self, name: &Name, load: &NodeLoad) {
-        // One that finds no room is followed by the next.
-        drop(self.0.tell(Told::Loaded(name.clone(), load.bytes_outstanding)));
-    }
-}
+/// The nodes that have reported since the last call, and the bytes that each has to send.
+pub type LoadSource = Box<dyn FnMut() -> Vec<(Name, u64)> + Send>;
 
 impl Coordination {
     /// Accepts links of nodes at `listener`; on standby until activated. Nodes report their load
@@ -109,7 +100,7 @@ impl Coordination {
         nodes: Vec<IpAddr>,
         rank: u8,
     ) -> std::io::Result<Self> {
-        let load_ms_max = report_ms * REPORTS_MISSED_MAX;
+        let load_ms_max = report_ms * REPORTS_MISSED_MAX + COORDINATOR_TICK_MS;
         let view = Arc::<ArcSwap<CacheView>>::default();
         let settings = CoordinatorSettings {
             load_ms_max,
@@ -124,6 +115,7 @@ impl Coordination {
             purging: Purging::new(rank),
             links: HashMap::new(),
             members: HashMap::new(),
+            loads: None,
             shown: Arc::clone(&view),
             ticks: 0,
         };
@@ -181,9 +173,12 @@ impl Coordination {
         self.stage.clone()
     }
 
-    /// The handle that takes the nodes' loads.
-    pub fn loads(&self) -> CoordinatorLoads {
-        CoordinatorLoads(self.server.teller())
+    /// Reads the nodes' loads there from now on, at each tick.
+    ///
+    /// # Errors
+    /// If its thread has ended.
+    pub fn follow_loads(&self, source: LoadSource) -> Result<(), NoCoordinator> {
+        self.teller.tell(Told::Loads(source)).map_err(|_| NoCoordinator)
     }
 
     /// Counts of its links.
@@ -208,6 +203,7 @@ struct CoordinatorServer {
     /// Links that have said hello.
     links: HashMap<LinkId, NodeLinkId>,
     members: HashMap<NodeLinkId, LinkId>,
+    loads: Option<LoadSource>,
     shown: Arc<ArcSwap<CacheView>>,
     ticks: u32,
 }
@@ -227,15 +223,14 @@ impl CoordinatorServer {
                 }
             }
             LinkEvent::Told(Told::Stage) => self.follow_stage(),
-            LinkEvent::Told(Told::Loaded(name, bytes)) => {
-                self.coordinator.loaded(now, &name, bytes)
-            }
+            LinkEvent::Told(Told::Loads(source)) => self.loads = Some(source),
             LinkEvent::Told(Told::Serving(nodes)) => self.purging.set_serving(&nodes),
             LinkEvent::Told(Told::Purge(order, teller)) => {
                 self.purging.begin(order, teller, outbox);
             }
             LinkEvent::Tick => {
                 self.follow_stage();
+                self.read_loads(now);
                 self.coordinator.tick(now);
                 self.ticks += 1;
                 if self.ticks.is_multiple_of(COORDINATOR_VIEW_TICKS) {
@@ -249,6 +244,13 @@ impl CoordinatorServer {
                 // A link that takes no more ends, and is heard of.
                 let _ = outbox.send(link, &message);
             }
+        }
+    }
+
+    fn read_loads(&mut self, now: Now) {
+        let reports = self.loads.as_mut().map(|read| read()).unwrap_or_default();
+        for (name, bytes) in reports {
+            self.coordinator.loaded(now, &name, bytes);
         }
     }
 

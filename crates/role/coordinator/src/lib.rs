@@ -20,8 +20,6 @@ mod limits;
 mod purge_text;
 mod purging;
 
-pub use coordination::{
-    CacheView, Coordination, CoordinatorLoads, CoordinatorStage, NoCoordinator,
-};
+pub use coordination::{CacheView, Coordination, CoordinatorStage, LoadSource, NoCoordinator};
 pub use purge_text::{PurgeTextError, parse_purge};
 pub use purging::PurgeCounts;

@@ -37,7 +37,7 @@ mod tests;
 
 pub use http::handler::DispatcherHandler;
 pub use loads::metrics::register_reports;
-pub use loads::node_loads::{NodeLoads, NodeReport, OnLoad};
+pub use loads::node_loads::{NewReports, NodeLoads, NodeReport};
 pub use loads::receiver::{LoadReceiver, LoadReceiverError};
 pub use service::candidates::{Candidate, Openness};
 pub use service::control::ServiceControlError;

@@ -30,6 +30,10 @@ pub(crate) const LATENCY_SMOOTHING: u64 = 16;
 /// also woken when there is something to do.
 pub(crate) const LOAD_RECEIVER_WAIT_MS: u64 = 1000;
 
+/// How often a report that is being written meanwhile is read, at most: writing one takes some
+/// nanoseconds, unless its thread is interrupted.
+pub(crate) const REPORT_READS_MAX: u32 = 16;
+
 /// Bytes of one reply that count as load, at most: 1 TiB. A node may announce 2^64, and
 /// a million of these must not overflow a sum.
 pub(crate) const OWED_BYTES_MAX: u64 = 1 << 40;

@@ -95,9 +95,9 @@ impl DispatchSide {
             }
             Order::Nodes(_, nodes) => self.set_nodes(&own(nodes, &self.device)?)?,
             Order::Steerers(_, steerers) => self.program.set_steerers(&steerers)?,
-            Order::Loads(service, loads) => {
-                check_loads(service, &loads)?;
-                self.program.set_loads(service, &loads)?;
+            Order::Loads(services, loads) => {
+                check_loads(&services, &loads)?;
+                self.program.set_loads(&services, &loads)?;
             }
             Order::Networks { allow, deny } => self.program.set_networks(&allow, &deny)?,
             Order::InsertFlows(flows) => self.program.insert_flows(&flows)?,
@@ -362,8 +362,8 @@ pub(crate) fn rows(
     Ok(skep_policy::rows(choices, memberships))
 }
 
-fn check_loads(service: u16, loads: &[WeightedLoad]) -> Result<(), NetguardError> {
-    in_bounds("service", usize::from(service), SERVICES_MAX)?;
+fn check_loads(services: &[u16], loads: &[WeightedLoad]) -> Result<(), NetguardError> {
+    services.iter().try_for_each(|&id| in_bounds("service", usize::from(id), SERVICES_MAX))?;
     loads.iter().try_for_each(|load| {
         in_bounds("node", usize::from(load.node), NODES_MAX)?;
         in_bounds("weight", load.weight as usize, WEIGHT_MAX as usize + 1)

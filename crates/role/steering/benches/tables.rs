@@ -5,7 +5,7 @@
 //! The parts of the event loop are driven by a clock of their own, as fast as they go, and the time
 //! of this thread on a core is compared with the seconds that went by there. Every tick of 25 ms
 //! looks at the plan and publishes; every node beats each 50 ms and acknowledges at once what it was
-//! sent. Datagrams really leave, to a socket of this machine that nobody reads. In the busy rows an
+//! sent, and its load is told to the packet program, too. Datagrams really leave, to a socket of this machine that nobody reads. In the busy rows an
 //! operator changes a weight before every tick, which is in the memberships of all services.
 //!
 //! A cluster that is larger than the limit of nodes is measured at the limit. The table is that of
@@ -23,7 +23,7 @@ use skep_cluster::table_publisher::{TablePlan, TablePublisher};
 use skep_config::Config;
 use skep_dispatcher::{Dispatcher, NodeLoads};
 use skep_peer::{Socket, SocketSettings};
-use skep_steering::Plans;
+use skep_steering::{Plans, services_loads};
 use skep_units::{Now, Rng};
 use skep_wire::message::{Message, Name, NodeBeat, NodeLoad};
 use skep_wire::seal::{Endpoint, Key, OpenedDatagram, PeerId, Stamp};
@@ -135,7 +135,7 @@ impl Cluster {
         publisher.begin_term(8);
         Self {
             plans: Plans::new(&config, &dispatchers),
-            loads: NodeLoads::new(&config, &dispatchers, Box::new(|_, _| {})),
+            loads: NodeLoads::new(&config, &dispatchers),
             dispatchers,
             publisher,
             distributor: TableDistributor::default(),
@@ -165,6 +165,9 @@ impl Cluster {
             self.costs.plans += looked - start;
             self.costs.tables += cpu_ns() - looked;
             let turns = BEAT_MS / TICK_MS;
+            if tick % turns == 0 {
+                self.tell_loads();
+            }
             (0..self.nodes.len()).skip((tick % turns) as usize).step_by(turns as usize).for_each(
                 |node| {
                     self.beat(node);
@@ -210,6 +213,16 @@ impl Cluster {
         self.has = self.told.version;
         self.costs.datagrams += self.socket.counts().sent() - sent;
         self.costs.published += 1;
+    }
+
+    /// Once in each round of heartbeats, as the event loop.
+    fn tell_loads(&mut self) {
+        let start = cpu_ns();
+        let told = services_loads(&self.told, self.publisher.detector());
+        self.costs.heartbeats += cpu_ns() - start;
+        let loads = told.iter().map(|told| told.services.len() * told.loads.len());
+        let (services, nodes) = (self.dispatchers.len(), self.told.nodes.len());
+        assert_eq!(loads.sum::<usize>(), services * nodes, "all count requests");
     }
 
     /// A node's heartbeat travels, and is taken note of.

@@ -16,14 +16,10 @@ use skep_cluster::table_publisher::{NodePlan, TablePublisher};
 use skep_config::AGENT_PORT;
 use skep_dispatcher::NodeLoads;
 use skep_peer::{Pulse, Received, Socket};
-use skep_policy::{DirectLoad, Work, policies};
 use skep_units::Now;
 use skep_wire::guard::{Expectations, ExpectedPeer};
-use skep_wire::message::{
-    DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, NodeLoad, Stage,
-};
+use skep_wire::message::{DispatcherBeat, FlowsTaken, Mac, Message, Name, NodeBeat, Stage};
 use skep_wire::seal::{PeerId, Stamp};
-use skep_wire::steer::{Measure, WeightedLoad};
 use skep_wire::table::{Table, TableNode, TableVersion};
 
 use crate::clock::now;
@@ -32,10 +28,10 @@ use crate::flow_streams::FlowStreams;
 use crate::heartbeats::HeartbeatTurns;
 use crate::limits::PATIENCE_AT_START_MS;
 use crate::netguard_executor::{Job, News, conflicts};
+use crate::node_loads::services_loads;
 use crate::node_view::NodeView;
 use crate::packet_path::{PathState, PathWishes};
-use crate::plan::is_weighted;
-use crate::planner::{NodeOrder, PlanView};
+use crate::planner::{DrainOrder, PlanView};
 use crate::queue::Queue;
 use crate::shared_store::EtcdStore;
 use crate::status::{PeerStatus, Shared, View, stage_word};
@@ -127,7 +123,7 @@ impl DirectLoop {
         self.look_at_plan();
         for note in self.publisher.tick(now) {
             if let skep_cluster::table_publisher::TableNote::Dead { name, .. } = &note {
-                self.plans.order(NodeOrder::Silent(name.clone()));
+                self.loads.miss(name);
             }
             tracing::warn!("{note}");
         }
@@ -268,7 +264,8 @@ impl DirectLoop {
             // Also to those that are not planned any more and have connections.
             self.listen_to(&node.name, node.address);
             if node.is_drained != was_drained.contains(&node.name) {
-                self.plans.order(NodeOrder::Drain(node.name.clone(), node.is_drained));
+                let (name, is_drained) = (node.name.clone(), node.is_drained);
+                self.plans.order(DrainOrder { name, is_drained });
             }
         }
         self.told = table;
@@ -435,26 +432,8 @@ impl DirectLoop {
     }
 
     fn tell_loads(&mut self) {
-        let told = Arc::clone(&self.told);
-        for service in &told.services {
-            if service.service.measure != Measure::Load {
-                continue;
-            }
-            let policy = service.policy.as_str();
-            let measured = policies().iter().find(|info| info.name == policy);
-            let measured = measured.and_then(|info| info.direct).map(|direct| direct.load);
-            let load_of = |load: &NodeLoad| match measured {
-                Some(DirectLoad::Requests) => load.requests_in_flight,
-                Some(DirectLoad::Bytes) => Work::of(load).replies(),
-                Some(DirectLoad::Connections) | None => load.connections,
-            };
-            let loads = told.nodes.iter().filter_map(|node| {
-                let beat = self.publisher.detector().beat(&node.name)?;
-                let weight = if is_weighted(policy) { node.weight.max(1) } else { 1 };
-                Some(WeightedLoad { node: node.index, weight, load: load_of(&beat.load) })
-            });
-            let loads = loads.collect();
-            self.job(Job::Loads(service.service.id, loads));
+        for told in services_loads(&self.told, self.publisher.detector()) {
+            self.job(Job::Loads(told.services, told.loads));
         }
     }
 

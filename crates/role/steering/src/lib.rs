@@ -24,6 +24,7 @@ mod flow_streams;
 mod heartbeats;
 mod limits;
 mod netguard_executor;
+mod node_loads;
 mod node_view;
 mod packet_path;
 mod plan;
@@ -34,5 +35,6 @@ mod status;
 mod table_handover;
 
 pub use direct::{Direct, DirectError, DirectParts};
+pub use node_loads::{ServicesLoads, services_loads};
 pub use plan::Plans;
 pub use status::{OnTerm, PeerStatus, SteeringStatus};

@@ -53,9 +53,8 @@ pub(crate) const ORDER_POLL_MS: u64 = 5;
 /// table with the event loop's next tick after that.
 pub(crate) const PLAN_MS: u64 = 10;
 
-/// Orders that wait for the planner: a rack of nodes that fall silent together. If there are more,
-/// they wait in the event loop.
-pub(crate) const NODE_ORDERS_MAX: usize = 64;
+/// Drains that wait for the planner. If there are more, they wait in the event loop.
+pub(crate) const DRAINS_MAX: usize = 64;
 
 /// News of jobs that wait for the event loop.
 pub(crate) const NEWS_MAX: usize = 64;

@@ -30,8 +30,8 @@ pub(crate) enum Job {
     Reconcile,
     /// Probe the network for other holders of the virtual addresses.
     Probe,
-    /// Loads of the nodes of a service, by its index.
-    Loads(u16, Vec<WeightedLoad>),
+    /// Loads of nodes, the same for all these services.
+    Loads(Vec<u16>, Vec<WeightedLoad>),
     /// Flows of another dispatcher, answered by [`News::Inserted`].
     Insert(Vec<Flow>, FlowsTaken),
     /// List the flow table into [`News::Flows`].
@@ -125,7 +125,7 @@ impl NetguardExecutor {
         match job {
             Job::Reconcile => Ok(()),
             Job::Probe => self.look(rounds, true),
-            Job::Loads(service, loads) => self.ask(&Order::Loads(service, loads)),
+            Job::Loads(services, loads) => self.ask(&Order::Loads(services, loads)),
             Job::Insert(flows, taken) => {
                 let done = match flows.is_empty() {
                     true => Ok(()),

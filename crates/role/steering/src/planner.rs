@@ -18,17 +18,15 @@ use skep_cluster::table_publisher::TablePlan;
 use skep_peer::Pulse;
 use skep_wire::message::{Mac, Name};
 
-use crate::limits::{NODE_ORDERS_MAX, PLAN_MS};
+use crate::limits::{DRAINS_MAX, PLAN_MS};
 use crate::plan::Plans;
 use crate::queue::{Popped, Queue};
 
-/// What the event loop has learnt of a node and all services must know.
+/// The active dispatcher drains a node, or does not any more: all services must know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NodeOrder {
-    /// Its heartbeats stopped.
-    Silent(Name),
-    /// The active dispatcher drains it, or does not any more.
-    Drain(Name, bool),
+pub(crate) struct DrainOrder {
+    pub(crate) name: Name,
+    pub(crate) is_drained: bool,
 }
 
 /// See the module.
@@ -44,7 +42,7 @@ pub(crate) struct PlanView {
     /// That of `seen`, with the dispatchers.
     plan: TablePlan,
     /// Orders that the planner has not got yet.
-    unsent: VecDeque<NodeOrder>,
+    unsent: VecDeque<DrainOrder>,
     /// Orders ever given, and those whose effects `seen` has.
     given: u64,
     done: u64,
@@ -53,7 +51,7 @@ pub(crate) struct PlanView {
 #[derive(Debug)]
 struct Shared {
     planned: ArcSwap<Planned>,
-    orders: Queue<NodeOrder>,
+    orders: Queue<DrainOrder>,
     /// Orders ever executed; what they changed is in `planned`.
     done: AtomicU64,
 }
@@ -69,7 +67,7 @@ impl Planner {
     pub(crate) fn new(plans: Plans) -> (Self, PlanView) {
         let shared = Arc::new(Shared {
             planned: ArcSwap::default(),
-            orders: Queue::new(NODE_ORDERS_MAX),
+            orders: Queue::new(DRAINS_MAX),
             done: AtomicU64::new(0),
         });
         let mut planner = Self { plans, shared: Arc::clone(&shared) };
@@ -97,18 +95,13 @@ impl Planner {
         }
     }
 
-    fn execute(&self, order: &NodeOrder) {
+    fn execute(&self, DrainOrder { name, is_drained }: &DrainOrder) {
         for service in self.plans.dispatchers() {
-            match order {
-                NodeOrder::Silent(name) => service.miss(name.as_str()),
-                NodeOrder::Drain(name, is_drained) => {
-                    // Unknown here: the config files differ, which is said elsewhere.
-                    let _ = match is_drained {
-                        true => service.drain(name.as_str()),
-                        false => service.resume(name.as_str()),
-                    };
-                }
-            }
+            // Unknown here: the config files differ, which is said elsewhere.
+            let _ = match is_drained {
+                true => service.drain(name.as_str()),
+                false => service.resume(name.as_str()),
+            };
         }
     }
 
@@ -156,7 +149,7 @@ impl PlanView {
     }
 
     /// Gives the planner an order, without waiting until it is executed.
-    pub(crate) fn order(&mut self, order: NodeOrder) {
+    pub(crate) fn order(&mut self, order: DrainOrder) {
         self.given += 1;
         self.unsent.push_back(order);
         self.send();
@@ -215,11 +208,11 @@ mod tests {
         view.look(&MACS);
         assert_eq!(closed(&view), Some(vec![]));
         let name = Name::new("b").unwrap();
-        view.order(NodeOrder::Drain(name.clone(), true));
+        view.order(DrainOrder { name: name.clone(), is_drained: true });
         view.look(&MACS);
         assert_eq!(closed(&view), None);
         drop(planner.shared.orders.try_take());
-        planner.execute(&NodeOrder::Drain(name, true));
+        planner.execute(&DrainOrder { name, is_drained: true });
         planner.look();
         planner.shared.done.store(1, Ordering::Release);
         assert_eq!(closed(&view), None, "it has not looked yet");
@@ -232,9 +225,11 @@ mod tests {
         let config = config();
         let dispatchers = dispatchers(&config);
         let (planner, mut view) = planner(&config, &dispatchers);
-        let orders = NODE_ORDERS_MAX + 3;
+        let orders = DRAINS_MAX + 3;
         let name = Name::new("c").unwrap();
-        (0..orders).for_each(|turn| view.order(NodeOrder::Drain(name.clone(), turn % 2 == 0)));
+        for turn in 0..orders {
+            view.order(DrainOrder { name: name.clone(), is_drained: turn % 2 == 0 });
+        }
         assert_eq!(view.unsent.len(), 3);
         let watchdog = skep_peer::Watchdog::default();
         let pulse = watchdog.watch("skep-plan", 60);

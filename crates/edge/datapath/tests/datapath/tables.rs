@@ -251,17 +251,17 @@ fn turns_begin_anew_with_each_table_and_loads_keep_what_was_assigned() {
         dispatch.set_rows(&service(0), &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 10), [5, 5], "what was before the table is past");
         let loads = [(0, 3), (1, 1)].map(|(node, weight)| WeightedLoad { node, weight, load: 0 });
-        dispatch.set_loads(0, &loads).unwrap();
+        dispatch.set_loads(&[0], &loads).unwrap();
         dispatch.set_rows(&service(0), &rows(&[0, 1])).unwrap();
         assert_eq!(flows_of(&dispatch, 12), [9, 3]);
         let load = DatapathService { measure: Measure::Load, ..turns };
         dispatch.set_services(&[load]).unwrap();
         let loads = [(0, 100), (1, 90)].map(|(node, load)| WeightedLoad { node, weight: 1, load });
-        dispatch.set_loads(0, &loads).unwrap();
+        dispatch.set_loads(&[0], &loads).unwrap();
         // Ten to draw level, then in turns.
         assert_eq!(flows_of(&dispatch, 30), [10, 20]);
         for (node, weight) in [(NODES_MAX as u16, 1), (0, 0)] {
-            assert!(dispatch.set_loads(0, &[WeightedLoad { node, weight, load: 0 }]).is_err());
+            assert!(dispatch.set_loads(&[0], &[WeightedLoad { node, weight, load: 0 }]).is_err());
         }
     });
 }

@@ -3,46 +3,36 @@
 //! in the same process.
 //!
 //! ```text
-//!   LoadReceiver, DirectLoop, own node --> NodeLoads --> Dispatchers: input of policies
-//!                                             |  '---> coordinator of the caches
-//!                                             v
+//!   LoadReceiver, DirectLoop, own node --> NodeLoads <-- Dispatchers: input of policies
+//!                                             ^  ^---- coordinator of the caches
+//!                                             |
 //!                                          status, metrics
 //! ```
 //!
-//! Invariant: of one node's reports the latest counts, in whatever order they arrive.
+//! Invariants: of one node's reports the latest counts, in whatever order they arrive. A report costs
+//! the same whatever the number of services, and who brings it waits for nobody.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use skep_config::{Config, DispatchMode};
-use skep_policy::{Work, is_stale};
+use skep_config::Config;
+use skep_policy::is_stale;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
-use skep_wire::limits::PEERS_MAX;
 use skep_wire::message::{Name, NodeLoad};
 use skep_wire::seal::Stamp;
 
 use crate::service::dispatcher::Dispatcher;
+use crate::service::node_reports::NodeReports;
 
 /// See the module. All methods may be called from any thread.
 pub struct NodeLoads {
     interval_ms: u64,
-    dispatchers: Vec<Arc<Dispatcher>>,
-    on_load: OnLoad,
-    heard: Mutex<BTreeMap<Name, Heard>>,
+    reports: Arc<NodeReports>,
     taken: AtomicU64,
     late: AtomicU64,
     strange: AtomicU64,
-}
-
-/// Called with each load that counts.
-pub type OnLoad = Box<dyn Fn(&Name, &NodeLoad) + Send + Sync>;
-
-struct Heard {
-    at: Now,
-    stamp: Stamp,
-    load: NodeLoad,
 }
 
 /// A node's last report.
@@ -57,14 +47,22 @@ pub struct NodeReport {
     pub load: NodeLoad,
 }
 
+/// The reports that have come since it was last asked.
+pub struct NewReports {
+    loads: Arc<NodeLoads>,
+    /// Versions of those that were given out.
+    given: HashMap<Name, u64>,
+}
+
 impl NodeLoads {
-    /// Starts empty. `dispatchers` and `on_load` receive the loads.
-    pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>], on_load: OnLoad) -> Arc<Self> {
+    /// Starts empty. `dispatchers` read the loads here from now on.
+    pub fn new(config: &Config, dispatchers: &[Arc<Dispatcher>]) -> Arc<Self> {
+        let reports = Arc::<NodeReports>::default();
+        reports.reload(&names(config));
+        dispatchers.iter().for_each(|dispatcher| dispatcher.follow_reports(&reports));
         Arc::new(Self {
             interval_ms: config.report_interval_ms(),
-            dispatchers: dispatchers.to_vec(),
-            on_load,
-            heard: Mutex::default(),
+            reports,
             taken: AtomicU64::new(0),
             late: AtomicU64::new(0),
             strange: AtomicU64::new(0),
@@ -75,26 +73,35 @@ impl NodeLoads {
     /// after a later one of the same node does not count. Without a stamp it is from the node of
     /// this process.
     pub fn hear(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) {
-        if !self.note(name, stamp, load) {
-            self.late.fetch_add(1, Relaxed);
-            return;
-        }
-        self.taken.fetch_add(1, Relaxed);
-        for dispatcher in &self.dispatchers {
-            dispatcher.hear_load(name.as_str(), &load);
-        }
-        (self.on_load)(name, &load);
+        let outcome = match self.reports.hear(now(), name, stamp, &load) {
+            true => &self.taken,
+            false => &self.late,
+        };
+        outcome.fetch_add(1, Relaxed);
+    }
+
+    /// A node's heartbeats stopped: all services take it for down as soon as they look, without
+    /// waiting for checks.
+    pub fn miss(&self, name: &Name) {
+        self.reports.miss(name);
     }
 
     /// The last report of each node, by their names.
     pub fn reports(&self) -> Vec<NodeReport> {
         let now = now();
-        let report = |(name, heard): (&Name, &Heard)| {
+        let listed = self.reports.listed().into_iter().map(|(name, _, heard)| {
             let age_ms = now.since_ms(heard.at);
             let is_stale = is_stale(age_ms, self.interval_ms);
-            NodeReport { name: name.clone(), age_ms, is_stale, load: heard.load }
-        };
-        self.lock().iter().map(report).collect()
+            NodeReport { name, age_ms, is_stale, load: heard.load }
+        });
+        let mut reports: Vec<NodeReport> = listed.collect();
+        reports.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        reports
+    }
+
+    /// Reads what is new, for one reader.
+    pub fn follow(self: &Arc<Self>) -> NewReports {
+        NewReports { loads: Arc::clone(self), given: HashMap::new() }
     }
 
     /// Counts a datagram that is no load, or from a machine that is no node.
@@ -111,48 +118,27 @@ impl NodeLoads {
 
     /// Forgets the nodes that a new config does not have.
     pub fn reload(&self, config: &Config) {
-        self.lock().retain(|name, _| config.node(name.as_str()).is_some());
-    }
-
-    /// Stores the report, if it is the latest.
-    fn note(&self, name: &Name, stamp: Option<Stamp>, load: NodeLoad) -> bool {
-        let mut heard = self.lock();
-        let is_new = match (heard.get(name), stamp) {
-            (Some(last), Some(stamp)) => last.stamp < stamp,
-            (Some(_), None) => true,
-            (None, _) => heard.len() < PEERS_MAX,
-        };
-        if is_new {
-            let stamp = stamp.unwrap_or_default();
-            heard.insert(name.clone(), Heard { at: now(), stamp, load });
-        }
-        is_new
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Heard>> {
-        // Changed by single insertions: a panic leaves it sound.
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reports.reload(&names(config));
     }
 }
 
-impl Dispatcher {
-    /// Applies a node's load. Where its requests do not pass through this process, drains wait for
-    /// that load and the status displays it.
-    fn hear_load(&self, name: &str, load: &NodeLoad) {
-        self.change(|state, now| {
-            let id = state.membership.find(name).map(skep_cluster::Member::id);
-            let Some(details) = id.and_then(|id| state.details.get(&id)) else { return };
-            if state.settings.dispatch == DispatchMode::Direct {
-                let own = &details.node.load;
-                own.requests.set(load.requests_in_flight);
-                own.bytes.set(load.bytes_outstanding);
-                // Idle connections are flows too: a drain waits for them.
-                let idle = load.connections.saturating_sub(load.requests_in_flight);
-                own.tunnels.store(u32::try_from(idle).unwrap_or(u32::MAX), Relaxed);
+impl NewReports {
+    /// The reports since the last call: of each node the latest.
+    pub fn take(&mut self) -> Vec<(Name, NodeLoad)> {
+        let given = std::mem::take(&mut self.given);
+        let mut new = Vec::new();
+        for (name, version, heard) in self.loads.reports.listed() {
+            if given.get(&name) != Some(&version) {
+                new.push((name.clone(), heard.load));
             }
-            details.node.hear(now, Work::of(load));
-        });
+            self.given.insert(name, version);
+        }
+        new
     }
+}
+
+fn names(config: &Config) -> Vec<Name> {
+    config.nodes.iter().filter_map(|node| Name::new(&node.name).ok()).collect()
 }
 
 fn now() -> Now {

@@ -66,14 +66,4 @@ impl Dispatcher {
     pub fn policy(&self) -> String {
         self.change(|state, _| state.settings.policy.clone())
     }
-
-    /// A node's heartbeats stopped: down at once, without waiting for checks.
-    pub fn miss(&self, name: &str) {
-        self.change(|state, now| {
-            let id = state.membership.find(name).map(skep_cluster::Member::id);
-            if let Some(id) = id {
-                state.on_silence(now, id);
-            }
-        });
-    }
 }

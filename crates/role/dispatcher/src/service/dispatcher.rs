@@ -9,6 +9,7 @@ use skep_config::{Config, ServiceConfig};
 use skep_serve::monotonic_ms;
 use skep_units::{NodeId, Now};
 
+use crate::service::node_reports::NodeReports;
 use crate::service::published::Published;
 use crate::service::settings::ServiceSettings;
 use crate::service::state::{NewNode, ServiceState};
@@ -85,6 +86,11 @@ impl Dispatcher {
             policy: state.settings.policy.clone(),
             nodes: state.node_statuses(now()),
         }
+    }
+
+    /// Reads nodes' loads in `reports` from now on.
+    pub(crate) fn follow_reports(&self, reports: &Arc<NodeReports>) {
+        self.change(|state, _| state.follow_reports(reports));
     }
 
     pub(crate) fn seed(&self) -> u64 {

@@ -15,6 +15,7 @@ pub(crate) mod control;
 pub(crate) mod dispatcher;
 pub(crate) mod metrics;
 pub(crate) mod node;
+pub(crate) mod node_reports;
 pub(crate) mod probe;
 pub(crate) mod published;
 pub(crate) mod reload;

@@ -7,8 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use skep_config::DispatchMode;
 use skep_policy::{NodeView, Work};
 use skep_units::{NodeId, Now, stable_hash};
+use skep_wire::message::NodeLoad;
 
 use crate::limits::LATENCY_SMOOTHING;
 use crate::service::reported::Reported;
@@ -30,8 +32,7 @@ pub(crate) struct Node {
     pub(crate) totals: Totals,
 }
 
-/// A node's current load, as measured by this dispatcher; in direct dispatch, which sees packets
-/// only, as reported by the node.
+/// A node's current load, as measured by this dispatcher.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
     /// Requests sent and not yet answered in full.
@@ -40,6 +41,15 @@ pub(crate) struct Load {
     pub(crate) tunnels: AtomicU32,
     /// Bytes of announced reply bodies that have not arrived yet.
     pub(crate) bytes: Level,
+}
+
+/// The load that drains wait for and the status displays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CurrentLoad {
+    pub(crate) requests: u32,
+    /// Upgraded connections; in direct dispatch, idle ones.
+    pub(crate) tunnels: u32,
+    pub(crate) bytes: u64,
 }
 
 /// A number that rises and falls, and its recent maximum.
@@ -94,9 +104,17 @@ impl Node {
         self.suspect.store(suspect, Relaxed);
     }
 
-    /// Requests and tunnels: what a drain waits for.
-    pub(crate) fn in_use(&self) -> u32 {
-        narrow(self.load.requests.now()).saturating_add(self.load.tunnels.load(Relaxed))
+    /// The current load as measured by this dispatcher; in direct dispatch, which sees packets only,
+    /// as the node reports it.
+    pub(crate) fn current(&self, dispatch: DispatchMode) -> CurrentLoad {
+        if dispatch == DispatchMode::Direct {
+            return self.reported.last().map(CurrentLoad::reported).unwrap_or_default();
+        }
+        CurrentLoad {
+            requests: narrow(self.load.requests.now()),
+            tunnels: self.load.tunnels.load(Relaxed),
+            bytes: self.load.bytes.now(),
+        }
     }
 
     /// Moving average of the time to answer, in microseconds; 0: no answer yet.
@@ -118,21 +136,34 @@ impl Node {
     /// Copies the numbers that change from request to request into `view`; reports are due every
     /// `interval_ms`.
     pub(crate) fn refresh(&self, view: &mut NodeView, now: Now, interval_ms: u64) {
+        let (requests, bytes) = (&self.load.requests, &self.load.bytes);
+        self.reported
+            .catch_up(|| Work { requests: requests.take_most(), bytes: bytes.take_most() });
         let share = self.share_permille();
         view.eligible = share > 0;
         view.slow_start_permille = share.max(1);
-        let own = Work { requests: self.load.requests.now(), bytes: self.load.bytes.now() };
+        let own = Work { requests: requests.now(), bytes: bytes.now() };
         let seen = own.plus(self.reported.at(now, interval_ms));
         view.outstanding_requests = narrow(seen.requests);
         view.connections =
             view.outstanding_requests.saturating_add(self.load.tunnels.load(Relaxed));
         view.outstanding_bytes = seen.bytes;
     }
+}
 
-    /// Sets the load that the node reports.
-    pub(crate) fn hear(&self, now: Now, work: Work) {
-        let (requests, bytes) = (self.load.requests.take_most(), self.load.bytes.take_most());
-        self.reported.set(now, work.beyond(Work { requests, bytes }));
+impl CurrentLoad {
+    fn reported(load: NodeLoad) -> Self {
+        Self {
+            requests: narrow(load.requests_in_flight),
+            // Idle connections are flows too: a drain waits for them.
+            tunnels: narrow(load.connections.saturating_sub(load.requests_in_flight)),
+            bytes: load.bytes_outstanding,
+        }
+    }
+
+    /// Connections in use: what a drain waits for.
+    pub(crate) fn in_use(self) -> u32 {
+        self.requests.saturating_add(self.tunnels)
     }
 }
 
@@ -153,12 +184,6 @@ impl Level {
         self.now.fetch_sub(by, Relaxed);
     }
 
-    /// Somebody else counts.
-    pub(crate) fn set(&self, now: u64) {
-        self.now.store(now, Relaxed);
-        self.most.store(now, Relaxed);
-    }
-
     /// The maximum since the last call.
     fn take_most(&self) -> u64 {
         self.most.swap(self.now(), Relaxed)
@@ -172,6 +197,7 @@ fn narrow(number: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::node_reports::ReportCell;
 
     fn view() -> NodeView {
         NodeView {
@@ -189,6 +215,12 @@ mod tests {
     #[test]
     fn a_report_tells_of_others_until_it_is_old() {
         let node = Node::new(NodeId(0), "n".into(), ([127, 0, 0, 1], 1).into());
+        let cell = Arc::<ReportCell>::default();
+        node.reported.follow(Arc::clone(&cell));
+        let hear = |now: u64, requests_in_flight: u64, bytes_outstanding: u64| {
+            let load = NodeLoad { requests_in_flight, bytes_outstanding, ..NodeLoad::default() };
+            assert!(cell.write(Now(now), None, &load));
+        };
         let mut view = view();
         let mut seen = |now: u64| {
             node.refresh(&mut view, Now(now), 100);
@@ -199,12 +231,12 @@ mod tests {
         node.load.bytes.rise(500);
         assert_eq!(seen(1_000), (5, 7, 500), "its own view");
         node.load.requests.fall(3);
-        node.hear(Now(1_000), Work { requests: 9, bytes: 400 });
+        hear(1_000, 9, 400);
         assert_eq!(seen(1_000), (6, 8, 500), "five of the nine may have been ours");
         node.reported.sent_on();
         assert_eq!(seen(1_500), (7, 9, 500), "and one that was sent there since");
         assert_eq!(seen(1_501), (2, 4, 500), "stale: its own view alone");
-        node.hear(Now(1_600), Work { requests: 9, bytes: 0 });
+        hear(1_600, 9, 0);
         assert_eq!(seen(1_600), (9, 11, 500), "two were the most of ours since then");
     }
 

@@ -1,16 +1,24 @@
-//! A node's last load report, for the workers' picks: a few atomics.
+//! A node's last load report as a service sees it: the part that is beyond this dispatcher's own
+//! count, for the workers' picks.
 //!
-//! One thread writes them, at each report; workers read them at each pick. A pick between two
-//! writes sees half of each report, and its choice is slightly worse.
+//! The first pick after a report takes it from [`ReportCell`]. A pick at the same time as that sees
+//! half of each report, and its choice is slightly worse.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use skep_policy::{Work, is_stale};
 use skep_units::Now;
+use skep_wire::message::NodeLoad;
+
+use crate::service::node_reports::ReportCell;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
+    cell: OnceLock<Arc<ReportCell>>,
+    /// Version of the report that the rest is of.
+    version: AtomicU64,
     /// When the report was received, plus one; 0 is never.
     heard: AtomicU64,
     /// The reported load beyond this dispatcher's own count.
@@ -21,12 +29,36 @@ pub(crate) struct Reported {
 }
 
 impl Reported {
-    /// Records a report, with the load that was not known.
-    pub(crate) fn set(&self, now: Now, beyond: Work) {
+    /// Takes the reports from `cell` from now on. Only the first call counts.
+    pub(crate) fn follow(&self, cell: Arc<ReportCell>) {
+        let _ = self.cell.set(cell);
+    }
+
+    /// The node's last report, however old.
+    pub(crate) fn last(&self) -> Option<NodeLoad> {
+        Some(self.cell.get()?.read()?.1.load)
+    }
+
+    /// How often its heartbeats stopped.
+    pub(crate) fn silences(&self) -> u64 {
+        self.cell.get().map_or(0, |cell| cell.silences())
+    }
+
+    /// Takes the last report, if it is new; `take_own_most` is the most that this dispatcher had
+    /// there since it was last called.
+    pub(crate) fn catch_up(&self, take_own_most: impl FnOnce() -> Work) {
+        let Some(cell) = self.cell.get() else { return };
+        let (version, seen) = (cell.version(), self.version.load(Relaxed));
+        let is_new = version != seen && version.is_multiple_of(2);
+        if !is_new || self.version.compare_exchange(seen, version, Relaxed, Relaxed).is_err() {
+            return;
+        }
+        let Some((_, report)) = cell.read() else { return };
+        let beyond = Work::of(&report.load).beyond(take_own_most());
         self.requests.store(beyond.requests, Relaxed);
         self.bytes.store(beyond.bytes, Relaxed);
         self.sent_on.store(0, Relaxed);
-        self.heard.store(now.0.saturating_add(1), Relaxed);
+        self.heard.store(report.at.0.saturating_add(1), Relaxed);
     }
 
     /// A client was redirected there, whose requests this dispatcher does not see.

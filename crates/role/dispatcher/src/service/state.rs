@@ -12,9 +12,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use skep_cluster::{
     Change, Failure, HealthState, Member, Membership, MembershipError, MembershipEvent,
 };
+use skep_config::DispatchMode;
 use skep_units::{NodeId, Now};
+use skep_wire::message::Name;
 
 use crate::service::node::Node;
+use crate::service::node_reports::NodeReports;
 use crate::service::published::{Entry, Published};
 use crate::service::settings::ServiceSettings;
 use crate::service::status::{NodeSource, NodeStatus};
@@ -38,6 +41,8 @@ pub(crate) struct ServiceState {
     pub(crate) unpublished: bool,
     /// Counts changes of nodes, their states and weights, and of settings.
     pub(crate) revision: u64,
+    /// What nodes report.
+    reports: Option<Arc<NodeReports>>,
 }
 
 /// The dispatcher's data of a node beside the table.
@@ -54,6 +59,8 @@ pub(crate) struct Details {
     pub(crate) since: Now,
     /// A check is in progress.
     pub(crate) is_checking: bool,
+    /// How often its heartbeats had stopped when that was looked at last.
+    silences: u64,
 }
 
 /// The result of a check.
@@ -89,6 +96,7 @@ impl ServiceState {
             removed: BTreeSet::new(),
             unpublished: true,
             revision: 0,
+            reports: None,
         }
     }
 
@@ -96,7 +104,7 @@ impl ServiceState {
     pub(crate) fn add(&mut self, now: Now, new: NewNode<'_>) -> Result<(), MembershipError> {
         let event = self.membership.add(now, new.name, new.address, new.weight)?;
         let node = Node::new(event.node, Arc::clone(&event.name), new.address);
-        let details = Details {
+        let mut details = Details {
             node: Arc::new(node),
             source: new.source,
             authority: new.authority,
@@ -104,7 +112,11 @@ impl ServiceState {
             bows_out: false,
             since: now,
             is_checking: false,
+            silences: 0,
         };
+        if let Some(reports) = &self.reports {
+            details.follow(reports);
+        }
         self.details.insert(event.node, details);
         self.note(Some(event));
         Ok(())
@@ -130,11 +142,25 @@ impl ServiceState {
         is_spared
     }
 
-    /// The heartbeats of `id` stopped.
-    pub(crate) fn on_silence(&mut self, now: Now, id: NodeId) {
-        let event = self.membership.on_silence(now, id);
-        self.note(event);
-        self.settle(now);
+    /// Nodes' loads, and that they are silent, are read there from now on.
+    pub(crate) fn follow_reports(&mut self, reports: &Arc<NodeReports>) {
+        self.details.values_mut().for_each(|details| details.follow(reports));
+        self.reports = Some(Arc::clone(reports));
+    }
+
+    /// Nodes whose heartbeats stopped are down.
+    fn hear_silences(&mut self, now: Now) {
+        let mut silent = Vec::new();
+        for (id, details) in &mut self.details {
+            let silences = details.node.reported.silences();
+            if std::mem::replace(&mut details.silences, silences) != silences {
+                silent.push(*id);
+            }
+        }
+        for id in silent {
+            let event = self.membership.on_silence(now, id);
+            self.note(event);
+        }
     }
 
     /// Records the result of a check of `id`; `None`: it could not be made.
@@ -162,10 +188,12 @@ impl ServiceState {
         self.settle(now);
     }
 
-    /// Ends drains and removals that are complete.
+    /// Looks which nodes are silent, and ends drains and removals that are complete.
     pub(crate) fn tick(&mut self, now: Now) {
-        let details = &self.details;
-        let in_use = |id| details.get(&id).map_or(0, |d| u64::from(d.node.in_use()));
+        self.hear_silences(now);
+        let (details, dispatch) = (&self.details, self.settings.dispatch);
+        let in_use =
+            |id| details.get(&id).map_or(0, |it| u64::from(it.node.current(dispatch).in_use()));
         for event in self.membership.tick(now, in_use) {
             self.note(Some(event));
         }
@@ -233,9 +261,21 @@ impl ServiceState {
 
     /// The displayed state of the nodes.
     pub(crate) fn node_statuses(&self, now: Now) -> Vec<NodeStatus> {
-        let status =
-            |member: &Member| Some(node_status(member, self.details.get(&member.id())?, now));
+        let status = |member: &Member| {
+            let details = self.details.get(&member.id())?;
+            Some(node_status(member, details, self.settings.dispatch, now))
+        };
         self.membership.members().iter().filter_map(status).collect()
+    }
+}
+
+impl Details {
+    fn follow(&mut self, reports: &NodeReports) {
+        // A name in a membership is one that the wire takes, or the config check says so.
+        if let Ok(name) = Name::new(&self.node.name) {
+            self.node.reported.follow(reports.cell(&name));
+            self.silences = self.node.reported.silences();
+        }
     }
 }
 
@@ -243,8 +283,9 @@ fn is_down(life: HealthState) -> bool {
     matches!(life, HealthState::Down { .. })
 }
 
-fn node_status(member: &Member, details: &Details, now: Now) -> NodeStatus {
+fn node_status(member: &Member, details: &Details, dispatch: DispatchMode, now: Now) -> NodeStatus {
     let (state, reason) = shown(member, details, now);
+    let current = details.node.current(dispatch);
     let (node, totals) = (&details.node, &details.node.totals);
     NodeStatus {
         name: member.name().to_string(),
@@ -256,10 +297,10 @@ fn node_status(member: &Member, details: &Details, now: Now) -> NodeStatus {
         source: details.source,
         weight: member.weight(),
         share_permille: node.share_permille(),
-        connections: node.in_use(),
-        outstanding_requests: u32::try_from(node.load.requests.now()).unwrap_or(u32::MAX),
-        outstanding_bytes: node.load.bytes.now(),
-        tunnels: node.load.tunnels.load(Relaxed),
+        connections: current.in_use(),
+        outstanding_requests: current.requests,
+        outstanding_bytes: current.bytes,
+        tunnels: current.tunnels,
         requests: totals.requests.load(Relaxed),
         failures: totals.failures.load(Relaxed),
         bytes: totals.bytes.load(Relaxed),

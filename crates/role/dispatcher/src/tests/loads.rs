@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use skep_config::Config;
 use skep_peer::{Socket, SocketSettings};
+use skep_policy::Work;
 use skep_serve::monotonic_ms;
 use skep_units::Now;
 use skep_wire::message::{FlowsTaken, Message, Name, NodeLoad};
 use skep_wire::seal::{Key, OpenError, PeerId, Stamp};
 
 use super::rig::{closed_port, wait_until};
-use crate::{Dispatcher, LoadReceiver, NodeLoads};
+use crate::service::state::ProbeOutcome;
+use crate::{Dispatcher, LoadReceiver, NewReports, NodeLoads};
 
 const NODES: [&str; 2] = ["n1", "n2"];
 
@@ -21,8 +23,8 @@ struct Hearing {
     config: Config,
     dispatcher: Arc<Dispatcher>,
     loads: Arc<NodeLoads>,
-    /// The loads that the coordinator would have received.
-    told: Arc<Mutex<Vec<(Name, u64)>>>,
+    /// The reports that the coordinator would read.
+    new: NewReports,
     receiver: LoadReceiver,
     agents: Vec<Socket>,
 }
@@ -43,15 +45,11 @@ impl Hearing {
         }
         let config = Config::parse("test", &text).unwrap();
         let dispatcher = Dispatcher::new(&config, "web", 1).unwrap();
-        let told = Arc::<Mutex<Vec<(Name, u64)>>>::default();
-        let coordinator = Arc::clone(&told);
-        let on_load = move |name: &Name, load: &NodeLoad| {
-            coordinator.lock().unwrap().push((name.clone(), load.bytes_outstanding));
-        };
-        let loads = NodeLoads::new(&config, &[Arc::clone(&dispatcher)], Box::new(on_load));
+        let loads = NodeLoads::new(&config, &[Arc::clone(&dispatcher)]);
+        let new = loads.follow();
         let receiver = LoadReceiver::start(&config, "gate", &key(), &loads).unwrap();
         agents.iter_mut().for_each(|agent| agent.set_peer("gate", receiver.address()));
-        Self { config, dispatcher, loads, told, receiver, agents }
+        Self { config, dispatcher, loads, new, receiver, agents }
     }
 
     /// Sends a node's report of the bytes that it has to send, until it is received: the first
@@ -106,15 +104,18 @@ fn loads_are_heard_and_told_on() {
     let mut hearing = Hearing::new("proxy");
     for (place, bytes) in [(0, 70_000_000), (1, 5)] {
         hearing.tell(place, bytes);
-        let told = (Name::new(NODES[place]).unwrap(), bytes);
-        wait_until("others are told", || hearing.told.lock().unwrap().contains(&told));
+        let name = Name::new(NODES[place]).unwrap();
+        assert_eq!(hearing.new.take(), [(name, load(bytes))]);
+        assert_eq!(hearing.new.take(), [], "each is read once");
     }
     let nodes = hearing.dispatcher.status().nodes;
     assert_eq!(nodes[0].outstanding_bytes, 0, "what the dispatcher sees itself is apart");
     hearing.dispatcher.change(|state, now| {
         let heard = |name: &str| {
             let id = state.membership.find(name).unwrap().id();
-            state.details[&id].node.reported.at(now, 10_000)
+            let reported = &state.details[&id].node.reported;
+            reported.catch_up(Work::default);
+            reported.at(now, 10_000)
         };
         assert_eq!((heard("n1").bytes, heard("n1").requests), (70_000_000, 3));
         assert_eq!(heard("n2").bytes, 5);
@@ -206,6 +207,54 @@ fn of_one_nodes_reports_the_latest_counts() {
     without.nodes.remove(0);
     hearing.loads.reload(&without);
     assert_eq!(hearing.bytes_of("n1"), None);
+}
+
+/// A service in direct dispatch, and the loads that it follows.
+fn steered() -> (Arc<Dispatcher>, Arc<NodeLoads>) {
+    let text = "key_file = 'key'\n[[dispatcher]]\nname = 'gate'\naddress = '10.9.9.1:7071'\n\
+        [[site]]\nroot = '/'\n[[service]]\nname = 'web'\nlisten = '10.9.9.9:80'\n\
+        dispatch = 'direct'\n[[node]]\nname = 'n1'\naddress = '10.9.9.2:80'\n";
+    let config = Config::parse("test", text).unwrap();
+    let dispatcher = Dispatcher::new(&config, "web", 1).unwrap();
+    let loads = NodeLoads::new(&config, &[Arc::clone(&dispatcher)]);
+    (dispatcher, loads)
+}
+
+#[test]
+fn who_brings_a_report_waits_for_no_service() {
+    let (dispatcher, loads) = steered();
+    let name = Name::new("n1").unwrap();
+    // As a worker does that loses the processor while it has the lock.
+    dispatcher.change(|_, _| loads.hear(&name, None, load(7)));
+    assert_eq!(loads.reports()[0].load, load(7));
+    dispatcher.change(|state, now| {
+        let id = state.membership.find("n1").unwrap().id();
+        state.on_check(now, id, Some(ProbeOutcome::Good));
+        loads.miss(&name);
+    });
+    let state = || dispatcher.status().nodes[0].state.clone();
+    assert_eq!(state(), "up");
+    dispatcher.change(|state, now| state.tick(now));
+    assert_eq!(state(), "down", "it was silent");
+}
+
+#[test]
+fn in_direct_dispatch_status_and_drains_go_by_the_reports() {
+    let (dispatcher, loads) = steered();
+    let name = Name::new("n1").unwrap();
+    let hear = |connections, requests_in_flight| {
+        let load = NodeLoad { connections, requests_in_flight, ..load(40) };
+        loads.hear(&name, None, load);
+        dispatcher.change(|state, now| state.tick(now));
+        dispatcher.status().nodes[0].clone()
+    };
+    loads.hear(&name, None, load(1));
+    dispatcher.drain("n1").unwrap();
+    let node = hear(5, 3);
+    assert_eq!((node.connections, node.outstanding_requests, node.tunnels), (5, 3, 2));
+    assert_eq!((node.outstanding_bytes, node.state.as_str()), (40, "draining"));
+    assert_eq!(hear(1, 0).state, "draining", "an idle connection");
+    assert_eq!(hear(0, 0).state, "drained");
 }
 
 #[test]

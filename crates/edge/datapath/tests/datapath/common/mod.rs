@@ -142,7 +142,7 @@ pub(crate) fn configure(dispatch: &mut DispatchProgram) {
     dispatch.set_own(device_index("skep0"), OWN_MAC).unwrap();
     dispatch.set_nodes(&[node(0), node(1)]).unwrap();
     let loads = [0, 1].map(|node| WeightedLoad { node, weight: 1, load: 0 });
-    dispatch.set_loads(0, &loads).unwrap();
+    dispatch.set_loads(&[0], &loads).unwrap();
     dispatch.set_rows(&service(0), &rows(&[0])).unwrap();
     dispatch.set_services(&[service(0)]).unwrap();
 }
